@@ -21,6 +21,7 @@ PREFIX = "JAXMON_"
 DEFAULT_PORT = 9466
 # Agents looking for a free port leave it to the sidecar.
 SIDECAR_PORT = 9467
+RUNBOOKS = "https://github.com/jaxmon/jaxmon/blob/main/runbooks/"
 
 DIRECTORY = "str | None"
 """The annotation of directories, and of nothing else."""

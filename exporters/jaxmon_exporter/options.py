@@ -17,6 +17,7 @@ from jaxmon_exporter.collectors.registry import NAMES
 
 PREFIX = "JAXMON_EXPORTER_"
 COMPAT = ("dcgm",)
+FINDINGS = ("trusted", "all", "off")
 
 _SECONDS = (0.1, 3600.0)
 
@@ -130,6 +131,13 @@ class Options:
     )
     agents_interval: float = _option(
         "Seconds between scrapes of the agents.", default=2.0, within=_SECONDS
+    )
+    findings: str = _option(
+        "Who sees the findings on the landing page, which name files, lines and "
+        "values: clients on this host and those with a password or certificate, all, "
+        "or no one.",
+        default="trusted",
+        choices=FINDINGS,
     )
     host_interval: float = _option(
         "Seconds between polls of the host.", default=5.0, within=_SECONDS

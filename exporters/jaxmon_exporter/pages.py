@@ -14,9 +14,12 @@ from jaxmon.http.server import Request, Response
 
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from jaxmon_exporter.summary import Summary
 
 Page: TypeAlias = Callable[[Request], Response]
+SlowPage: TypeAlias = Callable[[Request], "Response | Future[Response]"]
 
 _INLINE = re.compile(r"<(style|script)>(.*?)</\1>", re.DOTALL)
 _NO_STORE = {"Cache-Control": "no-store"}
@@ -27,18 +30,37 @@ def landing_page() -> Page:
     return lambda _request: _landing()
 
 
-def summary_page(summary: Callable[[], Summary]) -> Page:
-    """Return the handler of ``/api/summary``."""
+def summary_page(
+    summary: Callable[[bool], Summary],
+    *,
+    admits: Callable[[Request], bool],
+    refresh: Callable[[], Future[None] | None],
+) -> SlowPage:
+    """
+    Return the handler of ``/api/summary``.
 
-    def make(_: None) -> Response:
+    Args:
+        summary: returns it, with the findings or without them.
+        admits: returns whether a request gets the findings.
+        refresh: returns what is done when the findings are recent, `None` if they are.
+    """
+
+    def make(admitted: bool) -> Response:  # noqa: FBT001 - the variant
         import json  # noqa: PLC0415 - most hosts have no viewer
 
-        body = json.dumps(summary(), allow_nan=False, separators=(",", ":"))
+        body = json.dumps(summary(admitted), allow_nan=False, separators=(",", ":"))
         return Response(
             body.encode("utf-8"), content_type="application/json", headers=_NO_STORE
         )
 
-    return shared(make, lambda _request: None)
+    respond = shared(make, admits)
+
+    def handle(request: Request) -> Response | Future[Response]:
+        if not admits(request) or (refreshed := refresh()) is None:
+            return respond(request)
+        return _after(refreshed, lambda: respond(request))
+
+    return handle
 
 
 def health_page() -> Page:
@@ -62,6 +84,23 @@ def ready_page(ready: Callable[[], bool]) -> Page:
         return Response(b"waiting for the first poll\n", status=503, headers=_NO_STORE)
 
     return handle
+
+
+def _after(first: Future[None], respond: Callable[[], Response]) -> Future[Response]:
+    """Return the response to give once *first* is done."""
+    from concurrent.futures import Future  # noqa: PLC0415 - see above
+
+    given: Future[Response] = Future()
+
+    def give(_: Future[None]) -> None:
+        if given.set_running_or_notify_cancel():  # else the client is gone
+            try:
+                given.set_result(respond())
+            except BaseException as error:  # noqa: BLE001 - the server contains it
+                given.set_exception(error)
+
+    first.add_done_callback(give)
+    return given
 
 
 @cache

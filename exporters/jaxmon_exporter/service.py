@@ -15,7 +15,7 @@ from jaxmon.catalog import BUILD_INFO, DROPPED, INTERNAL_ERRORS, SCRAPE_SECONDS
 from jaxmon.errors import CommandError
 from jaxmon.exposition.families import Family, Histogram, gauge, series
 from jaxmon.http.hosts import HostPolicy
-from jaxmon.http.server import Server, metrics_handler
+from jaxmon.http.server import Request, Server, metrics_handler
 from jaxmon.resources.container import ContainerFamilies
 from jaxmon.resources.process import ProcessFamilies
 from jaxmon.version import version
@@ -24,6 +24,8 @@ from jaxmon_exporter.collectors import registry
 from jaxmon_exporter.options import Options
 from jaxmon_exporter.polling import PollerGroup
 from jaxmon_exporter.precedence import unserved
+from jaxmon_exporter.refreshed import Refreshed
+from jaxmon_exporter.verdict import HostVerdict
 
 
 if TYPE_CHECKING:
@@ -36,6 +38,22 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("jaxmon.exporter")
+
+_FINDINGS_EVERY = 10.0
+# For each of the two responses of an agent. A reader waits somewhat longer than for
+# both, and the landing page longer than that.
+_FINDINGS_TIMEOUT = 3.0
+_FINDINGS_PATIENCE = 8.0
+_NOT_READ = {
+    "": "being read",
+    "agents": "unknown, because the agents collector is disabled",
+    "off": "disabled by --findings off",
+    "trusted": (
+        "not shown here, because they name files, lines and values: open this page on "
+        "the host itself or through a port forwarded to it, protect it with "
+        "--web-config, or show them to all with --findings all"
+    ),
+}
 
 _ADVICE = {
     errno.EADDRINUSE: (
@@ -77,6 +95,12 @@ class Service:
             ),
         )
         self._prices = _prices(options.prices) if options.prices else None
+        self._verdict = Refreshed(
+            self._judge,
+            partial(self._count_error, "findings"),
+            every=_FINDINGS_EVERY,
+            patience=_FINDINGS_PATIENCE,
+        )
         self._server = Server(
             {
                 "/": pages.landing_page(),
@@ -87,7 +111,9 @@ class Service:
                         f"encode:{one.name}", error
                     ),
                 ),
-                "/api/summary": pages.summary_page(self.summary),
+                "/api/summary": pages.summary_page(
+                    self.summary, admits=self._admits, refresh=self._verdict.refresh
+                ),
                 "/-/healthy": pages.health_page(),
                 "/-/ready": pages.ready_page(self._polling.ready),
             },
@@ -159,8 +185,8 @@ class Service:
                 ],
             )
 
-    def summary(self) -> Summary:
-        """Return what ``/api/summary`` shows."""
+    def summary(self, admitted: bool) -> Summary:  # noqa: FBT001 - one of two variants
+        """Return what ``/api/summary`` shows, with the findings to the *admitted*."""
         from jaxmon_exporter.summary import summarise  # noqa: PLC0415 - few look
 
         return summarise(
@@ -169,7 +195,33 @@ class Service:
             version=self._version,
             time=time.time(),
             run_dir=self._options.run_dir,
+            verdict=self._findings(admitted),
         )
+
+    def _findings(self, admitted: bool) -> HostVerdict:  # noqa: FBT001 - see above
+        if not admitted:
+            return HostVerdict(trouble=_NOT_READ[self._withheld() or "trusted"])
+        if (latest := self._verdict.latest()) is None:
+            return HostVerdict(trouble=_NOT_READ[""])
+        verdict, age = latest
+        return verdict._replace(age=age)
+
+    def _judge(self) -> HostVerdict:
+        from jaxmon_exporter.judge import judge  # noqa: PLC0415 - few look
+
+        return judge(self._options.run_dir, timeout=_FINDINGS_TIMEOUT)
+
+    def _withheld(self) -> str:
+        """Return why the findings are withheld from all, ``""`` if they are not."""
+        if "agents" in self._options.disabled:
+            return "agents"
+        return "off" if self._options.findings == "off" else ""
+
+    def _admits(self, request: Request) -> bool:
+        """Return whether a request gets the findings."""
+        if self._withheld():
+            return False
+        return self._options.findings == "all" or request.trusted
 
     def _contained(
         self, site: str, source: Callable[[], Iterable[Family]]

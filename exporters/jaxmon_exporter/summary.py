@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias, TypedDict
+from typing import Any, TypeAlias, TypedDict
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, Sample
 from jaxmon.exposition.parse import labels
+from jaxmon.settings import RUNBOOKS
 from jaxmon_exporter.polling import Status
+from jaxmon_exporter.verdict import UNREAD, HostVerdict, ProcessVerdict
 
 
 class Totals(TypedDict):
@@ -54,7 +56,14 @@ class FunctionSummary(Totals):
 
 
 class AgentSummary(TypedDict):
-    """An instrumented process. An unresponsive one has only worker and ``up``."""
+    """
+    An instrumented process. An unresponsive one has only worker and ``up``.
+
+    ``findings`` are those of ``jaxmon explain --json``, `None` if unknown; ``verdict``
+    is what it prints if nothing is to fix, else empty; ``trouble`` says why the
+    findings are unknown, empty if they have not been read yet. ``observed_seconds``
+    is what they are about.
+    """
 
     worker: str
     up: bool
@@ -63,6 +72,26 @@ class AgentSummary(TypedDict):
     started: float | None
     resident_bytes: float | None
     compiles_in_progress: float | None
+    pid: int | None
+    observed_seconds: float | None
+    findings: list[dict[str, Any]] | None
+    verdict: str
+    trouble: str
+
+
+class FindingsSummary(TypedDict):
+    """
+    The findings of all processes.
+
+    ``shared`` are those that several processes have in common, with a list of these as
+    ``workers``; ``age`` is in seconds, `None` if nothing was read; ``trouble`` says
+    why there are none; ``runbooks`` is where the runbooks are.
+    """
+
+    shared: list[dict[str, Any]]
+    age: float | None
+    trouble: str
+    runbooks: str
 
 
 class AcceleratorSummary(TypedDict):
@@ -123,6 +152,7 @@ class Summary(TypedDict):
     totals: Totals
     functions: list[FunctionSummary]
     agents: list[AgentSummary]
+    findings: FindingsSummary
     accelerators: list[AcceleratorSummary]
     devices: list[DeviceSummary]
     collectors: list[CollectorSummary]
@@ -131,18 +161,30 @@ class Summary(TypedDict):
 Labels: TypeAlias = dict[str, str]
 Rows: TypeAlias = list[tuple[Labels, float]]
 
+_UNKNOWN = ProcessVerdict()
 _COMPILE_SUM = f"{catalog.COMPILE_SECONDS.name}_sum"
 
 
-def summarise(
+def summarise(  # noqa: PLR0913 - what a summary consists of
     families: Iterable[Family],
     statuses: Sequence[Status],
     *,
     version: str,
     time: float,
     run_dir: Path,
+    verdict: HostVerdict = UNREAD,
 ) -> Summary:
-    """Return the summary of *families*; those that it does not need are skipped."""
+    """
+    Return the summary of *families*; those that it does not need are skipped.
+
+    Args:
+        families: of all collectors.
+        statuses: of all collectors.
+        version: of jaxmon.
+        time: Unix time.
+        run_dir: where the agents are.
+        verdict: the findings on them.
+    """
     figures = _Figures(families)
     functions = _functions(figures)
     return Summary(
@@ -151,7 +193,13 @@ def summarise(
         run_dir=str(run_dir),
         totals=_totals(functions),
         functions=functions,
-        agents=_agents(figures),
+        agents=_agents(figures, verdict.processes),
+        findings=FindingsSummary(
+            shared=verdict.shared,
+            age=verdict.age,
+            trouble=verdict.trouble,
+            runbooks=RUNBOOKS,
+        ),
         accelerators=_accelerators(figures),
         devices=_devices(figures),
         collectors=[_collector(status) for status in statuses],
@@ -258,7 +306,9 @@ def _rate(hits: float | None, calls: float) -> float | None:
     return hits / calls if hits is not None and calls else None
 
 
-def _agents(figures: _Figures) -> list[AgentSummary]:
+def _agents(
+    figures: _Figures, verdicts: Mapping[str, ProcessVerdict]
+) -> list[AgentSummary]:
     runtimes = {
         row.get("worker", ""): row for row, _ in figures.rows(catalog.RUNTIME_INFO)
     }
@@ -274,8 +324,14 @@ def _agents(figures: _Figures) -> list[AgentSummary]:
             started=started.get(worker),
             resident_bytes=resident.get(worker),
             compiles_in_progress=compiling.get(worker),
+            pid=verdict.pid,
+            observed_seconds=verdict.observed_seconds,
+            findings=verdict.findings,
+            verdict=verdict.verdict,
+            trouble=verdict.trouble,
         )
         for worker, up in figures.by(catalog.AGENT_UP, "worker").items()
+        for verdict in [verdicts.get(worker, _UNKNOWN)]
     ]
 
 

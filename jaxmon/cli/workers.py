@@ -10,9 +10,9 @@ from typing import Any
 
 from jaxmon import rundir
 from jaxmon.errors import CommandError
-from jaxmon.formats import json_text
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
+from jaxmon.report import responses
 from jaxmon.report.layout import clean, shortened
 
 
@@ -69,7 +69,7 @@ class Worker:
             {self.number: self.socket}, target, timeout=timeout, max_bytes=_MAX_BYTES
         )
         try:
-            return _decoded(answers[self.number])
+            return responses.decoded(answers[self.number])
         except FetchError as error:
             msg = f"worker {self.number} could not return {target}: {error}"
             raise CommandError(msg) from error
@@ -107,12 +107,11 @@ def running(
     found = []
     for number, answer in answers.items():
         try:
-            overview = _with_figures(_decoded(answer))
-            worker = Worker(number, sockets[number], overview)
+            worker = Worker(number, sockets[number], responses.overview(answer))
         except FetchError as error:
             if error.reason in (fetch.GONE, fetch.LEFT):
                 continue
-            trouble, slow = f"does not respond: {error}", error.reason == fetch.TIMEOUT
+            trouble, slow = responses.trouble(error), error.reason == fetch.TIMEOUT
             worker = Worker(number, sockets[number], {}, trouble, slow)
         found.append(worker)
     return sorted(found, key=lambda worker: int(worker.number))
@@ -171,10 +170,10 @@ def neighbours(worker: Worker, run_dir: Path | None) -> list[Mapping[str, Any]]:
     answers = fetch_all(
         sockets, "/debug/functions", timeout=_NEIGHBOUR_TIMEOUT, max_bytes=_MAX_BYTES
     )
-    found = []
+    found: list[Mapping[str, Any]] = []
     for answer in answers.values():
         with suppress(FetchError):
-            found.append(_decoded(answer))
+            found.append(responses.decoded(answer))
     return found
 
 
@@ -186,37 +185,3 @@ def _of_kernel(worker: Worker) -> list[str]:
 
     pid = hung.listener(worker.socket)
     return [] if pid is None else [f"pid {pid}:", *hung.threads(pid)]
-
-
-def _with_figures(overview: Mapping[str, Any]) -> Mapping[str, Any]:
-    """
-    Return *overview*, in which all agents have functions, if only none yet: without
-    them all would seem to be well.
-
-    Raises:
-        FetchError: it is no agent's.
-    """
-    if not isinstance(overview.get("functions"), dict):
-        message = "its response contains no jaxmon data; there is nothing to evaluate"
-        raise FetchError(fetch.BROKEN, message)
-    return overview
-
-
-def _decoded(answer: str | FetchError) -> Any:
-    """
-    Return the JSON object in *answer*.
-
-    Raises:
-        FetchError: it is not a JSON object.
-    """
-    if isinstance(answer, FetchError):
-        raise answer
-    try:
-        found = json_text.parse(answer, odd_numbers=True)
-    except ValueError as error:
-        message = f"its response is {error}"
-        raise FetchError(fetch.BROKEN, message) from error
-    if not isinstance(found, dict):
-        message = "its response is not a JSON object"
-        raise FetchError(fetch.BROKEN, message)
-    return found

@@ -74,7 +74,7 @@ class HostPolicy:
             sock: the socket that received it.
         """
         return self._known(headers.get("host", "")) or not (
-            _is_loopback(sock)
+            is_loopback(sock)
             or any(name in headers for name in _BROWSER)
             or headers.get("user-agent", "").startswith("Mozilla/")
         )
@@ -92,7 +92,8 @@ class HostPolicy:
         )
 
 
-def _is_loopback(sock: socket.socket) -> bool:
+def is_loopback(sock: socket.socket) -> bool:
+    """Return whether the client of *sock* is on this host, as far as it shows."""
     try:
         address: str = sock.getsockname()[0]
     except OSError:  # closed meanwhile

@@ -34,6 +34,11 @@ class Gate(Protocol):
         ...
 
     @property
+    def authenticates(self) -> bool:
+        """Whether clients must give a password or a certificate."""
+        ...
+
+    @property
     def headers(self) -> Mapping[str, str]:
         """Headers for every response."""
         ...
@@ -70,6 +75,11 @@ class Listener(NamedTuple):
     def guarded(self) -> bool:
         """Whether websites that pretend to be this host are kept out."""
         return self.local or (self.gate is not None and self.gate.guards)
+
+    @property
+    def authenticated(self) -> bool:
+        """Whether clients have shown that they may read what not everyone may."""
+        return self.local or (self.gate is not None and self.gate.authenticates)
 
     def open(self, sock: socket.socket) -> Transport:
         """Return the transport of a client that was accepted here."""

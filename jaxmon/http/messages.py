@@ -41,6 +41,7 @@ class Request(NamedTuple):
         headers: by lower-case name; repeated ones are joined by a comma.
         arrived: when it was complete, by `now`; a response whose generation started
             later may serve it, whichever request triggered it.
+        trusted: the client is on this host, or gave a password or a certificate.
     """
 
     method: str
@@ -48,6 +49,7 @@ class Request(NamedTuple):
     query: Mapping[str, str] = MappingProxyType({})
     headers: Mapping[str, str] = MappingProxyType({})
     arrived: float = inf
+    trusted: bool = False
 
 
 class Response(NamedTuple):

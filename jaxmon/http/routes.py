@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from jaxmon.http.hosts import HostPolicy
+from jaxmon.http.hosts import HostPolicy, is_loopback
 from jaxmon.http.messages import Request, Response, error_response
 
 
@@ -58,6 +58,8 @@ class Router:
         if not (listener.guarded or self._hosts.admits(request.headers, sock)):
             return error_response(HTTPStatus.FORBIDDEN, _FOREIGN)
         routes = self._local_routes if listener.local else self._routes
+        trusted = listener.authenticated or is_loopback(sock)
+        request = request._replace(trusted=trusted)
         if (gate := listener.gate) is None:
             return (yield from self._page(routes, request))
         refusal = gate.check(request)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby, islice
 
-from jaxmon.report.findings.finding import Finding, Urgency
+from jaxmon.report.findings.finding import Finding, Urgency, verdict
 from jaxmon.report.findings.words import recompile_advice
 from jaxmon.report.layout import (
     INDENT,
@@ -47,8 +47,8 @@ def findings(
         room: maximum number of lines; what does not fit is counted, not shown.
     """
     lines = ["FINDINGS"]
-    if all(one.about.urgency is Urgency.NOTE for one in found):
-        lines.append(f"{INDENT}Nothing to fix stands out.")
+    if quiet := verdict(found):
+        lines.append(f"{INDENT}{quiet}")
     for number, one in enumerate(found, 1):
         block = _finding(number, one, width, observed, brief=room is not None)
         rest = len(found) - number

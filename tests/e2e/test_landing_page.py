@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram, gauge, series
-from jaxmon.http.server import Server, metrics_handler
+from jaxmon.http.server import Response, Server, metrics_handler
 from tests.fakes.nvml.build import build
 from tests.support import clean_environ, free_port, require_program, until
 
@@ -69,14 +70,22 @@ def exporter(run_dir: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 class Agent:
-    """An agent in slot 0 whose figures a test sets."""
+    """An agent whose figures and overview a test sets."""
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: Path, slot: int = 0) -> None:
         self.calls = {"train.step": 100.0}
+        self.overview: dict[str, Any] = {"schema": 1, "functions": {}}
+        scrape = Histogram(catalog.SCRAPE_SECONDS)
         self.server = Server(
-            {"/metrics": metrics_handler(self._page, Histogram(catalog.SCRAPE_SECONDS))}
+            {
+                "/metrics": metrics_handler(self._page, scrape),
+                "/debug/overview": lambda _: Response(
+                    json.dumps(self.overview).encode()
+                ),
+                "/debug/events": lambda _: Response(b'{"events": []}'),
+            }
         )
-        self.server.listen_unix(run_dir / "agent-0.sock")
+        self.server.listen_unix(run_dir / f"agent-{slot}.sock")
         self.server.start()
 
     def _page(self) -> list[Family]:
@@ -104,6 +113,35 @@ def agent(run_dir: Path) -> Iterator[Agent]:
     agent = Agent(run_dir)
     yield agent
     agent.server.stop()
+
+
+def recompiling(function: str) -> dict[str, Any]:
+    """Return the overview of a process with findings."""
+    return {
+        "schema": 1,
+        "process": {"pid": 7, "observed_seconds": 100.0, "now": 1000.0},
+        "functions": {
+            function: {
+                "calls": 100,
+                "hits": 60,
+                "misses": 40,
+                "compiles": {"compiled": 40},
+                "recompiles": {"shape": 39},
+                "errors": {"trace_error": 3},
+                "phases": {"backend_compile": {"seconds": 40.0, "count": 40}},
+            }
+        },
+    }
+
+
+def findings(chrome: Chrome) -> list[str]:
+    """Return the visible text of each finding, in one line each."""
+    found: list[str] = chrome.execute_script(
+        "return [...document.querySelectorAll('#findings li')]"
+        ".filter(one => one.checkVisibility())"
+        ".map(one => one.innerText.replace(/\\s+/g, ' ').trim())"
+    )
+    return found
 
 
 def resize(
@@ -232,6 +270,89 @@ def test_names_are_text_never_markup(
     assert HOSTILE in names
     assert chrome.execute_script("return document.querySelectorAll('img').length") == 0
     assert "owned" not in chrome.title
+
+
+def test_findings_come_first_and_say_what_to_do(
+    chrome: Chrome, exporter: Callable[..., Any], agent: Agent, run_dir: Path
+) -> None:
+    """
+    The most urgent finding is first, with process, gain, advice and runbook; one that
+    several processes have is there once, one without any says so, one that does not
+    respond as well.
+    """
+    agent.overview = recompiling("train.step")
+    second, third = Agent(run_dir, 1), Agent(run_dir, 2)
+    second.overview = {**recompiling("train.step"), "errors": {}}
+    second.overview["functions"]["train.step"]["errors"] = {}
+    (run_dir / "agent-3.sock").symlink_to(run_dir / "none")
+    try:
+        open_page(chrome, exporter("--port", "0").url)
+        until(lambda: len(findings(chrome)) > 3, "the findings")
+        failure, storm, *others = findings(chrome)
+        link = chrome.execute_script(
+            "const link = document.querySelector('#findings a');"
+            "return [link.getAttribute('href'), link.rel]"
+        )
+    finally:
+        second.server.stop()
+        third.server.stop()
+
+    assert failure.startswith("failure train.step failed 3 times: trace_error.")
+    assert " Worker 0 · " in failure
+    assert storm.startswith("time train.step was recompiled 39 times because")
+    assert "Pad to a few fixed sizes" in storm
+    assert "Workers 0, 1 · To win back: 39.0 s, 39.0 % of the time · Debug" in storm
+    assert storm.endswith("Runbook JaxmonRecompileStorm")
+    assert link == [
+        "https://github.com/jaxmon/jaxmon/blob/main/runbooks/JaxmonRecompileStorm.md",
+        "noreferrer",
+    ]
+    assert "Worker 2: Nothing to fix stands out." in others
+    assert "Worker 3 does not respond: its socket is a symbolic link." in others
+    assert re.fullmatch(r"read \d+ s ago", text(chrome, "#findings-age"))
+    assert chrome.execute_script(CONTRAST) == []
+    assert console(chrome) == []
+
+
+def test_findings_of_hostile_agents_are_text(
+    chrome: Chrome, exporter: Callable[..., Any], agent: Agent
+) -> None:
+    """
+    Markup in a finding is shown letter by letter, on a phone as well, and no link leads
+    anywhere but to a runbook.
+    """
+    agent.overview = recompiling(HOSTILE)
+    agent.overview["errors"] = {"oom_reports": ["javascript:alert(1)", HOSTILE, LONG]}
+    agent.overview["functions"][LONG + "x" * 300] = {"errors": {HOSTILE: 4}}
+    open_page(chrome, exporter("--port", "0").url, PHONE)
+    until(lambda: findings(chrome), "the findings")
+
+    shown = " ".join(findings(chrome))
+    assert HOSTILE in shown
+    assert chrome.execute_script("return document.querySelectorAll('img').length") == 0
+    assert "owned" not in chrome.title
+    hrefs = chrome.execute_script(
+        "return [...document.querySelectorAll('#findings a')].map(a => a.href)"
+    )
+    assert hrefs
+    assert all(re.fullmatch(r"https://github\.com/[\w/-]+\.md", one) for one in hrefs)
+    scroll, client = chrome.execute_script(
+        "const root = document.documentElement;"
+        "return [root.scrollWidth, root.clientWidth]"
+    )
+    assert scroll == client
+    assert console(chrome) == []
+
+
+def test_findings_that_may_not_be_seen_have_a_reason(
+    chrome: Chrome, exporter: Callable[..., Any], agent: Agent
+) -> None:
+    """In place of findings, the page says why there are none; the rest is there."""
+    agent.overview = recompiling("train.step")
+    open_page(chrome, exporter("--port", "0", "--findings", "off").url)
+    until(lambda: findings(chrome), "the reason")
+    assert findings(chrome) == ["Findings are disabled by --findings off."]
+    assert cells(chrome, "functions")
 
 
 def test_columns_sort_by_keyboard_and_pointer(

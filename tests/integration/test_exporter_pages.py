@@ -159,7 +159,7 @@ def test_landing_page_allows_only_itself(exporter: Callable[..., Exporter]) -> N
         policy = response.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-    assert len(html.encode()) < 20_000
+    assert len(html.encode()) < 24_000
     assert not re.search(r"(src|href)=[\"']?(https?:)?//", html)
 
 

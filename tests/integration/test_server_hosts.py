@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from jaxmon.http.hosts import HostPolicy
-from jaxmon.http.server import Response, Server
-from tests.guarded import Site
+from jaxmon.http.server import Request, Response, Server
+from tests.guarded import CLIENTS, TLS, Site
 from tests.serving import everything, status
 
 
@@ -170,6 +170,50 @@ def test_a_unix_socket_asks_for_no_name(tmp_path: Path) -> None:
             assert status(everything(client)) == 200
     finally:
         server.stop()
+
+
+def test_clients_of_this_host_are_trusted(remote: str, tmp_path: Path) -> None:
+    """Over loopback and a Unix socket, but not over an address that others reach."""
+    seen: list[bool] = []
+
+    def page(request: Request) -> Response:
+        seen.append(request.trusted)
+        return Response(b"")
+
+    server = Server({"/": page})
+    port = server.listen_tcp("::", 0)
+    server.listen_unix(tmp_path / "s")
+    server.start()
+    try:
+        for family, address in (
+            (socket.AF_INET, ("127.0.0.1", port)),
+            (socket.AF_UNIX, str(tmp_path / "s")),
+            (socket.AF_INET, (remote, port)),
+        ):
+            with socket.socket(family) as client:
+                client.settimeout(60)
+                client.connect(address)
+                client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+                assert status(everything(client)) == 200
+    finally:
+        server.stop()
+    assert seen == [True, True, False]
+
+
+def test_passwords_and_certificates_authenticate(tmp_path: Path) -> None:
+    """TLS alone does not, nor a certificate that a client may omit."""
+    bcrypt = pytest.importorskip("bcrypt")
+    hashed = bcrypt.hashpw(b"right", bcrypt.gensalt(4)).decode()
+    optional = f"{CLIENTS}  client_auth_type: VerifyClientCertIfGiven\n"
+    with ExitStack() as stack:
+        site = Site(tmp_path, stack)
+        site.certify()
+        site.authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+        found = []
+        for config in (f"basic_auth_users: {{a: {hashed}}}\n", CLIENTS, TLS, optional):
+            site.serve(config)
+            found.append(site.gate.authenticates)
+    assert found == [True, True, False, False]
 
 
 def test_passwords_and_tls_guard_by_themselves(tmp_path: Path) -> None:

@@ -52,7 +52,9 @@ def test_service_answers_before_it_was_polled() -> None:
     page = encode(service.families()).decode()
     assert "jaxmon_build_info" in page
     assert "jaxmon_collector_success" not in page
-    summary = json.loads(pages.summary_page(service.summary)(GET).body)
+    page_of_summary = service._server.routes["/api/summary"](GET)
+    assert isinstance(page_of_summary, Response)
+    summary = json.loads(page_of_summary.body)
     # An exporter of DCGM is read where one is named.
     named = {one["name"] for one in summary["collectors"]}
     assert named == set(NAMES) - {"dcgm"}

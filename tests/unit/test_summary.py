@@ -167,6 +167,11 @@ def test_agents_carry_what_is_known_of_them() -> None:
         "started": 900,
         "resident_bytes": 5e8,
         "compiles_in_progress": None,
+        "pid": None,
+        "observed_seconds": None,
+        "findings": None,
+        "verdict": "",
+        "trouble": "",
     }
     assert (down["worker"], down["up"], down["jax"]) == ("1", False, None)
 

@@ -96,6 +96,13 @@ class Gate:
         return self.encrypted or bool(self._config.users)
 
     @property
+    def authenticates(self) -> bool:
+        """Return whether clients must give a password or a certificate."""
+        tls = self._config.tls
+        by_certificate = tls is not None and tls.client_auth == ssl.CERT_REQUIRED
+        return by_certificate or bool(self._config.users)
+
+    @property
     def headers(self) -> dict[str, str]:
         """Headers for every response."""
         return dict(self._config.headers)

@@ -8,9 +8,8 @@ from typing import Any
 
 from jaxmon.artifacts.promql import Expr
 from jaxmon.artifacts.slo.thresholds import Severity
+from jaxmon.settings import RUNBOOKS
 
-
-RUNBOOKS = "https://github.com/jaxmon/jaxmon/blob/main/runbooks/"
 
 DEPLOY_NOISE = (("deploy", "expected"),)
 """Label of alerts that a deployment causes; inhibited while one is in progress."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from jaxmon.artifacts.alerts.model import RUNBOOKS
+from jaxmon.settings import RUNBOOKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from jaxmon.report.findings import (
     values,
 )
 from jaxmon.report.findings.finding import Finding, ranked
-from jaxmon.report.findings.neighbours import compiled_together
+from jaxmon.report.findings.neighbours import compared, compiled_together
 from jaxmon.report.model import Snapshot
 
 
@@ -78,5 +78,31 @@ def find(snapshot: Snapshot, neighbours: Sequence[Snapshot] = ()) -> list[Findin
         snapshot: what the agent of a process reports.
         neighbours: what those of other processes of the host report, if known.
     """
-    found = [finding for rule in RULES for finding in rule(snapshot)]
-    return ranked([*found, *compiled_together(snapshot, neighbours)])
+    return ranked([*_alone(snapshot), *compiled_together(snapshot, neighbours)])
+
+
+class HostFindings:
+    """
+    The findings of `find` for every process of a host, added one after the other: of
+    each, only what the others are compared with is kept.
+    """
+
+    def __init__(self) -> None:
+        self._alone: dict[str, list[Finding]] = {}
+        self._kept: dict[str, Snapshot] = {}
+
+    def add(self, process: str, snapshot: Snapshot) -> None:
+        """Add what the agent of *process* reports."""
+        self._alone[process] = _alone(snapshot)
+        self._kept[process] = compared(snapshot)
+
+    def of(self, process: str) -> list[Finding]:
+        """Return the findings on *process*, the most urgent first."""
+        others = [self._kept[one] for one in self._kept if one != process]
+        together = compiled_together(self._kept[process], others)
+        return ranked([*self._alone[process], *together])
+
+
+def _alone(snapshot: Snapshot) -> list[Finding]:
+    """Return the findings on one process, whatever others do."""
+    return [finding for rule in RULES for finding in rule(snapshot)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -203,6 +204,15 @@ class Finding:
             "panel": topic.panel,
             "runbook": topic.runbook,
         }
+
+
+NOTHING = "Nothing to fix stands out."
+
+
+def verdict(findings: Iterable[Finding]) -> str:
+    """Return `NOTHING` if nothing is to fix among *findings*, else ``""``."""
+    quiet = all(one.about.urgency is Urgency.NOTE for one in findings)
+    return NOTHING if quiet else ""
 
 
 def ranked(findings: list[Finding]) -> list[Finding]:

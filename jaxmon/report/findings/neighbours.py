@@ -9,6 +9,9 @@ from jaxmon.report.layout import duration
 from jaxmon.report.model import Function, Snapshot
 
 
+TOPICS_OF_HOST = ("compiled_together",)
+"""Topics of findings that each of several processes has."""
+
 _WORTH_SECONDS = 5.0
 _MOST_EVIDENCE = 3
 
@@ -48,6 +51,37 @@ def compiled_together(
         action,
         seconds=seconds,
     )
+
+
+def compared(snapshot: Snapshot) -> Snapshot:
+    """Return the part of *snapshot* that its comparison with others needs."""
+    functions = tuple(one for one in snapshot.functions if _is_compiled(one))
+    return Snapshot(functions=functions, memory=snapshot.memory, cache=snapshot.cache)
+
+
+def shared(
+    found: Mapping[str, Sequence[Finding]],
+) -> list[tuple[tuple[str, ...], Finding]]:
+    """
+    Return the findings that concern several processes, once each with its processes,
+    most seconds first.
+
+    Args:
+        found: findings by process.
+    """
+    groups: dict[str, list[tuple[str, Finding]]] = {}
+    for process, findings in found.items():
+        for one in findings:
+            if one.topic in TOPICS_OF_HOST:
+                groups.setdefault(one.subject, []).append((process, one))
+    worst = [
+        (
+            tuple(process for process, _ in group),
+            max((one for _, one in group), key=lambda one: one.seconds),
+        )
+        for group in groups.values()
+    ]
+    return sorted(worst, key=lambda one: -one[1].seconds)
 
 
 def is_worth_comparing(snapshot: Snapshot) -> bool:

@@ -1,0 +1,115 @@
+"""
+The findings of ``jaxmon explain`` on the processes of this host.
+
+Reads the debug endpoints of all agents concurrently, and evaluates one after the other,
+so that only one response is held as objects. Loaded when someone reads the findings.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from jaxmon import rundir
+from jaxmon.http import fetch
+from jaxmon.http.fetch import FetchError, fetch_all
+from jaxmon.report import responses
+from jaxmon.report.findings import HostFindings
+from jaxmon.report.findings.finding import Finding, verdict
+from jaxmon.report.findings.neighbours import shared
+from jaxmon.report.layout import clean
+from jaxmon.report.model import read
+from jaxmon_exporter.verdict import HostVerdict, ProcessVerdict
+
+
+# An agent's events are at most 4 MiB, its overview usually a tenth of that.
+_MAX_BYTES = 5 << 20
+_MAX_TOTAL = 16 << 20
+# Some hundred findings; a page with more would be no help.
+_MAX_FINDINGS = 256 << 10
+_SHOWN = 200
+
+
+def judge(run_dir: Path, *, timeout: float) -> HostVerdict:
+    """
+    Return the findings on all processes with an agent in *run_dir*.
+
+    Takes at most *timeout* seconds for each of the two responses, which all agents
+    generate at the same time, plus some milliseconds per process. A process that does
+    not respond, or whose response is unusable, has a reason instead of findings.
+    """
+    try:
+        sockets = rundir.sockets(run_dir)
+    except OSError as error:
+        return HostVerdict(
+            trouble=f"unknown: run directory {run_dir}: {error.strerror}"
+        )
+    overviews = _fetched(sockets, "/debug/overview", timeout)
+    responding = {
+        worker: path
+        for worker, path in sockets.items()
+        if not isinstance(overviews[worker], FetchError)
+    }
+    events = _fetched(responding, "/debug/events", timeout)
+    host = HostFindings()
+    processes: dict[str, ProcessVerdict] = {}
+    for worker in sockets:
+        with _contained(worker, processes):
+            overview = responses.overview(overviews.pop(worker))
+            snapshot = read(overview, responses.decoded(events.pop(worker)))
+            host.add(worker, snapshot)
+            of = snapshot.process
+            processes[worker] = ProcessVerdict(of.pid, of.observed_seconds)
+    known: dict[str, list[Finding]] = {}
+    for worker, process in list(processes.items()):
+        if not process.trouble:
+            with _contained(worker, processes):
+                found = host.of(worker)
+                processes[worker] = process._replace(
+                    findings=_as_json(found), verdict=verdict(found)
+                )
+                known[worker] = found
+    together = [
+        {**one.as_json(), "workers": list(workers)} for workers, one in shared(known)
+    ]
+    return HostVerdict(processes, together)
+
+
+def _fetched(
+    sockets: Mapping[str, Path], target: str, timeout: float
+) -> dict[str, str | FetchError]:
+    return fetch_all(
+        sockets, target, timeout=timeout, max_bytes=_MAX_BYTES, max_total=_MAX_TOTAL
+    )
+
+
+@contextmanager
+def _contained(worker: str, processes: dict[str, ProcessVerdict]) -> Iterator[None]:
+    """Have a failure cost this process its findings, and only this one."""
+    try:
+        yield
+    except FetchError as error:
+        processes.pop(worker, None)
+        if error.reason != fetch.LEFT:  # in order, meanwhile
+            trouble = clean(responses.trouble(error))
+            processes[worker] = ProcessVerdict(trouble=trouble)
+    except Exception as error:  # noqa: BLE001 - whatever an agent may report
+        trouble = f"reports what cannot be evaluated: {clean(str(error))[:_SHOWN]}"
+        processes[worker] = ProcessVerdict(trouble=trouble)
+
+
+def _as_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """
+    Return *findings* in JSON types.
+
+    Raises:
+        ValueError: they are too long, or have a number that JSON does not.
+    """
+    found = [one.as_json() for one in findings]
+    if len(json.dumps(found, allow_nan=False)) > _MAX_FINDINGS:
+        msg = f"its findings take more than {_MAX_FINDINGS} bytes"
+        raise ValueError(msg)
+    return found

@@ -1,0 +1,47 @@
+"""What is wrong with the processes of a host, as `judge` finds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class ProcessVerdict(NamedTuple):
+    """
+    What is wrong with one process.
+
+    Args:
+        pid: of the process.
+        observed_seconds: since its agent was started.
+        findings: as in ``jaxmon explain --json``, `None` if unknown.
+        verdict: what is said if nothing is to fix, else ``""``.
+        trouble: why the findings are unknown, as the predicate of a sentence.
+    """
+
+    pid: int | None = None
+    observed_seconds: float | None = None
+    findings: list[dict[str, Any]] | None = None
+    verdict: str = ""
+    trouble: str = ""
+
+
+class HostVerdict(NamedTuple):
+    """
+    What is wrong with the processes of a host.
+
+    Args:
+        processes: by worker.
+        shared: the findings that several processes have in common, with a list of
+            these as ``workers``.
+        trouble: why there are none.
+        age: seconds since the agents were queried; `None` if they were not.
+    """
+
+    processes: Mapping[str, ProcessVerdict] = {}
+    shared: list[dict[str, Any]] = []  # noqa: RUF012 - never changed
+    trouble: str = ""
+    age: float | None = None
+
+
+UNREAD = HostVerdict()
+"""Before anything was read."""

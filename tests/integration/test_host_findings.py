@@ -1,0 +1,384 @@
+"""The sidecar's findings: those of `jaxmon explain`, from agents of all kinds."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxmon.http.server import Request, Response, Server
+from jaxmon_exporter import judge as judging
+from jaxmon_exporter import service
+from jaxmon_exporter.judge import judge
+from jaxmon_exporter.options import Options
+from jaxmon_exporter.service import Service
+from jaxmon_exporter.verdict import HostVerdict, ProcessVerdict
+from tests.exporter import Exporter, exporters
+from tests.fakes.agents import GOOD, Raw
+from tests.reports import HEALTHY
+from tests.support import ROOT, until
+
+
+# Long: on a busy machine honest agents may be slow. Short: those that hang are waited
+# for.
+LONG, SHORT = 60.0, 1.0
+FIELDS = ("topic", "subject", "verdict", "where", "action", "urgency", "runbook")
+STORM = "__main__.forward was recompiled 6 times because an argument's shape changed."
+
+# Two faults, or none; what explain and the sidecar say of it while it stands still.
+# The ledger would differ between the three, so no time is spent but on faults.
+PROGRAM = """
+import json, os, sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+import jaxmon
+jaxmon.instrument(port=None, report=True, time_interval=0)
+import jax, numpy as np
+from click.testing import CliRunner
+from jaxmon.cli.main import main
+from tests.exporter import exporters
+from tests.support import until
+
+@jax.jit
+def forward(x):
+    return x * 2
+
+for size in range(1, 8 if {faulty} else 2):
+    forward(np.ones(size, np.float32))
+    for _ in range(5 * {faulty}):
+        try:
+            forward("not an array <b>")
+        except TypeError:
+            pass
+
+run_dir = Path(os.environ["JAXMON_RUN_DIR"])
+with exporters(run_dir) as start:
+    running = start("--agents-interval", "0.2", "--disable", "nvml")
+    until(lambda: running.summary()["agents"], "the agent")
+    until(lambda: running.summary()["agents"][0]["findings"] is not None, "findings")
+    summary = running.summary()
+explained = json.loads(CliRunner().invoke(main, ["explain", "0", "--json"]).stdout)
+print(json.dumps([explained["findings"], summary]))
+"""
+
+
+class Host:
+    """Agents in a run directory whose debug endpoints a test sets."""
+
+    def __init__(self, run_dir: Path, stack: ExitStack) -> None:
+        self.run_dir = run_dir
+        self.asked: list[str] = []
+        self._stack = stack
+
+    def agent(self, slot: int, overview: Any, events: Any = None) -> None:
+        """Serve *overview* and *events*: bytes as they are, others as JSON."""
+
+        def page(name: str, content: Any) -> Callable[[Request], Response]:
+            body = content if isinstance(content, bytes) else json.dumps(content)
+
+            def handle(_: Request) -> Response:
+                self.asked.append(f"{slot} {name}")
+                raw = body if isinstance(body, bytes) else body.encode()
+                return Response(raw, "application/json")
+
+            return handle
+
+        empty = {"events": [], "left_out": 0}
+        server = Server(
+            {
+                "/metrics": lambda _: Response(GOOD),
+                "/debug/overview": page("overview", overview),
+                "/debug/events": page("events", empty if events is None else events),
+            },
+            name=f"agent-{slot}",
+        )
+        server.listen_unix(self.run_dir / f"agent-{slot}.sock")
+        server.start()
+        self._stack.callback(server.stop)
+
+    def judge(self, *, timeout: float = LONG) -> HostVerdict:
+        return judge(self.run_dir, timeout=timeout)
+
+
+@pytest.fixture
+def host(run_dir: Path) -> Iterator[Host]:
+    with ExitStack() as stack:
+        yield Host(run_dir, stack)
+
+
+@pytest.fixture
+def exporter(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
+    """Return a function that starts ``jaxmon exporter`` on a free port."""
+    with exporters(run_dir) as start:
+        yield start
+
+
+def recompiling(function: str = "train.step", **more: Any) -> dict[str, Any]:
+    """Return the overview of a process with a fault."""
+    return {
+        "schema": 1,
+        "process": {"pid": 7, "observed_seconds": 100.0, "now": 1000.0},
+        "functions": {
+            function: {
+                "calls": 100,
+                "hits": 60,
+                "misses": 40,
+                "compiles": {"compiled": 40},
+                "recompiles": {"shape": 39},
+                "phases": {"backend_compile": {"seconds": 40.0, "count": 40}},
+                **more,
+            }
+        },
+    }
+
+
+def compiled_at(finished: float) -> dict[str, Any]:
+    """Return the overview of a process that compiled what others compile."""
+    return recompiling(
+        compiles={"compiled": 1},
+        recompiles={},
+        program={"fingerprint": "abc", "finished": finished, "devices": 1},
+    )
+
+
+def topics(process: ProcessVerdict) -> list[str]:
+    assert process.findings is not None, process.trouble
+    return [one["topic"] for one in process.findings]
+
+
+def without_ages(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what does not change while the program stands still."""
+    return [{name: one[name] for name in FIELDS} for one in findings]
+
+
+def test_explain_sidecar_and_exit_report_say_the_same(
+    preloaded_script: Callable[..., Any],
+) -> None:
+    """The faults of one program have the same words in all three, in the same order."""
+    done = preloaded_script(PROGRAM.format(root=str(ROOT), faulty=True)).ok()
+    explained, summary = json.loads(done.out.splitlines()[-1])
+    (agent,) = summary["agents"]
+    report = " ".join(done.err.partition("FINDINGS")[2].split())
+
+    assert {one["topic"] for one in explained} >= {"error", "recompile"}
+    assert any(one["verdict"].startswith(STORM) for one in explained)
+    assert without_ages(agent["findings"]) == without_ages(explained)
+    assert {*agent["findings"][0]} == {*explained[0]}
+    assert (agent["verdict"], agent["trouble"]) == ("", "")
+    places = [report.index(" ".join(one["verdict"].split())) for one in explained[:2]]
+    assert places == sorted(places)
+    assert summary["findings"]["age"] < 10
+    assert summary["findings"]["trouble"] == ""
+
+
+def test_a_quiet_program_is_quiet_everywhere(
+    preloaded_script: Callable[..., Any],
+) -> None:
+    """Where explain has nothing to fix, the sidecar says so in its words."""
+    done = preloaded_script(PROGRAM.format(root=str(ROOT), faulty=False)).ok()
+    explained, summary = json.loads(done.out.splitlines()[-1])
+    (agent,) = summary["agents"]
+
+    assert without_ages(agent["findings"]) == without_ages(explained)
+    assert all(one["urgency"] == "note" for one in explained)
+    assert agent["verdict"] == "Nothing to fix stands out."
+    assert agent["verdict"] in done.err
+
+
+def test_what_several_processes_have_in_common_is_there_once(host: Host) -> None:
+    """Processes that compile together are listed; each has the finding as well."""
+    for slot, finished in enumerate((1000.0, 1010.0, 5000.0)):
+        host.agent(slot, compiled_at(finished))
+    found = host.judge()
+
+    (together,) = found.shared
+    assert together["workers"] == ["0", "1"]
+    assert together["verdict"].startswith(
+        "2 processes of this host compiled train.step"
+    )
+    with_it = [n for n in "012" if "compiled_together" in topics(found.processes[n])]
+    assert with_it == ["0", "1"]
+    assert "workers" not in (found.processes["0"].findings or [{}])[0]
+
+
+def test_agents_in_trouble_cost_only_themselves(host: Host, raw: Raw) -> None:
+    """
+    One that hangs, halts halfway, is refused, or serves something else has a reason;
+    those of another version are read as far as possible, the others completely.
+    """
+    done = threading.Event()
+    hang = {"schema": 1, "functions": {}}
+
+    def half(client: socket.socket) -> None:
+        client.recv(4096)
+        client.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n{"functions"')
+
+    host.agent(0, recompiling())
+    raw(1, lambda _: done.wait(90))
+    raw(2, half)
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(host.run_dir / "agent-3.sock"))
+    host.agent(4, b"<html>")
+    host.agent(5, {"schema": 99, "functions": {"f": 3, "g": {"phases": [1]}}, "new": 1})
+    host.agent(6, hang, b"[" * 1000)
+    host.agent(7, recompiling(), {"events": "none"})
+    try:
+        found = host.judge(timeout=SHORT)
+        # The others, too, may be slow, on a machine that has other work to do.
+        if found.processes["0"].trouble or found.processes["7"].trouble:
+            found = host.judge(timeout=15 * SHORT)
+    finally:
+        done.set()
+    troubles = {worker: one.trouble for worker, one in found.processes.items()}
+
+    assert troubles["1"].startswith("does not respond: no complete response within")
+    assert "truncated after" in troubles["2"]
+    assert troubles["3"] == "does not respond: nothing is listening on its socket"
+    assert "not JSON" in troubles["4"]
+    assert "deeper than 100 levels" in troubles["6"]
+    assert all(found.processes[n].findings is None for n in "12346")
+    assert found.processes["5"].verdict == "Nothing to fix stands out."
+    for n in "07":
+        assert "recompile" in topics(found.processes[n])
+        assert (found.processes[n].pid, troubles[n]) == (7, "")
+
+
+def test_numbers_and_sizes_beyond_reason_are_contained(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither infinite sums nor megabytes of findings reach the page or cost others."""
+    many = {
+        f"f{n}": next(iter(recompiling()["functions"].values())) for n in range(900)
+    }
+    endless = {"backend_compile": {"seconds": 1e308}, "trace": {"seconds": 1e308}}
+    host.agent(0, recompiling(phases=endless))
+    host.agent(1, {**recompiling(), "functions": many})
+    host.agent(2, recompiling())
+    host.agent(3, b" " * 100_000 + json.dumps(recompiling()).encode())
+    monkeypatch.setattr(judging, "_MAX_FINDINGS", 20_000)
+    monkeypatch.setattr(judging, "_MAX_BYTES", 90_000 + len(json.dumps(many)))
+    found = host.judge()
+
+    json.dumps(found, allow_nan=False)
+    assert found.processes["0"].trouble.startswith("reports what cannot be evaluated")
+    assert found.processes["1"].trouble.endswith("take more than 20000 bytes")
+    assert "recompile" in topics(found.processes["2"])
+    monkeypatch.setattr(judging, "_MAX_BYTES", 90_000)
+    assert "is larger than 90000 bytes" in host.judge().processes["3"].trouble
+
+
+def test_hostile_text_is_one_harmless_line(host: Host) -> None:
+    """Control sequences and line breaks of an agent arrive spelled out."""
+    host.agent(0, recompiling("\x1b[2J\u202eevil\r\n<script>"))
+    (finding, *_) = host.judge().processes["0"].findings or []
+
+    assert finding["subject"] == "\\x1b[2J\\u202eevil  <script>"
+    assert finding["verdict"].isprintable()
+
+
+def test_agents_are_asked_only_when_someone_reads(
+    host: Host, exporter: Callable[..., Exporter]
+) -> None:
+    """Scrapes ask no agent for findings; many readers ask each of them once."""
+    for slot in range(3):
+        host.agent(slot, recompiling())
+    running = exporter("--agents-interval", "0.2")
+    until(lambda: len(running.summary()["agents"]) == 3, "the agents")
+    asked = len(host.asked)
+    assert asked == 6
+    summaries: list[Any] = []
+    readers = [
+        threading.Thread(target=lambda: summaries.append(running.summary()))
+        for _ in range(20)
+    ]
+    for one in readers:
+        one.start()
+    for one in readers:
+        one.join(90)
+    ages = [one["findings"]["age"] for one in summaries]
+    running.get()
+
+    assert len(ages) == 20
+    if max(ages) < 10:  # as fast as any machine should be
+        assert len(host.asked) == asked
+    for agent in summaries[0]["agents"]:
+        assert agent["findings"][0]["topic"] == "recompile"
+
+
+def test_scrapes_do_not_wait_for_findings(
+    host: Host, raw: Raw, exporter: Callable[..., Exporter]
+) -> None:
+    """While an agent hangs, a reader of the findings waits, and a scrape does not."""
+    done = threading.Event()
+    host.agent(0, recompiling())
+    raw(1, lambda _: done.wait(120))
+    running = exporter("--agents-interval", "30")
+    running.until_ready()
+    found: list[Any] = []
+    reader = threading.Thread(target=lambda: found.append(running.summary()))
+    try:
+        reader.start()
+        until(lambda: "0 events" in host.asked or None, "agent 0 to be read")
+        # One that waits for the findings was begun before, and is not done.
+        assert "jaxmon_build_info" in running.get()
+        reader.join(90)
+    finally:
+        done.set()
+    agents = {one["worker"]: one for one in found[0]["agents"]}
+
+    assert agents["0"]["findings"][0]["topic"] == "recompile"
+    assert "no complete response within 3 s" in agents["1"]["trouble"]
+
+
+@pytest.mark.parametrize(
+    ("options", "trusted", "reason"),
+    [
+        ({}, True, ""),
+        ({}, False, "not shown here"),
+        ({"findings": "all"}, False, ""),
+        ({"findings": "off"}, True, "disabled by --findings off"),
+        ({"disabled": ("agents",)}, True, "the agents collector is disabled"),
+    ],
+)
+def test_findings_are_for_those_who_may_read_them(
+    host: Host,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    trusted: bool,  # noqa: FBT001
+    reason: str,
+) -> None:
+    """Others get all but the findings, with the reason, and no agent is asked."""
+    monkeypatch.setattr(service, "_FINDINGS_TIMEOUT", LONG)
+    monkeypatch.setattr(service, "_FINDINGS_PATIENCE", 3 * LONG)
+    host.agent(0, recompiling())
+    running = Service(Options(run_dir=host.run_dir, **options))
+    request = Request("GET", "/api/summary", trusted=trusted)
+    response = running._server.routes["/api/summary"](request)
+    if not isinstance(response, Response):
+        response = response.result(90)
+    found = json.loads(response.body)["findings"]
+
+    assert (reason in found["trouble"]) if reason else found["trouble"] == ""
+    assert (found["age"] is None) is bool(reason)
+    assert bool(host.asked) is not bool(reason)
+
+
+def test_a_directory_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    """Instead of findings there is the reason."""
+    (tmp_path / "file").write_text("")
+    found = judge(tmp_path / "file", timeout=LONG)
+    assert found.trouble == f"unknown: run directory {tmp_path}/file: Not a directory"
+
+
+def test_healthy_reports_have_nothing_to_fix(host: Host) -> None:
+    """A process that does well has no finding on this page either."""
+    host.agent(0, HEALTHY)
+    found = host.judge().processes["0"]
+    assert found.verdict == "Nothing to fix stands out."
+    assert found.findings == []
