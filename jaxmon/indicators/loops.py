@@ -67,6 +67,7 @@ class Loop:
             "mean_seconds": self.seconds.mean,
             "p50_seconds": self.seconds.quantile(0.5),
             "p95_seconds": self.seconds.quantile(0.95),
+            "p99_seconds": self.seconds.quantile(0.99),
             "data_wait_seconds": self.waited,
             "data_wait_ratio": min(self.waited / spent, 1.0) if spent else None,
             "last_step_seconds": max(wall_time() - self.last_step, 0.0),

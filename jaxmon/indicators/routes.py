@@ -90,6 +90,7 @@ class Route:
                     "mean_seconds": latency.mean,
                     "p50_seconds": latency.quantile(0.5),
                     "p95_seconds": latency.quantile(0.95),
+                    "p99_seconds": latency.quantile(0.99),
                 }
                 for (outcome, start), count in list(self.counts.items())
                 if (latency := self.seconds.get((outcome, start))) is not None

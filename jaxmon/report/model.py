@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from jaxmon.report.served import Queue, Route
+from jaxmon.report.served import Loop, Queue, Route
 from jaxmon.report.typed import from_json, mapping
 from jaxmon.report.walltime import WallTime
 
@@ -494,6 +494,7 @@ class Snapshot:
     functions: tuple[Function, ...] = ()
     functions_left_out: int = 0
     requests: tuple[Route, ...] = ()
+    steps: tuple[Loop, ...] = ()
     queues: tuple[Queue, ...] = ()
     memory: Memory = field(default_factory=Memory)
     allocations: Allocations = field(default_factory=Allocations)

@@ -1,4 +1,4 @@
-"""What a program says about its requests and queues, as typed data."""
+"""What a program says about its requests, steps and queues, as typed data."""
 
 from __future__ import annotations
 
@@ -15,20 +15,46 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Finished requests of one outcome and start."""
+    """Finished requests of one outcome and start, and quantiles of their latency."""
 
     outcome: str = ""
     start: str = ""
     count: int = 0
+    p50_seconds: float | None = None
+    p99_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The requests of one route."""
+    """The requests of one route; the oldest in progress began *oldest_seconds* ago."""
 
     name: str = ""
+    in_progress: int = 0
+    oldest_seconds: float = 0.0
     finished: tuple[Finished, ...] = ()
     batches: Batches = field(default_factory=Batches)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """
+    The steps of the loops of one name; `None` if there are none yet.
+
+    Attributes:
+        running: number of such loops that run now.
+        mean_seconds: of a step, waiting for its data included.
+        data_wait_ratio: fraction of the steps spent waiting for data.
+        last_step_seconds: since the last step, or the start of a loop.
+    """
+
+    name: str = ""
+    steps: int = 0
+    running: int = 0
+    mean_seconds: float | None = None
+    p50_seconds: float | None = None
+    p99_seconds: float | None = None
+    data_wait_ratio: float | None = None
+    last_step_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +64,8 @@ class Queue:
 
     Attributes:
         depth: items waiting now.
+        maximum: the most that ever waited.
+        growth: items more than *growth_seconds* ago; `None` if unknown.
         growth_seconds: the time over which the depth is known, at most ten minutes.
         lows: the lowest depth in each third of that time; empty if it was read too
             rarely.
@@ -46,6 +74,8 @@ class Queue:
 
     name: str = ""
     depth: int = 0
+    maximum: int = 0
+    growth: int | None = None
     growth_seconds: float = 0.0
     lows: tuple[int, ...] = ()
     highs: tuple[int, ...] = ()

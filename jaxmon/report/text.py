@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from jaxmon.report import sections, tables
+from jaxmon.report import marked, sections, tables
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.layout import INDENT, columns, duration, ending, shortened, size
 from jaxmon.report.model import Process, Snapshot
@@ -30,6 +30,9 @@ def explanation(
                 findings, width, observed=snapshot.process.observed_seconds
             ),
             time_table(snapshot, width),
+            marked.requests(snapshot, width),
+            marked.steps(snapshot, width),
+            marked.queues(snapshot, width),
             sections.functions(snapshot, width),
             sections.recompiles(snapshot, findings, width),
             tables.programs(snapshot, width),

@@ -47,7 +47,7 @@ def test_requests_are_explained_by_route_outcome_and_start(recorded):
     assert found["embed"]["oldest_seconds"] == 0
     for one in found["predict"]["finished"]:
         assert one["mean_seconds"] > 0
-        assert 0 < one["p50_seconds"] <= one["p95_seconds"]
+        assert 0 < one["p50_seconds"] <= one["p95_seconds"] <= one["p99_seconds"]
 
 
 def test_responses_with_500_are_errors(recorded):
@@ -105,6 +105,7 @@ def test_steps_are_explained_by_loop(recorded):
 
     assert (found["steps"], found["running"]) == (2, 1)
     assert found["mean_seconds"] == pytest.approx(figures.seconds.sum / 2)
+    assert 0 < found["p50_seconds"] <= found["p95_seconds"] <= found["p99_seconds"]
     assert found["data_wait_ratio"] == 1
     assert found["last_step_seconds"] >= 0
     assert section(recorded, "steps")["train"]["running"] == 0

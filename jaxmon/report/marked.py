@@ -1,0 +1,139 @@
+"""
+The sections of a report on what a program marks: requests, steps, queues.
+
+Each returns lines of at most *width* columns, the heading first, or an empty list if
+there is nothing to report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from jaxmon.report.layout import (
+    INDENT,
+    UNKNOWN,
+    Column,
+    ago,
+    amount,
+    duration,
+    share,
+    table,
+    wrapped,
+)
+from jaxmon.report.model import Snapshot
+from jaxmon.report.served import Finished, Loop, Queue, Route
+
+
+_MOST = 12
+_LONG_SECONDS = 1.0
+
+
+def requests(snapshot: Snapshot, width: int) -> list[str]:
+    """
+    Return finished requests by route, outcome and start, the most frequent routes
+    first, and the requests that are in progress for long.
+    """
+    routes = sorted(snapshot.requests, key=lambda one: -_finished(one))
+    rows = [
+        _request(route, one, first=not place)
+        for route in routes
+        for place, one in enumerate(
+            sorted(route.finished, key=lambda one: (-one.count, one.outcome, one.start))
+        )
+        if one.count
+    ]
+    layout = [
+        Column("ROUTE", right=False),
+        Column("OUTCOME", 14, right=False),
+        Column("START", 9, right=False),
+        Column("COUNT", 10),
+        Column("P50", 11),
+        Column("P99", 11),
+    ]
+    lines = _table("REQUESTS", layout, rows, width)
+    waiting = [
+        f"{route.name} {route.in_progress:,} (the oldest for "
+        f"{duration(route.oldest_seconds)})"
+        for route in routes
+        if route.in_progress and route.oldest_seconds >= _LONG_SECONDS
+    ]
+    if waiting:
+        text = f"in progress: {', '.join(waiting[:_MOST])}"
+        lines = lines or ["REQUESTS"]
+        lines += wrapped(text, width, first=INDENT, rest=INDENT * 2)
+    return lines
+
+
+def steps(snapshot: Snapshot, width: int) -> list[str]:
+    """Return the steps of each loop, those with most steps first."""
+    loops = sorted(snapshot.steps, key=lambda one: -one.steps)
+    layout = [
+        Column("LOOP", right=False),
+        Column("STEPS", 10),
+        Column("A SECOND", 10),
+        Column("P50", 10),
+        Column("P99", 10),
+        Column("DATA WAIT", 11),
+        Column("LAST STEP", 15),
+    ]
+    return _table("STEPS", layout, [_loop(one) for one in loops], width)
+
+
+def queues(snapshot: Snapshot, width: int) -> list[str]:
+    """Return the depth of each queue and how it has changed, deepest first."""
+    found = sorted(snapshot.queues, key=lambda one: -one.depth)
+    layout = [
+        Column("QUEUE", right=False),
+        Column("DEPTH NOW", 11),
+        Column("GREATEST", 11),
+        Column("CHANGE", 26),
+    ]
+    return _table("QUEUES", layout, [_queue(one) for one in found], width)
+
+
+def _table(
+    heading: str, layout: Sequence[Column], rows: Sequence[Sequence[str]], width: int
+) -> list[str]:
+    if not rows:
+        return []
+    lines = [heading, *table(layout, rows[:_MOST], width=width)]
+    rest = len(rows) - _MOST
+    return [*lines, f"{INDENT}{rest:,} more"] if rest > 0 else lines
+
+
+def _finished(route: Route) -> int:
+    return sum(one.count for one in route.finished)
+
+
+def _request(route: Route, one: Finished, *, first: bool) -> list[str]:
+    return [
+        route.name if first else "",
+        one.outcome.replace("_", " "),
+        one.start,
+        f"{one.count:,}",
+        _known(one.p50_seconds, duration),
+        _known(one.p99_seconds, duration),
+    ]
+
+
+def _loop(one: Loop) -> list[str]:
+    return [
+        one.name,
+        f"{one.steps:,}",
+        amount(1 / one.mean_seconds) if one.mean_seconds else UNKNOWN,
+        _known(one.p50_seconds, duration),
+        _known(one.p99_seconds, duration),
+        _known(one.data_wait_ratio, lambda part: share(part, 1)),
+        _known(one.last_step_seconds, ago) if one.running else "ended",
+    ]
+
+
+def _queue(one: Queue) -> list[str]:
+    change = UNKNOWN
+    if one.growth is not None and one.growth_seconds:
+        change = f"{one.growth:+,} in {duration(one.growth_seconds)}"
+    return [one.name, f"{one.depth:,}", f"{one.maximum:,}", change]
+
+
+def _known(value: float | None, text: Callable[[float], str]) -> str:
+    return UNKNOWN if value is None else text(value)
