@@ -244,6 +244,7 @@ def test_page_fits_its_width(
     open_page(chrome, exporter("--port", "0", "--demo").url, width, scheme=scheme)
     until(lambda: len(cells(chrome, "functions")) == 8, "all functions")
     until(lambda: cells(chrome, "collectors")[-1][1] == "working", "the collectors")
+    until(lambda: findings(chrome), "that the agent has none")
     scroll, client, inner = chrome.execute_script(
         "const root = document.documentElement;"
         "return [root.scrollWidth, root.clientWidth, innerWidth]"
@@ -413,6 +414,7 @@ def test_newcomer_is_told_what_to_do(
     until(lambda: "jaxmon.instrument()" in text(chrome, "main"), "the advice")
     shown = text(chrome, "main")
     assert "jaxmon run train.py" in shown
+    assert "Findings" not in shown
     assert str(run_dir) in shown
     assert "No accelerator." in shown
     assert console(chrome) == []
