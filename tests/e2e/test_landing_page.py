@@ -364,6 +364,7 @@ def test_columns_sort_by_keyboard_and_pointer(
     """
     open_page(chrome, exporter("--port", "0", "--demo").url)
     until(lambda: len(cells(chrome, "functions")) == 5, "the demo's functions")
+    assert text(chrome, "#findings") == ""
 
     def press(name: str) -> str:
         return str(

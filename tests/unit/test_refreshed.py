@@ -23,6 +23,7 @@ class Source:
 
     def __init__(self) -> None:
         self.now = 100.0
+        self.cost = self.spent = 0.0
         self.made = 0
         self.errors: list[BaseException] = []
         self.go = threading.Event()
@@ -33,10 +34,12 @@ class Source:
             every=EVERY,
             patience=PATIENCE,
             clock=lambda: self.now,
+            cpu=lambda: self.spent,
         )
 
     def _make(self) -> int:
         self.made += 1
+        self.spent += self.cost
         assert self.go.wait(90)
         if self.made == 2:
             msg = "the second fails"
@@ -98,6 +101,20 @@ def test_what_takes_too_long_delays_no_one_further() -> None:
         assert source.refreshed.refresh() is None
         assert source.refreshed.latest() == (1, 2 * EVERY + PATIENCE + 1)
     assert source.refreshed.latest() == (6, PATIENCE + 1)
+
+
+def test_what_is_costly_is_made_less_often() -> None:
+    """Readers make the sidecar use a tenth of a core at most."""
+    source = Source()
+    source.made, source.cost = 5, 4.0
+    source.read()
+    source.now += 39
+    assert source.read() == (6, 39.0)
+    source.now += 1
+    source.cost = 0.0
+    assert source.read() == (7, 0.0)
+    source.now += EVERY
+    assert source.read() == (8, 0.0)
 
 
 def test_without_threads_the_value_is_old(
