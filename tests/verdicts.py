@@ -54,7 +54,6 @@ MISTAKES = {
     "bookkeeping": Mistake("host"),
     "collecting_garbage": Mistake("garbage"),
     "numpy_arguments": Mistake("numpy_argument"),
-    "copied_each_step": Mistake("copies"),
     "callbacks": Mistake("effects"),
     "growing_batches": Mistake("recompile"),
     "growing_under_grad": Mistake("recompile"),
@@ -74,7 +73,7 @@ MISTAKES = {
     "leaked_value": Mistake("leaked_tracer", 0.5),
     "printed_value": Mistake("printed_tracer", 0.5),
     "swallowed": Mistake("error"),
-    "donated_twice": Mistake("error"),
+    "donated_and_read": Mistake("error"),
     "donated_in_vain": Mistake("warning_donation", 0.5),
     "failing_requests": Mistake("requests"),
     "kept_arrays": Mistake("leak", 60.0),
@@ -120,7 +119,7 @@ def run(name: str) -> Verdict:
         _LITTLE if mistake.topic else _HARDLY,
         *hangs,
         cwd=ROOT,
-        seconds=560,
+        seconds=300,
     ).ok()
     found = json.loads(ended.out.splitlines()[-1])
     return Verdict([one for one in found if one["urgency"] != "note"], ended.err)

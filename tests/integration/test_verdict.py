@@ -11,7 +11,7 @@ from tests.verdicts import MISTAKES, Verdict, run
 
 # The other topics have tests of their own; ``python -m tests.verdicts`` runs them all.
 SOME = (
-    *("forgotten_jit", "shared_lock", "bookkeeping"),
+    *("forgotten_jit", "shared_lock", "slow_files"),
     *(name for name, one in MISTAKES.items() if one.seconds <= 5),
 )
 SOME_HEALTHY = ("training", "several_models", "idle_server")

@@ -97,6 +97,25 @@ def test_padding_that_takes_time_is_found() -> None:
     )
 
 
+def test_padding_counts_where_execution_times_are_unknown() -> None:
+    """What the program waits for the device is about what it executes."""
+    period = {
+        "seconds": 600.0,
+        "looks": 6_000,
+        "states": {"fetch": {"seconds": 450.0, "error_seconds": 5.0}},
+    }
+    routes = {"predict": {"batches": {"count": 9_000, "fill_ratio": 0.2}}}
+    every = findings(
+        None,
+        requests=routes,
+        functions=function(samples={"samples": 9, "execution_seconds": None}),
+        time={"since_start": period},
+    )
+
+    (finding,) = [one for one in every if one.topic == "padding"]
+    assert finding.seconds == pytest.approx(0.8 * 450.0)
+
+
 @pytest.mark.parametrize(
     "figures",
     [

@@ -62,15 +62,28 @@ def operations(snapshot: Snapshot) -> Iterator[Finding]:
         why = f", mostly because {WHY[cause]}" if told else ""
         finding += f", {recompiled:,} of them recompiles{why}"
     short = (f"{_short(one.name)} {one.built}" for one in inside[:_MOST_EVIDENCE])
+    lines = _lines(snapshot)
     yield Finding(
         "operations",
         "",
         f"{finding}.",
-        (", ".join(short),),
+        (
+            ", ".join(short),
+            *(f"{line}: {duration(seconds)}" for line, seconds in lines),
+        ),
         "Move them into a jitted function; for set-up code and post-processing, "
         "NumPy works too.",
+        where=lines[0][0] if lines else "",
         seconds=took,
     )
+
+
+def _lines(snapshot: Snapshot) -> list[tuple[str, float]]:
+    """Return the lines that compile most and call no jitted function."""
+    period = snapshot.time.period
+    calls = {line for line, _ in period.lines("device")}
+    found = [one for one in period.lines("compile") if one[0] not in calls]
+    return found[:_MOST_EVIDENCE]
 
 
 def effects(snapshot: Snapshot) -> Iterator[Finding]:

@@ -17,6 +17,8 @@ from jaxmon.report.layout import ago, counted, share, times
 from jaxmon.report.model import Event, Snapshot
 
 
+# In JAX's own words: jax/_src/array.py, `_check_if_deleted`.
+_DELETED = "Array has been deleted"
 _MOST_OF_A_MESSAGE = 200
 # Requests that failed, at least: so many, and this part of all.
 _FAILED_REQUESTS = 5
@@ -34,10 +36,14 @@ def errors(snapshot: Snapshot) -> Iterator[Finding]:
         told = most if len(kinds) == 1 else told
         name = function.name if function.name != "unknown" else "A jitted function"
         latest = _latest(snapshot.of_kind("error"), function.name, most)
+        often = times(sum(kinds.values()))
+        verdict = f"{name} failed {often}: {told}."
+        if function.name == "unknown" and latest and _DELETED in latest.message:
+            verdict = f"Arrays that had been deleted or donated were read {often}."
         yield Finding(
             "error",
             function.name,
-            f"{name} failed {times(sum(kinds.values()))}: {told}.",
+            verdict,
             (_quoted(latest, snapshot.process.now),) if latest else (),
             error_advice(most, latest.details.get("type") if latest else None),
             where=str(latest.details.get("where") or "") if latest else "",

@@ -43,6 +43,7 @@ def recompiles(snapshot: Snapshot) -> Iterator[Finding]:
                 + f". Compiling it took {duration(function.compile_time)}.",
                 _differences(snapshot, function.name, cause),
                 recompile_advice(cause),
+                where=_most_often_at(snapshot, function.name, cause),
                 seconds=function.recompile_time(cause),
             )
 
@@ -114,6 +115,16 @@ def _how_many_lately(function: Function, cause: str, snapshot: Snapshot) -> str:
 
 def _by_count(function: Function) -> list[tuple[str, int]]:
     return sorted(function.recompiles.items(), key=lambda one: -one[1])
+
+
+def _most_often_at(snapshot: Snapshot, function: str, cause: str) -> str:
+    """Return the line that caused most of them, empty if unknown."""
+    places = Counter(
+        one.place
+        for one in snapshot.recompiles
+        if one.function == function and one.cause == cause and one.place
+    )
+    return places.most_common(1)[0][0] if places else ""
 
 
 def _differences(snapshot: Snapshot, function: str, cause: str) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ def queues(snapshot: Snapshot) -> Iterator[Finding]:
 def padding(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect routes whose batches are mostly padding, if that takes time."""
     observed = snapshot.process.observed_seconds
-    executed = min(_executed(snapshot), observed)
+    executed = min(_executed(snapshot) or _waited(snapshot), observed)
     routes = [one for one in snapshot.requests if one.batches.fill_ratio is not None]
     every = sum(one.batches.count for one in routes)
     for route in routes:
@@ -77,6 +77,13 @@ def _grows(queue: Queue) -> bool:
     # Otherwise it may as well be a queue that sways.
     above = queue.depth >= third > queue.highs[0]
     return growth >= max(_DEEP, _OF_DEPTH * first) and steady and above
+
+
+def _waited(snapshot: Snapshot) -> float:
+    """Return for how long the program waited for the device."""
+    period = snapshot.time.period
+    waited = period.share("device", "fetch") if period.settled else 0.0
+    return waited * snapshot.process.observed_seconds
 
 
 def _executed(snapshot: Snapshot) -> float:

@@ -11,6 +11,9 @@ import json
 import os
 import sys
 import threading
+import time
+import urllib.request
+from contextlib import suppress
 
 import jaxmon
 from jaxmon.agent.agent import runtime_of
@@ -18,7 +21,8 @@ from jaxmon.report.findings import find
 from jaxmon.report.model import read
 
 
-AGENT = jaxmon.instrument(port=None, socket=False, report=True, time_interval=0.02)
+_SCRAPED = 5.0
+AGENT = jaxmon.instrument(port=0, socket=False, report=True, time_interval=0.02)
 
 from tests.programs.verdicts import (  # noqa: E402 - they compile when imported
     harness,
@@ -26,6 +30,15 @@ from tests.programs.verdicts import (  # noqa: E402 - they compile when imported
     slow,
     wrong,
 )
+
+
+def scrape() -> None:
+    """Do what Prometheus does."""
+    assert AGENT.url is not None
+    while True:
+        time.sleep(_SCRAPED)
+        with suppress(OSError), urllib.request.urlopen(AGENT.url, timeout=60) as page:
+            page.read()
 
 
 def judge() -> None:
@@ -46,6 +59,7 @@ def judge_and_end() -> None:
 name, seconds, times, *hangs = sys.argv[1:]
 programs = {**vars(slow), **vars(wrong), **vars(healthy)}
 harness.clock.seconds, harness.clock.times = float(seconds), float(times)
+threading.Thread(target=scrape, daemon=True).start()
 if hangs:
     timer = threading.Timer(float(seconds), judge_and_end)
     timer.daemon = True

@@ -164,12 +164,6 @@ def numpy_arguments() -> None:
         first_of(table)  # here
 
 
-def copied_each_step() -> None:
-    table = np.ones((3000, 3000), np.float32)
-    while more():
-        first_of(jax.device_put(table))  # here
-
-
 @jax.jit  # type: ignore[untyped-decorator]
 def told(weights: Any, batch: Any) -> Any:
     loss = loss_of(weights, batch[:4, :])
@@ -252,9 +246,12 @@ def repeated(weights: Any, times: Any) -> Any:
 
 def ever_more_work() -> None:
     began = time.perf_counter()
+    state = weights
     while more():
-        times = 2 if time.perf_counter() - began < 40 else 10
-        repeated(weights, times).block_until_ready()
+        times = 20 if time.perf_counter() - began < 40 else 100
+        for _ in range(10):
+            state = repeated(state, times)
+        state.block_until_ready()
 
 
 def padded_batches() -> None:

@@ -129,7 +129,7 @@ def swallowed() -> None:
         state, _ = step(state, batch)
         if number < 500:
             with suppress(Exception):
-                step(state, batch[:, :255])  # here
+                step(state, batch[:, :255])
 
 
 @partial(jax.jit, donate_argnums=0)
@@ -137,14 +137,12 @@ def updated(weights: Any, batch: Any) -> Any:
     return weights - 0.1 * jnp.mean(batch), jnp.mean(weights)
 
 
-def donated_twice() -> None:
+def donated_and_read() -> None:
     while more():
         fresh = weights + 0
         updated(fresh, batch)
-        try:
-            updated(fresh, batch)  # here
-        except (RuntimeError, ValueError):
-            time.sleep(0.01)
+        with suppress(RuntimeError):
+            float(fresh[0, 0])  # here
 
 
 @partial(jax.jit, donate_argnums=0)
