@@ -22,6 +22,7 @@ from jaxmon.report.findings.finding import Finding, verdict
 from jaxmon.report.findings.neighbours import shared
 from jaxmon.report.layout import clean
 from jaxmon.report.model import read
+from jaxmon.report.notes import doubts
 from jaxmon_exporter.verdict import HostVerdict, ProcessVerdict
 
 
@@ -30,6 +31,7 @@ _MAX_BYTES = 5 << 20
 _MAX_TOTAL = 16 << 20
 # Some hundred findings; a page with more would be no help.
 _MAX_FINDINGS = 256 << 10
+_MOST_OF_A_NOTE = 500
 _SHOWN = 200
 
 
@@ -62,7 +64,11 @@ def judge(run_dir: Path, *, timeout: float) -> HostVerdict:
             snapshot = read(overview, responses.decoded(events.pop(worker)))
             host.add(worker, snapshot)
             of = snapshot.process
-            processes[worker] = ProcessVerdict(of.pid, of.observed_seconds)
+            processes[worker] = ProcessVerdict(
+                of.pid,
+                of.observed_seconds,
+                notes=[one[:_MOST_OF_A_NOTE] for one in doubts(snapshot)],
+            )
     known: dict[str, list[Finding]] = {}
     for worker, process in list(processes.items()):
         if not process.trouble:

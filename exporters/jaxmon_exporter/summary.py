@@ -61,8 +61,8 @@ class AgentSummary(TypedDict):
 
     ``findings`` are those of ``jaxmon explain --json``, `None` if unknown; ``verdict``
     is what it prints if nothing is to fix, else empty; ``trouble`` says why the
-    findings are unknown, empty if they have not been read yet. ``observed_seconds``
-    is what they are about.
+    findings are unknown, empty if they have not been read yet; ``notes`` say why some
+    may be missing or wrong. ``observed_seconds`` is what they are about.
     """
 
     worker: str
@@ -77,6 +77,7 @@ class AgentSummary(TypedDict):
     findings: list[dict[str, Any]] | None
     verdict: str
     trouble: str
+    notes: list[str]
 
 
 class FindingsSummary(TypedDict):
@@ -329,6 +330,7 @@ def _agents(
             findings=verdict.findings,
             verdict=verdict.verdict,
             trouble=verdict.trouble,
+            notes=list(verdict.notes),
         )
         for worker, up in figures.by(catalog.AGENT_UP, "worker").items()
         for verdict in [verdicts.get(worker, _UNKNOWN)]

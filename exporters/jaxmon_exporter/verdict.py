@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 
@@ -16,6 +16,7 @@ class ProcessVerdict(NamedTuple):
         findings: as in ``jaxmon explain --json``, `None` if unknown.
         verdict: what is said if nothing is to fix, else ``""``.
         trouble: why the findings are unknown, as the predicate of a sentence.
+        notes: why findings may be missing or wrong, in sentences.
     """
 
     pid: int | None = None
@@ -23,6 +24,7 @@ class ProcessVerdict(NamedTuple):
     findings: list[dict[str, Any]] | None = None
     verdict: str = ""
     trouble: str = ""
+    notes: Sequence[str] = ()
 
 
 class HostVerdict(NamedTuple):

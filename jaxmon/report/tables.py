@@ -7,9 +7,8 @@ there is nothing to report.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from jaxmon.report import SCHEMA
 from jaxmon.report.layout import (
     INDENT,
     UNKNOWN,
@@ -24,7 +23,6 @@ from jaxmon.report.layout import (
     wrapped,
 )
 from jaxmon.report.model import Device, Snapshot, Transfer
-from jaxmon.version import version
 
 
 _MOST_FUNCTIONS = 12
@@ -185,45 +183,6 @@ def errors(snapshot: Snapshot, width: int) -> list[str]:
         text = f"report: {path}"
         lines += wrapped(text, width, first=INDENT, rest=INDENT * 2)
     return ["ERRORS", *lines] if lines else []
-
-
-def notes(snapshot: Snapshot, width: int) -> list[str]:
-    """Return what is missing from this report, and why."""
-    texts = list(_versions(snapshot))
-    if snapshot.functions_left_out:
-        left = counted(snapshot.functions_left_out, "further function")
-        texts.append(f"{left} not shown and not included in the totals.")
-    if left_out := [one for one in snapshot.functions if one.determinism.not_repeated]:
-        details = ", ".join(
-            f"{one.name} ({one.determinism.not_repeated.replace('_', ' ')})"
-            for one in left_out[:_MOST_PLACES]
-        )
-        more = len(left_out) - _MOST_PLACES
-        details += f" and {more} more" if more > 0 else ""
-        texts.append(f"Not re-run for determinism checks (shadow_interval): {details}.")
-    if off := [name for name, active in snapshot.hooks.items() if not active]:
-        texts.append(f"Inactive hooks, whose data is missing: {', '.join(off)}.")
-    if failed := {site: n for site, n in snapshot.internal_errors.items() if n}:
-        details = ", ".join(f"{site} {n:,}" for site, n in failed.items())
-        texts.append(
-            f"jaxmon had internal errors, so some data may be missing: {details}."
-        )
-    lines = []
-    for text in texts:
-        lines += wrapped(text, width, first=INDENT, rest=INDENT * 2)
-    return ["NOTES", *lines] if lines else []
-
-
-def _versions(snapshot: Snapshot) -> Iterator[str]:
-    """Yield notes about version differences between agent and reader."""
-    theirs, ours = snapshot.process.jaxmon, version()
-    if theirs and theirs != ours:
-        yield (
-            f"The process runs jaxmon {theirs}, this command is {ours}: data may "
-            "be missing."
-        )
-    if snapshot.schema > SCHEMA:
-        yield "This command is older than the process's jaxmon: data may be wrong."
 
 
 def _memory_heading(snapshot: Snapshot) -> str:

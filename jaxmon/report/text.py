@@ -8,6 +8,7 @@ from jaxmon.report import marked, sections, tables
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.layout import INDENT, columns, duration, ending, shortened, size
 from jaxmon.report.model import Process, Snapshot
+from jaxmon.report.notes import notes
 from jaxmon.report.time_table import time_table
 
 
@@ -41,7 +42,7 @@ def explanation(
             tables.memory_lines(snapshot, width),
             tables.transfers(snapshot, width),
             tables.errors(snapshot, width),
-            tables.notes(snapshot, width),
+            notes(snapshot, width),
         ]
     )
 

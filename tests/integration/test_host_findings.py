@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from jaxmon.cli.main import main
 from jaxmon.http.server import Request, Response, Server
 from jaxmon_exporter import judge as judging
 from jaxmon_exporter import service
@@ -29,6 +31,7 @@ from tests.support import ROOT, until
 # for.
 LONG, SHORT = 60.0, 1.0
 FIELDS = ("topic", "subject", "verdict", "where", "action", "urgency", "runbook")
+EAGER = {"eager": 80.0, "python": 15.0, "device": 5.0}
 STORM = "__main__.forward was recompiled 6 times because an argument's shape changed."
 
 # Two faults, or none; what explain and the sidecar say of it while it stands still.
@@ -94,6 +97,7 @@ class Host:
             {
                 "/metrics": lambda _: Response(GOOD),
                 "/debug/overview": page("overview", overview),
+                "/debug/functions": page("functions", overview),
                 "/debug/events": page("events", empty if events is None else events),
             },
             name=f"agent-{slot}",
@@ -191,6 +195,33 @@ def test_a_quiet_program_is_quiet_everywhere(
     assert agent["verdict"] in done.err
 
 
+def test_each_field_of_each_finding_is_that_of_explain(host: Host) -> None:
+    """
+    For the same responses the findings are equal, with their order: on time lost,
+    errors, recompiles, programs that a neighbour compiles, and another version's.
+    """
+    slow = {state: {"seconds": part * 6.0} for state, part in EAGER.items()}
+    place = {"state": "eager", "place": "train.py:7", "seconds": 480.0}
+    period = {"seconds": 600.0, "looks": 6_000, "states": slow, "places": [place]}
+    failing = recompiling(errors={"trace_error": 3})
+    error = {"kind": "error", "function": "train.step", "message": "it <b>failed</b>"}
+    host.agent(0, {**HEALTHY, "time": {"since_start": period}})
+    host.agent(1, failing, {"events": [{"number": 1, "time": 999.0, **error}]})
+    host.agent(2, compiled_at(1000.0))
+    host.agent(3, compiled_at(1001.0))
+    host.agent(4, {"schema": 99, "functions": {"f": 3}, "cache": {"enabled": False}})
+    found = host.judge().processes
+    environ = {"JAXMON_RUN_DIR": str(host.run_dir)}
+    for worker in found:
+        arguments = ["explain", worker, "--json"]
+        said = CliRunner().invoke(main, arguments, env=environ).stdout
+        assert json.loads(said)["findings"] == found[worker].findings
+
+    assert [topics(found[worker])[0] for worker in "01"] == ["eager", "error"]
+    assert all("compiled_together" in topics(found[worker]) for worker in "23")
+    assert topics(found["4"]) == []
+
+
 def test_what_several_processes_have_in_common_is_there_once(host: Host) -> None:
     """Processes that compile together are listed; each has the finding as well."""
     for slot, finished in enumerate((1000.0, 1010.0, 5000.0)):
@@ -244,6 +275,10 @@ def test_agents_in_trouble_cost_only_themselves(host: Host, raw: Raw) -> None:
     assert "deeper than 100 levels" in troubles["6"]
     assert all(found.processes[n].findings is None for n in "12346")
     assert found.processes["5"].verdict == "Nothing to fix stands out."
+    assert found.processes["5"].notes == [
+        "This jaxmon is older than that of the process: data may be wrong."
+    ]
+    assert found.processes["0"].notes == []
     for n in "07":
         assert "recompile" in topics(found.processes[n])
         assert (found.processes[n].pid, troubles[n]) == (7, "")

@@ -6,12 +6,13 @@ from typing import Any
 
 from jaxmon.report import SCHEMA, tables
 from jaxmon.report.model import read
+from jaxmon.report.notes import notes as notes_of
 from jaxmon.version import version
 
 
 def notes(page: dict[str, Any]) -> str:
     """Return the notes as one line."""
-    return " ".join(line.strip() for line in tables.notes(read(page), 80))
+    return " ".join(line.strip() for line in notes_of(read(page), 80))
 
 
 def test_another_version_is_noted() -> None:
@@ -20,11 +21,11 @@ def test_another_version_is_noted() -> None:
     assert notes(page) == ""
 
     assert notes({**page, "process": {"jaxmon": "0.0.1"}}) == (
-        f"NOTES The process runs jaxmon 0.0.1, this command is {version()}: data "
+        f"NOTES The process runs jaxmon 0.0.1, this is {version()}: data "
         "may be missing."
     )
     assert notes({**page, "schema": SCHEMA + 1}) == (
-        "NOTES This command is older than the process's jaxmon: data may be wrong."
+        "NOTES This jaxmon is older than that of the process: data may be wrong."
     )
 
 

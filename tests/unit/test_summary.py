@@ -172,6 +172,7 @@ def test_agents_carry_what_is_known_of_them() -> None:
         "findings": None,
         "verdict": "",
         "trouble": "",
+        "notes": [],
     }
     assert (down["worker"], down["up"], down["jax"]) == ("1", False, None)
 

@@ -1,0 +1,53 @@
+"""What is missing from a report, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jaxmon.report import SCHEMA
+from jaxmon.report.layout import INDENT, counted, wrapped
+from jaxmon.report.model import Snapshot
+from jaxmon.version import version
+
+
+_MOST_FUNCTIONS = 8
+
+
+def doubts(snapshot: Snapshot) -> Iterator[str]:
+    """Yield sentences on why findings may be missing or wrong."""
+    theirs, ours = snapshot.process.jaxmon, version()
+    if theirs and theirs != ours:
+        yield f"The process runs jaxmon {theirs}, this is {ours}: data may be missing."
+    if snapshot.schema > SCHEMA:
+        yield "This jaxmon is older than that of the process: data may be wrong."
+    if off := [name for name, active in snapshot.hooks.items() if not active]:
+        yield f"Inactive hooks, whose data is missing: {', '.join(off)}."
+    if failed := {site: n for site, n in snapshot.internal_errors.items() if n}:
+        details = ", ".join(f"{site} {n:,}" for site, n in failed.items())
+        yield f"jaxmon had internal errors, so some data may be missing: {details}."
+
+
+def notes(snapshot: Snapshot, width: int) -> list[str]:
+    """
+    Return the section on what is missing in lines of at most *width* columns, an empty
+    list if nothing is.
+    """
+    texts = [*doubts(snapshot), *_left_out(snapshot)]
+    lines = []
+    for text in texts:
+        lines += wrapped(text, width, first=INDENT, rest=INDENT * 2)
+    return ["NOTES", *lines] if lines else []
+
+
+def _left_out(snapshot: Snapshot) -> Iterator[str]:
+    if snapshot.functions_left_out:
+        left = counted(snapshot.functions_left_out, "further function")
+        yield f"{left} not shown and not included in the totals."
+    if left_out := [one for one in snapshot.functions if one.determinism.not_repeated]:
+        details = ", ".join(
+            f"{one.name} ({one.determinism.not_repeated.replace('_', ' ')})"
+            for one in left_out[:_MOST_FUNCTIONS]
+        )
+        more = len(left_out) - _MOST_FUNCTIONS
+        details += f" and {more} more" if more > 0 else ""
+        yield f"Not re-run for determinism checks (shadow_interval): {details}."
