@@ -24,7 +24,7 @@ from jaxmon_exporter.verdict import HostVerdict, ProcessVerdict
 from tests.exporter import Exporter, exporters
 from tests.fakes.agents import GOOD, Raw
 from tests.reports import HEALTHY
-from tests.support import ROOT, until
+from tests.support import ROOT, http_get, until
 
 
 # Long: on a busy machine honest agents may be slow. Short: those that hang are waited
@@ -347,28 +347,44 @@ def test_agents_are_asked_only_when_someone_reads(
 
 
 def test_scrapes_do_not_wait_for_findings(
-    host: Host, raw: Raw, exporter: Callable[..., Exporter]
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While an agent hangs, a reader of the findings waits, and a scrape does not."""
-    done = threading.Event()
-    host.agent(0, recompiling())
-    raw(1, lambda _: done.wait(120))
-    running = exporter("--agents-interval", "30")
-    running.until_ready()
-    found: list[Any] = []
-    reader = threading.Thread(target=lambda: found.append(running.summary()))
-    try:
-        reader.start()
-        until(lambda: "0 events" in host.asked or None, "agent 0 to be read")
-        # One that waits for the findings was begun before, and is not done.
-        assert "jaxmon_build_info" in running.get()
-        reader.join(90)
-    finally:
-        done.set()
-    agents = {one["worker"]: one for one in found[0]["agents"]}
+    """While the findings are read, readers of these wait, and a scrape does not."""
+    asked, go = threading.Event(), threading.Event()
 
-    assert agents["0"]["findings"][0]["topic"] == "recompile"
-    assert "no complete response within 3 s" in agents["1"]["trouble"]
+    def wait(_: Path, *, timeout: float) -> HostVerdict:
+        del timeout
+        asked.set()
+        assert go.wait(90)
+        return HostVerdict(trouble="read at last")
+
+    monkeypatch.setattr(judging, "judge", wait)
+    disabled = ("nvml", "gpm", "tpu")
+    options = Options(host="127.0.0.1", port=0, run_dir=run_dir, disabled=disabled)
+    running = Service(options)
+    url = f"http://127.0.0.1:{running.start()}"
+    found: list[Any] = []
+    readers = [
+        threading.Thread(target=lambda: found.append(http_get(f"{url}/api/summary")))
+        for _ in range(3)
+    ]
+    try:
+        for one in readers:
+            one.start()
+        assert asked.wait(90)
+        assert "jaxmon_build_info" in http_get(f"{url}/metrics")
+        assert http_get(f"{url}/-/healthy") == "healthy\n"
+        assert found == []
+        go.set()
+        for one in readers:
+            one.join(90)
+    finally:
+        go.set()
+        running.stop()
+
+    assert [json.loads(one)["findings"]["trouble"] for one in found] == [
+        "read at last"
+    ] * 3
 
 
 @pytest.mark.parametrize(
