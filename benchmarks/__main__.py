@@ -95,6 +95,7 @@ def _exposition_rows() -> Iterator[Row]:
 
 
 BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
+    "background": _of("background"),
     "calls": _of("calls"),
     "compiles": _of("compiles"),
     "exposition": _exposition,

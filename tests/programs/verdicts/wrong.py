@@ -169,20 +169,13 @@ def failing_requests() -> None:
             pass
 
 
-# --- Memory and progress ---------------------------------------------------------
-
-
-def kept_arrays() -> None:
-    kept, state = [], weights
-    while more():
-        state, _ = step(state, batch)
-        kept.append(state + 0)  # here
-        time.sleep(0.02)
+# --- Progress ------------------------------------------------------------------
 
 
 def stuck_loader() -> None:
     def load() -> Iterator[Any]:
-        for _ in range(200):
+        for _ in range(500):
+            time.sleep(0.005)
             yield batch
         threading.Event().wait()  # here
 

@@ -1,0 +1,83 @@
+"""What the agent's threads use of a core beside a loop of a hundred steps a second."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+
+from benchmarks.rows import Row
+from benchmarks.sampling import agent
+
+
+# Looks are more frequent in the first 20 seconds.
+WARM_UP = 22.0
+SECONDS = 30.0
+STEP = 0.01
+
+GOAL_SHARE = 0.5
+
+
+def measure() -> list[Row]:
+    """Return the share of a core of each thread, and of all of them."""
+    import jax
+
+    import jaxmon
+
+    @jax.jit
+    def step(weights: jax.Array, batch: jax.Array) -> tuple[jax.Array, jax.Array]:
+        weights = weights - 0.01 * jax.numpy.tanh(batch @ weights)
+        return weights, weights.mean()
+
+    with agent(1):
+        weights = batch = jax.numpy.ones((64, 64)) * 0.01
+        before: Counter[str] = Counter()
+        began = measured = perf_counter()
+        for number in jaxmon.steps(ticks()):
+            weights, loss = step(weights, batch)
+            jaxmon.log_values({"loss": loss}, step=number)
+            now = perf_counter()
+            if not before and now - began >= WARM_UP:
+                before, measured = used(), now
+            if now - began >= WARM_UP + SECONDS:
+                break
+        spent = used()
+        spent.subtract(before)
+        passed = perf_counter() - measured
+    shares = {name: seconds / passed * 100 for name, seconds in spent.items()}
+    return [
+        Row(
+            name="share of a core, 100 steps a second",
+            value=sum(shares.values()),
+            unit="%",
+            at_most=GOAL_SHARE,
+        ),
+        *(
+            Row(name=f"  {name}", value=share, unit="%")
+            for name, share in sorted(shares.items())
+            if share > 0
+        ),
+    ]
+
+
+def ticks() -> Iterator[int]:
+    """Count, a hundred times a second."""
+    due, number = perf_counter(), 0
+    while True:
+        yield number
+        number += 1
+        due += STEP
+        time.sleep(max(due - perf_counter(), 0.0))
+
+
+def used() -> Counter[str]:
+    """Return the processor seconds of each thread of ours; Linux only."""
+    found: Counter[str] = Counter()
+    for thread in threading.enumerate():
+        if thread.name.startswith("jaxmon-"):
+            text = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text()
+            found[thread.name] += int(text.split()[0]) / 1e9
+    return found
