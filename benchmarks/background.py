@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
@@ -27,14 +26,14 @@ def measure() -> list[Row]:
 
     import jaxmon
 
-    @jax.jit
+    @jax.jit  # type: ignore[untyped-decorator]
     def step(weights: jax.Array, batch: jax.Array) -> tuple[jax.Array, jax.Array]:
         weights = weights - 0.01 * jax.numpy.tanh(batch @ weights)
         return weights, weights.mean()
 
     with agent(1):
         weights = batch = jax.numpy.ones((64, 64)) * 0.01
-        before: Counter[str] = Counter()
+        before: dict[str, float] = {}
         began = measured = perf_counter()
         for number in jaxmon.steps(ticks()):
             weights, loss = step(weights, batch)
@@ -44,10 +43,12 @@ def measure() -> list[Row]:
                 before, measured = used(), now
             if now - began >= WARM_UP + SECONDS:
                 break
-        spent = used()
-        spent.subtract(before)
+        after = used()
         passed = perf_counter() - measured
-    shares = {name: seconds / passed * 100 for name, seconds in spent.items()}
+    shares = {
+        name: (seconds - before.get(name, 0.0)) / passed * 100
+        for name, seconds in after.items()
+    }
     return [
         Row(
             name="share of a core, 100 steps a second",
@@ -73,11 +74,12 @@ def ticks() -> Iterator[int]:
         time.sleep(max(due - perf_counter(), 0.0))
 
 
-def used() -> Counter[str]:
+def used() -> dict[str, float]:
     """Return the processor seconds of each thread of ours; Linux only."""
-    found: Counter[str] = Counter()
+    found: dict[str, float] = {}
     for thread in threading.enumerate():
         if thread.name.startswith("jaxmon-"):
             text = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text()
-            found[thread.name] += int(text.split()[0]) / 1e9
+            seconds = int(text.split()[0]) / 1e9
+            found[thread.name] = found.get(thread.name, 0.0) + seconds
     return found

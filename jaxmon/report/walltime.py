@@ -62,11 +62,21 @@ class Period:
         """Return the share of *states* together, from 0 to 1."""
         return self.of(*states) / self.seconds if self.seconds > 0 else 0.0
 
-    def lines(self, *states: str) -> list[tuple[str, float]]:
-        """Return the lines of *states* and their seconds, most first."""
+    def marked(self, state: str) -> float:
+        """Return the seconds of *state* in activities that the program marks."""
+        return sum(p.seconds for p in self.places if p.state == state and p.activity)
+
+    def lines(self, *states: str, marked: bool = True) -> list[tuple[str, float]]:
+        """
+        Return the lines of *states* and their seconds, most first.
+
+        Args:
+            states: which ones.
+            marked: whether time in activities that the program marks counts.
+        """
         found: dict[str, float] = {}
         for one in self.places:
-            if one.state in states and one.place:
+            if one.state in states and one.place and (marked or not one.activity):
                 found[one.place] = found.get(one.place, 0.0) + one.seconds
         return sorted(found.items(), key=lambda item: -item[1])
 

@@ -75,6 +75,18 @@ def test_a_wait_that_has_not_ended_is_no_loop_that_loses_time():
     assert rest.seconds == pytest.approx(100.0)
 
 
+def test_waiting_in_an_activity_that_the_program_marks_is_expected():
+    """A loop that rests on purpose is not accused; one that also waits elsewhere is."""
+    time = ledger({"blocked": 0.9})
+    time["since_start"]["places"] = [
+        {"activity": "rest", "state": "blocked", "place": "a.py:1", "seconds": 480.0},
+        {"activity": "", "state": "blocked", "place": "b.py:2", "seconds": 60.0},
+    ]
+    (only,) = findings(time=time, **NO_MORE)
+
+    assert (only.topic, only.where, only.seconds) == ("blocked", "b.py:2", 60.0)
+
+
 def test_garbage_is_told_with_its_line():
     """Time in the collector is not taken for Python of that line."""
     (only,) = found({"gc": 0.4})

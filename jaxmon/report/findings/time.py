@@ -121,12 +121,13 @@ def blocked(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect loops that wait for locks, files, sockets or timers."""
     if (period := _settled(snapshot)) is None:
         return
-    took, now = period.of("blocked"), snapshot.time.now
-    if now.state == "blocked":  # what has not ended is for `stalled` to judge
-        took -= min(now.seconds, took)
+    # What a program marks is expected.
+    took, now = period.of("blocked") - period.marked("blocked"), snapshot.time.now
+    if now.state == "blocked" and not now.activity:
+        took -= min(now.seconds, took)  # what has not ended is for `stalled` to judge
     if took < _WORTH * period.seconds:
         return
-    lines = period.lines("blocked")
+    lines = period.lines("blocked", marked=False)
     yield Finding(
         "blocked",
         lines[0][0] if lines else "",
