@@ -62,7 +62,7 @@ MISTAKES = {
     "static_rate": Mistake("recompile"),
     "growing_history": Mistake("recompile"),
     "padded_batches": Mistake("padding"),
-    "ever_more_work": Mistake("slower", 120.0),
+    "ever_more_work": Mistake("slower", 200.0),
     "growing_queue": Mistake("queue", 150.0),
     "becomes_nan": Mistake("nonfinite", 5.0),
     "logs_nan": Mistake("nonfinite_value", 2.0),
@@ -81,7 +81,7 @@ MISTAKES = {
 HEALTHY = (
     *("training", "reading_each_loss", "several_models", "transformations"),
     *("idle_server", "busy_server", "evaluation_between", "prefetching"),
-    *("loss_scaling", "scanned_epochs", "rare_checkpoints"),
+    *("loss_scaling", "scanned_epochs", "rare_checkpoints", "replicated"),
 )
 
 

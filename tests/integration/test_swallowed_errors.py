@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxlib import xla_client
 
 import jaxmon
 from jaxmon.agent import Agent
@@ -63,6 +64,13 @@ def test_each_read_of_a_donated_array_is_counted(
     late = sys.version_info < (3, 12) and jax.__version_info__ < (0, 10)
     if "block" not in how or not late:
         assert "tests/" in str(event.details["where"])
+
+
+def test_a_backend_that_jax_tries_is_no_error(agent: Agent) -> None:
+    """JAX looks for the libraries of accelerators, and goes on without them."""
+    fail(xla_client.load_pjrt_plugin_dynamically, "absent", "/absent/plugin.so")
+
+    assert kinds(agent) == {}
 
 
 @pytest.mark.parametrize(

@@ -231,6 +231,22 @@ def test_a_sweep_is_no_storm():
     assert found.topic == "recompile"
 
 
+def test_operations_are_blamed_on_lines_of_their_own():
+    """A line that calls a jitted function compiles that; what is short is left out."""
+    parts, *_ = CASES["operations"]
+    places = [("setup.py:3", "", 5.0), ("a.py:1", "", 0.1), ("train.py:9", "step", 4.0)]
+    period = {
+        "places": [
+            {"state": "compile", "place": line, "function": function, "seconds": took}
+            for line, function, took in places
+        ]
+    }
+    (found,) = findings(time={"since_start": period}, **parts)
+
+    assert found.where == "setup.py:3"
+    assert found.evidence == ("add 200, dot 50", "setup.py:3: 5.0 s")
+
+
 @pytest.mark.parametrize("cause", catalog.CAUSES)
 def test_every_cause_has_its_words(cause):
     """No cause of the catalogue is without a reason and without advice."""

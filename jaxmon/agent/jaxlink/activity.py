@@ -56,6 +56,7 @@ _ROLES = {
     **dict.fromkeys(_PUTTING, TRANSFER),
     _COLLECTING: GC,
 }
+_DISPATCHES = ("", EAGER)
 # Whatever has called it.
 _STAYS = frozenset((COMPILE, GC))
 # Where threads of the standard library wait, by file and function.
@@ -68,7 +69,11 @@ _FOR_WORK = frozenset(
         ("socket.py", "accept"),
     )
 )
-_EXECUTION = os.path.join("interpreters", "pxla.py")  # noqa: PTH118 - end of a path
+# How a program just compiled, or one with effects, is run; and a pmap, since 0.8.
+_RUNNING = {
+    "__call__": os.path.join("interpreters", "pxla.py"),  # noqa: PTH118 - end of a path
+    "wrapped": os.path.join("_src", "pmap.py"),  # noqa: PTH118 - end of a path
+}
 _USER, _LIBRARY, _JAX, _OURS = range(4)
 _NOT_THEIRS = frozenset((_JAX, _OURS))
 _UNKNOWN = SourceLine("", 0, "")
@@ -197,15 +202,16 @@ def _in_jax(code: CodeType, state: str) -> str:
     *state*.
     """
     name = code.co_name
+    if state in _DISPATCHES and name in _RUNNING:
+        runs = code.co_filename.endswith(_RUNNING[name])
+        return DEVICE if runs else EAGER
     if state in _STAYS or (state and name not in _ROLES and name != "cache_miss"):
         return state
     if (role := _ROLES.get(name)) is not None:
         return role
     if state:
         return COMPILE if state == EAGER else state
-    # How a program just compiled, or one with effects, is run.
-    runs = name == "__call__" and code.co_filename.endswith(_EXECUTION)
-    return DEVICE if runs else EAGER
+    return EAGER
 
 
 def _waiting(stack: Stack) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from jaxmon import interrupts
 from jaxmon.agent.jaxlink import pmaps
-from jaxmon.agent.jaxlink.ownership import is_inside
+from jaxmon.agent.jaxlink.ownership import is_binding, is_inside
 from jaxmon.agent.jaxlink.source_lines import AGENT
 
 
@@ -126,7 +126,7 @@ def is_wait(frame: FrameType | None) -> bool:
 
 def is_outside(frame: FrameType | None) -> bool:
     """Return whether *frame*, if there is one, does not run code of JAX."""
-    return frame is not None and not is_inside(frame)
+    return frame is not None and not is_inside(frame) and not is_binding(frame)
 
 
 def calls_back_inline(frame: FrameType | None) -> bool:

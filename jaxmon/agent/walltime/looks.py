@@ -162,6 +162,9 @@ class Looks:
             how = Found.WAITING
         if doing.state == PYTHON and how is Found.WAITING:
             doing = doing._replace(state=BLOCKED if doing.drives else IDLE)
+        elif doing.state == EAGER and how is Found.WAITING:
+            # The runtime accepts no more work, or computes before it returns.
+            doing = doing._replace(state=FETCH)
         return _Seen(ident, doing, cpu, how)
 
     def _place(self, line: SourceLine) -> str:

@@ -20,6 +20,7 @@ _SETTLED_SECONDS = 60.0
 _EFFECT_MISSES = 100
 _EFFECT_SECONDS = 0.0005
 _MOST_EVIDENCE = 3
+_WORTH_A_LINE = 0.1
 
 
 def stuck(snapshot: Snapshot) -> Iterator[Finding]:
@@ -62,7 +63,7 @@ def operations(snapshot: Snapshot) -> Iterator[Finding]:
         why = f", mostly because {WHY[cause]}" if told else ""
         finding += f", {recompiled:,} of them recompiles{why}"
     short = (f"{_short(one.name)} {one.built}" for one in inside[:_MOST_EVIDENCE])
-    lines = _lines(snapshot)
+    lines = _lines(snapshot, took)
     yield Finding(
         "operations",
         "",
@@ -78,12 +79,15 @@ def operations(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def _lines(snapshot: Snapshot) -> list[tuple[str, float]]:
-    """Return the lines that compile most and call no jitted function."""
+def _lines(snapshot: Snapshot, took: float) -> list[tuple[str, float]]:
+    """Return the lines that compile much of *took*, other than calls of functions."""
     period = snapshot.time.period
-    calls = {line for line, _ in period.lines("device")}
-    found = [one for one in period.lines("compile") if one[0] not in calls]
-    return found[:_MOST_EVIDENCE]
+    calls = {one.place for one in period.places if one.function}
+    return [
+        (line, seconds)
+        for line, seconds in period.lines("compile")[:_MOST_EVIDENCE]
+        if line not in calls and seconds >= _WORTH_A_LINE * took
+    ]
 
 
 def effects(snapshot: Snapshot) -> Iterator[Finding]:

@@ -22,6 +22,10 @@ from jaxmon.report.model import read
 
 
 _SCRAPED = 5.0
+name, seconds, times, *hangs = sys.argv[1:]
+if name == "replicated":
+    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+
 AGENT = jaxmon.instrument(port=0, socket=False, report=True, time_interval=0.02)
 
 from tests.programs.verdicts import (  # noqa: E402 - they compile when imported
@@ -56,7 +60,6 @@ def judge_and_end() -> None:
     os._exit(0)
 
 
-name, seconds, times, *hangs = sys.argv[1:]
 programs = {**vars(slow), **vars(wrong), **vars(healthy)}
 harness.clock.seconds, harness.clock.times = float(seconds), float(times)
 threading.Thread(target=scrape, daemon=True).start()

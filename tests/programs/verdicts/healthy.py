@@ -40,6 +40,22 @@ def reading_each_loss() -> None:
         float(loss)
 
 
+def replicated() -> None:
+    def average(weights: Any, batch: Any) -> Any:
+        for _ in range(10):
+            slope = jax.grad(loss_of)(weights, batch)
+            weights -= 0.1 * jax.lax.pmean(slope, "devices")
+        return weights, jnp.mean(weights)
+
+    devices = jax.device_count()
+    state = jnp.stack([weights] * devices)
+    shards = jax.pmap(jnp.tanh)(jnp.stack([batch] * devices))
+    update = jax.pmap(average, axis_name="devices")
+    while more():
+        state, mean = update(state, shards)
+        float(mean[0])
+
+
 def several_models() -> None:
     def network(scale: float) -> Callable[[Any, Any], Any]:
         return lambda weights, batch: jnp.mean((batch @ weights) ** 2) * scale

@@ -248,7 +248,7 @@ def ever_more_work() -> None:
     began = time.perf_counter()
     state = weights
     while more():
-        times = 80 if time.perf_counter() - began < 40 else 400
+        times = 80 if time.perf_counter() - began < 90 else 400
         for _ in range(10):
             state = repeated(state, times)
         state.block_until_ready()

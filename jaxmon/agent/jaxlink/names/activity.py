@@ -26,6 +26,12 @@ ACTIVITY = (
         "runs a program just compiled, or one with effects",
         _TIME,
     ),
+    Name(
+        "jax._src.pmap:pmap.wrapped",
+        "runs a program of pmap",
+        _TIME,
+        "--yyy",
+    ),
     *each(
         "jax._src.api:*",
         "block_until_ready device_get",
