@@ -82,6 +82,7 @@ HEALTHY = (
     *("training", "reading_each_loss", "several_models", "transformations"),
     *("idle_server", "busy_server", "evaluation_between", "prefetching"),
     *("loss_scaling", "scanned_epochs", "rare_checkpoints", "replicated"),
+    "within_a_library",
 )
 
 

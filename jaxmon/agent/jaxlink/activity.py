@@ -57,6 +57,8 @@ _ROLES = {
     _COLLECTING: GC,
 }
 _DISPATCHES = ("", EAGER)
+# Whose line does that, through libraries or not, drives the device.
+_DRIVEN = frozenset((EAGER, DEVICE, FETCH, TRANSFER))
 # Whatever has called it.
 _STAYS = frozenset((COMPILE, GC))
 # Where threads of the standard library wait, by file and function.
@@ -128,7 +130,7 @@ class ActivityReader:
             if kind == _USER:
                 user = user or at
                 sites.study(at.code, at.names)
-                if state == EAGER and user is at:
+                if state in _DRIVEN and user is at:
                     sites.is_driver(at.code)
                 drives = drives or sites.drives(at.code)
                 if state != COMPILE and sites.waits_for_item(at.code, at.offset):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from types import CodeType, FrameType
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from jaxmon.agent.jaxlink.activity import FETCH, TRANSFER
 from jaxmon.agent.jaxlink.call_sites import CallSites
@@ -41,6 +41,11 @@ _LOWERING_FILES = ("mlir.py", "partial_eval.py")
 # Files that run callbacks: XLA has copied their operands to the host in C++, and JAX
 # creates arrays from these in host memory, which is not a transfer.
 _CALLBACK_FILES = ("callback.py", "debugging.py")
+
+
+# Code and offset of the user's line, direction, function of JAX, and the code and offset
+# that call it, which may be a library's.
+_Key: TypeAlias = tuple[int, int, Direction, str, int, int]
 
 
 class TransferSite:
@@ -91,7 +96,7 @@ class TransferSites:
 
     def __init__(self, jax: Any, calls: CallSites) -> None:
         self._calls = calls
-        self._sites: dict[tuple[int, int, str, str], TransferSite] = {}
+        self._sites: dict[_Key, TransferSite] = {}
         self._lines: dict[tuple[int, int, str, str], TransferSite] = {}
         self._rest: dict[tuple[Direction, str], TransferSite] = {}
         self._kinds: dict[str, int] = {}
@@ -120,6 +125,7 @@ class TransferSites:
             scalars: only numbers are sent, which may be literals.
         """
         how, argument, kinds = "", False, self._kinds
+        caller: FrameType | None = None
         at: FrameType | None = frame
         while at is not None:
             code = at.f_code
@@ -139,6 +145,8 @@ class TransferSites:
                 break
             elif kind != _PLUMBING:
                 return None
+            elif caller is None:
+                caller = at
             at = at.f_back
         if scalars and (argument or how not in _EXPLICIT):
             return None  # literals, not data
@@ -146,16 +154,12 @@ class TransferSites:
             how = "argument"
         if at is None:
             return self._elsewhere(direction, how)
-        key = (id(at.f_code), at.f_lasti, direction, how)
-        return self._sites.get(key) or self._add(key, at, direction, how)
+        by = at if caller is None else caller
+        key = (id(at.f_code), at.f_lasti, direction, how, id(by.f_code), by.f_lasti)
+        return self._sites.get(key) or self._add(key, at, by)
 
-    def _add(
-        self,
-        key: tuple[int, int, str, str],
-        at: FrameType,
-        direction: Direction,
-        how: str,
-    ) -> TransferSite:
+    def _add(self, key: _Key, at: FrameType, by: FrameType) -> TransferSite:
+        _, _, direction, how, *_ = key
         if len(self._sites) >= MAX_SITES:
             return self._elsewhere(direction, how)
         # Several bytecodes of a line may make the same transfer.
@@ -163,7 +167,8 @@ class TransferSites:
         words = _display_name(how)
         site = TransferSite(code.co_filename, line, direction, words, code)
         site = self._lines.setdefault((id(code), line, direction, words), site)
-        self._calls.add(at, TRANSFER if direction == "host_to_device" else FETCH)
+        for frame in (at, by):
+            self._calls.add(frame, TRANSFER if direction == "host_to_device" else FETCH)
         return self._sites.setdefault(key, site)
 
     def _elsewhere(self, direction: Direction, how: str) -> TransferSite:

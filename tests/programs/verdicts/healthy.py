@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import queue
+import sysconfig
 import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -38,6 +40,27 @@ def reading_each_loss() -> None:
     while more():
         state, loss = step(state, batch)
         float(loss)
+
+
+_LIBRARY = """
+class Waiting:
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, *args):
+        state, loss = self.function(*args)
+        loss.block_until_ready()
+        return state, loss
+"""
+
+
+def within_a_library() -> None:
+    file = Path(sysconfig.get_path("purelib"), "library.py")
+    library: dict[str, Any] = {}
+    exec(compile(_LIBRARY, str(file), "exec"), library)  # noqa: S102 - our own
+    waiting, state = library["Waiting"](step), weights
+    while more():
+        state, _ = waiting(state, batch)
 
 
 def replicated() -> None:
