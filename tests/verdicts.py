@@ -77,12 +77,13 @@ MISTAKES = {
     "donated_in_vain": Mistake("warning_donation", 0.5),
     "failing_requests": Mistake("requests"),
     "stuck_loader": Mistake("stalled", 80.0, hangs=True),
+    "deadlock": Mistake("stalled", 40.0, hangs=True),
 }
 HEALTHY = (
     *("training", "reading_each_loss", "several_models", "transformations"),
     *("idle_server", "busy_server", "evaluation_between", "prefetching"),
     *("loss_scaling", "scanned_epochs", "rare_checkpoints", "replicated"),
-    "within_a_library",
+    *("within_a_library", "connections"),
 )
 
 

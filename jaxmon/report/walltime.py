@@ -87,6 +87,14 @@ class Period:
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """A thread that waits for a lock: lines of its stack, innermost first."""
+
+    name: str = ""
+    stack: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Now:
     """
     What the program is doing.
@@ -97,6 +105,8 @@ class Now:
         longest_there: the same on that line.
         changes: how often it has begun to do something else.
         stack: lines of its stack, innermost first.
+        lock: whether it waits for a lock.
+        others: if so, the other threads that do.
     """
 
     activity: str = ""
@@ -108,6 +118,8 @@ class Now:
     longest_there: float = 0.0
     changes: int = 0
     stack: tuple[str, ...] = ()
+    lock: bool = False
+    others: tuple[Standing, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,52 @@ def test_reads_are_a_fault_if_the_device_is_idle():
     assert only.seconds == pytest.approx(240.0)
 
 
+def test_rare_reads_let_the_host_work_ahead():
+    """One read in a hundred calls hides nothing that could be hidden."""
+    line = {"place": "fetch.py:7", "direction": "device_to_host", "seconds": 300.0}
+    figures: dict[str, Any] = {"functions": computing(300.0)}
+    states = {"fetch": 0.5, "python": 0.3}
+
+    def topics(reads: int) -> set[str]:
+        figures["transfers"] = {"lines": [{**line, "count": reads}]}
+        return {one.topic for one in found(states, **figures)}
+
+    assert "fetch" in topics(9_000)
+    assert "fetch" not in topics(90)
+
+
+def test_a_loader_that_hangs_is_told_once():
+    """Advice on prefetching does not help against a wait that does not end."""
+    waits = {"state": "data_wait", "place": "data_wait.py:7", "seconds": 400.0}
+    figures = {"changes": 500, "longest_before": 0.1, "longest_there": 0.1}
+
+    (only,) = findings(time=ledger({"data_wait": 0.7}, **waits, **figures), **NO_MORE)
+    assert only.topic == "stalled"
+
+
+def test_a_wait_for_a_lock_is_told_soon_with_the_others():
+    """Where it waits, and who waits for a lock too."""
+    now = {
+        "state": "blocked",
+        "place": "blocked.py:7",
+        "seconds": 20.0,
+        "changes": 500,
+        "longest_before": 0.1,
+        "stack": ["blocked.py:7 in publish"],
+        "lock": True,
+        "others": [{"name": "saver", "stack": ["blocked.py:3 in save"]}],
+    }
+    (only,) = findings(time=ledger({"blocked": 0.03}, **now), **NO_MORE)
+
+    assert "waiting for a lock for 20.0 s at blocked.py:7" in only.verdict
+    assert only.evidence == (
+        "blocked.py:7 in publish",
+        "thread saver waits for a lock too: blocked.py:3 in save",
+    )
+    short = {**now, "seconds": 10.0}
+    assert findings(time=ledger({"blocked": 0.03}, **short), **NO_MORE) == []
+
+
 def test_reads_are_a_fault_if_the_host_could_work_ahead():
     """The shorter of host work and device work could be hidden."""
     by_topic = {

@@ -32,6 +32,8 @@ GC = "gc"
 ITEM = "item"
 """Waits for an item of a queue: for data in training, for work in serving."""
 IDLE = "idle"
+JOIN = "join"
+"""Waits for another thread to end."""
 
 # Functions of JAX that trace, lower or compile.
 _COMPILING = frozenset(
@@ -76,6 +78,11 @@ _RUNNING = {
     "__call__": os.path.join("interpreters", "pxla.py"),  # noqa: PTH118 - end of a path
     "wrapped": os.path.join("_src", "pmap.py"),  # noqa: PTH118 - end of a path
 }
+_FOR_THREADS = frozenset(
+    (("threading.py", "join"), ("threading.py", "_wait_for_tstate_lock"))
+)
+# It calls the program's handler of a connection, which waits for its requests.
+_HANDLING = ("socketserver.py", "finish_request")
 _USER, _LIBRARY, _JAX, _OURS = range(4)
 _NOT_THEIRS = frozenset((_JAX, _OURS))
 _UNKNOWN = SourceLine("", 0, "")
@@ -163,8 +170,20 @@ class ActivityReader:
         self._sites.study(at.code, at.names)
         site = self._sites.at(at.code, at.offset)
         if site is None:
-            return _waiting(rest), "", rest
+            return self._waiting(rest), "", rest
         return site.state, site.function, rest
+
+    def _waiting(self, stack: Stack) -> str:
+        """Return the state of a thread that waits, empty if it may not wait."""
+        where = [_where(at.code) for at in stack[:2]]
+        if where[0] in _FOR_WORK:
+            return IDLE
+        if where[0] in _FOR_THREADS:
+            return JOIN
+        receives = self._sites.receives(stack[0].code, stack[0].offset)
+        if receives and any(_where(at.code) == _HANDLING for at in stack):
+            return IDLE
+        return ITEM if _FOR_ITEM in where else ""
 
     def lines(self, stack: Stack) -> list[SourceLine]:
         """Return the lines of *stack* without our functions, innermost first."""
@@ -214,14 +233,6 @@ def _in_jax(code: CodeType, state: str) -> str:
     if state:
         return COMPILE if state == EAGER else state
     return EAGER
-
-
-def _waiting(stack: Stack) -> str:
-    """Return the state of a thread that waits, empty if it may not wait."""
-    where = [_where(at.code) for at in stack[:2]]
-    if where[0] in _FOR_WORK:
-        return IDLE
-    return ITEM if _FOR_ITEM in where else ""
 
 
 def _where(code: CodeType) -> tuple[str, str]:

@@ -12,7 +12,7 @@ import dis
 from collections.abc import Iterator
 from threading import get_ident
 from types import CodeType, FrameType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.agent.inspection import name_of
 from jaxmon.agent.jaxlink.jit import TYPE_NAME
@@ -25,11 +25,19 @@ DEVICE = "device"
 EAGER = "eager"
 """Runs an operation outside of jit."""
 
+NUMPY = "numpy"
+"""Calls NumPy. It waits for an array of JAX that it reads, without a frame of JAX."""
+
 MAX_SITES = 10_000
 """Maximum number of places and functions remembered."""
 
 _MOST_THREADS = 64
 _LONGEST = 50_000
+_RECEIVING = frozenset(("recv", "recv_into", "recvfrom", "recvmsg", "accept"))
+# Functions of NumPy that wait for a file in C.
+_FILES = frozenset(("fromfile",))
+# A function, and its offsets that ask an iterator, and that wait for a socket.
+_Studied: TypeAlias = tuple[CodeType, frozenset[int], frozenset[int]]
 _WRAPPERS = frozenset(("reraise_with_filtered_traceback", "cache_miss"))
 
 
@@ -60,7 +68,7 @@ class CallSites:
         self.threads: dict[int, None] = {}
         self._sites: dict[tuple[int, int], Site] = {}
         self._drivers: dict[int, CodeType] = {}
-        self._asking: dict[int, tuple[CodeType, frozenset[int]]] = {}
+        self._asking: dict[int, _Studied] = {}
 
     def call_from(
         self, frame: FrameType | None, function: str, *, internal: bool = False
@@ -116,6 +124,10 @@ class CallSites:
         key = id(code)
         return key in self._drivers and offset in self._asking.get(key, _NONE)[1]
 
+    def receives(self, code: CodeType, offset: int) -> bool:
+        """Return whether *code* waits at *offset* for data of a socket."""
+        return offset in self._asking.get(id(code), _NONE)[2]
+
     def study(self, code: CodeType, names: dict[str, Any]) -> None:
         """
         Find the places in *code* with the global *names*, the first time: a few
@@ -123,14 +135,16 @@ class CallSites:
         """
         if id(code) in self._asking or len(self._asking) >= MAX_SITES:
             return
-        asking = set()
+        asking, receiving = set(), set()
         if len(code.co_code) <= _LONGEST:
-            for offset, name in _calls(code):
+            for offset, name, method in _calls(code):
                 if name == "next" or name is None:
                     asking.add(offset)
-                elif (state := _state_of(dict.get(names, name))) is not None:
+                elif method in _RECEIVING:
+                    receiving.add(offset)
+                elif (state := _state_of(dict.get(names, name), method)) is not None:
                     self._add(code, offset, state, "")
-        self._asking[id(code)] = code, frozenset(asking)
+        self._asking[id(code)] = code, frozenset(asking), frozenset(receiving)
 
     def _add(self, code: CodeType, offset: int, state: str, function: str) -> None:
         key = id(code), offset
@@ -139,38 +153,47 @@ class CallSites:
             known is not None and function and not known.function
         ):
             self._sites[key] = Site(state, function, code)
-            self._drivers[id(code)] = code
+            if state != NUMPY:
+                self._drivers[id(code)] = code
 
 
-_NONE: tuple[None, frozenset[int]] = None, frozenset()
+_NONE: tuple[None, frozenset[int], frozenset[int]] = None, frozenset(), frozenset()
 
 
-def _state_of(value: object) -> str | None:
-    """Return what a thread does that calls *value*, or a function of that module."""
+def _state_of(value: object, method: str) -> str | None:
+    """Return what a thread does that calls *value*, or *method* of that module."""
     kind = type(value)
     if kind is ModuleType:
         name = str(vars(value).get("__name__"))
+        if name == "numpy":
+            return None if method in _FILES else NUMPY
         # Functions of `jax` itself are seen by their frames.
         return EAGER if is_module(name) and name != "jax" else None
     return DEVICE if name_of(kind) == TYPE_NAME else None
 
 
-def _calls(code: CodeType) -> Iterator[tuple[int, str | None]]:
+def _calls(code: CodeType) -> Iterator[tuple[int, str | None, str]]:
     """
     Yield offsets in *code* that call, with the global name at the beginning of what is
-    called, or that take the next item of a ``for`` loop, with `None`.
+    called, and the last attribute; or that take the next item of a ``for`` loop, with
+    `None`.
 
-    That name is loaded where the source of the call begins.
+    Both are loaded where the source of the call begins.
     """
     names: dict[tuple[int | None, int | None], str] = {}
+    methods: dict[tuple[int | None, int | None], str] = {}
     for one in dis.get_instructions(code):
         place = one.positions
         start = None if place is None else (place.lineno, place.col_offset)
         if one.opname == "FOR_ITER":
-            yield one.offset, None
+            yield one.offset, None, ""
         elif start is None:
             continue
         elif one.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
             names[start] = str(one.argval)
-        elif one.opname.startswith(("CALL", "PRECALL")) and start in names:
-            yield one.offset, names[start]
+        elif one.opname in {"LOAD_METHOD", "LOAD_ATTR"}:
+            methods[start] = str(one.argval)
+        elif one.opname.startswith(("CALL", "PRECALL")):
+            name, method = names.get(start, ""), methods.get(start, "")
+            if name or method:
+                yield one.offset, name, method

@@ -43,8 +43,8 @@ _LOWERING_FILES = ("mlir.py", "partial_eval.py")
 _CALLBACK_FILES = ("callback.py", "debugging.py")
 
 
-# Code and offset of the user's line, direction, function of JAX, and the code and offset
-# that call it, which may be a library's.
+# Code and offset of the user's line, direction, function of JAX, and code and offset of
+# the line that calls it, which may be a library's.
 _Key: TypeAlias = tuple[int, int, Direction, str, int, int]
 
 

@@ -20,12 +20,13 @@ from jaxmon.agent.jaxlink.activity import (
     GC,
     IDLE,
     ITEM,
+    JOIN,
     PYTHON,
     TRANSFER,
     ActivityReader,
     Doing,
 )
-from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, CallSites
+from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, NUMPY, CallSites
 from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks
 from jaxmon.agent.jaxlink.source_lines import SourceLine, display_path
 from jaxmon.agent.walltime.ledger import BLOCKED, Entry, Found, TimeLedger
@@ -48,6 +49,7 @@ _MOST_PLACES = 10_000
 # Of several threads, the one that says most about what the process is doing. If one
 # waits for work, another that is blocked may be the one that makes it.
 _ORDER = (
+    JOIN,
     BLOCKED,
     IDLE,
     ITEM,
@@ -119,17 +121,19 @@ class Looks:
             NotNowError: the stacks cannot be read now.
         """
         marked = self._timeline.innermost()
-        stacks = read_stacks(partial(self._candidates, marked))
-        seen = max(
-            [self._of_thread(ident, stack, late) for ident, stack in stacks.items()],
-            key=_rank,
-        )
+        seen = max(self._read(partial(self._candidates, marked), late), key=_rank)
+        if seen.doing.state == JOIN:
+            others = self._read(partial(_others, seen.thread), late)
+            driving = [one for one in others if one.doing.drives]
+            seen = max(driving, key=_rank, default=seen)
         state, activity = seen.doing.state, ""
         if marked is not None and marked.thread == seen.thread:
             if marked.name == MARKED_DATA_WAIT and state != COMPILE:
                 state = DATA_WAIT
             elif marked.name not in _NOT_ACTIVITIES:
                 activity = marked.name
+        if state == JOIN:
+            state = BLOCKED if seen.doing.drives else IDLE
         if state == ITEM:
             state = IDLE if self._serves() else DATA_WAIT
         entry = Entry(
@@ -150,6 +154,13 @@ class Looks:
         calling = [one for one in list(self._sites.threads) if one in idents]
         return calling[-_MOST_THREADS:] or [self._main]
 
+    def _read(
+        self, choose: Callable[[Collection[int]], list[int]], late: float
+    ) -> list[_Seen]:
+        """Return what the threads do that *choose* returns."""
+        stacks = read_stacks(choose)
+        return [self._of_thread(ident, stack, late) for ident, stack in stacks.items()]
+
     def _of_thread(self, ident: int, stack: Stack, late: float) -> _Seen:
         doing = self._reader.read(stack)
         task = self._tasks.get(ident)
@@ -160,6 +171,11 @@ class Looks:
             how = Found.RUNNING
         else:
             how = Found.WAITING
+        if doing.state == NUMPY:
+            # A thread that has got its array may still wait for a processor.
+            runs = how is Found.RUNNING and task is not None and task.computes()
+            reads = doing.drives and not runs
+            doing = doing._replace(state=FETCH if reads else PYTHON)
         if doing.state == PYTHON and how is Found.WAITING:
             doing = doing._replace(state=BLOCKED if doing.drives else IDLE)
         elif doing.state == EAGER and how is Found.WAITING:
@@ -175,6 +191,11 @@ class Looks:
             found = f"{display_path(line.file)}:{line.line}" if line.file else ""
             self._places[line] = found
         return found
+
+
+def _others(thread: int, idents: Collection[int]) -> list[int]:
+    """Return threads of *idents* other than *thread*."""
+    return [one for one in idents if one != thread][-_MOST_THREADS:]
 
 
 def _rank(seen: _Seen) -> int:

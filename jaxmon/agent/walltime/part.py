@@ -14,18 +14,12 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.functions import FunctionTable
 from jaxmon.agent.jaxlink.activity import ActivityReader
 from jaxmon.agent.jaxlink.hooks import Hooks
-from jaxmon.agent.jaxlink.other_threads import (
-    NotNowError,
-    make_room,
-    read_stacks,
-    repeatedly,
-)
-from jaxmon.agent.jaxlink.source_lines import SourceLine
+from jaxmon.agent.jaxlink.other_threads import NotNowError, make_room, repeatedly
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.walltime.ledger import Period, TimeLedger
 from jaxmon.agent.walltime.looks import Looks
 from jaxmon.agent.walltime.moments import Moments
-from jaxmon.agent.walltime.stacks import as_text, stacks
+from jaxmon.agent.walltime.stacks import stacks
 from jaxmon.agent.walltime.tasks import times_slept
 from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.exposition.families import Family, series
@@ -45,6 +39,7 @@ _FIRST_SECONDS = 20.0
 _SPREAD = 0.5
 _MOST_PLACES = 40
 _MOST_LINES = 20
+_MOST_OTHERS = 5
 _SOON = 0.001
 # C code has held the interpreter for that long: the look finds the line that called it,
 # and is worth that time.
@@ -147,7 +142,7 @@ class WallTime(Part):
         now = self._looks.progress.as_json(perf_counter())
         current = self._looks.progress.current
         if current is not None and now["seconds"] >= _LONG:
-            now["stack"] = self._stack(current.thread)
+            now |= self._standing(current.thread)
         return {
             "since_start": _as_json(self._ledger.since_start()),
             "lately": _as_json(self._ledger.lately()),
@@ -162,15 +157,25 @@ class WallTime(Part):
         found = repeatedly(partial(stacks, self._reader))
         return Response(json.dumps(found).encode(), "application/json")
 
-    def _stack(self, thread: int) -> list[str]:
-        def read() -> list[SourceLine]:
-            (stack,) = read_stacks(lambda _: [thread]).values()
-            return self._reader.lines(stack)
-
+    def _standing(self, thread: int) -> dict[str, Any]:
+        """Return where *thread* is, and which others wait for a lock if it does."""
         try:
-            return [as_text(line) for line in repeatedly(read)[:_MOST_LINES]]
+            found = repeatedly(partial(stacks, self._reader))["threads"]
         except NotNowError:
-            return []
+            return {}
+        own = next((one for one in found if one["ident"] == thread), None)
+        if own is None:
+            return {}
+        others = [
+            {"name": one["name"], "stack": one["stack"][:_MOST_LINES]}
+            for one in found
+            if one["lock"] and own["lock"] and one is not own
+        ]
+        return {
+            "stack": own["stack"][:_MOST_LINES],
+            "lock": own["lock"],
+            "others": others[:_MOST_OTHERS],
+        }
 
     def _run(self) -> None:
         shuffled = random.Random()  # noqa: S311 - spreads looks, hides nothing

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from jaxmon.agent.jaxlink.activity import ActivityReader
+from jaxmon.agent.jaxlink.locks import waits_for_lock
 from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks, repeatedly
 from jaxmon.agent.jaxlink.source_lines import SourceLine, display_path
 
@@ -20,8 +21,9 @@ _OURS = "jaxmon-"
 
 def stacks(reader: ActivityReader) -> dict[str, Any]:
     """
-    Return the stack of each thread of the program, innermost line first, and what it is
-    doing. Those of ours are left out. Takes 20 µs per thread.
+    Return the stack of each thread of the program, innermost line first, what it is
+    doing, and whether it is in a call that acquires a lock. Those of ours are left out.
+    Takes 50 µs per thread.
     """
     known = {thread.ident: thread for thread in threading.enumerate()}
     main = threading.main_thread().ident
@@ -36,6 +38,7 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
         {
             **_describe(ident, known.get(ident), main=ident == main),
             "state": reader.read(stack).state,
+            "lock": waits_for_lock(stack),
             "stack": [as_text(one) for one in reader.lines(stack)[:_MOST_LINES]],
         }
         for few in range(0, min(len(threads), _MOST_THREADS), _AT_ONCE)

@@ -62,6 +62,13 @@ class Task:
             return False
         return read[read.rfind(b")") + 2 :][:1] == b"R"
 
+    def computes(self) -> bool:
+        """
+        Return whether it has used its processor since the last call of `cpu`: what is
+        ready to run may wait for one.
+        """
+        return self._now() > self._used
+
     def close(self) -> None:
         """Close its file."""
         if self._state is not None:

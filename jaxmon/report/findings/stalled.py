@@ -14,11 +14,13 @@ from jaxmon.report.walltime import Now
 _TIMES = 10
 # On a line where it has been before; in a state where it has been; anywhere.
 _ON_THE_LINE = 15.0
+_FOR_A_LOCK = 15.0
 _IN_THE_STATE = 60.0
 _ANYWHERE = 300.0
 # Changes after which a program has a rhythm.
 _RHYTHM = 20
 _MOST_LINES = 5
+_MOST_OTHERS = 3
 
 _DOING = {
     "data_wait": "been waiting for data",
@@ -39,36 +41,49 @@ _ACTIONS = {
     "file, a socket. `jaxmon explain --stacks` shows the other threads.",
     "python": "The stack shows the loop it is in.",
 }
+_FREE_THE_LOCK = (
+    "Look for the thread that holds it. If two threads wait for locks that the other "
+    "one holds, take the locks in the same order everywhere."
+)
 _ACTIONS["fetch"] = _ACTIONS["transfer"] = _ACTIONS["device"]
 
 
 def stalled(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect a program that has been doing the same thing far longer than before."""
     now = snapshot.time.now
-    if now.state not in _DOING or not _is_long(now):
+    if now.state not in _DOING or not is_long(now):
         return
     before = ""
     if now.changes and now.longest_before:
         before = f"; before, it took {duration(now.longest_before)} at most"
+    doing = "been waiting for a lock" if now.lock else _DOING[now.state]
     where = f" at {now.place}" if now.place else ""
+    others = (
+        f"thread {one.name} waits for a lock too: {one.stack[0]}"
+        for one in now.others[:_MOST_OTHERS]
+        if one.stack
+    )
     yield Finding(
         "stalled",
         now.place,
-        f"The program has {_DOING[now.state]} for {duration(now.seconds)}{where}"
-        f"{before}.",
-        now.stack[:_MOST_LINES],
-        _ACTIONS.get(now.state, "`jaxmon explain --stacks` shows all threads."),
+        f"The program has {doing} for {duration(now.seconds)}{where}{before}.",
+        (*now.stack[:_MOST_LINES], *others),
+        _FREE_THE_LOCK
+        if now.lock
+        else _ACTIONS.get(now.state, "`jaxmon explain --stacks` shows all threads."),
         where=now.place,
     )
 
 
-def _is_long(now: Now) -> bool:
+def is_long(now: Now) -> bool:
     """Return whether what goes on *now* is far longer than usual."""
     if now.seconds >= _ANYWHERE:
         return now.seconds >= _TIMES * now.longest_there
     if now.changes < _RHYTHM:
         return False
     there, before = now.longest_there, now.longest_before
+    if now.lock and now.seconds >= max(_FOR_A_LOCK, _TIMES * before):
+        return True
     on_the_line = there and now.seconds >= max(_ON_THE_LINE, _TIMES * there)
     in_the_state = before and now.seconds >= max(_IN_THE_STATE, _TIMES * before)
     return bool(on_the_line or in_the_state)

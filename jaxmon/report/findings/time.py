@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from jaxmon.report.findings import transfers
 from jaxmon.report.findings.finding import Finding
+from jaxmon.report.findings.stalled import is_long
 from jaxmon.report.layout import duration, share
 from jaxmon.report.model import Snapshot
 from jaxmon.report.walltime import Period
@@ -24,6 +25,8 @@ _WORTH_ESTIMATED = 0.15
 _MOST_LINES = 3
 _OF_A_LINE = 0.02
 _MORE = 5
+# Calls per read from which on a program reads rarely.
+_RARELY = 10
 # The device is busy if it explains this share of the wait for it.
 _EXPLAINED = 0.7
 
@@ -56,7 +59,9 @@ def data_wait(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect loops that wait for data."""
     if (period := _settled(snapshot)) is None:
         return
-    took = period.of("data_wait")
+    took, now = period.of("data_wait"), snapshot.time.now
+    if now.state == "data_wait" and is_long(now):
+        took -= min(now.seconds, took)  # `stalled` tells
     if took < _WORTH * period.seconds:
         return
     lines = period.lines("data_wait")
@@ -178,8 +183,9 @@ def fetches(snapshot: Snapshot) -> Iterator[Finding]:
         computing = waited
     hidden = max(busy - period.of("device", "fetch"), 0.0)
     work = max(period.of("python", "eager", "transfer") - hidden, 0.0)
-    # Who is asked waits for the answer.
-    ahead = 0.0 if snapshot.requests else min(work, computing)
+    # Who is asked waits for the answer; who reads rarely works ahead between reads.
+    waits = snapshot.requests or _reads_rarely(snapshot)
+    ahead = 0.0 if waits else min(work, computing)
     won = waited - computing + ahead
     if won < _WORTH_ESTIMATED * period.seconds:
         return
@@ -211,6 +217,9 @@ def device(snapshot: Snapshot) -> Iterator[Finding]:
         return
     most = sorted(snapshot.functions, key=lambda one: -one.device_seconds)
     known = [one for one in most if one.device_seconds > 0][:_MOST_LINES]
+    # Its time is that of samples, times all calls.
+    whole = sum(one.device_seconds for one in known)
+    part = min(snapshot.time.since_start.seconds / max(whole, 1e-9), 1.0)
     mostly = f", mostly {known[0].name}" if known else ""
     yield Finding(
         "device",
@@ -218,11 +227,12 @@ def device(snapshot: Snapshot) -> Iterator[Finding]:
         f"The device computed, or the program waited for it, for "
         f"{_part(took, period)}{mostly}.",
         tuple(
-            f"{one.name}: {duration(one.device_seconds)} in {one.calls or 0:,} calls"
+            f"{one.name}: about {duration(one.device_seconds * part)} in "
+            f"{one.calls or 0:,} calls"
             for one in known
         ),
-        "The host keeps it busy. `jaxmon profile` shows which operations take the "
-        "time.",
+        ("The host keeps it busy. " if took >= _EXPLAINED * period.seconds else "")
+        + "`jaxmon profile` shows which operations take the time.",
     )
 
 
@@ -268,6 +278,14 @@ def _jitted(snapshot: Snapshot) -> bool:
     return any(one.calls or one.misses for one in users)
 
 
+def _reads_rarely(snapshot: Snapshot) -> bool:
+    """Return whether most calls are not followed by a read of results."""
+    lines = snapshot.transfers.lines
+    reads = sum(one.count for one in lines if one.direction != "host_to_device")
+    calls = sum(one.calls or 0 for one in snapshot.functions if not one.internal)
+    return 0 < reads * _RARELY < calls
+
+
 def _eager_waits(snapshot: Snapshot, period: Period) -> float:
     """
     Return for how long the program waited for results of operations outside of jit: if
@@ -289,6 +307,7 @@ def _traced_again(snapshot: Snapshot, period: Period) -> float:
     since_start = snapshot.time.since_start.seconds
     traced = period.of("compile")
     known = snapshot.compile_time * period.seconds / max(since_start, 1e-9)
+    known += snapshot.compiling.oldest_seconds
     return traced - known if known < traced / 2 else 0.0
 
 

@@ -30,7 +30,10 @@ def transfers(snapshot: Snapshot) -> Iterator[Finding]:
     for line in snapshot.transfers.lines:
         if judged and line.direction == "device_to_host":
             continue
-        if _in_a_loop(line, snapshot.process.observed_seconds):
+        observed = snapshot.process.observed_seconds
+        if judged and line.seconds < _OF_THE_TIME * observed:
+            continue
+        if _in_a_loop(line, observed):
             by = f" ({line.how})" if line.how else ""
             yield Finding(
                 "transfer",

@@ -185,6 +185,29 @@ def stuck_loader() -> None:
         float(loss)
 
 
+def deadlock() -> None:
+    model, disk = threading.Lock(), threading.Lock()
+
+    def save() -> None:
+        while more():
+            with disk:
+                time.sleep(0.05)
+                with model:
+                    float(state[0, 0])
+
+    state = weights
+    for number in rounds():
+        state, _ = step(state, batch)
+        state.block_until_ready()
+        if number == 500:
+            threading.Thread(target=save, daemon=True).start()
+        with model:
+            if number > 500:
+                time.sleep(0.02)
+                with disk:  # here
+                    state += 0
+
+
 def rounds() -> Iterator[int]:
     """Count while there is more to do."""
     number = 0

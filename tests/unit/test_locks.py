@@ -1,0 +1,94 @@
+"""Which sleeping threads wait for a lock: real threads, real stacks."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+
+from jaxmon.agent.jaxlink.locks import waits_for_lock
+from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks, repeatedly
+
+
+def enter(lock: threading.Lock) -> None:
+    with lock:
+        pass
+
+
+def acquire(lock: threading.Lock) -> None:
+    if lock.acquire(timeout=60):
+        lock.release()
+
+
+def enter_condition(lock: threading.Lock) -> None:
+    with threading.Condition(lock):
+        pass
+
+
+def enter_semaphore(lock: threading.Lock) -> None:
+    semaphore = threading.Semaphore(0)
+
+    def free() -> None:
+        with lock:
+            semaphore.release()
+
+    threading.Thread(target=free).start()
+    with semaphore:
+        pass
+
+
+def sleep_holding(lock: threading.Lock) -> None:
+    with threading.Lock():
+        while lock.locked():
+            time.sleep(0.2)
+
+
+def wait_for_event(lock: threading.Lock) -> None:
+    done = threading.Event()
+    while lock.locked():
+        done.wait(0.2)
+
+
+@contextmanager
+def stack_in(
+    function: Callable[[threading.Lock], None],
+) -> Iterator[Callable[[], Stack]]:
+    """Run *function* in a thread, with a lock that is held; return its stack."""
+    lock = threading.Lock()
+    thread = threading.Thread(target=function, args=(lock,))
+
+    def stack() -> Stack:
+        chosen = partial(read_stacks, lambda _: [thread.ident or 0])
+        (found,) = repeatedly(chosen).values()
+        return found
+
+    with lock:
+        thread.start()
+        yield stack
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (enter, True),
+        (acquire, True),
+        (enter_condition, True),
+        (enter_semaphore, True),
+        (sleep_holding, False),
+        (wait_for_event, False),
+    ],
+)
+def test_a_wait_for_a_lock_is_told_from_others(
+    function: Callable[[threading.Lock], None], expected: bool
+) -> None:
+    """However the lock is taken; a thread that sleeps while it holds one is no such."""
+    with stack_in(function) as stack:
+        while len(stack()) < 3:  # it has not begun yet
+            time.sleep(0.01)
+        time.sleep(0.1)
+        assert waits_for_lock(stack()) is expected
