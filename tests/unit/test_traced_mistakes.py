@@ -171,6 +171,38 @@ FAULTY = {
             seen[name] = [name] + [y]  # leaked
             return y
         """,
+    "counter": """
+        def step(x):
+            global count
+            count += 1  # advanced
+            return x / count
+        """,
+    "counter of an object": """
+        class Trainer:
+            def __init__(self): self.steps, self.peak = 0, 0.1
+            def rate(self):
+                return self.peak * min(1.0, self.steps / 100)
+            def step(self, x):
+                self.steps = self.steps + 1  # advanced
+                return x * self.rate()
+        trainer = Trainer()
+        step = trainer.step
+        """,
+    "counter of a closure": """
+        def make():
+            seed = 0
+            def step(x):
+                nonlocal seed
+                seed += 1  # advanced
+                return x + jax.random.normal(jax.random.PRNGKey(seed))
+            return step
+        step = make()
+        """,
+    "submodules": """
+        def step(x):
+            losses.append(jnp.linalg.norm(x))  # leaked
+            return x
+        """,
     "global": """
         def step(x):
             global count
@@ -261,6 +293,25 @@ HEALTHY = {
         def step(x):
             key = random.PRNGKey(0)
             return x + random.normal(key, x.shape) + random.uniform(key)
+        """,
+    "counters of traces, and names": """
+        class Layers:
+            def __init__(self): self.count, self.depth = 0, 0
+            def name(self):
+                self.count += 1
+                return f"layer{self.count}"
+            def step(self, x):
+                global count
+                count += 1
+                self.depth += 1
+                name = self.name()
+                y = x * self.depth
+                self.depth -= 1
+                total = 0
+                for one in (1, 2):
+                    total += one
+                return {name: y * total}
+        step = Layers().step
         """,
     "messages about tracing": """
         def step(x):
@@ -490,6 +541,25 @@ def test_healthy_code_is_left_alone(name: str, tmp_path: Path) -> None:
     path = tmp_path / "program.py"
 
     assert found_in(function_of(HEALTHY[name], path), path) == []
+
+
+METHOD = """
+    class Trainer:
+        def __init__(self): self.steps = 0
+        def rate(self): return 0.1 / self.steps
+        def step(self, x):
+            self.steps += 1  # advanced
+            return x * self.rate()
+    step = Trainer.step
+    """
+
+
+def test_a_static_object_has_counters(tmp_path: Path) -> None:
+    """``jax.jit(..., static_argnums=0)`` on a method: the object is its class's."""
+    path = tmp_path / "program.py"
+    step = function_of(METHOD, path)
+
+    assert found_in(step, path, 0) == expected(path) != []
 
 
 STATIC = """

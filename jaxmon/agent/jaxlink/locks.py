@@ -20,12 +20,15 @@ def waits_for_lock(stack: Stack) -> bool:
     ``lock.acquire()``, also of a class of `threading`. Takes a microsecond for each
     instruction of its function.
     """
+    in_threading = 0
     for at in stack:
         if at.code.co_filename.rpartition(os.sep)[2] != _THREADING:
             break
         if at.code.co_name in _ACQUIRING:
             return True
-    return bool(stack) and _acquires(stack[0])
+        in_threading += 1
+    # An event, or a queue, also acquires a lock to wait.
+    return bool(stack) and not in_threading and _acquires(stack[0])
 
 
 def _acquires(at: Position) -> bool:

@@ -10,7 +10,14 @@ from typing import Any, TypeAlias
 
 from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing import known
-from jaxmon.agent.tracing.mistakes import FROZEN, LEAKED, PRINTED, Mistake
+from jaxmon.agent.tracing.counters import Counters
+from jaxmon.agent.tracing.mistakes import (
+    ADVANCED,
+    FROZEN,
+    LEAKED,
+    PRINTED,
+    Mistake,
+)
 from jaxmon.agent.tracing.sources import Node
 from jaxmon.agent.tracing.values import (
     NOTHING,
@@ -55,21 +62,25 @@ class Expressions:
         run: runs the functions in a value with these arguments.
         note: records a mistake.
         place: file and name of the function.
+        counters: those that the jitted function changes.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what an expression depends on
         self,
         names: Names,
         outer: Callable[[str], Value],
         run: Callable[[Value, Arguments], Value],
         note: Callable[[Mistake], None],
         place: tuple[str, str],
+        *,
+        counters: Counters,
     ) -> None:
         self.names = names
         self._outer = outer
         self._run = run
         self._note = note
         self._place = place
+        self._counters = counters
         self._kinds: dict[type, Callable[[Any], Value]] = {
             Given: lambda node: node.value,
             ast.Name: self._name,
@@ -133,16 +144,23 @@ class Expressions:
 
     def _name(self, node: ast.Name) -> Value:
         found = self.names.get(node.id)
-        return self._outer(node.id) if found is None else found
+        if found is not None:
+            return found
+        counter = self._counters.name(self._place[0], node.id)
+        return self._outer(node.id) if counter is None else counter
 
     def _attribute(self, node: ast.Attribute) -> Value:
         return self._member(self.of(node.value), node.attr)
 
     def _member(self, base: Value, name: str) -> Value:
         """Return the attribute *name* of *base*."""
+        if (counter := self._counters.attribute(base, name)) is not None:
+            return counter
         if base.object is not ABSENT:
             found = known.attribute_of(base.object, name)
             return Value(object=found, outer=True)
+        if base.kind is not None and known.method_of(base.kind, name) is not None:
+            return Value(object=known.method_of(base.kind, name), outer=True)
         if base.outer:
             return Value(outer=True)
         if base.content.traced and name in known.ARRAY_ATTRIBUTES:
@@ -244,6 +262,8 @@ class Expressions:
                 return result
             if known.is_bound(base.object, name, function.object):
                 given = [base, *given]
+        elif base.kind is not None and function.object is not ABSENT:
+            given = [base, *given]
         if function.object is ABSENT:
             return NOTHING
         return self._known(node, function.object, given, named)
@@ -363,4 +383,5 @@ class Expressions:
 
 
 def _frozen(origin: Origin) -> Mistake:
-    return Mistake(FROZEN, origin.file, origin.line, origin.text, origin.function)
+    kind = ADVANCED if origin.advanced else FROZEN
+    return Mistake(kind, origin.file, origin.line, origin.text, origin.function)

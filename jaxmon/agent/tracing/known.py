@@ -64,7 +64,11 @@ ARRAY_METHODS = frozenset(
 ARRAY_ATTRIBUTES = frozenset(("T", "mT", "at", "flat", "imag", "real"))
 """Attributes of arrays that are, or lead to, arrays."""
 
-_ARRAYS = ("jax.numpy", "jax.lax", "jax.nn", "jax.random", "jax.scipy", "jax.image")
+_ARRAYS = (
+    *("jax.numpy", "jax.lax", "jax.nn", "jax.random", "jax.scipy", "jax.image"),
+    *("jax.numpy.linalg", "jax.numpy.fft", "jax.scipy.special", "jax.scipy.linalg"),
+    *("jax.scipy.signal", "jax.scipy.stats.norm"),
+)
 _OTHERS = ("jax", "jax.tree", "jax.tree_util", "jax.debug", "jax.experimental")
 _NO_ARRAYS = frozenset(
     (
@@ -199,6 +203,12 @@ def attribute_of(value: Any, name: str) -> Any:
         return found.__func__
     computed = (classmethod, property, functools.cached_property)
     return ABSENT if kind in computed else found
+
+
+def method_of(kind: type, name: str) -> FunctionType | None:
+    """Return the method *name* of objects of class *kind*."""
+    found = found_in(kind, name)
+    return found if type(found) is FunctionType else None
 
 
 def is_bound(holder: Any, name: str, function: Any) -> bool:

@@ -8,6 +8,9 @@ from typing import NamedTuple
 FROZEN = "frozen"
 """A value of the host, such as the time, became a constant of the program."""
 
+ADVANCED = "advanced"
+"""A counter of the program changed while tracing, and became a constant."""
+
 LEAKED = "leaked"
 """A traced value was stored outside of the function."""
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from jaxmon.agent.counted import uncounted
 from jaxmon.agent.inspection import ABSENT, field_of, is_subclass
+from jaxmon.agent.tracing.counters import Counters
 from jaxmon.agent.tracing.expressions import Arguments
 from jaxmon.agent.tracing.mistakes import Mistake
 from jaxmon.agent.tracing.sources import Node, node_of, parameters_of
@@ -117,6 +118,7 @@ class _Reading:
         self._active: list[Node] = []
         self._results: dict[object, Value] = {}
         self._opened: list[Statements] = []
+        self._counters = Counters()
         self._left = _MAX_READS
 
     def close(self) -> None:
@@ -146,7 +148,8 @@ class _Reading:
             position = at - first
             is_static = name in static or position - count in static
             if is_static:
-                names[name] = Value(outer=True)
+                kind = _class_of(entry.function) if not at else None
+                names[name] = Value(outer=True, kind=kind)
             elif position < count or name in given or not entry.traced:
                 names[name] = NOTHING
             else:
@@ -196,7 +199,9 @@ class _Reading:
         self._left -= 1
         self._active.append(node)
         try:
-            one = Statements(node, names, outer, self.run, file, entry=entry)
+            one = Statements(
+                node, names, outer, self.run, file, counters=self._counters, entry=entry
+            )
             self._opened.append(one)
             one.read()
         finally:
@@ -204,6 +209,17 @@ class _Reading:
         self.mistakes.update(one.mistakes)
         self._results[key] = one.returned or NOTHING
         return self._results[key]
+
+
+def _class_of(function: types.FunctionType) -> type | None:
+    """Return the class in whose body *function* was defined, if it is a global one."""
+    *outer, name = function.__qualname__.split(".")
+    if len(outer) != 1:
+        return None
+    found = dict.get(function.__globals__, outer[0])
+    if type(found) is not type:
+        return None
+    return found if name in vars(found) else None
 
 
 def _is_function(value: object) -> bool:

@@ -6,10 +6,12 @@ import ast
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing import known
+from jaxmon.agent.tracing.counters import Counters, counts
 from jaxmon.agent.tracing.expressions import Arguments, Expressions, Given
 from jaxmon.agent.tracing.mistakes import DROPPED, LEAKED, Mistake
 from jaxmon.agent.tracing.sources import Node
@@ -42,6 +44,7 @@ class Statements:
         outer: what a name refers to that is not local.
         run: runs the functions in a value with these arguments.
         file: of the function.
+        counters: those that the jitted function changes.
         entry: whether JAX calls it: what it returns leaves the program.
 
     Attributes:
@@ -57,6 +60,7 @@ class Statements:
         run: Callable[[Value, Arguments], Value],
         file: str,
         *,
+        counters: Counters,
         entry: bool,
     ) -> None:
         self.mistakes: dict[Mistake, None] = {}
@@ -67,11 +71,12 @@ class Statements:
         self._certain = True
         self._leaked: dict[str, Mistake] = {}
         self._outer = outer
+        self._counters = counters
         self._globals = _declared(node, ast.Global)
         self._shared = self._globals | _declared(node, ast.Nonlocal)
         unknown = dict.fromkeys(_assigned(node) - self._shared, NOTHING)
         self._values = Expressions(
-            {**unknown, **names}, outer, run, self._note, self._place
+            {**unknown, **names}, outer, run, self._note, self._place, counters=counters
         )
         self._kinds: dict[type, Callable[[Any], None]] = {
             ast.Expr: self._expression,
@@ -150,6 +155,7 @@ class Statements:
         value = self._values.of(node.value)
         for target in node.targets:
             self._bind(target, value)
+            self._count(target, node.value, value)
 
     def _annotated(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
@@ -159,7 +165,9 @@ class Statements:
         load = ast.parse(ast.unparse(node.target), mode="eval").body
         ast.copy_location(load, node.target)
         both = ast.BinOp(load, node.op, node.value)
-        self._bind(node.target, self._values.of(both))
+        value = self._values.of(both)
+        self._bind(node.target, value)
+        self._count(node.target, both, value)
 
     def _bind(self, target: ast.expr, value: Value) -> None:
         """Store *value* in *target*."""
@@ -174,15 +182,33 @@ class Statements:
                 self._bind(one, value.elements[at] if same else value.content)
         elif isinstance(target, ast.Starred):
             self._bind(target.value, value)
-        elif isinstance(target, ast.Attribute | ast.Subscript):
+        elif isinstance(target, ast.Attribute | ast.Subscript) and self._lives(target):
+            self._store(target, value)
+
+    def _lives(self, target: ast.Attribute | ast.Subscript) -> bool:
+        """Return whether what is stored in *target* outlives the call."""
+        base = self._values.of(target.value)
+        keeps = (
+            known.keeps_attributes(base.object)
+            if isinstance(target, ast.Attribute)
+            else type(base.object) in (dict, list)
+        )
+        return base.outer and (base.object is ABSENT or keeps)
+
+    def _count(self, target: ast.expr, source: ast.expr, value: Value) -> None:
+        """Note that *target*, which outlives the call, counts: it gets *value*."""
+        if not self._entry or not self._certain or value.traced:
+            return
+        if not counts(self._node, target, source):
+            return
+        if isinstance(target, ast.Name) and target.id in self._shared:
+            self._counters.add(target, None, self._place)
+            counter = self._counters.name(self._place[0], target.id) or NOTHING
+            frozen = (*value.frozen, *counter.frozen)
+            self._values.names[target.id] = replace(value, frozen=frozen)
+        elif isinstance(target, ast.Attribute) and self._lives(target):
             base = self._values.of(target.value)
-            keeps = (
-                known.keeps_attributes(base.object)
-                if isinstance(target, ast.Attribute)
-                else type(base.object) in (dict, list)
-            )
-            if base.outer and (base.object is ABSENT or keeps):
-                self._store(target, value)
+            self._counters.add(target, base, self._place)
 
     def _store(self, target: ast.expr, value: Value) -> None:
         """Store *value* in *target*, which outlives the call, in place of another."""

@@ -24,6 +24,7 @@ class Origin(NamedTuple):
         random: whether it is a random number, not a time.
         file: of the call.
         function: that contains it.
+        advanced: whether it is a counter that the function changes.
     """
 
     line: int
@@ -31,6 +32,7 @@ class Origin(NamedTuple):
     random: bool
     file: str
     function: str
+    advanced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class Value:
         frozen: the values of the host that it was computed from.
         object: the object itself, if it exists outside of the call.
         outer: it exists outside of the call, whatever it is.
+        kind: the class that it is of, if that is known, but not the object.
         functions: what runs when it is called, or what is in it.
         yields: calling it returns traced values.
         is_file: it is an open file.
@@ -74,6 +77,7 @@ class Value:
     frozen: tuple[Origin, ...] = ()
     object: Any = ABSENT
     outer: bool = False
+    kind: type | None = None
     functions: tuple[FunctionType | Local, ...] = ()
     yields: bool = False
     is_file: bool = False
@@ -90,7 +94,8 @@ class Value:
             self.is_file,
         )
         elements = tuple(one.key for one in self.elements)
-        return flags, self.frozen, id(self.object), self.functions, elements
+        objects = id(self.object), self.kind
+        return flags, self.frozen, objects, self.functions, elements
 
     @property
     def content(self) -> Value:

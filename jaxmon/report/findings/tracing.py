@@ -36,6 +36,25 @@ def frozen_values(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+def advanced_values(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect counters of the program that every later call takes for constants."""
+    for one, others in _grouped(snapshot, "advanced"):
+        again = _repeated(snapshot, one)
+        if again == 0:
+            continue
+        yield Finding(
+            "frozen_value",
+            _subject(one),
+            f"{one.text} changes at {one.place} only while {_subject(one)} is traced. "
+            "Its value is a constant of the program"
+            + (f": it was reused {times(again)}." if again else "."),
+            _also(others),
+            "Keep it in the state that the function takes and returns, or change it "
+            "outside, and pass it as an argument.",
+            where=one.place,
+        )
+
+
 def dropped_updates(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect updates of arrays whose result is not used."""
     for one, others in _grouped(snapshot, "dropped"):
@@ -84,6 +103,7 @@ def printed_values(snapshot: Snapshot) -> Iterator[Finding]:
 
 RULES: tuple[Callable[[Snapshot], Iterator[Finding]], ...] = (
     frozen_values,
+    advanced_values,
     dropped_updates,
     leaked_values,
     printed_values,
