@@ -4,8 +4,10 @@ Random moments at which another thread has the interpreter.
 A thread that waits for the interpreter gets it 5 ms later, or as soon as the other one
 waits for something. In a loop with short stretches of Python that is nearly always at
 the same line: where the stretch ends. So that a look finds the line that runs, the
-interpreter is asked for again at random moments, and handed over within half a
-millisecond.
+interpreter is asked for again at random moments, and handed over within a tenth of a
+millisecond. That must be shorter than the time between two calls that give it up for an
+instant, such as writes to a file: each of them lets the wait begin anew, and only a
+long one ends it. A moment that comes late is none, for the same reason.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ import sys
 from time import sleep
 
 from jaxmon.agent.walltime.tasks import times_slept
+from jaxmon.clocks import perf_counter
 
 
 _LONGEST = 0.01
-_ATTEMPTS = 4
-_HAND_OVER = 0.0005
+_ATTEMPTS = 8
+_HAND_OVER = 0.0001
+_LATE = 0.0007
 
 
 class Moments:
@@ -31,24 +35,26 @@ class Moments:
 
     def wait(self) -> bool:
         """
-        Wait for a moment, at most 40 ms, and return whether there was one.
+        Wait for a moment, at most 80 ms, and return whether there was one.
 
-        Until then threads hand over the interpreter every half millisecond.
+        Until then threads hand over the interpreter every tenth of a millisecond.
         """
         self.hurry()
         try:
             for _ in range(_ATTEMPTS):
-                slept = times_slept()
-                sleep(self._random.uniform(0, _LONGEST))
+                slept, due = times_slept(), self._random.uniform(0, _LONGEST)
+                due += perf_counter()
+                sleep(max(due - perf_counter(), 0.0))
                 # Once until then, and again for the interpreter.
-                if times_slept() > slept + 1:
+                waited = times_slept() > slept + 1
+                if waited and perf_counter() - due < _LATE:
                     return True
             return False
         finally:
             self.restore()
 
     def hurry(self) -> None:
-        """Let threads hand over within half a millisecond, if they take longer."""
+        """Let threads hand over within a tenth of a millisecond, if they take longer."""
         usual = sys.getswitchinterval()
         if usual > _HAND_OVER:
             self._usual = usual
