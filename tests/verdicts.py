@@ -48,6 +48,7 @@ MISTAKES = {
     "sizes_at_start": Mistake("operations"),
     "slow_files": Mistake("data_wait"),
     "decoding_in_python": Mistake("data_wait"),
+    "loader_thread": Mistake("interpreter", 10.0),
     "shared_lock": Mistake("blocked"),
     "backing_off": Mistake("blocked"),
     "saving_each_step": Mistake("blocked"),

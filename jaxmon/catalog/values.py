@@ -83,6 +83,7 @@ WALL_STATES = (
     "eager",
     "python",
     "gc",
+    "gil",
     "blocked",
     "marked",
     "idle",

@@ -24,6 +24,7 @@ STATES = {
     "eager": "operations outside of jit",
     "python": "Python",
     "gc": "collecting garbage",
+    "gil": "waiting for Python",
     "blocked": "blocked outside of JAX",
     "idle": "idle",
 }

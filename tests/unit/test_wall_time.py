@@ -133,7 +133,7 @@ def test_moments_are_those_at_which_another_thread_runs():
     spinning = threading.Thread(target=spin)
     spinning.start()
     try:
-        until(moments.wait, "a moment")
+        until(lambda: moments.wait(lambda: None), "a moment")
     finally:
         stopped.set()
         spinning.join()

@@ -18,6 +18,7 @@ from jaxmon.agent.jaxlink.activity import (
     DATA_WAIT,
     FETCH,
     GC,
+    GIL,
     IDLE,
     ITEM,
     JOIN,
@@ -29,6 +30,7 @@ from jaxmon.agent.jaxlink.activity import (
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, NUMPY, CallSites
 from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks
 from jaxmon.agent.jaxlink.source_lines import SourceLine, display_path
+from jaxmon.agent.walltime.holders import Holders, holder
 from jaxmon.agent.walltime.ledger import BLOCKED, Entry, Found, TimeLedger
 from jaxmon.agent.walltime.progress import Progress
 from jaxmon.agent.walltime.tasks import Tasks
@@ -43,6 +45,9 @@ from jaxmon.indicators.timeline import STEP, Marked, Timeline
 # worked for this share of the delay.
 _BUSY = 0.2
 _RUNS = frozenset((PYTHON, EAGER, COMPILE, DATA_WAIT, GC))
+# Of a thread that needs the interpreter to go on.
+_NEEDS_PYTHON = frozenset((PYTHON, EAGER, TRANSFER, DEVICE, BLOCKED))
+_AWAKE = 5e-5
 _MOST_THREADS = 8
 _MOST_PLACES = 10_000
 
@@ -104,6 +109,8 @@ class Looks:
         self._timeline = timeline
         self._serves = serves
         self._tasks = Tasks()
+        self._holders = Holders()
+        self._marked = False
         self._places: dict[SourceLine, str] = {}
         self._main = threading.main_thread().ident or 0
         self._looked = perf_counter()
@@ -126,6 +133,7 @@ class Looks:
             others = self._read(partial(_others, seen.thread), late)
             driving = [one for one in others if one.doing.drives]
             seen = max(driving, key=_rank, default=seen)
+        seen = self._held_up(seen)
         state, activity = seen.doing.state, ""
         if marked is not None and marked.thread == seen.thread:
             if marked.name == MARKED_DATA_WAIT and state != COMPILE:
@@ -143,9 +151,15 @@ class Looks:
         self._ledger.add(entry, seen.how, seconds)
         self.progress.seen(entry, seen.thread, due, cpu=seen.cpu)
 
+    def begin(self) -> None:
+        """Begin the moment before a look that waits for the interpreter."""
+        self._holders.mark()
+        self._marked = True
+
     def close(self) -> None:
         """Release what is open."""
         self._tasks.close()
+        self._holders.close()
 
     def _candidates(self, marked: Marked | None, idents: Collection[int]) -> list[int]:
         """Return the threads of *idents* that show what the process is doing."""
@@ -160,6 +174,31 @@ class Looks:
         """Return what the threads do that *choose* returns."""
         stacks = read_stacks(choose)
         return [self._of_thread(ident, stack, late) for ident, stack in stacks.items()]
+
+    def _held_up(self, seen: _Seen) -> _Seen:
+        """
+        Return *seen* as it is if another thread, which does not call JAX, had the
+        interpreter in the moment before: it waits for something, or for that thread.
+        """
+        marked, self._marked = self._marked, False
+        if not marked:
+            return seen
+        used = self._holders.used()
+        had_it, task = holder(used), self._tasks.get(seen.thread)
+        if had_it is None or had_it in {seen.thread, *self._sites.threads}:
+            return seen
+        waits = seen._replace(how=Found.WAITING)
+        # What waits for something else does not wake up.
+        asleep = seen.doing.state == BLOCKED and used.get(seen.thread, 0.0) < _AWAKE
+        if asleep or seen.doing.state not in _NEEDS_PYTHON:
+            return waits
+        if task is None or task.computes():
+            return seen
+        stack = read_stacks(lambda _: [had_it]).get(had_it)
+        if not stack:
+            return seen
+        doing = self._reader.read(stack)._replace(state=GIL, function="")
+        return waits._replace(doing=doing)
 
     def _of_thread(self, ident: int, stack: Stack, late: float) -> _Seen:
         doing = self._reader.read(stack)

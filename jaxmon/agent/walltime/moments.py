@@ -7,23 +7,22 @@ the same line: where the stretch ends. So that a look finds the line that runs, 
 interpreter is asked for again at random moments, and handed over within a tenth of a
 millisecond. That must be shorter than the time between two calls that give it up for an
 instant, such as writes to a file: each of them lets the wait begin anew, and only a
-long one ends it. A moment that comes late is none, for the same reason.
+long one ends it.
 """
 
 from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Callable
 from time import sleep
 
 from jaxmon.agent.walltime.tasks import times_slept
-from jaxmon.clocks import perf_counter
 
 
 _LONGEST = 0.01
-_ATTEMPTS = 8
+_ATTEMPTS = 4
 _HAND_OVER = 0.0001
-_LATE = 0.0007
 
 
 class Moments:
@@ -33,28 +32,29 @@ class Moments:
         self._random = random.Random()  # noqa: S311 - spreads moments, hides nothing
         self._usual: float | None = None
 
-    def wait(self) -> bool:
+    def wait(self, begin: Callable[[], None]) -> bool:
         """
-        Wait for a moment, at most 80 ms, and return whether there was one.
+        Wait for a moment, at most 40 ms, and return whether there was one. Until then
+        threads hand over the interpreter every tenth of a millisecond.
 
-        Until then threads hand over the interpreter every tenth of a millisecond.
+        Args:
+            begin: called at most 10 ms before the moment.
         """
         self.hurry()
         try:
             for _ in range(_ATTEMPTS):
-                slept, due = times_slept(), self._random.uniform(0, _LONGEST)
-                due += perf_counter()
-                sleep(max(due - perf_counter(), 0.0))
+                slept = times_slept()
+                begin()
+                sleep(self._random.uniform(0, _LONGEST))
                 # Once until then, and again for the interpreter.
-                waited = times_slept() > slept + 1
-                if waited and perf_counter() - due < _LATE:
+                if times_slept() > slept + 1:
                     return True
             return False
         finally:
             self.restore()
 
     def hurry(self) -> None:
-        """Let threads hand over within a tenth of a millisecond, if they take longer."""
+        """Let threads hand over sooner, if they take longer."""
         usual = sys.getswitchinterval()
         if usual > _HAND_OVER:
             self._usual = usual

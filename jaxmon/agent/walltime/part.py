@@ -203,7 +203,7 @@ class WallTime(Part):
                 if late > _HELD:
                     due += late
                 elif waited:
-                    self._moments.wait()
+                    self._moments.wait(self._looks.begin)
                 self._looks.look(due, late)
             except NotNowError:
                 soon = True

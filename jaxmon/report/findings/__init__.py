@@ -60,6 +60,7 @@ RULES: tuple[Rule, ...] = (
     time.copies,
     time.blocked,
     time.garbage,
+    time.held_up,
     time.device,
     time.compiling,
     time.idle,

@@ -138,6 +138,7 @@ TOPICS: dict[str, Topic] = {
     "data_wait": _WALL_TIME,
     "host": _WALL_TIME,
     "garbage": _WALL_TIME,
+    "interpreter": _WALL_TIME,
     "blocked": _WALL_TIME,
     "copies": _WALL_TIME,
     "fetch": _WALL_TIME,

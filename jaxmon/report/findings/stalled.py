@@ -30,6 +30,7 @@ _DOING = {
     "eager": "been in an operation outside of jit",
     "python": "not called a jitted function",
     "gc": "been collecting garbage",
+    "gil": "been waiting for the interpreter",
     "blocked": "been blocked outside of JAX",
 }
 _ACTIONS = {

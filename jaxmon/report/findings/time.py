@@ -122,6 +122,28 @@ def garbage(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
+def held_up(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect threads of the program that keep the interpreter."""
+    if (period := _settled(snapshot)) is None:
+        return
+    took = period.of("gil")
+    if took < _WORTH * period.seconds:
+        return
+    lines = period.lines("gil")
+    yield Finding(
+        "interpreter",
+        lines[0][0] if lines else "",
+        f"The loop waited for the Python interpreter for {_part(took, period)}, which "
+        f"another thread had{_mostly(lines, took)}",
+        _told(lines),
+        "Only one thread runs Python at a time. Do this work in another process, such "
+        "as a worker of the loader, or with functions that work on whole arrays in C, "
+        "as those of NumPy do.",
+        where=lines[0][0] if lines else "",
+        seconds=_of_all(took, period, snapshot),
+    )
+
+
 def blocked(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect loops that wait for locks, files, sockets or timers."""
     if (period := _settled(snapshot)) is None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import gc
 import json
 import os
+import queue
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -96,6 +98,27 @@ def decoding_in_python() -> None:
     state = weights
     for one in jaxmon.steps(load()):
         state, _ = step(state, one)
+
+
+def loader_thread() -> None:
+    ready: queue.Queue[Any] = queue.Queue(2)
+
+    def shifted(row: Any) -> list[float]:
+        return [row[(column + 1) % 256] * 0.5 for column in range(256)]  # here
+
+    def load() -> None:
+        rows = np.ones((512, 256), np.float32).tolist()
+        while more():
+            ready.put(np.array([shifted(row) for row in rows], np.float32))
+
+    threading.Thread(target=load, daemon=True).start()
+    state, images = weights, batch
+    while more():
+        with suppress(queue.Empty):
+            images = ready.get_nowait()
+        for _ in range(10):
+            state, _ = step(state, images)
+            state = jnp.asarray(state)
 
 
 def shared_lock() -> None:
