@@ -74,6 +74,7 @@ MISTAKES = {
     "leaked_value": Mistake("leaked_tracer", 0.5),
     "printed_value": Mistake("printed_tracer", 0.5),
     "swallowed": Mistake("error"),
+    "same_key": Mistake("same_key", 12.0),
     "donated_and_read": Mistake("error"),
     "donated_in_vain": Mistake("warning_donation", 0.5),
     "failing_requests": Mistake("requests"),
@@ -84,7 +85,7 @@ HEALTHY = (
     *("training", "reading_each_loss", "several_models", "transformations"),
     *("idle_server", "busy_server", "evaluation_between", "prefetching"),
     *("loss_scaling", "scanned_epochs", "rare_checkpoints", "replicated"),
-    *("within_a_library", "connections"),
+    *("within_a_library", "connections", "folded_key"),
 )
 
 

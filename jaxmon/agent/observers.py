@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.agent.functions import Function
@@ -69,6 +70,8 @@ class Observers:
         timer: called about as often as a function is sampled, on a thread of ours.
         error: for each error, once.
         compiled: for each jitted function that is compiled, once or more per compile.
+        lowered: for each program lowered, with its function and a frame below which JAX
+            does that.
         executable: for each XLA executable just compiled or loaded, with its function.
         promotion: for functions with a program that computes in float64 by accident.
         surfaced: for exceptions that left a request, an activity or the source of a
@@ -80,6 +83,7 @@ class Observers:
         "error",
         "executable",
         "executed",
+        "lowered",
         "promotion",
         "returned",
         "sample",
@@ -94,6 +98,7 @@ class Observers:
         self.timer: list[Callable[[], None]] = []
         self.error: list[Callable[[CountedError], None]] = []
         self.compiled: list[Callable[[Function, Jitted], None]] = []
+        self.lowered: list[Callable[[Function, FrameType], None]] = []
         self.executable: list[Callable[[Function, Any], None]] = []
         self.promotion: list[Callable[[Function], None]] = []
         self.surfaced: list[Callable[[BaseException], None]] = []

@@ -28,6 +28,7 @@ from __future__ import annotations
 from jaxmon.agent.cache.part import PersistentCache
 from jaxmon.agent.calls.part import CallLayer
 from jaxmon.agent.checks.determinism import Determinism
+from jaxmon.agent.checks.keys import Keys
 from jaxmon.agent.checks.logged import LoggedValues
 from jaxmon.agent.checks.numerics import Numerics
 from jaxmon.agent.compiles.compile import CompileAttribution
@@ -128,6 +129,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         Determinism(context),
         LoggedValues(context, indicators.logged, reading),
         Numerics(context, reading),
+        Keys(context, reading),
         Identity(context),
     ]
     if wanted.time_interval:

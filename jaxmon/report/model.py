@@ -102,6 +102,14 @@ class Numerics:
 
 
 @dataclass(frozen=True, slots=True)
+class Keys:
+    """For how many samples, and calls, a function has had the same PRNG key."""
+
+    samples: int = 0
+    calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """
     XLA's analysis of a function's latest program; `None` if unknown.
@@ -138,6 +146,7 @@ class Function:
     samples: Mapping[str, float] = field(default_factory=dict)
     numerics: Numerics = field(default_factory=Numerics)
     determinism: Determinism = field(default_factory=Determinism)
+    keys: Keys = field(default_factory=Keys)
 
     @property
     def compile_time(self) -> float:

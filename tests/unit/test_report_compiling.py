@@ -94,8 +94,8 @@ CASES: dict[str, Case] = {
         ),
         (),
         (
-            "Each such call costs about half a millisecond on the host; remove "
-            "the effect where time matters."
+            "Each such call costs half a millisecond on the host, and what the "
+            "callback takes; remove the effect where time matters."
         ),
     ),
     "cache obstacle": (

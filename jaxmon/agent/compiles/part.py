@@ -85,6 +85,7 @@ class Compiles(Part):
         self._jax = context.jax
         self._table = context.table
         self._misses = misses
+        self._lowered = context.observers.lowered
         self._executable = context.observers.executable
         self._compiled = context.observers.compiled
         self._cache = cache
@@ -182,6 +183,8 @@ class Compiles(Part):
         function = self._phase_function("lower", frame, fun_name)
         function.observe_phase("lower", seconds)
         self._attribution.lowered(seconds)
+        for observe in self._lowered:
+            observe(function, frame)
 
     def _on_report(self, _: float, __: str | None) -> None:
         self._take_report(sys._getframe(2))  # noqa: SLF001

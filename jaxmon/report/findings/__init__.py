@@ -40,6 +40,7 @@ RULES: tuple[Rule, ...] = (
     errors.errors,
     errors.failed_requests,
     values.outputs,
+    values.same_keys,
     values.quantities,
     errors.warned,
     errors.float64,

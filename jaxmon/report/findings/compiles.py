@@ -105,8 +105,8 @@ def effects(snapshot: Snapshot) -> Iterator[Finding]:
                 f"{function.name} left the fast path {times(function.misses)}, because "
                 "it has an effect, such as jax.debug.print or io_callback.",
                 (),
-                "Each such call costs about half a millisecond on the host; "
-                "remove the effect where time matters.",
+                "Each such call costs half a millisecond on the host, and what the "
+                "callback takes; remove the effect where time matters.",
                 where=snapshot.time.period.calls(function.name),
                 seconds=min(
                     function.misses * _EFFECT_SECONDS,

@@ -22,6 +22,8 @@ _WORTH = 0.1
 _WORTH_IN_DOUBT = 0.25
 # What could be won follows from samples of execution times.
 _WORTH_ESTIMATED = 0.15
+# Seconds for one program.
+_LARGE_PROGRAM = 10.0
 _MOST_LINES = 3
 _OF_A_LINE = 0.02
 _MORE = 5
@@ -114,9 +116,9 @@ def garbage(snapshot: Snapshot) -> Iterator[Finding]:
         lines[0][0] if lines else "",
         f"Python collected garbage for {_part(took, period)}" + _mostly(lines, took),
         _told(lines),
-        "Remove calls of gc.collect from the loop; call gc.freeze() once the program "
-        "has started, so that what stays is not looked at again; keep fewer Python "
-        "objects, or raise gc.set_threshold().",
+        "Keep fewer Python objects; call gc.freeze() once the program has started, so "
+        "that what stays is not looked at again, or raise gc.set_threshold(). If the "
+        "loop calls gc.collect, remove that.",
         where=lines[0][0] if lines else "",
         seconds=_of_all(took, period, snapshot),
     )
@@ -268,12 +270,20 @@ def compiling(snapshot: Snapshot) -> Iterator[Finding]:
     if took < _WORTH * period.seconds or again > took / 2:
         return
     known = [one for one in functions if one.built][:_MOST_LINES]
+    longest = max((one.compile_time / one.built for one in known), default=0.0)
+    large = max(longest, snapshot.compiling.oldest_seconds) >= _LARGE_PROGRAM
     yield Finding(
         "compiling",
         known[0].name if known else "",
         f"Compiling took {_part(took, period)}, most of it first compiles.",
         tuple(f"{one.name}: {duration(one.compile_time)}" for one in known),
-        "A longer run does not compile more; a persistent cache (see "
+        (
+            "A program that takes so long is large: Python loops are unrolled, and "
+            "jax.lax.scan compiles their body once. "
+            if large
+            else ""
+        )
+        + "A longer run does not compile more; a persistent cache (see "
         "JAX_COMPILATION_CACHE_DIR) saves it in the next.",
     )
 

@@ -44,6 +44,26 @@ _OF_GAIN = 0.2
 _FEW = 2
 _RARE = 0.001
 _MOST_NAMED = 3
+_SAME_SAMPLES = 8
+_SAME_CALLS = 100
+
+
+def same_keys(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect functions that draw the same random numbers on every call."""
+    for function in snapshot.functions:
+        keys = function.keys
+        if keys.samples >= _SAME_SAMPLES and keys.calls >= _SAME_CALLS:
+            yield Finding(
+                "same_key",
+                function.name,
+                f"{function.name} got the same PRNG key in {keys.calls:,} calls, as "
+                f"far as {keys.samples:,} samples show, and draws from it: the same "
+                "random numbers each time.",
+                (),
+                "Pass a new key to each call: key, subkey = jax.random.split(key); or "
+                "fold the number of the step in: jax.random.fold_in(key, step).",
+                where=snapshot.time.period.calls(function.name),
+            )
 
 
 def outputs(snapshot: Snapshot) -> Iterator[Finding]:

@@ -219,6 +219,21 @@ def scanned_epochs() -> None:
         state.block_until_ready()
 
 
+def folded_key() -> None:
+    @jax.jit  # type: ignore[untyped-decorator]
+    def dropout(weights: Any, batch: Any, key: Any, number: Any) -> Any:
+        key = jax.random.fold_in(key, number)
+        kept = jax.random.bernoulli(key, 0.5, batch.shape)
+        return step(weights, batch * kept)
+
+    key = jax.random.key(0)
+    state, number = weights, 0
+    while more():
+        state, _ = dropout(state, batch, key, number)
+        state.block_until_ready()
+        number += 1
+
+
 def rare_checkpoints() -> None:
     def rounds() -> Iterator[int]:
         number = 0

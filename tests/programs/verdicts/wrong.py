@@ -79,6 +79,19 @@ def frozen_time() -> None:
         with_time(batch)
 
 
+def same_key() -> None:
+    @jax.jit  # type: ignore[untyped-decorator]
+    def dropout(weights: Any, batch: Any, key: Any) -> Any:
+        kept = jax.random.bernoulli(key, 0.5, batch.shape)
+        return step(weights, batch * kept)
+
+    key = jax.random.key(0)
+    state = weights
+    while more():
+        state, _ = dropout(state, batch, key)
+        state.block_until_ready()
+
+
 @jax.jit  # type: ignore[untyped-decorator]
 def without_bias(batch: Any) -> Any:
     masked = batch[0]

@@ -1,0 +1,141 @@
+"""
+Detects functions that draw the same random numbers on every call.
+
+The keys among the arguments of sampled calls are read once they are ready, by a thread
+of ours. Eight bytes each: nothing is computed, and nothing waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from types import FrameType
+from typing import Any
+
+from jaxmon.agent.checks.reading import array_of, reading
+from jaxmon.agent.context import Context
+from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.arrays import is_ready_or_deleted, underlying_array
+from jaxmon.agent.jaxlink.key_use import TooLargeError, drawn_from, is_key
+from jaxmon.agent.observers import Sample
+from jaxmon.agent.part import Explanation, Part
+from jaxmon.agent.watcher import Watcher
+
+
+SITE = "keys"
+_MOST_KEYS = 8
+_MOST_FUNCTIONS = 1_000
+_FIRST_LOOK, _LAST_LOOK, _LOOKS = 0.002, 1.0, 600
+
+
+class _Seen:
+    """A key of a function: its latest value, and how many samples have had it."""
+
+    def __init__(self) -> None:
+        self.value = b""
+        self.samples = self.since = self.last = 0
+
+    def add(self, value: bytes, call: int) -> None:
+        """Add the *value* in a *call*."""
+        if value != self.value:
+            self.value, self.samples, self.since = value, 0, call
+        self.samples += 1
+        self.last = call
+
+
+class _PendingKeys:
+    """Keys of one call, to be read when they are ready."""
+
+    def __init__(self, keys: Sequence[Any], read: Any) -> None:
+        self._keys = keys
+        self._read = read
+        self._delay = _FIRST_LOOK
+        self._looks = 0
+
+    def look(self) -> float | None:
+        if all([is_ready_or_deleted(one) for one in self._keys]):
+            self._read(self._keys)
+            return None
+        self._looks += 1
+        self._delay = min(self._delay * 1.5, _LAST_LOOK)
+        return self._delay if self._looks < _LOOKS else None
+
+
+class Keys(Part):
+    """
+    Compares the PRNG keys that a function is called with.
+
+    Args:
+        context: shared state of the agent.
+        watcher: the thread that reads them.
+    """
+
+    name = SITE
+
+    def __init__(self, context: Context, watcher: Watcher) -> None:
+        self._jax = context.jax
+        self._guard = context.guard
+        self._watcher = watcher
+        self._drawn: dict[Function, tuple[bool, ...]] = {}
+        self._seen: dict[Function, list[_Seen]] = {}
+        context.observers.lowered.append(self.lowered)
+        context.observers.sample.append(self.sampled)
+
+    def lowered(self, function: Function, frame: FrameType) -> None:
+        """Note from which keys the program draws that is lowered below *frame*."""
+        if function.internal or not self._guard.on(SITE):
+            return
+        try:
+            drawn = drawn_from(frame)
+        except TooLargeError:
+            drawn = ()
+        except Exception:  # noqa: BLE001 - contained: the compile goes on
+            self._guard.failed(SITE)
+            return
+        if any(drawn) and (
+            function in self._drawn or len(self._drawn) < _MOST_FUNCTIONS
+        ):
+            self._drawn[function] = drawn
+
+    def sampled(self, sample: Sample) -> None:
+        """Have the keys of *sample* read, if its function draws from them."""
+        drawn = self._drawn.get(sample.function)
+        if drawn is None:
+            return
+        leaves = self._jax.tree_util.tree_leaves((sample.args, sample.kwargs))
+        keys = [one for one in leaves if is_key(one)]
+        if len(keys) != len(drawn):  # of another program of the function
+            return
+        told = [underlying_array(k) for k, d in zip(keys, drawn, strict=True) if d]
+        told = told[:_MOST_KEYS]
+        if not all([isinstance(one, self._jax.Array) for one in told]):
+            return
+        function = sample.function
+        read = partial(self._read, function, function.objects.calls)
+        self._watcher.submit(_PendingKeys(told, read))
+
+    def explain(self) -> Explanation:
+        """Return the keys that functions draw from."""
+        return Explanation(functions={"keys": self.snapshot})
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return how long each function has had the same key, the longest first."""
+        found: dict[str, Any] = {}
+        for function, seen in list(self._seen.items()):
+            most = max(seen, key=lambda one: one.samples)
+            found[function.name] = {
+                "samples": most.samples,
+                "calls": most.last - most.since + 1,
+            }
+        return found
+
+    def _read(self, function: Function, call: int, keys: Sequence[Any]) -> None:
+        try:
+            with reading(self._jax):
+                values = [array_of(one).tobytes() for one in keys]
+        except Exception:  # noqa: BLE001 - deleted, or what computed it failed
+            return
+        seen = self._seen.setdefault(function, [])
+        seen.extend(_Seen() for _ in values[len(seen) :])
+        for one, value in zip(seen, values, strict=False):
+            one.add(value, call)

@@ -1,0 +1,134 @@
+"""From which PRNG keys a program draws: real programs, as JAX lowers them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax, random
+
+from jaxmon.agent import Agent
+from jaxmon.agent.jaxlink import listeners
+from jaxmon.agent.jaxlink.key_use import drawn_from
+from jaxmon.report.findings import find
+from jaxmon.report.model import read
+from tests import inside
+from tests.support import until
+
+
+X = jnp.ones((4, 4))
+NEW, OLD = random.key(0), random.PRNGKey(0)
+
+
+def steps(key: Any, start: Any) -> Any:
+    def more(carried: Any) -> Any:
+        step, total = carried
+        return step + 1, total + random.normal(random.fold_in(key, step))
+
+    return lax.while_loop(lambda carried: carried[0] < 3, more, (start, 0.0))
+
+
+def loss(x: Any, key: Any) -> Any:
+    return jnp.sum(x * random.normal(key, x.shape))
+
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[bool, ...]]] = {
+    "typed": (lambda k, x: x + random.normal(k, x.shape), (NEW, X), (True,)),
+    "raw": (lambda k, x: x + random.normal(k, x.shape), (OLD, X), (True,)),
+    "split": (lambda k: random.uniform(random.split(k)[1]), (OLD,), (True,)),
+    "folded": (lambda k, s: random.normal(random.fold_in(k, s)), (OLD, 3), (False,)),
+    "folded constant": (
+        lambda k: random.normal(random.fold_in(k, 3)),
+        (OLD,),
+        (True,),
+    ),
+    "folded and split": (
+        lambda k, s: random.normal(random.split(random.fold_in(k, s))[0]),
+        (NEW, 3),
+        (False,),
+    ),
+    "folded data": (
+        lambda k, x: random.normal(random.fold_in(k, x[0, 0].astype(int))),
+        (NEW, X),
+        (False,),
+    ),
+    "two": (
+        lambda k, m, s: random.normal(k) + random.normal(random.fold_in(m, s)),
+        (OLD, NEW, 3),
+        (True, False),
+    ),
+    "loop": (
+        lambda k: lax.scan(lambda c, one: (c, random.normal(one)), 0.0, k),
+        (random.split(OLD, 3),),
+        (),
+    ),
+    "loop over parts": (
+        lambda k: lax.scan(
+            lambda c, one: (c, random.normal(one)), 0.0, random.split(k, 3)
+        ),
+        (OLD,),
+        (True,),
+    ),
+    "while": (steps, (OLD, 0), (False,)),
+    "branch": (
+        lambda k, x: lax.cond(x[0, 0] > 0, lambda: random.normal(k), lambda: 0.0),
+        (OLD, X),
+        (True,),
+    ),
+    "gradient": (jax.grad(loss), (X, OLD), (True,)),
+    "recomputed": (jax.grad(jax.checkpoint(loss)), (X, NEW), (True,)),
+    "seed": (lambda s: random.normal(random.key(s)), (1,), ()),
+    "none": (lambda x: x * 2, (X,), ()),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_keys_are_followed_to_where_numbers_are_drawn(name: str) -> None:
+    """Directly or not, with other arguments mixed in or not."""
+    function, args, expected = CASES[name]
+    found = []
+
+    def lowered(event: str, _: float, **__: Any) -> None:
+        if event == listeners.LOWER:
+            found.append(drawn_from(sys._getframe(1)))
+
+    jax.monitoring.register_event_duration_secs_listener(lowered)
+    try:
+        jax.jit(function)(*args)
+    finally:
+        jax._src.monitoring.unregister_event_duration_listener(lowered)
+
+    assert found[-1] == expected
+
+
+def test_a_key_that_never_changes_is_told(agent: Agent) -> None:
+    """Also one that is made anew from the same seed; one that is split is not."""
+    key = random.key(1)
+
+    @jax.jit  # type: ignore[untyped-decorator]
+    def same(key: Any) -> Any:
+        return random.normal(key, (4,))
+
+    @jax.jit  # type: ignore[untyped-decorator]
+    def split(key: Any) -> Any:
+        return random.normal(key, (4,)) * 2
+
+    def told() -> set[str]:
+        nonlocal key
+        for _ in range(100):
+            key, part = random.split(key)
+            same(random.key(0)).block_until_ready()
+            split(part).block_until_ready()
+        return {
+            one.subject
+            for one in find(read(inside.overview(agent), {}))
+            if one.topic == "same_key"
+        }
+
+    until(told, "a finding", seconds=60)
+    (name,) = told()
+    assert name.endswith("same")
