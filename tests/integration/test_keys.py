@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import jax
@@ -12,7 +12,7 @@ import pytest
 from jax import lax, random
 
 from jaxmon.agent import Agent
-from jaxmon.agent.jaxlink import listeners
+from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.key_use import drawn_from
 from jaxmon.report.findings import find
 from jaxmon.report.model import read
@@ -87,20 +87,16 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[bool, ...]]] =
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_keys_are_followed_to_where_numbers_are_drawn(name: str) -> None:
+def test_keys_are_followed_to_where_numbers_are_drawn(agent: Agent, name: str) -> None:
     """Directly or not, with other arguments mixed in or not."""
     function, args, expected = CASES[name]
-    found = []
+    found: list[tuple[bool, ...]] = []
 
-    def lowered(event: str, _: float, **__: Any) -> None:
-        if event == listeners.LOWER:
-            found.append(drawn_from(sys._getframe(1)))
+    def lowered(_: Function, frame: FrameType) -> None:
+        found.append(drawn_from(frame))
 
-    jax.monitoring.register_event_duration_secs_listener(lowered)
-    try:
-        jax.jit(function)(*args)
-    finally:
-        jax._src.monitoring.unregister_event_duration_listener(lowered)
+    inside.observers(agent).lowered.append(lowered)
+    jax.jit(function)(*args)
 
     assert found[-1] == expected
 

@@ -53,7 +53,7 @@ def found(*mistakes: dict[str, Any], **figures: Any) -> list[Finding]:
             "dropped_update",
             (
                 "The result of x.at[...].set at train.py:7 is not used, so nothing is "
-                "updated: it returns a new array."
+                "updated: it returns a new value."
             ),
             "Assign the result",
         ),

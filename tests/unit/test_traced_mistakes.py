@@ -260,6 +260,16 @@ FAULTY = {
                 x.at[0].multiply(0)  # dropped
             return x
         """,
+    "results": """
+        import optax
+        def step(x, state, key):
+            jnp.clip(x, 0, 1)  # dropped
+            optax.apply_updates(x, x)  # dropped
+            state.apply_gradients(grads=x)  # dropped
+            jax.random.split(key)  # dropped
+            x.astype(jnp.float32)  # dropped
+            return x * 2
+        """,
     "update in a helper": """
         def clear(x):
             x.at[0].set(0)  # dropped
@@ -293,6 +303,17 @@ HEALTHY = {
         def step(x):
             key = random.PRNGKey(0)
             return x + random.normal(key, x.shape) + random.uniform(key)
+        """,
+    "statements that do something": """
+        import optax
+        def step(x, state):
+            jax.debug.print("{}", x)
+            jnp.broadcast_shapes(x.shape, (1,))
+            state.update(x)
+            jax.block_until_ready(x)
+            log.info("step")
+            x = optax.apply_updates(x, x)
+            return x
         """,
     "counters of traces, and names": """
         class Layers:

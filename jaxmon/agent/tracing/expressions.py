@@ -133,6 +133,19 @@ class Expressions:
             if origin.random or not only:
                 self._note(_frozen(origin))
 
+    def drops(self, node: ast.expr) -> bool:
+        """Return whether *node* is a call that only returns a value, traced or not."""
+        if not isinstance(node, ast.Call):
+            return False
+        if not isinstance(node.func, ast.Attribute):
+            return known.only_returns(self.of(node.func).object)
+        base, name = self.of(node.func.value), node.func.attr
+        if name in known.MAKING_METHODS:
+            return True
+        if base.content.traced and base.traced:
+            return name in known.ARRAY_METHODS
+        return known.only_returns(self._member(base, name).object)
+
     def leaks(self, target: ast.expr, value: Value, line: int) -> None:
         """Record that a traced *value* was stored in *target*, which outlives it."""
         if value.traced:

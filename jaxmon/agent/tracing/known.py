@@ -61,6 +61,15 @@ ARRAY_METHODS = frozenset(
 )
 """Methods of arrays, and of ``x.at[i]``, that return arrays."""
 
+_MAKING = {
+    "optax": frozenset(("apply_updates", "incremental_update", "periodic_update")),
+    "equinox": frozenset(("apply_updates", "tree_at", "partition", "combine")),
+}
+"""Functions of libraries that return a new value and do nothing else."""
+
+MAKING_METHODS = frozenset(("apply_gradients",))
+"""The same for methods of training states."""
+
 ARRAY_ATTRIBUTES = frozenset(("T", "mT", "at", "flat", "imag", "real"))
 """Attributes of arrays that are, or lead to, arrays."""
 
@@ -163,6 +172,16 @@ def returns_arrays(name: str) -> bool:
     short = name.rpartition(".")[2]
     functions = short.islower() or short == "PRNGKey"
     return name.startswith(_ARRAYS) and short not in _NO_ARRAYS and functions
+
+
+def only_returns(function: Any) -> bool:
+    """Return whether a call of *function* does nothing but return a new value."""
+    if name := name_in_jax(function):
+        return returns_arrays(name)
+    if type(function) is not FunctionType:
+        return False
+    package = str(function.__module__).partition(".")[0]
+    return function.__name__ in _MAKING.get(package, ())
 
 
 def is_numpy(function: Any) -> bool:

@@ -149,6 +149,10 @@ class Statements:
         self._values.of(node)
 
     def _expression(self, node: ast.Expr) -> None:
+        if self._values.drops(node.value) and not _dropped(node.value):
+            file, function = self._place
+            text = ast.unparse(node.value.func)  # type: ignore[attr-defined]
+            self.mistakes[Mistake(DROPPED, file, node.lineno, text, function)] = None
         self._evaluate(node.value)
 
     def _assign(self, node: ast.Assign) -> None:

@@ -62,9 +62,9 @@ def dropped_updates(snapshot: Snapshot) -> Iterator[Finding]:
             "dropped_update",
             _subject(one),
             f"The result of {one.text} at {one.place} is not used, so nothing is "
-            "updated: it returns a new array.",
+            "updated: it returns a new value.",
             _also(others),
-            "Assign the result: x = x.at[i].set(y).",
+            "Assign the result, as in x = x.at[i].set(y).",
             where=one.place,
         )
 
