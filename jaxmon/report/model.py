@@ -119,6 +119,7 @@ class Program:
         fingerprint: equal for equal programs, whichever process compiled them.
         finished: Unix time when it was compiled or loaded, 0 if unknown.
         devices: number of devices it runs on, of all processes.
+        double: whether it multiplies matrices of float64, or convolves with them.
     """
 
     programs: int | None = None
@@ -127,6 +128,7 @@ class Program:
     devices: int | None = None
     flops: float | None = None
     temporary_bytes: float | None = None
+    double: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from jaxmon.agent.compiles.programs import read_hlo
+from jaxmon.agent.jaxlink import executables
 from tests import inside
 from tests.instrumented import instrumented, samples, value
 from tests.preloaded import run_preloaded
@@ -323,3 +325,22 @@ def test_ranks_that_run_one_program_agree_and_others_differ(tmp_path: Path) -> N
     assert first["fingerprint"] == stored["fingerprint"] == loaded["fingerprint"]
     assert changed["fingerprint"] != first["fingerprint"]
     assert changed["programs"] == loaded["programs"] == 1
+
+
+@pytest.mark.parametrize(("dtype", "double"), [("float64", True), ("float32", False)])
+def test_matrix_products_in_float64_are_seen(dtype: str, double: object) -> None:
+    """In XLA's own text, however the backend calls them; a sum in float64 is none."""
+    import jax
+    import jax.numpy as jnp
+
+    x64 = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", val=True)
+    try:
+        x = jnp.ones((64, 64), dtype)
+        product = jax.jit(lambda x: (x @ x).sum(dtype="float64"))
+        compiled = product.lower(x).compile()
+    finally:
+        jax.config.update("jax_enable_x64", x64)
+    texts = executables.texts(compiled.runtime_executable(), None)
+
+    assert read_hlo(texts, comparable=False).double is double

@@ -273,6 +273,30 @@ CASES: dict[str, Case] = {
         (),
         "Look for NumPy values, Python floats converted to arrays, and missing dtypes.",
     ),
+    "double": (
+        {"functions": function(program={"double": True})},
+        [],
+        "train.step multiplies matrices in float64: jax_enable_x64 is on.",
+        (),
+        (
+            "If that is not meant, look for who switches it on, which may be a "
+            "library, and convert the data: float32 takes half the memory, and on "
+            "most accelerators a small part of the time."
+        ),
+    ),
+    "same key": (
+        {"functions": function(keys={"samples": 5, "calls": 400})},
+        [],
+        (
+            "train.step got the same PRNG key in 400 calls, as far as 5 samples show, "
+            "and draws from it: the same random numbers each time."
+        ),
+        (),
+        (
+            "Pass a new key to each call: key, subkey = jax.random.split(key); or fold "
+            "the number of the step in: jax.random.fold_in(key, step)."
+        ),
+    ),
     "deviation": (
         {"functions": function(determinism={"checks": {"passed": 3, "failed": 2}})},
         [

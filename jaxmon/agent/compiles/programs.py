@@ -33,6 +33,7 @@ _DIGITS = 16
 
 # In the first line of a module; omitted if they are 1.
 _PARTITIONS = r", num_partitions=(\d+)"
+_DOUBLE = r"= \(?f64\[\d[^=\n]* (?:dot|convolution|custom-call)\("
 _REPLICAS = r", replica_count=(\d+)"
 
 
@@ -72,6 +73,7 @@ class Hlo(NamedTuple):
         fusions: how many of these are fusions.
         devices: number of devices it runs on, including those of other processes.
         promotes: whether it computes in float64 although no argument is float64.
+        double: whether it multiplies matrices of float64, or convolves with them.
     """
 
     fingerprint: str | None
@@ -79,6 +81,7 @@ class Hlo(NamedTuple):
     fusions: int
     devices: int = 1
     promotes: bool = False
+    double: bool = False
 
 
 def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
@@ -93,7 +96,7 @@ def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
     """
     digest = sha256()
     instructions = fusions = 0
-    devices, promotes = 1, False
+    devices, promotes, double = 1, False, False
     for text in texts:
         digest.update(text.encode())
         # Each instruction is on its own line, and nothing else is indented.
@@ -102,8 +105,9 @@ def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
         head = text.partition("\n")[0]
         devices = max(devices, _number(_PARTITIONS, head) * _number(_REPLICAS, head))
         promotes = promotes or _promotes(head, text)
+        double = double or re.search(_DOUBLE, text) is not None
     fingerprint = digest.hexdigest()[:_DIGITS] if comparable else None
-    return Hlo(fingerprint, instructions, fusions, devices, promotes)
+    return Hlo(fingerprint, instructions, fusions, devices, promotes, double)
 
 
 def _number(pattern: str, head: str) -> int:
@@ -120,13 +124,17 @@ def _promotes(head: str, text: str) -> bool:
 class _Record:
     """The programs of one function."""
 
-    __slots__ = ("figures", "fingerprint", "finished", "programs", "samples", "seen")
+    __slots__ = (
+        *("double", "figures", "fingerprint", "finished", "programs", "samples"),
+        "seen",
+    )
 
     def __init__(self) -> None:
         self.programs = 0
         self.seen: set[str] = set()
         self.fingerprint: str | None = None
         self.finished = 0.0
+        self.double = False
         self.figures: dict[str, float] = {}
         self.samples: dict[str, Sample] = {}
 
@@ -196,6 +204,7 @@ class Programs(Part):
                 "programs": record.programs,
                 "fingerprint": record.fingerprint,
                 "finished": record.finished,
+                **({"double": True} if record.double else {}),
                 **record.figures,
             }
             for function, record in list(self._records.items())
@@ -236,6 +245,7 @@ class Programs(Part):
         if own:
             record.finished = finished
             record.fingerprint, record.figures = fingerprint, figures
+            record.double = text is not None and text.double
         record.samples = _samples(function.name, record)
 
 

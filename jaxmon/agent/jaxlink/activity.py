@@ -85,6 +85,7 @@ _FOR_THREADS = frozenset(
 )
 # It calls the program's handler of a connection, which waits for its requests.
 _HANDLING = ("socketserver.py", "finish_request")
+_TREES = os.path.join("_src", "tree_util.py")  # noqa: PTH118 - end of a path
 _USER, _LIBRARY, _JAX, _OURS = range(4)
 _NOT_THEIRS = frozenset((_JAX, _OURS))
 _UNKNOWN = SourceLine("", 0, "")
@@ -168,11 +169,15 @@ class ActivityReader:
         rest = stack[depth:]
         if state or not rest:
             return state, "", rest
-        at = rest[0]
-        self._sites.study(at.code, at.names)
-        site = self._sites.at(at.code, at.offset)
+        at, sites = rest[0], self._sites
+        sites.study(at.code, at.names)
+        site = sites.at(at.code, at.offset)
         if site is None:
             return self._waiting(rest), "", rest
+        wraps = self._kind(at.code) == _LIBRARY and sites.calls(at.code)
+        if site.state == FETCH and wraps:
+            # It calls a jitted function, and always waits for it: Equinox does.
+            return DEVICE, "", rest
         return site.state, site.function, rest
 
     def _waiting(self, stack: Stack) -> str:
@@ -234,7 +239,8 @@ def _in_jax(code: CodeType, state: str) -> str:
         return role
     if state:
         return COMPILE if state == EAGER else state
-    return EAGER
+    # What takes trees apart, for the program or a library, dispatches nothing.
+    return "" if code.co_filename.endswith(_TREES) else EAGER
 
 
 def _where(code: CodeType) -> tuple[str, str]:

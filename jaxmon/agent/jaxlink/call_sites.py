@@ -68,6 +68,7 @@ class CallSites:
         self.threads: dict[int, None] = {}
         self._sites: dict[tuple[int, int], Site] = {}
         self._drivers: dict[int, CodeType] = {}
+        self._callers: dict[int, CodeType] = {}
         self._asking: dict[int, _Studied] = {}
 
     def call_from(
@@ -110,6 +111,10 @@ class CallSites:
     def drives(self, code: CodeType) -> bool:
         """Return whether *code* is known to call jitted functions or operations."""
         return id(code) in self._drivers
+
+    def calls(self, code: CodeType) -> bool:
+        """Return whether *code* is known to call jitted functions."""
+        return id(code) in self._callers
 
     def is_driver(self, code: CodeType) -> None:
         """Remember that *code* calls jitted functions or operations."""
@@ -155,6 +160,8 @@ class CallSites:
             self._sites[key] = Site(state, function, code)
             if state != NUMPY:
                 self._drivers[id(code)] = code
+            if state == DEVICE:
+                self._callers[id(code)] = code
 
 
 _NONE: tuple[None, frozenset[int], frozenset[int]] = None, frozenset(), frozenset()

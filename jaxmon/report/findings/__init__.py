@@ -44,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     values.quantities,
     errors.warned,
     errors.float64,
+    errors.double,
     errors.determinism,
     serving.queues,
     *tracing.RULES,

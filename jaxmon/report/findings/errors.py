@@ -96,6 +96,24 @@ def float64(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding("float64", function.name, finding, (), FLOAT64)
 
 
+def double(snapshot: Snapshot) -> Iterator[Finding]:
+    """Say that the program computes in float64, because its arguments are."""
+    functions = [one for one in snapshot.functions if one.program.double]
+    meant = [one for one in functions if not one.numerics.float64_programs]
+    if meant:
+        first = max(meant, key=lambda one: one.calls or 0)
+        more = f", as do {len(meant) - 1} more functions" if len(meant) > 1 else ""
+        yield Finding(
+            "double",
+            first.name,
+            f"{first.name} multiplies matrices in float64{more}: jax_enable_x64 is on.",
+            (),
+            "If that is not meant, look for who switches it on, which may be a "
+            "library, and convert the data: float32 takes half the memory, and on "
+            "most accelerators a small part of the time.",
+        )
+
+
 def determinism(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect failed checks."""
     events = snapshot.of_kind("determinism")

@@ -150,6 +150,9 @@ TOPICS: dict[str, Topic] = {
         _NOTE, catalog.EXECUTION_SECONDS, "Debug: Execution time by function"
     ),
     "same_key": Topic(_HINT),
+    "double": Topic(
+        _NOTE, catalog.PROGRAM_FLOPS, "Debug: Latest program of each function"
+    ),
     "float64": Topic(_HINT, catalog.FLOAT64_PROMOTIONS, "Debug: Promotions to float64"),
     "infinite": Topic(_HINT, catalog.NONFINITE, "Debug: Non-finite outputs"),
     "always_nan": Topic(_HINT, catalog.NONFINITE, "Debug: Non-finite outputs"),

@@ -328,7 +328,8 @@ def _eager_waits(snapshot: Snapshot, period: Period) -> float:
     if not _jitted(snapshot):
         return waited
     few = dispatch < _OF_A_LINE * period.seconds or dispatch < _MORE * called
-    return 0.0 if few or busy > (1 - _EXPLAINED) * waited else waited
+    # If the time of jitted functions is unknown, it may be that.
+    return 0.0 if few or not busy or busy > (1 - _EXPLAINED) * waited else waited
 
 
 def _traced_again(snapshot: Snapshot, period: Period) -> float:
