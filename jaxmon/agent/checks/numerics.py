@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxmon import catalog
-from jaxmon.agent.checks.outputs import Output, Outputs, Reading
+from jaxmon.agent.checks.outputs import Outputs, Reading
 from jaxmon.agent.checks.reading import array_of, reading
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
@@ -186,10 +186,7 @@ class Numerics(Part):
             ),
             Family(
                 lost,
-                [
-                    (series(lost, f.name), sum(map(_is_lost, outputs.troubled())))
-                    for f, outputs in known
-                ],
+                [(series(lost, f.name), _lost(outputs)) for f, outputs in known],
             ),
             Family(
                 promotions,
@@ -254,5 +251,8 @@ def _reading(leaf: Any) -> Reading | None:
     return Reading(values.size, finite, nan, value)
 
 
-def _is_lost(output: Output) -> bool:
-    return output.state == "nonfinite"
+def _lost(outputs: Outputs) -> int:
+    """Return how many of *outputs* were finite and are NaN: none for most functions."""
+    if not outputs.nonfinite:
+        return 0
+    return sum(one.state == "nonfinite" for one in outputs.troubled())

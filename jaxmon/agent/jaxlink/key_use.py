@@ -49,11 +49,10 @@ class TooLargeError(Exception):
 
 def is_key(array: Any) -> bool:
     """Return whether *array*, or what stands for one in a program, is a single key."""
-    dtype, shape = getattr(array, "dtype", None), getattr(array, "shape", None)
-    name = str(dtype)
-    return (shape == () and name.startswith("key<")) or (
-        shape == (2,) and name == "uint32"
-    )
+    shape = getattr(array, "shape", None)
+    if shape == ():
+        return str(getattr(array, "dtype", "")).startswith("key<")
+    return shape == (2,) and str(getattr(array, "dtype", "")) == "uint32"
 
 
 def drawn_from(frame: FrameType | None) -> tuple[bool, ...]:
