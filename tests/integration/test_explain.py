@@ -173,6 +173,7 @@ def test_a_program_under_load_is_explained(programs, run_dir):
 
     # The latest snapshot may be from before the program kept anything.
     result = until(with_memory, "the line that holds memory")
+    assert result is not None
     lines = result.out.splitlines()
     text = " ".join(result.out.split())
 
