@@ -53,8 +53,14 @@ def by_value(
             counts.
     """
     samples: list[tuple[str, float]] = []
+    name = metric.name
     for function, initial, tallies in figures:
         counts = dict.fromkeys(initial, 0)
-        counts.update((value, tally.value) for value, tally in list(tallies.items()))
-        samples += [(series_of(function, metric, v), n) for v, n in counts.items()]
+        for value, tally in list(tallies.items()):
+            counts[value] = tally.value
+        known = function.series.get
+        samples += [
+            (known((name, v)) or series_of(function, metric, v), n)
+            for v, n in counts.items()
+        ]
     return Family(metric, samples)

@@ -16,13 +16,14 @@ from jaxmon.agent.checks.outputs import Outputs, Reading
 from jaxmon.agent.checks.reading import array_of, reading
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
+from jaxmon.agent.families import series_of
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arrays import is_pollable, is_ready_or_deleted
 from jaxmon.agent.observers import Sample
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.watcher import Watcher
 from jaxmon.clocks import monotonic
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family
 
 
 # Maximum number of elements of an output that is read, and of outputs of one call.
@@ -179,19 +180,16 @@ class Numerics(Part):
         return [
             Family(
                 nonfinite,
-                [
-                    (series(nonfinite, f.name), outputs.nonfinite)
-                    for f, outputs in known
-                ],
+                [(series_of(f, nonfinite), outputs.nonfinite) for f, outputs in known],
             ),
             Family(
                 lost,
-                [(series(lost, f.name), _lost(outputs)) for f, outputs in known],
+                [(series_of(f, lost), _lost(outputs)) for f, outputs in known],
             ),
             Family(
                 promotions,
                 [
-                    (series(promotions, function.name), tally.value)
+                    (series_of(function, promotions), tally.value)
                     for function, tally in list(self._promotions.items())
                 ],
             ),
