@@ -102,7 +102,7 @@ class OpenRequest:
         self._ended = True
         route.serving.pop(self, None)
         try:
-            outcome = self.outcome or _outcome(error)
+            outcome = self.outcome or ("success" if error is None else _outcome(error))
             self._count(route, outcome, ended)
         except Exception:  # noqa: BLE001 - contained: the program goes on
             if self._indicators is not None:
@@ -127,11 +127,8 @@ class OpenRequest:
         return False
 
     def _count(self, route: Route, outcome: Outcome, ended: float) -> None:
-        notes, self.notes = self.notes, None
-        waits = False
-        for note in notes or ():
-            waits |= note.drop(self)
         seconds, indicators = ended - self.started, self._indicators
+        waits = self._drop_notes() if self.notes else False
         if self.cold or (self._compiles and self._awaited(outcome, ended)):
             route.count(seconds, outcome, "cold")
         elif self.delayed:
@@ -145,6 +142,14 @@ class OpenRequest:
             )
             route.count(seconds, outcome, "delayed" if delayed else "warm")
 
+    def _drop_notes(self) -> bool:
+        """Drop the items that are in queues; return whether there was any."""
+        notes, self.notes = self.notes, None
+        waits = False
+        for note in notes or ():
+            waits |= note.drop(self)
+        return waits
+
     def _awaited(self, outcome: Outcome, ended: float) -> bool:
         # One that gave up, or failed, may have done so while it waited.
         return outcome != "success" or any(
@@ -154,9 +159,7 @@ class OpenRequest:
     def drop(self) -> None:
         """Discard the request without counting it."""
         self._ended = True
-        notes, self.notes = self.notes, None
-        for note in notes or ():
-            note.drop(self)
+        self._drop_notes()
         if self._route is not None:
             self._route.serving.pop(self, None)
 
@@ -334,7 +337,5 @@ def mark_cold() -> None:
         entry.serving.cold = True
 
 
-def _outcome(error: BaseException | None) -> Outcome:
-    if error is None:
-        return "success"
+def _outcome(error: BaseException) -> Outcome:
     return "error" if isinstance(error, Exception) else "client_error"
