@@ -307,6 +307,9 @@ HEALTHY = {
     "statements that do something": """
         import optax
         def step(x, state):
+            state.apply_gradients([x])
+            state.restore(**{"x": x})
+            jnp.set_printoptions(precision=3)
             jax.debug.print("{}", x)
             jnp.broadcast_shapes(x.shape, (1,))
             state.update(x)

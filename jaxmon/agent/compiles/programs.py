@@ -33,8 +33,10 @@ _DIGITS = 16
 
 # In the first line of a module; omitted if they are 1.
 _PARTITIONS = r", num_partitions=(\d+)"
-_DOUBLE = r"= \(?f64\[\d[^=\n]* (?:dot|convolution|custom-call)\("
 _REPLICAS = r", replica_count=(\d+)"
+# Backends call libraries for products of matrices.
+_LIBRARY = r'custom-call\([^\n]*custom_call_target="[^"]*(?:gemm|matmul|dot|conv)'
+_DOUBLE = rf"= \(?f64\[\d[^=\n]* (?:dot\(|convolution\(|{_LIBRARY})"
 
 
 # Executables queued for analysis, which keeps them alive. Analysis is faster than
@@ -125,7 +127,12 @@ class _Record:
     """The programs of one function."""
 
     __slots__ = (
-        *("double", "figures", "fingerprint", "finished", "programs", "samples"),
+        "double",
+        "figures",
+        "fingerprint",
+        "finished",
+        "programs",
+        "samples",
         "seen",
     )
 

@@ -140,8 +140,9 @@ class Expressions:
         if not isinstance(node.func, ast.Attribute):
             return known.only_returns(self.of(node.func).object)
         base, name = self.of(node.func.value), node.func.attr
-        if name in known.MAKING_METHODS:
-            return True
+        named = [one.arg for one in node.keywords if one.arg is not None]
+        if known.MAKING_METHODS.get(name) in named:
+            return not base.outer
         if base.content.traced and base.traced:
             return name in known.ARRAY_METHODS
         return known.only_returns(self._member(base, name).object)

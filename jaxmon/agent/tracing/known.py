@@ -67,8 +67,8 @@ _MAKING = {
 }
 """Functions of libraries that return a new value and do nothing else."""
 
-MAKING_METHODS = frozenset(("apply_gradients",))
-"""The same for methods of training states."""
+MAKING_METHODS = {"apply_gradients": "grads"}
+"""The same for methods of training states, with an argument that tells them."""
 
 ARRAY_ATTRIBUTES = frozenset(("T", "mT", "at", "flat", "imag", "real"))
 """Attributes of arrays that are, or lead to, arrays."""
@@ -82,6 +82,7 @@ _OTHERS = ("jax", "jax.tree", "jax.tree_util", "jax.debug", "jax.experimental")
 _NO_ARRAYS = frozenset(
     (
         *("array_repr", "array_str", "broadcast_shapes", "can_cast"),
+        *("save", "savez", "set_printoptions"),
         *("dtype", "einsum_path", "finfo", "get_printoptions", "iinfo"),
         *("iscomplexobj", "isdtype", "isrealobj", "isscalar", "issubdtype", "key_impl"),
         *("ndim", "printoptions", "promote_types", "result_type", "shape", "size"),

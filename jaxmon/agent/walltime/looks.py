@@ -110,19 +110,19 @@ class Looks:
         self._serves = serves
         self._tasks = Tasks()
         self._holders = Holders()
-        self._marked = False
         self._places: dict[SourceLine, str] = {}
         self._main = threading.main_thread().ident or 0
         self._looked = perf_counter()
         self.progress = Progress(calls)
 
-    def look(self, due: float, late: float) -> None:
+    def look(self, due: float, late: float, *, contended: bool = False) -> None:
         """
         Look now. It is worth the time from when the look before was due.
 
         Args:
             due: when the look was due, by the performance counter.
             late: for how many seconds it had to wait for the interpreter then.
+            contended: whether it had to wait now as well, since `begin`.
 
         Raises:
             NotNowError: the stacks cannot be read now.
@@ -133,7 +133,8 @@ class Looks:
             others = self._read(partial(_others, seen.thread), late)
             driving = [one for one in others if one.doing.drives]
             seen = max(driving, key=_rank, default=seen)
-        seen = self._held_up(seen)
+        if contended:
+            seen = self._held_up(seen)
         state, activity = seen.doing.state, ""
         if marked is not None and marked.thread == seen.thread:
             if marked.name == MARKED_DATA_WAIT and state != COMPILE:
@@ -154,7 +155,6 @@ class Looks:
     def begin(self) -> None:
         """Begin the moment before a look that waits for the interpreter."""
         self._holders.mark()
-        self._marked = True
 
     def close(self) -> None:
         """Release what is open."""
@@ -177,12 +177,9 @@ class Looks:
 
     def _held_up(self, seen: _Seen) -> _Seen:
         """
-        Return *seen* as it is if another thread, which does not call JAX, had the
-        interpreter in the moment before: it waits for something, or for that thread.
+        Return *seen* as waiting, if another thread, which does not call JAX, had the
+        interpreter since `begin`: for what it asked for, or for that thread.
         """
-        marked, self._marked = self._marked, False
-        if not marked:
-            return seen
         used = self._holders.used()
         had_it, task = holder(used), self._tasks.get(seen.thread)
         if had_it is None or had_it in {seen.thread, *self._sites.threads}:

@@ -199,12 +199,13 @@ class WallTime(Part):
             before = thread_time()
             due = now + pause
             late = perf_counter() - due if waited else 0.0
+            contended = False
             try:
                 if late > _HELD:
                     due += late
                 elif waited:
-                    self._moments.wait(self._looks.begin)
-                self._looks.look(due, late)
+                    contended = self._moments.wait(self._looks.begin)
+                self._looks.look(due, late, contended=contended)
             except NotNowError:
                 soon = True
             except Exception:  # noqa: BLE001 - contained: our own thread goes on

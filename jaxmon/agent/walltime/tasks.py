@@ -38,8 +38,6 @@ class Task:
         self._clock = (~number << 3) | _CPU_CLOCK_OF_THREAD
         self._used = self._now()
         self._state: int | None = None
-        with contextlib.suppress(OSError):
-            self._state = os.open(f"/proc/self/task/{number}/stat", os.O_RDONLY)
 
     def cpu(self) -> float:
         """Return the processor seconds used since the last time; a microsecond."""
@@ -52,9 +50,10 @@ class Task:
 
         A thread that waits for the interpreter does not run.
         """
-        if self._state is None:
-            return False
         try:
+            if self._state is None:
+                path = f"/proc/self/task/{self.number}/stat"
+                self._state = os.open(path, os.O_RDONLY)
             # "123 (name) R ...": the name may contain anything.
             read = os.pread(self._state, 512, 0)
         except OSError as error:  # it has ended
