@@ -8,6 +8,12 @@ from collections.abc import Callable
 
 
 _start = _thread.start_new_thread
+_PREFIX = "jaxmon-"
+
+
+def is_ours(thread: threading.Thread | None) -> bool:
+    """Return whether *thread* is one of ours, by its name."""
+    return thread is not None and thread.name.startswith(_PREFIX)
 
 
 class DaemonThread(threading.Thread):

@@ -50,6 +50,7 @@ MISTAKES = {
     "decoding_in_python": Mistake("data_wait"),
     "loader_thread": Mistake("interpreter", 10.0),
     "shared_lock": Mistake("blocked"),
+    "joined_loader": Mistake("blocked"),
     "backing_off": Mistake("blocked"),
     "saving_each_step": Mistake("blocked"),
     "bookkeeping": Mistake("host"),

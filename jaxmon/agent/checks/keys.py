@@ -12,10 +12,11 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
+from jaxmon.agent.checks.pending import Pending
 from jaxmon.agent.checks.reading import array_of, reading
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink.arrays import is_ready_or_deleted, underlying_array
+from jaxmon.agent.jaxlink.arrays import underlying_array
 from jaxmon.agent.jaxlink.key_use import TooLargeError, drawn_from, is_key
 from jaxmon.agent.observers import Sample
 from jaxmon.agent.part import Explanation, Part
@@ -25,7 +26,6 @@ from jaxmon.agent.watcher import Watcher
 SITE = "keys"
 _MOST_KEYS = 8
 _MOST_FUNCTIONS = 1_000
-_FIRST_LOOK, _LAST_LOOK, _LOOKS = 0.002, 1.0, 600
 
 
 class _Seen:
@@ -41,24 +41,6 @@ class _Seen:
             self.value, self.samples, self.since = value, 0, call
         self.samples += 1
         self.last = call
-
-
-class _PendingKeys:
-    """Keys of one call, to be read when they are ready."""
-
-    def __init__(self, keys: Sequence[Any], read: Any) -> None:
-        self._keys = keys
-        self._read = read
-        self._delay = _FIRST_LOOK
-        self._looks = 0
-
-    def look(self) -> float | None:
-        if all([is_ready_or_deleted(one) for one in self._keys]):
-            self._read(self._keys)
-            return None
-        self._looks += 1
-        self._delay = min(self._delay * 1.5, _LAST_LOOK)
-        return self._delay if self._looks < _LOOKS else None
 
 
 class Keys(Part):
@@ -106,13 +88,13 @@ class Keys(Part):
         keys = [one for one in leaves if is_key(one)]
         if len(keys) != len(drawn):  # of another program of the function
             return
-        told = [underlying_array(k) for k, d in zip(keys, drawn, strict=True) if d]
-        told = told[:_MOST_KEYS]
-        if not all([isinstance(one, self._jax.Array) for one in told]):
+        used = [underlying_array(k) for k, d in zip(keys, drawn, strict=True) if d]
+        used = used[:_MOST_KEYS]
+        if not all([isinstance(one, self._jax.Array) for one in used]):
             return
-        function = sample.function
-        read = partial(self._read, function, function.objects.calls)
-        self._watcher.submit(_PendingKeys(told, read))
+        call = sample.function.objects.calls
+        read = partial(self._read, sample.function, call, used)
+        self._watcher.submit(Pending(used, read))
 
     def explain(self) -> Explanation:
         """Return the keys that functions draw from."""

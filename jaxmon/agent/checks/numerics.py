@@ -9,16 +9,18 @@ detected in the HLO.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from jaxmon import catalog
 from jaxmon.agent.checks.outputs import Outputs, Reading
+from jaxmon.agent.checks.pending import Pending
 from jaxmon.agent.checks.reading import array_of, reading
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.families import series_of
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink.arrays import is_pollable, is_ready_or_deleted
+from jaxmon.agent.jaxlink.arrays import is_pollable
 from jaxmon.agent.observers import Sample
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.watcher import Watcher
@@ -39,34 +41,6 @@ _INTERVAL = 1.0
 # are kept.
 _NAME = 100
 _STRUCTURES = 1000
-
-_FIRST_LOOK, _LAST_LOOK, _LOOKS = 0.002, 1.0, 3600
-
-
-class _PendingRead:
-    """Outputs of one call, to be read when they are ready."""
-
-    def __init__(
-        self,
-        numerics: Numerics,
-        function: Function,
-        call: int,
-        leaves: Sequence[tuple[str, Any]],
-    ) -> None:
-        self._numerics = numerics
-        self._function = function
-        self._call = call
-        self._leaves = leaves
-        self._delay = _FIRST_LOOK
-        self._looks = 0
-
-    def look(self) -> float | None:
-        if not all([is_ready_or_deleted(leaf) for _, leaf in self._leaves]):
-            self._looks += 1
-            self._delay = min(self._delay * 1.5, _LAST_LOOK)
-            return self._delay if self._looks < _LOOKS else None
-        self._numerics.read(self._function, self._call, self._leaves)
-        return None
 
 
 class Numerics(Part):
@@ -210,7 +184,8 @@ class Numerics(Part):
         # A call is counted before it is made.
         call = function.objects.calls or function.other_missed.value
         read = [(names[n], leaves[n]) for n in sorted(small[:_READ])]
-        self._watcher.submit(_PendingRead(self, function, call, read))
+        ready = partial(self.read, function, call, read)
+        self._watcher.submit(Pending([leaf for _, leaf in read], ready))
 
     def _names_of(self, function: Function, outputs: Any, number: int) -> list[str]:
         """Return where in *outputs* each of its leaves is; a *number* of them."""

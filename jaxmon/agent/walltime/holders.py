@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
-from jaxmon.agent.walltime.tasks import Tasks
+from jaxmon.agent.walltime.tasks import Tasks, program_threads
 
 
-_OURS = "jaxmon-"
-_MOST_THREADS = 64
 # Of the processor time that threads of the program have used.
 _MOST_OF_IT = 0.5
 
@@ -28,7 +25,7 @@ class Holders:
 
     def mark(self) -> None:
         """Begin a moment; a microsecond per thread."""
-        for ident in _idents():
+        for ident in program_threads():
             if (task := self._tasks.get(ident)) is not None:
                 task.cpu()
 
@@ -36,7 +33,7 @@ class Holders:
         """Return the processor seconds of each thread since the moment began."""
         return {
             ident: task.cpu()
-            for ident in _idents()
+            for ident in program_threads()
             if (task := self._tasks.get(ident)) is not None
         }
 
@@ -49,11 +46,3 @@ def holder(used: Mapping[int, float]) -> int | None:
     """Return the thread that had it for most of a moment, `None` if none had."""
     most = max(used, key=used.__getitem__, default=None)
     return most if most and used[most] > _MOST_OF_IT * sum(used.values()) else None
-
-
-def _idents() -> Collection[int]:
-    """Return the threads of the program."""
-    # Without its lock, which the program may hold.
-    known = list(threading._active.items())  # type: ignore[attr-defined] # noqa: SLF001
-    ours = [one for one, thread in known if not thread.name.startswith(_OURS)]
-    return ours[:_MOST_THREADS]

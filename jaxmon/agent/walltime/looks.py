@@ -33,7 +33,7 @@ from jaxmon.agent.jaxlink.source_lines import SourceLine, display_path
 from jaxmon.agent.walltime.holders import Holders, holder
 from jaxmon.agent.walltime.ledger import BLOCKED, Entry, Found, TimeLedger
 from jaxmon.agent.walltime.progress import Progress
-from jaxmon.agent.walltime.tasks import Tasks
+from jaxmon.agent.walltime.tasks import Tasks, program_threads
 from jaxmon.clocks import perf_counter
 from jaxmon.indicators.labels import OTHER
 from jaxmon.indicators.timeline import COMPILE as MARKED_COMPILE
@@ -76,6 +76,7 @@ class _Seen(NamedTuple):
     doing: Doing
     cpu: float
     how: Found
+    works: bool
 
 
 class Looks:
@@ -133,6 +134,9 @@ class Looks:
             others = self._read(partial(_others, seen.thread), late)
             driving = [one for one in others if one.doing.drives]
             seen = max(driving, key=_rank, default=seen)
+            # It waits for threads that wait for work, as those of a server do.
+            if seen.doing.state == JOIN and not all([one.works for one in others]):
+                seen = seen._replace(doing=seen.doing._replace(state=IDLE))
         if contended:
             seen = self._held_up(seen)
         state, activity = seen.doing.state, ""
@@ -199,6 +203,7 @@ class Looks:
 
     def _of_thread(self, ident: int, stack: Stack, late: float) -> _Seen:
         doing = self._reader.read(stack)
+        works = doing.state != IDLE
         task = self._tasks.get(ident)
         cpu = 0.0 if task is None else task.cpu()
         if late > 0 and cpu > late * _BUSY:
@@ -217,7 +222,7 @@ class Looks:
         elif doing.state == EAGER and how is Found.WAITING:
             # The runtime accepts no more work, or computes before it returns.
             doing = doing._replace(state=FETCH)
-        return _Seen(ident, doing, cpu, how)
+        return _Seen(ident, doing, cpu, how, works)
 
     def _place(self, line: SourceLine) -> str:
         found = self._places.get(line)
@@ -230,8 +235,9 @@ class Looks:
 
 
 def _others(thread: int, idents: Collection[int]) -> list[int]:
-    """Return threads of *idents* other than *thread*."""
-    return [one for one in idents if one != thread][-_MOST_THREADS:]
+    """Return threads of the program that are among *idents*, other than *thread*."""
+    found = [one for one in program_threads() if one != thread and one in idents]
+    return found[-_MOST_THREADS:]
 
 
 def _rank(seen: _Seen) -> int:

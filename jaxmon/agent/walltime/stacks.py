@@ -11,12 +11,12 @@ from jaxmon.agent.jaxlink.activity import ActivityReader
 from jaxmon.agent.jaxlink.locks import waits_for_lock
 from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks, repeatedly
 from jaxmon.agent.jaxlink.source_lines import SourceLine, display_path
+from jaxmon.threads import is_ours
 
 
 _MOST_THREADS = 500
 _MOST_LINES = 100
 _AT_ONCE = 50
-_OURS = "jaxmon-"
 
 
 def stacks(reader: ActivityReader) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
     threads: list[int] = []
 
     def choose(idents: Collection[int]) -> list[int]:
-        threads[:] = [one for one in idents if not _is_ours(known.get(one))]
+        threads[:] = [one for one in idents if not is_ours(known.get(one))]
         return []
 
     read_stacks(choose)
@@ -50,10 +50,6 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
 
 def _read(idents: list[int]) -> dict[int, Stack]:
     return repeatedly(partial(read_stacks, lambda _: idents))
-
-
-def _is_ours(thread: threading.Thread | None) -> bool:
-    return thread is not None and thread.name.startswith(_OURS)
 
 
 def _describe(

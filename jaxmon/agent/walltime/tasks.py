@@ -10,6 +10,7 @@ import threading
 import time
 
 from jaxmon import interrupts
+from jaxmon.threads import is_ours
 
 
 _MOST = 64
@@ -23,6 +24,13 @@ _clock_gettime = getattr(time, "clock_gettime", None)
 def times_slept() -> int:
     """Return how often this thread has given up its processor to wait."""
     return 0 if _THREAD is None else resource.getrusage(_THREAD).ru_nvcsw
+
+
+def program_threads() -> list[int]:
+    """Return the threads of the program, without ours, at most 64."""
+    # Without its lock, which the program may hold.
+    known = list(threading._active.items())  # type: ignore[attr-defined] # noqa: SLF001
+    return [one for one, thread in known if not is_ours(thread)][:_MOST]
 
 
 class Task:

@@ -137,6 +137,15 @@ def shared_lock() -> None:
             pass
 
 
+def joined_loader() -> None:
+    state = weights
+    while more():
+        loader = threading.Thread(target=time.sleep, args=(0.01,))
+        loader.start()
+        loader.join()  # here
+        state, _ = step(state, batch)
+
+
 def backing_off() -> None:
     state = weights
     while more():
