@@ -18,6 +18,8 @@ class Options(TypedDict, total=False):
     run_dir: str | PathLike[str] | None
     calls: bool
     max_functions: int
+    jax_functions: bool
+    few_buckets: str
     memory_interval: float
     memory_lines_interval: float
     leak_window: float

@@ -3,7 +3,8 @@ The run directory: Unix sockets of agents, one slot each.
 
 A slot is the lowest free number, held by a lock on ``agent-N.lock`` for as long as the
 process lives; the kernel releases it however the process exits. So a restarted worker
-gets its predecessor's number, and the ``worker`` label stays bounded.
+gets its predecessor's number, and the ``worker`` label stays bounded. What is known of
+a slot's processes outlives them in ``agent-N.life`` (`jaxmon.life`).
 
 Temporary-file cleaners remove locks, sockets and the directory while agents run; the
 agents recreate them (`Slot.in_place`). So a path proves nothing: files are unlinked

@@ -50,17 +50,25 @@ class Declared:
         give: description of valid values, if type and *within* do not say it.
         within: the lowest and the highest number.
         off: whether 0 is valid as well.
+        among: the words of which valid values are lists.
     """
 
-    __slots__ = ("give", "meaning", "off", "within")
+    __slots__ = ("among", "give", "meaning", "off", "within")
 
     def __init__(
-        self, meaning: str, give: str, within: tuple[float, float] | None, *, off: bool
+        self,
+        meaning: str,
+        give: str,
+        within: tuple[float, float] | None,
+        *,
+        off: bool,
+        among: tuple[str, ...],
     ) -> None:
         self.meaning = meaning
         self.give = give
         self.within = within
         self.off = off
+        self.among = among
 
 
 def declared(setting: Field[Any]) -> Declared:
@@ -69,15 +77,16 @@ def declared(setting: Field[Any]) -> Declared:
     return known
 
 
-def _setting(
+def _setting(  # noqa: PLR0913 - each is a word of a declaration
     meaning: str,
     *,
     default: object,
     give: str = "",
     within: tuple[float, float] | None = None,
     off: bool = False,
+    among: tuple[str, ...] = (),
 ) -> Any:
-    known = Declared(meaning, give, within, off=off)
+    known = Declared(meaning, give, within, off=off, among=among)
     return field(default=default, metadata={"declared": known})
 
 
@@ -115,6 +124,20 @@ class Settings:
         "Maximum number of function labels; further functions share `other`.",
         default=200,
         within=(1, 10_000),
+    )
+    jax_functions: bool = _setting(
+        "Export the metrics of JAX's own functions, such as those of `jax.numpy`, by "
+        "function; if off, export their sums as the function `jax`.",
+        default=True,
+    )
+    few_buckets: str = _setting(
+        "Groups of metrics whose histograms are exported with three or four buckets "
+        "instead of six to twelve. The thresholds of the default objectives remain, "
+        "others may not.",
+        default="",
+        give="some of calls, compile, requests, self, training, separated by commas, "
+        "or all",
+        among=("calls", "compile", "requests", "self", "training", "all"),
     )
     memory_interval: float = _setting(
         "Seconds between snapshots of device memory and live arrays; 0 disables them.",
@@ -237,11 +260,16 @@ def load(
     return Settings(**{**values, **options})
 
 
+def words(text: str) -> list[str]:
+    """Return the words of the list *text*, in lower case."""
+    return [word for one in text.split(",") if (word := one.strip().lower())]
+
+
 def wanted(setting: Field[Any]) -> str:
     """Return a description of valid values for *setting*."""
     known = declared(setting)
-    if words := known.give or _KINDS[str(setting.type)][1]:
-        return words
+    if text := known.give or _KINDS[str(setting.type)][1]:
+        return text
     low, high = known.within or ("", "")
     return f"{low} to {high}"
 
@@ -286,6 +314,7 @@ def _check(setting: Field[Any], value: object) -> None:
         not isinstance(value, _KINDS[kind][0])
         or (isinstance(value, bool) and kind != "bool")
         or (kind == "str" and not str(value).isprintable())
+        or (known.among and not set(words(str(value))) <= set(known.among))
     ):
         msg = f"{setting.name}={value!r} is invalid; give {wanted(setting)}"
         raise SettingsError(msg)

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, TypeVar
 from jaxmon import catalog, interrupts
 from jaxmon.agent.adapters import Container, Markers, Process
 from jaxmon.agent.context import context_of
+from jaxmon.agent.errors import uncaught
 from jaxmon.agent.functions import UNKNOWN
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Part
 from jaxmon.agent.parts import parts_of
+from jaxmon.agent.reduction import reduction_of
 from jaxmon.agent.serving import Serving
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family, Histogram, series
@@ -57,6 +59,7 @@ class Runtime:
             *parts_of(self.context, indicators),
             *(self._markers, Process(), Container()),
         )
+        self._reduction = reduction_of(settings, self.context.table)
         self._started = wall_time(), monotonic()
         self._scrapes = Histogram(catalog.SCRAPE_SECONDS)
         self.serving = Serving(
@@ -79,7 +82,9 @@ class Runtime:
                 },
             },
             self._on_server_error,
+            running=indicators.loops.running,
         )
+        indicators.loops.on_change = self.serving.note_loop
         self.running = False
         self._print_report = self._report() if settings.report else None
 
@@ -212,6 +217,8 @@ class Runtime:
         and Python would print a traceback into our code.
         """
         try:
+            if uncaught.ends_program():
+                self.serving.note_crash()
             if self._print_report is not None:
                 try:
                     self._print_report()
@@ -269,7 +276,8 @@ class Runtime:
                 families += source()
             except Exception:  # noqa: BLE001 - contained and counted
                 self._guard.failed(f"collect_{site}", stays_on=True)
-        return [*families, *self._own_families()]
+        families += self._own_families()
+        return families if self._reduction is None else self._reduction.of(families)
 
     def _own_families(self) -> list[Family]:
         errors, overflow = catalog.INTERNAL_ERRORS, catalog.LABEL_OVERFLOW
@@ -306,7 +314,7 @@ class Runtime:
 
 
 # Debug pages; see `jaxmon.agent.reports.pages`.
-_PAGES = ("overview", "functions", "memory", "events")
+_PAGES = ("overview", "functions", "memory", "environment", "events")
 # Exported from the start, even if the part is disabled by settings.
 _DROPPED = ("figure", "program", "sample", "value")
 

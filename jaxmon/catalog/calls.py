@@ -53,12 +53,14 @@ DISPATCH_SECONDS = _calls.histogram(
     "Host time of sampled calls, from call to return (dispatch only).",
     "function",
     buckets=(1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 1.0, 10.0),
+    few=(1e-4, 1e-3, 0.01, 0.1),
 )
 EXECUTION_SECONDS = _calls.histogram(
     "jaxmon_execution_seconds",
     "Device time of sampled calls, from the start of execution to its end.",
     "function",
     buckets=(1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
+    few=(1e-3, 0.01, 0.1, 1.0),
 )
 
 SLOWDOWN = _calls.gauge(
@@ -80,6 +82,7 @@ COMPILE_SECONDS = _compile.histogram(
     "function",
     ("phase", PHASES),
     buckets=(0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
+    few=(0.1, 1.0, 10.0, 100.0),
 )
 COMPILES = _compile.counter(
     "jaxmon_compiles_total",

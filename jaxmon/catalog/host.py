@@ -37,6 +37,25 @@ AGENT_UP = _collectors.gauge(
     "worker",
     limits=(0, 1),
 )
+AGENT_STARTS = _collectors.counter(
+    "jaxmon_agent_starts_total",
+    "Processes with an agent that started in this slot.",
+    "worker",
+)
+AGENT_CRASHES = _collectors.counter(
+    "jaxmon_agent_crashes_total",
+    "Processes of this slot that ended without finishing: killed, or by an uncaught "
+    "exception.",
+    "worker",
+)
+AGENT_DIED = _collectors.gauge(
+    "jaxmon_agent_died",
+    "1 from when a process ended without finishing until another takes its slot; loop "
+    "is what it ran.",
+    "worker",
+    "loop",
+    limits=(0, 1),
+)
 
 # --- Host ------------------------------------------------------------------------
 

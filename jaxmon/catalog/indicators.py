@@ -19,6 +19,7 @@ REQUEST_SECONDS = _requests.histogram(
     ("start", STARTS),
     # 0.2 s and 1 s are thresholds of the default SLOs.
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
+    few=(0.05, 0.2, 1.0, 5.0),
 )
 REQUESTS = _requests.counter(
     "jaxmon_requests_total",
@@ -30,6 +31,11 @@ REQUESTS = _requests.counter(
 REQUESTS_IN_PROGRESS = _requests.gauge(
     "jaxmon_requests_in_progress", "Requests in progress.", "route"
 )
+REQUEST_OLDEST_SECONDS = _requests.gauge(
+    "jaxmon_request_oldest_seconds",
+    "Age of the oldest request in progress; 0 if none.",
+    "route",
+)
 QUEUE_DEPTH = _requests.gauge(
     "jaxmon_queue_depth", "Number of items waiting in a queue of the program.", "queue"
 )
@@ -38,6 +44,7 @@ BATCH_FILL_RATIO = _requests.histogram(
     "Batch fill: requested items as a fraction of the batch's capacity.",
     "route",
     buckets=(0.1, 0.25, 0.5, 0.75, 0.9, 1.0),
+    few=(0.5, 0.9, 1.0),
 )
 
 # --- Training --------------------------------------------------------------------
@@ -49,6 +56,7 @@ STEP_SECONDS = _training.histogram(
     "Step time, from one step of a loop to the next, including data wait.",
     "loop",
     buckets=(0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
+    few=(0.01, 0.1, 1.0, 10.0),
 )
 STEPS = _training.counter("jaxmon_steps_total", "Completed steps of a loop.", "loop")
 ITEMS = _training.counter(
@@ -62,14 +70,26 @@ DATA_WAIT_SECONDS = _training.counter(
     "Time a loop spent waiting for its next batch.",
     "loop",
 )
-LAST_STEP_TIMESTAMP_SECONDS = _training.gauge(
-    "jaxmon_last_step_timestamp_seconds",
-    "Unix time at which a running loop started or last completed a step.",
+STEP_AGE_SECONDS = _training.gauge(
+    "jaxmon_step_age_seconds",
+    "Time since a running loop started or last completed a step, by the process's own "
+    "clock.",
     "loop",
 )
 TIME_SECONDS = _training.counter(
     "jaxmon_time_seconds_total",
     "Wall time of the program, by activity.",
+    "activity",
+)
+ACTIVITY_RUNNING_SECONDS = _training.gauge(
+    "jaxmon_activity_running_seconds",
+    "Age of the oldest activity of this name in progress; 0 if none.",
+    "activity",
+)
+ACTIVITY_AGE_SECONDS = _training.gauge(
+    "jaxmon_activity_age_seconds",
+    "Time since an activity of this name last finished without an exception; absent "
+    "if none has.",
     "activity",
 )
 VALUE = _training.gauge(

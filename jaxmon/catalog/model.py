@@ -47,6 +47,7 @@ class Metric(NamedTuple):
         labels: label names in exposition order. The sidecar adds ``worker`` to
             every agent series that it relays.
         buckets: upper bounds of a histogram, without ``+Inf``.
+        few: those of them that agents export if the setting ``few_buckets`` says so.
         sources: exported by agent, sidecar or both.
         group: heading under which the documentation lists it.
         values: closed sets of label values, by label.
@@ -63,6 +64,7 @@ class Metric(NamedTuple):
     group: str = ""
     values: tuple[tuple[str, tuple[str, ...]], ...] = ()
     limits: tuple[float, float] | None = None
+    few: tuple[float, ...] = ()
 
     @property
     def range(self) -> tuple[float, float]:
@@ -126,9 +128,11 @@ class Sheet:
         text: str,
         *labels: Label,
         buckets: tuple[float, ...],
+        few: tuple[float, ...] = (),
     ) -> Metric:
         """Return a histogram."""
-        return self._metric("histogram", name, text, *labels, buckets=buckets)
+        made = self._metric("histogram", name, text, *labels, buckets=buckets)
+        return made._replace(few=few)
 
     def info(self, name: str, text: str, *labels: Label) -> Metric:
         """Return a gauge that is always 1; *name* ends in ``_info``."""

@@ -44,6 +44,10 @@ _self = Sheet("Self")
 _self_of_both = Sheet("Self", BOTH)
 _self_of_sidecar = Sheet("Self", SIDECAR)
 
+UPTIME_SECONDS = _self_of_both.gauge(
+    "jaxmon_uptime_seconds",
+    "Time since the process started, by its own clock.",
+)
 INTERNAL_ERRORS = _self_of_both.counter(
     "jaxmon_internal_errors_total",
     "Contained failures of jaxmon's own code; the program was not affected.",
@@ -73,6 +77,7 @@ SCRAPE_SECONDS = _self_of_both.histogram(
     "jaxmon_scrape_seconds",
     "Time spent collecting and encoding one scrape response.",
     buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
+    few=(0.01, 0.1, 1.0),
 )
 
 # --- Process: names, kinds and meaning are prometheus_client's -------------------

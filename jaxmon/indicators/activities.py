@@ -7,6 +7,7 @@ from threading import get_ident
 from types import TracebackType
 from typing import TypeAlias
 
+from jaxmon.indicators.activity_ages import FAILED, FINISHED
 from jaxmon.indicators.decorate import F, decorated
 from jaxmon.indicators.endings import End, noting, now, on_finalize
 from jaxmon.indicators.recorder import recorder, report
@@ -45,7 +46,8 @@ class Activity:
         opened = None
         try:
             opened = self._innermost()
-            opened[1].append(now())
+            # In one step, and before anything that could fail.
+            opened[1].extend((now(), FINISHED if error is None else FAILED))
             self._open.remove(opened)
         except BaseException:  # the program's: the block is left all the same
             (opened or self._innermost())[1].append(now())
@@ -87,10 +89,17 @@ def activity(name: str) -> Activity:
     Time is attributed to the innermost open activity, or ``other``, so activities add
     up to the wall time since the first. `jaxmon.steps` marks ``step`` and ``data_wait``
     by itself, JAX's tracing and compiling is ``compile``. Only one thread is tracked:
-    the one running a loop or, before that, the first to mark an activity; on other
-    threads activities are ignored.
+    the one running a loop or, before that, the first to mark an activity; the time of
+    activities on other threads is ignored.
 
-    Costs about a microsecond. Never raises.
+    ``jaxmon_activity_running_seconds`` is the age of the oldest one in progress, and
+    ``jaxmon_activity_age_seconds`` the time since one last finished without an
+    exception, on any thread. Mark what should happen again and again, such as
+    ``"checkpoint"`` and ``"evaluate"``: alerts then notice one that hangs, and one that
+    no longer happens. If a checkpoint is written in the background, mark the code that
+    writes it, not the code that starts it.
+
+    Costs a few microseconds. Never raises.
 
     Args:
         name: a fixed name from a small set, such as ``"checkpoint"``.

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import inf
 from threading import RLock
 from typing import Any
 from weakref import ref
 
 from jaxmon import catalog
-from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, Histogram, series
-from jaxmon.indicators.endings import End, noting, on_finalize
+from jaxmon.indicators.endings import End, noting, now, on_finalize
 from jaxmon.indicators.labels import Labels
 
 
 class Loop:
-    """The metrics of loops with one name; several may run at once."""
+    """
+    The metrics of loops with one name; several may run at once.
+
+    Attributes:
+        last_step: when one of them started or completed a step, by the clock of `now`.
+    """
 
     __slots__ = ("_lock", "_running", "last_step", "name", "seconds", "steps", "waited")
 
@@ -38,7 +42,7 @@ class Loop:
         with self._lock:
             self._running = [one for one in self._running if not one[0]]
             self._running.append((end, on_finalize(run, noting(end))))
-            self.last_step = wall_time()
+            self.last_step = now()
 
     @property
     def running(self) -> int:
@@ -51,11 +55,16 @@ class Loop:
             with self._lock:
                 self.waited += seconds
 
+    @property
+    def age(self) -> float:
+        """Seconds since one of them started or completed a step."""
+        return max(now() - self.last_step, 0.0)
+
     def step(self, seconds: float) -> None:
         """Count a finished step."""
         with self._lock:
             self.steps += 1
-            self.last_step = wall_time()
+            self.last_step = now()
         self.seconds.observe(seconds)
 
     def explain(self) -> dict[str, float | None]:
@@ -70,14 +79,21 @@ class Loop:
             "p99_seconds": self.seconds.quantile(0.99),
             "data_wait_seconds": self.waited,
             "data_wait_ratio": min(self.waited / spent, 1.0) if spent else None,
-            "last_step_seconds": max(wall_time() - self.last_step, 0.0),
+            "last_step_seconds": self.age,
         }
 
 
 class Loops:
-    """Loops by label, at most *limit* of them, and as many names of items."""
+    """
+    Loops by label, at most *limit* of them, and as many names of items.
+
+    Attributes:
+        on_change: called when a loop has begun or ended, unless it was left without a
+            call, as by ``break``; may raise.
+    """
 
     def __init__(self, limit: int) -> None:
+        self.on_change: Callable[[], object] | None = None
         self.labels = Labels(limit)
         self.item_labels = Labels(limit)
         self._loops: dict[str, Loop] = {}
@@ -95,6 +111,15 @@ class Loops:
             found = self._loops.setdefault(name, Loop(name))
         return found
 
+    def changed(self) -> None:
+        """Note that a loop has begun or ended."""
+        if self.on_change is not None:
+            self.on_change()
+
+    def running(self) -> str:
+        """Return the name of the outermost loop that runs, ``""`` if none does."""
+        return next(iter([one.name for one in self if one.running]), "")
+
     def count(self, loop: Loop, item: str, number: int) -> None:
         """Add *number* items, 0 to make the series appear."""
         key = (loop.name, self.item_labels.admit(item))
@@ -109,8 +134,8 @@ class Loops:
         """Return the families of loops."""
         loops = list(self._loops.values())
         steps, items = catalog.STEPS, catalog.ITEMS
-        waited, last = catalog.DATA_WAIT_SECONDS, catalog.LAST_STEP_TIMESTAMP_SECONDS
-        running = [loop for loop in loops if loop.running]
+        waited, age = catalog.DATA_WAIT_SECONDS, catalog.STEP_AGE_SECONDS
+        running = [(loop.name, loop.age) for loop in loops if loop.running]
         return [
             Family(
                 catalog.STEP_SECONDS,
@@ -124,7 +149,5 @@ class Loops:
             Family(
                 waited, [(series(waited, loop.name), loop.waited) for loop in loops]
             ),
-            Family(
-                last, [(series(last, loop.name), loop.last_step) for loop in running]
-            ),
+            Family(age, [(series(age, name), ago) for name, ago in running]),
         ]

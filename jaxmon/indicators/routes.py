@@ -34,7 +34,7 @@ class Route:
     series each, of which most routes need two or three.
 
     Attributes:
-        serving: its requests in progress.
+        serving: its requests in progress, in the order of their beginning.
         counts: finished requests, by outcome and start.
         seconds: their latency, by the same.
         usual: seconds that the latest took while nothing compiled.
@@ -76,12 +76,17 @@ class Route:
             latency = self.seconds.setdefault(kind, new)
         latency.observe(seconds)
 
+    def oldest(self) -> float:
+        """Return the age of the oldest request in progress, in seconds; 0 if none."""
+        # A copy, in one step of C: requests begin and end on other threads meanwhile.
+        serving = list(self.serving)
+        return max(now() - serving[0].started, 0.0) if serving else 0.0
+
     def explain(self) -> Mapping[str, Any]:
         """Return the requests so far, by outcome and start; latency in seconds."""
-        ages = [now() - one.started for one in list(self.serving)]
         return {
-            "in_progress": len(ages),
-            "oldest_seconds": max(ages, default=0.0),
+            "in_progress": len(self.serving),
+            "oldest_seconds": self.oldest(),
             "finished": [
                 {
                     "outcome": outcome,
@@ -132,7 +137,7 @@ class Routes:
     def collect(self) -> list[Family]:
         """Return the families of requests."""
         routes = list(self._routes.values())
-        running = catalog.REQUESTS_IN_PROGRESS
+        running, oldest = catalog.REQUESTS_IN_PROGRESS, catalog.REQUEST_OLDEST_SECONDS
         return [
             Family(
                 catalog.REQUEST_SECONDS,
@@ -154,4 +159,5 @@ class Routes:
             Family(
                 running, [(series(running, r.name), len(r.serving)) for r in routes]
             ),
+            Family(oldest, [(series(oldest, r.name), r.oldest()) for r in routes]),
         ]

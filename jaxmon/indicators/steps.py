@@ -57,17 +57,26 @@ class Run(Generic[T]):
             batch = next(self._source)
             self._work(batch)
         except BaseException as error:
-            self.close()
+            observed = self._close()
             if not isinstance(error, StopIteration):
                 report(error)
+            elif observed is not None:
+                # Not of an error: if it ends the program, that died in this loop.
+                observed.ended()
             raise
         return batch
 
     def close(self) -> None:
         """End the loop; a step in progress is not counted. Idempotent."""
-        if self._observed is not None:
-            self._observed.end.append(now())
+        if (observed := self._close()) is not None:
+            observed.ended()
+
+    def _close(self) -> _RunRecorder | None:
+        observed = self._observed
+        if observed is not None:
+            observed.end.append(now())
             self._observed = None
+        return observed
 
     def _wait(self) -> None:
         """Finish the step that is open, and begin the next."""
@@ -128,6 +137,7 @@ class _RunRecorder:
             self._count_items()
             self._figures.begin(self.end, run)
             self._mark, self._body = indicators.timeline.open_loop(self.end)
+            indicators.loops.changed()
             self._began = now()
         except BaseException:
             self.end.append(0)  # it was never there
@@ -144,6 +154,13 @@ class _RunRecorder:
         self.indicators.timeline.rename(self._mark, DATA_WAIT)
         self._figures.step(self._began - began)
         self._count_items()
+
+    def ended(self) -> None:
+        """Note that the run has ended."""
+        try:
+            self.indicators.loops.changed()
+        except Exception:  # noqa: BLE001 - contained: the program goes on
+            self.indicators.guard.failed(SITE)
 
     def _count_items(self) -> None:
         # Also when there are none: a rate needs a series that begins at 0.
@@ -164,9 +181,9 @@ def steps(
 
     A step starts when the loop requests a batch and ends when it requests the next, so
     a step left by ``break`` or an exception is not counted. Data wait and work are
-    recorded separately. While the loop runs, ``jaxmon_last_step_timestamp_seconds``
-    says when it last finished a step; it disappears when the loop ends, so a finished
-    job is not mistaken for a stalled one.
+    recorded separately. While the loop runs, ``jaxmon_step_age_seconds`` is the time
+    since it started or last finished a step; it disappears when the loop ends, so a
+    finished job is not mistaken for a stalled one.
 
     Dispatch is asynchronous: JAX may still be computing when the loop continues. Over
     many steps the times are accurate, because the queue is bounded.

@@ -5,7 +5,7 @@ Time is attributed to one activity at any moment: the innermost open one on the 
 thread, else ``other``. So the activities add up to the wall time since the first
 marker. The tracked thread is the first that runs a loop or, before that, the first that
 marks an activity; if it stops, the next thread to mark something replaces it.
-Activities of other threads are not included.
+Activities of other threads are not included, except in the ages.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from weakref import ref
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, series
+from jaxmon.indicators.activity_ages import ActivityAges
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.labels import OTHER, Labels
 
@@ -24,6 +25,8 @@ from jaxmon.indicators.labels import OTHER, Labels
 COMPILE = "compile"
 DATA_WAIT = "data_wait"
 STEP = "step"
+
+_FEW = 64
 
 
 class Mark:
@@ -67,12 +70,14 @@ class Stack:
         life: an object that is released with the thread.
     """
 
-    __slots__ = ("_life", "loops", "marks", "thread")
+    __slots__ = ("_life", "loops", "marks", "most", "thread")
 
     def __init__(self, life: _ThreadSentinel) -> None:
         self._life = ref(life)
         self.thread = threading.get_ident()
         self.marks: list[Mark] = []
+        # Those that have ended below open ones are dropped when there are so many.
+        self.most = _FEW
         self.loops = False
 
     @property
@@ -106,6 +111,7 @@ class Timeline:
 
     def __init__(self, limit: int, *, clock: Callable[[], float] = now) -> None:
         self.labels = Labels(limit)
+        self._ages = ActivityAges(clock=clock)
         self._clock = clock
         self._local = _Local()
         self._owner: Stack | None = None
@@ -118,7 +124,10 @@ class Timeline:
         Open an activity on this thread until *end* is recorded: by any thread, without
         calling this timeline, and in any order.
         """
-        return self._push(self.labels.admit(name), self._stack(), end)
+        name = self.labels.admit(name)
+        mark = self._push(name, self._stack(), end)
+        self._ages.begin(name, mark)
+        return mark
 
     def open_loop(self, end: End) -> tuple[Mark, str]:
         """
@@ -171,12 +180,18 @@ class Timeline:
         return Marked(owner.thread, open_[-1] if open_ else OTHER, owner.loops)
 
     def collect(self) -> list[Family]:
-        """Return the seconds so far, including those of the current activity."""
+        """
+        Return the seconds so far, including those of the current activity, and the ages
+        of activities that the program marked.
+        """
         metric = catalog.TIME_SECONDS
         with self._lock:
             self._charge()
             seconds = dict(self._seconds)
-        return [Family(metric, [(series(metric, n), s) for n, s in seconds.items()])]
+        return [
+            Family(metric, [(series(metric, n), s) for n, s in seconds.items()]),
+            *self._ages.collect(),
+        ]
 
     def _stack(self) -> Stack:
         local = self._local
@@ -196,6 +211,9 @@ class Timeline:
             marks = stack.marks
             while marks and marks[-1].end:
                 del marks[-1]
+            if len(marks) >= stack.most:  # tasks whose activities overlap
+                stack.marks = marks = [one for one in marks if not one.end]
+                stack.most = max(2 * len(marks), _FEW)
             marks.append(mark)
         return mark
 

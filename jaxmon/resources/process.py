@@ -1,5 +1,5 @@
 """
-This process's own ``process_*`` and ``python_gc_*`` series.
+This process's own ``process_*`` and ``python_gc_*`` series, and its uptime.
 
 Names and semantics match prometheus_client, which existing dashboards expect. Its code
 is not used: it comes with an HTTP server, a mail parser and TLS, and some megabytes in
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from jaxmon import catalog, interrupts
-from jaxmon.clocks import wall_time
+from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family, Sample, gauge, series
 
 
@@ -43,7 +43,8 @@ class ProcessFamilies:
         self._proc = proc
         self._page = os.sysconf("SC_PAGE_SIZE")
         # Once: the clock may be set while we run, and a start does not move.
-        self._started = _start_time(proc)
+        age = _age(proc)
+        self._started = None if age is None else (wall_time() - age, monotonic() - age)
 
     def collect(self) -> list[Family]:
         """Return the current values; thread-safe."""
@@ -64,7 +65,11 @@ class ProcessFamilies:
     def _times(self) -> list[Family]:
         found = [gauge(catalog.PROCESS_CPU_SECONDS, time.process_time())]
         if self._started is not None:
-            found.append(gauge(catalog.PROCESS_START_TIME_SECONDS, self._started))
+            started, began = self._started
+            found.append(gauge(catalog.PROCESS_START_TIME_SECONDS, started))
+            # Whatever the program does to its clocks.
+            uptime = max(0.0, monotonic() - began)
+            found.append(gauge(catalog.UPTIME_SECONDS, uptime))
         return found
 
     def _descriptors(self) -> list[Family]:
@@ -80,12 +85,13 @@ class ProcessFamilies:
         return found
 
 
-def _start_time(proc: Path) -> float | None:
-    """Return when the process started, in seconds since the epoch."""
+def _age(proc: Path) -> float | None:
+    """Return how long ago the process started, in seconds."""
     try:
         fields = (proc / "stat").read_bytes().rpartition(b")")[2].split()
         since_boot = int(fields[_STARTED]) / os.sysconf("SC_CLK_TCK")
-        return wall_time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot
+        # The kernel counts in hundredths: a process may seem to start in the future.
+        return max(time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot, 0.0)
     except (OSError, ValueError, IndexError, AttributeError) as error:
         interrupts.pass_on(error)
         return None  # not Linux, or hidden

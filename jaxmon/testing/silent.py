@@ -19,6 +19,8 @@ SILENT: Options = {
     "run_dir": None,
     "calls": False,
     "max_functions": 10_000,
+    "jax_functions": True,
+    "few_buckets": "",
     "memory_interval": 0,
     "memory_lines_interval": 0,
     "leak_window": 600,

@@ -5,9 +5,12 @@ Pages for people: on the Unix socket, never over TCP, whole even when a part fai
 from __future__ import annotations
 
 import http.client
+import importlib.metadata
 import json
 import math
+import re
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +27,13 @@ from tests.support import ROOT, http_get
 if TYPE_CHECKING:
     from jaxmon.agent import Agent
 
-PAGES = ("/debug/overview", "/debug/functions", "/debug/memory", "/debug/events")
+PAGES = (
+    "/debug/overview",
+    "/debug/functions",
+    "/debug/memory",
+    "/debug/environment",
+    "/debug/events",
+)
 
 
 class Local(http.client.HTTPConnection):
@@ -99,6 +108,21 @@ def test_only_reading_is_possible(agent, target):
     assert ask(agent, target, "HEAD") == (200, b"")
     for method in ("POST", "PUT", "DELETE"):
         assert ask(agent, target, method)[0] == 405
+
+
+def test_the_environment_has_the_installed_packages(agent):
+    """Names and versions are those that importlib knows, the imported ones."""
+    found = page(agent, "/debug/environment")
+    installed = {
+        re.sub(r"[-_]+", "-", one.name).lower(): one.version
+        for one in reversed(list(importlib.metadata.distributions()))
+    }
+
+    assert found["executable"] == sys.executable
+    assert found["versions"]["jax"] == installed["jax"]
+    for name in ("jax", "jaxlib", "numpy", "pytest", "prometheus-client"):
+        assert found["packages"][name] == installed[name]
+    assert not {*found} & {"environ", "argv"}
 
 
 @pytest.mark.ground_truth

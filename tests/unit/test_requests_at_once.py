@@ -6,16 +6,25 @@ import asyncio
 import contextvars
 import gc
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 import jaxmon
-from jaxmon.catalog import REQUEST_SECONDS, REQUESTS, REQUESTS_IN_PROGRESS
+from jaxmon.catalog import (
+    REQUEST_OLDEST_SECONDS,
+    REQUEST_SECONDS,
+    REQUESTS,
+    REQUESTS_IN_PROGRESS,
+)
 from jaxmon.indicators import requests
 from jaxmon.indicators.requests import mark_cold
 
 
 COUNT, IN_PROGRESS = REQUESTS.name, REQUESTS_IN_PROGRESS.name
+OLDEST = REQUEST_OLDEST_SECONDS.name
 SECONDS_COUNT = f"{REQUEST_SECONDS.name}_count"
 
 
@@ -196,3 +205,93 @@ def test_a_generator_closed_on_another_thread_ends_its_request(recorded):
         ("stream", "client_error", "warm"): 1,
         ("other", "success", "warm"): 2,
     }
+
+
+def test_the_oldest_request_of_a_route_is_the_one_that_began_first(recorded):
+    """
+    It is as old as the time since it began, whichever others begin and end meanwhile;
+    when it ends, the next takes its place, and in the end none is left.
+    """
+    before = time.perf_counter()
+    requests_ = [jaxmon.request("predict") for _ in range(2)]
+    first = contextvars.Context().run(requests_[0].__enter__)
+    began = time.perf_counter()
+    second = contextvars.Context().run(requests_[1].__enter__)
+    for _ in range(100):
+        with jaxmon.request("predict"), jaxmon.request("predict"):
+            pass
+    with jaxmon.request("other"):
+        pass
+
+    read = time.perf_counter()
+    age = recorded.value(OLDEST, route="predict")
+    assert read - began <= age <= time.perf_counter() - before
+    assert recorded.values(OLDEST, route="other") == [0]
+
+    first.end()
+    between = recorded.value(OLDEST, route="predict")
+    assert 0 < between <= time.perf_counter() - began
+
+    second.end()
+    assert recorded.values(OLDEST, route="predict") == [0]
+
+
+def test_no_request_stays_the_oldest_after_its_end(recorded):
+    """
+    Neither one that is cancelled, nor one that fails, nor one in a generator that is
+    never finished, nor one that is forgotten without leaving its block, nor one that
+    ended in another thread or while its queue still had its item.
+    """
+
+    async def cancelled():
+        async def wait():
+            async with jaxmon.request("predict"):
+                waiting.set_result(None)
+                await asyncio.Event().wait()
+
+        waiting = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(wait())
+        await waiting
+        assert recorded.value(OLDEST) > 0
+        task.cancel()
+        await asyncio.wait([task])
+
+    @jaxmon.request("predict")
+    def pieces():
+        yield 1
+        yield 2
+
+    async def queued():
+        items: asyncio.Queue[str] = asyncio.Queue()
+        with jaxmon.request("predict"):
+            items.put_nowait("item")
+        assert recorded.value(OLDEST) == 0
+        items.get_nowait()
+
+    asyncio.run(cancelled())
+    assert recorded.values(OLDEST) == [0]
+
+    with pytest.raises(ZeroDivisionError), jaxmon.request("predict"):
+        _ = 1 / 0
+    assert recorded.values(OLDEST) == [0]
+
+    left = pieces()
+    assert next(left) == 1
+    assert recorded.value(OLDEST) > 0
+    del left
+    gc.collect()
+    assert recorded.values(OLDEST) == [0]
+
+    jaxmon.request("predict").__enter__()
+    gc.collect()
+    assert recorded.values(OLDEST) == [0]
+
+    elsewhere = jaxmon.request("predict")
+    entered = contextvars.copy_context().run(elsewhere.__enter__)
+    thread = threading.Thread(target=entered.end)
+    thread.start()
+    thread.join()
+    assert recorded.values(OLDEST) == [0]
+
+    asyncio.run(queued())
+    assert recorded.values(OLDEST) == [0]

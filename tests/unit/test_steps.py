@@ -11,7 +11,7 @@ import jaxmon
 from jaxmon.catalog import (
     DATA_WAIT_SECONDS,
     ITEMS,
-    LAST_STEP_TIMESTAMP_SECONDS,
+    STEP_AGE_SECONDS,
     STEP_SECONDS,
     STEPS,
 )
@@ -20,7 +20,7 @@ from jaxmon.indicators.loops import Loop
 from tests.indicators import recording
 
 
-LAST = LAST_STEP_TIMESTAMP_SECONDS.name
+AGE = STEP_AGE_SECONDS.name
 
 
 def test_each_batch_is_a_step(recorded):
@@ -84,21 +84,40 @@ def test_without_items_there_is_no_such_series(recorded):
     assert recorded.values(ITEMS.name) == []
 
 
-def test_a_running_loop_tells_its_last_step(recorded):
+def test_a_running_loop_has_the_age_of_its_last_step(recorded):
     """
     From its beginning to its end, whichever way it ends; a finished one is not stale.
     """
-    before = time.time()
+    before = time.perf_counter()
     run = iter(jaxmon.steps([1, 2]))
-    assert recorded.values(LAST) == []
+    assert recorded.values(AGE) == []
     next(run)
-    (began,) = recorded.values(LAST, loop="train")
-    next(run)
-    (stepped,) = recorded.values(LAST, loop="train")
-    assert next(run, None) is None
+    (began,) = recorded.values(AGE, loop="train")
+    assert 0 <= began <= time.perf_counter() - before
 
-    assert before <= began <= stepped <= time.time()
-    assert recorded.values(LAST) == []
+    loop = recorded.loops.of("train")
+    loop.last_step -= 100
+    (hanging,) = recorded.values(AGE, loop="train")
+    stepping = time.perf_counter()
+    next(run)
+    (stepped,) = recorded.values(AGE, loop="train")
+    assert hanging >= 100
+    assert 0 <= stepped <= time.perf_counter() - stepping
+
+    assert next(run, None) is None
+    assert recorded.values(AGE) == []
+
+
+def test_the_age_of_a_step_does_not_depend_on_the_time_of_day(recorded, monkeypatch):
+    """A host whose clock is an hour off, or set meanwhile, has the same age."""
+    before = time.perf_counter()
+    run = iter(jaxmon.steps([1, 2]))
+    next(run)
+    monkeypatch.setattr(time, "time", lambda: 3600.0)
+    (age,) = recorded.values(AGE, loop="train")
+
+    assert 0 <= age <= time.perf_counter() - before
+    run.close()
 
 
 def leave_by_break():
@@ -172,7 +191,7 @@ def test_a_loop_that_is_left_has_ended(recorded, leave):
 
     assert recorded.value(STEPS.name) == 0
     assert recorded.values(STEPS.name) == [0]
-    assert recorded.values(LAST) == []
+    assert recorded.values(AGE) == []
     with recorded.timeline._lock:
         assert [one for one in recorded.timeline._owner.marks if not one.end] == []
 
@@ -195,7 +214,7 @@ def test_an_exception_of_the_source_passes(recorded):
     assert caught.value is problem
     assert recorded.errors == [problem]
     assert recorded.value(STEPS.name) == 1
-    assert recorded.values(LAST) == []
+    assert recorded.values(AGE) == []
 
 
 def test_a_loop_goes_on_where_it_was_left(recorded):
@@ -216,10 +235,10 @@ def test_several_loops_run_at_once(recorded):
     """Nested, under one name or several: each step counts for its own loop."""
     for _ in jaxmon.steps(range(3)):
         for _ in jaxmon.steps(range(2), loop="eval", items=10):
-            assert len(recorded.values(LAST)) == 2
+            assert len(recorded.values(AGE)) == 2
         for _ in jaxmon.steps(range(5)):
             pass
-        assert len(recorded.values(LAST)) == 1
+        assert len(recorded.values(AGE)) == 1
 
     assert recorded.value(STEPS.name, loop="train") == 3 + 15
     assert recorded.value(STEPS.name, loop="eval") == 6
@@ -244,7 +263,7 @@ def test_sixty_four_threads_count_exactly(recorded):
     for number in range(4):
         assert recorded.value(STEPS.name, loop=f"loop{number}") == 16 * 100
         assert recorded.value(ITEMS.name, loop=f"loop{number}") == 16 * 300
-    assert recorded.values(LAST) == []
+    assert recorded.values(AGE) == []
 
 
 def test_labels_are_bounded():
@@ -282,7 +301,7 @@ def test_recording_may_begin_and_end_within_a_loop():
         next(run)
         assert second.value(STEPS.name) == 1
         assert list(run) == [6, 7, 8, 9]
-        assert second.values(LAST) == []
+        assert second.values(AGE) == []
 
     assert first.value(STEPS.name) == 1
 

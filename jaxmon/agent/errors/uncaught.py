@@ -29,6 +29,19 @@ from jaxmon.agent.jaxlink.hooks import Places
 _ASYNCIO = "asyncio"
 
 
+def ends_program() -> bool:
+    """
+    Return whether an uncaught exception ends the program; called at exit.
+
+    Not Ctrl-C, which is a user's decision, nor what went wrong in an interactive
+    session. Python does not say with which code `sys.exit` was called.
+    """
+    if sys.flags.interactive or hasattr(sys, "ps1"):
+        return False
+    error = getattr(sys, "last_value", None)
+    return error is not None and not isinstance(error, KeyboardInterrupt)
+
+
 class UncaughtHooks:
     """Passes uncaught errors to *observe*, then continues as before."""
 

@@ -18,6 +18,7 @@ from jaxmon.agent.families import is_active
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Part
+from jaxmon.agent.reports.environment import environment
 from jaxmon.agent.reports.json_types import plain
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.report import SCHEMA
@@ -95,6 +96,10 @@ class Overview:
         """Return device memory, the source lines that allocated it, and transfers."""
         problems: dict[str, str] = {}
         return {**self._sections(_OF_MEMORY, problems), "problems": problems}
+
+    def environment(self) -> dict[str, Any]:
+        """Return interpreter, versions, flags and installed packages."""
+        return environment(self._context.jax)
 
     def _process(self) -> dict[str, Any]:
         jax = self._context.jax

@@ -3,9 +3,10 @@ Debug endpoints, on the Unix socket only.
 
 | endpoint | content |
 |---|---|
-| ``/debug/overview`` | everything below but events |
+| ``/debug/overview`` | everything below but environment and events |
 | ``/debug/functions`` | calls, compiles, programs and times of each function |
 | ``/debug/memory`` | devices, source lines that hold memory, transfers |
+| ``/debug/environment`` | interpreter, versions, flags, installed packages |
 | ``/debug/events`` | the event log; ``?kind=recompile``, ``?since=NUMBER`` |
 
 ``/debug/profile`` is in `jaxmon.agent.reports.profile`.
@@ -33,6 +34,7 @@ def page(name: str, request: Request, overview: Overview, log: EventLog) -> Resp
         "overview": overview.whole,
         "functions": overview.functions,
         "memory": overview.memory,
+        "environment": overview.environment,
     }[name]
     return Response(dumps(read()).encode(), _JSON)
 

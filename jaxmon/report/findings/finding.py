@@ -80,7 +80,7 @@ TOPICS: dict[str, Topic] = {
     ),
     "stalled": Topic(
         _FAILURE,
-        catalog.LAST_STEP_TIMESTAMP_SECONDS,
+        catalog.STEP_AGE_SECONDS,
         "On-call: Age of the last step",
         "JaxmonTrainingStalled",
     ),

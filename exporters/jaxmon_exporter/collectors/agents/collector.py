@@ -4,7 +4,8 @@ Every instrumented process on the host, over its Unix socket.
 All agents' metrics are combined, distinguished by the label ``worker``. A faulty agent
 affects only itself: a killed process only has ``jaxmon_agent_up 0`` while its socket
 exists, and so does one that hangs, floods, or does not serve metrics. A process that
-exits cleanly removes its socket and has no series.
+exits cleanly removes its socket and has no series, except those of its slot: how many
+agents started in it, and how many of them did not finish.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from jaxmon_exporter.collecting import (
     CollectorUnavailable,
     partial_failures,
 )
+from jaxmon_exporter.collectors.agents.lives import Lives
 from jaxmon_exporter.precedence import unowned
 
 
@@ -64,6 +66,7 @@ class Agents:
         self.interval = interval
         self.deadline = timeout + 5.0
         self._run_dir = run_dir
+        self._lives = Lives(run_dir)
         self._timeout = timeout
         self._max_bytes = max_bytes
         self._max_total = max_total
@@ -91,6 +94,7 @@ class Agents:
         found = [up]
         owned: set[str] = set()
         taken: dict[str, str] = {}
+        responded, gone = set(), set()
         for worker in sockets:
             try:
                 page = _page(worker, answers.pop(worker))
@@ -99,18 +103,23 @@ class Agents:
                     self._troubles.pop(worker, None)
                     continue
                 self._trouble(worker, error.reason, error)
+                if error.reason == fetch.GONE:
+                    gone.add(worker)
                 page = None
             except PageError as error:
                 self._trouble(worker, BAD_PAGE, error)
                 page = None
             else:
                 self._troubles.pop(worker, None)
+                responded.add(worker)
             up.samples.append((series(AGENT_UP, worker), 0.0 if page is None else 1.0))
             if page:
                 found += unowned(self._compatible(worker, page, taken), owned)
         for worker in self._troubles.keys() - sockets.keys():
             del self._troubles[worker]
-        return [*found, partial_failures(self.name, self._failures)]
+        # After the responses: what died meanwhile is dead.
+        lives = self._lives.collect(up=responded, gone=gone)
+        return [*found, *lives, partial_failures(self.name, self._failures)]
 
     def close(self) -> None:
         """Nothing is held between polls."""

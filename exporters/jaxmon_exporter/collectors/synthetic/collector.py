@@ -25,6 +25,9 @@ from jaxmon.catalog import (
     ACCELERATOR_TEMPERATURE_CELSIUS,
     ACCELERATOR_UP,
     ACCELERATOR_UTILIZATION_RATIO,
+    AGENT_CRASHES,
+    AGENT_DIED,
+    AGENT_STARTS,
     AGENT_UP,
     Metric,
 )
@@ -161,6 +164,7 @@ class Demo:
         name = f"demo-{worker}"
         page.worker = name
         page.add(catalog.PROCESS_START_TIME_SECONDS, now - elapsed)
+        page.add(catalog.UPTIME_SECONDS, elapsed)
         page.add(
             catalog.PROCESS_RESIDENT_MEMORY_BYTES,
             round(_wave(elapsed, worker, mean=6.1, swing=0.2) * _GIB),
@@ -197,12 +201,16 @@ class Demo:
             page.add(catalog.HOST_TRANSFER_BYTES, count * size, direction)
             page.add(catalog.HOST_TRANSFER_SECONDS, count * 0.002, direction)
         page.add(catalog.STEPS, steps, "train")
+        page.add(catalog.STEP_AGE_SECONDS, elapsed % (1 / 3), "train")
         page.add(catalog.HOST_SYNCS, steps // 100)
         page.add(catalog.HOST_SYNC_SECONDS, steps // 100 * 0.3)
         page.add(catalog.COMPILES_IN_PROGRESS, 0)
         page.add(catalog.COMPILE_OLDEST_SECONDS, 0)
         page.worker = None
         page.add(AGENT_UP, 1, name)
+        page.add(AGENT_STARTS, 1, name)
+        page.add(AGENT_CRASHES, 0, name)
+        page.add(AGENT_DIED, 0, name, "train")
 
     def _device(self, page: _Page, worker: int, local: int, elapsed: float) -> None:
         index = worker * (ACCELERATORS // WORKERS) + local

@@ -1,0 +1,255 @@
+"""How the processes of a slot ended, as the sidecar exports it."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from jaxmon import life
+from jaxmon.catalog import AGENT_CRASHES, AGENT_DIED, AGENT_STARTS
+from jaxmon_exporter.collectors.agents.collector import Agents
+from tests.fakes.agents import GOOD, Serve, page_of
+from tests.support import clean_environ, run_python, until
+
+
+HEAD = """
+import os, signal, sys, time
+import jaxmon
+agent = jaxmon.instrument(port=None)
+def batches():
+    yield 1
+    raise OSError("the disk is gone")
+"""
+LOOP = "for _ in jaxmon.steps([1, 2]):\n"
+
+
+@pytest.fixture
+def agents(run_dir: Path) -> Agents:
+    """Return the collector of a sidecar."""
+    return Agents(run_dir)
+
+
+def seen(agents: Agents) -> tuple[float, float, dict[str, float]]:
+    """
+    Return starts and crashes of the first slot, and by loop whether a process died.
+    """
+    page = page_of(agents)
+    died = {
+        series.split('loop="')[1].partition('"')[0]: value
+        for series, value in page.items()
+        if series.startswith(f'{AGENT_DIED.name}{{worker="0"')
+    }
+    starts = page[f'{AGENT_STARTS.name}{{worker="0"}}']
+    return starts, page[f'{AGENT_CRASHES.name}{{worker="0"}}'], died
+
+
+def run(run_dir: Path, program: str) -> int:
+    """Run *program* with an agent; return its exit code."""
+    return run_python("-c", HEAD + program, run_dir=run_dir).code
+
+
+@contextmanager
+def waiting(run_dir: Path, program: str) -> Iterator[subprocess.Popen[str]]:
+    """Run *program* with an agent until it has written a line."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HEAD + program],
+        env=clean_environ(run_dir),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ("pass", 0),
+        ("sys.exit(0)", 0),
+        ("raise KeyboardInterrupt", -signal.SIGINT),
+        ("jaxmon.uninstrument(); os._exit(0)", 0),
+        (f"{LOOP}    pass", 0),
+    ],
+)
+def test_a_process_that_finishes_has_not_died(
+    run_dir: Path, agents: Agents, end: str, code: int
+) -> None:
+    """At the end of the program, by its own decision or a user's: nothing crashed."""
+    assert run(run_dir, end) == code
+    assert seen(agents) == (1, 0, {"": 0})
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "loop"),
+    [
+        ("raise ValueError", 1, ""),
+        ("os._exit(0)", 0, ""),
+        (f"{LOOP}    pass\nos._exit(0)", 0, ""),
+        (f"{LOOP}    raise ValueError", 1, "train"),
+        (f"{LOOP}    os._exit(3)", 3, "train"),
+        (f"{LOOP}    os.kill(os.getpid(), signal.SIGKILL)", -9, "train"),
+        (f"{LOOP}    os.kill(os.getpid(), signal.SIGTERM)", -15, "train"),
+        (f"{LOOP}    os.kill(os.getpid(), signal.SIGSEGV)", -11, "train"),
+        ("for _ in jaxmon.steps(batches(), loop='fit'): pass", 1, "fit"),
+    ],
+)
+def test_a_process_that_does_not_finish_has_died(
+    run_dir: Path, agents: Agents, end: str, code: int, loop: str
+) -> None:
+    """However it ended otherwise, with the loop that it ran."""
+    assert run(run_dir, end) == code
+    assert seen(agents) == (1, 1, {loop: 1})
+
+
+def test_a_successor_ends_the_death_of_a_process(run_dir: Path, agents: Agents) -> None:
+    """The crash stays counted, once."""
+    run(run_dir, f"{LOOP}    os._exit(1)")
+    assert seen(agents) == (1, 1, {"train": 1})
+    with waiting(run_dir, "print('go', flush=True)\nsys.stdin.readline()\n"):
+        assert seen(agents) == (2, 1, {"": 0})
+
+
+def test_a_crash_loop_is_counted(run_dir: Path, agents: Agents) -> None:
+    """Each start and each crash counts, whether or not a poll came in between."""
+    for number in range(5):
+        run(run_dir, "raise ValueError")
+        if number in (1, 2):
+            assert seen(agents) == (number + 1, number + 1, {"": 1})
+
+    assert seen(agents) == (5, 5, {"": 1})
+
+
+def test_a_living_process_has_not_died(run_dir: Path, agents: Agents) -> None:
+    """Its loop is known while it runs, and died is 1 as soon as it is killed."""
+    program = (
+        "run = iter(jaxmon.steps(range(9), loop='fit'))\n"
+        "next(run)\n"
+        "print('go', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "list(run)\n"
+        "print('done', flush=True)\n"
+        "sys.stdin.readline()\n"
+    )
+    with waiting(run_dir, program) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert seen(agents) == (1, 0, {"fit": 0})
+        process.stdin.write("\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        assert seen(agents) == (1, 0, {"": 0})
+        process.kill()
+        process.wait(60)
+        until(lambda: seen(agents) == (1, 1, {"": 1}), "the process to be dead")
+
+
+def test_a_loop_that_is_left_is_forgotten(run_dir: Path, agents: Agents) -> None:
+    """Python says nothing to us when a loop is left by break; a check notices it."""
+    program = f"{LOOP}    break\nprint('go', flush=True)\nsys.stdin.readline()\n"
+    with waiting(run_dir, program):
+        until(lambda: seen(agents) == (1, 0, {"": 0}), "the loop to be forgotten")
+
+
+def test_a_forked_child_changes_nothing(run_dir: Path, agents: Agents) -> None:
+    """Neither its end nor its loops are its parent's."""
+    program = (
+        "run = iter(jaxmon.steps(range(9), loop='fit'))\n"
+        "next(run)\n"
+        "if (child := os.fork()) == 0:\n"
+        "    run.close()\n"
+        "    for _ in jaxmon.steps([1], loop='child'): pass\n"
+        "    sys.exit(0)\n"
+        "os.waitpid(child, 0)\n"
+        "print('go', flush=True)\n"
+        "sys.stdin.readline()\n"
+    )
+    with waiting(run_dir, program) as process:
+        assert seen(agents) == (1, 0, {"fit": 0})
+        process.communicate("\n")
+        assert process.returncode == 0
+    assert seen(agents) == (1, 0, {"fit": 0})
+
+
+def test_counts_survive_a_cleaner(run_dir: Path, agents: Agents) -> None:
+    """
+    A process writes its record again when the directory was removed; with the records
+    of others, their counts begin anew.
+    """
+    run(run_dir, "raise ValueError")
+    program = "print('go', flush=True)\nsys.stdin.readline()\n"
+    with waiting(run_dir, program) as process:
+        assert seen(agents) == (2, 1, {"": 0})
+        shutil.rmtree(run_dir)
+        until((run_dir / "agent-0.life").exists, "the record to be back")
+        until(lambda: seen(agents) == (2, 1, {"": 0}), "the agent to be back")
+
+        (run_dir / "agent-0.life").unlink()
+        until((run_dir / "agent-0.life").exists, "the record to be back")
+        until(lambda: seen(agents) == (2, 1, {"": 0}), "the agent to be back")
+        process.communicate("\n")
+
+    shutil.rmtree(run_dir)
+    run_dir.mkdir()
+    run(run_dir, "pass")
+    assert seen(agents) == (1, 0, {"": 0})
+
+
+def test_garbage_costs_one_record(run_dir: Path, agents: Agents) -> None:
+    """A file that is no record has no series, and the next agent replaces it."""
+    (run_dir / "agent-0.life").write_bytes(b"\xff" * 3000)
+    assert f'{AGENT_STARTS.name}{{worker="0"}}' not in page_of(agents)
+
+    run(run_dir, "pass")
+    assert seen(agents) == (1, 0, {"": 0})
+
+
+def test_an_agent_without_records_lives(
+    run_dir: Path, agents: Agents, serve: Serve
+) -> None:
+    """Of an earlier release, in the slot of one that crashed: that one counts."""
+    run(run_dir, "os._exit(1)")
+    assert seen(agents) == (1, 1, {"": 1})
+    (run_dir / "agent-0.sock").unlink()
+    serve(0, GOOD)
+
+    assert seen(agents) == (1, 1, {"": 0})
+
+
+def test_the_counter_never_goes_back(run_dir: Path, agents: Agents) -> None:
+    """
+    A successor holds the slot a moment before it counts its predecessor: the crash that
+    was exported stays so. A new file begins anew.
+    """
+    path = run_dir / "agent-0.life"
+    first, second = life.Life(path, 0o600), life.Life(path, 0o600)
+    first.begin()
+    first.abandon()
+    assert seen(agents) == (1, 1, {"": 1})
+
+    second._open()
+    second.hold()
+    assert seen(agents) == (1, 1, {"": 0})
+    second.abandon()
+    second.begin()
+    assert seen(agents) == (2, 1, {"": 0})
+    second.end(life.FINISHED)
+    second.abandon()
+
+    path.unlink()
+    second.begin()
+    assert seen(agents) == (1, 0, {"": 0})
+    second.end(life.FINISHED)
+    second.abandon()
