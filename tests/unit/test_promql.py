@@ -23,7 +23,7 @@ from jaxmon.artifacts.promql import (
     ratio,
     re,
     recorded,
-    recorded_sum,
+    recorded_over,
     time,
     up,
 )
@@ -41,6 +41,12 @@ from tests.support import require_program
 CALLS = counter(JIT_CALLS).rate("5m")
 HITS = counter(JIT_CACHE_HITS).rate("5m")
 
+PROCESS = "job, instance, worker"
+# Processes that are older than they have been known.
+RETURNED = (
+    f"jaxmon_uptime_seconds > 600 unless on ({PROCESS}) "
+    "last_over_time(jaxmon_uptime_seconds[1h] offset 10m)"
+)
 CASES = {
     str(expression): expected
     for expression, expected in (
@@ -118,7 +124,11 @@ CASES = {
             'time() - ALERTS_FOR_STATE and on (job) ALERTS{severity="page"}',
         ),
         (recorded("job:x:rate5m", eq("job", "a")), 'job:x:rate5m{job="a"}'),
-        (recorded_sum("a:b", "30d"), "sum_over_time(a:b[30d])"),
+        (
+            recorded_over("sum", recorded("a:b"), 30 * 86400),
+            "sum_over_time(a:b[29d23h59m59s999ms])",
+        ),
+        (recorded_over("min", recorded("a:b"), 1), "min_over_time(a:b[999ms])"),
         (
             (time() - gauge(LIVE_ARRAYS)).above(300).over("sum", "1h", "1m"),
             "sum_over_time((time() - jaxmon_live_arrays > bool 300)[1h:1m])",
@@ -126,17 +136,27 @@ CASES = {
         (
             counter(JIT_CALLS).mishaps("10m").sum("job"),
             (
-                "sum by (job) ((jaxmon_jit_calls_total > 0 unless "
-                "last_over_time(jaxmon_jit_calls_total[1h] offset 10m) > 0) or "
+                "sum by (job) (((jaxmon_jit_calls_total > 0 unless "
+                "last_over_time(jaxmon_jit_calls_total[1h] offset 10m) > 0) "
+                f"unless on ({PROCESS}) ({RETURNED})) or "
                 "increase(jaxmon_jit_calls_total[10m]) > 0)"
             ),
         ),
         (
             counter(JIT_CALLS).rise("10m").sum("job"),
             (
-                "sum by (job) ((jaxmon_jit_calls_total unless "
-                "last_over_time(jaxmon_jit_calls_total[1h] offset 10m)) or "
+                "sum by (job) (((jaxmon_jit_calls_total unless "
+                "last_over_time(jaxmon_jit_calls_total[1h] offset 10m)) "
+                f"unless on ({PROCESS}) ({RETURNED})) or "
                 "increase(jaxmon_jit_calls_total[10m]))"
+            ),
+        ),
+        (
+            counter(JIT_CALLS).rise("$__rate_interval").sum("job"),
+            (
+                "sum by (job) ((jaxmon_jit_calls_total unless last_over_time("
+                "jaxmon_jit_calls_total[1h] offset $__rate_interval)) or "
+                "increase(jaxmon_jit_calls_total[$__rate_interval]))"
             ),
         ),
     )
@@ -154,9 +174,12 @@ def test_prometheus_accepts_every_expression(tmp_path: Path) -> None:
     Promtool parses what the helpers build, once Grafana's variables are filled in.
     """
     rules = tmp_path / "rules.yaml"
+    filled = [
+        text.replace("$job", "x").replace("$__rate_interval", "5m") for text in CASES
+    ]
     entries = [
-        f"- record: a:b:c{n}\n  expr: {json.dumps(text.replace('$job', 'x'))}"
-        for n, text in enumerate(CASES)
+        f"- record: a:b:c{n}\n  expr: {json.dumps(text)}"
+        for n, text in enumerate(filled)
     ]
     body = "\n".join(f"  {line}" for e in entries for line in e.splitlines())
     rules.write_text(f"groups:\n- name: g\n  rules:\n{body}\n")

@@ -26,9 +26,9 @@ from jaxmon.catalog import (
     HOST_CPU_SECONDS,
     JIT_CACHE_HITS,
     JIT_CALLS,
-    LAST_STEP_TIMESTAMP_SECONDS,
     LIVE_ARRAY_BYTES,
     LIVE_ARRAYS,
+    PROCESS_START_TIME_SECONDS,
 )
 
 
@@ -51,7 +51,7 @@ UNITS = [
     (gauge(LIVE_ARRAY_BYTES) > 3, "bytes"),
     (gauge(LIVE_ARRAY_BYTES).above(3), ""),
     (gauge_slope(LIVE_ARRAY_BYTES, "5m"), "bytes per second"),
-    (time() - gauge(LAST_STEP_TIMESTAMP_SECONDS), "seconds"),
+    (time() - gauge(PROCESS_START_TIME_SECONDS), "seconds"),
     (gauge(LIVE_ARRAY_BYTES).or_(call("vector", 0)), "bytes"),
     (gauge(LIVE_ARRAY_BYTES).count("job"), ""),
     (histogram(COMPILE_SECONDS).quantile(0.9), "seconds"),

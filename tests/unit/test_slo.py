@@ -7,8 +7,9 @@ import re
 
 import pytest
 
-from jaxmon.artifacts import slo
+from jaxmon.artifacts import alerts, slo
 from jaxmon.artifacts.slo import Thresholds
+from jaxmon.artifacts.slo.counting import Evaluation
 from jaxmon.errors import JaxmonError, SloError
 
 
@@ -60,7 +61,7 @@ REFUSED = {
     "unknown key at the top": (
         VALID + "slo: 1\n",
         9,
-        "unknown key 'slo'; allowed are slos, service, owner, period, alerts",
+        "unknown key 'slo'; allowed are slos, service, owner, period, site, metrics",
     ),
     "unknown key of an SLO": (
         changed("title:", "titel:"),
@@ -151,7 +152,7 @@ REFUSED = {
         6,
         (
             "found the keys (none); expected bad and total; good and total; above "
-            "and histogram; timestamp and within"
+            "and histogram; age and within; timestamp and within; at_least and rate"
         ),
     ),
     "half an indicator": (
@@ -192,7 +193,7 @@ REFUSED = {
         7,
         (
             "jaxmon_requests_total has no label 'status'; it has route, outcome, "
-            "start, job, instance, worker"
+            "start, cluster, namespace, pod, job, instance, worker"
         ),
     ),
     "value that never comes": (
@@ -222,8 +223,8 @@ REFUSED = {
         changed(RATIO, LATENCY),
         8,
         (
-            "jaxmon_request_seconds has no bucket bound 0.3; its bounds are "
-            "0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2.5, 5, 10, 30"
+            "jaxmon_request_seconds has no bucket bound 0.3; the nearest are 0.2 and "
+            "0.5: use one of them, or set interpolate: true"
         ),
     ),
     "bound in words": (
@@ -257,7 +258,7 @@ REFUSED = {
     "unknown threshold": (
         VALID + "alerts:\n  recompile: 3\n",
         10,
-        "unknown key 'recompile'; allowed are burn_3x_severity, recompiles",
+        "unknown key 'recompile'; allowed are recompiles, recompile_window",
     ),
     "threshold of another form": (
         VALID + "alerts:\n  recompiles: 3\n  device_memory: 90\n  stuck_after: soon\n",
@@ -265,7 +266,7 @@ REFUSED = {
         "'soon' is not a duration",
     ),
     "unknown severity": (
-        VALID + "alerts:\n  burn_3x_severity: critical\n",
+        VALID + "burn:\n- {long: 1h, short: 5m, rate: 3, severity: critical}\n",
         10,
         "found 'critical'; allowed are page, ticket, info",
     ),
@@ -331,10 +332,10 @@ def test_selectors_may_have_several_matchers(load):
     [only] = load(changed('{outcome="error"}', wanted))
 
     expected = (
-        'increase(jaxmon_requests_total{outcome!="success",route=~"/a|/\\\\d+",'
-        'job="x"}[5m])'
+        'jaxmon_requests_total{outcome!="success",route=~"/a|/\\\\d+",job="x"} '
+        "offset 15s"
     )
-    assert expected in str(only.errors("5m"))
+    assert expected in str(only.errors(Evaluation()))
 
 
 def test_defaults_promise_what_the_field_guide_asks():
@@ -365,8 +366,150 @@ def test_the_default_file_lists_every_threshold(load):
 
 
 def test_thresholds_can_be_set(load):
-    """Counts, durations, shares and severities arrive; the rest keeps its default."""
-    text = "alerts:\n  recompiles: 5\n  stuck_after: 1h30m\n  device_memory: 80%\n"
+    """Counts, durations and shares arrive; the rest keeps its default."""
+    text = "alerts:\n  recompiles: 5\n  stuck_after: 1h30m\n  device_memory: 95%\n"
     thresholds = load(VALID + text).thresholds
 
-    assert thresholds == Thresholds(recompiles=5, stuck_after="90m", device_memory=0.8)
+    assert thresholds == Thresholds(recompiles=5, stuck_after="90m", device_memory=0.95)
+
+
+SITE = VALID + "site:\n"
+CHANGES = {
+    "severity of no name": (
+        SITE + "  severities: {pager: x}\n",
+        10,
+        "unknown key 'pager'; allowed are page, ticket, info",
+    ),
+    "two severities of one name": (
+        SITE + "  severities: {page: high, ticket: high}\n",
+        10,
+        "two severities have one name",
+    ),
+    "label that Prometheus sets": (
+        SITE + "  labels: {instance: x}\n",
+        10,
+        "label 'instance' is set by jaxmon or Prometheus; use another",
+    ),
+    "label that is none": (
+        SITE + "  service_labels: [my-cluster]\n",
+        10,
+        "'my-cluster' is not a label name, such as team",
+    ),
+    "label of services and processes": (
+        SITE + "  service_labels: [pod]\n",
+        10,
+        "label 'pod' is of services and of processes; choose one",
+    ),
+    "address without a scheme": (
+        SITE + "  webhook: alerts.example.com\n",
+        10,
+        "'alerts.example.com' is not a URL such as https://alerts.example.com",
+    ),
+    "route without labels": (
+        SITE + "  routes:\n  - {match: {}, webhook: https://a.example.com}\n",
+        11,
+        "no labels; at least one is required, such as owner",
+    ),
+    "name that Kubernetes refuses": (
+        SITE + "  resource: {name: Jaxmon_Rules}\n",
+        10,
+        "'Jaxmon_Rules' is not a name of Kubernetes, such as jaxmon",
+    ),
+    "short window that is longer": (
+        VALID + "burn:\n- {long: 5m, short: 1h, rate: 3, severity: page}\n",
+        10,
+        "the short window, 1h, must be shorter than 5m",
+    ),
+    "two limits": (
+        VALID + "burn:\n- {long: 1h, short: 5m, rate: 3, ratio: 0.5, severity: page}\n",
+        10,
+        "found the limits rate, ratio; one of budget, rate, ratio is required",
+    ),
+    "local thresholds of nothing": (
+        VALID + "local:\n- {match: {job: a}}\n",
+        10,
+        "no thresholds; at least one is required, such as stalled_after",
+    ),
+    "local thresholds without a match": (
+        VALID + "local:\n- {recompiles: 3}\n",
+        10,
+        "key 'match' is missing",
+    ),
+    "run without a job": (
+        VALID + "runs:\n- {match: {cluster: eu}, processes: 3}\n",
+        10,
+        "label 'job' is missing",
+    ),
+    "half a process": (
+        VALID + "runs:\n- {match: {job: a}, processes: 1.5}\n",
+        10,
+        "expected a whole number, found 1.5",
+    ),
+    "metric of ours, declared again": (
+        VALID + "metrics:\n- {name: jaxmon_requests_total, kind: counter}\n",
+        10,
+        "jaxmon_requests_total is declared already; use another metric",
+    ),
+    "histogram without buckets": (
+        VALID + "metrics:\n- {name: x_seconds, kind: histogram}\n",
+        10,
+        "histograms have the key 'buckets', others do not",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "problem"), CHANGES.values(), ids=CHANGES.keys()
+)
+def test_what_a_site_cannot_change_is_refused(text, line, problem, load, tmp_path):
+    """File and line, what was found, and what is allowed."""
+    with pytest.raises(SloError) as told:
+        load(text)
+
+    assert str(told.value).startswith(f"{tmp_path / 'slo.yaml'}:{line}: ")
+    assert problem in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            VALID + "overrides:\n  JaxmonRecompileStrom: {enabled: false}\n",
+            "there is no alert 'JaxmonRecompileStrom'; allowed are ",
+        ),
+        (
+            VALID + "local:\n- {match: {job: a, loop: b}, recompiles: 3}\n",
+            "no alert that depends on recompiles has the labels job, loop",
+        ),
+    ],
+)
+def test_changes_to_alerts_that_do_not_exist(text, problem, load):
+    """What names an alert is checked when the alerts are made, with its line."""
+    with pytest.raises(SloError, match=r"slo\.yaml:10: ") as told:
+        alerts.all_alerts(load(text))
+
+    assert problem in str(told.value)
+
+
+def test_local_thresholds_replace_the_usual_ones(load):
+    """One rule has both limits: that of the job, and that of the others."""
+    slos = load(VALID + "local:\n- {match: {job: a}, stalled_after: 45m}\n")
+    [stalled] = [
+        one for one in alerts.all_alerts(slos) if one.name == "JaxmonTrainingStalled"
+    ]
+
+    text = str(stalled.expr)
+    assert " unless on (job) max by (job) (jaxmon_build_info" in text
+    assert "2700" in text
+    assert "600" in text
+
+
+def test_a_bound_between_two_is_interpolated_on_request(load):
+    """Of what lies between two bounds, a third is taken for below the limit."""
+    [only] = load(changed(RATIO, LATENCY + "      interpolate: true\n"))
+
+    errors = str(only.errors(Evaluation()))
+    assert 'le="0.2"' in errors
+    assert 'le="0.5"' in errors
+    assert "* 0.333333" in errors
+    assert "* 0.666667" in errors

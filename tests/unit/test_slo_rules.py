@@ -6,17 +6,18 @@ import re
 
 import pytest
 
-from jaxmon.artifacts import slo
-from jaxmon.artifacts.slo import burn
+from jaxmon.artifacts import alerts, slo
+from jaxmon.artifacts.slo import burn, durations
+from jaxmon.artifacts.slo.counting import Evaluation
 from jaxmon.artifacts.slo.rules import recording_groups
 
 
 @pytest.mark.parametrize(
     ("period", "factors"),
     [
-        ("30d", [14.4, 6, 3, 1, 3]),
-        ("28d", [13.44, 5.6, 2.8, 0.9333, 3]),
-        ("90d", [43.2, 18, 9, 3, 3]),
+        ("30d", [14.4, 6, 3, None, None, 3, 1]),
+        ("28d", [13.44, 5.6, 3, None, None, 2.8, 0.9333]),
+        ("90d", [43.2, 18, 3, None, None, 9, 3]),
     ],
 )
 def test_factors_follow_from_the_period(period, factors):
@@ -24,14 +25,44 @@ def test_factors_follow_from_the_period(period, factors):
     assert [pair.factor for pair in burn.pairs(period)] == factors
 
 
-def test_the_ratio_is_0_without_errors_and_absent_without_events():
-    """The query adds zeros where error series are missing and drops empty divisors."""
-    increase = "sum by (job, route) (increase(jaxmon_requests_total{{outcome{}}}[5m]))"
-    total, bad = increase.format('!="client_error"'), increase.format('="error"')
+def test_errors_are_0_where_nothing_failed():
+    """What has no error series has no errors, and what has no events has no ratio."""
+    [first, *_] = slo.load()
 
-    query = slo.load()["request-error"].error_ratio("5m")
+    errors = str(first.errors(Evaluation()))
 
-    assert str(query) == f"({bad} or {total} * 0) / ({total} > 0)"
+    assert errors.endswith(
+        ' or sum by (job, route) (slo:events:delta{sloth_id="jaxmon-request-error",'
+        'sloth_service="jaxmon",sloth_slo="request-error"}) * 0'
+    )
+
+
+def test_only_counts_read_raw_series():
+    """Windows, ratios and budgets follow from what is recorded, and so do alerts."""
+    groups = list(recording_groups(slo.load()))
+    raw = [
+        rule["record"]
+        for group in groups
+        for rule in group.rules
+        if re.search("jaxmon_", rule["expr"])
+    ]
+
+    assert set(raw) == {"slo:events:delta", "slo:errors:delta"}
+    burning = {one.alert for one in slo.load()}
+    for alert in alerts.all_alerts():
+        if alert.name in burning:
+            assert "jaxmon_" not in str(alert.expr)
+
+
+def test_counts_look_back_by_the_interval_of_their_group():
+    """A count that overlaps its neighbour, or leaves a gap, would not be exact."""
+    for scale in (1, 60):
+        for group in recording_groups(slo.load(), scale=scale):
+            for rule in group.rules:
+                if rule["record"] == "slo:events:delta" and "offset" in rule["expr"]:
+                    now, before, *_ = re.findall(r"offset (\w+)", rule["expr"])
+                    gap = durations.seconds(before) - durations.seconds(now)
+                    assert gap == durations.seconds(group.interval)
 
 
 def test_recorded_series_have_sloths_names():
@@ -41,7 +72,7 @@ def test_recorded_series_have_sloths_names():
         rule["record"] for group in recording_groups([first]) for rule in group.rules
     ]
 
-    windows = ("5m", "30m", "1h", "2h", "6h", "1d", "3d", "30d")
+    windows = ("5m", "10m", "30m", "1h", "2h", "6h", "1d", "3d", "30d")
     assert {name for name in names if "sli_error" in name} == {
         f"slo:sli_error:ratio_rate{window}" for window in windows
     }
@@ -68,9 +99,10 @@ def test_scaled_rules_keep_their_names():
 
     assert labels(usual) == labels(scaled)
     expressions = str([rule["expr"] for group in scaled for rule in group.rules])
-    assert "[5s]" in expressions
-    assert "[12h]" in expressions
-    assert not re.search(r"\[(1h|3d|30d)\]", expressions)
+    # Of 5 minutes and of 30 days.
+    assert "[4s999ms]" in expressions
+    assert "[11h59m59s999ms]" in expressions
+    assert "59m59s999ms]" not in expressions.replace("[11h59m59s999ms]", "")
 
 
 def labels(groups):

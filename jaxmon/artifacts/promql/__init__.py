@@ -33,5 +33,5 @@ from jaxmon.artifacts.promql.series import histogram as histogram
 from jaxmon.artifacts.promql.series import ne as ne
 from jaxmon.artifacts.promql.series import re as re
 from jaxmon.artifacts.promql.series import recorded as recorded
-from jaxmon.artifacts.promql.series import recorded_sum as recorded_sum
+from jaxmon.artifacts.promql.series import recorded_over as recorded_over
 from jaxmon.artifacts.promql.series import up as up

@@ -14,6 +14,8 @@ RATE_INTERVAL = "$__rate_interval"
 
 _WINDOW = re.compile(r"\d+(ms|[smhdwy])|\$__(rate_interval|range|interval)")
 
+_SELECTOR = re.compile(r"[a-zA-Z_:][\w:]*(\{.*\})?")
+
 _ATOMIC, _COMPARED, _SET = 3, 1, 0
 _ADDED, _MULTIPLIED = 2, 2.5
 
@@ -48,6 +50,11 @@ class Expr:
     def count(self, *by: str) -> Expr:
         """Count the series, keeping the labels *by*."""
         return self._aggregate("count", by).of_unit("")
+
+    def median(self, *by: str) -> Expr:
+        """Return the median, keeping the labels *by*."""
+        text = f"quantile by ({', '.join(by)}) (0.5, {self.text})"
+        return Expr(text, shape=self.shape.keeping(by))
 
     def count_values(self, label: str, *by: str) -> Expr:
         """
@@ -98,6 +105,11 @@ class Expr:
         """
         return self._binary(f">={_on(on)} group_left ()", other, _COMPARED)
 
+    def relative_to(self, other: Expr, *on: str) -> Expr:
+        """Divide each series by *other*'s one series with the same labels *on*."""
+        quotient = self._binary(f"/{_on(on)} group_left ()", other, _MULTIPLIED)
+        return replace(quotient, shape=replace(self.shape, unit="ratio"))
+
     def equals(self, other: Expr | float) -> Expr:
         """Keep the series whose value is *other*'s."""
         return self._binary("==", other, _COMPARED)
@@ -105,6 +117,10 @@ class Expr:
     def above(self, other: Expr | float) -> Expr:
         """Return 1 if a value is more than *other*'s, else 0."""
         return self._binary("> bool", other, _COMPARED)
+
+    def below(self, other: Expr | float) -> Expr:
+        """Return 1 if a value is less than *other*'s, else 0."""
+        return self._binary("< bool", other, _COMPARED)
 
     def over(
         self,
@@ -147,6 +163,18 @@ class Expr:
         text = f'label_replace({self.text}, "{target}", "$1", "{source}", "(.+)")'
         labels = self.shape.labels and self.shape.labels | {target}
         return Expr(text, shape=replace(self.shape, labels=labels))
+
+    def offset(self, back: str) -> Expr:
+        """
+        Return the values of a selector *back* ago.
+
+        Raises:
+            ValueError: it is an expression; offsets are for each of its selectors.
+        """
+        if not _SELECTOR.fullmatch(self.text):
+            msg = f"{self.text} is not a selector, and only selectors have an offset"
+            raise ValueError(msg)
+        return replace(self, text=f"{self.text}{offset(back)}")
 
     def _aggregate(self, operator: str, by: tuple[str, ...]) -> Expr:
         kept = f" by ({', '.join(by)}) " if by else ""
@@ -197,6 +225,11 @@ def ratio(part: Expr, whole: Expr) -> Expr:
 
 def _on(labels: tuple[str, ...]) -> str:
     return f" on ({', '.join(labels)})" if labels else ""
+
+
+def offset(back: str) -> str:
+    """Return the modifier for values *back* ago, nothing for ``""``."""
+    return f" offset {checked(back)}" if back else ""
 
 
 def checked(window: str) -> str:

@@ -5,14 +5,18 @@ the catalogue, recorded series, and its own ``up`` and ``ALERTS``.
 
 from __future__ import annotations
 
+import re as re_module
 from dataclasses import dataclass, field
 from typing import Literal
 
-from jaxmon.artifacts.promql.expressions import RATE_INTERVAL, Expr, checked
+from jaxmon import catalog
+from jaxmon.artifacts.promql.expressions import RATE_INTERVAL, Expr, checked, offset
 from jaxmon.artifacts.promql.shape import SCRAPED_LABELS, ExpressionType, shape_of
 from jaxmon.catalog import Metric
 
 
+_LENGTH = re_module.compile(r"(\d+)([smhd])")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # Alerts have the labels of their expression and their rule: too many to say.
 _ALERTS = ExpressionType(frozenset(["ALERTS"]), unit="")
 
@@ -71,19 +75,35 @@ class Counter:
             window: how far back.
             known: a series without a sample for this long is a new one.
         """
-        born = self.total().unless(self._before(window, known))
-        return born.or_(self.increase(window))
+        born = self.total().unless(self.latest(known, back=window))
+        return self._new(born, window, known).or_(self.increase(window))
 
     def mishaps(self, window: str = RATE_INTERVAL, *, known: str = "1h") -> Expr:
         """
         Return `rise` only for series that changed; three times cheaper when most are 0,
         as error counts are.
         """
-        born = (self.total() > 0).unless(self._before(window, known) > 0)
-        return born.or_(self.increase(window) > 0)
+        born = (self.total() > 0).unless(self.latest(known, back=window) > 0)
+        return self._new(born, window, known).or_(self.increase(window) > 0)
 
-    def _before(self, window: str, known: str) -> Expr:
-        text = f"last_over_time({self.selector}[{checked(known)}] offset {window})"
+    @staticmethod
+    def _new(born: Expr, window: str, known: str) -> Expr:
+        """Leave out processes that are old, and unknown because Prometheus was away."""
+        if not _LENGTH.fullmatch(window):
+            return born  # one of Grafana's; people see where a line begins
+        uptime = gauge(catalog.UPTIME_SECONDS)
+        seen = gauge_over(catalog.UPTIME_SECONDS, "last", known, back=window)
+        old = uptime > _seconds(window)
+        return born.unless(old.unless(seen, *SCRAPED_LABELS), *SCRAPED_LABELS)
+
+    def latest(self, window: str, *, back: str = "") -> Expr:
+        """Return the latest count within *window*, as of *back* ago."""
+        text = f"last_over_time({self.selector}[{checked(window)}]{offset(back)})"
+        return Expr(text, shape=self.shape)
+
+    def highest(self, window: str) -> Expr:
+        """Return the highest count within *window*, also of series that ended."""
+        text = f"max_over_time({self.selector}[{checked(window)}])"
         return Expr(text, shape=self.shape)
 
     def total(self) -> Expr:
@@ -152,6 +172,10 @@ class Histogram:
         rise = series.rise(window) if self.rare else series.increase(window)
         return rise.sum("le", *by)
 
+    def observed(self, window: str, *by: str) -> Expr:
+        """Return how many observations there were within *window*."""
+        return self._rise(self.count, window).sum(*by)
+
     def _rise(self, series: Counter, window: str) -> Expr:
         # Where rises are divided by each other, those per second do as well.
         return series.rise(window) if self.rare else series.rate(window)
@@ -187,10 +211,11 @@ def gauge_over(
     function: Literal["avg", "max", "min", "last"],
     window: str,
     *matchers: Matcher,
+    back: str = "",
 ) -> Expr:
-    """Return a gauge aggregated over *window*."""
+    """Return a gauge aggregated over *window*, as of *back* ago."""
     selector = gauge(metric, *matchers)
-    text = f"{function}_over_time({selector}[{checked(window)}])"
+    text = f"{function}_over_time({selector}[{checked(window)}]{offset(back)})"
     return Expr(text, shape=selector.shape)
 
 
@@ -253,10 +278,23 @@ def recorded(
     return Expr(_selector(name, matchers), shape=shape)
 
 
-def recorded_sum(name: str, window: str, *matchers: Matcher) -> Expr:
-    """Return the values of a recording rule added up over *window*."""
-    series = recorded(name, *matchers)
-    return Expr(f"sum_over_time({series}[{checked(window)}])", shape=series.shape)
+def recorded_over(function: Literal["min", "sum"], series: Expr, seconds: int) -> Expr:
+    """
+    Return the values of a recorded *series* aggregated over so many *seconds*.
+
+    The window is a millisecond shorter: Prometheus 2 includes the sample at its start,
+    which rules evaluated at the same time hit exactly, and Prometheus 3 does not.
+    """
+    days, rest = divmod(seconds - 1, 86400)
+    hours, rest = divmod(rest, 3600)
+    units = {"d": days, "h": hours, "m": rest // 60, "s": rest % 60, "ms": 999}
+    window = "".join(f"{count}{unit}" for unit, count in units.items() if count)
+    return Expr(f"{function}_over_time({series}[{window}])", shape=series.shape)
+
+
+def _seconds(window: str) -> int:
+    match = _LENGTH.fullmatch(window)
+    return int(match[1]) * _UNITS[match[2]] if match else 0
 
 
 def _check(metric: Metric, matchers: tuple[Matcher, ...], *kinds: str) -> None:

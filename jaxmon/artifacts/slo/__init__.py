@@ -11,4 +11,5 @@ from jaxmon.artifacts.slo.load import default as default
 from jaxmon.artifacts.slo.load import load as load
 from jaxmon.artifacts.slo.model import Slo as Slo
 from jaxmon.artifacts.slo.model import Slos as Slos
+from jaxmon.artifacts.slo.site import Site as Site
 from jaxmon.artifacts.slo.thresholds import Thresholds as Thresholds

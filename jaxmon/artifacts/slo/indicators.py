@@ -1,21 +1,18 @@
 """
-Service-level indicators: events and bad events.
+Service-level indicators that count events: requests, calls, observations.
 
-Both are increases over a window, so their quotient is the error ratio. If the error
-series does not exist yet, there were no errors; if there were no events, there is no
-ratio.
+Each yields, per combination of some labels, the events and the bad events since the
+previous evaluation of the rule; see `jaxmon.artifacts.slo.counting`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, Self
 
-from jaxmon import catalog
 from jaxmon.artifacts import promql
-from jaxmon.artifacts.promql import Counter, Expr, Matcher
-from jaxmon.artifacts.promql.shape import SCRAPED_LABELS
-from jaxmon.artifacts.slo import durations
+from jaxmon.artifacts.promql import Counter, Expr, Histogram, Matcher
+from jaxmon.artifacts.slo.counting import Evaluation, counted
 from jaxmon.catalog import Metric
 
 
@@ -26,26 +23,40 @@ class Selector:
     metric: Metric
     matchers: tuple[Matcher, ...] = ()
 
-    def counter(self, *matchers: Matcher) -> Counter:
-        """Return what is counted: a counter, or the observations of a histogram."""
-        every = (*self.matchers, *matchers)
+    @property
+    def counter(self) -> Counter:
+        """What is counted: a counter, or the observations of a histogram."""
         if self.metric.kind == "histogram":
-            return promql.histogram(self.metric, *every).count
-        return promql.counter(self.metric, *every)
+            return self.histogram.count
+        return promql.counter(self.metric, *self.matchers)
+
+    @property
+    def histogram(self) -> Histogram:
+        """The histogram."""
+        return promql.histogram(self.metric, *self.matchers)
+
+    @property
+    def gauge(self) -> Expr:
+        """The current values of a gauge."""
+        return promql.gauge(self.metric, *self.matchers)
 
 
 class Indicator(Protocol):
-    """Counts events and errors over a window, per combination of the labels *by*."""
+    """Counts events and errors between evaluations, per combination of labels."""
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """Metrics that it reads."""
 
-    def events(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
+    @property
+    def timed(self) -> bool:
+        """Whether an event is an evaluation, so that events are time."""
+
+    def events(self, by: tuple[str, ...], when: Evaluation) -> Expr:
         """Return the number of events."""
 
-    def errors(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
-        """Return the number of bad events, 0 if none."""
+    def errors(self, by: tuple[str, ...], when: Evaluation, events: Expr) -> Expr:
+        """Return the number of bad events of these *events*, 0 if none."""
 
     def scaled(self, scale: float) -> Self:
         """Return it with its own durations divided by *scale*."""
@@ -58,6 +69,7 @@ class Ratio:
     total: Selector
     bad: Selector | None = None
     good: Selector | None = None
+    timed = False
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -65,20 +77,17 @@ class Ratio:
         selectors = (self.total, self.bad, self.good)
         return tuple(one.metric for one in selectors if one is not None)
 
-    def events(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
+    def events(self, by: tuple[str, ...], when: Evaluation) -> Expr:
         """Return the number of events."""
-        return self.total.counter(*matchers).increase(window).sum(*by)
+        return counted(self.total.counter, when).sum(*by)
 
-    def errors(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
+    def errors(self, by: tuple[str, ...], when: Evaluation, events: Expr) -> Expr:
         """Return the number of bad events, 0 if none."""
-        events = self.events(window, by, *matchers)
         if self.bad:
-            bad = self.bad.counter(*matchers).increase(window).sum(*by)
-            return bad.or_(events * 0)
+            return counted(self.bad.counter, when).sum(*by).or_(events * 0)
         assert self.good is not None  # noqa: S101 - the loader takes one of the two
-        good = self.good.counter(*matchers).increase(window).sum(*by)
-        # Two series are rarely extrapolated alike: the difference can dip below 0.
-        return promql.call("clamp_min", events - good.or_(events * 0), 0)
+        good = counted(self.good.counter, when).sum(*by)
+        return _remaining(events, good)
 
     def scaled(self, scale: float) -> Self:
         """Return itself: it has no duration."""
@@ -88,27 +97,43 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Observations of a histogram above *threshold*, one of its bucket bounds."""
+    """
+    Observations of a histogram above *threshold*.
+
+    Args:
+        histogram: what is observed.
+        threshold: in the unit of the metric.
+        between: the bucket bounds next to a threshold that is none; observations
+            between them are taken for evenly distributed.
+    """
 
     histogram: Selector
     threshold: float
+    between: tuple[float, float] | None = None
+    timed = False
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """Metrics that it reads."""
         return (self.histogram.metric,)
 
-    def events(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
+    def events(self, by: tuple[str, ...], when: Evaluation) -> Expr:
         """Return the number of observations."""
-        return self.histogram.counter(*matchers).increase(window).sum(*by)
+        return counted(self.histogram.counter, when).sum(*by)
 
-    def errors(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
+    def errors(self, by: tuple[str, ...], when: Evaluation, events: Expr) -> Expr:
         """Return the number of observations that took longer."""
-        every = (*self.histogram.matchers, *matchers)
-        family = promql.histogram(self.histogram.metric, *every)
-        fast = family.at_most(self.threshold).increase(window).sum(*by)
-        events = self.events(window, by, *matchers)
-        return promql.call("clamp_min", events - fast, 0)
+
+        def within(bound: float) -> Expr:
+            return counted(self.histogram.histogram.at_most(bound), when).sum(*by)
+
+        if self.between is None:
+            return _remaining(events, within(self.threshold))
+        low, high = self.between
+        share = round((self.threshold - low) / (high - low), 6)
+        above = within(high) * share
+        below = within(low) * round(1 - share, 6)
+        return _remaining(events, below + above)
 
     def scaled(self, scale: float) -> Self:
         """Return itself: latency does not scale."""
@@ -116,45 +141,6 @@ class Latency:
         return self
 
 
-@dataclass(frozen=True, slots=True)
-class Freshness:
-    """
-    Time during which a timestamp was older than *within*.
-
-    An event is one evaluation of the timestamp, an error one that finds it stale. A
-    series that has ended is not evaluated: what has stopped is not late. Nor is a
-    process that compiles: that is progress, and JaxmonTrainingStalled fires if it takes
-    too long.
-    """
-
-    timestamp: Selector
-    within: str
-
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        """Metrics that it reads."""
-        return (self.timestamp.metric,)
-
-    def events(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
-        """Return the number of evaluations."""
-        return self._late(matchers).over("count", window, self._resolution).sum(*by)
-
-    def errors(self, window: str, by: tuple[str, ...], *matchers: Matcher) -> Expr:
-        """Return the number of evaluations that found it stale."""
-        return self._late(matchers).over("sum", window, self._resolution).sum(*by)
-
-    def scaled(self, scale: float) -> Self:
-        """Return it with *within* divided by *scale*."""
-        return replace(self, within=durations.scaled(self.within, scale))
-
-    def _late(self, matchers: tuple[Matcher, ...]) -> Expr:
-        every = (*self.timestamp.matchers, *matchers)
-        age = promql.time() - promql.gauge(self.timestamp.metric, *every)
-        compiling = promql.gauge(catalog.COMPILE_OLDEST_SECONDS) > 0
-        late = age.above(durations.seconds(self.within))
-        return late.unless(compiling, *SCRAPED_LABELS)
-
-    @property
-    def _resolution(self) -> str:
-        # Fine enough to see a stale spell soon, coarse enough to be cheap over days.
-        return durations.text(durations.seconds(self.within) / 5)
+def _remaining(events: Expr, good: Expr) -> Expr:
+    # Of metrics of others, one may be scraped with a count that the other still lacks.
+    return promql.call("clamp_min", events - good.or_(events * 0), 0)

@@ -9,9 +9,17 @@ from typing import Self
 
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.promql import Expr, Matcher
+from jaxmon.artifacts.slo import durations
+from jaxmon.artifacts.slo.burn import POLICY, Condition, Pair, pairs, windows
+from jaxmon.artifacts.slo.changes import Local, Override, Run
+from jaxmon.artifacts.slo.counting import Evaluation
 from jaxmon.artifacts.slo.indicators import Indicator, Latency
+from jaxmon.artifacts.slo.site import Site
 from jaxmon.artifacts.slo.thresholds import Thresholds
 
+
+EVENTS, ERRORS = "slo:events:delta", "slo:errors:delta"
+"""Recorded number of events, and of bad ones, since the previous evaluation."""
 
 RATIO = "slo:sli_error:ratio_rate"
 """Recorded error ratio, followed by its nominal window (``5m``, ``30d``)."""
@@ -41,8 +49,9 @@ class Slo:
         indicator: what is counted.
         page: whether a fast burn pages.
         deploy_noise: whether deployments burn the budget; tickets are then inhibited.
-        minimum_events: events in the long window below which no alert fires.
+        minimum_events: events in the long window below which no burn rate alerts.
         minimum_errors: errors in the long window below which no alert fires.
+        policy: conditions of its alerts.
     """
 
     name: str
@@ -58,6 +67,7 @@ class Slo:
     deploy_noise: bool = False
     minimum_events: float = 1
     minimum_errors: float = 1
+    policy: tuple[Condition, ...] = POLICY
 
     @property
     def budget(self) -> float:
@@ -88,18 +98,34 @@ class Slo:
             "sloth_slo": self.name,
         }
 
-    def events(self, window: str, *matchers: Matcher) -> Expr:
-        """Return the number of events within *window*."""
-        return self.indicator.events(window, self.by, *matchers)
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The pairs of windows that its alerts compare."""
+        found = pairs(self.window, self.policy)
+        if self.page and not self.indicator.timed:
+            return found
+        # What never pages needs no urgency, and what is time has no little traffic.
+        return tuple(one for one in found if one.ratio is None)
 
-    def errors(self, window: str, *matchers: Matcher) -> Expr:
-        """Return the number of bad events, 0 if none."""
-        return self.indicator.errors(window, self.by, *matchers)
+    @property
+    def windows(self) -> tuple[str, ...]:
+        """Every window that its rules record, the shortest first, the period last."""
+        return windows(self.window, self.policy)
 
-    def error_ratio(self, window: str, *matchers: Matcher) -> Expr:
-        """Return errors / events within *window*; nothing if there were no events."""
-        return promql.ratio(
-            self.errors(window, *matchers), self.events(window, *matchers)
+    def events(self, when: Evaluation) -> Expr:
+        """Return the number of events since the previous evaluation."""
+        return self.indicator.events(self.by, when)
+
+    def errors(self, when: Evaluation) -> Expr:
+        """Return the number of bad events of those recorded last, 0 if none."""
+        return self.indicator.errors(self.by, when, self.recorded(EVENTS).sum(*self.by))
+
+    def counts(self, name: str, window: str) -> Expr:
+        """Return what `EVENTS` or `ERRORS` add up to over the actual *window*."""
+        series = self.recorded(name)
+        # Across the shards of a sharded Prometheus, too.
+        return promql.recorded_over("sum", series, durations.seconds(window)).sum(
+            *self.by
         )
 
     def recorded(self, name: str, *matchers: Matcher) -> Expr:
@@ -114,9 +140,18 @@ class Slo:
         """Return the recorded error ratio over *window*, one of the rules' windows."""
         return self.recorded(f"{RATIO}{window}", *matchers)
 
+    def increase(self, name: str, window: str, *matchers: Matcher) -> Expr:
+        """Return the recorded sum of `EVENTS` or `ERRORS` over a nominal *window*."""
+        return self.recorded(increase(name, window), *matchers)
+
     def scaled(self, scale: float) -> Self:
         """Return it with the durations of its indicator divided by *scale*."""
         return replace(self, indicator=self.indicator.scaled(scale))
+
+
+def increase(name: str, window: str) -> str:
+    """Return the name of the sum of `EVENTS` or `ERRORS` over a nominal *window*."""
+    return f"{name.removesuffix('delta')}increase{window}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +160,10 @@ class Slos:
 
     slos: tuple[Slo, ...]
     thresholds: Thresholds = field(default_factory=Thresholds)
+    site: Site = field(default_factory=Site)
+    local: tuple[Local, ...] = ()
+    overrides: tuple[Override, ...] = ()
+    runs: tuple[Run, ...] = ()
 
     def __iter__(self) -> Iterator[Slo]:
         return iter(self.slos)

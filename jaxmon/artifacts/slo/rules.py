@@ -1,9 +1,10 @@
 """
 Recording rules of the objectives, under the names that Sloth uses.
 
-Error ratios are computed from raw counters, window by window. Only the period's is
-added up from the recordings of the shortest window, errors and events separately, so
-that a busy hour weighs more than a quiet one.
+A first group counts events and bad events between its evaluations, exactly, and is the
+only one that reads what processes export. Everything else adds up these counts: bad,
+total and ratio of each window, and the budget over the period, in which a busy hour
+weighs more than a quiet one. Alerts and dashboards read only what is recorded.
 
 With *scale*, windows and intervals shrink, names and labels do not: dashboards and
 alerts work unchanged in a demonstration that shows a month in half a day.
@@ -12,29 +13,38 @@ alerts work unchanged in a demonstration that shows a month in half a day.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.promql import Expr
+from jaxmon.artifacts.promql.identity import Identity
 from jaxmon.artifacts.slo import burn, durations
+from jaxmon.artifacts.slo.counting import Evaluation
 from jaxmon.artifacts.slo.model import (
     BUDGET,
     BUDGET_REMAINING,
     CURRENT_BURN_RATE,
+    ERRORS,
+    EVENTS,
     OBJECTIVE,
     PERIOD_BURN_RATE,
     PERIOD_DAYS,
     RATIO,
     Slo,
+    increase,
 )
 
 
 Rule = dict[str, Any]
 
-_ERRORS, _EVENTS = "slo:errors:increase5m", "slo:events:increase5m"
 _INFO = "sloth_slo_info"
 _HOUR, _DAY = 3600, 86400
+
+# What never pages may take a while: per-function counts are the most expensive.
+_FAST, _SLOW = "30s", "2m"
+# Often enough for a month. Prometheus takes a series for stale after five minutes.
+_PERIOD = "4m"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +55,11 @@ class Group:
     interval: str
     rules: tuple[Rule, ...]
 
+    def identified(self, identity: Identity) -> Self:
+        """Return it with rules that keep the labels of *identity*."""
+        rules = ({**one, "expr": identity.query(one["expr"])} for one in self.rules)
+        return replace(self, rules=tuple(rules))
+
     def document(self) -> dict[str, Any]:
         """Return the group in rule-file form."""
         return {
@@ -54,59 +69,57 @@ class Group:
         }
 
 
-def recording_groups(slos: Iterable[Slo], *, scale: float = 1) -> Iterator[Group]:
+def recording_groups(
+    slos: Iterable[Slo], *, when: Evaluation | None = None, scale: float = 1
+) -> Iterator[Group]:
     """
-    Yield the rules of each objective: error ratios, then what derives from them.
+    Yield the rules of each objective: counts and short windows, long ones, the period.
 
-    Long windows cost more and change slowly, so they are evaluated less often, yet well
-    within the five minutes after which Prometheus considers a series stale.
+    Args:
+        slos: the objectives.
+        when: how late samples may be; its interval follows from the objective.
+        scale: divides every duration.
     """
-    fast, slow = (durations.scaled(interval, scale) for interval in ("30s", "2m"))
     for slo in slos:
-        windows = burn.windows(slo.window)[:-1]
+        # Scaled apart, delay and interval add up to whole seconds.
+        fast = _FAST if slo.page else _SLOW
+        own = replace(when or Evaluation(), interval=fast).scaled(scale)
+        slow, period = (durations.scaled(one, scale) for one in (_SLOW, _PERIOD))
+        windows = slo.windows[:-1]
         short = [one for one in windows if durations.seconds(one) <= _HOUR]
         name = f"jaxmon-slo-{slo.name}"
-        yield Group(
-            f"{name}-short",
-            fast,
-            (*_ratios(slo, short, scale), _current(slo, short[0])),
-        )
-        yield Group(
-            f"{name}-long",
-            slow,
-            (
-                *_ratios(slo, windows[len(short) :], scale),
-                # Often enough to miss nothing, but no more often: the period adds up
-                # every sample of every series.
-                *_counts(slo, short[0], scale),
-            ),
-        )
-        yield Group(f"{name}-period", slow, tuple(_period(slo, scale)))
+        counts = (*_counts(slo.scaled(scale), own), *_windows(slo, short, scale))
+        yield Group(f"{name}-short", own.interval, (*counts, _current(slo)))
+        long = windows[len(short) :]
+        yield Group(f"{name}-long", slow, tuple(_windows(slo, long, scale)))
+        yield Group(f"{name}-period", period, tuple(_period(slo, scale)))
 
 
-def _ratios(slo: Slo, windows: Iterable[str], scale: float) -> Iterator[Rule]:
+def _counts(slo: Slo, when: Evaluation) -> Iterator[Rule]:
+    yield _rule(slo, EVENTS, slo.events(when))
+    yield _rule(slo, ERRORS, slo.errors(when))
+
+
+def _windows(slo: Slo, windows: Iterable[str], scale: float) -> Iterator[Rule]:
     for window in windows:
-        expr = slo.scaled(scale).error_ratio(durations.scaled(window, scale))
-        yield _rule(slo, f"{RATIO}{window}", expr, sloth_window=window)
+        actual = durations.scaled(window, scale)
+        for name in (EVENTS, ERRORS):
+            yield _rule(slo, increase(name, window), slo.counts(name, actual))
+        errors, events = (
+            slo.increase(name, window).sum(*slo.by) for name in (ERRORS, EVENTS)
+        )
+        ratio = promql.ratio(errors, events)
+        yield _rule(slo, f"{RATIO}{window}", ratio, sloth_window=window)
 
 
-def _current(slo: Slo, window: str) -> Rule:
-    burning = slo.recording(window).max(*slo.by) / slo.budget
+def _current(slo: Slo) -> Rule:
+    burning = slo.recording(burn.WINDOW).max(*slo.by) / slo.budget
     return _rule(slo, CURRENT_BURN_RATE, burning)
-
-
-def _counts(slo: Slo, window: str, scale: float) -> Iterator[Rule]:
-    actual = durations.scaled(window, scale)
-    yield _rule(slo, _ERRORS, slo.scaled(scale).errors(actual))
-    yield _rule(slo, _EVENTS, slo.scaled(scale).events(actual))
 
 
 def _period(slo: Slo, scale: float) -> Iterator[Rule]:
     actual = durations.scaled(slo.window, scale)
-    own = tuple(promql.eq(label, value) for label, value in slo.labels.items())
-    errors = promql.recorded_sum(_ERRORS, actual, *own)
-    events = promql.recorded_sum(_EVENTS, actual, *own)
-    ratio = promql.ratio(errors, events)
+    ratio = promql.ratio(slo.counts(ERRORS, actual), slo.counts(EVENTS, actual))
     burnt = slo.recording(slo.window).max(*slo.by) / slo.budget
     days = durations.seconds(slo.window) / _DAY
     yield _rule(slo, f"{RATIO}{slo.window}", ratio, sloth_window=slo.window)

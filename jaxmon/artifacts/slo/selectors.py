@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from jaxmon.artifacts.promql import Matcher
 from jaxmon.artifacts.promql.shape import SCRAPED_LABELS
@@ -13,6 +15,8 @@ from jaxmon.artifacts.slo.source import Source
 from jaxmon.catalog import BY_NAME, Metric
 
 
+_KINDS = ("counter", "gauge", "histogram")
+_METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _SELECTOR = re.compile(r"([a-zA-Z_:][\w:]*)\s*(?:\{(.*)\})?")
 _MATCHER = re.compile(
     r'\s*([a-zA-Z_]\w*)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)'
@@ -21,27 +25,86 @@ _ESCAPED = re.compile(r"\\.", re.DOTALL)
 _ESCAPES = {r"\\": "\\", r"\"": '"'}
 
 
-def selector(source: Source, *kinds: str) -> Selector:
+class Metrics:
     """
-    Return the series that a text such as ``name{label="value"}`` selects.
+    Metrics that indicators may read: the catalogue's, and those that a file declares.
 
-    Raises:
-        SloError: the text is not a selector, or the catalogue has no such metric, kind,
-            label or value.
+    Args:
+        own: metrics of others, by name.
+        series: labels that the site's Prometheus adds to every series.
     """
-    text = source.text()
-    match = _SELECTOR.fullmatch(text)
-    if not match:
-        source.fail(f'{text!r} is not a selector such as name{{label="value"}}')
-    metric = _metric(source, match[1])
-    if metric.kind not in kinds:
-        source.fail(
-            f"{metric.name} is a {metric.kind}; expected a {' or '.join(kinds)}"
+
+    def __init__(self, own: Mapping[str, Metric], series: tuple[str, ...]) -> None:
+        self._own = own
+        self._series = series
+
+    @classmethod
+    def declared(cls, source: Source | None, series: tuple[str, ...]) -> Metrics:
+        """Return the catalogue's, and those of the section ``metrics``."""
+        own: dict[str, Metric] = {}
+        for item in source.items() if source else ():
+            metric = _declared(item)
+            if metric.name in own or metric.name in BY_NAME:
+                item.fail(f"{metric.name} is declared already; use another metric")
+            own[metric.name] = metric
+        return cls(own, series)
+
+    def selector(self, source: Source, *kinds: str) -> Selector:
+        """
+        Return the series that a text such as ``name{label="value"}`` selects.
+
+        Raises:
+            SloError: the text is not a selector, or there is no such metric, kind,
+                label or value.
+        """
+        text = source.text()
+        match = _SELECTOR.fullmatch(text)
+        if not match:
+            source.fail(f'{text!r} is not a selector such as name{{label="value"}}')
+        metric = self._metric(source, match[1])
+        if metric.kind not in kinds:
+            source.fail(
+                f"{metric.name} is a {metric.kind}; expected a {' or '.join(kinds)}"
+            )
+        matchers = tuple(_matchers(source, match[2] or ""))
+        for matcher in matchers:
+            _check(source, metric, matcher)
+        return Selector(metric, matchers)
+
+    def _metric(self, source: Source, name: str) -> Metric:
+        metric = self._own.get(name) or BY_NAME.get(name)
+        if metric is None:
+            close = difflib.get_close_matches(name, [*BY_NAME, *self._own], 3, 0.5)
+            hint = (
+                f"did you mean {', '.join(close)}?" if close else "see docs/metrics.md"
+            )
+            source.fail(
+                f"the catalogue has no metric {name!r}; {hint} Metrics of others are "
+                "declared in the section 'metrics'"
+            )
+        more = (label for label in self._series if label not in metric.labels)
+        return metric._replace(labels=(*metric.labels, *more))
+
+
+def _declared(source: Source) -> Metric:
+    found = source.mapping(["name", "kind"], ["labels", "buckets"])
+    name = found["name"].text()
+    if not _METRIC_NAME.fullmatch(name):
+        found["name"].fail(
+            f"{name!r} is not a metric name, such as http_requests_total"
         )
-    matchers = tuple(_matchers(source, match[2] or ""))
-    for matcher in matchers:
-        _check(source, metric, matcher)
-    return Selector(metric, matchers)
+    kind: Any = found["kind"].choice(_KINDS)
+    if ("buckets" in found) != (kind == "histogram"):
+        found["kind"].fail("histograms have the key 'buckets', others do not")
+    buckets = (
+        [one.count() for one in found["buckets"].items()] if "buckets" in found else []
+    )
+    if buckets != sorted(set(buckets)):
+        found["buckets"].fail("expected increasing bounds, without +Inf")
+    labels = (
+        [one.text() for one in found["labels"].items()] if "labels" in found else []
+    )
+    return Metric(name, kind, "", labels=tuple(labels), buckets=tuple(buckets))
 
 
 def labels(source: Source, metrics: tuple[Metric, ...]) -> tuple[str, ...]:
@@ -56,14 +119,6 @@ def labels(source: Source, metrics: tuple[Metric, ...]) -> tuple[str, ...]:
         if label not in shared:
             item.fail(f"found {label!r}; the metrics share {', '.join(shared)}")
     return found
-
-
-def _metric(source: Source, name: str) -> Metric:
-    if name not in BY_NAME:
-        close = difflib.get_close_matches(name, BY_NAME, 3, 0.5)
-        hint = f"did you mean {', '.join(close)}?" if close else "see docs/metrics.md"
-        source.fail(f"the catalogue has no metric {name!r}; {hint}")
-    return BY_NAME[name]
 
 
 def _matchers(source: Source, text: str) -> list[Matcher]:

@@ -72,6 +72,18 @@ class Source:
                 self.fail(f"key {name!r} is missing")
         return found
 
+    def entries(self) -> list[tuple[Source, Source]]:
+        """Return keys and values of a mapping with any keys, each once."""
+        if not isinstance(self.node, yaml.MappingNode):
+            self.fail(f"expected a mapping, found {self._kind}")
+        found: dict[str, tuple[Source, Source]] = {}
+        for key_node, value in self.node.value:
+            key = Source(self.file, key_node)
+            if (name := key.text()) in found:
+                key.fail(f"duplicate key {name!r}")
+            found[name] = key, Source(self.file, value)
+        return list(found.values())
+
     def items(self) -> list[Source]:
         """Return the values of a list."""
         if not isinstance(self.node, yaml.SequenceNode):

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from jaxmon.artifacts.slo import durations
 
 
-Form = Literal["count", "duration", "ratio", "severity"]
+Form = Literal["count", "duration", "ratio"]
 
 Severity = Literal["page", "ticket", "info"]
 PAGE: Severity = "page"
@@ -18,201 +18,222 @@ INFO: Severity = "info"
 SEVERITIES = (PAGE, TICKET, INFO)
 
 
-def _of(form: Form, help_: str) -> dict[str, str]:
-    return {"form": form, "help": help_}
+def _count(default: float, meaning: str) -> Any:
+    return _threshold("count", float(default), meaning)
+
+
+def _duration(default: str, meaning: str) -> Any:
+    return _threshold("duration", default, meaning)
+
+
+def _ratio(default: float, meaning: str) -> Any:
+    return _threshold("ratio", default, meaning)
+
+
+def _threshold(form: Form, default: Any, meaning: str) -> Any:
+    return field(default=default, metadata={"form": form, "help": meaning})
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
     """When a cause alert fires; each field's metadata describes it."""
 
-    burn_3x_severity: Severity = field(
-        default=TICKET,
-        metadata=_of(
-            "severity",
-            "Severity of a burn rate of 3 over 1h.",
-        ),
+    recompiles: float = _count(
+        20,
+        "Recompiles of a function within recompile_window that count as a storm.",
     )
-    recompiles: float = field(
-        default=20.0,
-        metadata=_of(
-            "count",
-            "Recompiles of a function within recompile_window that count as a storm.",
-        ),
+    recompile_window: str = _duration("10m", "Window in which recompiles are counted.")
+    compile_failures: float = _count(
+        3,
+        "Failed compiles of a function within compile_window.",
     )
-    recompile_window: str = field(
-        default="10m",
-        metadata=_of("duration", "Window in which recompiles are counted."),
+    compile_slow: float = _ratio(
+        0.05,
+        "Maximum fraction of a service's compiles that take longer than a second.",
     )
-    cold_requests: float = field(
-        default=10.0,
-        metadata=_of(
-            "count", "Minimum number of cold requests to a route within cold_window."
-        ),
+    compiles: float = _count(
+        20,
+        "Minimum number of compiles within compile_window for compile_slow.",
     )
-    cold_share: float = field(
-        default=0.05,
-        metadata=_of(
-            "ratio", "Minimum fraction of the route's requests that are cold."
-        ),
+    compile_window: str = _duration("30m", "Window in which compiles are judged.")
+    thundering: float = _count(
+        4,
+        "Minimum number of processes that compile the same function within "
+        "thundering_window, rather than load it from a shared cache.",
     )
-    cold_window: str = field(
-        default="10m",
-        metadata=_of("duration", "Window in which cold requests are counted."),
+    thundering_share: float = _ratio(
+        0.5,
+        "Minimum fraction of the job's processes that do so.",
     )
-    oom_window: str = field(
-        default="10m",
-        metadata=_of("duration", "Window for counting out-of-memory errors."),
+    thundering_seconds: float = _count(
+        60,
+        "Minimum time that they spend on it, in seconds.",
     )
-    device_memory: float = field(
-        default=0.9,
-        metadata=_of(
-            "ratio", "Fraction of device memory in use at which allocations may fail."
-        ),
+    thundering_window: str = _duration("10m", "Window in which they do so.")
+    cold_requests: float = _count(
+        10,
+        "Minimum number of cold requests to a route within cold_window.",
     )
-    device_memory_for: str = field(
-        default="10m",
-        metadata=_of("duration", "How long usage must stay above that."),
+    cold_share: float = _ratio(
+        0.05,
+        "Minimum fraction of the route's requests that are cold.",
     )
-    leak_for: str = field(
-        default="20m",
-        metadata=_of("duration", "How long a leak of live arrays must be suspected."),
+    cold_window: str = _duration("10m", "Window in which cold requests are counted.")
+    cold_latency: str = _duration(
+        "10s",
+        "Latency that 95 % of a route's cold requests should not exceed.",
     )
-    host_memory_growth: float = field(
-        default=0.1,
-        metadata=_of(
-            "ratio", "Growth of a process's memory within host_memory_window."
-        ),
+    hang_after: str = _duration(
+        "5m",
+        "How long no request of a route may finish while some are in progress.",
     )
-    host_memory_window: str = field(
-        default="1h",
-        metadata=_of(
-            "duration",
-            "Window over which growth is measured; it must occur in two "
-            "consecutive windows.",
-        ),
+    cancelled_after: str = _duration(
+        "1s",
+        "Mean time after which callers give up on a route that answers none.",
     )
-    stalled_after: str = field(
-        default="10m",
-        metadata=_of(
-            "duration", "Age of a running loop's last step that means it is stuck."
-        ),
+    oom_window: str = _duration("10m", "Window for counting out-of-memory errors.")
+    oom_share: float = _ratio(
+        0.5,
+        "Minimum fraction of a job's processes, and at least two, that run out of "
+        "memory for a page.",
     )
-    time_lost: float = field(
-        default=0.5,
-        metadata=_of(
-            "ratio",
-            "Share of a training process's time spent waiting for data, blocked, or in "
-            "operations outside of jit.",
-        ),
+    device_memory: float = _ratio(
+        0.8,
+        "Fraction of device memory in use at which allocations may fail.",
     )
-    time_lost_window: str = field(
-        default="30m",
-        metadata=_of("duration", "Window for measuring that share."),
+    device_memory_for: str = _duration("10m", "How long usage must stay above that.")
+    leak_for: str = _duration(
+        "20m",
+        "How long a leak of live arrays must be suspected.",
     )
-    nonfinite_values: float = field(
-        default=10.0,
-        metadata=_of(
-            "count",
-            "Values of a logged quantity in a row that are NaN or infinite; dynamic "
-            "loss scaling makes a few.",
-        ),
+    host_memory_growth: float = _ratio(
+        0.1,
+        "Growth of a process's memory within host_memory_window.",
     )
-    nonfinite_for: str = field(
-        default="2m",
-        metadata=_of("duration", "How long values must be NaN or infinite."),
+    host_memory_window: str = _duration(
+        "1h",
+        "Window over which growth is measured; it must occur in two consecutive "
+        "windows.",
     )
-    stuck_after: str = field(
-        default="15m",
-        metadata=_of("duration", "Age of a compile that means it is stuck."),
+    stalled_after: str = _duration(
+        "10m",
+        "Age of a running loop's last step that means it is stuck.",
     )
-    diverged_for: str = field(
-        default="10m",
-        metadata=_of(
-            "duration", "How long processes of one mesh must have different programs."
-        ),
+    stalled_for: str = _duration("2m", "How long that must last.")
+    activity_after: str = _duration(
+        "1h",
+        "Age of an evaluation, checkpoint or other activity from which it no longer"
+        " explains why a loop stands still.",
     )
-    slowdown: float = field(
-        default=1.5,
-        metadata=_of(
-            "count", "How many times as long as before a function or step must take."
-        ),
+    died_for: str = _duration(
+        "3m",
+        "How long a training process must be dead without a successor.",
     )
-    slowdown_for: str = field(
-        default="15m",
-        metadata=_of("duration", "For how long a function or step must be slower."),
+    died_within: str = _duration(
+        "6h",
+        "How long ago it may have been alive; older deaths are not news.",
     )
-    accelerator_lost_for: str = field(
-        default="1m",
-        metadata=_of("duration", "How long an accelerator must be down."),
+    crash_starts: float = _count(
+        3,
+        "Starts of one process within crash_window, without a step or request, that"
+        " count as a crash loop.",
     )
-    accelerator_used: str = field(
-        default="10m",
-        metadata=_of(
-            "duration",
-            "A lost device pages if a program used it within this window.",
-        ),
+    crash_window: str = _duration("15m", "Window in which starts are counted.")
+    data_wait: float = _ratio(
+        0.3,
+        "Share of a training process's time spent waiting for data.",
     )
-    xid_window: str = field(
-        default="10m",
-        metadata=_of("duration", "Window for critical Xid errors."),
+    straggler: float = _count(
+        1.3,
+        "How many times as long as in the median process a function must take.",
     )
-    ecc_window: str = field(
-        default="10m",
-        metadata=_of("duration", "Window for uncorrectable GPU memory errors."),
+    straggler_for: str = _duration("15m", "For how long it must.")
+    checkpoint_age: str = _duration(
+        "6h",
+        "Age of the last checkpoint of a loop that makes checkpoints.",
     )
-    reset_needed_for: str = field(
-        default="10m",
-        metadata=_of("duration", "How long a reset must be requested."),
+    time_lost: float = _ratio(
+        0.5,
+        "Share of a training process's time spent blocked, or in operations outside"
+        " of jit.",
     )
-    throttled: float = field(
-        default=0.1,
-        metadata=_of(
-            "ratio", "Fraction of throttled_window during which a GPU is throttled."
-        ),
+    time_lost_window: str = _duration("30m", "Window for measuring that share.")
+    nonfinite_values: float = _count(
+        10,
+        "Values of a logged quantity in a row that are NaN or infinite; dynamic "
+        "loss scaling makes a few.",
     )
-    throttled_window: str = field(
-        default="15m",
-        metadata=_of("duration", "Window over which throttling is averaged."),
+    nonfinite_for: str = _duration("2m", "How long values must be NaN or infinite.")
+    stuck_after: str = _duration("15m", "Age of a compile that means it is stuck.")
+    diverged_for: str = _duration(
+        "10m",
+        "How long processes of one mesh must have different programs.",
     )
-    tpu_runtime_down_for: str = field(
-        default="10m",
-        metadata=_of(
-            "duration",
-            "How long TPU runtimes must be unresponsive while a program uses TPUs.",
-        ),
+    slowdown: float = _count(
+        1.5,
+        "How many times as long as before a function or step must take.",
     )
-    target_down_for: str = field(
-        default="5m",
-        metadata=_of("duration", "How long a target must be unresponsive."),
+    slowdown_for: str = _duration(
+        "15m",
+        "For how long a function or step must be slower.",
     )
-    vanished_for: str = field(
-        default="5m",
-        metadata=_of("duration", "How long a service must report nothing."),
+    key_window: str = _duration("1h", "Window for rejected reuses of PRNG keys.")
+    check_window: str = _duration(
+        "1h",
+        "Window for failed determinism and gradient checks.",
     )
-    collector_down_for: str = field(
-        default="10m", metadata=_of("duration", "How long a collector must fail.")
+    accelerator_lost_for: str = _duration("1m", "How long an accelerator must be down.")
+    accelerator_used: str = _duration(
+        "10m",
+        "A lost device pages if a program used it within this window.",
     )
-    web_config_failed_for: str = field(
-        default="10m",
-        metadata=_of("duration", "How long a web configuration must be invalid."),
+    accelerator_busy: float = _ratio(
+        0.6,
+        "Minimum mean utilisation of accelerators that a program uses.",
     )
-    agent_silent_for: str = field(
-        default="5m",
-        metadata=_of("duration", "How long an agent must be unresponsive."),
+    accelerator_idle: float = _ratio(
+        0.02,
+        "Mean utilisation up to which an accelerator in use is idle.",
     )
-    hook_inactive_for: str = field(
-        default="10m", metadata=_of("duration", "How long a hook must be inactive.")
+    accelerator_window: str = _duration(
+        "1h",
+        "Window over which utilisation is averaged.",
     )
-    deploy_window: str = field(
-        default="10m",
-        metadata=_of("duration", "Process age up to which compiles are expected."),
+    xid_window: str = _duration("10m", "Window for critical Xid errors.")
+    ecc_window: str = _duration("10m", "Window for uncorrectable GPU memory errors.")
+    reset_needed_for: str = _duration("10m", "How long a reset must be requested.")
+    throttled: float = _ratio(
+        0.1,
+        "Fraction of throttled_window during which a GPU is throttled.",
     )
-    deploy_restarts: float = field(
-        default=3.0,
-        metadata=_of(
-            "count", "Restarts within 1h above which a process counts as crash-looping."
-        ),
+    throttled_window: str = _duration(
+        "15m",
+        "Window over which throttling is averaged.",
+    )
+    tpu_runtime_down_for: str = _duration(
+        "10m",
+        "How long TPU runtimes must be unresponsive while a program uses TPUs.",
+    )
+    target_down_for: str = _duration("5m", "How long a target must be unresponsive.")
+    vanished_for: str = _duration("5m", "How long a service must report nothing.")
+    collector_down_for: str = _duration("10m", "How long a collector must fail.")
+    web_config_failed_for: str = _duration(
+        "10m",
+        "How long a web configuration must be invalid.",
+    )
+    agent_silent_for: str = _duration("5m", "How long an agent must be unresponsive.")
+    hook_inactive_for: str = _duration("10m", "How long a hook must be inactive.")
+    deploy_window: str = _duration(
+        "10m",
+        "Process age up to which compiles are expected.",
+    )
+    deploy_share: float = _ratio(
+        0.25,
+        "Minimum fraction of a job's processes that must be that young.",
+    )
+    deploy_restarts: float = _count(
+        3,
+        "Restarts within 1h above which a process counts as crash-looping.",
     )
 
     def scaled(self, scale: float) -> Self:
