@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import RUNBOOK_BASE, Number, Url
+from jaxmon.cli.options import Number
 from jaxmon.errors import CommandError
 
 
 if TYPE_CHECKING:
     from jaxmon.artifacts.alerts import Options
     from jaxmon.artifacts.alerts.build import Format
+    from jaxmon.artifacts.slo import Slos
 
 # Of promtool, and of amtool.
 _SECONDS = 60.0
@@ -24,20 +25,16 @@ _SECONDS = 60.0
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
-    RUNBOOK_BASE,
-    click.option(
-        "--webhook",
-        type=Url(path_follows=True),
-        metavar="URL",
-        help="Base URL for Alertmanager notifications; /page and /ticket are appended.",
-    ),
     click.option(
         "--format",
         "form",
-        type=click.Choice(["prometheus", "prometheusrule"]),
+        type=click.Choice(["prometheus", "prometheusrule", "mimir"]),
         default="prometheus",
         show_default=True,
-        help="Write rule files, or one PrometheusRule resource.",
+        help=(
+            "Write rule files, one PrometheusRule resource, or one namespace for the "
+            "ruler of Mimir."
+        ),
     ),
     click.option(
         "--time-scale",
@@ -97,24 +94,21 @@ def build(
     *,
     slo_file: Path | None,
     out: Path,
-    runbook_base: str | None,
-    webhook: str | None,
     form: Format,
     time_scale: float,
 ) -> None:
     """Write the files and list those that changed."""
     from jaxmon.artifacts import slo, write
-    from jaxmon.artifacts.alerts import render
+    from jaxmon.artifacts.alerts import Options, render
 
-    options = _chosen(runbook_base, webhook, time_scale)
-    files = render(slo.load(slo_file), options, form=form)
+    files = render(slo.load(slo_file), Options(scale=time_scale), form=form)
     for name in write.write(out, files):
         output.line(out / name)
 
 
 @command.command(
     epilog=(
-        "\b\nExit codes:\n  0 the file is valid\n  1 it is invalid, or the files in "
+        "\b\nExit codes:\n  0 the file is valid\n  1 it is invalid, or the rules of "
         "--against differ\n\n\b\nExample:\n  "
         "jaxmon alerts check slo.yaml --against alerts"
     )
@@ -124,16 +118,17 @@ def build(
 )
 @click.option(
     "--against",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Compare with the files in this directory, and report differences.",
+    metavar="DIRECTORY|URL",
+    help=(
+        "Compare with the files in this directory, or with the rules that the "
+        "Prometheus at this URL has loaded, and report differences."
+    ),
 )
 @_options
 def check(
     *,
     slo_file: Path | None,
-    against: Path | None,
-    runbook_base: str | None,
-    webhook: str | None,
+    against: str | None,
     form: Format,
     time_scale: float,
 ) -> None:
@@ -142,16 +137,16 @@ def check(
 
     Runs promtool and amtool as well where they are installed. Writes nothing.
     """
-    from jaxmon.artifacts import slo, write
-    from jaxmon.artifacts.alerts import render
+    from jaxmon.artifacts import slo
+    from jaxmon.artifacts.alerts import Options, render
 
     slos = slo.load(slo_file)
-    options = _chosen(runbook_base, webhook, time_scale)
+    options = Options(scale=time_scale)
     for tool in missing_tools():
         output.line(f"{tool} is not installed; skipping its checks", err=True)
     reports = list(problems(render(slos, options)))
     if against:
-        reports += write.check(against, render(slos, options, form=form))
+        reports += _differences(against, slos, options, form)
     for report in reports:
         output.lines(report)
     if reports:
@@ -160,14 +155,19 @@ def check(
     output.line(f"{len(slos.slos)} SLOs: no problems")
 
 
-def _chosen(
-    runbook_base: str | None, webhook: str | None, time_scale: float
-) -> Options:
-    from jaxmon.artifacts.alerts import Options
+def _differences(against: str, slos: Slos, options: Options, form: Format) -> list[str]:
+    """Return how the rules differ from those in a directory, or at a URL."""
+    from jaxmon.artifacts import write
+    from jaxmon.artifacts.alerts import all_groups, render
+    from jaxmon.cli import loaded
 
-    given = {"runbook_base": runbook_base, "webhook": webhook}
-    chosen = {name: value for name, value in given.items() if value is not None}
-    return Options(scale=time_scale, **chosen)
+    if against.startswith(("http://", "https://")):
+        groups = [one.document() for one in all_groups(slos, options)]
+        return [f"{one}\n" for one in loaded.differences(against, groups)]
+    if not Path(against).is_dir():
+        msg = f"--against={against} is neither a directory nor a URL"
+        raise click.UsageError(msg)
+    return list(write.check(Path(against), render(slos, options, form=form)))
 
 
 def missing_tools() -> list[str]:

@@ -1,13 +1,16 @@
 """
 ``jaxmon runbook``: runbooks in the terminal.
 
-There is one hand-written runbook per alert, shipped with the package.
+There is one hand-written runbook per alert, shipped with the package, and a few guides
+for what has no alert.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -21,24 +24,63 @@ HEADINGS = ("Meaning", "Impact", "Diagnosis", "Mitigation")
 DIRECTORY = Path(__file__).resolve().parent.parent / "runbooks"
 """A link to the directory in a source tree, the files themselves in a wheel."""
 
+GUIDES = {
+    "triage": "Where to look first: compile, data, memory, hardware, network or code.",
+    "unknown": "What to do about a problem that has no runbook.",
+    "reach": "How to get a shell beside a process, and what the commands print.",
+    "post-mortem": "What to keep before a restart, and how to write it up.",
+}
+"""Pages that belong to no alert, with what they are about, in the order of reading."""
+
+_PREFIX = "Jaxmon"
+_QUERY = r"(?ms)^ *```promql\n.*?^ *```$"
+_PLACEHOLDER = r"\$([a-z_]+)"
+_LABEL = r"([a-zA-Z_][a-zA-Z0-9_]*)=(.+)"
+# Matches series without the label as well.
+_ANY = ".*"
+
+
+def _labels(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> dict[str, str]:
+    """
+    Return the labels given as ``NAME=VALUE``.
+
+    Raises:
+        click.BadParameter: one of them is something else.
+    """
+    found = {}
+    for text in values:
+        match = re.fullmatch(_LABEL, text)
+        if match is None:
+            msg = f"{text!r} is not a label; give NAME=VALUE, such as job=web"
+            raise click.BadParameter(msg, ctx, param)
+        found[match[1]] = match[2]
+    return found
+
 
 @click.group
 def command() -> None:
-    """Show the runbook of an alert."""
+    """
+    Show the runbook of an alert, and guides for what has none.
+
+    At a loss? Start with: jaxmon runbook show triage
+    """
 
 
 @command.command("list")
 def list_names() -> None:
     """
-    List the runbooks with their meaning; one line each if the output is not a terminal.
+    List guides and runbooks with their meaning; one line each if the output is not a
+    terminal.
     """
     from jaxmon.report.layout import wrapped
 
-    every = names()
-    longest = max(map(len, every), default=0)
+    every = {**GUIDES, **{name: summary(name) for name in names()}}
+    longest = max(map(len, every))
     indent = " " * (longest + 2)
-    for name in every:
-        head, meaning = f"{name:{longest}}  ", summary(name)
+    for name, meaning in every.items():
+        head = f"{name:{longest}}  "
         if output.is_terminal(sys.stdout):
             lines = wrapped(meaning, output.report_width(), first=head, rest=indent)
         else:
@@ -46,14 +88,33 @@ def list_names() -> None:
         output.lines(lines)
 
 
-@command.command(epilog="\b\nExample:\n  jaxmon runbook show JaxmonRecompileStorm")
+@command.command(
+    epilog="""
+\b
+Examples:
+  jaxmon runbook show triage
+  jaxmon runbook show JaxmonRecompileStorm --label job=web --label cluster=eu
+"""
+)
 @click.argument("name")
-def show(name: str) -> None:
-    """Print the runbook of the alert NAME."""
-    found = {one.lower(): one for one in names()}
-    for spelling in (name.lower(), f"jaxmon{name.lower()}"):
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_labels,
+    help="A label of the alert, for the queries; may be repeated.",
+)
+def show(*, name: str, labels: Mapping[str, str]) -> None:
+    """
+    Print the runbook of the alert NAME, or a guide, with queries to paste.
+
+    Queries select what the labels say; labels that are not given match everything.
+    """
+    found = {one.lower(): one for one in (*GUIDES, *names())}
+    for spelling in (name.lower(), f"{_PREFIX}{name}".lower()):
         if spelling in found:
-            output.lines(read(found[spelling]))
+            output.lines(filled(read(found[spelling]), labels))
             return
     close = difflib.get_close_matches(name, found.values(), 3, 0.4)
     hint = f"did you mean {', '.join(close)}?" if close else "see: jaxmon runbook list"
@@ -63,7 +124,28 @@ def show(name: str) -> None:
 
 def names() -> list[str]:
     """Return the names of all runbooks, which are those of the alerts."""
-    return sorted(path.stem for path in DIRECTORY.glob("*.md"))
+    return sorted(path.stem for path in DIRECTORY.glob(f"{_PREFIX}*.md"))
+
+
+def filled(text: str, labels: Mapping[str, str]) -> str:
+    """
+    Return the runbook *text* with *labels* in its queries: they replace placeholders
+    such as ``$job``. A placeholder without a label matches everything; a namespace,
+    which queries have no placeholder for, is selected beside the cluster.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        given = labels.get(match[1])
+        return _ANY if given is None else _escaped(given)
+
+    def query(match: re.Match[str]) -> str:
+        block = match[0]
+        if "namespace" in labels:
+            cluster = 'cluster=~"$cluster"'
+            block = block.replace(cluster, f'{cluster},namespace=~"$namespace"')
+        return re.sub(_PLACEHOLDER, value, block)
+
+    return re.sub(_QUERY, query, text)
 
 
 def read(name: str) -> str:
@@ -77,3 +159,9 @@ def summary(name: str) -> str:
     paragraph = " ".join(meaning.strip().partition("\n\n")[0].split())
     sentence, dot, _ = paragraph.partition(". ")
     return f"{sentence}." if dot else paragraph
+
+
+def _escaped(value: str) -> str:
+    """Return *value* as a regular expression of Prometheus, within quotes."""
+    pattern = re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", value)
+    return pattern.replace("\\", "\\\\").replace('"', '\\"')

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote_plus
 
 import yaml
 
 from jaxmon.artifacts import alerts, slo
 from jaxmon.artifacts.slo import Slos
+from jaxmon.artifacts.slo.model import EVENTS
 from tests.support import require_program
 
 
-RUNBOOKS = "https://runbooks.example.com/"
+RUNBOOKS = "https://runbooks.example.com"
+
+_LABEL = re.compile(r"\{\{ \$labels\.(\w+) \| urlquery \}\}")
 
 
 Groups = list[dict[str, Any]]
@@ -31,20 +36,20 @@ class Rules:
 
 @dataclass(frozen=True)
 class Firing:
-    """An alert that is expected: all its labels, and its description."""
+    """An alert that is expected: all its labels, and its summary."""
 
     labels: dict[str, str]
-    description: str
+    summary: str
 
 
-def ticket(description: str, **labels: str) -> list[Firing]:
+def ticket(summary: str, **labels: str) -> list[Firing]:
     """Return a firing ticket."""
-    return [Firing({"severity": "ticket", **labels}, description)]
+    return [Firing({"severity": "ticket", **labels}, summary)]
 
 
-def page(description: str, **labels: str) -> list[Firing]:
+def page(summary: str, **labels: str) -> list[Firing]:
     """Return a firing page."""
-    return [Firing({"severity": "page", **labels}, description)]
+    return [Firing({"severity": "page", **labels}, summary)]
 
 
 @dataclass(frozen=True)
@@ -73,19 +78,14 @@ def run(case: Case, directory: Path, slos: Slos | None = None) -> None:
     Raises:
         AssertionError: promtool saw something else; shows what.
     """
-    groups = needed(case.alert, shipped() if slos is None else _rules(slos))
-    summaries = {
-        one["labels"].get("factor"): one["annotations"]["summary"]
-        for group in groups
-        for one in group["rules"]
-        if one.get("alert") == case.alert
-    }
-    assert summaries, f"no rule makes {case.alert}"
+    groups = needed(case.alert, shipped() if slos is None else rules(slos))
+    found = [one for group in groups for one in group["rules"] if "alert" in one]
+    assert found, f"no rule makes {case.alert}"
     tests: list[dict[str, Any]] = [
         {"eval_time": at, "alertname": case.alert} for at in case.quiet
     ]
     for at, firing in case.firing.items():
-        expected = [expectation(case.alert, one, summaries) for one in firing]
+        expected = [expectation(one, found) for one in firing]
         tests.append({"eval_time": at, "alertname": case.alert, "exp_alerts": expected})
     evaluate(directory, groups, case.series, alert_rule_test=tests)
 
@@ -94,15 +94,21 @@ def evaluate(
     directory: Path,
     groups: Groups,
     series: dict[str, str],
+    *,
+    sampled: str = "1m",
     **tests: list[dict[str, Any]],
 ) -> None:
     """
-    Have promtool evaluate *groups* every minute, in their order, and compare.
+    Have promtool evaluate *groups* in their order, and compare.
+
+    All are evaluated at the interval of the one that counts events, or every minute;
+    promtool knows only one interval.
 
     Args:
         directory: to write to.
         groups: as in a rule file.
-        series: values by series, one a minute, in promtool's notation.
+        series: values by series, in promtool's notation.
+        sampled: interval of the values.
         tests: lists of promtool's tests, by their kind.
 
     Raises:
@@ -112,11 +118,11 @@ def evaluate(
     _write(directory / "rules.yaml", {"groups": groups})
     document = {
         "rule_files": ["rules.yaml"],
-        "evaluation_interval": "1m",
+        "evaluation_interval": _interval(groups),
         "group_eval_order": [group["name"] for group in groups],
         "tests": [
             {
-                "interval": "1m",
+                "interval": sampled,
                 "input_series": [
                     {"series": name, "values": values}
                     for name, values in series.items()
@@ -140,7 +146,7 @@ def evaluate(
 @cache
 def shipped() -> Rules:
     """Return the rules that jaxmon ships; do not change them."""
-    return _rules(slo.load())
+    return rules(slo.load())
 
 
 def needed(alert: str, rules: Rules) -> Groups:
@@ -149,29 +155,59 @@ def needed(alert: str, rules: Rules) -> Groups:
     for group in rules.alerting:
         mine = [rule for rule in group["rules"] if rule["alert"] == alert]
         if mine:
+            text = str(mine)
             prefix = group["name"].removesuffix("alerts")
-            found += [one for one in rules.recording if one["name"].startswith(prefix)]
+            found += [
+                one
+                for one in rules.recording
+                if one not in found
+                and (
+                    one["name"].startswith(prefix)
+                    # The names of objectives are the same for all.
+                    or any(
+                        rule["record"] in text
+                        for rule in one["rules"]
+                        if not rule["record"].startswith(("slo:", "sloth"))
+                    )
+                )
+            ]
             found.append({**group, "rules": mine})
     return found
 
 
-def expectation(
-    alert: str, firing: Firing, summaries: dict[str | None, str]
-) -> dict[str, Any]:
-    """Return what promtool should find; the summary is static, so the rule's own."""
+def expectation(firing: Firing, rules: list[dict[str, Any]]) -> dict[str, Any]:
+    """
+    Return what promtool should find: annotations without values are those of the one
+    rule among *rules* with these labels.
+    """
+    [rule] = [one for one in rules if one["labels"].items() <= firing.labels.items()]
+    annotations = {
+        name: _LABEL.sub(lambda one: quote_plus(firing.labels.get(one[1], "")), text)
+        for name, text in rule["annotations"].items()
+    }
     return {
         "exp_labels": firing.labels,
-        "exp_annotations": {
-            "summary": summaries[firing.labels.get("factor")],
-            "description": firing.description,
-            "runbook_url": f"{RUNBOOKS}{alert}.md",
-        },
+        "exp_annotations": {**annotations, "summary": firing.summary},
     }
 
 
-def _rules(slos: Slos) -> Rules:
-    files = alerts.render(slos, alerts.Options(runbook_base=RUNBOOKS))
+def rules(slos: Slos) -> Rules:
+    """Return the rules that follow from *slos*."""
+    site = replace(slos.site, runbooks=RUNBOOKS)
+    files = alerts.render(replace(slos, site=site))
     return Rules(_groups(files["recording.yaml"]), _groups(files["alerts.yaml"]))
+
+
+def _interval(groups: Groups) -> str:
+    return next(
+        (
+            group["interval"]
+            for group in groups
+            for rule in group["rules"]
+            if rule.get("record") == EVENTS
+        ),
+        "1m",
+    )
 
 
 def _groups(text: str) -> Groups:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from jaxmon.artifacts import alerts
+from jaxmon.artifacts import alerts, slo
 from tests.alertmanager import Alertmanager, Webhook
 from tests.support import require_program, until
 
@@ -32,10 +33,15 @@ def webhook() -> Iterator[Webhook]:
 def alertmanager(tmp_path: Path, webhook: Webhook) -> Iterator[Alertmanager]:
     """Return a real Alertmanager with the generated configuration, in quick motion."""
     path = tmp_path / "quick.yaml"
-    options = alerts.Options(scale=60, webhook=webhook.url)
-    path.write_text(alerts.render(options=options)["alertmanager.yaml"])
+    options = alerts.Options(scale=60)
+    path.write_text(alerts.render(at(webhook.url), options)["alertmanager.yaml"])
     with Alertmanager(tmp_path, path) as running:
         yield running
+
+
+def at(webhook):
+    """Return the default objectives of a site that sends notifications to *webhook*."""
+    return replace(slo.load(), site=slo.Site(webhook=webhook))
 
 
 def amtool(*arguments):
@@ -212,6 +218,8 @@ def test_the_alerts_that_deployments_explain_are_marked():
     assert marked == {
         ("JaxmonRecompileStorm", "ticket"),
         ("JaxmonColdStarts", "ticket"),
+        ("JaxmonColdLatency", "ticket"),
+        ("JaxmonCompileSlow", "ticket"),
         ("JaxmonColdStartBudgetBurn", "ticket"),
         ("JaxmonCacheHitRateBudgetBurn", "ticket"),
         ("JaxmonWarmLatencyBudgetBurn", "ticket"),
@@ -221,8 +229,7 @@ def test_the_alerts_that_deployments_explain_are_marked():
 def test_without_an_address_nobody_is_called(tmp_path):
     """Without a receiver, the configuration is valid and has no address."""
     path = tmp_path / "silent.yaml"
-    options = alerts.Options(webhook=None)
-    path.write_text(alerts.render(options=options)["alertmanager.yaml"])
+    path.write_text(alerts.render(at(""))["alertmanager.yaml"])
     done = amtool("check-config", path)
 
     assert done.returncode == 0, done.stderr

@@ -7,13 +7,31 @@ from dataclasses import replace
 import pytest
 
 from jaxmon.artifacts import alerts, slo
-from tests.alerts.cases import compiles, hardware, memory, monitoring, progress
+from tests.alerts.cases import (
+    compiles,
+    hardware,
+    memory,
+    monitoring,
+    progress,
+    requests,
+    results,
+    starts,
+)
 from tests.alerts.promtool import run
 
 
 CASES = {
     name: case
-    for part in (compiles, hardware, memory, monitoring, progress)
+    for part in (
+        compiles,
+        hardware,
+        memory,
+        monitoring,
+        progress,
+        requests,
+        results,
+        starts,
+    )
     for name, case in part.CASES.items()
 }
 
@@ -34,12 +52,15 @@ def test_every_cause_has_a_case():
 
 
 def test_a_wrong_expectation_is_noticed(tmp_path):
-    """The comparison with promtool can fail: on labels, descriptions, and silence."""
+    """The comparison with promtool can fail: on labels, summaries, and silence."""
     case = CASES["the only gpu of a host lost"]
     [firing] = case.firing["7m"]
     wrong = (
-        replace(case, firing={"7m": [replace(firing, description="GPU lost.")]}),
-        replace(case, firing={"7m": [replace(firing, labels={"job": "gpus"})]}),
+        replace(case, firing={"7m": [replace(firing, summary="GPU lost.")]}),
+        replace(
+            case,
+            firing={"7m": [replace(firing, labels={**firing.labels, "uuid": "GPU-9"})]},
+        ),
         replace(case, quiet=("7m",)),
     )
     for one in wrong:

@@ -30,7 +30,17 @@ from tests.support import (
 
 
 NAMES = runbook.names()
+PAGES = [*runbook.GUIDES, *NAMES]
 BIN = Path(sys.executable).parent
+
+INTRODUCTION = """
+- `jaxmon runbook show {name} --label job=web --label cluster=eu`
+  puts the alert's labels into the queries. By hand, replace `$cluster`, `$job`,
+  `$instance`, with `.*` for a label that the alert lacks.
+- Commands run beside the process: `kubectl exec -n NAMESPACE POD -c jaxmon -- COMMAND`,
+  `srun --jobid=ID --overlap -w NODE COMMAND`, or a shell on the host.
+  `jaxmon runbook show reach` says what they print.
+"""
 
 # Commands that serve until they are stopped; their options are tried, no more.
 SERVING = ("exporter", "run", "demo")
@@ -38,6 +48,12 @@ SERVING = ("exporter", "run", "demo")
 _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`(jaxmon [^`]+)`")
 _METRIC = re.compile(r"\b(?:jaxmon|process|python|slo)_?\w*:?\w*\b(?=[\[{)\s])")
+_SELECTOR = re.compile(
+    r'(?<![\w"])((?:jaxmon|process)_\w+|up|ALERTS\w*)'
+    r"(?:\{([^}]*)\})?(?=[\[)\s]|$)"
+)
+# Served by a sidecar, whose job may be another one than that of the program.
+_OF_HOSTS = re.compile(r"up$|jaxmon_(accelerator|gpu|tpu|host|collector|device_info)")
 _SUFFIX = re.compile(r"_(bucket|sum|count)$")
 
 
@@ -54,9 +70,9 @@ def commands(name):
     return [" ".join(one.split()) for one in _INLINE.findall(prose)]
 
 
-QUERIES = [(name, query) for name in NAMES for query in blocks(name, "promql")]
-MENTIONED = sorted({one for name in NAMES for one in commands(name)})
-SCRIPTS = [(name, script) for name in NAMES for script in blocks(name, "sh")]
+QUERIES = [(name, query) for name in PAGES for query in blocks(name, "promql")]
+MENTIONED = sorted({one for name in PAGES for one in commands(name)})
+SCRIPTS = [(name, script) for name in PAGES for script in blocks(name, "sh")]
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +171,47 @@ def test_a_runbook_has_four_parts(name):
     assert all(part.partition("\n")[2].strip() for part in parts)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_runbook_says_how_to_use_it(name):
+    """Each starts its diagnosis with the same words: filling in labels, a shell."""
+    _, _, diagnosis = runbook.read(name).partition("## Diagnosis\n")
+    introduction = " ".join(diagnosis.partition("\n1. ")[0].split())
+
+    assert introduction == " ".join(INTRODUCTION.format(name=name).split())
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_queries_select_what_the_alert_is_about(name):
+    """Each series has a matcher for the cluster, and for the job or the instance."""
+    for query in blocks(name, "promql"):
+        selected = _SELECTOR.findall(query)
+        assert selected, query
+        for metric, matchers in selected:
+            assert 'cluster=~"$cluster"' in matchers, f"{metric} in {query}"
+            if not _OF_HOSTS.match(metric):
+                assert re.search(r"(job|instance)=~", matchers), f"{metric} in {query}"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages_are_short(name):
+    """A person reads them at three in the morning."""
+    lines = runbook.read(name).splitlines()
+
+    assert len(lines) <= 130
+    assert not [
+        line
+        for line in lines
+        if len(line) > 105 and not re.search(r"[|{]|https:", line)
+    ]
+
+
+def test_guides_are_there():
+    """Each guide has a page, and no page is forgotten."""
+    files = {path.stem for path in runbook.DIRECTORY.glob("*.md")}
+
+    assert files == set(PAGES)
+
+
 @pytest.mark.parametrize(
     ("name", "query"), QUERIES, ids=[f"{n}-{i}" for i, (n, _) in enumerate(QUERIES)]
 )
@@ -167,7 +224,7 @@ def test_queries_work(name, query, prometheus):
     used = {_SUFFIX.sub("", one) for one in _METRIC.findall(query)}
 
     assert used <= {*BY_NAME}, name
-    assert used or "up" in query, name
+    assert used or re.search(r"\b(up|ALERTS\w*)\b", query), name
 
 
 @pytest.mark.parametrize("command", MENTIONED)
@@ -231,10 +288,10 @@ def test_settings_that_runbooks_name_exist():
 
 def test_blocks_are_of_a_kind_that_is_tried():
     """No code block escapes the tests above."""
-    kinds = {kind for name in NAMES for kind, _ in _BLOCK.findall(runbook.read(name))}
+    kinds = {kind for name in PAGES for kind, _ in _BLOCK.findall(runbook.read(name))}
 
     assert kinds == {"promql", "sh"}
-    assert len(QUERIES) > len(NAMES)
+    assert len(QUERIES) > len(PAGES)
 
 
 def test_list_shows_each_runbook():
@@ -242,7 +299,7 @@ def test_list_shows_each_runbook():
     result = CliRunner().invoke(main, ["runbook", "list"])
     lines = result.output.splitlines()
 
-    assert [line.split()[0] for line in lines] == NAMES
+    assert [line.split()[0] for line in lines] == PAGES
     assert all(re.search(r" {2}[A-Z].+\.$", line) for line in lines)
 
 
@@ -252,9 +309,9 @@ def test_list_on_a_terminal_breaks_no_words(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     lines = CliRunner().invoke(main, ["runbook", "list"]).output.splitlines()
 
-    assert [line.split()[0] for line in lines if line[0] != " "] == NAMES
+    assert [line.split()[0] for line in lines if line[0] != " "] == PAGES
     assert max(map(len, lines)) <= 80
-    assert len(lines) > len(NAMES)
+    assert len(lines) > len(PAGES)
 
 
 @pytest.mark.parametrize("name", ["JaxmonGpuXid", "jaxmongpuxid", "GpuXid", "gpuxid"])
@@ -263,7 +320,49 @@ def test_show_prints_a_runbook(name):
     result = CliRunner().invoke(main, ["runbook", "show", name])
 
     assert result.exit_code == 0
-    assert result.output == runbook.read("JaxmonGpuXid")
+    assert result.output == runbook.filled(runbook.read("JaxmonGpuXid"), {})
+    assert "## Meaning" in result.output
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_queries_without_labels_show_everything(name):
+    """What is shown can be pasted: no query keeps a placeholder."""
+    shown = runbook.filled(runbook.read(name), {})
+
+    assert not [
+        text
+        for _, text in _BLOCK.findall(shown)
+        if re.search(r"\$[a-z]", text) and "=~" in text
+    ]
+
+
+def test_show_puts_labels_into_the_queries():
+    """Values are matched as they are, also those with characters of patterns."""
+    words = ["runbook", "show", "JaxmonColdStarts", "--label=job=we.b"]
+    words += ["--label=cluster=eu", '--label=namespace=a"b']
+    result = CliRunner().invoke(main, words)
+    selected = r'{cluster=~"eu",namespace=~"a\"b",job=~"we\\.b"}'
+
+    assert result.exit_code == 0, result.output
+    assert f"(jaxmon_recompiles_total{selected}[10m])" in result.output
+
+
+def test_labels_with_odd_characters_are_valid(prometheus):
+    """Prometheus can parse a selector with any value."""
+    text = '```promql\nabsent(up{job=~"$job"})\n```'
+    shown = runbook.filled(text, {"job": 'we.b|"x"\\y$1{2}[^3](*+?)'})
+    ((labels, value),) = prometheus.query(shown.splitlines()[1])
+
+    assert (labels, value) == ({}, 1)
+
+
+@pytest.mark.parametrize("label", ["job", "=web", "job=", "9=x"])
+def test_an_invalid_label_is_rejected(label):
+    """The error says what a label looks like."""
+    result = CliRunner().invoke(main, ["runbook", "show", "triage", f"--label={label}"])
+
+    assert result.exit_code == 2
+    assert "is not a label; give NAME=VALUE, such as job=web" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,15 @@ generated files in quick motion.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jaxmon import catalog
-from jaxmon.artifacts import alerts
+from jaxmon.artifacts import alerts, slo
 from jaxmon.cli import runbook
 from jaxmon.exposition.families import Family, Histogram, gauge, series
 from jaxmon.http.server import Server, metrics_handler
@@ -44,10 +44,10 @@ class Service:
                 (series(catalog.REQUESTS, "/gen", "error", "warm"), self._bad),
             ],
         )
-        last_step = gauge(catalog.LAST_STEP_TIMESTAMP_SECONDS, time.time(), "main")
+        step_age = gauge(catalog.STEP_AGE_SECONDS, 0.5, "main")
         return [
             requests,
-            last_step,
+            step_age,
             gauge(catalog.REQUESTS_IN_PROGRESS, 1, "/gen"),
             gauge(catalog.BUILD_INFO, 1, "1"),
         ]
@@ -75,8 +75,10 @@ def webhook() -> Iterator[Webhook]:
 @pytest.fixture
 def rules(tmp_path: Path, webhook: Webhook) -> Path:
     """Return a directory with the generated files."""
-    options = alerts.Options(scale=SCALE, webhook=webhook.url)
-    for name, text in alerts.render(options=options).items():
+    site = slo.Site(webhook=webhook.url)
+    slos = replace(slo.load(), site=site)
+    options = alerts.Options(scale=SCALE)
+    for name, text in alerts.render(slos, options).items():
         (tmp_path / name).write_text(text)
     return tmp_path
 
@@ -122,9 +124,9 @@ def test_a_failing_service_pages_and_recovers(
     assert path == "/page"
     assert (labels["job"], labels["route"]) == ("web", "/gen")
     assert (labels["severity"], labels["slo"]) == ("page", "request-error")
-    assert "of events in the last" in page["annotations"]["description"]
-    assert "'Requests succeed'" in page["annotations"]["summary"]
-    name = page["annotations"]["runbook_url"].rpartition("/")[2]
+    assert "of events in the last" in page["annotations"]["summary"]
+    assert "'Requests succeed'" in page["annotations"]["description"]
+    name = page["annotations"]["runbook"].rpartition(" ")[2] + ".md"
     assert (runbook.DIRECTORY / name).is_file()
     assert {where for where, _ in webhook.alerts()} == {"/page"}
 

@@ -4,67 +4,85 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxmon.artifacts.alerts.causes import (
-    DEPLOY_ALERT,
-    STALLED_ALERT,
-    STALLED_SLO,
-    TIME_LOST_ALERT,
-)
 from jaxmon.artifacts.alerts.model import DEPLOY_NOISE, Options
+from jaxmon.artifacts.alerts.starts import DEPLOY_ALERT
+from jaxmon.artifacts.alerts.training import STALLED_ALERT, STALLED_SLO, TIME_ALERTS
 from jaxmon.artifacts.slo import durations
+from jaxmon.artifacts.slo.site import Route, Site
+from jaxmon.artifacts.slo.thresholds import INFO, PAGE, TICKET
 
 
 # One objective of one service: a missing label equals a missing label.
 _SAME = ("job", "slo", "route", "function", "loop")
 
 
-def configuration(options: Options) -> dict[str, Any]:
+def configuration(site: Site, options: Options) -> dict[str, Any]:
     """
     Return the configuration as a document, for Alertmanager 0.25 and later.
 
-    Notifications are grouped by alert, job and function. A page inhibits tickets of the
-    same objective; a stalled loop is late as well, so one page covers both. A
-    deployment inhibits tickets labelled as deployment noise, never pages. Groups wait
-    at least one evaluation interval, so that inhibiting alerts arrive before inhibited
-    ones are sent.
+    Notifications are grouped by alert, service and function. A page inhibits tickets of
+    the same objective, and of the same alert; a stalled loop is late as well, so one
+    page covers both. A deployment inhibits tickets labelled as deployment noise, never
+    pages. Groups wait at least one evaluation interval, so that inhibiting alerts
+    arrive before inhibited ones are sent.
     """
 
     def after(duration: str) -> str:
         return durations.scaled(duration, options.scale)
 
+    page, ticket, info = (
+        f'severity="{site.severity(one)}"' for one in (PAGE, TICKET, INFO)
+    )
+    service = [*site.service_labels, "job"]
     noise = [f'{label}="{value}"' for label, value in DEPLOY_NOISE]
+    pages = {"group_wait": after("30s"), "repeat_interval": after("4h")}
+    routes = [
+        {
+            "matchers": [page, *_matchers(route)],
+            "receiver": _name(PAGE, route),
+            **pages,
+        }
+        for route in site.routes
+    ]
+    others = [
+        {"matchers": [ticket, *_matchers(route)], "receiver": _name(TICKET, route)}
+        for route in site.routes
+    ]
     return {
         "route": {
             "receiver": "ticket",
-            "group_by": ["alertname", "job", "function", "severity"],
+            "group_by": ["alertname", *service, "function", "severity"],
             "group_wait": after("2m"),
             "group_interval": after("5m"),
             "repeat_interval": after("1d"),
             "routes": [
-                {
-                    "matchers": ['severity="page"'],
-                    "receiver": "page",
-                    "group_wait": after("30s"),
-                    "repeat_interval": after("4h"),
-                },
-                {"matchers": ['severity="info"'], "receiver": "nobody"},
+                {"matchers": [info], "receiver": "nobody"},
+                *routes,
+                *others,
+                {"matchers": [page], "receiver": "page", **pages},
             ],
         },
         "receivers": [
-            _receiver("page", options),
-            _receiver("ticket", options),
+            *_receivers(site.webhook),
+            *(one for route in site.routes for one in _receivers(route.webhook, route)),
             {"name": "nobody"},
         ],
         "inhibit_rules": [
             {
-                "source_matchers": ['severity="page"', 'slo!=""'],
-                "target_matchers": ['severity="ticket"', 'slo!=""'],
-                "equal": list(_SAME),
+                "source_matchers": [page, 'slo!=""'],
+                "target_matchers": [ticket, 'slo!=""'],
+                "equal": [*site.service_labels, *_SAME],
+            },
+            # The same, more urgent.
+            {
+                "source_matchers": [page],
+                "target_matchers": [ticket],
+                "equal": ["alertname", *service, "route"],
             },
             {
                 "source_matchers": [f'alertname="{DEPLOY_ALERT}"'],
-                "target_matchers": ['severity!="page"', *noise],
-                "equal": ["job"],
+                "target_matchers": [_not(page), *noise],
+                "equal": service,
             },
             {
                 "source_matchers": [f'alertname="{STALLED_ALERT}"'],
@@ -72,20 +90,41 @@ def configuration(options: Options) -> dict[str, Any]:
                     f'alertname!="{STALLED_ALERT}"',
                     f'slo="{STALLED_SLO}"',
                 ],
-                "equal": ["job", "loop"],
+                "equal": [*service, "loop"],
             },
             # What a stalled loop waits for takes the time.
             {
                 "source_matchers": [f'alertname="{STALLED_ALERT}"'],
-                "target_matchers": [f'alertname="{TIME_LOST_ALERT}"'],
-                "equal": ["job"],
+                "target_matchers": [f'alertname=~"{"|".join(TIME_ALERTS)}"'],
+                "equal": service,
             },
         ],
     }
 
 
-def _receiver(name: str, options: Options) -> dict[str, Any]:
-    if options.webhook is None:
-        return {"name": name}
-    url = f"{options.webhook.rstrip('/')}/{name}"
-    return {"name": name, "webhook_configs": [{"url": url}]}
+def _not(matcher: str) -> str:
+    return matcher.replace("=", "!=", 1)
+
+
+def _matchers(route: Route) -> list[str]:
+    return [f'{label}="{_escaped(value)}"' for label, value in route.match]
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _name(receiver: str, route: Route | None = None) -> str:
+    return "-".join(
+        [receiver, *(value for _, value in route.match)] if route else [receiver]
+    )
+
+
+def _receivers(webhook: str, route: Route | None = None) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": _name(one, route),
+            **({"webhook_configs": [{"url": f"{webhook}/{one}"}]} if webhook else {}),
+        }
+        for one in (PAGE, TICKET)
+    ]

@@ -1,13 +1,17 @@
-"""Compile alerts: recompile storms, cold starts, stuck compiles, diverging programs."""
+"""Compile alerts: repeated, failed, slow and stuck compiles, diverging programs."""
 
 from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.alerts.model import DEPLOY_NOISE, PROCESS, Alert
-from jaxmon.artifacts.promql import Expr, counter, gauge, ne
+from jaxmon.artifacts.promql import Expr, counter, eq, gauge, histogram
 from jaxmon.artifacts.slo import Thresholds, durations
 from jaxmon.artifacts.slo.thresholds import TICKET
+
+
+_SLOW_SECONDS = 1.0
+"""What typical kernels take at most to compile; a bound of the histogram."""
 
 
 def recompile_storm(thresholds: Thresholds) -> Alert:
@@ -21,8 +25,8 @@ def recompile_storm(thresholds: Thresholds) -> Alert:
         name="JaxmonRecompileStorm",
         expr=worst > thresholds.recompiles,
         severity=TICKET,
-        summary="A function keeps recompiling.",
-        description=(
+        description="A function keeps recompiling.",
+        summary=(
             "Function {{ $labels.function }} of job {{ $labels.job }} recompiled "
             f"{{{{ $value | humanize }}}} times in {window} in one process."
         ),
@@ -30,24 +34,89 @@ def recompile_storm(thresholds: Thresholds) -> Alert:
     )
 
 
-def cold_starts(thresholds: Thresholds) -> Alert:
-    """Alert on requests that wait for compiles."""
-    window, by = thresholds.cold_window, ("job", "route")
-    waiting = counter(catalog.REQUESTS, ne("start", "warm"))
-    cold = waiting.increase(window).sum(*by)
-    every = counter(catalog.REQUESTS).increase(window).sum(*by)
-    share = promql.ratio(cold, every) > thresholds.cold_share
+def compile_failed(thresholds: Thresholds) -> Alert:
+    """Alert on a function whose compiles fail."""
+    window = thresholds.compile_window
+    failed = counter(catalog.COMPILES, eq("outcome", "failed"))
     return Alert(
-        name="JaxmonColdStarts",
-        expr=share.and_(cold > thresholds.cold_requests),
+        name="JaxmonCompileFailed",
+        # Often the first thing that a function does: its series is born with it.
+        expr=failed.mishaps(window).sum("job", "function")
+        >= thresholds.compile_failures,
         severity=TICKET,
-        summary="Many requests are waiting for compiles.",
-        description=(
-            "{{ $value | humanizePercentage }} of requests to route "
-            "{{ $labels.route }} of job {{ $labels.job }} waited for a compile in the "
-            f"last {window}."
+        description="Compiles of a function fail; calls that need them raise.",
+        summary=(
+            "Function {{ $labels.function }} of job {{ $labels.job }} failed to "
+            f"compile {{{{ $value | humanize }}}} times in {window}."
+        ),
+    )
+
+
+def compile_slow(thresholds: Thresholds) -> Alert:
+    """Alert on a service whose compiles take long; requests wait for them."""
+    window = thresholds.compile_window
+    compiles = histogram(
+        catalog.COMPILE_SECONDS, eq("phase", "backend_compile"), rare=True
+    )
+    # A program of a training run may compile for minutes, once, and a server compiles
+    # what it starts with.
+    serving = gauge(catalog.REQUESTS_IN_PROGRESS).max("job")
+    warm = gauge(catalog.UPTIME_SECONDS) > 2 * durations.seconds(window)
+    number, quick = (
+        one.mishaps(window).and_(warm, *PROCESS).sum("job")
+        for one in (compiles.count, compiles.at_most(_SLOW_SECONDS))
+    )
+    # Two series of each function, where a quantile would read every bucket.
+    slow = promql.ratio(number - quick.or_(number * 0), number)
+    return Alert(
+        name="JaxmonCompileSlow",
+        expr=(slow > thresholds.compile_slow)
+        .and_(number >= thresholds.compiles)
+        .and_(serving),
+        severity=TICKET,
+        description="Compiles of a service are many and slow; requests wait for them.",
+        summary=(
+            "{{ $value | humanizePercentage }} of the compiles of job "
+            f"{{{{ $labels.job }}}} in the last {window} took longer than "
+            f"{_SLOW_SECONDS:g} s."
         ),
         labels=DEPLOY_NOISE,
+    )
+
+
+def thundering_compilation(thresholds: Thresholds) -> Alert:
+    """Alert on replicas that each compile the same program."""
+    window = thresholds.thundering_window
+    by = (*PROCESS, "function")
+    compiled = counter(catalog.COMPILES, eq("outcome", "compiled"))
+    # Ranks of one run compile together, at the price of one.
+    alone = gauge(catalog.PROCESS_COUNT).max(*PROCESS).equals(1)
+    replicas = (compiled.rise(window).sum(*by) > 0).and_(alone, *PROCESS)
+    programs = gauge(catalog.PROGRAM_INFO).max(*by, "fingerprint")
+    same = replicas.joined(programs, on=by, take=("fingerprint",))
+    # Of what compiles in a moment there is little to share.
+    backend = histogram(
+        catalog.COMPILE_SECONDS, eq("phase", "backend_compile"), rare=True
+    )
+    spent = backend.sum.rise(window).sum("job", "function")
+    number = same.count("job", "function", "fingerprint").max("job", "function")
+    processes = gauge(catalog.RUNTIME_INFO).max(*PROCESS).count("job")
+    share = number.relative_to(processes, "job") >= thresholds.thundering_share
+    return Alert(
+        name="JaxmonThunderingCompilation",
+        expr=(number >= thresholds.thundering)
+        .and_(share)
+        .and_(spent > thresholds.thundering_seconds),
+        keep_for=window,
+        severity=TICKET,
+        description=(
+            "Replicas compile the same program, each for itself; a shared persistent "
+            "cache would let one do it for all."
+        ),
+        summary=(
+            "{{ $value }} processes of job {{ $labels.job }} compiled the same program "
+            f"of function {{{{ $labels.function }}}} within {window}."
+        ),
     )
 
 
@@ -58,8 +127,8 @@ def compile_stuck(thresholds: Thresholds) -> Alert:
         name="JaxmonCompileStuck",
         expr=oldest > durations.seconds(thresholds.stuck_after),
         severity=TICKET,
-        summary="A compile is stuck.",
-        description=(
+        description="A compile is stuck.",
+        summary=(
             "A process of job {{ $labels.job }} on {{ $labels.instance }} "
             "{{ with $labels.worker }}(worker {{ . }}) {{ end }}has been compiling one "
             "program for {{ $value | humanizeDuration }}."
@@ -91,8 +160,8 @@ def programs_diverge(thresholds: Thresholds) -> Alert:
         expr=stuck.max("job", "function"),
         for_=thresholds.diverged_for,
         severity=TICKET,
-        summary="Processes of one mesh run different programs.",
-        description=(
+        description="Processes of one mesh run different programs.",
+        summary=(
             "The processes of job {{ $labels.job }} compiled {{ $value }} "
             "different programs for function {{ $labels.function }}, which runs "
             "on all their devices; its collectives will deadlock."

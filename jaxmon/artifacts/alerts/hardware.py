@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from jaxmon import catalog
 from jaxmon.artifacts import promql
-from jaxmon.artifacts.alerts.model import Alert
+from jaxmon.artifacts.alerts.model import PROCESS, Alert
 from jaxmon.artifacts.promql import Expr, Matcher, counter, eq, gauge, gauge_over
-from jaxmon.artifacts.slo import Thresholds
+from jaxmon.artifacts.slo import Thresholds, durations
 from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
 
 
@@ -46,8 +46,8 @@ def accelerator_lost(thresholds: Thresholds, day: str) -> Iterator[Alert]:
             expr=expr,
             for_=thresholds.accelerator_lost_for,
             severity=severity,
-            summary="An accelerator no longer responds.",
-            description=f"Accelerator {{{{ $labels.uuid }}}}, {what}",
+            description="An accelerator no longer responds.",
+            summary=f"Accelerator {{{{ $labels.uuid }}}}, {what}",
         )
 
 
@@ -93,8 +93,8 @@ def gpu_xid(thresholds: Thresholds) -> Alert:
         name="JaxmonGpuXid",
         expr=errors.mishaps(window).sum(*_DEVICE, "xid") > 0,
         severity=TICKET,
-        summary="A GPU reported a critical error.",
-        description=(
+        description="A GPU reported a critical error.",
+        summary=(
             "GPU {{ $labels.uuid }} of {{ $labels.instance }} reported Xid "
             f"{{{{ $labels.xid }}}} {{{{ $value | humanize }}}} times in {window}."
         ),
@@ -115,8 +115,8 @@ def gpu_ecc_errors(thresholds: Thresholds) -> Alert:
         name="JaxmonGpuEccErrors",
         expr=errors.or_(unspared).or_(worn),
         severity=TICKET,
-        summary="A GPU has faulty memory.",
-        description=(
+        description="A GPU has faulty memory.",
+        summary=(
             "GPU {{ $labels.uuid }} of {{ $labels.instance }} had "
             f"uncorrectable memory errors in the last {window}, or has more bad "
             "memory than it can remap."
@@ -135,8 +135,8 @@ def gpu_needs_reset(thresholds: Thresholds) -> Alert:
         expr=action.or_(rows).or_(pages),
         for_=thresholds.reset_needed_for,
         severity=TICKET,
-        summary="A GPU needs a reset.",
-        description=(
+        description="A GPU needs a reset.",
+        summary=(
             "The driver of GPU {{ $labels.uuid }} on {{ $labels.instance }} "
             "requests a reset, or a memory repair is pending a reset."
         ),
@@ -155,8 +155,8 @@ def gpu_throttled(thresholds: Thresholds) -> Alert:
         name="JaxmonGpuThrottled",
         expr=share.max(*_DEVICE) > thresholds.throttled,
         severity=TICKET,
-        summary="A GPU is throttled by temperature, power brake or its board.",
-        description=(
+        description="A GPU is throttled by temperature, power brake or its board.",
+        summary=(
             "GPU {{ $labels.uuid }} on {{ $labels.instance }} was throttled for "
             f"{{{{ $value | humanizePercentage }}}} of the last {window}, for reasons "
             "other than its power limit."
@@ -173,10 +173,62 @@ def tpu_runtime_down(thresholds: Thresholds) -> Alert:
         expr=gauge(catalog.TPU_RUNTIME_UP).max(*_HOST).equals(0).and_(used, *_HOST),
         for_=thresholds.tpu_runtime_down_for,
         severity=TICKET,
-        summary="A program uses TPUs whose runtime does not respond.",
-        description=(
+        description="A program uses TPUs whose runtime does not respond.",
+        summary=(
             "A program of job {{ $labels.job }} on {{ $labels.instance }} uses "
             "TPUs, but no TPU runtime responds there; chip activity is not "
             "visible."
         ),
+    )
+
+
+def underused(thresholds: Thresholds) -> Alert:
+    """Alert on a training job whose accelerators are busy too little."""
+    busy = _busy(thresholds).avg("job")
+    # What a server does depends on its callers.
+    loops = gauge(catalog.STEP_AGE_SECONDS).max("job")
+    low = (busy < thresholds.accelerator_busy).and_(loops)
+    return Alert(
+        name="JaxmonAcceleratorUnderused",
+        expr=low.and_(busy > thresholds.accelerator_idle),
+        for_=thresholds.accelerator_window,
+        severity=TICKET,
+        description="Accelerators of a training job wait, usually for the host.",
+        summary=(
+            "The accelerators of job {{ $labels.job }} were busy for "
+            "{{ $value | humanizePercentage }} of the last "
+            f"{thresholds.accelerator_window}."
+        ),
+    )
+
+
+def idle(thresholds: Thresholds) -> Alert:
+    """Alert on a job that holds accelerators and does not use them."""
+    busy = _busy(thresholds).max("job")
+    # A program needs a while to load what it will work on.
+    window = durations.seconds(thresholds.accelerator_window)
+    old = gauge(catalog.UPTIME_SECONDS) > window
+    running = gauge(catalog.RUNTIME_INFO).and_(old, *PROCESS).max("job")
+    return Alert(
+        name="JaxmonAcceleratorIdle",
+        expr=(busy < thresholds.accelerator_idle).and_(running),
+        for_=thresholds.accelerator_window,
+        severity=TICKET,
+        description="A job holds accelerators that no one else can use, and idles.",
+        summary=(
+            "No accelerator of job {{ $labels.job }} was busy for more than "
+            "{{ $value | humanizePercentage }} of the last "
+            f"{thresholds.accelerator_window}."
+        ),
+    )
+
+
+def _busy(thresholds: Thresholds) -> Expr:
+    """Return the mean utilisation of accelerators in use, with their user's labels."""
+    window = thresholds.accelerator_window
+    mean = gauge_over(catalog.ACCELERATOR_UTILIZATION_RATIO, "avg", window)
+    gpus = gauge(catalog.DEVICE_INFO, _GPUS).max(*PROCESS, "uuid")
+    tpus = gauge(catalog.DEVICE_INFO, _TPUS).max(*PROCESS, "uuid")
+    return gpus.joined(mean.max("uuid"), on=("uuid",), take=()).or_(
+        tpus.joined(mean.max(*_DEVICE), on=_DEVICE, take=())
     )

@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.alerts.model import PROCESS, Alert
 from jaxmon.artifacts.promql import counter, eq, gauge, gauge_over
 from jaxmon.artifacts.slo import Thresholds, durations
-from jaxmon.artifacts.slo.thresholds import TICKET
+from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
 
 
-def out_of_memory(thresholds: Thresholds) -> Alert:
-    """Alert on an out-of-memory error."""
+def out_of_memory(thresholds: Thresholds) -> Iterator[Alert]:
+    """
+    Yield a ticket for out-of-memory errors, and a page if most processes of a job have
+    them: they will not go away by themselves.
+    """
     window = thresholds.oom_window
-    failures = counter(catalog.ERRORS, eq("kind", "oom"))
-    return Alert(
+    # Often the first thing that a function does: its series is born with it.
+    failures = counter(catalog.ERRORS, eq("kind", "oom")).mishaps(window)
+    failing = (failures.sum(*PROCESS) > 0).count("job")
+    processes = gauge(catalog.RUNTIME_INFO).max(*PROCESS).count("job")
+    widespread = promql.ratio(failing, processes) >= thresholds.oom_share
+    yield Alert(
         name="JaxmonOutOfMemory",
-        # Often the first thing that a function does: its series is born with it.
-        expr=failures.mishaps(window).sum("job", "function") > 0,
+        expr=widespread.and_(failing > 1),
+        severity=PAGE,
+        description="Most processes of a job run out of device memory.",
+        summary=(
+            "{{ $value | humanizePercentage }} of the processes of job "
+            f"{{{{ $labels.job }}}} ran out of device memory in the last {window}."
+        ),
+    )
+    yield Alert(
+        name="JaxmonOutOfMemory",
+        expr=failures.sum("job", "function") > 0,
         severity=TICKET,
-        summary="A device ran out of memory.",
-        description=(
+        description="A device ran out of memory.",
+        summary=(
             "Function {{ $labels.function }} of job {{ $labels.job }} ran out of "
             f"device memory {{{{ $value | humanize }}}} times in {window}."
         ),
@@ -37,8 +55,8 @@ def device_memory_high(thresholds: Thresholds) -> Alert:
         expr=promql.ratio(used, limit) > thresholds.device_memory,
         for_=thresholds.device_memory_for,
         severity=TICKET,
-        summary="Device memory is nearly full.",
-        description=(
+        description="Device memory is nearly full.",
+        summary=(
             "{{ $value | humanizePercentage }} of the memory job "
             "{{ $labels.job }} may allocate on device {{ $labels.device }} of "
             "{{ $labels.instance }} {{ with $labels.worker }}(worker {{ . }}) "
@@ -56,8 +74,8 @@ def memory_leak(thresholds: Thresholds) -> Alert:
         # The agent has seen a window of growth already; a cache that fills ends.
         for_=thresholds.leak_for,
         severity=TICKET,
-        summary="A process is leaking live arrays.",
-        description=(
+        description="A process is leaking live arrays.",
+        summary=(
             "A process of job {{ $labels.job }} on {{ $labels.instance }} "
             "{{ with $labels.worker }}(worker {{ . }}) {{ end }}keeps "
             "accumulating arrays on device {{ $labels.device }}: "
@@ -72,7 +90,7 @@ def host_memory_growth(thresholds: Thresholds) -> Alert:
     rss = catalog.PROCESS_RESIDENT_MEMORY_BYTES
     growth = promql.gauge_slope(rss, window) * durations.seconds(window)
     mean = gauge_over(rss, "avg", window)
-    age = promql.time() - gauge(catalog.PROCESS_START_TIME_SECONDS).max(*PROCESS)
+    age = gauge(catalog.UPTIME_SECONDS).max(*PROCESS)
     grown = (growth / mean).max(*PROCESS) > thresholds.host_memory_growth
     return Alert(
         name="JaxmonHostMemoryGrowth",
@@ -84,8 +102,8 @@ def host_memory_growth(thresholds: Thresholds) -> Alert:
         # A step, such as loading more data, is within the window for no longer.
         for_=window,
         severity=TICKET,
-        summary="A process's memory keeps growing.",
-        description=(
+        description="A process's memory keeps growing.",
+        summary=(
             "A process of job {{ $labels.job }} on {{ $labels.instance }} "
             "{{ with $labels.worker }}(worker {{ . }}) {{ end }}grew by "
             f"{{{{ $value | humanizePercentage }}}} in the last {window}, and in the "

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from jaxmon.artifacts.promql import Expr
+from jaxmon.artifacts.promql.identity import Identity
+from jaxmon.artifacts.slo.site import Site
 from jaxmon.artifacts.slo.thresholds import Severity
-from jaxmon.settings import RUNBOOKS
 
 
 DEPLOY_NOISE = (("deploy", "expected"),)
@@ -18,24 +19,22 @@ PROCESS = ("job", "instance", "worker")
 """Labels that identify a process; without a sidecar there is no worker."""
 
 _LABEL = re.compile(r"\$labels\.(\w+)")
+# Variables of the dashboards.
+_VARIABLES = ("job", "instance", "worker", "function", "uuid")
+_DEBUGGED = {"function", "uuid", "device"}
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """
-    Where the alerts will be used.
+    How the rules will be used.
 
     Args:
-        runbook_base: URL to which the alert's name and ``.md`` are appended.
         scale: divides every duration, so that alerts can be watched arriving: at 60, an
             hour is a minute. Thresholds that are not durations stay.
-        webhook: where Alertmanager sends notifications; a placeholder by default,
-            `None` for nowhere.
     """
 
-    runbook_base: str = RUNBOOKS
     scale: float = 1
-    webhook: str | None = "https://alerts.example.com/jaxmon"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +47,15 @@ class Alert:
         expr: fires for each series that it yields.
         severity: ``page`` notifies immediately, ``ticket`` during working hours,
             ``info`` only inhibits other alerts.
-        summary: what is wrong, one static sentence.
-        description: the same with values, as a template; only labels that *expr* keeps.
+        summary: what is wrong, with values; a template, only of labels that *expr*
+            keeps.
+        description: what that means, one or two sentences.
         for_: how long *expr* must hold.
+        keep_for: how long it goes on firing without *expr*, across gaps.
         labels: further labels of the alert.
-        runbook_url: filled in by `all_alerts`.
 
     Raises:
-        ValueError: *description* mentions a label that the alert does not have.
+        ValueError: *summary* mentions a label that the alert does not have.
     """
 
     name: str
@@ -64,26 +64,51 @@ class Alert:
     summary: str
     description: str
     for_: str = ""
-    labels: tuple[tuple[str, str], ...] = ()
-    runbook_url: str = ""
+    keep_for: str = ""
+    labels: tuple[tuple[str, str], ...] = field(default=())
 
     def __post_init__(self) -> None:
         known = {*(self.expr.shape.labels or ()), *dict(self.labels), "severity"}
-        if wrong := sorted(set(_LABEL.findall(self.description)) - known):
+        named = set(_LABEL.findall(self.summary))
+        if wrong := sorted(named - known):
             msg = f"{self.name} has no label {', '.join(wrong)}; it has {sorted(known)}"
             raise ValueError(msg)
 
-    def document(self) -> dict[str, Any]:
-        """Return the rule in rule-file form."""
-        waits = {"for": self.for_} if self.for_ else {}
+    def document(self, site: Site) -> dict[str, Any]:
+        """Return the rule in rule-file form, as *site* wants it."""
+        identity = Identity(site.service_labels, site.process_labels)
+        waits = {"for": self.for_, "keep_firing_for": self.keep_for}
         return {
             "alert": self.name,
-            "expr": str(self.expr),
-            **waits,
-            "labels": {"severity": self.severity, **dict(self.labels)},
+            "expr": identity.query(str(self.expr)),
+            **{key: value for key, value in waits.items() if value},
+            "labels": {
+                "severity": site.severity(self.severity),
+                **dict(site.labels),
+                **dict(self.labels),
+            },
             "annotations": {
-                "summary": self.summary,
-                "description": self.description,
-                "runbook_url": self.runbook_url,
+                "summary": identity.text(self.summary),
+                "description": identity.text(self.description),
+                **self._runbook(site),
+                "dashboard_url": f"{site.dashboards}{self._dashboard(identity)}",
             },
         }
+
+    def _runbook(self, site: Site) -> dict[str, str]:
+        """Return where the runbook is: a command works wherever jaxmon is installed."""
+        command = {"runbook": f"jaxmon runbook show {self.name}"}
+        if not site.runbooks:
+            return command
+        return {"runbook_url": f"{site.runbooks}/{self.name}.md", **command}
+
+    def _dashboard(self, identity: Identity) -> str:
+        labels = self.expr.shape.labels or frozenset()
+        board = "jaxmon-debug" if labels & _DEBUGGED else "jaxmon-oncall"
+        known = [one for one in _VARIABLES if one in labels]
+        values = "&".join(
+            f"var-{one}={{{{ $labels.{one} | urlquery }}}}"
+            for one in identity.labels(", ".join(known))
+            if one in identity.service or one in known
+        )
+        return f"/d/{board}?{values}"

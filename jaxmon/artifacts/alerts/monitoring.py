@@ -22,29 +22,32 @@ def target_down(thresholds: Thresholds, day: str) -> Alert:
         expr=promql.up().equals(0).and_(ours, "job"),
         for_=thresholds.target_down_for,
         severity=TICKET,
-        summary="Prometheus cannot scrape a target.",
-        description=(
+        description="Prometheus cannot scrape a target.",
+        summary=(
             "Target {{ $labels.instance }} of job {{ $labels.job }} does not "
             "respond; there are no metrics or alerts for it."
         ),
     )
 
 
-def service_vanished(thresholds: Thresholds, hour: str) -> Iterator[Alert]:
+def service_vanished(
+    thresholds: Thresholds, hour: str, *, page: str
+) -> Iterator[Alert]:
     """
     Yield a page if a service has disappeared, and a ticket if it has no targets left,
-    which usually means it was removed or finished on purpose.
+    which usually means it was removed or finished on purpose. *page* is what the site
+    calls the severity.
     """
     name = "JaxmonServiceVanished"
     served = counter(catalog.REQUESTS).increase(hour).sum("job") > 0
     serving = gauge_over(catalog.REQUESTS_IN_PROGRESS, "last", hour).max("job") > 0
     # A process that started within the hour may have had no request yet.
-    started = starts.youngest(hour, restarts=thresholds.deploy_restarts, hour=hour)
+    started = starts.young(hour, restarts=thresholds.deploy_restarts, hour=hour)
     now = gauge(catalog.REQUESTS_IN_PROGRESS).max("job").or_(started)
     gone = served.or_(serving).unless(now)
     # The processes of a host that died are looked for in vain until they are evicted:
     # that is not a removal, so a page stays a page.
-    own = (eq("alertname", name), eq("alertstate", "firing"), eq("severity", PAGE))
+    own = (eq("alertname", name), eq("alertstate", "firing"), eq("severity", page))
     expected = promql.up().max("job").or_(alerts(*own).max("job"))
     # Alerts on its objectives stop with its metrics.
     no_answer = (
@@ -60,8 +63,8 @@ def service_vanished(thresholds: Thresholds, hour: str) -> Iterator[Alert]:
             expr=expr,
             for_=thresholds.vanished_for,
             severity=severity,
-            summary="No process of a service is reporting.",
-            description=(
+            description="No process of a service is reporting.",
+            summary=(
                 "Job {{ $labels.job }} served requests within the last hour, and now "
                 f"{so}"
             ),
@@ -79,8 +82,8 @@ def collector_down(thresholds: Thresholds, day: str) -> Alert:
         expr=works.equals(0).and_(worked.equals(1)),
         for_=thresholds.collector_down_for,
         severity=TICKET,
-        summary="A sidecar collector is failing.",
-        description=(
+        description="A sidecar collector is failing.",
+        summary=(
             "Collector {{ $labels.collector }} of {{ $labels.instance }} worked "
             "within the last day but is failing now; its metrics are missing."
         ),
@@ -94,8 +97,8 @@ def web_config_failed(thresholds: Thresholds) -> Alert:
         expr=gauge(catalog.WEB_CONFIG_SUCCESS).max("job", "instance").equals(0),
         for_=thresholds.web_config_failed_for,
         severity=TICKET,
-        summary="A sidecar cannot load its web configuration.",
-        description=(
+        description="A sidecar cannot load its web configuration.",
+        summary=(
             "The latest web configuration or certificates of "
             "{{ $labels.instance }} are invalid. The previous ones stay in "
             "effect, but the sidecar will fail to restart."
@@ -118,8 +121,8 @@ def agent_silent(thresholds: Thresholds) -> Alert:
         expr=silent.and_(waiting, "job", "instance"),
         for_=thresholds.agent_silent_for,
         severity=TICKET,
-        summary="A process is alive but its agent does not respond.",
-        description=(
+        description="A process is alive but its agent does not respond.",
+        summary=(
             "Worker {{ $labels.worker }} of job {{ $labels.job }} on "
             "{{ $labels.instance }} accepts connections but does not respond: it "
             "is stopped, or something holds the GIL. Its metrics, and the alerts "
@@ -135,8 +138,8 @@ def agent_hook_inactive(thresholds: Thresholds) -> Alert:
         expr=gauge(catalog.HOOK_ACTIVE).min("job", "hook").equals(0),
         for_=thresholds.hook_inactive_for,
         severity=TICKET,
-        summary="An agent hook is inactive.",
-        description=(
+        description="An agent hook is inactive.",
+        summary=(
             "Hook {{ $labels.hook }} is inactive in a process of job "
             "{{ $labels.job }}; its metrics are incomplete."
         ),

@@ -1,26 +1,148 @@
-"""Recently started processes."""
+"""Starts of processes: deployments, crash loops, runs that died."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from jaxmon import catalog
 from jaxmon.artifacts import promql
-from jaxmon.artifacts.alerts.model import PROCESS
-from jaxmon.artifacts.promql import Expr, gauge
-from jaxmon.artifacts.slo import durations
+from jaxmon.artifacts.alerts.model import PROCESS, Alert
+from jaxmon.artifacts.promql import Expr, counter, eq, gauge, gauge_over, re
+from jaxmon.artifacts.slo import Thresholds, durations
+from jaxmon.artifacts.slo.changes import Run
+from jaxmon.artifacts.slo.rules import Group
+from jaxmon.artifacts.slo.thresholds import INFO, PAGE
 
 
-def youngest(within: str, *, restarts: float, hour: str) -> Expr:
+DEPLOY_ALERT = "JaxmonDeployInProgress"
+
+YOUNG = f"job:{catalog.UPTIME_SECONDS.name}:young_ratio"
+"""Recorded fraction of a job's processes that started within ``deploy_window``."""
+
+
+def young(within: str, *, restarts: float, hour: str) -> Expr:
     """
-    Return the age of the youngest process of each job that has one.
+    Return how many processes of each job are younger than *within*.
 
     Args:
         within: age below which a process is young.
         restarts: of one process within *hour*; more count as a crash loop.
         hour: one hour, scaled.
     """
-    started = gauge(catalog.PROCESS_START_TIME_SECONDS)
-    # Only agents have runtime information: a new sidecar is no new process.
-    age = (promql.time() - started).and_(gauge(catalog.RUNTIME_INFO), *PROCESS)
-    young = age < durations.seconds(within)
+    # By their own clocks; and only agents have runtime information: a new sidecar is no
+    # new process.
+    age = gauge(catalog.UPTIME_SECONDS).and_(gauge(catalog.RUNTIME_INFO), *PROCESS)
+    recent = (age < durations.seconds(within)).count("job")
     changes = promql.gauge_changes(catalog.PROCESS_START_TIME_SECONDS, hour)
-    return young.min("job").unless(changes.max("job") > restarts)
+    return recent.unless(changes.max("job") > restarts)
+
+
+def _young_ratio(thresholds: Thresholds, hour: str) -> Expr:
+    """Return the fraction of each job's processes that are young."""
+    restarts = thresholds.deploy_restarts
+    recent = young(thresholds.deploy_window, restarts=restarts, hour=hour)
+    return promql.ratio(recent, gauge(catalog.RUNTIME_INFO).max(*PROCESS).count("job"))
+
+
+def starts_group(thresholds: Thresholds, scale: float) -> Group:
+    """Return the rule that records `YOUNG`; *scale* divides what is no threshold."""
+    hour, interval = (durations.scaled(one, scale) for one in ("1h", "30s"))
+    rule = {"record": YOUNG, "expr": str(_young_ratio(thresholds, hour))}
+    return Group("jaxmon-starts", interval, (rule,))
+
+
+def deploy_in_progress(thresholds: Thresholds, hour: str) -> Alert:
+    """
+    Inhibit compile tickets of a job while a share of its processes is young.
+
+    One replica of many that restarts is no deployment, and what goes on for longer than
+    an hour is none.
+    """
+    share = promql.recorded(YOUNG, labels=("job",))
+    least = thresholds.deploy_share
+    ended = (promql.recorded_over("min", share, durations.seconds(hour)) >= least).and_(
+        share.offset(hour)
+    )
+    return Alert(
+        name=DEPLOY_ALERT,
+        expr=(share >= least).unless(ended),
+        severity=INFO,
+        description=(
+            "Processes of a job started recently; their compiles are expected, and "
+            "compile tickets are held back."
+        ),
+        summary=(
+            "{{ $value | humanizePercentage }} of the processes of job "
+            f"{{{{ $labels.job }}}} started within the last {thresholds.deploy_window}."
+        ),
+    )
+
+
+def crash_loop(thresholds: Thresholds) -> Alert:
+    """Alert on a process that crashes again and again, and gets nothing done."""
+    window = thresholds.crash_window
+    crashes = counter(catalog.AGENT_CRASHES)
+    # Without a sidecar, what is seen is that another process responds.
+    changes = promql.gauge_changes(catalog.PROCESS_START_TIME_SECONDS, window)
+    agents = gauge(catalog.RUNTIME_INFO)
+    seen = changes.and_(agents, *PROCESS).unless(crashes.total(), *PROCESS)
+    often = crashes.rise(window).or_(seen).max(*PROCESS) >= thresholds.crash_starts
+    steps, requests = (
+        counter(one).highest(window).max(*PROCESS) > 0
+        for one in (catalog.STEPS, catalog.REQUESTS)
+    )
+    return Alert(
+        name="JaxmonCrashLoop",
+        expr=often.unless(steps).unless(requests),
+        severity=PAGE,
+        keep_for=thresholds.died_for,
+        description="A process keeps crashing before its first step or request.",
+        summary=(
+            "A process of job {{ $labels.job }} on {{ $labels.instance }} "
+            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}crashed "
+            f"{{{{ $value | humanize }}}} times in {window}, without a step or request."
+        ),
+    )
+
+
+def training_died(thresholds: Thresholds, runs: Iterable[Run]) -> Iterator[Alert]:
+    """
+    Yield pages for a loop whose process ended without finishing, and for each expected
+    run that has fewer processes than it should.
+    """
+    name = "JaxmonTrainingDied"
+    by, loops = (*PROCESS, "loop"), re("loop", ".+")
+    died = gauge(catalog.AGENT_DIED, loops).max(*by) > 0
+    # A job that starts again with fewer processes leaves slots that no one takes.
+    lived = gauge_over(catalog.AGENT_DIED, "min", thresholds.died_within, loops)
+    yield Alert(
+        name=name,
+        expr=died.and_(lived.max(*by).equals(0)),
+        for_=thresholds.died_for,
+        severity=PAGE,
+        description="A training process ended without finishing, and none replaced it.",
+        summary=(
+            "A process of job {{ $labels.job }} on {{ $labels.instance }} "
+            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}ended in the middle of "
+            "loop {{ $labels.loop }}."
+        ),
+    )
+    for run in runs:
+        match = tuple(eq(label, value) for label, value in run.match)
+        # Some of its labels are the site's.
+        labels = (*catalog.RUNTIME_INFO.labels, *dict(run.match))
+        agents = gauge(catalog.RUNTIME_INFO._replace(labels=labels), *match)
+        # A sum over nothing is nothing: a run that is gone altogether counts as 0.
+        count = (
+            agents.max(*PROCESS).count().or_(promql.call("vector", promql.number(0)))
+        )
+        what = ", ".join(f"{label} {value}" for label, value in run.match)
+        yield Alert(
+            name=name,
+            expr=count < run.processes,
+            for_=thresholds.died_for,
+            severity=PAGE,
+            description="A run that is expected to run has lost processes.",
+            summary=(f"{{{{ $value }}}} of {run.processes} processes run of {what}."),
+            labels=run.match,
+        )

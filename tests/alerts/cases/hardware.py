@@ -72,6 +72,21 @@ def idle(uuid):
     )
 
 
+def held(uuid, utilization, *, loop=False):
+    """Return series of an accelerator that a program uses, in a loop or not."""
+    process = 'job="train",instance="a:1",worker="0"'
+    sidecar = 'job="gpus",instance="a:2"'
+    found = {
+        f'jaxmon_device_info{{{process},device="{uuid}",uuid="{uuid}"}}': "1+0x200",
+        f"jaxmon_runtime_info{{{process}}}": "1+0x200",
+        f"jaxmon_uptime_seconds{{{process}}}": "60+60x200",
+        f'jaxmon_accelerator_utilization_ratio{{{sidecar},uuid="{uuid}"}}': utilization,
+    }
+    if loop:
+        found[f'jaxmon_step_age_seconds{{{process},loop="main"}}'] = "1+0x200"
+    return found
+
+
 CASES = {
     "gpu lost under a program, which dies of it": Case(
         "JaxmonAcceleratorLost",
@@ -341,5 +356,44 @@ CASES = {
         },
         quiet=("15m", "30m", "60m"),
         firing={},
+    ),
+    "accelerators of a training job that wait": Case(
+        "JaxmonAcceleratorUnderused",
+        held("GPU-1", "0.4+0x200", loop=True) | held("GPU-2", "0.3+0x200"),
+        quiet=("30m",),
+        firing={
+            "130m": ticket(
+                "The accelerators of job train were busy for 35% of the last 1h.",
+                job="train",
+            )
+        },
+    ),
+    "accelerators of a server wait for requests": Case(
+        "JaxmonAcceleratorUnderused", held("GPU-1", "0.4+0x200"), quiet=("130m",)
+    ),
+    "accelerators that are held and idle": Case(
+        "JaxmonAcceleratorIdle",
+        held("GPU-1", "0+0x200") | held("GPU-2", "0.01+0x200"),
+        quiet=("60m",),
+        firing={
+            "130m": ticket(
+                "No accelerator of job train was busy for more than 1% of the last 1h.",
+                job="train",
+            )
+        },
+    ),
+    "one of several accelerators is busy": Case(
+        "JaxmonAcceleratorIdle",
+        held("GPU-1", "0+0x200") | held("GPU-2", "0.8+0x200"),
+        quiet=("130m",),
+    ),
+    "idle accelerators that no one holds": Case(
+        "JaxmonAcceleratorIdle",
+        {
+            key: value
+            for key, value in held("GPU-1", "0+0x200").items()
+            if "device_info" not in key
+        },
+        quiet=("130m",),
     ),
 }

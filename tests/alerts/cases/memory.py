@@ -13,7 +13,7 @@ MEMORY = (
 LEAK = 'jaxmon_leak_growth_bytes{job="train",instance="a:1",worker="0",device="0"}'
 OURS = 'jaxmon_build_info{job="web",instance="a:1",worker="1",version="1"}'
 RSS = 'process_resident_memory_bytes{job="web",instance="a:1",worker="1"}'
-STARTED = 'process_start_time_seconds{job="web",instance="a:1",worker="1"}'
+UPTIME = 'jaxmon_uptime_seconds{job="web",instance="a:1",worker="1"}'
 
 CASES = {
     "out of memory": Case(
@@ -95,11 +95,11 @@ CASES = {
         "JaxmonHostMemoryGrowth",
         {
             RSS: "1000+0x120 1003+3x199 1600+0x200",
-            STARTED: "0+0x600",
+            UPTIME: "0+60x600",
             OURS: "1+0x600",
             # A program of somebody else.
             RSS.replace("web", "etcd"): "1000+0x120 1003+3x199 1600+0x200",
-            STARTED.replace("web", "etcd"): "0+0x600",
+            UPTIME.replace("web", "etcd"): "0+60x600",
         },
         quiet=("120m", "180m", "420m"),
         firing={
@@ -116,7 +116,7 @@ CASES = {
         "JaxmonHostMemoryGrowth",
         {
             RSS: "100+30x30 1000+0x169 1500+0x300",
-            STARTED: "0+0x600",
+            UPTIME: "0+60x600",
             OURS: "1+0x600",
         },
         quiet=tuple(f"{minute}m" for minute in range(10, 300, 3)),

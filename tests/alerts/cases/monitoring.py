@@ -18,6 +18,7 @@ WEB_CONFIG = 'jaxmon_web_config_success{{job="gpus",instance="{}"}}'
 HOOK = 'jaxmon_hook_active{job="train",instance="a:1",hook="compiles"}'
 
 STARTED = 'process_start_time_seconds{job="web",instance="a:1",worker="0"}'
+UPTIME = 'jaxmon_uptime_seconds{job="web",instance="a:1",worker="0"}'
 RUNTIME = 'jaxmon_runtime_info{job="web",instance="a:1",worker="0"}'
 SERVED = (
     'jaxmon_requests_total{job="web",instance="a:1",route="/gen",outcome="success",'
@@ -103,6 +104,7 @@ CASES = {
             # Its routes are not known before the first request.
             REQUESTS: "3+0x10 stale _x90",
             STARTED: "0+0x10 660+0x190",
+            UPTIME: "0+60x10 0+60x190",
             RUNTIME: "1+0x200",
         },
         quiet=tuple(f"{minute}m" for minute in range(10, 200, 5)),
@@ -113,6 +115,7 @@ CASES = {
             UP: "1+0x100",
             REQUESTS: "3+0x10 stale _x90",
             STARTED: "0+0x10 " + " ".join(str(660 + 60 * one) for one in range(60)),
+            UPTIME: "0+60x10 1+0x90",
             RUNTIME: "1+0x100",
         },
         quiet=("15m",),

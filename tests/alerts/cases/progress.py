@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from tests.alerts.promtool import Case, Firing, page, ticket
+from tests.alerts.promtool import Case, page, ticket
 
 
-STARTED = 'process_start_time_seconds{job="web",instance="a:1",worker="1"}'
-RUNTIME = 'jaxmon_runtime_info{job="web",instance="a:1",worker="1",jax="0.10.2"}'
-LAST_STEP = 'jaxmon_last_step_timestamp_seconds{job="train",instance="a:1",loop="main"}'
+AGE = 'jaxmon_step_age_seconds{job="train",instance="a:1",loop="main"}'
+STEPS = 'jaxmon_step_seconds_{}{{job="train",instance="a:1",loop="main"}}'
+ENDED = 'jaxmon_activity_age_seconds{job="train",instance="a:1",activity="evaluation"}'
+EVALUATION = (
+    'jaxmon_activity_running_seconds{job="train",instance="a:1",activity="evaluation"}'
+)
+SAVED = 'jaxmon_activity_age_seconds{job="train",instance="a:1",activity="checkpoint"}'
 OLDEST = 'jaxmon_compile_oldest_seconds{job="train",instance="a:1"}'
 WAITING = 'jaxmon_wall_seconds_total{job="train",instance="a:1",state="data_wait"}'
 COMPUTING = 'jaxmon_wall_seconds_total{job="train",instance="a:1",state="device"}'
@@ -26,7 +30,7 @@ CASES = {
         },
         quiet=("10m", "20m", "25m"),
         firing={
-            "27m": ticket(
+            "28m": ticket(
                 "Function f of job train takes 2.4 times as long as in an earlier run.",
                 job="train",
                 kind="function",
@@ -38,7 +42,7 @@ CASES = {
     "steps are slower than before, for a while": Case(
         "JaxmonSlowdown",
         {SLOWDOWN % ("loop", "main") + 'against="earlier"}': "1+0x5 3+0x20 1+0x20"},
-        quiet=("10m", "20m", "27m"),
+        quiet=("10m", "20m", "29m"),
         firing={
             "22m": ticket(
                 "Loop main of job train takes 3 times as long as earlier in its run.",
@@ -51,11 +55,11 @@ CASES = {
     ),
     "training stalled": Case(
         "JaxmonTrainingStalled",
-        {LAST_STEP: "0+60x10 600+0x29 2460+60x10"},
-        quiet=("10m", "20m", "41m"),
+        {AGE: "5+0x10 5+60x29 5+0x10"},
+        quiet=("10m", "20m", "44m"),
         firing={
-            "21m": page(
-                "A process of job train finished its last step of loop main 11m 0s "
+            "24m": page(
+                "A process of job train finished its last step of loop main 13m 5s "
                 "ago.",
                 job="train",
                 loop="main",
@@ -65,11 +69,52 @@ CASES = {
     ),
     "a first step that compiles is not stalled, until it is stuck": Case(
         "JaxmonTrainingStalled",
-        {LAST_STEP: "0+0x30", OLDEST: "0+60x30"},
+        {AGE: "0+60x30", OLDEST: "0+60x30"},
         quiet=("11m", "14m"),
         firing={
-            "15m": page(
-                "A process of job train finished its last step of loop main 15m 0s "
+            "17m": page(
+                "A process of job train finished its last step of loop main 17m 0s "
+                "ago.",
+                job="train",
+                loop="main",
+                slo="step-freshness",
+            )
+        },
+    ),
+    "an evaluation of 12 minutes is not stalled": Case(
+        "JaxmonTrainingStalled",
+        {
+            AGE: "5+0x9 0+60x13 5+0x60",
+            EVALUATION: "0+0x9 1+60x12 0+0x60",
+            ENDED: "_x10 _x12 0+60x60",
+        },
+        quiet=tuple(f"{minute}m" for minute in range(10, 40)),
+    ),
+    "an evaluation that hangs is": Case(
+        "JaxmonTrainingStalled",
+        {AGE: "5+0x9 0+60x90", EVALUATION: "0+0x9 1+60x90"},
+        quiet=("30m", "68m"),
+        firing={
+            "74m": page(
+                "A process of job train finished its last step of loop main 1h 4m 0s "
+                "ago.",
+                job="train",
+                loop="main",
+                slo="step-freshness",
+            )
+        },
+    ),
+    "steps of 11 minutes are not stalled, until three of them are missing": Case(
+        "JaxmonTrainingStalled",
+        {
+            AGE: "0+60x10 0+60x10 0+60x10 0+60x60",
+            STEPS.format("sum"): "0+0x10 660+0x10 1320+0x10 1980+0x60",
+            STEPS.format("count"): "0+0x10 1+0x10 2+0x10 3+0x60",
+        },
+        quiet=("21m", "32m", "43m", "65m"),
+        firing={
+            "70m": page(
+                "A process of job train finished its last step of loop main 37m 0s "
                 "ago.",
                 job="train",
                 loop="main",
@@ -79,30 +124,70 @@ CASES = {
     ),
     "a loop that ended is not stalled": Case(
         "JaxmonTrainingStalled",
-        {LAST_STEP: "0+60x10 stale _x60"},
+        {AGE: "5+0x10 stale _x60"},
         quiet=("15m", "21m", "60m"),
     ),
     "training that waits for data": Case(
-        "JaxmonTimeLost",
-        {WAITING: "0+42x60", COMPUTING: "0+18x60", LAST_STEP: "0+60x60"},
+        "JaxmonDataStarvation",
+        {WAITING: "0+24x60", COMPUTING: "0+36x60", AGE: "5+0x60"},
         quiet=(),
         firing={
             "60m": ticket(
-                "A process of job train spent 70% of the last 30m on data_wait.",
+                "A process of job train spent 40% of the last 30m on data_wait.",
                 job="train",
                 state="data_wait",
             )
         },
     ),
     "training that computes, and waits a little": Case(
-        "JaxmonTimeLost",
-        {WAITING: "0+18x60", COMPUTING: "0+42x60", LAST_STEP: "0+60x60"},
+        "JaxmonDataStarvation",
+        {WAITING: "0+12x60", COMPUTING: "0+48x60", AGE: "5+0x60"},
         quiet=("60m",),
     ),
     "a server that waits has no steps": Case(
-        "JaxmonTimeLost",
+        "JaxmonDataStarvation",
         {WAITING: "0+58x60"},
         quiet=("60m",),
+    ),
+    "training that is blocked": Case(
+        "JaxmonTimeLost",
+        {
+            WAITING.replace("data_wait", "blocked"): "0+42x60",
+            COMPUTING: "0+18x60",
+            AGE: "5+0x60",
+        },
+        firing={
+            "60m": ticket(
+                "A process of job train spent 70% of the last 30m on blocked.",
+                job="train",
+                state="blocked",
+            )
+        },
+    ),
+    "the loss of a running loop stays NaN": Case(
+        "JaxmonNonFinite",
+        {RUN: "0+0x5 11+20x20", AGE: "5+0x60"},
+        quiet=("5m", "7m"),
+        firing={
+            "10m": page(
+                "loss of job train was finite, and is NaN or infinite since.",
+                job="train",
+                name="loss",
+            )
+        },
+    ),
+    "checkpoints that stop": Case(
+        "JaxmonCheckpointAge",
+        {AGE: "5+0x500", SAVED: "0+60x500", SAVED.replace("a:1", "b:1"): "90+60x500"},
+        quiet=("120m", "360m"),
+        firing={
+            "370m": ticket(
+                "The last checkpoint of job train ended 6h 10m 0s ago.", job="train"
+            )
+        },
+    ),
+    "a run that ended saves nothing": Case(
+        "JaxmonCheckpointAge", {SAVED: "0+60x500"}, quiet=("370m", "480m")
     ),
     "an output that stays NaN": Case(
         "JaxmonNonFinite",
@@ -127,30 +212,5 @@ CASES = {
                 name="loss",
             )
         },
-    ),
-    "deploy in progress": Case(
-        "JaxmonDeployInProgress",
-        # Starts at 0, and again after 20 minutes.
-        {STARTED: "0+0x19 1200+0x40", RUNTIME: "1+0x60"},
-        quiet=("10m", "19m", "30m"),
-        firing={
-            "22m": [
-                Firing(
-                    {"severity": "info", "job": "web"},
-                    "The latest process of job web started 2m 0s ago. Compile "
-                    "tickets are held back until it has run for 10m.",
-                )
-            ]
-        },
-    ),
-    "a sidecar that starts is no deployment": Case(
-        "JaxmonDeployInProgress",
-        {STARTED: "0+0x30"},
-        quiet=("1m", "5m"),
-    ),
-    "a crash loop is no deployment": Case(
-        "JaxmonDeployInProgress",
-        {STARTED: "0+120x60", RUNTIME: "1+0x60"},
-        quiet=("10m", "50m"),
     ),
 }

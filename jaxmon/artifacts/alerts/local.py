@@ -1,0 +1,129 @@
+"""Alerts as a site changes them: other thresholds for some jobs, overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from jaxmon import catalog
+from jaxmon.artifacts.alerts.causes import cause_alerts
+from jaxmon.artifacts.alerts.model import Alert
+from jaxmon.artifacts.promql import Expr, counter, eq, gauge
+from jaxmon.artifacts.slo import Slos, Thresholds
+from jaxmon.artifacts.slo.changes import Local, Override
+from jaxmon.catalog import Metric
+
+
+# Series that tell what exists, by the label that selects it.
+_WITNESSES = {
+    "loop": catalog.STEP_AGE_SECONDS,
+    "route": catalog.REQUESTS,
+    "function": catalog.COMPILES,
+}
+
+
+def causes(slos: Slos, scale: float) -> Iterator[Alert]:
+    """
+    Yield the cause alerts, with the local thresholds of some of their subjects.
+
+    Raises:
+        SloError: a local threshold concerns no alert with its labels.
+    """
+
+    def build(thresholds: Thresholds) -> list[Alert]:
+        page = slos.site.severity("page")
+        scaled = thresholds.scaled(scale)
+        return list(cause_alerts(scaled, scale, runs=slos.runs, page=page))
+
+    usual = build(slos.thresholds)
+    others = [
+        (one, build(replace(slos.thresholds, **dict(one.thresholds))))
+        for one in slos.local
+    ]
+    used: set[int] = set()
+    for place, alert in enumerate(usual):
+        # Each alert follows from the thresholds: those that differ concern it.
+        differing = [
+            (number, local, alerts[place])
+            for number, (local, alerts) in enumerate(others)
+            if alerts[place] != alert and _subjects(local) <= _labels(alert)
+        ]
+        expr = alert.expr
+        for number, local, other in differing:
+            used.add(number)
+            which, labels = _witness(local), tuple(dict(local.match))
+            own = other.expr.and_(which, *labels)
+            expr = expr.unless(which, *labels)
+            if replace(other, expr=expr) == replace(alert, expr=expr):
+                expr = expr.or_(own)
+            else:
+                # Rules of one name need different labels.
+                values = ", ".join(value for _, value in local.match)
+                marked = (*other.labels, ("local", values))
+                yield replace(other, expr=own, labels=marked)
+        yield replace(alert, expr=expr)
+    for number, local in enumerate(slos.local):
+        if number not in used:
+            names = ", ".join(name for name, _ in local.thresholds)
+            subjects = ", ".join(sorted(_subjects(local)))
+            local.source.fail(
+                f"no alert that depends on {names} has the labels {subjects}; use "
+                "fewer labels, such as job alone"
+            )
+
+
+def overridden(
+    alerts: Iterable[Alert], overrides: Iterable[Override]
+) -> Iterator[Alert]:
+    """
+    Yield the alerts as *overrides* change them, without those that are disabled.
+
+    Raises:
+        SloError: an override names no alert.
+    """
+    alerts = list(alerts)
+    by_name = {one.alert: one for one in overrides}
+    names = sorted({one.name for one in alerts})
+    for unknown in by_name.keys() - set(names):
+        by_name[unknown].source.fail(
+            f"there is no alert {unknown!r}; allowed are {', '.join(names)}"
+        )
+    for alert in alerts:
+        change = by_name.get(alert.name)
+        if change is None:
+            yield alert
+        elif change.enabled:
+            yield replace(
+                alert,
+                severity=change.severity or alert.severity,
+                for_=change.for_ or alert.for_,
+                labels=(*alert.labels, *change.labels),
+                summary=change.summary or alert.summary,
+                description=change.description or alert.description,
+            )
+
+
+def _subjects(local: Local) -> set[str]:
+    """Return the labels that the alert itself must have."""
+    return {label for label in dict(local.match) if label in {"job", *_WITNESSES}}
+
+
+def _labels(alert: Alert) -> frozenset[str]:
+    return alert.expr.shape.labels or frozenset()
+
+
+def _witness(local: Local) -> Expr:
+    """Return series with the labels of *local*, while their subject is there."""
+    labels = dict(local.match)
+    special = next((one for one in _WITNESSES if one in labels), None)
+    metric = _WITNESSES[special] if special else catalog.BUILD_INFO
+    matchers = tuple(eq(label, value) for label, value in labels.items())
+    return _series(metric, tuple(labels), *matchers).max(*labels)
+
+
+def _series(metric: Metric, more: tuple[str, ...], *matchers: object) -> Expr:
+    # Some of the labels are the site's.
+    extended = metric._replace(labels=(*metric.labels, *more))
+    if metric.kind == "counter":
+        return counter(extended, *matchers).total()  # type: ignore[arg-type]
+    return gauge(extended, *matchers)  # type: ignore[arg-type]

@@ -1,0 +1,111 @@
+"""Request alerts: requests that hang, wait for compiles, or are slow when they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jaxmon import catalog
+from jaxmon.artifacts import promql
+from jaxmon.artifacts.alerts.model import DEPLOY_NOISE, Alert
+from jaxmon.artifacts.promql import Expr, counter, eq, gauge, histogram, ne
+from jaxmon.artifacts.slo import Thresholds, durations
+from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
+
+
+_ROUTE = ("job", "route")
+# Fewer are chance.
+_CALLERS = 5
+
+
+def requests_hang(thresholds: Thresholds) -> Iterator[Alert]:
+    """
+    Yield a page for a route that answers no one, and a ticket if it is not known to
+    have ever answered: callers end a stream themselves, and may end nothing else.
+    """
+    after = thresholds.hang_after
+    # Born series count: a service may answer for the first time.
+    answered = counter(catalog.REQUESTS, ne("outcome", "client_error")).rise(after)
+    silent_for = gauge(catalog.REQUEST_OLDEST_SECONDS).max(*_ROUTE)
+    waiting = (silent_for > durations.seconds(after)).unless(_some(answered))
+    given_up = _given_up(thresholds).unless(waiting)
+    ever = _some(counter(catalog.REQUESTS, eq("outcome", "success")).total())
+    for severity, expr in (
+        (PAGE, waiting.or_(given_up.and_(ever))),
+        (TICKET, given_up.unless(ever)),
+    ):
+        yield Alert(
+            name="JaxmonRequestsHang",
+            expr=expr,
+            for_=durations.text(durations.seconds(after) / 5),
+            severity=severity,
+            description=(
+                "Requests come in and none is answered: they are in progress, or their "
+                "callers give up."
+            ),
+            summary=(
+                "Route {{ $labels.route }} of job {{ $labels.job }} answers no "
+                "request; callers have waited for {{ $value | humanizeDuration }}."
+            ),
+        )
+
+
+def _given_up(thresholds: Thresholds) -> Expr:
+    """Return the mean time after which callers gave up, where no one was answered."""
+    # As many callers as it takes, also where they are few.
+    window = durations.text(2 * durations.seconds(thresholds.hang_after))
+    answered = counter(catalog.REQUESTS, ne("outcome", "client_error")).rise(window)
+    gone = histogram(catalog.REQUEST_SECONDS, eq("outcome", "client_error"))
+    number = gone.count.rise(window).sum(*_ROUTE)
+    mean = promql.ratio(gone.sum.rise(window).sum(*_ROUTE), number)
+    patient = mean > durations.seconds(thresholds.cancelled_after)
+    return patient.and_(number >= _CALLERS).unless(_some(answered))
+
+
+def _some(requests: Expr) -> Expr:
+    return requests.sum(*_ROUTE) > 0
+
+
+def cold_starts(thresholds: Thresholds) -> Alert:
+    """Alert on requests that wait for compiles."""
+    window, by = thresholds.cold_window, ("job", "route")
+    waiting = counter(catalog.REQUESTS, ne("start", "warm"))
+    cold = waiting.increase(window).sum(*by)
+    every = counter(catalog.REQUESTS).increase(window).sum(*by)
+    share = promql.ratio(cold, every) > thresholds.cold_share
+    return Alert(
+        name="JaxmonColdStarts",
+        expr=share.and_(cold > thresholds.cold_requests),
+        severity=TICKET,
+        description="Many requests are waiting for compiles.",
+        summary=(
+            "{{ $value | humanizePercentage }} of requests to route "
+            "{{ $labels.route }} of job {{ $labels.job }} waited for a compile in the "
+            f"last {window}."
+        ),
+        labels=DEPLOY_NOISE,
+    )
+
+
+def cold_latency(thresholds: Thresholds) -> Alert:
+    """Alert on requests that wait long for a compile."""
+    window = thresholds.cold_window
+    cold = histogram(
+        catalog.REQUEST_SECONDS,
+        eq("start", "cold"),
+        eq("outcome", "success"),
+        rare=True,
+    )
+    slow = cold.quantile(0.95, *_ROUTE, window=window)
+    enough = cold.observed(window, *_ROUTE) >= thresholds.cold_requests
+    return Alert(
+        name="JaxmonColdLatency",
+        expr=(slow > durations.seconds(thresholds.cold_latency)).and_(enough),
+        severity=TICKET,
+        description="Requests that wait for a compile wait too long.",
+        summary=(
+            "5 % of the cold requests to route {{ $labels.route }} of job "
+            "{{ $labels.job }} took longer than {{ $value | humanizeDuration }} in the "
+            f"last {window}."
+        ),
+        labels=DEPLOY_NOISE,
+    )

@@ -1,0 +1,181 @@
+"""Training alerts: loops that stand still, wait, diverge, or do not save their work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jaxmon import catalog
+from jaxmon.artifacts import promql
+from jaxmon.artifacts.alerts.model import PROCESS, Alert
+from jaxmon.artifacts.alerts.power import DEVICE_TIME
+from jaxmon.artifacts.promql import Expr, counter, eq, gauge, histogram, re
+from jaxmon.artifacts.slo import Thresholds, durations
+from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
+from jaxmon.artifacts.slo.timed import busy, patience
+
+
+STALLED_ALERT, STALLED_SLO = "JaxmonTrainingStalled", "step-freshness"
+# What a stalled loop does not do takes its time.
+TIME_ALERTS = ("JaxmonDataStarvation", "JaxmonTimeLost")
+
+_STARVED = "data_wait"
+# States in which the device waits for the program.
+_LOST = "eager|gc|gil|blocked"
+_LOSS = "(?i).*loss.*"
+# Of shorter calls the clock is a part; what takes less of the time does not matter.
+_LEAST_SECONDS, _LEAST_SHARE, _LEAST_PROCESSES = 0.001, 0.05, 4
+
+
+def training_stalled(thresholds: Thresholds) -> Alert:
+    """Alert on a loop that makes no progress."""
+    # The first step of a large model takes long to compile, and an evaluation is no
+    # step; both count as progress for a while.
+    limit = durations.seconds(thresholds.stalled_after)
+    excused = busy(
+        limit,
+        compiling=durations.seconds(thresholds.stuck_after),
+        active=durations.seconds(thresholds.activity_after),
+    )
+    age = gauge(catalog.STEP_AGE_SECONDS)
+    late = age > patience(age, limit)
+    return Alert(
+        name=STALLED_ALERT,
+        # One stuck process stops the others: the oldest step is what counts.
+        expr=late.unless(excused, *PROCESS).max("job", "loop"),
+        # The step after a long compile is due.
+        for_=thresholds.stalled_for,
+        keep_for=thresholds.stalled_for,
+        severity=PAGE,
+        description="A running loop is making no progress.",
+        summary=(
+            "A process of job {{ $labels.job }} finished its last step of loop "
+            "{{ $labels.loop }} {{ $value | humanizeDuration }} ago."
+        ),
+        labels=(("slo", STALLED_SLO),),
+    )
+
+
+def data_starvation(thresholds: Thresholds) -> Alert:
+    """Alert on a loop that waits for its input."""
+    return _share_alert(
+        TIME_ALERTS[0],
+        thresholds.time_lost_window,
+        _STARVED,
+        thresholds.data_wait,
+        "Training waits for its input; the accelerators idle meanwhile.",
+    )
+
+
+def time_lost(thresholds: Thresholds) -> Alert:
+    """Alert on a loop that spends its time on something else."""
+    return _share_alert(
+        TIME_ALERTS[1],
+        thresholds.time_lost_window,
+        _LOST,
+        thresholds.time_lost,
+        "Training spends most of its time on something else.",
+    )
+
+
+def _share_alert(
+    name: str, window: str, states: str, limit: float, description: str
+) -> Alert:
+    lost = counter(catalog.WALL_SECONDS, re("state", states)).rate(window)
+    # Of processes in a loop: a server waits for requests, not for data.
+    loops = gauge(catalog.STEP_AGE_SECONDS).max(*PROCESS)
+    share = lost.sum(*PROCESS, "state").and_(loops, *PROCESS)
+    return Alert(
+        name=name,
+        # All ranks wait for the slowest.
+        expr=share.max("job", "state") > limit,
+        severity=TICKET,
+        description=description,
+        summary=(
+            "A process of job {{ $labels.job }} spent "
+            f"{{{{ $value | humanizePercentage }}}} of the last {window} on "
+            "{{ $labels.state }}."
+        ),
+    )
+
+
+def non_finite(thresholds: Thresholds) -> Iterator[Alert]:
+    """
+    Yield a page for the loss of a running loop, whose work is lost from there on, and a
+    ticket for other values.
+    """
+    outputs = gauge(catalog.NONFINITE_OUTPUTS).max("job", "name") > 0
+    loops = gauge(catalog.STEP_AGE_SECONDS).max(*PROCESS)
+    run = gauge(catalog.VALUE_NONFINITE_RUN)
+    loss = gauge(catalog.VALUE_NONFINITE_RUN, re("name", _LOSS)).and_(loops, *PROCESS)
+    lost = loss.max("job", "name") > thresholds.nonfinite_values
+    others = outputs.or_(run.max("job", "name") > thresholds.nonfinite_values)
+    for severity, expr in ((PAGE, lost), (TICKET, others.unless(lost))):
+        yield Alert(
+            name="JaxmonNonFinite",
+            expr=expr,
+            for_=thresholds.nonfinite_for,
+            severity=severity,
+            description="Values became NaN or infinite and stay so.",
+            summary=(
+                "{{ $labels.name }} of job {{ $labels.job }} was finite, and is NaN or "
+                "infinite since."
+            ),
+        )
+
+
+def straggler(thresholds: Thresholds) -> Alert:
+    """Alert on a process whose device takes longer for what the others run as well."""
+    by = (*PROCESS, "function")
+    same = ("job", "function", "fingerprint")
+    window = thresholds.straggler_for
+    sampled = histogram(catalog.EXECUTION_SECONDS)
+    seconds = sampled.sum.rate(window).sum(*by)
+    # Servers run shapes as requests come; processes of a loop run the same.
+    loops = gauge(catalog.STEP_AGE_SECONDS).max(*PROCESS)
+    mean = promql.ratio(seconds, sampled.count.rate(window).sum(*by)) > _LEAST_SECONDS
+    mean = mean.of_unit("seconds").and_(loops, *PROCESS)
+    programs = gauge(catalog.PROGRAM_INFO).max(*by, "fingerprint")
+    times = mean.joined(programs, on=by, take=("fingerprint",))
+    enough = times.count(*same) >= _LEAST_PROCESSES
+    slower = times.relative_to(times.median(*same).and_(enough), *same)
+    return Alert(
+        name="JaxmonStraggler",
+        expr=(slower > thresholds.straggler)
+        .and_(_device_share() > _LEAST_SHARE, *by)
+        .max(*by),
+        for_=thresholds.straggler_for,
+        severity=TICKET,
+        description=(
+            "One process's device takes longer for the same program than the others', "
+            "which wait for it."
+        ),
+        summary=(
+            "Function {{ $labels.function }} of job {{ $labels.job }} takes "
+            "{{ $value | humanize }} times as long on {{ $labels.instance }} "
+            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}as in the median "
+            "process."
+        ),
+    )
+
+
+def _device_share() -> Expr:
+    return promql.recorded(DEVICE_TIME, labels=(*PROCESS, "function"))
+
+
+def checkpoint_age(thresholds: Thresholds) -> Alert:
+    """Alert on a loop whose work is not saved any more."""
+    saved = gauge(catalog.ACTIVITY_AGE_SECONDS, eq("activity", "checkpoint"))
+    loops = gauge(catalog.STEP_AGE_SECONDS).max("job")
+    return Alert(
+        name="JaxmonCheckpointAge",
+        # One process may save for all.
+        expr=(saved.min("job") > durations.seconds(thresholds.checkpoint_age)).and_(
+            loops
+        ),
+        severity=TICKET,
+        description="A run makes no more checkpoints; a failure costs its work.",
+        summary=(
+            "The last checkpoint of job {{ $labels.job }} ended "
+            "{{ $value | humanizeDuration }} ago."
+        ),
+    )

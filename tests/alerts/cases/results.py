@@ -1,0 +1,172 @@
+"""Cases of alerts on results and speeds: keys, checks, compiles, slowdowns."""
+
+from __future__ import annotations
+
+from tests.alerts.promtool import Case, ticket
+
+
+FUNCTION = 'job="train",instance="{}:1",worker="0",function="step"'
+STEP = FUNCTION.format("a")
+PROGRAM = {"job": "train", "function": "step"}
+COMPILED = 'jaxmon_compiles_total{{{},outcome="{}"}}'
+BACKEND = 'jaxmon_compile_seconds_{}{{{},phase="backend_compile"{}}}'
+
+
+def replicas(number, *, shared=0, ranks=1, seconds=40):
+    """
+    Return processes that start and compile one program, but for *shared* ones, which
+    load it.
+    """
+    found: dict[str, str] = {}
+    for place in range(number):
+        own = FUNCTION.format(f"h{place}")
+        process = own.partition(",function")[0]
+        outcome = "cache_hit" if place < shared else "compiled"
+        found |= {
+            f"jaxmon_runtime_info{{{process}}}": "1+0x60",
+            f"jaxmon_processes{{{process}}}": f"{ranks}+0x60",
+            f'jaxmon_program_info{{{own},fingerprint="same"}}': "_x5 1+0x60",
+            COMPILED.format(own, outcome): "_x5 1+0x60",
+            BACKEND.format("sum", own, ""): f"_x5 {seconds}+0x60",
+        }
+    return found
+
+
+def executions(host, per_call, *, fingerprint="same", programs=1):
+    """Return a process that runs a program ten times a minute."""
+    own = FUNCTION.format(host)
+    process = own.partition(",function")[0]
+    return {
+        f'jaxmon_program_info{{{own},fingerprint="{fingerprint}"}}': "1+0x90",
+        f"jaxmon_programs_total{{{own}}}": f"{programs}+0x90",
+        f"jaxmon_execution_seconds_sum{{{own}}}": f"0+{per_call * 10:g}x90",
+        f"jaxmon_execution_seconds_count{{{own}}}": "0+10x90",
+        f"jaxmon_jit_calls_total{{{own}}}": "0+10x90",
+        f'jaxmon_step_age_seconds{{{process},loop="main"}}': "1+0x90",
+    }
+
+
+def mesh(*per_call, **more):
+    """Return processes of one run with these times of a call."""
+    found: dict[str, str] = {}
+    for place, seconds in enumerate(per_call):
+        found |= executions(f"h{place}", seconds, **more)
+    return found
+
+
+CASES = {
+    "a key used twice": Case(
+        "JaxmonKeyReuse",
+        {f"jaxmon_key_reuse_total{{{STEP}}}": "_x5 2+0x90"},
+        quiet=("4m", "70m"),
+        firing={
+            "8m": ticket(
+                "Function step of job train reused a PRNG key 2 times in 1h.", **PROGRAM
+            )
+        },
+    ),
+    "a check that fails": Case(
+        "JaxmonCheckFailed",
+        {
+            f'jaxmon_determinism_checks_total{{{STEP},outcome="failed"}}': "_x5 1+0x90",
+            f'jaxmon_gradient_checks_total{{{STEP},outcome="passed"}}': "0+1x90",
+        },
+        quiet=("4m", "70m"),
+        firing={
+            "8m": ticket(
+                "1 checks of function step of job train failed in 1h.", **PROGRAM
+            )
+        },
+    ),
+    "a gradient that is wrong": Case(
+        "JaxmonCheckFailed",
+        {f'jaxmon_gradient_checks_total{{{STEP},outcome="failed"}}': "_x5 3+0x90"},
+        firing={
+            "8m": ticket(
+                "3 checks of function step of job train failed in 1h.", **PROGRAM
+            )
+        },
+    ),
+    "compiles that fail": Case(
+        "JaxmonCompileFailed",
+        {COMPILED.format(STEP, "failed"): "_x5 1+1x3 5+0x90"},
+        quiet=("5m", "50m"),
+        firing={
+            "10m": ticket(
+                "Function step of job train failed to compile 5 times in 30m.",
+                **PROGRAM,
+            )
+        },
+    ),
+    "a compile that fails once": Case(
+        "JaxmonCompileFailed",
+        {COMPILED.format(STEP, "failed"): "_x5 1+0x90"},
+        quiet=("8m", "20m"),
+    ),
+    "every replica compiles the same": Case(
+        "JaxmonThunderingCompilation",
+        replicas(6, shared=1),
+        quiet=("4m", "40m"),
+        firing={
+            "8m": ticket(
+                "5 processes of job train compiled the same program of function step "
+                "within 10m.",
+                **PROGRAM,
+            )
+        },
+    ),
+    "replicas that share a cache": Case(
+        "JaxmonThunderingCompilation", replicas(6, shared=5), quiet=("8m", "14m")
+    ),
+    "ranks of one run compile together": Case(
+        "JaxmonThunderingCompilation", replicas(6, ranks=6), quiet=("8m", "14m")
+    ),
+    "replicas that compile in a moment": Case(
+        "JaxmonThunderingCompilation", replicas(6, seconds=1), quiet=("8m", "14m")
+    ),
+    "slow compiles of a service": Case(
+        "JaxmonCompileSlow",
+        {
+            'jaxmon_requests_in_progress{job="train",instance="a:1",route="/gen"}': (
+                "1+0x90"
+            ),
+            f"jaxmon_uptime_seconds{{{STEP.partition(',function')[0]}}}": "0+60x90",
+            BACKEND.format("count", STEP, ""): "0+1x90",
+            BACKEND.format("bucket", STEP, ',le="1.0"'): "0+0x90",
+            BACKEND.format("bucket", STEP, ',le="10.0"'): "0+1x90",
+            BACKEND.format("bucket", STEP, ',le="+Inf"'): "0+1x90",
+        },
+        # What it starts with does not count.
+        quiet=("10m", "55m"),
+        firing={
+            "70m": ticket(
+                "100% of the compiles of job train in the last 30m took longer than "
+                "1 s.",
+                job="train",
+                deploy="expected",
+            )
+        },
+    ),
+    "a straggler": Case(
+        "JaxmonStraggler",
+        mesh(1.0, 1.0, 1.0, 1.5),
+        quiet=("10m",),
+        firing={
+            "60m": ticket(
+                "Function step of job train takes 1.5 times as long on h3:1 (worker 0) "
+                "as in the median process.",
+                **PROGRAM,
+                instance="h3:1",
+                worker="0",
+            )
+        },
+    ),
+    "processes that are alike": Case(
+        "JaxmonStraggler", mesh(1.0, 1.1, 0.9, 1.2), quiet=("60m",)
+    ),
+    "stages of a pipeline have programs of their own": Case(
+        "JaxmonStraggler",
+        mesh(1.0, 1.0, 1.0) | executions("h3", 3.0, fingerprint="other"),
+        quiet=("60m",),
+    ),
+}

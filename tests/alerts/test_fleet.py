@@ -1,0 +1,142 @@
+"""The shipped rules on fleets made from a real page, in a real Prometheus."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.alerts.promtool import shipped
+from tests.support import require_program, until
+from tools.fleet import costs, history, layout, recording, replay, rules
+from tools.fleet.faults import Fault
+from tools.fleet.series import Fleet
+from tools.fleet.server import Server
+from tools.fleet.targets import Targets
+from tools.fleet.templates import Templates, templates
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Two jobs of the same name in two clusters, whose hosts have the same addresses.
+SMALL = layout.Shape(processes=24, clusters=2, jobs=2, same_addresses=True, churn=False)
+
+
+@pytest.fixture(scope="module")
+def page() -> Templates:
+    """Return what real programs and a real sidecar export."""
+    require_program("prometheus")
+    return templates(recording.record(pages=3))
+
+
+def write(directory: Path, **changes: object) -> Path:
+    """Write the shipped rules to *directory*, with *changes* to each group."""
+    groups = [*shipped().recording, *shipped().alerting]
+    changed = [{**group, **changes} for group in groups]
+    path = directory / "rules.yaml"
+    path.write_text(yaml.dump({"groups": changed}, Dumper=yaml.CSafeDumper))
+    return path
+
+
+def test_all_rules_evaluate_on_scraped_clusters(
+    page: Templates, tmp_path: Path
+) -> None:
+    """
+    Each shipped rule evaluates, without series that match twice or are recorded twice,
+    on two clusters with jobs and addresses of the same names.
+    """
+    now = time.time()
+    pods = layout.pods(SMALL, now, now + 600)
+    fleet = Fleet(page, pods)
+    with Targets(fleet, pods) as targets:
+        config = targets.config(1.0)
+        config["rule_files"] = [str(write(tmp_path, interval="1s"))]
+        with Server(tmp_path, config=config) as server:
+            until(lambda: _scraped(server) == len(pods), "all targets to be scraped")
+            seen = time.time()
+            found = until(lambda: _evaluated(server, seen), "all rules to be evaluated")
+    assert {rule["name"]: rule.get("lastError", "") for rule in found} == {
+        rule["name"]: "" for rule in found
+    }
+    assert {rule["health"] for rule in found} == {"ok"}
+
+
+def test_a_written_fleet_is_what_it_says(page: Templates, tmp_path: Path) -> None:
+    """
+    Prometheus has as many series as the fleet, and no counter that decreases before a
+    process restarts.
+    """
+    end = time.time() // 30 * 30
+    pods = layout.pods(SMALL, end - 1800, end)
+    fleet = Fleet(page, pods)
+    with Server(tmp_path) as server:
+        history.fill(server, fleet, history.moments(end, 1800, 30.0))
+        series = server.query('count({__name__=~".+"})', end)
+        decreases = {
+            name
+            for name in costs.known(page)
+            if name.endswith(("_total", "_count", "_bucket"))
+            and server.query(f"resets({name}[25m]) > 0", end)
+        }
+        up = server.query("sum by (cluster) (up)", end)
+    assert series == [({}, fleet.series(end))]
+    assert decreases == set()
+    assert up == [({"cluster": "c0"}, 3), ({"cluster": "c1"}, 3)]
+
+
+def test_a_quiet_fleet_fires_nothing_and_errors_page(
+    page: Templates, tmp_path: Path
+) -> None:
+    """
+    In six hours of deployments and restarts no page or ticket fires, but for the one
+    service of which a tenth of the requests fails.
+    """
+    start = time.time() // 86400 * 86400 - 2 * 86400
+    span = (start, start + 6 * 3600)
+    shape = layout.Shape(processes=24, clusters=2, jobs=2)
+    pods = layout.pods(shape, start, start + 86400)
+    fault = Fault("errors", "c1", "serve-0", start + 4 * 3600, span[1], 0.1)
+    groups = rules.read(write(tmp_path).parent)
+    names = set(rules.windows(groups, costs.known(page)))
+    with Server(tmp_path, head=replay.HEAD) as server:
+        fleet = Fleet(page, pods, [fault])
+        found = replay.replay(server, fleet, groups, span, names)
+    found = replay.settled(found, start)
+    fired = {(one.alert, one.severity) for one in found if one.severity != "info"}
+    assert ("JaxmonRequestErrorBudgetBurn", "page") in fired
+    assert {alert for alert, _ in fired} == {"JaxmonRequestErrorBudgetBurn"}
+    assert min(one.start for one in found if one.severity == "page") > fault.start
+
+
+def test_the_page_drops_nothing_that_is_read(page: Templates) -> None:
+    """What docs/fleet.md drops by name exists, and no rule or dashboard reads it."""
+    text = (ROOT / "docs/fleet.md").read_text()
+    dropped = [
+        name
+        for pattern in re.findall(r"regex: (jaxmon_gpu_.+)", text)
+        for name in costs.known(page)
+        if re.fullmatch(pattern, name)
+    ]
+    assert len(dropped) == 3
+    readers = [
+        *(ROOT / "alerts").glob("*.yaml"),
+        *(ROOT / "dashboards").rglob("*.json"),
+    ]
+    words = {word for path in readers for word in re.findall(r"\w+", path.read_text())}
+    assert words.isdisjoint(dropped)
+
+
+def _scraped(server: Server) -> float:
+    found = server.query("sum(up)", time.time())
+    return found[0][1] if found else 0
+
+
+def _evaluated(server: Server, after: float) -> list[dict[str, str]]:
+    """Return all rules once each was evaluated after the moment *after*."""
+    found = [rule for group in server.api("rules")["groups"] for rule in group["rules"]]
+    moments = (datetime.fromisoformat(rule["lastEvaluation"]) for rule in found)
+    return found if all(one.timestamp() > after for one in moments) else []

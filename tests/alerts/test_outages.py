@@ -1,0 +1,194 @@
+"""Trials of the alert on failing requests: little traffic, births, gaps, clusters."""
+
+from __future__ import annotations
+
+from tests.alerts.promtool import Case, evaluate, needed, run, shipped
+
+
+ALERT = "JaxmonRequestErrorBudgetBurn"
+ROUTE = 'route="/gen",outcome="{}",start="warm"'
+
+
+def requests(outcome, pod=0, job="web", cluster=""):
+    """Return the name of a counter of one process."""
+    place = f',cluster="{cluster}"' if cluster else ""
+    own = f'job="{job}",instance="{pod}:1"{place}'
+    return f"jaxmon_requests_total{{{own},{ROUTE.format(outcome)}}}"
+
+
+def uptime(pod=0, job="web"):
+    """Return the name of a process's uptime."""
+    return f'jaxmon_uptime_seconds{{job="{job}",instance="{pod}:1"}}'
+
+
+def fired(at, *windows, **who):
+    """Return what promtool should find: pages, by their long windows and burn rates."""
+    labels = {"job": "web", **who}
+    return {
+        "expr": (
+            "group by (cluster, job, long, factor) "
+            '(ALERTS{alertstate="firing",severity="page"})'
+        ),
+        "eval_time": at,
+        "exp_samples": [
+            {
+                "labels": "{"
+                + ",".join(
+                    f'{label}="{value}"'
+                    for label, value in {
+                        **labels,
+                        "long": window,
+                        **({"factor": factor} if factor else {}),
+                    }.items()
+                )
+                + "}",
+                "value": 1,
+            }
+            for window, _, factor in (one.partition(" at ") for one in windows)
+        ],
+    }
+
+
+def trial(tmp_path, series, *expected):
+    """Have promtool evaluate the rules of failing requests on *series*."""
+    groups = needed(ALERT, shipped())
+
+    evaluate(tmp_path, groups, series, promql_expr_test=list(expected))
+
+
+def test_an_outage_at_one_request_a_minute(tmp_path):
+    """
+    A service that answered one request a minute, and then none, pages within ten
+    minutes of the first failure, and stops within half an hour after the last.
+    """
+    series = {
+        uptime(): "6000+60x200",
+        requests("success"): "100+1x60 160+0x28 161+1x60",
+        requests("error"): "0+0x60 1+1x28 29+0x60",
+    }
+
+    trial(
+        tmp_path,
+        series,
+        fired("60m"),
+        fired("64m"),
+        # Once 100 requests are known, so is the burn rate of the hour.
+        fired("70m", "10m"),
+        fired("85m", "10m", "30m"),
+        fired("125m"),
+    )
+
+
+def test_an_outage_of_a_new_service(tmp_path):
+    """A service that has never answered pages within ten minutes as well."""
+    series = {uptime(): "5+60x60", requests("error"): "1+1x60"}
+
+    trial(tmp_path, series, fired("4m"), fired("9m", "10m", "30m"))
+
+
+def test_an_outage_at_twelve_requests_an_hour(tmp_path):
+    """
+    One request in five minutes is enough: five failures in half an hour, and most of
+    what there was.
+    """
+    series = {
+        uptime(): "6000+60x300",
+        requests("success"): "100+0x4 101+0x4 102+0x4 103+0x4 104+0x300",
+        requests("error"): "0+0x19 " + " ".join(f"{n}+0x4" for n in range(1, 30)),
+    }
+
+    trial(tmp_path, series, fired("20m"), fired("35m"), fired("48m", "30m"))
+
+
+def test_two_failures_in_a_quiet_hour_page_no_one(tmp_path):
+    """Fewer than five failures are chance, whatever their share."""
+    series = {uptime(): "6000+60x200", requests("error"): "0+0x19 1+0x30 2+0x100"}
+
+    run(Case(ALERT, series, quiet=("25m", "55m", "80m")), tmp_path)
+
+
+def test_pods_that_fail_their_first_requests(tmp_path):
+    """
+    Ten new pods fail 30 requests each before Prometheus knows them: their series are
+    born at 30, and `increase` sees nothing of it.
+    """
+    series = {uptime(0): "6000+60x120", requests("success", 0): "9000+100x120"}
+    for pod in range(1, 11):
+        series[uptime(pod)] = "_x59 20+60x60"
+        series[requests("error", pod)] = "_x59 30+0x60"
+        series[requests("success", pod)] = "_x59 0+10x60"
+
+    trial(tmp_path, series, fired("59m"), fired("64m", "1h at 14.4", "6h at 6"))
+
+
+def test_a_gap_of_prometheus_is_no_outage(tmp_path):
+    """
+    After 80 minutes without Prometheus, old processes come back with high counts. What
+    they counted in their lives is not counted again.
+    """
+    series = {
+        uptime(): "900000+60x20 _x80 906060+60x60",
+        requests("success"): "100000+100x20 _x80 110000+100x60",
+        requests("error"): "5000+0x20 _x80 5000+0x60",
+    }
+
+    run(Case(ALERT, series, quiet=("20m", "102m", "106m", "130m")), tmp_path)
+
+
+def test_churn_of_thirty_replicas_is_no_outage(tmp_path):
+    """Thirty replicas that replace each other, with few errors, are one service."""
+    series = {}
+    for pod in range(30):
+        start = 5 * pod
+        series[uptime(pod)] = f"_x{start} 30+60x40 stale"
+        series[requests("success", pod)] = f"_x{start} 500+1000x40 stale"
+        series[requests("error", pod)] = f"_x{start} 0+0.5x40 stale"
+
+    run(Case(ALERT, series, quiet=("30m", "90m", "140m")), tmp_path)
+
+
+def test_counts_are_exact(tmp_path):
+    """
+    Events are counted once each: scrapes a minute apart, a restart whose counter
+    begins anew, scrapes that fail for three minutes, a process born with counts.
+    """
+    series = {
+        uptime(0): "6000+60x60",
+        # 40 until the failed scrapes, 100 when they work again, 200 in the end.
+        requests("success", 0): "0+10x4 _x2 100+0x10 200+0x40",
+        uptime(1): "6000+60x9 5+60x50",
+        # 18 before the restart, 7 and 50 after it.
+        requests("success", 1): "0+2x9 7+0x1 50+0x50",
+        uptime(2): "_x20 15+60x40",
+        requests("success", 2): "_x20 33+0x40",
+    }
+    own = 'sloth_id="jaxmon-request-error"'
+    labels = (
+        f'{{job="web", route="/gen", {own}, sloth_service="jaxmon", '
+        'sloth_slo="request-error"}'
+    )
+    test = {
+        "expr": f"slo:events:increase1h{{{own}}}",
+        "eval_time": "50m",
+        "exp_samples": [
+            {
+                "labels": f"slo:events:increase1h{labels}",
+                "value": 200 + 18 + 50 + 33,
+            }
+        ],
+    }
+    groups = needed(ALERT, shipped())
+
+    evaluate(tmp_path, groups, series, promql_expr_test=[test])
+
+
+def test_clusters_are_told_apart(tmp_path):
+    """One job in two clusters is two services: one burns, the other does not."""
+    series = {
+        requests("success", 0, cluster="eu"): "0+100x90",
+        requests("success", 1, cluster="us"): "0+98x90",
+        requests("error", 1, cluster="us"): "0+2x90",
+    }
+    pages = ("1h at 14.4", "6h at 6", "1h at 3")
+
+    trial(tmp_path, series, fired("80m", *pages, cluster="us"))
