@@ -97,6 +97,7 @@ EMPTY_ON_CPU = {
     "Xid errors by GPU": NO_MISHAP,
     "Uncorrectable memory errors": NO_MISHAP,
     "Internal errors": NO_MISHAP,
+    "Processes that crashed": NO_MISHAP,
     "Internal errors by process": NO_MISHAP,
 }
 # Variables.

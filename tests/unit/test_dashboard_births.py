@@ -79,7 +79,7 @@ def expression(title: str, column: str) -> str:
         ("Persistent cache hit rate", "", '{job="web"}', 1),
         (
             "Persistent cache writes and errors",
-            "{{job}} {{instance}} {{worker}} written",
+            "{{cluster}} {{namespace}} {{job}} {{pod}} {{instance}} {{worker}} written",
             f"{{{PROCESS}}}",
             2,
         ),

@@ -174,7 +174,8 @@ def test_variables(dashboard):
     assert (first["name"], first["type"]) == ("datasource", "datasource")
     assert first["query"] == "prometheus"
     assert [one["name"] for one in rest] == [
-        *("job", "instance", "worker", "function", "device", "gpu", "host")
+        *("cluster", "namespace"),
+        *("job", "instance", "worker", "function", "device", "gpu", "host"),
     ]
     for one in rest:
         assert one["type"] == "query"
@@ -190,6 +191,8 @@ def test_variables(dashboard):
         assert names
         assert set(names) <= set(BY_NAME)
     assert {one["name"]: one.get("allValue") for one in rest} == {
+        "cluster": ".*",
+        "namespace": ".*",
         # All: the jobs that run jaxmon, not every job of the Prometheus.
         "job": None,
         "instance": ".+",

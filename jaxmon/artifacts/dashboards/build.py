@@ -27,6 +27,7 @@ from jaxmon.artifacts.dashboards.rows import (
     training,
     transfers,
 )
+from jaxmon.artifacts.dashboards.site import localized
 from jaxmon.artifacts.slo import Slos
 
 
@@ -96,17 +97,15 @@ def debug(slos: Slos) -> Dashboard:
 
 def all_dashboards(options: Options | None = None) -> tuple[Dashboard, ...]:
     """
-    Return every dashboard.
+    Return every dashboard, as the site in the options sees it.
 
     Raises:
         SloError: the file with the objectives is invalid.
     """
     options = options or Options()
     slos = slo.load(options.slo)
-    return (
-        oncall(slos, runbooks=options.runbooks),
-        debug(slos),
-    )
+    boards = (oncall(slos, runbooks=options.at(slos.site).runbooks), debug(slos))
+    return tuple(localized(one, slos.site) for one in boards)
 
 
 def render_all(options: Options | None = None) -> dict[str, str]:
@@ -126,6 +125,7 @@ def render_all(options: Options | None = None) -> dict[str, str]:
         from jaxmon.artifacts.dashboards.render import render  # noqa: PLC0415
 
     options = options or Options()
+    options = options.at(slo.load(options.slo).site)
     return {
         f"{one.uid.removeprefix('jaxmon-')}.json": render(one, options)
         for one in all_dashboards(options)

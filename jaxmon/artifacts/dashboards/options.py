@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
+from jaxmon.artifacts.slo import Site
 from jaxmon.settings import RUNBOOKS
 
 
@@ -14,13 +16,22 @@ class Options:
     How dashboards are rendered.
 
     Args:
-        runbooks: URL to which a runbook's file name is appended.
+        runbooks: URL to which a runbook's file name is appended; by default the site's,
+            or jaxmon's own.
         datasource: uid of the data source to preselect; empty for Grafana's default.
         refresh: how often Grafana refreshes, such as ``30s``; empty for never.
         slo: your ``slo.yaml``, for thresholds; by default the one that jaxmon ships.
     """
 
-    runbooks: str = RUNBOOKS
+    runbooks: str = ""
     datasource: str = ""
     refresh: str = "30s"
     slo: Path | None = None
+
+    def at(self, site: Site) -> Self:
+        """Return the options with what *site* says about them."""
+        return replace(self, runbooks=self.runbooks or _base(site))
+
+
+def _base(site: Site) -> str:
+    return f"{site.runbooks}/" if site.runbooks else RUNBOOKS

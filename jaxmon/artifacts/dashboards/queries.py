@@ -21,7 +21,6 @@ from jaxmon.artifacts.promql import (
     ne,
     ratio,
     re,
-    time,
 )
 from jaxmon.artifacts.slo import Slo, Slos, durations
 
@@ -117,7 +116,7 @@ def request_seconds(start: str) -> Histogram:
 
 def step_age() -> Expr:
     """Return the time since each running loop finished a step."""
-    return time() - gauge(catalog.LAST_STEP_TIMESTAMP_SECONDS, *PROCESS)
+    return gauge(catalog.STEP_AGE_SECONDS, *PROCESS)
 
 
 def recompiling(*by: str) -> Expr:

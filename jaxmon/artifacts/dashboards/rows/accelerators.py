@@ -40,6 +40,7 @@ def oncall() -> Row:
                     "is busy, the host is the bottleneck."
                 ),
                 maximum=1,
+                alerts=("JaxmonAcceleratorUnderused", "JaxmonAcceleratorIdle"),
             ),
             timeseries(
                 702,

@@ -39,6 +39,7 @@ def debug() -> Row:
                 text="Checks since each process started, by outcome.",
                 width=8,
                 labels=by,
+                alerts=("JaxmonCheckFailed",),
                 no_value="no check",
             ),
             table(
@@ -47,6 +48,7 @@ def debug() -> Row:
                 Target(gradients.sum(*by), "Checks"),
                 text="Gradients compared with finite differences, by outcome.",
                 labels=by,
+                alerts=("JaxmonCheckFailed",),
                 no_value="no check",
             ),
             table(
@@ -58,6 +60,7 @@ def debug() -> Row:
                     "always produces the same random numbers."
                 ),
                 labels=("function",),
+                alerts=("JaxmonKeyReuse",),
                 no_value="none",
             ),
         ),

@@ -64,6 +64,7 @@ def oncall(slos: Slos) -> Row:
                     "phase, per graph interval; counted when a phase ends."
                 ),
                 stacked="normal",
+                alerts=("JaxmonCompileSlow",),
             ),
             timeseries(
                 405,
@@ -173,6 +174,7 @@ def _durations() -> tuple[Line, ...]:
                 text="Programs compiled, loaded from the persistent cache, or failed, "
                 "per graph interval.",
                 stacked="normal",
+                alerts=("JaxmonCompileFailed", "JaxmonThunderingCompilation"),
             ),
             timeseries(
                 1308,

@@ -20,6 +20,9 @@ def oncall() -> Row:
     collectors = hardware.host(catalog.COLLECTOR_SUCCESS)
     age = hardware.host(catalog.COLLECTOR_AGE_SECONDS)
     failed = counter(catalog.INTERNAL_ERRORS, *q.PROCESS)
+    crashes = counter(catalog.AGENT_CRASHES, *q.PROCESS)
+    died = gauge(catalog.AGENT_DIED, *q.PROCESS)
+    worker = ("instance", "worker")
     by = ("instance", "collector")
     named = "{{instance}} {{collector}}"
     return row(
@@ -89,6 +92,18 @@ def oncall() -> Row:
                 mappings=q.UP,
                 thresholds=q.below(1),
                 alerts=("JaxmonAgentSilent",),
+            ),
+            timeseries(
+                807,
+                "Processes that crashed",
+                Target(crashes.mishaps().sum(*worker), "{{instance}} {{worker}}"),
+                Target(died.max(*worker), "{{instance}} {{worker}} not replaced"),
+                text=(
+                    "Processes that ended without finishing, per graph interval, and "
+                    "whether another has taken their place since."
+                ),
+                alerts=("JaxmonCrashLoop", "JaxmonTrainingDied"),
+                no_value="None",
             ),
         ),
         collapsed=True,

@@ -7,7 +7,7 @@ from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.promql import Histogram, counter, gauge, histogram, ne
-from jaxmon.artifacts.slo import Slos
+from jaxmon.artifacts.slo import Slos, durations
 
 
 def oncall(slos: Slos) -> Row:
@@ -52,7 +52,20 @@ def oncall(slos: Slos) -> Row:
                     "Requests in progress. If they pile up while the rate falls, "
                     "something is blocking: a compile, a device, a lock."
                 ),
-                alerts=("JaxmonServiceVanished",),
+                alerts=("JaxmonServiceVanished", "JaxmonRequestsHang"),
+            ),
+            timeseries(
+                209,
+                "Oldest request in progress",
+                Target(
+                    gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max(*by), named
+                ),
+                text=(
+                    "Age of the oldest request in progress. If it grows without end, "
+                    "that request hangs; if the rate is 0 as well, all do."
+                ),
+                thresholds=q.above(durations.seconds(slos.thresholds.hang_after)),
+                alerts=("JaxmonRequestsHang",),
             ),
         ),
         line(
@@ -76,6 +89,7 @@ def oncall(slos: Slos) -> Row:
                 text="Successful requests that waited for a compile; delayed: for one "
                 "that was not on their behalf. Warm up at deployment and share a "
                 "persistent cache to have none.",
+                alerts=("JaxmonColdLatency",),
                 no_value="No cold requests",
             ),
             timeseries(

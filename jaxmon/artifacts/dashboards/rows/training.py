@@ -6,7 +6,7 @@ from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
-from jaxmon.artifacts.promql import counter, gauge, histogram
+from jaxmon.artifacts.promql import counter, eq, gauge, histogram
 from jaxmon.artifacts.slo import Slos, durations
 
 
@@ -22,6 +22,9 @@ def oncall(slos: Slos) -> Row:
     logged, value = ("job", "name"), gauge(catalog.VALUE, *q.PROCESS)
     outputs = gauge(catalog.NONFINITE_OUTPUTS, *q.PROCESS).max(*logged)
     run = gauge(catalog.VALUE_NONFINITE_RUN, *q.PROCESS).max(*logged)
+    saved = gauge(
+        catalog.ACTIVITY_AGE_SECONDS, eq("activity", "checkpoint"), *q.PROCESS
+    )
     spikes = counter(catalog.VALUE_SPIKES, *q.PROCESS).mishaps().sum(*logged)
     return row(
         4,
@@ -58,6 +61,7 @@ def oncall(slos: Slos) -> Row:
                     "are the bottleneck, near 1 the input pipeline."
                 ),
                 maximum=1,
+                alerts=("JaxmonDataStarvation",),
             ),
         ),
         line(
@@ -81,6 +85,18 @@ def oncall(slos: Slos) -> Row:
                     "training."
                 ),
                 stacked="percent",
+            ),
+            timeseries(
+                310,
+                "Age of the last checkpoint",
+                Target(saved.min("job"), "{{job}}"),
+                text=(
+                    "Time since the activity `checkpoint` last ended in any process: "
+                    "the work that a failure would cost."
+                ),
+                thresholds=q.above(durations.seconds(slos.thresholds.checkpoint_age)),
+                alerts=("JaxmonCheckpointAge",),
+                no_value="no checkpoint",
             ),
             timeseries(
                 306,
@@ -157,6 +173,7 @@ def debug() -> Row:
                     "With collectives, all processes wait for the slowest; if times "
                     "differ without collectives, check the slow host."
                 ),
+                alerts=("JaxmonStraggler",),
             ),
             timeseries(
                 1503,
