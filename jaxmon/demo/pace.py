@@ -16,8 +16,9 @@ class Pace:
     """
     Ticks that the command line and signals govern.
 
-    SIGUSR1 begins the fault that ``--fault`` names, SIGUSR2 ends it; SIGTERM ends
-    the program, as does the end of ``--seconds``.
+    SIGUSR1 begins the fault that ``--fault`` names, SIGUSR2 ends it; with ``--broken``
+    it begins with the program. SIGTERM ends the program, as does the end of
+    ``--seconds``.
 
     Args:
         description: for ``--help``.
@@ -33,11 +34,14 @@ class Pace:
             "--seconds", type=float, help="seconds to run; default: forever"
         )
         parser.add_argument("--fault", choices=faults, help="fault that SIGUSR1 starts")
+        parser.add_argument(
+            "--broken", action="store_true", help="start with the fault"
+        )
         arguments = parser.parse_args()
         self._seconds: float = arguments.seconds or float("inf")
         self._fault: str | None = arguments.fault
         self._pause = pause
-        self._broken = False
+        self._broken: bool = arguments.broken
         signal.signal(signal.SIGTERM, lambda *_: _end())
         signal.signal(signal.SIGUSR1, lambda *_: self._break(broken=True))
         signal.signal(signal.SIGUSR2, lambda *_: self._break(broken=False))

@@ -3,8 +3,7 @@ Serve synthetic requests with a small plain-JAX model until stopped.
 
 Requests are padded to a few bucket shapes, which are compiled before the first one is
 served. Now and then one fits no bucket; it is served in its own shape, and waits for a
-compile. With the fault ``recompile`` none fits; with ``errors`` a required store is
-down; with ``oom`` a feature requests more memory than available.
+compile. With the fault ``recompile`` none fits; `jaxmon.demo.mishaps` has the others.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ import jaxmon
 agent = jaxmon.instrument()
 
 import jax  # noqa: E402 - instrumented before anything binds jax.jit
-import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
+from jaxmon.demo.mishaps import FAULTS, Mishaps, StoreDownError  # noqa: E402
 from jaxmon.demo.pace import Pace  # noqa: E402
 
 
@@ -33,7 +32,6 @@ BATCHES = (1, 4, 16)
 LENGTHS = (16, 64)
 ODD_EVERY = 300
 COUNTS = (1, 5)
-COMPARED_EVERY = 10
 
 Parameters = dict[str, jax.Array]
 
@@ -91,32 +89,6 @@ def warm_up(parameters: Parameters) -> None:
         serve(parameters, [[0] * length] * batch, count=count)
 
 
-@jax.jit
-def compare_with_all(tokens: jax.Array) -> jax.Array:
-    """Return a score for each pair of requests ever made, at four bytes each."""
-    return jnp.zeros((1 << 25, 1 << 28), jnp.float32).at[0, 0].set(tokens.sum())
-
-
-def find_similar(tokens: list[int]) -> jax.Array | None:
-    """Return how similar requests are, or `None` where memory does not suffice."""
-    try:
-        return compare_with_all(np.asarray(tokens, np.int32)[:1]).block_until_ready()
-    except jax.errors.JaxRuntimeError as error:
-        print(f"no comparison: {error}", file=sys.stderr)
-        return None
-
-
-class StoreDownError(ConnectionError):
-    """The store with the users' contexts does not respond."""
-
-
-def load_context(*, store_down: bool) -> None:
-    """Simulate a call of that store."""
-    if store_down:
-        msg = "the context store does not respond"
-        raise StoreDownError(msg)
-
-
 class Traffic:
     """Made-up requests, the same ones in each run."""
 
@@ -139,11 +111,12 @@ class Traffic:
 
 def main() -> None:
     """Serve one batch after the other."""
-    pace = Pace(__doc__ or "", pause=0.1, faults=["errors", "oom", "recompile"])
+    pace = Pace(__doc__ or "", pause=0.1, faults=FAULTS)
     print(f"metrics: {agent.url}", flush=True)
     parameters = initial_parameters(jax.random.key(0))
     warm_up(parameters)
-    traffic = Traffic()
+    print("ready", flush=True)
+    traffic, mishaps = Traffic(), Mishaps(pace)
     waiting: deque[list[int]] = deque()
     jaxmon.queue("prompts", waiting.__len__)
     for tick in pace:
@@ -157,9 +130,7 @@ def main() -> None:
         jaxmon.batch(ROUTE, size=len(prompts), capacity=bucket(len(prompts), BATCHES))
         try:
             with jaxmon.request(ROUTE):
-                load_context(store_down=pace.suffers("errors") and tick % 2 == 1)
-                if pace.suffers("oom") and tick % COMPARED_EVERY == 0:
-                    find_similar(prompts[0])
+                mishaps.befall(tick, prompts[0])
                 serve(parameters, prompts, count=traffic.count())
         except StoreDownError as error:
             print(f"request failed: {error}", file=sys.stderr)

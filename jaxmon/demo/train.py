@@ -1,7 +1,8 @@
 """
 Train a small classifier with Flax and Optax, until stopped.
 
-With the fault ``stall``, the data source stops while the loop waits for it.
+With the fault ``stall``, the data source stops while the loop waits for it; with
+``starve``, it is slow; with ``slow``, each step is; with ``nan``, batches are NaN.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ agent = jaxmon.instrument()
 
 import jax  # noqa: E402 - instrumented before anything binds jax.jit
 import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
 import optax  # noqa: E402
 from flax import nnx  # noqa: E402
 
@@ -24,6 +26,9 @@ from jaxmon.demo.pace import Pace  # noqa: E402
 
 FEATURES, HIDDEN, CLASSES = 32, 128, 10
 BATCH = 256
+SLOW_SECONDS = 0.25
+NONSENSE = np.full((BATCH, FEATURES), np.nan, np.float32)
+FAULTS = ("die", "nan", "slow", "stall", "starve")
 EVALUATE_EVERY = 25
 REPORT_EVERY = 100
 
@@ -85,26 +90,37 @@ def evaluate(parameters: nnx.State, key: jax.Array, number: int) -> jax.Array:
         return eval_step(parameters, *make_batch(key, number)).block_until_ready()
 
 
-def batches(pace: Pace, key: jax.Array) -> Iterator[tuple[int, jax.Array, jax.Array]]:
+def batches(
+    pace: Pace, key: jax.Array
+) -> Iterator[tuple[int, jax.typing.ArrayLike, jax.Array]]:
     """Yield the number of a step and its batch."""
     for step in pace:
         while pace.suffers("stall"):
             time.sleep(0.1)
-        yield step, *make_batch(key, step)
+        if pace.suffers("starve"):
+            time.sleep(SLOW_SECONDS)
+        x, label = make_batch(key, step)
+        yield step, NONSENSE if pace.suffers("nan") else x, label
 
 
 def main() -> None:
     """Train, evaluate now and then, report now and then."""
-    pace = Pace(__doc__ or "", pause=0.05, faults=["stall"])
+    pace = Pace(__doc__ or "", pause=0.05, faults=FAULTS)
     print(f"metrics: {agent.url}", flush=True)
     weights, state = parameters, optimizer.init(parameters)
     training, validation = jax.random.split(jax.random.key(2))
     # Compiled before the loop starts, so that its first steps are like the others.
     train_step(weights, state, *make_batch(training, 0))
     evaluate(weights, validation, 0)
+    print("ready", flush=True)
     for step, x, label in jaxmon.steps(batches(pace, training), items=BATCH):
-        weights, state, loss = train_step(weights, state, x, label)
-        jaxmon.log_values({"loss": loss}, step=step)
+        updated = train_step(weights, state, x, label)
+        jaxmon.log_values({"loss": updated[2]}, step=step)
+        if pace.suffers("slow"):
+            time.sleep(SLOW_SECONDS)
+        if x is not NONSENSE:
+            # Weights that are NaN would stay so when the fault is over.
+            weights, state, loss = updated
         if step % EVALUATE_EVERY == 0:
             accuracy = evaluate(weights, validation, step)
             if step % REPORT_EVERY == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -63,18 +64,36 @@ class Child:
         """
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            for path in (self._out, self._err):
-                with path.open("rb") as file:
-                    said = file.read(_MOST_READ).decode("utf-8", "replace")
-                if match := pattern.search(said):
-                    return match[1]
-            self.check()
+            if said := self.said(pattern):
+                return said
             time.sleep(0.1)
         msg = f"{self.name} was not ready after {seconds:g} seconds; last output:"
         raise CommandError(msg, details=self._stderr_tail())
 
+    def said(self, pattern: re.Pattern[str]) -> str | None:
+        """
+        Return group 1 of *pattern* in the first MiB of output so far, `None` without.
+
+        Raises:
+            CommandError: the process exited and did not print it.
+        """
+        exited = self.process.poll() is not None
+        for path in (self._out, self._err):
+            with path.open("rb") as file:
+                said = file.read(_MOST_READ).decode("utf-8", "replace")
+            if match := pattern.search(said):
+                return match[1]
+        if exited:
+            self.check()
+        return None
+
+    def terminate(self) -> None:
+        """Send SIGTERM, also to a process that is stopped."""
+        self.process.terminate()
+        self.process.send_signal(signal.SIGCONT)
+
     def stop(self, *, seconds: float) -> None:
-        """Send SIGTERM and wait for the process to exit; kill it after *seconds*."""
+        """Wait for the process to exit; kill it after *seconds*."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -106,17 +125,29 @@ class Children:
         self._patience = patience
         self._children: list[Child] = []
 
-    def start(self, name: str, arguments: Sequence[str]) -> Child:
-        """Start a process, known as *name*."""
-        child = Child(name, arguments, self._environ, self._logs)
+    def start(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        environ: Mapping[str, str] | None = None,
+    ) -> Child:
+        """
+        Start a process, known as *name*, with *environ* in addition to that of all.
+        """
+        full = {**self._environ, **(environ or {})}
+        child = Child(name, arguments, full, self._logs)
         self._children.append(child)
         return child
 
     def end(self, child: Child) -> None:
         """Stop *child* before the others."""
-        self._children.remove(child)
-        child.process.terminate()
+        child.terminate()
         child.stop(seconds=self._patience)
+        self.forget(child)
+
+    def forget(self, child: Child) -> None:
+        """Leave *child*, which has exited, out of all that follows."""
+        self._children.remove(child)
 
     def check(self) -> None:
         """
@@ -138,7 +169,7 @@ class Children:
         traceback: TracebackType | None,
     ) -> None:
         for child in self._children:
-            child.process.terminate()
+            child.terminate()
         deadline = time.monotonic() + self._patience
         try:
             for child in self._children:

@@ -7,8 +7,6 @@ injected to watch its alert fire.
 
 from __future__ import annotations
 
-import os
-import re
 import signal
 import socket
 import sys
@@ -23,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.demo import stack
+from jaxmon.cli.demo import programs, stack
 from jaxmon.cli.demo.alerts import active
 from jaxmon.cli.demo.children import Child, Children
 from jaxmon.cli.demo.faults import PLACES, Fault
@@ -43,14 +41,8 @@ if TYPE_CHECKING:
 _JOB = "demo"
 _PORT = SIDECAR_PORT
 _PORTS = 64
-_HOST = "127.0.0.1"
 _START_SECONDS = 90.0
 _REDRAW_SECONDS = 1.0
-_SIDECAR_READY = re.compile(r"exporter: (http://\S+)/")
-_AGENT_READY = re.compile(r"metrics: (http://\S+)")
-# -P: files in the current directory are no part of the demo.
-_PYTHON = (sys.executable, "-P")
-_EXPORTER = "from jaxmon.cli.main import exporter; exporter()"
 
 
 @click.command(
@@ -77,10 +69,7 @@ Examples:
     "--break",
     "fault",
     type=click.Choice(sorted(PLACES)),
-    help=(
-        "Inject a fault: failing requests, out of memory, a recompile per request, or "
-        "a stalled training loop."
-    ),
+    help="Inject a fault; `jaxmon gameday --list` describes each.",
 )
 @click.option(
     "--break-after",
@@ -146,7 +135,7 @@ def command(
     with (
         _signals_interrupt(),
         scratch.directory("jaxmon-demo-") as directory,
-        Children(_environ(str(directory)), directory) as children,
+        Children(programs.environ(str(directory), scale=SCALE), directory) as children,
     ):
         demo = _start(children, str(directory), port=port, fault=broken)
         if alerting:
@@ -176,48 +165,23 @@ def _signals_interrupt() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _environ(run_dir: str) -> Mapping[str, str]:
-    """
-    Return the children's environment: default settings and a private run directory.
-    """
-    inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("JAXMON_")
-    }
-    return {
-        # Two programs share each accelerator; one must not reserve it all.
-        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-        **inherited,
-        "JAXMON_RUN_DIR": run_dir,
-        "JAXMON_MEMORY_INTERVAL": "2",
-    }
-
-
 def _start(
     children: Children, run_dir: str, *, port: int, fault: Fault | None
 ) -> _Demo:
     """Start sidecar and workloads."""
     output.line("Starting a training loop, a model server and a sidecar ...")
-    sidecar = children.start(
-        "sidecar",
-        [
-            *(*_PYTHON, "-c", _EXPORTER, "--host", _HOST),
-            *("--port", str(_free_port(port)), "--run-dir", run_dir),
-            *("--agents-interval", "1", "--log-level", "warning"),
-        ],
-    )
+    sidecar = programs.start_sidecar(children, run_dir, port=_free_port(port))
     # The agents take free ports; the sidecar was promised its own.
-    url = sidecar.says(_SIDECAR_READY, seconds=_START_SECONDS)
+    url = sidecar.says(programs.SIDECAR_READY, seconds=_START_SECONDS)
     workloads = {}
     for name, module in (("training", "train"), ("serving", "serve")):
         faulty = fault is not None and fault.place == name
         arguments = ["--fault", fault.name] if fault and faulty else []
-        workloads[name] = children.start(
-            name, [*_PYTHON, "-m", f"jaxmon.demo.{module}", *arguments]
+        workloads[name] = programs.start_program(
+            children, module, *arguments, name=name
         )
     agents = {
-        f"{name} metrics": child.says(_AGENT_READY, seconds=_START_SECONDS)
+        f"{name} metrics": child.says(programs.AGENT_READY, seconds=_START_SECONDS)
         for name, child in workloads.items()
     }
     places = {"live page": f"{url}/", "sidecar metrics": f"{url}/metrics", **agents}
@@ -229,7 +193,7 @@ def _start_stack(
     children: Children, directory: str, demo: _Demo, webhook: str | None
 ) -> Stack | None:
     """Start Prometheus and Alertmanager where they are installed."""
-    if (programs := Programs.installed()) is None:
+    if (installed := Programs.installed()) is None:
         output.line(
             "Alerts are not shown: install prometheus and prometheus-alertmanager "
             "to see them here."
@@ -242,7 +206,7 @@ def _start_stack(
     # The sidecar has what the agents have: scraping both would count twice.
     targets = {_JOB: demo.sidecar.removeprefix("http://")}
     found = stack.start(
-        programs, children, Path(directory), targets=targets, webhook=webhook
+        installed, children, Path(directory), targets=targets, webhook=webhook
     )
     demo.places |= {
         "prometheus": f"{found.prometheus}/",
@@ -263,7 +227,7 @@ def _free_port(first: int) -> int:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind((_HOST, port))
+                probe.bind((programs.HOST, port))
             except OSError:
                 continue
             return port

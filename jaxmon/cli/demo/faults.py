@@ -6,22 +6,13 @@ import signal
 
 from jaxmon.cli.demo.children import Child
 from jaxmon.cli.demo.lines import clock
+from jaxmon.gameday import BY_NAME, SCENARIOS
 
 
-PLACES = {
-    "errors": "serving",
-    "oom": "serving",
-    "recompile": "serving",
-    "stall": "training",
-}
+_PROGRAMS = {"serve": "serving", "train": "training"}
+
+PLACES = {one.name: _PROGRAMS[one.program] for one in SCENARIOS if one.in_demo}
 """In which of the demo's programs each fault is."""
-
-_MEANING = {
-    "errors": "requests fail",
-    "oom": "a server feature requests more memory than available",
-    "recompile": "every request has a different shape",
-    "stall": "the training loop waits for data that never arrives",
-}
 
 
 class Fault:
@@ -63,5 +54,5 @@ class Fault:
             return f"fault {self.name} starts in {clock(self._begin - elapsed)}"
         if self.is_active(elapsed):
             left = clock(self._end - elapsed)
-            return f"fault {self.name}: {_MEANING[self.name]}; ends in {left}"
+            return f"fault {self.name}: {BY_NAME[self.name].summary}; ends in {left}"
         return f"fault {self.name} ended {clock(elapsed - self._end)} ago"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import socket
@@ -13,12 +14,14 @@ from typing import Any
 from jaxmon.cli.demo.children import Children
 from jaxmon.cli.demo.pages import fetch
 from jaxmon.errors import CommandError
+from jaxmon.files import whole
 
 
 SCALE = 60
 """Speed-up over production: an hour becomes a minute."""
 
 _HOST = "127.0.0.1"
+_TARGETS = "targets.json"
 _START_SECONDS = 60.0
 _ATTEMPTS = 3
 _TAKEN = "address already in use"
@@ -26,8 +29,9 @@ _PROMETHEUS = ("prometheus",)
 _ALERTMANAGER = ("prometheus-alertmanager", "alertmanager")
 _PROMETHEUS_READY = re.compile(r"(Server is ready)")
 _ALERTMANAGER_READY = re.compile(r"(Listening)")
-# Windows shrink but compiles do not: fewer of them count as a storm.
+# Windows shrink but compiles do not: fewer of them count as a storm, or a herd.
 _RECOMPILES = 8
+_THUNDERING_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +52,18 @@ class Programs:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """Addresses of the two running servers."""
+    """
+    The two running servers.
+
+    Args:
+        prometheus: its URL.
+        alertmanager: its URL.
+        targets: the file that says what is scraped.
+    """
 
     prometheus: str
     alertmanager: str
+    targets: Path
 
     def alerts(self) -> list[dict[str, Any]]:
         """
@@ -60,13 +72,57 @@ class Stack:
         Raises:
             CommandError: it does not respond.
         """
-        told = fetch("Prometheus", f"{self.prometheus}/api/v1/alerts")
-        data = told.get("data") if isinstance(told, dict) else None
-        found = data.get("alerts") if isinstance(data, dict) else None
-        if not isinstance(found, list):
-            msg = f"{self.prometheus} returned no alert list; is it really Prometheus?"
-            raise CommandError(msg)
-        return found
+        return alerts_of(self.prometheus)
+
+    def alert_states(self) -> dict[str, str]:
+        """
+        Return the states of the alerts that Alertmanager has, by fingerprint:
+        ``active``, or ``suppressed`` if something inhibits them.
+
+        Raises:
+            CommandError: it does not respond.
+        """
+        told = fetch("Alertmanager", f"{self.alertmanager}/api/v2/alerts")
+        try:
+            return {str(one["fingerprint"]): one["status"]["state"] for one in told}
+        except (LookupError, TypeError) as error:
+            msg = f"{self.alertmanager} returned an invalid alert: {error!r}"
+            raise CommandError(msg) from error
+
+    def scrape(self, targets: Mapping[str, str]) -> None:
+        """Have Prometheus scrape *targets*, ``host:port`` by job, and no others."""
+        write_targets(self.targets, targets)
+
+
+def alerts_of(prometheus: str) -> list[dict[str, Any]]:
+    """
+    Return the alerts that are pending or firing, as the server at this URL describes
+    them.
+
+    Raises:
+        CommandError: it does not respond, or is no Prometheus.
+    """
+    told = fetch("Prometheus", f"{prometheus}/api/v1/alerts")
+    data = told.get("data") if isinstance(told, dict) else None
+    found = data.get("alerts") if isinstance(data, dict) else None
+    if not isinstance(found, list):
+        msg = f"{prometheus} returned no alert list; is it really Prometheus?"
+        raise CommandError(msg)
+    return found
+
+
+def write_targets(path: Path, targets: Mapping[str, str]) -> None:
+    """
+    Write *targets*, ``host:port`` by job, to *path*, for ``file_sd_configs``.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    groups = [
+        {"targets": [address], "labels": {"job": job}}
+        for job, address in targets.items()
+    ]
+    whole.write(path, f"{json.dumps(groups, indent=2)}\n".encode())
 
 
 def start(
@@ -92,7 +148,8 @@ def start(
     """
     for attempt in range(_ATTEMPTS):
         ports = _free_ports()
-        for name, text in _files(targets, ports[1], webhook).items():
+        write_targets(directory / _TARGETS, targets)
+        for name, text in _files(ports[1], webhook).items():
             (directory / name).write_text(text, encoding="utf-8")
         alertmanager = children.start(
             "alertmanager",
@@ -124,7 +181,7 @@ def start(
                 children.end(child)
         else:
             break
-    return Stack(*map(_url, ports))
+    return Stack(_url(ports[0]), _url(ports[1]), directory / _TARGETS)
 
 
 def _web(port: int) -> tuple[str, str]:
@@ -136,19 +193,21 @@ def _url(port: int) -> str:
     return f"http://{_HOST}:{port}"
 
 
-def _files(
-    targets: Mapping[str, str], alertmanager: int, webhook: str | None
-) -> Mapping[str, str]:
+def _files(alertmanager: int, webhook: str | None) -> Mapping[str, str]:
     """Return what the two read, by file name."""
     import yaml
 
     from jaxmon.artifacts import alerts, slo
 
     shipped = slo.load()
-    slos = replace(
-        shipped, thresholds=replace(shipped.thresholds, recompiles=_RECOMPILES)
+    thresholds = replace(
+        shipped.thresholds,
+        recompiles=_RECOMPILES,
+        thundering_seconds=_THUNDERING_SECONDS,
     )
-    options = alerts.Options(scale=SCALE, webhook=webhook)
+    site = slo.Site(webhook=webhook or "")
+    slos = replace(shipped, thresholds=thresholds, site=site)
+    options = alerts.Options(scale=SCALE)
     settings = {
         "global": {
             "scrape_interval": "1s",
@@ -156,19 +215,22 @@ def _files(
             "evaluation_interval": "1s",
         },
         "rule_files": ["recording.yaml", "alerts.yaml"],
-        "alerting": {"alertmanagers": [_targets(f"{_HOST}:{alertmanager}")]},
+        "alerting": {
+            "alertmanagers": [
+                {"static_configs": [{"targets": [f"{_HOST}:{alertmanager}"]}]}
+            ]
+        },
         "scrape_configs": [
-            {"job_name": job, **_targets(address)} for job, address in targets.items()
+            {
+                "job_name": "jaxmon",
+                "file_sd_configs": [{"files": [_TARGETS], "refresh_interval": "1s"}],
+            }
         ],
     }
     return {
         "prometheus.yaml": yaml.safe_dump(settings),
         **alerts.render(slos, options),
     }
-
-
-def _targets(address: str) -> dict[str, Any]:
-    return {"static_configs": [{"targets": [address]}]}
 
 
 def _free_ports() -> list[int]:

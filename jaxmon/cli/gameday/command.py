@@ -1,0 +1,266 @@
+"""``jaxmon gameday``: breaks programs on purpose, and checks what the alerts say."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from jaxmon.cli import output
+from jaxmon.cli.demo import programs, stack
+from jaxmon.cli.demo.children import Children
+from jaxmon.cli.demo.stack import Programs
+from jaxmon.cli.extras import require
+from jaxmon.cli.gameday import driver, lines, schedule
+from jaxmon.cli.gameday.drill import Drill, Patience
+from jaxmon.cli.gameday.places import place_of
+from jaxmon.cli.gameday.receiver import Receiver
+from jaxmon.cli.gameday.site import OwnSite, Site, TheirSite
+from jaxmon.cli.gameday.view import view
+from jaxmon.cli.gameday.workload import Workload
+from jaxmon.cli.options import Number, Url, Whole
+from jaxmon.errors import CommandError
+from jaxmon.files import scratch, whole
+from jaxmon.gameday import BY_NAME, SCENARIOS, Scenario
+
+
+_FAILED = 3
+# Programs sleep most of the time; their start is what takes processors.
+_PER_PROCESSOR = 4
+
+
+@click.command(
+    epilog="""
+\b
+Exit codes:
+  0   every fault was detected and resolved, and nothing else fired
+  3   a fault was missed, its alert did not resolve, or something else fired
+
+\b
+Examples:
+  jaxmon gameday --list
+  jaxmon gameday recompile oom
+  jaxmon gameday --all --json results.json
+  jaxmon gameday --all --against https://prometheus.staging.example.com \\
+      --targets /etc/prometheus/gameday.json --host 10.0.0.7
+"""
+)
+@click.argument("names", nargs=-1, metavar="[SCENARIO]...")
+@click.option("--all", "every", is_flag=True, help="Drill every scenario.")
+@click.option("--list", "listed", is_flag=True, help="List the scenarios and exit.")
+@click.option(
+    "--json",
+    "path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the results to this file.",
+)
+@click.option(
+    "--parallel",
+    type=Whole(1, 64),
+    help="Scenarios that run at the same time; default: 4 per processor.",
+)
+@click.option(
+    "--against",
+    type=Url(path_follows=True),
+    metavar="URL",
+    help="Watch the alerts of this Prometheus instead of starting one.",
+)
+@click.option(
+    "--targets",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="With --against: file for its file_sd_configs, in JSON.",
+)
+@click.option(
+    "--host",
+    default=programs.HOST,
+    show_default=True,
+    metavar="ADDRESS",
+    help="With --against: address of this host that it can reach.",
+)
+@click.option(
+    "--time-scale",
+    type=Number(min=1, max=stack.SCALE),
+    default=1.0,
+    show_default=True,
+    help="With --against: the time scale its rules were built with.",
+)
+@click.option(
+    "--driver",
+    "library",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="JAXMON_GAMEDAY_DRIVER",
+    show_envvar=True,
+    metavar="DIRECTORY",
+    help="Stand-in for NVIDIA's driver library, for faults of GPUs.",
+)
+def command(
+    *,
+    names: Sequence[str],
+    every: bool,
+    listed: bool,
+    path: Path | None,
+    parallel: int | None,
+    against: str | None,
+    targets: Path | None,
+    host: str,
+    time_scale: float,
+    library: Path | None,
+) -> None:
+    """
+    Break programs on purpose, and check that each fault brings its alert.
+
+    For each SCENARIO, starts a real JAX program and a sidecar, waits until no alert
+    fires, breaks the program, waits for the alert, mends the program, and waits until
+    the alert is resolved. The alerts are those of `jaxmon alerts build`, 60 times as
+    fast as in production, in a Prometheus and an Alertmanager that are started for
+    this; a fault counts as detected when the notification arrives.
+
+    With --against, the programs run here and the alerts are those of your Prometheus,
+    which must scrape what is written to --targets. At production speed, an alert takes
+    minutes to half an hour.
+    """
+    if listed:
+        output.lines(lines.listing(SCENARIOS, width=output.report_width()))
+        return
+    if (against is None) != (targets is None):
+        msg = "--against and --targets belong together: give both, or neither"
+        raise click.UsageError(msg)
+    scenarios = _chosen(names, every=every, driven=library is not None)
+    library = driver.require(library) if library is not None else None
+    require("gameday", "jax", "flax", "optax")
+    if path is not None:
+        # What cannot be written is better known now than in the end.
+        whole.write(path, b"[]\n")
+    with (
+        scratch.directory("jaxmon-gameday-") as directory,
+        Children(
+            programs.environ(str(directory), scale=stack.SCALE), directory
+        ) as children,
+        _site(children, directory, against, targets, time_scale) as site,
+    ):
+        patience = Patience(site.scale)
+        drills = [
+            Drill(
+                one,
+                Workload(
+                    one,
+                    children,
+                    directory / one.name,
+                    scale=site.scale,
+                    host=host if against else programs.HOST,
+                    library=library,
+                ),
+                patience,
+            )
+            for one in scenarios
+        ]
+        _run(drills, site, parallel)
+    _conclude(drills, path)
+
+
+def _run(drills: Sequence[Drill], site: Site, parallel: int | None) -> None:
+    """Take all drills to their end, and show them meanwhile."""
+    processors = os.cpu_count() or 1
+    with view() as shown:
+        schedule.run(
+            # The longest first: the others fit in beside it.
+            sorted(drills, key=lambda one: -one.scenario.usual_for),
+            site,
+            shown,
+            at_once=parallel or _PER_PROCESSOR * processors,
+            starting=processors,
+        )
+
+
+def _conclude(drills: Sequence[Drill], path: Path | None) -> None:
+    """
+    Print the results, and write them to *path*.
+
+    Raises:
+        CommandError: a drill failed.
+    """
+    places = [place_of(one.scenario.alert) for one in drills]
+    if path is not None:
+        document = lines.document(drills, places)
+        whole.write(path, f"{json.dumps(document, indent=2)}\n".encode())
+    output.line()
+    output.lines(lines.results(drills, width=output.report_width()))
+    output.line()
+    output.lines(lines.guidance(drills, places))
+    output.line()
+    output.line(lines.verdict(drills))
+    if failed := [one for one in drills if one.result.outcome != "passed"]:
+        msg = "the game day found faults in the alerts"
+        details = [f"{one.scenario.name}: {one.result.reason}" for one in failed]
+        raise CommandError(msg, details=details, exit_code=_FAILED)
+
+
+def _chosen(names: Sequence[str], *, every: bool, driven: bool) -> Sequence[Scenario]:
+    """
+    Return the scenarios to drill; with *every*, those that can be drilled here.
+
+    Raises:
+        click.UsageError: there is none, or a name is unknown.
+    """
+    if every:
+        if names:
+            msg = "--all drills every scenario; give names or --all, not both"
+            raise click.UsageError(msg)
+        left_out = [one.name for one in SCENARIOS if one.needs_driver and not driven]
+        if left_out:
+            output.line(f"Without --driver, not drilled: {', '.join(left_out)}")
+        return [one for one in SCENARIOS if one.name not in left_out]
+    known = ", ".join(BY_NAME)
+    if not names:
+        msg = f"which scenario? Give --all or some of {known}"
+        raise click.UsageError(msg)
+    for name in names:
+        if name not in BY_NAME:
+            msg = f"{name!r} is no scenario; give some of {known}"
+            raise click.UsageError(msg)
+        if BY_NAME[name].needs_driver and not driven:
+            msg = f"{name} is about GPUs; give a stand-in for their driver: --driver"
+            raise click.UsageError(msg)
+    return [BY_NAME[name] for name in dict.fromkeys(names)]
+
+
+@contextmanager
+def _site(
+    children: Children,
+    directory: Path,
+    against: str | None,
+    targets: Path | None,
+    scale: float,
+) -> Iterator[Site]:
+    """Yield where alerts are seen."""
+    if against is not None and targets is not None:
+        theirs = TheirSite(against.rstrip("/"), targets, scale)
+        theirs.firing()
+        theirs.scrape({})
+        output.line(f"Watching {against}; what it must scrape is in {targets}")
+        try:
+            yield theirs
+        finally:
+            theirs.scrape({})
+        return
+    if (installed := Programs.installed()) is None:
+        msg = (
+            "prometheus and prometheus-alertmanager are not on the PATH; install both, "
+            "or use --against"
+        )
+        raise CommandError(msg)
+    output.line(
+        f"Starting Prometheus and Alertmanager, {stack.SCALE} times as fast as in "
+        "production ..."
+    )
+    with Receiver() as receiver:
+        running = stack.start(
+            installed, children, directory, targets={}, webhook=receiver.url
+        )
+        yield OwnSite(running, receiver)

@@ -1,0 +1,149 @@
+"""
+A game day, for real: JAX programs that break, the agent, the sidecar, Prometheus with
+the rules, Alertmanager, and what its notifications say.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from jaxmon.cli.demo import stack
+from jaxmon.cli.demo.children import Children
+from jaxmon.cli.demo.stack import Programs
+from jaxmon.gameday import SCENARIOS
+from tests.support import clean_environ, require_program, until
+
+
+# All of them take three to four minutes on two processors.
+DEADLINE = 1500
+
+_COMMAND = (sys.executable, str(Path(sys.executable).with_name("jaxmon")), "gameday")
+
+
+@pytest.fixture
+def programs() -> Programs:
+    """Return Prometheus and Alertmanager; skip where one is missing."""
+    return Programs(
+        require_program("prometheus"), require_program("prometheus-alertmanager")
+    )
+
+
+@contextmanager
+def gameday(directory: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """
+    Run the command; *directory* is a short path, as sockets are below it. Whatever is
+    left of it at the end was for the command to stop.
+    """
+    with subprocess.Popen(
+        [*_COMMAND, *arguments],
+        env=clean_environ(TMPDIR=str(directory), COLUMNS="100"),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.terminate()
+
+
+@pytest.mark.timeout(DEADLINE + 60)
+def test_every_fault_brings_its_alert(
+    programs: Programs, nvml_library: Path, run_dir: Path, tmp_path: Path
+) -> None:
+    """
+    Each scenario: nothing fires before, the alert is notified, nothing fires that does
+    not follow from the fault, the alert is resolved afterwards, and no process and no
+    file is left.
+    """
+    path = tmp_path / "results.json"
+    arguments = ("--all", f"--json={path}", f"--driver={nvml_library}")
+    with gameday(run_dir, *arguments) as process:
+        out, err = process.communicate(timeout=DEADLINE)
+
+    assert process.returncode == 0, out + err
+    results: list[dict[str, Any]] = json.loads(path.read_text())
+    assert [one["scenario"] for one in results] == [one.name for one in SCENARIOS]
+    for one in results:
+        assert one["outcome"] == "passed"
+        assert one["detected"] > 0
+        assert one["resolved"] > 0
+        assert one["severity"] in {"page", "ticket"}
+        assert one["unexpected"] == []
+        assert f"panel    {one['panel']} ({one['board']})" in out
+        assert f"runbook  {one['runbook']}" in out
+    assert f"{len(SCENARIOS)} of {len(SCENARIOS)} passed" in out
+    assert list(run_dir.iterdir()) == []
+
+
+def test_an_interrupted_game_day_leaves_nothing(
+    programs: Programs, run_dir: Path
+) -> None:
+    """Ctrl-C ends all processes, also those that are stopped, and removes all files."""
+    with gameday(run_dir, "freeze") as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "broken: " in line:
+                break
+        children = psutil.Process(process.pid).children()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=240)
+
+    assert process.returncode == 130, out + err
+    # Prometheus, Alertmanager, the server, and its sidecar.
+    assert len(children) == 4
+    assert not any(child.is_running() for child in children)
+    assert list(run_dir.iterdir()) == []
+
+
+def test_a_stack_in_use_is_drilled(
+    programs: Programs, run_dir: Path, tmp_path: Path
+) -> None:
+    """
+    A Prometheus that runs already scrapes what is written for it, and its alerts are
+    watched; in the end it is told to scrape nothing more.
+    """
+    path = tmp_path / "results.json"
+    with Children(clean_environ(), tmp_path) as children:
+        theirs = stack.start(programs, children, tmp_path, targets={}, webhook=None)
+        arguments = (
+            *("oom", f"--json={path}", f"--against={theirs.prometheus}/"),
+            *(f"--targets={theirs.targets}", f"--time-scale={stack.SCALE}"),
+        )
+        with gameday(run_dir, *arguments) as process:
+            until(
+                lambda: "gameday-oom" in theirs.targets.read_text(),
+                "what to scrape",
+                seconds=240,
+            )
+            out, err = process.communicate(timeout=600)
+
+        assert process.returncode == 0, out + err
+        assert json.loads(theirs.targets.read_text()) == []
+    [result] = json.loads(path.read_text())
+    assert (result["alert"], result["outcome"]) == ("JaxmonOutOfMemory", "passed")
+    assert re.search(r"Watching http://\S+; what it must scrape is in ", out)
+
+
+def test_a_stack_that_does_not_respond_is_reported(
+    run_dir: Path, tmp_path: Path
+) -> None:
+    """Nothing is started in vain."""
+    arguments = ("--against=http://127.0.0.1:9", f"--targets={tmp_path}/targets.json")
+    with gameday(run_dir, "oom", *arguments) as process:
+        _, err = process.communicate(timeout=240)
+
+    assert process.returncode == 1
+    assert "Prometheus at http://127.0.0.1:9/api/v1/alerts does not respond" in err

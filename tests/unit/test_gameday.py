@@ -1,0 +1,132 @@
+"""What the scenarios of a game day promise: alerts, panels and runbooks that exist."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from jaxmon.artifacts import alerts, dashboards
+from jaxmon.cli.demo.faults import PLACES
+from jaxmon.cli.gameday.places import place_of
+from jaxmon.cli.main import main
+from jaxmon.gameday import BY_NAME, SCENARIOS, Scenario
+from jaxmon.gameday.scenario import LOAD, RESTART
+from tests.support import ROOT
+
+
+ALERTS = {one.name for one in alerts.all_alerts()}
+GUIDE = {f"F{number}" for number in range(1, 9)}
+
+
+def test_names_are_unique() -> None:
+    """A scenario is known by its name, and so is its job."""
+    assert len(BY_NAME) == len(SCENARIOS)
+
+
+def test_every_failure_of_the_guide_is_drilled() -> None:
+    """What the operator's guide lists as breaking is broken, each at least once."""
+    assert {one.guide for one in SCENARIOS} - {""} == GUIDE
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
+def test_every_alert_exists(scenario: Scenario) -> None:
+    """The alert of a scenario and those that follow are in the rules."""
+    assert {scenario.alert, *scenario.follows, *LOAD, *RESTART} <= ALERTS
+    if scenario.severity:
+        severities = {
+            one.severity for one in alerts.all_alerts() if one.name == scenario.alert
+        }
+        assert scenario.severity in severities
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
+def test_every_alert_can_be_followed_up(scenario: Scenario) -> None:
+    """There is a panel that shows it, and a runbook."""
+    place = place_of(scenario.alert)
+
+    assert place.panel
+    assert place.board in {board.uid for board in dashboards.all_dashboards()}
+    assert place.runbook == f"jaxmon runbook show {scenario.alert}"
+    assert (ROOT / "runbooks" / f"{scenario.alert}.md").is_file()
+
+
+@pytest.mark.parametrize(
+    "scenario", [one for one in SCENARIOS if one.program], ids=lambda one: one.name
+)
+def test_every_program_knows_its_fault(scenario: Scenario) -> None:
+    """The program that breaks lists the fault among those that it may have."""
+    sources = [ROOT / "jaxmon" / "demo" / f"{scenario.program}.py"]
+    if scenario.program == "serve":
+        sources.append(ROOT / "jaxmon" / "demo" / "mishaps.py")
+
+    assert any(f'"{scenario.name}"' in one.read_text() for one in sources)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"name": "Two Words"}, "invalid name"),
+        ({"summary": "it breaks."}, "full stop"),
+        ({"program": ""}, "needs a program, or the driver"),
+        ({"orders": ("device 1 15",)}, "orders without a driver"),
+        ({"follows": frozenset({"JaxmonOutOfMemory"})}, "remove it there"),
+    ],
+)
+def test_a_contradiction_is_rejected(changes, expected) -> None:
+    """A definition that cannot be drilled says what is wrong with it."""
+    given = {
+        "name": "oom",
+        "summary": "it breaks",
+        "program": "serve",
+        "alert": "JaxmonOutOfMemory",
+    }
+
+    with pytest.raises(ValueError, match=expected):
+        Scenario(**{**given, **changes})
+
+
+def test_the_demo_offers_what_one_process_can_have() -> None:
+    """What needs a restart, a second process or a driver is left to the game day."""
+    assert {"errors", "oom", "recompile", "stall"} <= PLACES.keys()
+    assert PLACES.keys().isdisjoint({"cold", "diverge", "gpu-lost", "vanish"})
+
+
+def test_the_list_describes_every_scenario() -> None:
+    """One reads what breaks, and which alert reports it."""
+    result = CliRunner().invoke(main, ["gameday", "--list"])
+
+    assert result.exit_code == 0
+    text = re.sub(r"\s+", " ", result.output)
+    for one in SCENARIOS:
+        assert f" {one.name} {one.guide}".rstrip() in text
+        assert f"{one.summary}: {one.alert}" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "Give --all or some of cold, "),
+        (["fire"], "'fire' is no scenario; give some of cold, "),
+        (["--all", "oom"], "give names or --all, not both"),
+        (["gpu-lost"], "--driver"),
+        (["oom", "--against", "http://127.0.0.1:9"], "belong together"),
+        (["oom", "--targets", "targets.json"], "belong together"),
+    ],
+)
+def test_what_cannot_be_drilled_is_rejected(arguments, expected) -> None:
+    """Nothing is started, and the message says what to give instead."""
+    result = CliRunner().invoke(main, ["gameday", *arguments])
+
+    assert result.exit_code == 2
+    assert expected in result.output
+
+
+def test_a_directory_without_a_driver_is_rejected(tmp_path) -> None:
+    """The message says what must be in it, and where to get that."""
+    result = CliRunner().invoke(main, ["gameday", "gpu-lost", f"--driver={tmp_path}"])
+
+    assert result.exit_code == 1
+    assert "holds no libnvidia-ml.so.1" in result.output
+    assert "tests/fakes/nvml" in result.output

@@ -1,0 +1,80 @@
+"""Drills on a terminal that has room for them, and on one that has not."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+from rich.console import Console
+
+from jaxmon.cli.demo.children import Children
+from jaxmon.cli.gameday.drill import Drill, Patience, Phase, Result
+from jaxmon.cli.gameday.screen import Screen
+from jaxmon.cli.gameday.workload import Workload
+from jaxmon.gameday import SCENARIOS
+
+
+def drills(directory: Path) -> list[Drill]:
+    """Return a drill of each scenario, of which nothing runs."""
+    children = Children(os.environ, directory)
+    return [
+        Drill(
+            one,
+            Workload(one, children, directory / one.name, scale=60),
+            Patience(60),
+        )
+        for one in SCENARIOS
+    ]
+
+
+def drawn(every: list[Drill], *, height: int, width: int = 80) -> list[str]:
+    """Return the lines that the screen shows."""
+    console = Console(
+        file=io.StringIO(), width=width, height=height, force_terminal=True
+    )
+    with console.capture() as capture:
+        screen = Screen(console)
+        console.print(screen.drawn(every))
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def plain(line: str) -> str:
+    """Return *line* without styles."""
+    return "".join(part.partition("m")[2] for part in f"m{line}".split("\x1b["))
+
+
+def test_each_drill_has_a_line(tmp_path: Path) -> None:
+    """A mark says how it went; the last line, how many are done."""
+    every = drills(tmp_path)
+    every[0].phase, every[0].result = (
+        Phase.DONE,
+        Result(outcome="passed", severity="page", detected=4.0, resolved=6.0),
+    )
+    every[1].phase, every[1].result = (
+        Phase.DONE,
+        Result(outcome="missed", reason="it did not fire"),
+    )
+    lines = [plain(line) for line in drawn(every, height=len(every) + 2)]
+
+    assert len(lines) == len(every) + 1
+    assert lines[0].startswith(f"  ✓ {every[0].scenario.name} ")
+    assert lines[0].endswith("after 4 s, resolved after 6 s")
+    assert lines[1].startswith(f"  ✗ {every[1].scenario.name} ")
+    assert lines[1].endswith("MISSED: it did not fire")
+    assert lines[2].endswith("waits for its turn")
+    assert f"2 of {len(every)} done" in lines[-1]
+
+
+def test_a_small_terminal_shows_what_runs(tmp_path: Path) -> None:
+    """What has left a terminal cannot be redrawn, so there is never more than fits."""
+    every = drills(tmp_path)
+    every[0].phase = Phase.DONE
+    for one in every[1:4]:
+        one.phase = Phase.BROKEN
+    lines = [plain(line) for line in drawn(every, height=10)]
+
+    assert [line.split()[0] for line in lines[:-1]] == [
+        one.scenario.name for one in every[1:4]
+    ]
+    assert len(drawn(every, height=4)) == 3
