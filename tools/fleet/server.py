@@ -1,0 +1,169 @@
+"""A real Prometheus that receives a fleet and evaluates rules, and what it uses."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, TypeAlias
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlencode
+from urllib.request import Request, urlopen
+
+import yaml
+
+
+Sample: TypeAlias = tuple[dict[str, str], float]
+Matrix: TypeAlias = list[tuple[dict[str, str], list[tuple[float, float]]]]
+
+_PATIENCE_SECONDS = 600.0
+
+
+class ServerError(Exception):
+    """Prometheus does not start, or rejects a request."""
+
+
+@dataclass
+class Server:
+    """
+    Prometheus, for the length of a ``with`` block.
+
+    Args:
+        directory: for its configuration, data and log.
+        program: path of the binary.
+        head: length of the blocks in memory; samples may be half as old.
+        config: its configuration.
+    """
+
+    directory: Path
+    program: str = "prometheus"
+    head: str = "2h"
+    config: dict[str, Any] = field(default_factory=dict)
+    url: str = field(default="", init=False)
+
+    def __enter__(self) -> Self:
+        self._configure()
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        command = [
+            self.program,
+            f"--config.file={self._file}",
+            f"--storage.tsdb.path={self.directory / 'data'}",
+            "--storage.tsdb.retention.time=90d",
+            f"--storage.tsdb.min-block-duration={self.head}",
+            "--storage.tsdb.max-block-duration=9d",
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--web.enable-lifecycle",
+            "--web.enable-remote-write-receiver",
+            "--query.timeout=10m",
+            "--query.max-samples=500000000",
+        ]
+        with (self.directory / "prometheus.log").open("w") as log:
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=subprocess.STDOUT
+            )
+        try:
+            self._wait()
+        except BaseException:
+            self._process.kill()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(_PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def reload(self, config: dict[str, Any]) -> None:
+        """Take another configuration, which stays when the server is started again."""
+        self.config = config
+        self._configure()
+        self._fetch("/-/reload", data=b"")
+
+    def query(self, expression: str, at: float) -> list[Sample]:
+        """Return labels and values of *expression* at the moment *at*."""
+        data = self.api("query", query=expression, time=at)
+        if data["resultType"] == "scalar":
+            return [({}, float(data["result"][1]))]
+        return [(one["metric"], float(one["value"][1])) for one in data["result"]]
+
+    def range(self, expression: str, first: float, last: float, step: float) -> Matrix:
+        """Return the samples of *expression* from *first* to *last*."""
+        data = self.api(
+            "query_range", query=expression, start=first, end=last, step=step
+        )
+        return [
+            (one["metric"], [(at, float(value)) for at, value in one["values"]])
+            for one in data["result"]
+        ]
+
+    def api(self, path: str, **parameters: object) -> Any:
+        """
+        Return the data of a response of the API.
+
+        Raises:
+            ServerError: with Prometheus's reason.
+        """
+        body = urlencode(parameters).encode() if parameters else None
+        return json.loads(self._fetch(f"/api/v1/{path}", data=body))["data"]
+
+    def own(self) -> dict[str, float]:
+        """Return the metrics that the server exports about itself."""
+        found = {}
+        for line in self._fetch("/metrics").decode().splitlines():
+            if not line.startswith("#"):
+                name, _, value = line.rpartition(" ")
+                found[name] = float(value)
+        return found
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time that the server has used."""
+        stat = Path(f"/proc/{self._process.pid}/stat").read_text()
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    def memory_bytes(self) -> int:
+        """Return the resident memory of the server."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        line = next(one for one in status.splitlines() if one.startswith("VmRSS"))
+        return int(line.split()[1]) * 1024
+
+    @property
+    def _file(self) -> Path:
+        return self.directory / "prometheus.yml"
+
+    def _configure(self) -> None:
+        self._file.write_text(yaml.safe_dump({"global": {}, **self.config}))
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while time.monotonic() < deadline and self._process.poll() is None:
+            try:
+                self._fetch("/-/ready")
+            except (URLError, ConnectionError, ServerError):
+                time.sleep(0.1)
+            else:
+                return
+        log = (self.directory / "prometheus.log").read_text()
+        msg = f"Prometheus does not start: {log[-2000:]}"
+        raise ServerError(msg)
+
+    def _fetch(self, path: str, data: bytes | None = None) -> bytes:
+        request = Request(self.url + path, data=data)  # noqa: S310 - our own server
+        try:
+            with urlopen(request, timeout=_PATIENCE_SECONDS) as response:  # noqa: S310 - likewise
+                found: bytes = response.read()
+                return found
+        except HTTPError as error:
+            with error:
+                msg = f"{path}: status {error.code}: {error.read().decode()[:500]}"
+            raise ServerError(msg) from None
