@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from tests.support import free_port, http_get, require_program, until
@@ -96,10 +96,12 @@ class Alertmanager:
     Args:
         directory: empty; holds data and log.
         config: its configuration file.
+        web: its web configuration file (passwords).
     """
 
     directory: Path
     config: Path
+    web: Path | None = None
     url: str = field(default="", init=False)
 
     def __enter__(self) -> Self:
@@ -166,6 +168,7 @@ class Alertmanager:
                     f"--storage.path={self.directory}/data",
                     f"--web.listen-address=127.0.0.1:{port}",
                     "--cluster.listen-address=",
+                    *([f"--web.config.file={self.web}"] if self.web else []),
                 ],
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -183,5 +186,7 @@ class Alertmanager:
     def _ready(self) -> bool:
         try:
             return bool(http_get(f"{self.url}/-/ready"))
+        except HTTPError:  # it asks who we are
+            return True
         except (URLError, ConnectionError):
             return False

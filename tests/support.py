@@ -150,12 +150,14 @@ class Prometheus:
         interval: time between two scrapes.
         config: further top-level entries of the configuration, such as
             ``rule_files``; relative paths start at *directory*.
+        options: further words of its command line.
     """
 
     directory: Path
     targets_by_job: dict[str, list[str]]
     interval: str = "1s"
     config: dict[str, Any] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
     url: str = field(default="", init=False)
 
     def __enter__(self) -> Self:
@@ -221,6 +223,7 @@ class Prometheus:
                     f"--config.file={self.directory}/prometheus.yml",
                     f"--storage.tsdb.path={self.directory}/data",
                     f"--web.listen-address=127.0.0.1:{port}",
+                    *self.options,
                 ],
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -68,6 +68,19 @@ def document(data: Any) -> None:
     _echo(text.replace("\x7f", "\\u007f"))
 
 
+def binary(data: bytes) -> None:
+    """
+    Write *data* to standard output as it is.
+
+    Raises:
+        CommandError: it is a terminal, or cannot be written.
+    """
+    if is_terminal(sys.stdout):
+        reason = "it is a terminal; redirect it to a file"
+        raise unprintable(reason)
+    _echo(data, newline=False)
+
+
 def safe(text: str) -> str:
     """Return *text* as a sanitised line without secrets."""
     return clean(_secrets().redacted(text))
@@ -108,12 +121,12 @@ def unprintable(reason: str) -> CommandError:
     return CommandError(msg, exit_code=_UNPRINTABLE)
 
 
-def _echo(text: str, *, err: bool = False) -> None:
+def _echo(text: str | bytes, *, err: bool = False, newline: bool = True) -> None:
     if sys.stdout is None and not err:
         reason = "it is closed"
         raise unprintable(reason)
     try:
-        click.echo(text, err=err)
+        click.echo(text, err=err, nl=newline)
     except BrokenPipeError:  # no process reads it, which is not an error
         raise
     except OSError as error:

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlencode, urlsplit, urlunsplit
 
-from jaxmon.errors import ConfigFileError, JaxmonError
-from jaxmon.files.bounded import require_regular
+from jaxmon.errors import JaxmonError
 from jaxmon.http import client
+from jaxmon.http.certificates import CertificatesError, trusted
 from jaxmon.http.redaction import Secrets
 from jaxmon.http.route import Route, RouteError
 from jaxmon.http.stream import Bounds, TooLargeError
@@ -34,7 +34,6 @@ from jaxmon.version import version
 ATTEMPTS = 4
 MAX_BYTES = 32 << 20
 MAX_WAIT_SECONDS = 30.0
-_MOST_CERTIFICATES = 16 << 20
 
 # Longest wait, in seconds, that is reported from a server's request.
 _LONGEST_WAIT = 1e6
@@ -114,8 +113,9 @@ class Session:
             msg = "the token is empty or contains invalid characters"
             raise GrafanaError(msg)
         try:
-            self._route = Route.by_environment(parts, _trust(parts, self.ca_file))
-        except RouteError as error:
+            trust = trusted(parts, self.ca_file)
+            self._route = Route.by_environment(parts, trust)
+        except (CertificatesError, RouteError) as error:
             raise GrafanaError(str(error)) from None
         self._secrets = Secrets(self.token, *self._route.secrets, hidden="[token]")
 
@@ -225,24 +225,6 @@ def _checked(url: str, *, insecure_http: bool) -> SplitResult:
         )
         raise GrafanaError(msg)
     return parts
-
-
-def _trust(server: SplitResult, ca_file: Path | None) -> ssl.SSLContext | None:
-    """Return which certificates to trust; `None` where none are needed or given."""
-    # Loading the system's takes longer than a push to a Grafana on this host.
-    if server.scheme == "http" and ca_file is None:
-        return None
-    try:
-        if ca_file is not None:  # OpenSSL would read whatever it is to its end
-            require_regular(ca_file, most=_MOST_CERTIFICATES)
-        return ssl.create_default_context(cafile=ca_file)
-    except ConfigFileError as error:
-        msg = f"cannot use the certificates in {ca_file}: {error}"
-        raise GrafanaError(msg) from None
-    except OSError as error:  # ssl.SSLError, too
-        reason = error.strerror or "it holds no certificates"
-        msg = f"cannot use the certificates in {ca_file}: {reason}"
-        raise GrafanaError(msg) from None
 
 
 def _json_response(response: client.Response) -> JsonResponse:

@@ -12,7 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.catalog import AGENT_UP, JIT_CALLS
+from jaxmon.catalog import (
+    AGENT_CRASHES,
+    AGENT_DIED,
+    AGENT_STARTS,
+    AGENT_UP,
+    JIT_CALLS,
+)
+from tests.processes import files
 from tests.support import ROOT, Prometheus, clean_environ, free_port, http_get, until
 
 
@@ -159,7 +166,10 @@ def test_killed_worker_is_replaced_in_its_slot_and_rates_stay_right(
 def test_worker_that_ends_normally_leaves_no_series(
     run_dir: Path, sidecar: str, stack: ExitStack
 ) -> None:
-    """A process that exits takes its socket along, so it is not reported as down."""
+    """
+    A process that exits takes its socket along, so it is not reported as down, nor as
+    dead; what remains is how many were in its slot.
+    """
     worker = Worker(run_dir, stack)
     worker.calls(1)
     url = f"http://{sidecar}/metrics"
@@ -168,5 +178,15 @@ def test_worker_that_ends_normally_leaves_no_series(
     worker.process.communicate(timeout=240)
 
     assert worker.process.returncode == 0
-    assert list(run_dir.iterdir()) == []
-    until(lambda: 'worker="0"' not in http_get(url), "the worker to be gone")
+    assert files(run_dir) == []
+    until(
+        lambda: (
+            [line for line in http_get(url).splitlines() if 'worker="0"' in line]
+            == [
+                f'{AGENT_STARTS.name}{{worker="0"}} 1',
+                f'{AGENT_CRASHES.name}{{worker="0"}} 0',
+                f'{AGENT_DIED.name}{{worker="0",loop=""}} 0.0',
+            ]
+        ),
+        "the worker to be gone",
+    )

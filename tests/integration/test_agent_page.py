@@ -43,6 +43,8 @@ for batch in jaxmon.steps([np.ones(3), np.ones(3), np.ones(4)], items=len):
     step(batch)
 with jaxmon.request("predict"):
     step(np.ones(3))
+with jaxmon.activity("save"):
+    pass
 jaxmon.queue("predict").set(3)
 jaxmon.batch("predict", size=5, capacity=8)
 jaxmon.log_values({"loss": step(np.ones(1))})

@@ -68,7 +68,7 @@ def get(server: Hostile) -> None:
 
 def prometheus(server: Hostile) -> None:
     with replaced(pages, "_SECONDS", SECONDS):
-        Stack(server.url, "").alerts()
+        Stack(server.url, "", Path()).alerts()
 
 
 OVER_TCP: dict[str, tuple[Callable[[Hostile], None], tuple[type[Exception], ...]]] = {

@@ -236,3 +236,40 @@ def test_what_jax_jits_is_its_own(agent: Agent) -> None:
     own = [one for one in inside.table(agent) if not one.internal]
     assert [one.name for one in own if one.missed] == []
     assert page_calls(agent) == []
+
+
+def test_functions_of_jax_may_be_one() -> None:
+    """
+    With fewer series, totals are those of all functions: the program's by name, JAX's
+    own as one.
+    """
+    with instrumented(
+        sample_rate=0, jax_functions=False, few_buckets="compile"
+    ) as agent:
+        step = jax.jit(called("step"))
+        for size in (2, 3):
+            step(jnp.clip(jnp.linspace(0.0, 1.0, size), 0.1, 0.9))
+        table = list(inside.table(agent))
+        families = text_string_to_metric_families(encode(agent.collect()).decode())
+
+    expected: dict[str, float] = {}
+    for function in table:
+        name = "jax" if function.internal else function.name
+        if function.missed:
+            expected[name] = expected.get(name, 0) + function.missed
+    samples = [one for family in families for one in family.samples]
+    misses = {
+        one.labels["function"]: one.value
+        for one in samples
+        if one.name == "jaxmon_jit_cache_misses_total" and one.value
+    }
+    bounds = {
+        one.labels["le"]
+        for one in samples
+        if one.name == "jaxmon_compile_seconds_bucket"
+    }
+
+    assert sum(function.internal for function in table) > 1
+    assert expected["jax"] > 1
+    assert misses == expected
+    assert bounds == {"0.1", "1.0", "10.0", "100.0", "+Inf"}

@@ -151,7 +151,8 @@ def test_the_program_gets_its_alarm_wherever_it_lands(
     assert value(agent, ACTIVE) == sum(one.startswith(ACTIVE) for one in samples(agent))
     assert value(agent, "jaxmon_compiles_in_progress") == 0
     assert value(agent, "jaxmon_requests_in_progress") == 0
-    assert value(agent, "jaxmon_last_step_timestamp_seconds") == 0
+    assert value(agent, "jaxmon_request_oldest_seconds") == 0
+    assert value(agent, "jaxmon_step_age_seconds") == 0
     assert open_marks(agent) == []
     figures_are_right(agent)
 

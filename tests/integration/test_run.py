@@ -14,6 +14,7 @@ import pytest
 from jaxmon.catalog import JIT_CALLS
 from jaxmon.cli.run import interpreter_options
 from tests.commands import DEADLINE, JAXMON, Program, execute
+from tests.processes import files
 from tests.support import clean_environ, http_get
 
 
@@ -49,7 +50,7 @@ def test_agent_serves_while_the_program_runs(tmp_path: Path, run_dir: Path) -> N
 
     assert f'{JIT_CALLS.name}{{function="__main__.double"}} 5\n' in page
     assert process.returncode == 0
-    assert list(run_dir.iterdir()) == []
+    assert files(run_dir) == []
 
 
 def test_program_that_instruments_itself_has_one_agent(

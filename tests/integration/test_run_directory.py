@@ -24,6 +24,7 @@ from jaxmon.files.lock import identity
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
 from tests import support
+from tests.processes import files
 from tests.support import until
 
 
@@ -196,7 +197,7 @@ def test_agents_come_back_after_a_cleaner(
         path.unlink()
 
     until(
-        lambda: len(list(run_dir.iterdir())) == 6 and seen(run_dir) == before,
+        lambda: len(files(run_dir)) == 6 and seen(run_dir) == before,
         "all files to be there again",
     )
 
@@ -355,7 +356,7 @@ def test_a_real_agent_is_found_again(run_dir: Path) -> None:
     assert told == [str(run_dir / "agent-0.sock"), True]
     assert json.loads(out.splitlines()[-1]) == [None, False]
     assert "jaxmon's run directory was modified" in err
-    assert list(run_dir.iterdir()) == []
+    assert files(run_dir) == []
 
 
 def _pages(run_dir: Path) -> list[str]:

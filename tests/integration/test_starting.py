@@ -287,7 +287,7 @@ def test_a_failure_at_any_step_takes_everything_off_again(  # noqa: PLR0917
     assert not agent.running
     assert float(jax.jit(lambda x: x + 2)(1.0)) == 3
     assert leaks.leaked(before) == []
-    assert list(run_dir.iterdir()) == []
+    assert files(run_dir) == []
     assert running() is None
     jaxmon.uninstrument()
 
@@ -405,4 +405,4 @@ def test_an_alarm_while_it_starts_or_stops_leaves_nothing(run_dir: Path) -> None
             del caught
             raised.clear()
             assert leaks.leaked(before) == [], points.where
-            assert list(run_dir.iterdir()) == [], points.where
+            assert files(run_dir) == [], points.where

@@ -23,6 +23,7 @@ from jaxmon.agent import Agent
 from jaxmon.agent.counted import CountedFunction
 from tests import inside, leaks
 from tests.instrumented import SILENT, instrumented, value
+from tests.processes import files
 
 
 CALLS = "jaxmon_jit_calls_total"
@@ -54,7 +55,7 @@ def test_everything_is_as_found(run_dir: Path) -> None:
     during = leaks.snapshot()
     with urllib.request.urlopen(str(agent.url), timeout=60) as page:
         page.read()
-    files = sorted(path.name for path in run_dir.iterdir())
+    held = files(run_dir)
     jaxmon.uninstrument()
     after = leaks.snapshot()
 
@@ -77,13 +78,13 @@ def test_everything_is_as_found(run_dir: Path) -> None:
     started = sorted(thread.name for thread in during.threads - before.threads)
     assert started == list(leaks.THREADS)
     assert during.listeners != before.listeners
-    assert files == ["agent-0.lock", "agent-0.sock"]
+    assert held == ["agent-0.lock", "agent-0.sock"]
     assert after.listeners == before.listeners
     assert after.threads == before.threads
     assert after.descriptors == before.descriptors
     for place, found in before.attributes.items():
         assert after.attributes[place] is found, place
-    assert list(run_dir.iterdir()) == []
+    assert files(run_dir) == []
     assert agent.url is None
     assert agent.socket is None
 
@@ -131,7 +132,7 @@ def test_twenty_rounds_leave_nothing(run_dir: Path) -> None:
     assert after.descriptors == before.descriptors
     assert after.threads == before.threads
     assert after.listeners == before.listeners
-    assert list(run_dir.iterdir()) == []
+    assert files(run_dir) == []
 
 
 def test_an_agent_runs_again_after_uninstrument() -> None:

@@ -58,9 +58,6 @@ BAD = (
 )
 
 COMMANDS = (
-    ("alerts", "build", "--webhook"),
-    ("alerts", "build", "--runbook-base"),
-    ("alerts", "check", "--webhook"),
     ("dashboards", "build", "--runbook-base"),
     ("dashboards", "push", "--runbook-base"),
     ("dashboards", "push", "--url"),
@@ -121,7 +118,7 @@ def test_a_command_refuses_it(
 
 def test_what_a_path_is_appended_to_has_no_query() -> None:
     """A webhook with a question mark would get its path into the query."""
-    done = CliRunner().invoke(main, ["alerts", "check", "--webhook", "http://h/?a=b"])
+    done = CliRunner().invoke(main, ["demo", "--webhook", "http://h/?a=b"])
 
     assert done.exit_code == 2
     assert "give a URL without ? and #" in done.stderr

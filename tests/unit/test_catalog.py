@@ -149,6 +149,17 @@ def test_buckets_rise_and_stay_few(metric):
 
 
 @each_metric
+def test_few_buckets_are_some_of_all(metric):
+    """What agents export can be reduced; bounds of default objectives remain."""
+    if "agent" in metric.sources and metric.kind == "histogram":
+        assert metric.few
+    assert list(metric.few) == sorted(set(metric.few) & set(metric.buckets))
+    assert len(metric.few) <= 4
+    if metric is catalog.REQUEST_SECONDS:
+        assert {0.2, 1.0} <= set(metric.few)
+
+
+@each_metric
 def test_range_is_one(metric):
     """
     A range has room; what a device is asked has two ends, and the highest numbers of 32

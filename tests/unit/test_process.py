@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.catalog import METRICS
+from jaxmon.catalog import METRICS, UPTIME_SECONDS
+from jaxmon.resources import process
 from jaxmon.resources.process import ProcessFamilies
 from tests.support import run_python
 
@@ -25,6 +26,7 @@ def test_every_process_metric_of_the_catalogue_is_exported() -> None:
     The catalogue's process group and the exported metrics agree in both directions.
     """
     families = {family.metric for family in ProcessFamilies().collect()}
+    families.remove(UPTIME_SECONDS)
     assert families == {metric for metric in METRICS if metric.group == "Process"}
 
 
@@ -35,6 +37,7 @@ def test_figures_are_those_of_prometheus_client() -> None:
     registry = CollectorRegistry()
     collectors = ProcessCollector(registry=registry), GCCollector(registry=registry)
     ours = page(ProcessFamilies())
+    del ours[UPTIME_SECONDS.name]
     theirs = {
         sample.name
         + "".join(f'{{{key}="{value}"}}' for key, value in sample.labels.items()): (
@@ -66,6 +69,20 @@ def test_start_does_not_move() -> None:
     assert page(families)["process_start_time_seconds"] == first
 
 
+def test_uptime_is_by_the_clock_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the age of the process, and setting the time of day does not change it."""
+    families = ProcessFamilies()
+    before = time.monotonic()
+    first = page(families)
+    started, uptime = first["process_start_time_seconds"], first[UPTIME_SECONDS.name]
+    assert uptime > 0
+    assert started + uptime == pytest.approx(time.time(), abs=60)
+
+    monkeypatch.setattr(process, "wall_time", lambda: time.time() + 3600)
+    later = page(families)[UPTIME_SECONDS.name]
+    assert uptime <= later <= uptime + time.monotonic() - before
+
+
 def test_a_name_with_brackets_does_not_shift_the_fields(tmp_path: Path) -> None:
     """A process may be called anything, such as ``a) R 1 (b``."""
     own = Path("/proc/self/stat").read_text()
@@ -88,6 +105,7 @@ def test_what_the_system_hides_is_left_out(tmp_path: Path) -> None:
     told = page(ProcessFamilies(tmp_path))
     assert not {name for name in told if "memory" in name or "open" in name}
     assert "process_start_time_seconds" not in told
+    assert UPTIME_SECONDS.name not in told
     assert told["process_cpu_seconds_total"] > 0
 
 

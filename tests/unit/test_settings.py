@@ -34,6 +34,8 @@ def test_arguments_win_over_variables_over_defaults() -> None:
         ("JAXMON_ENABLED", "yes", "enabled", True),
         ("JAXMON_MEMORY_INTERVAL", "2.5", "memory_interval", 2.5),
         ("JAXMON_MAX_FUNCTIONS", "12", "max_functions", 12),
+        ("JAXMON_FEW_BUCKETS", "calls, Self", "few_buckets", "calls, Self"),
+        ("JAXMON_FEW_BUCKETS", "", "few_buckets", ""),
     ],
 )
 def test_variables_are_read_by_kind(
@@ -61,6 +63,12 @@ def test_variables_are_read_by_kind(
         ({}, {"JAXMON_PORT": "-1"}, "port=-1 is out of range"),
         ({}, {"JAXMON_PORT": "\u0661"}, "is not a whole number; give one or unset it"),
         ({"host": "\x1b[31mx"}, {}, r"host='\x1b[31mx' is invalid; give a host"),
+        (
+            {"few_buckets": "calls;self"},
+            {},
+            "few_buckets='calls;self' is invalid;",
+        ),
+        ({}, {"JAXMON_FEW_BUCKETS": "gpus"}, "requests, self, training, separated by"),
         ({"host": "x\0y"}, {}, r"host='x\x00y' is invalid; give a host"),
         ({"host": "\udcff"}, {}, r"host='\udcff' is invalid; give a host name"),
     ],

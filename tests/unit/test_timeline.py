@@ -43,6 +43,7 @@ def seconds(timeline):
     return {
         one.split('"')[1]: value
         for family in timeline.collect()
+        if family.metric is TIME_SECONDS
         for one, value in family.samples
         if value
     }
@@ -91,6 +92,20 @@ def test_a_look_does_not_disturb(timeline, clock):
     for expected in (1, 2, 3):
         clock.now += 1
         assert seconds(timeline) == {"evaluate": expected}
+
+
+def test_activities_that_overlap_without_end_are_forgotten(timeline, clock):
+    """Of tasks of which one is always active, those that ended take no memory."""
+    mark = timeline.open("first", [])
+    for number in range(10_000):
+        following = timeline.open(f"task{number % 2}", [])
+        clock.now += 1
+        close(timeline, mark)
+        mark = following
+    clock.now += 1
+
+    assert seconds(timeline) == {"task0": 5000, "task1": 5001}
+    assert len(timeline._owner.marks) <= 64
 
 
 def test_activities_may_end_in_any_order(timeline, clock):

@@ -11,7 +11,8 @@ import click
 
 from jaxmon.cli import output
 from jaxmon.cli.options import Number, Url
-from jaxmon.errors import CommandError, ConfigFileError
+from jaxmon.cli.servers import token_in
+from jaxmon.errors import CommandError
 
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 TOKEN_VARIABLE = "GRAFANA_TOKEN"  # noqa: S105 - the variable's name
 
 _SILENT_SECONDS = 2.0
-# No token has a tenth of that.
-_MAX_BYTES = 1 << 16
-
 HELP = f"""
 \b
 The token of a service account with the Editor role is read from
@@ -120,14 +118,4 @@ def _token(file: Path | None) -> str:
             msg = f"no token; set {TOKEN_VARIABLE} or give --token-file"
             raise CommandError(msg)
         return token
-    from jaxmon.files.bounded import read_text
-
-    try:
-        token = read_text(file, most=_MAX_BYTES, pipe=True).strip()
-    except ConfigFileError as error:
-        msg = f"--token-file {file}: {error}"
-        raise CommandError(msg) from None
-    if not token:
-        msg = f"no token: {file} is empty"
-        raise CommandError(msg)
-    return token
+    return token_in(file)

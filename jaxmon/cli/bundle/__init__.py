@@ -1,0 +1,1 @@
+"""``jaxmon bundle``: what a post-mortem needs, in one file."""

@@ -1,0 +1,197 @@
+"""What the agents on this host know, for a bundle."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jaxmon.cli import hung
+from jaxmon.cli.bundle import secrets
+from jaxmon.cli.bundle.archive import Archive
+from jaxmon.cli.workers import TIMEOUT, Worker, running
+from jaxmon.errors import CommandError
+from jaxmon.http.fetch import FetchError, fetch_all
+from jaxmon.report import responses
+from jaxmon.report.findings import find
+from jaxmon.report.model import read
+from jaxmon.report.stacks import stacks
+from jaxmon.report.text import explanation
+
+
+_MAX_BYTES = 16 << 20
+_WIDTH = 100
+_MOST_REPORTS, _MOST_REPORT_BYTES = 5, 1 << 20
+_REPORT_NAME = r"oom-[\w.-]+\.(?:json|txt)"
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """
+    What one agent returned.
+
+    Args:
+        number: its slot.
+        overview: ``/debug/overview``, with secrets removed from the command line.
+        events: ``/debug/events``: a list.
+        environment: ``/debug/environment``, empty if an older agent has none.
+        findings: sentences, the most urgent first.
+    """
+
+    number: str
+    overview: Mapping[str, Any]
+    events: tuple[Mapping[str, Any], ...] = ()
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    findings: tuple[str, ...] = ()
+
+
+def collect(archive: Archive, run_dir: Path | None) -> list[Process]:
+    """
+    Add what each agent returns to *archive*, and return it. Agents that do not respond
+    are named as missing. Takes milliseconds, and `TIMEOUT` for each page that hangs.
+    """
+    try:
+        workers = running(run_dir)
+    except CommandError as error:
+        archive.missing["agents"] = error.message
+        return []
+    if not workers:
+        archive.missing["agents"] = "no instrumented process is running here"
+    lines = [_program(worker) for worker in workers]
+    known = secrets.secrets_of(*lines)
+    archive.redacted = lambda text: secrets.anywhere(known.redacted(text))
+    found = [_described(archive, one) for one in workers if not one.trouble]
+    for worker in workers:
+        if worker.trouble:
+            _describe_trouble(archive, worker)
+    _add_pages(archive, [one for one in workers if not one.trouble])
+    return found
+
+
+def _described(archive: Archive, worker: Worker) -> Process:
+    """Add the files of *worker*."""
+    place = f"worker-{worker.number}"
+    overview = _without_secrets(worker.overview)
+    events = _document(archive, worker, "events")
+    environment = _document(archive, worker, "environment")
+    archive.add_json(f"{place}/overview.json", overview)
+    if events:
+        archive.add_json(f"{place}/events.json", events)
+    if environment:
+        archive.add_json(f"{place}/environment.json", environment)
+        packages = environment.get("packages")
+        if isinstance(packages, dict):
+            pins = "".join(f"{name}=={one}\n" for name, one in packages.items())
+            archive.add(f"{place}/packages.txt", pins)
+    if threads := _document(archive, worker, "stacks"):
+        archive.add_json(f"{place}/stacks.json", threads)
+        archive.add(f"{place}/stacks.txt", "\n".join(stacks(threads, _WIDTH)) + "\n")
+    snapshot = read(overview, events)
+    findings = find(snapshot, [])
+    text = explanation(snapshot, findings, worker=worker.number, width=_WIDTH)
+    archive.add(f"{place}/explain.txt", "\n".join(text) + "\n")
+    _add_reports(archive, worker)
+    listed = events.get("events")
+    return Process(
+        worker.number,
+        overview,
+        tuple(one for one in listed or () if isinstance(one, dict))
+        if isinstance(listed, list)
+        else (),
+        environment,
+        tuple(one.verdict for one in findings),
+    )
+
+
+def _describe_trouble(archive: Archive, worker: Worker) -> None:
+    """Add what the kernel knows of a process that does not respond."""
+    name = f"worker {worker.number}"
+    archive.missing[name] = worker.trouble
+    pid = hung.listener(worker.socket)
+    if pid is not None:
+        lines = [f"pid {pid} {worker.trouble}", *hung.threads(pid)]
+        archive.add(f"worker-{worker.number}/kernel.txt", "\n".join(lines) + "\n")
+
+
+def _document(archive: Archive, worker: Worker, page: str) -> dict[str, Any]:
+    """Return a debug page of *worker*, an empty object if it could not be had."""
+    try:
+        return responses.decoded(_fetch([worker], f"/debug/{page}")[worker.number])
+    except FetchError as error:
+        archive.missing[f"worker {worker.number}, {page}"] = str(error)
+        return {}
+
+
+def _add_pages(archive: Archive, workers: list[Worker]) -> None:
+    """Add the metrics of *workers*."""
+    for number, text in _fetch(workers, "/metrics").items():
+        if isinstance(text, FetchError):
+            archive.missing[f"worker {number}, metrics"] = str(text)
+        else:
+            archive.add(f"worker-{number}/metrics.txt", text)
+
+
+def _fetch(workers: list[Worker], target: str) -> dict[str, str | FetchError]:
+    sockets = {one.number: one.socket for one in workers}
+    return fetch_all(sockets, target, timeout=TIMEOUT, max_bytes=_MAX_BYTES)
+
+
+def _add_reports(archive: Archive, worker: Worker) -> None:
+    """Add the latest out-of-memory reports that the process has written."""
+    errors = worker.overview.get("errors")
+    paths = errors.get("oom_reports") if isinstance(errors, dict) else None
+    named = [Path(str(one)) for one in (paths if isinstance(paths, list) else [])]
+    # A report is data, and beside it there is one to read.
+    for data in named[-_MOST_REPORTS:]:
+        for path in (data, data.with_suffix(".txt")):
+            try:
+                text = _report(path, worker.socket)
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "strerror", None) or str(error)
+                archive.missing[f"worker {worker.number}, {path}"] = reason
+            else:
+                archive.add(f"worker-{worker.number}/{path.name}", text)
+
+
+def _report(path: Path, socket: Path) -> str:
+    """
+    Return the text of a report.
+
+    An agent may name any file, and we may be root: it has to be a file of its user, and
+    no link.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no report of that process.
+    """
+    if not re.fullmatch(_REPORT_NAME, path.name):
+        msg = "not the name of a report"
+        raise ValueError(msg)
+    owner = socket.lstat().st_uid
+    number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        status = os.fstat(number)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != owner:
+            msg = "not a file of the process's user"
+            raise ValueError(msg)
+        return os.read(number, _MOST_REPORT_BYTES).decode(errors="replace")
+    finally:
+        os.close(number)
+
+
+def _without_secrets(overview: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(overview)
+    process = overview.get("process")
+    if isinstance(process, dict):
+        program = secrets.command_line(str(process.get("program") or ""))
+        found["process"] = {**process, "program": program}
+    return found
+
+
+def _program(worker: Worker) -> str:
+    process = worker.overview.get("process")
+    return str(process.get("program") or "") if isinstance(process, dict) else ""

@@ -1,0 +1,63 @@
+"""The files of a bundle, within limits, as one compressed archive."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+MOST_BYTES = 64 << 20
+"""Maximum size of all files together, before compression."""
+
+_MOST_OF_ONE = 16 << 20
+
+
+@dataclass
+class Archive:
+    """
+    Files by name, and what is missing.
+
+    Args:
+        directory: that all files are in.
+        moment: Unix time that all files get.
+        redacted: removes secrets from a text.
+        missing: what could not be collected, and why.
+    """
+
+    directory: str
+    moment: float
+    redacted: Callable[[str], str] = str
+    missing: dict[str, str] = field(default_factory=dict)
+    _files: dict[str, bytes] = field(default_factory=dict)
+
+    def add(self, name: str, text: str) -> None:
+        """Add a file, without secrets; one that is too large is reported as missing."""
+        data = self.redacted(text).encode("utf-8", "backslashreplace")
+        left = MOST_BYTES - sum(map(len, self._files.values()))
+        if len(data) > min(left, _MOST_OF_ONE):
+            self.missing[name] = f"too large for the bundle: {len(data):,} bytes"
+            return
+        self._files[name] = data
+
+    def add_json(self, name: str, document: Any) -> None:
+        """Add a JSON document, in ASCII."""
+        self.add(name, json.dumps(document, indent=1, default=str) + "\n")
+
+    def names(self) -> list[str]:
+        """Return the names of its files."""
+        return sorted(self._files)
+
+    def packed(self) -> bytes:
+        """Return it as a compressed tar archive; files are for their owner only."""
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+            for name in self.names():
+                data = self._files[name]
+                entry = tarfile.TarInfo(f"{self.directory}/{name}")
+                entry.size, entry.mode, entry.mtime = len(data), 0o600, int(self.moment)
+                archive.addfile(entry, io.BytesIO(data))
+        return packed.getvalue()

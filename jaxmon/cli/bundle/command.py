@@ -1,0 +1,174 @@
+"""``jaxmon bundle``: what a post-mortem needs, in one file."""
+
+from __future__ import annotations
+
+import platform
+import re
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jaxmon.cli import output
+from jaxmon.cli.options import RUN_DIR, Url
+from jaxmon.cli.servers import Access, prometheus
+from jaxmon.cli.servers import access as server_access
+from jaxmon.errors import CommandError
+
+
+if TYPE_CHECKING:
+    from jaxmon.cli.bundle.archive import Archive
+
+_SCHEMA = 1
+_MOST_ALERTS = 1000
+_SIDECAR_SECONDS = 5.0
+
+
+@click.command(
+    epilog="""
+\b
+Examples:
+  jaxmon bundle
+  jaxmon bundle --out incident.tar.gz --prometheus https://prometheus.example.org
+  kubectl exec POD -c jaxmon -- jaxmon bundle --out - > incident.tar.gz
+"""
+)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    help="File to write, - for standard output; by default, named by host and time.",
+)
+@RUN_DIR
+@click.option(
+    "--sidecar",
+    type=Url(path_follows=True),
+    metavar="URL",
+    default="http://127.0.0.1:9467",
+    show_default=True,
+    help="The sidecar of this host.",
+)
+@prometheus(required=False)
+@server_access
+def command(
+    *,
+    out: Path | None,
+    run_dir: Path | None,
+    sidecar: str,
+    prometheus_url: str | None,
+    access: Access,
+) -> None:
+    """
+    Collect what a post-mortem needs, before a restart destroys it.
+
+    For each instrumented process of this host: findings, events, cache hit rates,
+    programs, stacks, versions and out-of-memory reports. Besides these, what the
+    sidecar sees, facts about the host, active alerts, and a post-mortem to complete.
+
+    It has no secrets from command lines and no environment variables but those that
+    change how XLA compiles. It does have source lines, argument names and shapes, so
+    only its owner can read it.
+    """
+    from jaxmon import rundir
+    from jaxmon.cli.bundle import agents, postmortem, secrets, timeline
+    from jaxmon.cli.bundle.archive import Archive
+    from jaxmon.cli.bundle.host import facts
+
+    moment = time.time()
+    host = platform.node() or "host"
+    stamp = datetime.fromtimestamp(moment, UTC).strftime("%Y%m%dT%H%M%SZ")
+    name = f"jaxmon-bundle-{re.sub(r'[^A-Za-z0-9.-]', '-', host)[:60]}-{stamp}"
+    path = out or Path(f"{name}.tar.gz")
+    to_stdout = str(path) == "-"
+    if not to_stdout and path.exists():
+        msg = f"{path} exists; give another file with --out"
+        raise CommandError(msg)
+    archive = Archive(name, moment, secrets.anywhere)
+    processes = agents.collect(archive, run_dir)
+    _add_sidecar(archive, sidecar)
+    disks = [run_dir or rundir.locate(), Path.cwd()]
+    archive.add_json("host.json", facts(disks))
+    alerts = None
+    if prometheus_url is not None:
+        alerts = _alerts(archive, prometheus_url, access)
+    if alerts is not None:
+        archive.add_json("alerts.json", alerts)
+    text = postmortem.text(
+        host=host,
+        moment=moment,
+        processes=processes,
+        timeline=timeline.entries(processes, alerts or ()),
+        alerts=alerts,
+        missing=archive.missing,
+    )
+    archive.add("post-mortem.md", text)
+    manifest = {
+        "schema": _SCHEMA,
+        "host": host,
+        "time": moment,
+        "processes": [one.number for one in processes],
+        "files": archive.names(),
+        "missing": archive.missing,
+    }
+    archive.add_json("manifest.json", manifest)
+    data = archive.packed()
+    if to_stdout:
+        output.binary(data)
+    else:
+        from jaxmon.files import whole
+
+        whole.write(path, data, private=True, replace=False)
+        output.line(path)
+    for what, reason in archive.missing.items():
+        output.line(f"without {what}: {reason}", err=True)
+
+
+def _add_sidecar(archive: Archive, url: str) -> None:
+    from jaxmon.monitoring.session import MonitoringError, Session
+
+    try:
+        session = Session("sidecar", url, timeout=_SIDECAR_SECONDS)
+        for target, name in (
+            ("/metrics", "metrics.txt"),
+            ("/api/summary", "summary.json"),
+        ):
+            response = session.get(target)
+            text = response.body.decode(errors="replace")
+            archive.add(f"sidecar/{name}", text)
+    except MonitoringError as error:
+        archive.missing["sidecar"] = str(error)
+
+
+def _alerts(archive: Archive, url: str, access: Access) -> list[dict[str, Any]] | None:
+    """Return the active alerts, `None` if they could not be determined."""
+    from jaxmon.artifacts import promql
+    from jaxmon.monitoring.prometheus import Prometheus
+    from jaxmon.monitoring.session import MonitoringError
+
+    try:
+        server = Prometheus(access.session("Prometheus", url))
+        firing = promql.alerts(promql.eq("alertstate", "firing"))
+        found = server.instant(str(firing), archive.moment)
+        since = {
+            _identity(one.labels): one.value
+            for one in server.instant(str(promql.alerts_since()), archive.moment)
+        }
+    except MonitoringError as error:
+        archive.missing["alerts"] = str(error)
+        return None
+    alerts = [
+        {
+            "labels": {k: v for k, v in sorted(one.labels.items()) if k != "__name__"},
+            "since": since.get(_identity(one.labels)),
+        }
+        for one in found
+    ]
+    alerts.sort(key=lambda one: (one["since"] or 0.0, str(one["labels"])))
+    return alerts[:_MOST_ALERTS]
+
+
+def _identity(labels: Any) -> frozenset[tuple[str, str]]:
+    """Return the labels of an alert without those that only one of its series has."""
+    ignored = ("__name__", "alertstate")
+    return frozenset((k, v) for k, v in labels.items() if k not in ignored)

@@ -1,0 +1,259 @@
+"""A post-mortem, filled in with what the bundle knows; people fill in the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from jaxmon.cli.bundle.agents import Process
+from jaxmon.cli.bundle.timeline import Entry
+from jaxmon.report.layout import clean
+
+
+TODO = "TODO"
+_MOST_ROWS = 30
+_FINGERPRINT = 16
+_UNKNOWN = "-"
+
+
+def text(
+    *,
+    host: str,
+    moment: float,
+    processes: Sequence[Process],
+    timeline: Sequence[Entry],
+    alerts: Sequence[Mapping[str, Any]] | None,
+    missing: Mapping[str, str],
+) -> str:
+    """
+    Return the post-mortem as Markdown.
+
+    Args:
+        host: name of this host.
+        moment: Unix time of the bundle.
+        processes: those that responded.
+        timeline: what happened.
+        alerts: that are active; `None` if that is unknown.
+        missing: what could not be collected, and why.
+    """
+    facts = (
+        f"Facts by `jaxmon bundle` on {host} at {_moment(moment)} UTC. {TODO} marks "
+        "what people fill in. No blame: what made it easy to happen and hard to see?"
+    )
+    history = (
+        f"{TODO}: first sign, first page, first action, mitigation, end; and what "
+        "people knew at each point."
+    )
+    before = (
+        f"All packages are in `packages.txt` of each process. {TODO}: the versions "
+        "before the incident."
+    )
+    impact = (
+        "who was affected, and how: requests, steps or accelerator hours lost, and the "
+        "part of the error budget that was spent (`jaxmon slo report`)."
+    )
+    parts = [
+        f"# Post-mortem: {TODO}: what failed, in one sentence",
+        facts,
+        *_to_write("Summary", "what happened, how long, and how it ended."),
+        *_to_write("Impact", impact),
+        *("## Timeline (UTC)", _timeline(timeline), history),
+        *("## Alerts", *_alerts(alerts)),
+        f"{TODO}: which alert should have come first? Which were noise?",
+        *("## Cache hit rates", _hit_rates(processes)),
+        f"{TODO}: the rates before the incident.",
+        *("## Programs and kernels", *_programs(processes)),
+        f"{TODO}: which of them changed, compared with before the incident?",
+        *("## Versions", _versions(processes), before),
+        *("## Findings", *_findings(processes)),
+        *_to_write("Root cause", "why it happened, and why it was not prevented."),
+        *_to_write("What went well, and what did not", "detection, runbooks, tools."),
+        *("## Actions", _table(("Action", "Owner", "Due"), [(TODO, TODO, TODO)])),
+    ]
+    if missing:
+        rows = "\n".join(f"- {_cell(k)}: {_cell(v)}" for k, v in missing.items())
+        parts += ["## Not collected", rows]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _to_write(heading: str, what: str) -> tuple[str, str]:
+    return f"## {heading}", f"{TODO}: {what}"
+
+
+def _timeline(timeline: Sequence[Entry]) -> str:
+    if not timeline:
+        return "No events are known."
+    rows = []
+    for one in timeline:
+        times = ""
+        if one.count > 1:
+            times = f" ({one.count} times, until {_moment(one.last)})"
+        rows.append((_moment(one.first), one.source, one.what + times))
+    return _table(("Time", "Source", "What"), rows)
+
+
+def _alerts(alerts: Sequence[Mapping[str, Any]] | None) -> Iterator[str]:
+    if alerts is None:
+        yield f"{TODO}: those that fired; `--prometheus URL` would have listed them."
+        return
+    if not alerts:
+        yield "None was active when the bundle was taken."
+        return
+    rows = (
+        (
+            one["labels"].get("alertname", ""),
+            one["labels"].get("severity", ""),
+            _moment(one["since"]) if one.get("since") else _UNKNOWN,
+            " ".join(
+                f"{name}={value}"
+                for name, value in sorted(one["labels"].items())
+                if name not in ("alertname", "severity", "alertstate")
+            ),
+        )
+        for one in alerts[:_MOST_ROWS]
+    )
+    yield _table(("Alert", "Severity", "Since", "Labels"), rows)
+    if (rest := len(alerts) - _MOST_ROWS) > 0:
+        yield f"And {rest} more in `alerts.json`."
+
+
+def _hit_rates(processes: Sequence[Process]) -> str:
+    rows = []
+    for process in processes:
+        where = f"worker {process.number}"
+        worst = sorted(_calls(process), key=lambda one: one[1] - one[2], reverse=True)
+        calls, hits = sum(one[1] for one in worst), sum(one[2] for one in worst)
+        rows.append((where, "jit, all functions", _rate(hits, calls), f"{calls:,}"))
+        for name, called, hit in worst[:5]:
+            rows.append((where, f"jit, {name}", _rate(hit, called), f"{called:,}"))
+        found = _requests(process)
+        hit = found.get("hit", 0)
+        asked = hit + found.get("miss", 0)
+        rows.append((where, "persistent", _rate(hit, asked), f"{asked:,}"))
+    if not rows:
+        return "No process responded."
+    return _table(("Process", "Cache", "Hit rate", "Calls"), rows)
+
+
+def _programs(processes: Sequence[Process]) -> Iterator[str]:
+    rows: list[tuple[Any, ...]] = []
+    variants: dict[str, dict[str, str]] = {}
+    for process in processes:
+        for name, function in _functions(process):
+            program = function.get("program")
+            if not isinstance(program, dict) or not program.get("fingerprint"):
+                continue
+            fingerprint = str(program["fingerprint"])[:_FINGERPRINT]
+            variants.setdefault(name, {})[fingerprint] = process.number
+            finished = program.get("finished")
+            finished = finished if isinstance(finished, (int, float)) else 0.0
+            rows.append(
+                (
+                    finished,
+                    f"worker {process.number}",
+                    name,
+                    fingerprint,
+                    str(program.get("programs", "")),
+                    _moment(finished) if finished else _UNKNOWN,
+                    _recompiles(function),
+                )
+            )
+    if not rows:
+        yield "No programs are known."
+        return
+    rows.sort(reverse=True)
+    head = ("Process", "Function", "Latest", "Programs", "Compiled", "Recompiles")
+    yield _table(head, [row[1:] for row in rows[:_MOST_ROWS]])
+    differing = sorted(name for name, some in variants.items() if len(some) > 1)
+    if differing:
+        names = ", ".join(_cell(name) for name in differing[:_MOST_ROWS])
+        yield f"Processes have different latest programs of: {names}."
+
+
+def _versions(processes: Sequence[Process]) -> str:
+    columns = [(one.number, _pins(one)) for one in processes]
+    names = sorted({name for _, pins in columns for name in pins})
+    if not names:
+        return "No process responded."
+    rows = [
+        (name, *(pins.get(name, _UNKNOWN) for _, pins in columns)) for name in names
+    ]
+    return _table(("", *(f"worker {number}" for number, _ in columns)), rows)
+
+
+def _findings(processes: Sequence[Process]) -> Iterator[str]:
+    some = False
+    for process in processes:
+        if process.findings:
+            some = True
+            lines = "\n".join(f"- {_line(one)}" for one in process.findings[:10])
+            yield f"Worker {process.number}, most urgent first:\n\n{lines}"
+    if not some:
+        yield "None."
+
+
+def _pins(process: Process) -> dict[str, str]:
+    versions = process.environment.get("versions")
+    about = process.overview.get("process")
+    found: dict[str, str] = {}
+    for source in (about, versions):
+        if isinstance(source, dict):
+            found |= {
+                str(name): str(value)
+                for name, value in source.items()
+                if source is versions or name in ("jaxmon", "jax", "python")
+            }
+    return found
+
+
+def _functions(process: Process) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    functions = process.overview.get("functions")
+    for name, function in (functions if isinstance(functions, dict) else {}).items():
+        if isinstance(function, dict):
+            yield str(name), function
+
+
+def _calls(process: Process) -> Iterator[tuple[str, int, int]]:
+    for name, function in _functions(process):
+        calls, hits = function.get("calls"), function.get("hits")
+        if isinstance(calls, int) and isinstance(hits, int) and calls:
+            yield name, calls, hits
+
+
+def _requests(process: Process) -> dict[str, int]:
+    cache = process.overview.get("cache")
+    found = cache.get("requests") if isinstance(cache, dict) else None
+    counts = found.items() if isinstance(found, dict) else ()
+    return {str(name): one for name, one in counts if isinstance(one, int)}
+
+
+def _recompiles(function: Mapping[str, Any]) -> str:
+    causes = function.get("recompiles")
+    if not isinstance(causes, dict) or not causes:
+        return "none"
+    return ", ".join(f"{name} {count}" for name, count in sorted(causes.items()))
+
+
+def _rate(hits: int, calls: int) -> str:
+    return f"{hits / calls:.1%}" if calls else _UNKNOWN
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+
+
+def _cell(value: str) -> str:
+    return _line(value).replace("|", "\\|")
+
+
+def _line(value: str) -> str:
+    return " ".join(clean(value).split())
+
+
+def _moment(moment: float) -> str:
+    try:
+        return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):  # as an agent sent it
+        return _UNKNOWN

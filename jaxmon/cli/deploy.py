@@ -1,0 +1,234 @@
+"""``jaxmon deploy``: deploy windows in Alertmanager."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from jaxmon.cli import output
+from jaxmon.cli.servers import ALERTMANAGER, Access
+from jaxmon.cli.servers import access as server_access
+
+
+if TYPE_CHECKING:
+    from jaxmon.monitoring.silences import Window, Windows
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SCOPE = (
+    click.option(
+        "--job", required=True, metavar="JOB", help="The service's label `job`."
+    ),
+    click.option(
+        "--cluster",
+        metavar="CLUSTER",
+        help="Its label `cluster`; by default, those of all clusters.",
+    ),
+    click.option(
+        "--namespace",
+        metavar="NAMESPACE",
+        help="Its label `namespace`; by default, those of all namespaces.",
+    ),
+)
+
+
+def _scope(function: F) -> F:
+    for option in reversed(_SCOPE):
+        function = option(function)
+    return function
+
+
+def _length(ctx: click.Context, param: click.Parameter, value: str) -> timedelta:
+    """
+    Return the length of a window: ``30m``, ``1h30m``.
+
+    Raises:
+        click.BadParameter: it is no duration, or is out of range.
+    """
+    from jaxmon.artifacts.slo import durations
+    from jaxmon.monitoring.silences import LONGEST, SHORTEST
+
+    try:
+        length = timedelta(seconds=durations.seconds(value))
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+    if not SHORTEST <= length <= LONGEST:
+        msg = (
+            f"{value} is out of range; give 1m to 4h. A deployment that takes longer "
+            "should be seen by its alerts."
+        )
+        raise click.BadParameter(msg, ctx, param)
+    return length
+
+
+@click.group
+def command() -> None:
+    """
+    Hold back the alerts that a deployment causes, while it lasts.
+
+    A deploy window is a silence in Alertmanager (0.25 or later) for the alerts of one
+    service labelled deploy="expected": recompiles, cold starts, latency tickets. Pages
+    are never held back. It closes by itself, so a failed pipeline leaves nothing
+    behind.
+    """
+
+
+@command.command(
+    epilog="""
+\b
+Example, in a pipeline:
+  export ALERTMANAGER_URL=https://alerts.example.org
+  jaxmon deploy start --job web --cluster eu --max 30m --reason "release 41"
+  ...
+  jaxmon deploy stop --job web --cluster eu
+"""
+)
+@_scope
+@click.option(
+    "--max",
+    "length",
+    metavar="DURATION",
+    callback=_length,
+    default="30m",
+    show_default=True,
+    help="When the window closes by itself, 1m to 4h from now.",
+)
+@click.option(
+    "--reason", default="deployment", show_default=True, help="For its comment."
+)
+@click.option(
+    "--by", metavar="NAME", help="Who opens it; by default, this user and host."
+)
+@ALERTMANAGER
+@server_access
+def start(
+    *,
+    job: str,
+    cluster: str | None,
+    namespace: str | None,
+    length: timedelta,
+    reason: str,
+    by: str | None,
+    alertmanager: str,
+    access: Access,
+) -> None:
+    """
+    Open a deploy window, or extend the open one.
+
+    A second start extends the window; it never shortens it, nor keeps it open for more
+    than four hours in all.
+    """
+    from jaxmon.monitoring.silences import SHORTEST
+
+    windows = _windows(alertmanager, access)
+    now = datetime.now(UTC)
+    window = windows.start(
+        _labels(job, cluster, namespace),
+        length,
+        by=by or _myself(),
+        comment=f"jaxmon deploy: {reason}",
+        now=now,
+    )
+    output.line(f"open for {window.service}, {_until(window, now)}")
+    # The clocks of this host and Alertmanager may differ by seconds.
+    if window.end - now < length - SHORTEST:
+        output.line(
+            f"it has been open since {_clock(window.start)} and cannot be extended "
+            "beyond 4h in all; stop it, and look at what still fires",
+            err=True,
+        )
+
+
+@command.command()
+@_scope
+@ALERTMANAGER
+@server_access
+def stop(
+    *,
+    job: str,
+    cluster: str | None,
+    namespace: str | None,
+    alertmanager: str,
+    access: Access,
+) -> None:
+    """
+    Close the deploy window with exactly these labels.
+
+    Succeeds if there is none, so that a pipeline can always end with it.
+    """
+    windows = _windows(alertmanager, access)
+    scope = _labels(job, cluster, namespace)
+    closed = windows.stop(scope)
+    for window in closed:
+        output.line(f"closed for {window.service}")
+    if not closed:
+        wanted = " ".join(f"{name}={value}" for name, value in scope.items())
+        output.line(f"no deploy window is open for {wanted}", err=True)
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
+@ALERTMANAGER
+@server_access
+def list_windows(*, as_json: bool, alertmanager: str, access: Access) -> None:
+    """List the open deploy windows."""
+    found = _windows(alertmanager, access).open()
+    if as_json:
+        output.document([_document(window) for window in found])
+        return
+    now = datetime.now(UTC)
+    for window in found:
+        output.line(
+            f"{window.service}  {_until(window, now)}  by {window.by}: {window.comment}"
+        )
+    if not found:
+        output.line("no deploy window is open", err=True)
+
+
+def _windows(url: str, access: Access) -> Windows:
+    from jaxmon.artifacts.alerts.model import DEPLOY_NOISE
+    from jaxmon.monitoring.silences import Windows
+
+    return Windows(access.session("Alertmanager", url), dict(DEPLOY_NOISE))
+
+
+def _labels(job: str, cluster: str | None, namespace: str | None) -> dict[str, str]:
+    given = {"job": job, "cluster": cluster, "namespace": namespace}
+    # An empty matcher would match every service.
+    if empty := [name for name, value in given.items() if value == ""]:
+        msg = f"--{empty[0]} is empty; give the label's value, or omit the option"
+        raise click.UsageError(msg)
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _until(window: Window, now: datetime) -> str:
+    minutes = max(0, round((window.end - now).total_seconds() / 60))
+    return f"closes at {_clock(window.end)}, in {minutes} min"
+
+
+def _clock(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%H:%M UTC")
+
+
+def _document(window: Window) -> dict[str, Any]:
+    return {
+        "id": window.identity,
+        "labels": dict(window.scope),
+        "start": window.start.isoformat(),
+        "end": window.end.isoformat(),
+        "by": window.by,
+        "comment": window.comment,
+    }
+
+
+def _myself() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in containers
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"

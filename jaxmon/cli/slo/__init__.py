@@ -1,0 +1,1 @@
+"""``jaxmon slo``: how the objectives fared."""

@@ -1,0 +1,197 @@
+"""The report on objectives in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+
+from jaxmon.cli.slo.firing import Fired
+from jaxmon.cli.slo.weekly import DAY, RANKINGS, Cost, Objective, Ranked, Report
+
+
+_UNKNOWN = "-"
+_MOST_ALERTS = 30
+_HOUR, _MINUTE = 3600.0, 60.0
+
+
+def markdown(report: Report) -> str:
+    """Return *report* as Markdown, with a line for what could not be determined."""
+    first, last = (_date(one) for one in (report.start, report.end))
+    parts = [
+        f"# Objectives, {first} to {last}",
+        _summary(report),
+        "## Objectives",
+        *_objectives(report.objectives, report.missing),
+        "## Alerts",
+        *_alerts(report.fired, report.missing),
+        "## Causes",
+        *_causes(report),
+        "## Cost",
+        *_costs(report.costs, report.missing),
+    ]
+    if report.missing:
+        parts += ["## Not determined", _list(sorted(report.missing.items()))]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _summary(report: Report) -> str:
+    judged = [one for one in report.objectives if one.is_met is not None]
+    missed = [one for one in judged if not one.is_met]
+    pages = sum(one.count for one in report.fired if one.severity == "page")
+    said = f"{len(judged) - len(missed)} of {len(judged)} objectives were met"
+    if missed:
+        worst = max(missed, key=lambda one: one.burn or 0.0)
+        said += f"; the worst was {worst.title!r} of {_cell(worst.service)}"
+        said += f", at {worst.burn or 0:.1f} times its budget"
+    return f"{said}. {pages} {'page' if pages == 1 else 'pages'} fired."
+
+
+def _objectives(
+    objectives: Sequence[Objective], missing: dict[str, str]
+) -> Iterator[str]:
+    if not objectives:
+        yield "" if "Objectives" in missing else "None."
+        return
+    head = (
+        *("Objective", "Service", "Goal", "Attained", "Met", "Burn"),
+        *("Budget left", "Worst day", "Events"),
+    )
+    yield _table(head, map(_objective, objectives))
+    yield (
+        "Burn is the error ratio as a multiple of what the objective allows; 1 uses up "
+        "the budget exactly. Budget left is that of the whole period now, where the "
+        "least is left."
+    )
+
+
+def _objective(one: Objective) -> tuple[str, ...]:
+    worst = _UNKNOWN
+    if one.worst_day is not None:
+        end, ratio = one.worst_day
+        worst = f"{_date(end - DAY)} ({_percent(1 - ratio)})" if ratio else "none"
+    return (
+        one.title,
+        one.service or "no events",
+        _percent(one.objective),
+        _percent(one.attainment),
+        _UNKNOWN if one.is_met is None else ("yes" if one.is_met else "**no**"),
+        _UNKNOWN if one.burn is None else f"{one.burn:.2f}",
+        _UNKNOWN if one.remaining is None else f"{one.remaining:.1%}",
+        worst,
+        f"{one.events:,.0f}",
+    )
+
+
+def _alerts(fired: Sequence[Fired], missing: dict[str, str]) -> Iterator[str]:
+    if not fired:
+        yield "" if "Alerts" in missing else "None fired."
+        return
+    for title, of_budget in (("Budgets", True), ("Causes, longest first", False)):
+        some = [one for one in fired if one.is_of_budget is of_budget]
+        if some:
+            rows = (
+                (
+                    one.name,
+                    one.severity,
+                    one.service,
+                    str(one.count),
+                    _duration(one.seconds),
+                    _moment(one.times[0][0]) if one.times else _UNKNOWN,
+                )
+                for one in some[:_MOST_ALERTS]
+            )
+            yield f"### {title}"
+            yield _table(
+                ("Alert", "Severity", "Service", "Times", "In all", "First"), rows
+            )
+        if (rest := len(some) - _MOST_ALERTS) > 0:
+            yield f"And {rest} more."
+
+
+def _causes(report: Report) -> Iterator[str]:
+    some = False
+    for key, (title, _) in RANKINGS.items():
+        if ranked := report.rankings.get(key):
+            some = True
+            yield f"### {title}"
+            yield _ranking(ranked)
+    if not some:
+        yield "None recorded."
+
+
+def _ranking(ranked: Sequence[Ranked]) -> str:
+    names = sorted({name for one in ranked for name in one.labels})
+    rows = (
+        (
+            one.service,
+            *(one.labels.get(name, "") for name in names),
+            f"{one.value:,.1f}".removesuffix(".0"),
+        )
+        for one in ranked
+    )
+    head = ("Service", *(name.capitalize() for name in names), "Value")
+    return _table(head, rows)
+
+
+def _costs(costs: Sequence[Cost], missing: dict[str, str]) -> Iterator[str]:
+    if not costs:
+        yield "" if "Cost" in missing else "No accelerators were held."
+        return
+    head = ("Service", "Accelerator hours", "Busy", "Energy", "Mean power", "Dollars")
+    yield _table(head, map(_cost, costs))
+    yield (
+        "Busy is the mean utilisation while held. Energy is that of GPUs; those that "
+        "several processes share count in full for each."
+    )
+
+
+def _cost(one: Cost) -> tuple[str, ...]:
+    dollars = _UNKNOWN
+    if one.dollars is not None:
+        dollars = f"{one.dollars:,.2f}"
+        if one.busy is not None:
+            dollars += f" ({one.dollars * (1 - one.busy):,.2f} idle)"
+    energy, power = one.kilowatt_hours, one.mean_watts
+    return (
+        one.service,
+        f"{one.hours:,.1f}",
+        _UNKNOWN if one.busy is None else f"{one.busy:.0%}",
+        _UNKNOWN if energy is None else f"{energy:,.1f} kWh",
+        _UNKNOWN if power is None else f"{power:,.0f} W",
+        dollars,
+    )
+
+
+def _list(items: Iterable[tuple[str, str]]) -> str:
+    return "\n".join(f"- {name}: {reason}." for name, reason in items)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    """Return *text* from a label so that it stays in its cell."""
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def _percent(ratio: float | None) -> str:
+    # Three digits of what is missing to 100 %: 99.9 % is not 100 %.
+    return _UNKNOWN if ratio is None else f"{ratio * 100:.6g} %"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < _MINUTE:
+        return "under 1 min"
+    if seconds < 2 * _HOUR:
+        return f"{seconds / _MINUTE:.0f} min"
+    return f"{seconds / _HOUR:.1f} h"
+
+
+def _date(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")
+
+
+def _moment(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M UTC")

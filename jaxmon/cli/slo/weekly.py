@@ -1,0 +1,312 @@
+"""The report on objectives as data: what Prometheus knows about the last days."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from jaxmon.artifacts.promql import Expr
+from jaxmon.cli.slo import firing, queries
+from jaxmon.cli.slo.firing import Fired, service
+from jaxmon.monitoring.prometheus import Prometheus, QueryError, Series
+
+
+DAY = 86400.0
+_HOUR = 3600.0
+# Prometheus returns at most 11,000 points of a series.
+_MOST_STEPS = 10_000
+_MINUTE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """
+    How one objective fared in one service.
+
+    Args:
+        name: of the objective.
+        title: a few words.
+        service: ``job=web cluster=eu``.
+        objective: fraction of events that must be good; `None` if unknown.
+        events: in the window.
+        errors: bad ones among them.
+        remaining: of the period's budget, where the least is left; `None` if unknown.
+        days: error ratio of each day by its end in Unix time; days without events are
+            absent.
+    """
+
+    name: str
+    title: str
+    service: str
+    objective: float | None
+    events: float
+    errors: float
+    remaining: float | None
+    days: Mapping[float, float]
+
+    @property
+    def attainment(self) -> float | None:
+        """The fraction of good events; `None` without events."""
+        return 1 - self.errors / self.events if self.events > 0 else None
+
+    @property
+    def burn(self) -> float | None:
+        """The error ratio as a multiple of what the objective allows."""
+        if self.objective is None or self.events <= 0 or self.objective >= 1:
+            return None
+        return self.errors / self.events / (1 - self.objective)
+
+    @property
+    def is_met(self) -> bool | None:
+        """Return whether it was met; `None` if that is unknown."""
+        if self.attainment is None or self.objective is None:
+            return None
+        # As exact as the ratio of two sums of floating-point numbers can be.
+        return self.attainment >= self.objective - 1e-12
+
+    @property
+    def worst_day(self) -> tuple[float, float] | None:
+        """The end of the day with the highest error ratio, and that ratio."""
+        if not self.days:
+            return None
+        return max(self.days.items(), key=lambda item: (item[1], -item[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One line of a ranking: its labels without the service's, and a value."""
+
+    service: str
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """
+    What the accelerators of one service cost; `None` if Prometheus does not know.
+
+    Args:
+        service: ``job=web cluster=eu``.
+        hours: accelerator hours held.
+        busy: mean utilisation while held.
+        kilowatt_hours: energy of its GPUs; shared ones count in full.
+        dollars: by the recorded prices, or by the one given.
+    """
+
+    service: str
+    hours: float
+    busy: float | None
+    kilowatt_hours: float | None
+    dollars: float | None
+
+    @property
+    def mean_watts(self) -> float | None:
+        """Mean power of one accelerator."""
+        if self.kilowatt_hours is None or not self.hours:
+            return None
+        return self.kilowatt_hours * 1000 / self.hours
+
+
+@dataclass
+class Report:
+    """
+    Args:
+        end: Unix time up to which it reports.
+        days: how many.
+        objectives: by name and service.
+        fired: alerts, longest first.
+        rankings: by title, the largest first.
+        costs: most hours first.
+        missing: what could not be determined, and why.
+    """
+
+    end: float
+    days: int
+    objectives: list[Objective] = field(default_factory=list)
+    fired: list[Fired] = field(default_factory=list)
+    rankings: dict[str, list[Ranked]] = field(default_factory=dict)
+    costs: list[Cost] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def start(self) -> float:
+        """Unix time from which it reports."""
+        return self.end - self.days * DAY
+
+
+RANKINGS: Mapping[str, tuple[str, Callable[[str], Expr]]] = {
+    "lost": ("Wall time lost, in hours", queries.lost_seconds),
+    "compiles": ("Longest compiles, in seconds", queries.compile_seconds),
+    "recompiles": ("Most recompiles", queries.recompiles),
+    "oom": ("Out of device memory", queries.out_of_memory),
+    "oom_kills": ("Killed for host memory", queries.oom_kills),
+}
+"""Title and query by key."""
+
+_UNITS = {"lost": _HOUR}
+
+
+class Collector:
+    """
+    Collects a report; a query that fails leaves its part out, and says why.
+
+    Args:
+        prometheus: what to query.
+        end: Unix time up to which to report.
+        days: how many.
+        titles: of objectives by name: those to report, in that order; all if empty.
+        price: dollars per accelerator hour, instead of the recorded prices.
+    """
+
+    def __init__(
+        self,
+        prometheus: Prometheus,
+        *,
+        end: float,
+        days: int,
+        titles: Mapping[str, str],
+        price: float | None,
+    ) -> None:
+        self._prometheus = prometheus
+        self._window = f"{days}d"
+        self._titles = titles
+        self._price = price
+        self._report = Report(end, days)
+
+    def collect(self) -> Report:
+        """
+        Return the report; about 20 queries, one after the other.
+
+        Raises:
+            MonitoringError: no response, or not one of a Prometheus.
+        """
+        self._add_objectives()
+        self._add_alerts()
+        for key, (title, query) in RANKINGS.items():
+            unit = _UNITS.get(key, 1.0)
+            found = [
+                Ranked(service(dict(one.labels)), _others(one), one.value / unit)
+                for one in self._instant(title, query(self._window))
+            ]
+            found.sort(key=lambda one: (-one.value, one.service))
+            self._report.rankings[key] = found
+        self._add_costs()
+        return self._report
+
+    def _add_objectives(self) -> None:
+        report, what = self._report, "Objectives"
+        events = self._by_objective(what, queries.events(self._window))
+        errors = self._by_objective(what, queries.errors(self._window))
+        remaining = self._by_objective(what, queries.budget_remaining())
+        goals = {
+            one.labels.get("sloth_slo", ""): one.value
+            for one in self._instant(what, queries.objective())
+        }
+        days = self._days(what)
+        names = list(self._titles) or sorted({name for name, _ in events})
+        for name in names:
+            services = sorted(where for one, where in events if one == name)
+            for where in services or [""]:
+                key = (name, where)
+                report.objectives.append(
+                    Objective(
+                        name=name,
+                        title=self._titles.get(name, name),
+                        service=where,
+                        objective=goals.get(name),
+                        events=events.get(key, 0.0),
+                        errors=errors.get(key, 0.0),
+                        remaining=remaining.get(key),
+                        days=days.get(key, {}),
+                    )
+                )
+        if not events and what not in report.missing:
+            report.missing[what] = (
+                "Prometheus has none of their recorded series; load the rules of "
+                "`jaxmon alerts build` of this release"
+            )
+
+    def _days(self, what: str) -> dict[tuple[str, str], dict[float, float]]:
+        """Return the error ratio by objective and service, and by the end of a day."""
+        bad, every = (
+            {_objective(one): dict(one.points) for one in self._daily(what, query)}
+            for query in (queries.errors("1d"), queries.events("1d"))
+        )
+        return {
+            key: {
+                moment: bad.get(key, {}).get(moment, 0.0) / count
+                for moment, count in counts.items()
+                if count > 0
+            }
+            for key, counts in every.items()
+        }
+
+    def _add_alerts(self) -> None:
+        report, what = self._report, "Alerts"
+        step = max(_MINUTE, report.days * DAY / _MOST_STEPS)
+        try:
+            sampled = self._prometheus.between(
+                str(queries.firing()), report.start, report.end, step=step
+            )
+        except QueryError as error:
+            report.missing[what] = str(error)
+            return
+        at_all = self._instant(what, queries.fired(self._window))
+        report.fired = firing.fired(sampled, at_all, step=step)
+
+    def _add_costs(self) -> None:
+        read = partial(self._by_service, "Cost")
+        # Of each sample, the hours that it stands for.
+        share = queries.RESOLUTION / _HOUR
+        held, busy = read(queries.held(self._window)), read(queries.busy(self._window))
+        watts = read(queries.watts(self._window))
+        dollars: Mapping[str, float] = {}
+        if self._price is None and held:
+            dollars = read(queries.dollars_per_hour(self._window))
+        for where, samples in held.items():
+            hours = samples * share
+            cost = dollars[where] * share if where in dollars else None
+            if self._price is not None:
+                cost = hours * self._price
+            energy = watts[where] * share / 1000 if where in watts else None
+            self._report.costs.append(Cost(where, hours, busy.get(where), energy, cost))
+        self._report.costs.sort(key=lambda one: (-one.hours, one.service))
+
+    def _by_objective(self, what: str, query: Expr) -> dict[tuple[str, str], float]:
+        return {_objective(one): one.value for one in self._instant(what, query)}
+
+    def _by_service(self, what: str, query: Expr) -> dict[str, float]:
+        return {
+            service(dict(one.labels)): one.value for one in self._instant(what, query)
+        }
+
+    def _instant(self, what: str, query: Expr) -> list[Series]:
+        try:
+            return self._prometheus.instant(str(query), self._report.end)
+        except QueryError as error:
+            self._report.missing[what] = str(error)
+            return []
+
+    def _daily(self, what: str, query: Expr) -> list[Series]:
+        report = self._report
+        first = report.start + DAY
+        try:
+            return self._prometheus.between(str(query), first, report.end, step=DAY)
+        except QueryError as error:
+            report.missing[what] = str(error)
+            return []
+
+
+def _objective(series: Series) -> tuple[str, str]:
+    return series.labels.get("sloth_slo", ""), service(dict(series.labels))
+
+
+def _others(series: Series) -> dict[str, str]:
+    """Return the labels of *series* that do not identify its service."""
+    return {
+        name: value
+        for name, value in sorted(series.labels.items())
+        if name not in queries.SERVICE
+    }

@@ -1,0 +1,1 @@
+"""Clients of the servers that a site monitors with: Prometheus, Alertmanager."""

@@ -1,0 +1,208 @@
+"""
+JSON over HTTP to a Prometheus or an Alertmanager: time limits, TLS, proxies, tokens.
+
+A token or password is sent to the configured address and nowhere else: no redirect is
+followed, and no error holds it. Nothing is retried: a person waits for the response.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, urlencode, urlunsplit
+
+from jaxmon.errors import JaxmonError
+from jaxmon.http.certificates import CertificatesError, trusted
+from jaxmon.http.client import Response
+from jaxmon.http.redaction import Secrets
+from jaxmon.http.route import Route, RouteError
+from jaxmon.http.stream import Bounds, TooLargeError
+from jaxmon.http.urls import is_loopback, parts_of, without_user
+from jaxmon.report.layout import clean, shortened
+from jaxmon.version import version
+
+
+MAX_BYTES = 64 << 20
+_SHOWN = 300
+_REDIRECTS = range(300, 400)
+_DENIED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+
+
+class MonitoringError(JaxmonError):
+    """A request failed; the message names the server and never holds a secret."""
+
+
+@dataclass
+class Session:
+    """
+    Sends requests to one server.
+
+    Args:
+        whose: what is expected there: ``Prometheus`` or ``Alertmanager``.
+        url: of the server, including any path; may hold a user and a password.
+        token: sent as a bearer token; ``""`` for none.
+        ca_file: CA certificates to trust instead of the system's.
+        timeout: seconds for each request.
+        insecure_http: allow sending a token or password unencrypted to another host.
+
+    Raises:
+        MonitoringError: the address, token or certificate file is invalid.
+    """
+
+    whose: str
+    url: str = field(repr=False)
+    token: str = field(default="", repr=False)
+    ca_file: Path | None = None
+    timeout: float = 10.0
+    insecure_http: bool = False
+
+    def __post_init__(self) -> None:
+        parts = self._checked()
+        self._path = parts.path.rstrip("/")
+        host = parts.netloc.rpartition("@")[2]
+        self.place = urlunsplit((parts.scheme, host, self._path, "", ""))
+        try:
+            self._route = Route.by_environment(parts, trusted(parts, self.ca_file))
+        except (CertificatesError, RouteError) as error:
+            raise MonitoringError(str(error)) from None
+        self._secrets = Secrets(self.token, *self._route.secrets)
+
+    def get(self, path: str, query: Mapping[str, str] | None = None) -> Response:
+        """
+        Return the response to a GET of *path*, which starts with a slash.
+
+        Raises:
+            MonitoringError: there is none, or the server rejects us.
+        """
+        return self._request("GET", path, query=query)
+
+    def post(self, path: str, document: Any) -> Response:
+        """Return the response to a POST of *document* as JSON; raises as `get` does."""
+        return self._request("POST", path, body=json.dumps(document).encode())
+
+    def delete(self, path: str) -> Response:
+        """Return the response to a DELETE of *path*; raises as `get` does."""
+        return self._request("DELETE", path)
+
+    def decoded(self, response: Response) -> Any:
+        """
+        Return the JSON in *response*, whatever its status.
+
+        Raises:
+            MonitoringError: it is something else, so this is another server.
+        """
+        try:
+            if "json" in response.type:
+                return response.json()
+            reason = f"{response.status} with something that is not JSON"
+        except ValueError as error:
+            reason = f"{response.status} with invalid JSON ({error})"
+        raise self.foreign(reason)
+
+    def foreign(self, reason: str) -> MonitoringError:
+        """Return the error for a server that is not the expected one."""
+        msg = (
+            f"{self.place} is not {_article(self.whose)} {self.whose}: it returned "
+            f"{self.redacted(reason)}; give its URL as in the browser, including any "
+            "path"
+        )
+        return MonitoringError(msg)
+
+    def redacted(self, text: str) -> str:
+        """Return untrusted *text* shortened, on one line, without secrets."""
+        line = " ".join(clean(self._secrets.redacted(text)).split())
+        return shortened(line, _SHOWN)
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> Response:
+        target = self._path + path + (f"?{urlencode(query)}" if query else "")
+        headers = {
+            "Accept": "application/json",
+            "User-Agent": f"jaxmon/{version()}",
+            **({"Authorization": f"Bearer {self.token}"} if self.token else {}),
+            **({} if body is None else {"Content-Type": "application/json"}),
+        }
+        try:
+            response = self._route.exchange(
+                method,
+                target,
+                Bounds(self.timeout, MAX_BYTES),
+                headers=headers,
+                body=body,
+            )
+        except (OSError, HTTPException) as error:
+            raise self._unreachable(error) from None
+        self._require_admitted(response)
+        return response
+
+    def _require_admitted(self, response: Response) -> None:
+        if response.status in _DENIED:
+            msg = (
+                f"{self.whose} at {self.place} rejected the request "
+                f"({response.status}); give a token with --token-file, or a user and "
+                "password in the URL, that may do this"
+            )
+            raise MonitoringError(msg)
+        if response.status in _REDIRECTS:
+            where = response.headers.get("location", "").partition("?")[0]
+            msg = (
+                f"{self.place} redirects to {self.redacted(where) or 'nowhere'}; give "
+                f"the URL of {self.whose} itself, since redirects are not followed"
+            )
+            raise MonitoringError(msg)
+
+    def _unreachable(self, error: Exception) -> MonitoringError:
+        where = f"{self.whose} at {self.place}"
+        if isinstance(error, ssl.SSLCertVerificationError):
+            msg = (
+                f"the certificate of {where} is not trusted: {error.verify_message}; "
+                "set its CA with --ca-file"
+            )
+        elif isinstance(error, TooLargeError):
+            msg = f"{where} returned too much: {self.redacted(str(error))}"
+        else:
+            text = self.redacted(str(error) or type(error).__name__)
+            msg = f"no response from {where}: {text}; check the URL and the network"
+        return MonitoringError(msg)
+
+    def _checked(self) -> SplitResult:
+        """Return the parts of the URL if secrets may be sent there."""
+        try:
+            parts = parts_of(self.url)
+        except ValueError as error:
+            raise MonitoringError(str(error)) from None
+        if parts.query or parts.fragment:
+            msg = f"{without_user(self.url)!r}: give a URL without ? and #"
+            raise MonitoringError(msg)
+        if not (self.token.isascii() and (self.token.isprintable())):
+            msg = "the token contains invalid characters"
+            raise MonitoringError(msg)
+        if self.token and parts.username is not None:
+            msg = "give either a token or a user in the URL, not both"
+            raise MonitoringError(msg)
+        secret = self.token or parts.password
+        if secret and parts.scheme == "http" and not is_loopback(parts):
+            if self.insecure_http:
+                return parts
+            msg = (
+                f"the credentials would be sent to {parts.hostname} unencrypted; use "
+                "https, or allow this with --insecure-http"
+            )
+            raise MonitoringError(msg)
+        return parts
+
+
+def _article(word: str) -> str:
+    return "an" if word[:1] in "AEIOU" else "a"

@@ -1,0 +1,276 @@
+"""Deploy windows, opened and closed in a real Alertmanager."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from jaxmon.artifacts import alerts, slo
+from jaxmon.artifacts.alerts.model import DEPLOY_NOISE
+from jaxmon.cli.main import main
+from jaxmon.monitoring.session import Session
+from jaxmon.monitoring.silences import LONGEST, Windows
+from tests.alertmanager import Alertmanager
+from tests.support import Prometheus, free_port, http_get, until
+
+
+NOISE = dict(DEPLOY_NOISE)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alertmanager]:
+    """Return a real Alertmanager that notifies nobody."""
+    directory = tmp_path_factory.mktemp("alertmanager")
+    config = directory / "alertmanager.yaml"
+    silent = replace(slo.load(), site=slo.Site(webhook=""))
+    config.write_text(alerts.render(silent)["alertmanager.yaml"])
+    with Alertmanager(directory, config) as running:
+        yield running
+
+
+@pytest.fixture
+def alertmanager(server: Alertmanager) -> Iterator[Alertmanager]:
+    """Return the Alertmanager, without open windows before and after the test."""
+    yield server
+    windows = Windows(Session("Alertmanager", server.url), NOISE)
+    for window in windows.open():
+        windows.stop(window.scope)
+
+
+def deploy(alertmanager: Alertmanager, *words: str) -> Result:
+    """Run ``jaxmon deploy`` with *words*."""
+    environ = {"ALERTMANAGER_URL": alertmanager.url}
+    return CliRunner(env=environ).invoke(main, ["deploy", *words])
+
+
+def silences(alertmanager: Alertmanager) -> list[dict[str, Any]]:
+    """Return the silences that Alertmanager applies."""
+    every = json.loads(http_get(f"{alertmanager.url}/api/v2/silences"))
+    return [one for one in every if one["status"]["state"] == "active"]
+
+
+def test_a_window_silences_what_a_deployment_causes(alertmanager):
+    """Only labelled alerts of that job and cluster are suppressed, and pages never."""
+    done = deploy(alertmanager, "start", "--job=web", "--cluster=eu", "--max=30m")
+    noise = {**NOISE, "severity": "ticket"}
+    alertmanager.post(
+        {"alertname": "Noise", "job": "web", "cluster": "eu", **noise},
+        {"alertname": "OtherJob", "job": "api", "cluster": "eu", **noise},
+        {"alertname": "OtherCluster", "job": "web", "cluster": "us", **noise},
+        {"alertname": "Ticket", "job": "web", "cluster": "eu", "severity": "ticket"},
+        {"alertname": "Page", "job": "web", "cluster": "eu", "severity": "page"},
+    )
+
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("open for job=web cluster=eu, closes at ")
+    until(
+        lambda: (
+            alertmanager.states()
+            == {
+                "Noise/ticket": "suppressed",
+                "OtherJob/ticket": "active",
+                "OtherCluster/ticket": "active",
+                "Ticket/ticket": "active",
+                "Page/page": "active",
+            }
+        ),
+        "only the noise of the deployment to be suppressed",
+    )
+
+
+def test_it_says_who_and_why_and_ends_by_itself(alertmanager):
+    """The silence has an author, a comment and the end that --max gives."""
+    # Alertmanager keeps milliseconds.
+    before = datetime.now(UTC) - timedelta(milliseconds=1)
+    deploy(
+        alertmanager,
+        *("start", "--job=web", "--max=90m", "--by=ci", "--reason=release 41"),
+    )
+    after = datetime.now(UTC)
+    (silence,) = silences(alertmanager)
+    end = datetime.fromisoformat(silence["endsAt"])
+
+    assert silence["createdBy"] == "ci"
+    assert silence["comment"] == "jaxmon deploy: release 41"
+    assert before <= end - timedelta(minutes=90) <= after
+
+
+def test_starting_twice_extends_one_window(alertmanager):
+    """The second start moves the end; there is still one silence, of the same age."""
+    deploy(alertmanager, "start", "--job=web", "--max=5m")
+    (first,) = silences(alertmanager)
+    deploy(alertmanager, "start", "--job=web", "--max=30m")
+    (second,) = silences(alertmanager)
+
+    assert second["startsAt"] == first["startsAt"]
+    assert second["endsAt"] > first["endsAt"]
+
+
+def test_a_second_start_does_not_shorten(alertmanager):
+    """A short deployment beside a long one leaves the window as it is."""
+    deploy(alertmanager, "start", "--job=web", "--max=2h")
+    (first,) = silences(alertmanager)
+    done = deploy(alertmanager, "start", "--job=web", "--max=5m")
+    (second,) = silences(alertmanager)
+
+    assert done.exit_code == 0, done.output
+    assert second["endsAt"] == first["endsAt"]
+
+
+def test_a_window_is_never_open_for_longer_than_the_limit(alertmanager):
+    """A pipeline that starts windows in a loop does not silence its service forever."""
+    windows = Windows(Session("Alertmanager", alertmanager.url), NOISE)
+    now = datetime.now(UTC)
+    windows.start({"job": "web"}, LONGEST, by="ci", comment="one", now=now)
+    later = now + timedelta(hours=3)
+    window = windows.start({"job": "web"}, LONGEST, by="ci", comment="two", now=later)
+
+    assert window.end - window.start == LONGEST
+
+
+def test_windows_opened_at_once_become_one(alertmanager):
+    """Two pipelines may both open one; the next start leaves a single silence."""
+    with ThreadPoolExecutor(4) as pool:
+        windows = [
+            Windows(Session("Alertmanager", alertmanager.url), NOISE) for _ in range(4)
+        ]
+        for done in [
+            pool.submit(
+                one.start, {"job": "web"}, timedelta(hours=1), by="ci", comment="x"
+            )
+            for one in windows
+        ]:
+            done.result()
+    deploy(alertmanager, "start", "--job=web")
+
+    assert len(silences(alertmanager)) == 1
+
+
+def test_stop_closes_that_window_only(alertmanager):
+    """Windows of another cluster, and silences that people made, stay."""
+    deploy(alertmanager, "start", "--job=web", "--cluster=eu")
+    deploy(alertmanager, "start", "--job=web", "--cluster=us")
+    done = deploy(alertmanager, "stop", "--job=web", "--cluster=eu")
+    again = deploy(alertmanager, "stop", "--job=web", "--cluster=eu")
+    listed = deploy(alertmanager, "list")
+
+    assert done.output == "closed for job=web cluster=eu\n"
+    assert again.exit_code == 0
+    assert again.stderr == "no deploy window is open for job=web cluster=eu\n"
+    assert listed.output.startswith("job=web cluster=us  closes at ")
+    assert len(listed.output.splitlines()) == 1
+
+
+def test_foreign_silences_are_left_alone(alertmanager):
+    """A silence by a person is neither listed, extended nor closed."""
+    session = Session("Alertmanager", alertmanager.url)
+    now = datetime.now(UTC)
+    silence = {
+        "matchers": [
+            {"name": "job", "value": "web", "isRegex": False, "isEqual": True}
+        ],
+        "startsAt": now.isoformat(),
+        "endsAt": (now + timedelta(minutes=1)).isoformat(),
+        "createdBy": "a person",
+        "comment": "maintenance",
+    }
+    made = session.decoded(session.post("/api/v2/silences", silence))["silenceID"]
+    deploy(alertmanager, "start", "--job=web")
+    deploy(alertmanager, "stop", "--job=web")
+
+    assert [one["id"] for one in silences(alertmanager)] == [made]
+    assert deploy(alertmanager, "list").stderr == "no deploy window is open\n"
+    session.delete(f"/api/v2/silence/{made}")
+
+
+def test_list_as_json(alertmanager):
+    """A program gets the same, with times in full."""
+    deploy(alertmanager, "start", "--job=web", "--namespace=prod", "--by=ci")
+    (window,) = json.loads(deploy(alertmanager, "list", "--json").output)
+
+    assert window["labels"] == {"job": "web", "namespace": "prod"}
+    assert window["by"] == "ci"
+    assert datetime.fromisoformat(window["start"]) < datetime.fromisoformat(
+        window["end"]
+    )
+
+
+@pytest.mark.parametrize("length", ["30s", "5h", "soon", "0m", "-1m"])
+def test_the_length_has_bounds(length, alertmanager):
+    """What is too short, too long or no duration is rejected with what is allowed."""
+    done = deploy(alertmanager, "start", "--job=web", f"--max={length}")
+
+    assert done.exit_code == 2
+    assert "1m to 4h" in done.stderr or "is not a duration such as" in done.stderr
+    assert silences(alertmanager) == []
+
+
+def test_an_empty_label_is_rejected(alertmanager):
+    """An unset variable in a pipeline must not open a window for every service."""
+    done = deploy(alertmanager, "start", "--job=")
+
+    assert done.exit_code == 2
+    assert "--job is empty" in done.stderr
+
+
+def test_nothing_listens_there():
+    """The error names the server, the reason and what to check."""
+    url = f"http://127.0.0.1:{free_port()}"
+    done = CliRunner().invoke(main, ["deploy", "list", "--alertmanager", url])
+
+    assert done.exit_code == 1
+    assert f"no response from Alertmanager at {url}: " in done.stderr
+    assert "check the URL" in done.stderr
+
+
+def test_a_prometheus_is_no_alertmanager(tmp_path: Path):
+    """The wrong one of the two servers is recognised."""
+    with Prometheus(tmp_path, {}) as prometheus:
+        words = ["deploy", "start", "--job=web", "--alertmanager", prometheus.url]
+        done = CliRunner().invoke(main, words)
+
+    assert done.exit_code == 1
+    assert "is not an Alertmanager" in done.stderr
+
+
+def test_credentials_are_not_sent_in_the_clear(tmp_path: Path):
+    """A token for another host needs TLS, or a decision."""
+    token = tmp_path / "token"
+    token.write_text("a-secret-token")
+    words = ["deploy", "list", "--alertmanager", "http://alerts.example.org"]
+    done = CliRunner().invoke(main, [*words, f"--token-file={token}"])
+
+    assert done.exit_code == 1
+    assert "unencrypted; use https" in done.stderr
+    assert "a-secret-token" not in done.output
+
+
+def test_a_password_is_sent_and_a_wrong_one_reported(tmp_path: Path):
+    """A password in the URL works; without it, the error says what to do."""
+    bcrypt = pytest.importorskip("bcrypt")
+    hashed = bcrypt.hashpw(b"right-password", bcrypt.gensalt(5)).decode()
+    web = tmp_path / "web.yml"
+    web.write_text(f"basic_auth_users:\n  ci: {hashed}\n")
+    config = tmp_path / "alertmanager.yaml"
+    silent = replace(slo.load(), site=slo.Site(webhook=""))
+    config.write_text(alerts.render(silent)["alertmanager.yaml"])
+    with Alertmanager(tmp_path, config, web) as running:
+        url = running.url.replace("http://", "http://ci:right-password@")
+        words = ["deploy", "start", "--job=web", "--alertmanager"]
+        right = CliRunner().invoke(main, [*words, url])
+        wrong = CliRunner().invoke(main, [*words, url.replace("right", "wrong")])
+        bare = CliRunner().invoke(main, [*words, running.url])
+
+    assert right.exit_code == 0, right.output
+    for refused in (wrong, bare):
+        assert refused.exit_code == 1
+        assert "rejected the request (401); give a token" in refused.stderr
+        assert "password@" not in refused.output
