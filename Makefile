@@ -81,6 +81,10 @@ bench: $(READY) ## Measure what jaxmon costs, side by side with alternatives.
 soak: $(READY) ## Run a program for long under jaxmon; nothing may grow (ARGS="--calls 1000").
 	$(BIN)/python tools/soak.py $(ARGS)
 
+.PHONY: fleet
+fleet: $(READY) ## Measure what rules cost on a fleet (ARGS="rules --processes 100 --hours 73").
+	$(BIN)/python -m tools.fleet $(ARGS)
+
 .PHONY: faults
 faults: $(READY) ## Break what the sidecar watches, and print what it said (ARGS="--only GPU").
 	$(BIN)/python tools/fault_matrix.py $(ARGS)
