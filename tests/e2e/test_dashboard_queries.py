@@ -15,6 +15,7 @@ import pytest
 
 from jaxmon.artifacts import alerts
 from jaxmon.artifacts.dashboards import render_all
+from jaxmon.artifacts.slo.site import SERVICE_LABELS
 from jaxmon.catalog import JIT_CALLS, PROCESS_START_TIME_SECONDS
 from jaxmon_exporter.collectors.tpu.reading import BYTES_SENT_AGAIN
 from tests.fakes.tpu import shapes
@@ -102,6 +103,8 @@ EMPTY_ON_CPU = {
 }
 # Variables.
 OF_GPUS = ("gpu", "host")
+# Variables whose labels this Prometheus does not add.
+OF_SITES = SERVICE_LABELS
 # The demo has no mishaps of this kind, and leaves this counter out.
 SELDOM = (NO_MIG, NO_MISHAP, NO_TPU, OFF)
 EMPTY_IN_DEMO = (
@@ -233,7 +236,7 @@ def test_every_query_has_data_on_a_cpu_host(
             assert by_sidecar.series(annotation["expr"], instant=False), annotation
             assert by_agent.series(annotation["expr"], instant=False), annotation
         for variable in dashboard["templating"]["list"][1:]:
-            if variable["name"] in OF_GPUS:
+            if variable["name"] in (*OF_GPUS, *OF_SITES):
                 assert by_sidecar.values(variable) == [], variable
                 continue
             assert by_sidecar.values(variable), variable

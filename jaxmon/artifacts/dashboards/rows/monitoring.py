@@ -97,7 +97,7 @@ def oncall() -> Row:
                 807,
                 "Processes that crashed",
                 Target(crashes.mishaps().sum(*worker), "{{instance}} {{worker}}"),
-                Target(died.max(*worker), "{{instance}} {{worker}} not replaced"),
+                Target(died.max(*worker) > 0, "{{instance}} {{worker}} not replaced"),
                 text=(
                     "Processes that ended without finishing, per graph interval, and "
                     "whether another has taken their place since."
