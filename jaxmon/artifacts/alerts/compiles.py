@@ -63,10 +63,11 @@ def compile_slow(thresholds: Thresholds) -> Alert:
     serving = gauge(catalog.REQUESTS_IN_PROGRESS).max("job")
     warm = gauge(catalog.UPTIME_SECONDS) > 2 * durations.seconds(window)
     number, quick = (
-        one.mishaps(window).and_(warm, *PROCESS).sum("job")
+        one.increase(window).and_(warm, *PROCESS).sum("job")
         for one in (compiles.count, compiles.at_most(_SLOW_SECONDS))
     )
-    # Two series of each function, where a quantile would read every bucket.
+    # Two series of each function, where a quantile would read every bucket. Of a warm
+    # process, the one compile with which a series begins does not matter.
     slow = promql.ratio(number - quick.or_(number * 0), number)
     return Alert(
         name="JaxmonCompileSlow",
