@@ -172,9 +172,6 @@ def test_errors_are_those_that_left_a_call(books: Books) -> None:
     assert traced == {"failing": 2}
 
 
-@pytest.mark.xfail(
-    strict=False, reason="a busy agent may count an array that has ended since"
-)
 def test_live_arrays_equal_those_that_jax_lists(books: Books) -> None:
     """Arrays and bytes per device are those of JAX's own list, shard by shard."""
     arrays = books.page("jaxmon_live_arrays", "device")

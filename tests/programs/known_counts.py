@@ -332,10 +332,6 @@ spread = jax.device_put(np.ones(16, np.float32), jax.sharding.NamedSharding(mesh
 call("per_shard", mapped, spread, miss=True)
 call("per_shard", mapped, spread)
 
-agent.refresh()
-print("ready", flush=True, file=sys.stderr)
-assert agent.url is not None
-
 
 def held():
     """Return arrays and bytes on each device, of JAX's own list."""
@@ -354,10 +350,14 @@ def held():
     }
 
 
-# On a busy machine, another thread may still hold an array for a moment.
+# The figures on the page are those of the last refresh. The agent holds the results of
+# sampled calls until they are ready, so arrays may end before or after it.
 now = None
 while now != (now := held()):
-    page = urllib.request.urlopen(agent.url, timeout=60).read().decode()
+    agent.refresh()
+print("ready", flush=True, file=sys.stderr)
+assert agent.url is not None
+page = urllib.request.urlopen(agent.url, timeout=60).read().decode()
 print(
     json.dumps(
         {
