@@ -56,7 +56,7 @@ def by_value(
     name = metric.name
     for function, initial, tallies in figures:
         counts = dict.fromkeys(initial, 0)
-        for value, tally in list(tallies.items()):
+        for value, tally in tallies.copy().items():
             counts[value] = tally.value
         known = function.series.get
         samples += [

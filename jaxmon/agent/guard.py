@@ -142,7 +142,7 @@ class Guard:
 
     def failures(self) -> dict[str, int]:
         """Return the failures so far by site."""
-        return {site: tally.value for site, tally in list(self._failures.items())}
+        return {site: tally.value for site, tally in self._failures.copy().items()}
 
     def _is_often(self, site: str) -> bool:
         """Record a failure at *site*; return whether the limit is exceeded."""

@@ -261,7 +261,7 @@ def _runtime_of(agent: Agent) -> Runtime:
 def _figures(function: Function) -> _Figures:
     return _Figures(
         sum(function.compiles[outcome].value for outcome in _BUILT),
-        Counter({cause: n.value for cause, n in list(function.recompiles.items())}),
+        Counter({cause: n.value for cause, n in function.recompiles.copy().items()}),
         function.other_missed.value,  # of objects that existed before
         sum(histogram.sum for histogram in list(function.phases.values())),
     )

@@ -123,7 +123,7 @@ class Registry:
             found = self._sources.get(source, [])
         else:
             start = f"{source} at "
-            every = list(self._sources.items())
+            every = list(self._sources.copy().items())
             found = [
                 one for name, jits in every if name.startswith(start) for one in jits
             ]

@@ -121,7 +121,7 @@ class BatchFill:
         """Return the number of batches of each route, and their mean fill."""
         return {
             route: {"count": fill.count, "fill_ratio": fill.mean}
-            for route, fill in list(self._fills.items())
+            for route, fill in self._fills.copy().items()
         }
 
     def collect(self) -> list[Family]:

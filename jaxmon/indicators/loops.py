@@ -144,7 +144,7 @@ class Loops:
             Family(steps, [(series(steps, loop.name), loop.steps) for loop in loops]),
             Family(
                 items,
-                [(series(items, *key), n) for key, n in list(self._items.items())],
+                [(series(items, *key), n) for key, n in self._items.copy().items()],
             ),
             Family(
                 waited, [(series(waited, loop.name), loop.waited) for loop in loops]

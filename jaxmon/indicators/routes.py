@@ -97,7 +97,7 @@ class Route:
                     "p95_seconds": latency.quantile(0.95),
                     "p99_seconds": latency.quantile(0.99),
                 }
-                for (outcome, start), count in list(self.counts.items())
+                for (outcome, start), count in self.counts.copy().items()
                 if (latency := self.seconds.get((outcome, start))) is not None
             ],
         }

@@ -99,13 +99,13 @@ class Values:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the statistics of each quantity."""
-        return {name: trend.as_json() for name, trend in list(self._trends.items())}
+        return {name: trend.as_json() for name, trend in self._trends.copy().items()}
 
     def collect(self) -> list[Family]:
         """Return the families of logged quantities."""
         latest, run = catalog.VALUE, catalog.VALUE_NONFINITE_RUN
         nonfinite, spikes = catalog.VALUE_NONFINITE, catalog.VALUE_SPIKES
-        trends = list(self._trends.items())
+        trends = list(self._trends.copy().items())
         return [
             Family(
                 latest,

@@ -53,6 +53,42 @@ def test_a_tall_docstring_is_found():
     assert tall_docstrings(source.format("x" * 80 + ".")) == []
 
 
+def test_dicts_of_all_threads_are_copied_before_they_are_read():
+    """
+    The agent never lists the items of a dict that another thread may change: in Python
+    3.11 each pair may start the garbage collector, which lets other threads run.
+    """
+    unsafe = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for folder in ("agent", "indicators")
+        for path in sorted((ROOT / "jaxmon" / folder).rglob("*.py"))
+        for line in listed_items(path.read_text())
+    ]
+    assert unsafe == []
+
+
+def test_listed_items_are_found():
+    """The items of an attribute are found, those of a copy or a local are not."""
+    source = "a = list(self._a.items())\nb = list(c.items())\nlist(a.b.copy().items())\n"
+    assert listed_items(source) == [1]
+
+
+def listed_items(source):
+    """Return the lines in *source* that list the items of an attribute as they are."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("list", "tuple", "sorted")
+        and node.args
+        and isinstance(of := node.args[0], ast.Call)
+        and isinstance(of.func, ast.Attribute)
+        and of.func.attr == "items"
+        and isinstance(of.func.value, ast.Attribute)
+    ]
+
+
 def tall_docstrings(source):
     """Return the lines in *source* where a short sentence takes three lines."""
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

@@ -260,7 +260,7 @@ class PersistentCache(Part):
             "requests": {r: tally.value for r, tally in self._requests.items()},
             "functions": {
                 function.name: {r: tally.value for r, tally in tallies.items()}
-                for function, tallies in list(self._functions.items())
+                for function, tallies in self._functions.copy().items()
             },
             "writes": self._writes.value,
             "errors": {o: tally.value for o, tally in self._errors.items()},

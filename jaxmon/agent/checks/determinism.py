@@ -128,13 +128,13 @@ class Determinism(Part):
         calls are not re-run.
         """
         found: dict[str, dict[str, Any]] = {}
-        for function, checks in list(self._checks.items()):
+        for function, checks in self._checks.copy().items():
             found[function.name] = {
                 "checks": _values(checks.determinism),
                 "deviation": _json(checks.deviation),
                 "gradient_checks": _values(checks.gradients),
             }
-        for function, tally in list(self._reused.items()):
+        for function, tally in self._reused.copy().items():
             found.setdefault(function.name, {})["key_reuse"] = tally.value
         if self._shadow is not None:
             for function, reason in self._shadow.skipped_functions():
@@ -143,9 +143,9 @@ class Determinism(Part):
 
     def collect(self) -> list[Family]:
         """Return the metrics of checks."""
-        checks = list(self._checks.items())
+        checks = list(self._checks.copy().items())
         deviation, reuse = catalog.OUTPUT_DEVIATION, catalog.KEY_REUSE
-        reused = list(self._reused.items())
+        reused = list(self._reused.copy().items())
         return [
             Family(
                 deviation,
@@ -267,13 +267,13 @@ def _by_outcome(
         [
             (series(metric, function.name, outcome), tally.value)
             for function, tallies in found
-            for outcome, tally in list(tallies.items())
+            for outcome, tally in tallies.copy().items()
         ],
     )
 
 
 def _values(tallies: dict[str, Tally]) -> dict[str, int]:
-    return {outcome: tally.value for outcome, tally in list(tallies.items())}
+    return {outcome: tally.value for outcome, tally in tallies.copy().items()}
 
 
 def _plain(deviation: Deviation) -> dict[str, Any]:

@@ -103,7 +103,7 @@ class Keys(Part):
     def snapshot(self) -> dict[str, Any]:
         """Return how long each function has had the same key, the longest first."""
         found: dict[str, Any] = {}
-        for function, seen in list(self._seen.items()):
+        for function, seen in self._seen.copy().items():
             most = max(seen, key=lambda one: one.samples)
             found[function.name] = {
                 "samples": most.samples,

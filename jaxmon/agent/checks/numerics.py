@@ -136,13 +136,13 @@ class Numerics(Part):
     def snapshot(self) -> dict[str, Any]:
         """Return the values found, by function."""
         found: dict[str, dict[str, Any]] = {}
-        for function, outputs in list(self._outputs.items()):
+        for function, outputs in self._outputs.copy().items():
             found[function.name] = {
                 "values": outputs.checked,
                 "nonfinite": outputs.nonfinite,
                 "outputs": [one.as_json() for one in outputs.troubled()],
             }
-        for function, tally in list(self._promotions.items()):
+        for function, tally in self._promotions.copy().items():
             found.setdefault(function.name, {})["float64_programs"] = tally.value
         return found
 
@@ -150,7 +150,7 @@ class Numerics(Part):
         """Return the metrics of numerics."""
         nonfinite, promotions = catalog.NONFINITE, catalog.FLOAT64_PROMOTIONS
         lost = catalog.NONFINITE_OUTPUTS
-        known = list(self._outputs.items())
+        known = list(self._outputs.copy().items())
         return [
             Family(
                 nonfinite,
@@ -164,7 +164,7 @@ class Numerics(Part):
                 promotions,
                 [
                     (series_of(function, promotions), tally.value)
-                    for function, tally in list(self._promotions.items())
+                    for function, tally in self._promotions.copy().items()
                 ],
             ),
         ]

@@ -102,7 +102,7 @@ class ShadowRunner:
 
     def skipped_functions(self) -> Iterator[tuple[Function, str]]:
         """Yield the functions whose calls are not re-run, with the reason."""
-        yield from list(self._refused.items())
+        yield from list(self._refused.copy().items())
 
     # --- on our own thread -------------------------------------------------------
 

@@ -214,7 +214,7 @@ class Programs(Part):
                 **({"double": True} if record.double else {}),
                 **record.figures,
             }
-            for function, record in list(self._records.items())
+            for function, record in self._records.copy().items()
             if not function.internal
         }
 

@@ -137,7 +137,7 @@ class Warnings(Part):
                 "text": text,
                 "count": count.value,
             }
-            for (kind, function, where), (text, count) in list(self._said.items())
+            for (kind, function, where), (text, count) in self._said.copy().items()
         ]
 
     def collect(self) -> list[Family]:

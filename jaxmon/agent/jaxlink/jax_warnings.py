@@ -56,7 +56,7 @@ def modules() -> list[ModuleType]:
     """Return the modules of JAX that may warn, of those imported so far."""
     return [
         module
-        for name, module in list(sys.modules.items())
+        for name, module in sys.modules.copy().items()
         if is_module(name)
         and name not in _OF_THE_CACHE
         and getattr(module, "__dict__", {}).get("warnings") is warnings

@@ -151,7 +151,7 @@ def _dict(inspection: Inspection, value: Any, depth: int, sure: bool) -> Inspect
             inspection.inspect(key, depth + 1, sure=sure),
             inspection.inspect(one, depth + 1, sure=sure),
         )
-        for key, one in list(dict.items(value))
+        for key, one in dict.items(dict.copy(value))
     ]
     words = hash((name, frozenset([(key.words, one.words) for key, one in pairs])))
     identity = sum(

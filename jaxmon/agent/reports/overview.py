@@ -175,13 +175,13 @@ def _figures(function: Function) -> dict[str, Any]:
         "errors": _values(function.errors),
         "phases": {
             phase: {"seconds": histogram.sum, "count": histogram.count}
-            for phase, histogram in list(function.phases.items())
+            for phase, histogram in function.phases.copy().items()
         },
     }
 
 
 def _values(tallies: dict[str, Any]) -> dict[str, int]:
-    return {name: tally.value for name, tally in list(tallies.items()) if tally.value}
+    return {name: tally.value for name, tally in tallies.copy().items() if tally.value}
 
 
 def _program() -> str:

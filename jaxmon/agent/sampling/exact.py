@@ -145,7 +145,7 @@ class ExactTiming(Part):
         """Return the times by function and by the shapes of the arguments."""
         return {
             function.name: {text_of(shapes): times for shapes, times in found.items()}
-            for function, found in list(self._times.items())
+            for function, found in self._times.copy().items()
         }
 
     def _added(self, function: Function, counted: CountedFunction) -> None:

@@ -181,7 +181,7 @@ class Sampling(Part):
                 "execution_seconds": figures.executions.median,
                 "execution_mean": figures.mean,
             }
-            for function, figures in list(self._figures.items())
+            for function, figures in self._figures.copy().items()
             if figures.dispatch.count
         }
 

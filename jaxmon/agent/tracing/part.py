@@ -116,7 +116,7 @@ class TraceMistakes(Part):
                     "within": one.function,
                     "functions": list(functions),
                 }
-                for one, functions in list(self._found.items())
+                for one, functions in self._found.copy().items()
             ]
         }
 

@@ -116,7 +116,7 @@ class Transfers(Part):
             "waits": _named(self._totals["sync"]),
             "arguments": {
                 function.name: nbytes
-                for function, nbytes in list(self._arguments.items())
+                for function, nbytes in self._arguments.copy().items()
             },
             "lines": [
                 {

@@ -29,7 +29,7 @@ def times_slept() -> int:
 def program_threads() -> list[int]:
     """Return the threads of the program, without ours, at most 64."""
     # Without its lock, which the program may hold.
-    known = list(threading._active.items())  # type: ignore[attr-defined] # noqa: SLF001
+    known = list(threading._active.copy().items())  # type: ignore[attr-defined] # noqa: SLF001
     return [one for one, thread in known if not is_ours(thread)][:_MOST]
 
 
