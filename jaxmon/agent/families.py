@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import UNKNOWN, Function, FunctionTable
@@ -42,7 +42,7 @@ def series_of(function: Function, metric: Metric, *values: str) -> str:
 
 def by_value(
     metric: Metric,
-    figures: Iterable[tuple[Function, Iterable[str], Mapping[str, Tally]]],
+    figures: Iterable[tuple[Function, Iterable[str], dict[str, Tally]]],
 ) -> Family:
     """
     Return the family *metric* from counts by the value of its second label.

@@ -69,7 +69,7 @@ def test_dicts_of_all_threads_are_copied_before_they_are_read():
 
 def test_listed_items_are_found():
     """The items of an attribute are found, those of a copy or a local are not."""
-    source = "a = list(self._a.items())\nb = list(c.items())\nlist(a.b.copy().items())\n"
+    source = "list(self._a.items())\nlist(a.items())\nlist(a.b.copy().items())\n"
     assert listed_items(source) == [1]
 
 
