@@ -182,7 +182,7 @@ def test_the_post_mortem_is_filled_in(contents):
     assert f"| jax | {overview['process']['jax']} |" in text
     assert "Worker 0, most urgent first:\n\n- " in text
     for heading in ("Summary", "Impact", "Root cause"):
-        assert f"## {heading}\n\nTODO: " in text
+        assert f"## {heading}\n\nTO FILL IN: " in text
     for line in text.splitlines():
         assert line.count("|") in (0, 3, 4, 5, 7), line
 

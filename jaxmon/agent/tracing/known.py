@@ -68,7 +68,7 @@ _MAKING = {
 """Functions of libraries that return a new value and do nothing else."""
 
 MAKING_METHODS = {"apply_gradients": "grads"}
-"""The same for methods of training states, with an argument that tells them."""
+"""The same for methods of training states, recognized by an argument."""
 
 ARRAY_ATTRIBUTES = frozenset(("T", "mT", "at", "flat", "imag", "real"))
 """Attributes of arrays that are, or lead to, arrays."""

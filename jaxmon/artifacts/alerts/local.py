@@ -14,7 +14,7 @@ from jaxmon.artifacts.slo.changes import Local, Override
 from jaxmon.catalog import Metric
 
 
-# Series that tell what exists, by the label that selects it.
+# A series that exists if the label has the value, by label.
 _WITNESSES = {
     "loop": catalog.STEP_AGE_SECONDS,
     "route": catalog.REQUESTS,

@@ -23,7 +23,7 @@ class Identity:
     Labels besides ours.
 
     Args:
-        service: tell services apart, together with ``job``.
+        service: identify a service, together with ``job``.
         process: of a process, beside ``instance``.
     """
 

@@ -11,7 +11,7 @@ from jaxmon.cli.bundle.timeline import Entry
 from jaxmon.report.layout import clean
 
 
-TODO = "TODO"
+GAP = "TO FILL IN"
 _MOST_ROWS = 30
 _FINGERPRINT = 16
 _UNKNOWN = "-"
@@ -38,15 +38,15 @@ def text(
         missing: what could not be collected, and why.
     """
     facts = (
-        f"Facts by `jaxmon bundle` on {host} at {_moment(moment)} UTC. {TODO} marks "
+        f"Facts by `jaxmon bundle` on {host} at {_moment(moment)} UTC. {GAP} marks "
         "what people fill in. No blame: what made it easy to happen and hard to see?"
     )
     history = (
-        f"{TODO}: first sign, first page, first action, mitigation, end; and what "
+        f"{GAP}: first sign, first page, first action, mitigation, end; and what "
         "people knew at each point."
     )
     before = (
-        f"All packages are in `packages.txt` of each process. {TODO}: the versions "
+        f"All packages are in `packages.txt` of each process. {GAP}: the versions "
         "before the incident."
     )
     impact = (
@@ -54,22 +54,22 @@ def text(
         "part of the error budget that was spent (`jaxmon slo report`)."
     )
     parts = [
-        f"# Post-mortem: {TODO}: what failed, in one sentence",
+        f"# Post-mortem: {GAP}: what failed, in one sentence",
         facts,
         *_to_write("Summary", "what happened, how long, and how it ended."),
         *_to_write("Impact", impact),
         *("## Timeline (UTC)", _timeline(timeline), history),
         *("## Alerts", *_alerts(alerts)),
-        f"{TODO}: which alert should have come first? Which were noise?",
+        f"{GAP}: which alert should have come first? Which were noise?",
         *("## Cache hit rates", _hit_rates(processes)),
-        f"{TODO}: the rates before the incident.",
+        f"{GAP}: the rates before the incident.",
         *("## Programs and kernels", *_programs(processes)),
-        f"{TODO}: which of them changed, compared with before the incident?",
+        f"{GAP}: which of them changed, compared with before the incident?",
         *("## Versions", _versions(processes), before),
         *("## Findings", *_findings(processes)),
         *_to_write("Root cause", "why it happened, and why it was not prevented."),
         *_to_write("What went well, and what did not", "detection, runbooks, tools."),
-        *("## Actions", _table(("Action", "Owner", "Due"), [(TODO, TODO, TODO)])),
+        *("## Actions", _table(("Action", "Owner", "Due"), [(GAP, GAP, GAP)])),
     ]
     if missing:
         rows = "\n".join(f"- {_cell(k)}: {_cell(v)}" for k, v in missing.items())
@@ -78,7 +78,7 @@ def text(
 
 
 def _to_write(heading: str, what: str) -> tuple[str, str]:
-    return f"## {heading}", f"{TODO}: {what}"
+    return f"## {heading}", f"{GAP}: {what}"
 
 
 def _timeline(timeline: Sequence[Entry]) -> str:
@@ -95,7 +95,7 @@ def _timeline(timeline: Sequence[Entry]) -> str:
 
 def _alerts(alerts: Sequence[Mapping[str, Any]] | None) -> Iterator[str]:
     if alerts is None:
-        yield f"{TODO}: those that fired; `--prometheus URL` would have listed them."
+        yield f"{GAP}: those that fired; `--prometheus URL` would have listed them."
         return
     if not alerts:
         yield "None was active when the bundle was taken."
