@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -110,6 +111,42 @@ def test_a_quiet_fleet_fires_nothing_and_errors_page(
     assert ("JaxmonRequestErrorBudgetBurn", "page") in fired
     assert {alert for alert, _ in fired} == {"JaxmonRequestErrorBudgetBurn"}
     assert min(one.start for one in found if one.severity == "page") > fault.start
+
+
+def test_shards_by_job_fire_what_one_prometheus_fires(
+    page: Templates, tmp_path: Path
+) -> None:
+    """
+    Rules on two shards, each with some of the jobs, fire the same alerts at the same
+    moments as on one Prometheus with all of them.
+    """
+    start = time.time() // 86400 * 86400 - 2 * 86400
+    span = (start, start + 5400)
+    pods = layout.pods(SMALL, *span)
+    faults = [
+        Fault("errors", "c1", "serve-0", start + 1800, span[1], 0.5),
+        Fault("hang", "c0", "serve-0", start + 1800, start + 3600),
+        Fault("hang", "c1", "train-1", start + 1800, span[1]),
+    ]
+    groups = rules.read(write(tmp_path).parent)
+    names = set(rules.windows(groups, costs.known(page)))
+
+    def fired(where: str, kept: Callable[[layout.Pod], bool]) -> set[replay.Firing]:
+        directory = tmp_path / where
+        directory.mkdir()
+        fleet = Fleet(page, [pod for pod in pods if kept(pod)], faults)
+        with Server(directory, head=replay.HEAD) as server:
+            return set(replay.replay(server, fleet, groups, span, names))
+
+    whole = fired("whole", lambda _: True)
+    some = {("c0", "serve-0"), ("c1", "train-1")}
+    first = fired("first", lambda pod: (pod.cluster, pod.job) in some)
+    second = fired("second", lambda pod: (pod.cluster, pod.job) not in some)
+    assert first | second == whole
+    alerts = [{one.alert for one in shard} for shard in (first, second)]
+    assert alerts[0] >= {"JaxmonRequestsHang", "JaxmonTrainingStalled"}
+    assert "JaxmonRequestErrorBudgetBurn" in alerts[1] - alerts[0]
+    assert not first & second
 
 
 def test_the_page_drops_nothing_that_is_read(page: Templates) -> None:

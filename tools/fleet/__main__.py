@@ -19,14 +19,24 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from tools.fleet import census, costs, layout, live, patterns, recording, replay, rules
+from tools.fleet import (
+    burns,
+    census,
+    costs,
+    layout,
+    live,
+    quiet,
+    recording,
+    replay,
+    rules,
+)
 from tools.fleet.series import Fleet
 from tools.fleet.server import Server
 from tools.fleet.templates import Templates, templates
 
 
 def main() -> int:
-    """Run the command; return the exit code: 1 if a quiet fleet was not quiet."""
+    """Run the command; return the exit code: 1 if alerts are not as they should be."""
     arguments = _parser().parse_args()
     try:
         found = _templates(arguments.pages)
@@ -87,20 +97,20 @@ def _quiet(arguments: argparse.Namespace, found: Templates, directory: Path) -> 
     groups = rules.read(arguments.rules)
     fired = _replay(arguments, fleet, groups, (span, found, directory))
     fired = replay.settled(fired, start)
-    print(patterns.quiet_table(fired, start))
+    print(quiet.table(fired, start))
     return int(any(one.severity != "info" for one in fired))
 
 
 def _burn(arguments: argparse.Namespace, found: Templates, directory: Path) -> int:
     start = _midnight(arguments.days)
-    pods, faults, by_job = patterns.burning(start)
+    pods, faults, by_job = burns.burning(start)
+    fleet = Fleet(found, pods, faults)
     groups = replay.select(rules.read(arguments.rules), arguments.only)
     span = (start, start + arguments.days * layout.DAY)
-    fired = _replay(
-        arguments, Fleet(found, pods, faults), groups, (span, found, directory)
-    )
-    print(patterns.burn_table(fired, by_job, start))
-    return 0
+    fired = _replay(arguments, fleet, groups, (span, found, directory))
+    results = burns.outcomes(fired, fleet, by_job, start)
+    print(burns.table(results))
+    return int(not all(one.right for one in results))
 
 
 def _replay(
@@ -146,7 +156,10 @@ def _parser() -> argparse.ArgumentParser:
         ("rules", "measure what rules cost"),
         ("ingest", "measure what scraping costs"),
         ("quiet", "replay days in which nothing is wrong; exits with 1 if alerts fire"),
-        ("burn", "replay 30 days in which budgets burn"),
+        (
+            "burn",
+            "replay 30 days in which budgets burn; exits with 1 if alerts are wrong",
+        ),
     ):
         one = commands.add_parser(name, help=text, description=text)
         one.add_argument("--pages", type=Path, help="of `record`; made if missing")

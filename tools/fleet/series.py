@@ -189,18 +189,26 @@ class Fleet:
     def __init__(
         self, templates: Templates, pods: Sequence[Pod], faults: Sequence[Fault] = ()
     ) -> None:
-        self._templates, self._pods, self.faults = templates, pods, faults
+        self._templates, self.pods, self.faults = templates, pods, faults
         self._encoded: dict[tuple[int, Labels], bytes] = {}
 
     def write(
-        self, writer: Writer, times: Floats, names: Collection[str] | None = None
+        self,
+        writer: Writer,
+        times: Floats,
+        names: Collection[str] | None = None,
+        every: int = 1,
     ) -> None:
-        """Write the samples at *times* of all series, or those with one of *names*."""
+        """
+        Write the samples at *times* of all series, or those with one of *names*.
+
+        A value that stays the same is written at one in *every* times.
+        """
         laid = remote.samples(times)
         first, last = times[0], times[-1]
         here = [
             pod
-            for pod in self._pods
+            for pod in self.pods
             if pod.start <= last and pod.end >= first - DAY / 24
         ]
         for lines, owners in self.groups(here):
@@ -214,14 +222,17 @@ class Fleet:
             success = self.succeeding(lines)
             for line in wanted:
                 rows = values.of(line, success(line))
+                stands = _standing(rows, times, every)
+                full = whole & ~np.any(stands, axis=1)
+                kept = keep & ~stands
                 for index, owner in enumerate(owners):
                     if some[index]:
-                        mask = None if whole[index] else keep[index]
+                        mask = None if full[index] else kept[index]
                         writer.add(self._label(line, owner), laid, rows[index], mask)
 
     def series(self, at: float) -> int:
         """Return how many series exist at the time *at*."""
-        here = [pod for pod in self._pods if pod.start <= at < pod.end]
+        here = [pod for pod in self.pods if pod.start <= at < pod.end]
         return sum(
             len(lines) * sum(one.life.start <= at < one.life.end for one in owners)
             for lines, owners in self.groups(here)
@@ -264,6 +275,16 @@ class Fleet:
         for index in range(GPUS):
             found = [_gpu(host, index) for host in hosts]
             yield self._templates.gpus[index % count], found
+
+
+def _standing(rows: Floats, times: Floats, every: int) -> Mask:
+    """Return which values equal those before and after and are not one in *every*."""
+    found: Mask = np.zeros(rows.shape, bool)
+    if every > 1 and len(times) > 1:
+        same = rows[:, 1:] == rows[:, :-1]
+        turn = np.round(times / (times[1] - times[0])) % every != 0
+        found[:, 1:-1] = same[:, 1:] & same[:, :-1] & turn[1:-1]
+    return found
 
 
 def labels(line: Line, owner: Owner) -> Labels:
@@ -329,4 +350,5 @@ _WAITS = {
     catalog.REQUESTS_IN_PROGRESS.name,
     catalog.REQUEST_OLDEST_SECONDS.name,
     catalog.STEP_AGE_SECONDS.name,
+    catalog.ACTIVITY_AGE_SECONDS.name,
 }

@@ -1,0 +1,186 @@
+"""Budgets that burn in known ways, and whether alerts fire when arithmetic says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from jaxmon.artifacts import slo
+from tools.fleet import layout
+from tools.fleet.arithmetic import requests
+from tools.fleet.faults import Fault
+from tools.fleet.layout import DAY, Pod
+from tools.fleet.replay import SCRAPE_SECONDS, Firing, span_text
+from tools.fleet.series import Fleet
+
+
+HOUR = 3600.0
+TOLERANCE = 120.0
+_DAYS = 30
+_FIRST_DAY = 5
+_CLUSTER = "c0"
+_OBJECTIVE = "request-error"
+
+
+@dataclass(frozen=True)
+class Burn:
+    """
+    What happens to the requests of one service within 30 days, from the sixth on.
+
+    Args:
+        kind: of the faults.
+        amount: see `Fault`.
+        hours: how long each lasts.
+        times: how many there are, one every *every* hours.
+        speed: of all requests, relative to those recorded.
+    """
+
+    text: str
+    amount: float
+    hours: float
+    times: int = 1
+    every: float = 24.0
+    speed: float = 1.0
+    kind: str = "errors"
+
+    def faults(self, job: str, start: float) -> Iterator[Fault]:
+        """Yield the faults of *job* in a simulation that starts at *start*."""
+        for number in range(self.times):
+            begins = start + _FIRST_DAY * DAY + number * self.every * HOUR
+            ends = begins + self.hours * HOUR
+            yield Fault(self.kind, _CLUSTER, job, begins, ends, self.amount)
+
+
+BURNS = (
+    Burn("all requests fail for 20 minutes", 1.0, 1 / 3),
+    Burn("all requests fail for 2 minutes", 1.0, 1 / 30),
+    Burn("2 % fail for 2 hours", 0.02, 2),
+    Burn("0.8 % fail for 12 hours", 0.008, 12),
+    Burn("0.4 % fail for a day", 0.004, 24),
+    Burn("0.15 % fail for 4 days", 0.0015, 96),
+    Burn("0.05 % fail for 20 days, half the budget", 0.0005, 480),
+    Burn("all fail for 1 minute a day, 20 times", 1.0, 1 / 60, 20),
+    Burn("3 % fail for 10 minutes every 2 hours, for 2 days", 0.03, 1 / 6, 24, 2),
+    Burn("4 requests a minute, all fail for 40 minutes", 1.0, 2 / 3, speed=0.002),
+    Burn("4 requests a minute, one in 20 fails for 5 days", 0.05, 120, speed=0.002),
+    Burn("no request finishes for an hour", 1.0, 1, kind="hang"),
+    Burn("nothing happens", 0.0, 1),
+)
+
+
+def burning(start: float) -> tuple[list[Pod], list[Fault], dict[str, Burn]]:
+    """Return a service for each of `BURNS`, their faults, and which is whose."""
+    jobs = 2 * len(BURNS)
+    shape = layout.Shape(
+        processes=layout.WORKERS * jobs, clusters=1, jobs=jobs, churn=False
+    )
+    by_job = {f"serve-{2 * index}": burn for index, burn in enumerate(BURNS)}
+    pods = []
+    for pod in layout.pods(shape, start, start + _DAYS * DAY):
+        if burn := by_job.get(pod.job):
+            lives = tuple(
+                replace(one, speed=one.speed * burn.speed) for one in pod.lives
+            )
+            pods.append(replace(pod, lives=lives))
+    faults = [one for job, burn in by_job.items() for one in burn.faults(job, start)]
+    return pods, faults, by_job
+
+
+Condition: TypeAlias = tuple[str, str, str]
+"""Name and severity of an alert, and its pace."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """
+    When one condition fires for one burn: first, and for the last time resolves.
+
+    Args:
+        what: the condition.
+        found, due: by the rules and by arithmetic, as seconds after the burn began and
+            after it was over; `None` if it never fires.
+        times: how often the rules fired.
+    """
+
+    burn: Burn
+    what: Condition
+    found: tuple[float, float] | None
+    due: tuple[float, float] | None
+    times: int
+
+    @property
+    def right(self) -> bool:
+        """
+        Return whether rules and arithmetic agree within `TOLERANCE` seconds.
+
+        Where nothing finishes there are no errors to count; another alert has to say
+        it.
+        """
+        if self.burn.kind == "hang":
+            return self.found is not None
+        if self.found is None or self.due is None:
+            return self.found is self.due
+        pairs = zip(self.found, self.due, strict=True)
+        return all(abs(one - other) <= TOLERANCE for one, other in pairs)
+
+
+def outcomes(
+    firings: Sequence[Firing], fleet: Fleet, by_job: dict[str, Burn], start: float
+) -> list[Outcome]:
+    """Return what fired and what should have, in a simulation from *start*."""
+    objective = next(one for one in slo.load().slos if one.name == _OBJECTIVE)
+    times = np.arange(start, start + _DAYS * DAY, SCRAPE_SECONDS)
+    results = []
+    for job, burn in by_job.items():
+        begins = start + _FIRST_DAY * DAY
+        over = begins + ((burn.times - 1) * burn.every + burn.hours) * HOUR
+        found: dict[Condition, list[tuple[float, float]]] = {}
+        for one in firings:
+            labels = dict(one.labels)
+            if labels.get("job") == job and one.severity != "info":
+                pace = _pace(labels.get("long", ""), labels.get("factor", ""))
+                spans = found.setdefault((one.alert, one.severity, pace), [])
+                spans.append((one.start, one.end or float("inf")))
+        due: dict[Condition, Sequence[tuple[float, float]]] = {}
+        pods = [pod for pod in fleet.pods if pod.job == job]
+        for each in requests(fleet, pods, times).expected(objective):
+            factor = f"{each.pair.factor:g}" if each.pair.factor else ""
+            pace = _pace(each.pair.long, factor)
+            due[objective.alert, str(each.pair.severity), pace] = each.spans
+        for what in sorted(found.keys() | due.keys()):
+            mine, others = (
+                (spans[0][0] - begins, spans[-1][1] - over) if spans else None
+                for spans in (found.get(what), due.get(what))
+            )
+            results.append(Outcome(burn, what, mine, others, len(found.get(what, ()))))
+        if not found and not due:
+            results.append(Outcome(burn, ("none", "", ""), None, None, 0))
+    return results
+
+
+def table(results: Sequence[Outcome]) -> str:
+    """Return *results* as Markdown."""
+    lines = [
+        "| burn | alert | severity | pace | times | fires | due | resolves | due | |",
+        "|---|---|---|---|---:|---:|---:|---:|---:|---|",
+    ]
+    for one in results:
+        found, due = ((span or (None, None)) for span in (one.found, one.due))
+        moments = [_moment(of[which]) for which in (0, 1) for of in (found, due)]
+        wrong = "" if one.right else "differs"
+        cells = (one.burn.text, *one.what, str(one.times), *moments, wrong)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _pace(long: str, factor: str) -> str:
+    return f"{factor}x of {long}" if factor else f"most of {long}" if long else ""
+
+
+def _moment(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return span_text(seconds) if seconds < float("inf") else "never"
