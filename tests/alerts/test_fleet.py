@@ -1,4 +1,4 @@
-"""The shipped rules on fleets made from a real page, in a real Prometheus."""
+"""Shipped rules and dashboards on fleets made from a real page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import yaml
 
 from tests.alerts.promtool import shipped
 from tests.support import require_program, until
-from tools.fleet import costs, history, layout, recording, replay, rules
+from tools.fleet import boards, costs, history, layout, recording, replay, rules
 from tools.fleet.faults import Fault
 from tools.fleet.series import Fleet
 from tools.fleet.server import Server
@@ -147,6 +147,24 @@ def test_shards_by_job_fire_what_one_prometheus_fires(
     assert alerts[0] >= {"JaxmonRequestsHang", "JaxmonTrainingStalled"}
     assert "JaxmonRequestErrorBudgetBurn" in alerts[1] - alerts[0]
     assert not first & second
+
+
+def test_dashboards_ask_what_a_fleet_answers(page: Templates, tmp_path: Path) -> None:
+    """
+    Prometheus answers every query of every panel, variable and annotation as Grafana
+    asks it, without error or warning.
+    """
+    plan = costs.Plan(write(tmp_path).parent, SMALL, hours=1.0)
+    data = tmp_path / "data"
+    data.mkdir()
+    directories = [ROOT / "dashboards"]
+    (result,) = boards.measure(plan, directories, page, data, {"job": "train-1"})
+    assert [one for one in result.costs if one.problems] == []
+    views = {(one.board, one.chosen) for one in result.costs}
+    assert {("jaxmon / On-call", "All"), ("jaxmon / Debug", "job=train-1")} <= views
+    (jobs,) = {one.series for one in result.costs if one.title == "job"}
+    assert jobs == 2
+    assert "jaxmon / On-call | All" in boards.table([result])
 
 
 def test_the_page_drops_nothing_that_is_read(page: Templates) -> None:

@@ -1,9 +1,11 @@
 """
-Make a fleet from a real page, and measure what rules cost on it and what fires.
+Make a fleet from a real page, and measure what rules and dashboards cost on it and what
+fires.
 
     python -m tools.fleet record --pages DIR
     python -m tools.fleet series --pages DIR
     python -m tools.fleet rules --rules alerts --processes 1000 --json FILE
+    python -m tools.fleet boards --boards dashboards --hours 8 --json FILE
     python -m tools.fleet ingest --processes 1000
     python -m tools.fleet quiet --rules alerts --processes 200 --days 7
     python -m tools.fleet burn --rules alerts
@@ -20,6 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tools.fleet import (
+    boards,
     burns,
     census,
     costs,
@@ -61,18 +64,25 @@ def _templates(pages: Path | None) -> Templates:
 
 
 def _rules(arguments: argparse.Namespace, found: Templates, directory: Path) -> int:
-    plan = costs.Plan(
-        arguments.rules,
-        _shape(arguments),
-        arguments.hours,
-        arguments.interval,
-        arguments.live,
-        arguments.prometheus,
-    )
-    result = costs.measure(plan, found, directory)
+    result = costs.measure(_plan(arguments), found, directory)
     print(costs.table(result))
     if arguments.json:
         arguments.json.write_text(costs.as_json(result))
+    return 0
+
+
+def _boards(arguments: argparse.Namespace, found: Templates, directory: Path) -> int:
+    chosen = {"job": arguments.job}
+
+    def progress(text: str) -> None:
+        print(text, file=sys.stderr)
+
+    results = boards.measure(
+        _plan(arguments), arguments.boards, found, directory, chosen, progress
+    )
+    print(boards.table(results))
+    if arguments.json:
+        arguments.json.write_text(boards.as_json(results))
     return 0
 
 
@@ -130,6 +140,17 @@ def _replay(
         return replay.replay(server, fleet, groups, span, names, progress)
 
 
+def _plan(arguments: argparse.Namespace) -> costs.Plan:
+    return costs.Plan(
+        arguments.rules,
+        _shape(arguments),
+        arguments.hours,
+        arguments.interval,
+        arguments.live,
+        arguments.prometheus,
+    )
+
+
 def _shape(arguments: argparse.Namespace) -> layout.Shape:
     return layout.Shape(
         arguments.processes,
@@ -154,6 +175,7 @@ def _parser() -> argparse.ArgumentParser:
         ("record", "record the pages of real programs"),
         ("series", "count the series of a process, an accelerator and a host"),
         ("rules", "measure what rules cost"),
+        ("boards", "measure what dashboards cost"),
         ("ingest", "measure what scraping costs"),
         ("quiet", "replay days in which nothing is wrong; exits with 1 if alerts fire"),
         (
@@ -169,6 +191,8 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--prometheus", default="prometheus", help="its binary")
         one.add_argument("--json", type=Path, help="also write a file")
         one.add_argument("--rules", type=Path, default=Path("alerts"))
+        one.add_argument("--boards", type=Path, nargs="+", default=[Path("dashboards")])
+        one.add_argument("--job", default="train-1", help="chosen on Debug")
         one.add_argument("--processes", type=int, default=1000)
         one.add_argument("--clusters", type=int, default=2)
         one.add_argument("--jobs", type=int, default=10, help="of each cluster")
@@ -189,7 +213,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-_COMMANDS = {"rules": _rules, "ingest": _ingest, "quiet": _quiet, "burn": _burn}
+_COMMANDS = {
+    "rules": _rules,
+    "boards": _boards,
+    "ingest": _ingest,
+    "quiet": _quiet,
+    "burn": _burn,
+}
 
 
 if __name__ == "__main__":

@@ -130,7 +130,7 @@ def measure(plan: Plan, templates: Templates, directory: Path) -> Result:
     begun = time.time()
     pods = layout.pods(plan.shape, begun - seconds - 3600, begun + 86400)
     fleet = Fleet(templates, pods)
-    recorded = _learn(plan, fleet, groups, known(templates), directory / "learn")
+    recorded = learn(plan, fleet, groups, known(templates), directory / "learn")
     needed = windows(groups, known(templates) | {one.name for one in recorded})
     where = directory / "history"
     where.mkdir()
@@ -228,7 +228,7 @@ def table(result: Result, slowest: int = 12) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _learn(
+def learn(
     plan: Plan, fleet: Fleet, groups: list[Group], all_names: set[str], directory: Path
 ) -> list[Recorded]:
     """Return what the rules record of the fleet, learned from a quarter of an hour."""

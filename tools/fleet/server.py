@@ -37,12 +37,14 @@ class Server:
         program: path of the binary.
         head: length of the blocks in memory; samples may be half as old.
         config: its configuration.
+        most: samples that a query may load; Prometheus's own limit is 50 million.
     """
 
     directory: Path
     program: str = "prometheus"
     head: str = "2h"
     config: dict[str, Any] = field(default_factory=dict)
+    most: int = 500_000_000
     url: str = field(default="", init=False)
 
     def __enter__(self) -> Self:
@@ -62,7 +64,7 @@ class Server:
             "--web.enable-lifecycle",
             "--web.enable-remote-write-receiver",
             "--query.timeout=10m",
-            "--query.max-samples=500000000",
+            f"--query.max-samples={self.most}",
         ]
         with (self.directory / "prometheus.log").open("w") as log:
             self._process = subprocess.Popen(
@@ -113,8 +115,17 @@ class Server:
         Raises:
             ServerError: with Prometheus's reason.
         """
+        return json.loads(self.response(path, **parameters))["data"]
+
+    def response(self, path: str, **parameters: object) -> bytes:
+        """
+        Return a response of the API as it is.
+
+        Raises:
+            ServerError: with Prometheus's reason.
+        """
         body = urlencode(parameters).encode() if parameters else None
-        return json.loads(self._fetch(f"/api/v1/{path}", data=body))["data"]
+        return self._fetch(f"/api/v1/{path}", data=body)
 
     def own(self) -> dict[str, float]:
         """Return the metrics that the server exports about itself."""

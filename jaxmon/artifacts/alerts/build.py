@@ -15,6 +15,7 @@ from jaxmon.artifacts.alerts.model import Alert, Options
 from jaxmon.artifacts.alerts.power import power_group
 from jaxmon.artifacts.alerts.slowdowns import slowdown_group
 from jaxmon.artifacts.alerts.starts import starts_group
+from jaxmon.artifacts.overviews.rules import overview_groups
 from jaxmon.artifacts.promql.identity import Identity
 from jaxmon.artifacts.slo import Slos, durations
 from jaxmon.artifacts.slo.counting import Evaluation
@@ -72,6 +73,7 @@ def recording(slos: Slos, options: Options) -> list[Group]:
         starts_group(slos.thresholds.scaled(options.scale), options.scale),
         slowdown_group(options.scale),
         power_group(options.scale),
+        *overview_groups(options.scale),
     ]
     identity = Identity(slos.site.service_labels, slos.site.process_labels)
     return [one.identified(identity) for one in found]

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from jaxmon.artifacts.alerts import boards
 from jaxmon.artifacts.promql import Expr
 from jaxmon.artifacts.promql.identity import Identity
 from jaxmon.artifacts.slo.site import Site
@@ -19,9 +20,6 @@ PROCESS = ("job", "instance", "worker")
 """Labels that identify a process; without a sidecar there is no worker."""
 
 _LABEL = re.compile(r"\$labels\.(\w+)")
-# Variables of the dashboards.
-_VARIABLES = ("job", "instance", "worker", "function", "uuid")
-_DEBUGGED = {"function", "uuid", "device"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +66,15 @@ class Alert:
     labels: tuple[tuple[str, str], ...] = field(default=())
 
     def __post_init__(self) -> None:
-        known = {*(self.expr.shape.labels or ()), *dict(self.labels), "severity"}
+        known = {*self._labels, "severity"}
         named = set(_LABEL.findall(self.summary))
         if wrong := sorted(named - known):
             msg = f"{self.name} has no label {', '.join(wrong)}; it has {sorted(known)}"
             raise ValueError(msg)
+
+    @property
+    def _labels(self) -> frozenset[str]:
+        return (self.expr.shape.labels or frozenset()).union(dict(self.labels))
 
     def document(self, site: Site) -> dict[str, Any]:
         """Return the rule in rule-file form, as *site* wants it."""
@@ -91,7 +93,8 @@ class Alert:
                 "summary": identity.text(self.summary),
                 "description": identity.text(self.description),
                 **self._runbook(site),
-                "dashboard_url": f"{site.dashboards}{self._dashboard(identity)}",
+                "dashboard_url": site.dashboards
+                + boards.address(self.name, self._labels, identity),
             },
         }
 
@@ -101,14 +104,3 @@ class Alert:
         if not site.runbooks:
             return command
         return {"runbook_url": f"{site.runbooks}/{self.name}.md", **command}
-
-    def _dashboard(self, identity: Identity) -> str:
-        labels = self.expr.shape.labels or frozenset()
-        board = "jaxmon-debug" if labels & _DEBUGGED else "jaxmon-oncall"
-        known = [one for one in _VARIABLES if one in labels]
-        values = "&".join(
-            f"var-{one}={{{{ $labels.{one} | urlquery }}}}"
-            for one in identity.labels(", ".join(known))
-            if one in identity.service or one in known
-        )
-        return f"/d/{board}?{values}"

@@ -12,6 +12,12 @@ from jaxmon.artifacts.promql.shape import SCALAR, ExpressionType
 RATE_INTERVAL = "$__rate_interval"
 """Grafana's window for a rate: at least four scrapes."""
 
+RANGE = "$__range"
+"""The time range that the person chose."""
+
+INTERVAL = "$__interval"
+"""The time between two points of a graph."""
+
 _WINDOW = re.compile(r"\d+(ms|[smhdwy])|\$__(rate_interval|range|interval)")
 
 _SELECTOR = re.compile(r"[a-zA-Z_:][\w:]*(\{.*\})?")
@@ -76,6 +82,28 @@ class Expr:
     def bottomk(self, number: int) -> Expr:
         """Keep the *number* smallest."""
         return Expr(f"bottomk({number}, {self.text})", shape=self.shape)
+
+    def worst(self, number: int) -> Expr:
+        """
+        Keep the *number* series that are largest at some time in Grafana's range, while
+        `topk` keeps those of each moment, which may be hundreds over a range.
+        """
+        return self.and_(self._over_range("max").topk(number))
+
+    def least(self, number: int) -> Expr:
+        """Keep the *number* series that are smallest at some time in the range."""
+        return self.and_(self._over_range("min").bottomk(number))
+
+    def quantile(self, q: float, *by: str) -> Expr:
+        """
+        Estimate the *q* quantile (0 to 1) of these buckets, keeping the labels *by*.
+        """
+        if not 0 <= q <= 1:
+            msg = f"quantile {q} is not within 0 to 1"
+            raise ValueError(msg)
+        buckets = self.sum("le", *by)
+        text = f"histogram_quantile({q:g}, {buckets})"
+        return Expr(text, shape=self.shape.keeping(by))
 
     def __truediv__(self, other: Expr | float) -> Expr:
         return self._binary("/", other, _MULTIPLIED)
@@ -150,6 +178,10 @@ class Expr:
         """
         return self._binary(f"unless{_on(on)}", other, _SET)
 
+    def provided(self, condition: Expr) -> Expr:
+        """Keep everything if *condition*, which has no labels, has a value."""
+        return self._binary("and on ()", condition, _SET)
+
     def joined(self, info: Expr, on: tuple[str, ...], *, take: tuple[str, ...]) -> Expr:
         """Take over the labels *take* from the info metric *info*, matched *on*."""
         matching = f"* on ({', '.join(on)}) group_left ({', '.join(take)})"
@@ -164,6 +196,12 @@ class Expr:
         labels = self.shape.labels and self.shape.labels | {target}
         return Expr(text, shape=replace(self.shape, labels=labels))
 
+    def labelled(self, label: str, value: str) -> Expr:
+        """Set *label* to *value* on all series."""
+        text = f'label_replace({self.text}, "{label}", "{value}", "", "")'
+        labels = None if self.shape.labels is None else self.shape.labels | {label}
+        return Expr(text, shape=replace(self.shape, labels=labels))
+
     def offset(self, back: str) -> Expr:
         """
         Return the values of a selector *back* ago.
@@ -171,10 +209,31 @@ class Expr:
         Raises:
             ValueError: it is an expression; offsets are for each of its selectors.
         """
+        return replace(self, text=f"{self._selector('an offset')}{offset(back)}")
+
+    def over_range(self, function: Literal["last", "max", "min"]) -> Expr:
+        """
+        Aggregate a selector over Grafana's range, the same at each moment of a graph:
+        evaluated only once, it tells which of many series matter.
+
+        Raises:
+            ValueError: it is an expression; `worst` and `least` are for those.
+        """
+        text = f"{function}_over_time({self._selector('a window')}[{RANGE}] @ end())"
+        return replace(self, text=text)
+
+    def _selector(self, has: str) -> str:
         if not _SELECTOR.fullmatch(self.text):
-            msg = f"{self.text} is not a selector, and only selectors have an offset"
+            msg = f"{self.text} is not a selector, and only selectors have {has}"
             raise ValueError(msg)
-        return replace(self, text=f"{self.text}{offset(back)}")
+        return self.text
+
+    def _over_range(self, function: Literal["max", "min"]) -> Expr:
+        """
+        Aggregate over Grafana's range, the same at each moment: evaluated only once.
+        """
+        subquery = f"({self.text})[{RANGE}:{INTERVAL}] @ end()"
+        return Expr(f"{function}_over_time({subquery})", shape=self.shape)
 
     def _aggregate(self, operator: str, by: tuple[str, ...]) -> Expr:
         kept = f" by ({', '.join(by)}) " if by else ""

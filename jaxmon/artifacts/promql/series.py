@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from jaxmon import catalog
-from jaxmon.artifacts.promql.expressions import RATE_INTERVAL, Expr, checked, offset
+from jaxmon.artifacts.promql.expressions import (
+    RANGE,
+    RATE_INTERVAL,
+    Expr,
+    checked,
+    offset,
+)
 from jaxmon.artifacts.promql.shape import SCRAPED_LABELS, ExpressionType, shape_of
 from jaxmon.catalog import Metric
 
@@ -78,6 +84,14 @@ class Counter:
         born = self.total().unless(self.latest(known, back=window))
         return self._new(born, window, known).or_(self.increase(window))
 
+    def rise_in_range(self) -> Expr:
+        """
+        Return the rise over Grafana's range, the same at each moment of a graph:
+        evaluated only once, it tells which of many series matter.
+        """
+        text = f"increase({self.selector}[{RANGE}] @ end())"
+        return Expr(text, shape=self.shape)
+
     def mishaps(self, window: str = RATE_INTERVAL, *, known: str = "1h") -> Expr:
         """
         Return `rise` only for series that changed; three times cheaper when most are 0,
@@ -130,12 +144,8 @@ class Histogram:
 
     def quantile(self, q: float, *by: str, window: str = RATE_INTERVAL) -> Expr:
         """Estimate the *q* quantile (0 to 1) per combination of the labels *by*."""
-        if not 0 <= q <= 1:
-            msg = f"quantile {q} is not within 0 to 1"
-            raise ValueError(msg)
-        buckets = self._rise(self._series("bucket"), window).sum("le", *by)
-        shape = shape_of(self.metric).keeping(by)
-        return Expr(f"histogram_quantile({q:g}, {buckets})", shape=shape)
+        buckets = self._rise(self._series("bucket"), window)
+        return buckets.quantile(q, *by).of_unit(self.metric.unit)
 
     def mean(self, *by: str, window: str = RATE_INTERVAL) -> Expr:
         """Return the mean per combination of the labels *by*."""
@@ -166,10 +176,12 @@ class Histogram:
             raise ValueError(msg)
         return self._series("bucket", eq("le", str(float(bound))))
 
-    def buckets(self, *by: str, window: str = RATE_INTERVAL) -> Expr:
-        """Return the increase of each bucket, for a heatmap."""
+    def buckets(self, *by: str, window: str = RATE_INTERVAL, known: str = "1h") -> Expr:
+        """Return the increase of each bucket; *known* as in `Counter.rise`."""
         series = self._series("bucket")
-        rise = series.rise(window) if self.rare else series.increase(window)
+        rise = (
+            series.rise(window, known=known) if self.rare else series.increase(window)
+        )
         return rise.sum("le", *by)
 
     def observed(self, window: str, *by: str) -> Expr:

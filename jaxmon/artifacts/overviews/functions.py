@@ -1,0 +1,64 @@
+"""Calls, compiles and errors of functions: the most series, and the dearest rules."""
+
+from __future__ import annotations
+
+from jaxmon import catalog
+from jaxmon.artifacts.overviews.model import PROCESS, Overview
+from jaxmon.artifacts.promql import counter, histogram
+
+
+_BY = ("job", "function")
+
+
+CALLS = Overview(
+    "job",
+    catalog.JIT_CALLS,
+    "rate5m",
+    lambda window: counter(catalog.JIT_CALLS).rate(window.recent).sum(*_BY),
+)
+CACHE_HITS = Overview(
+    "job",
+    catalog.JIT_CACHE_HITS,
+    "rate5m",
+    lambda window: counter(catalog.JIT_CACHE_HITS).rate(window.recent).sum(*_BY),
+)
+# Of what did not happen there is no series.
+RECOMPILES = Overview(
+    "job",
+    catalog.RECOMPILES,
+    "rate5m",
+    lambda window: (
+        counter(catalog.RECOMPILES).rate(window.recent).sum(*_BY, "cause") > 0
+    ),
+)
+WORST_RECOMPILES = Overview(
+    "job",
+    catalog.RECOMPILES,
+    "max_rate5m",
+    lambda window: (
+        counter(catalog.RECOMPILES)
+        .rate(window.recent)
+        .sum(*PROCESS, "function")
+        .max("job")
+    ),
+)
+COMPILING = Overview(
+    "job",
+    catalog.COMPILE_SECONDS,
+    "rate5m",
+    lambda window: window.per_second(
+        histogram(catalog.COMPILE_SECONDS).sum.rise(window.recent, known=window.known)
+    ).sum("job", "phase"),
+)
+ERRORS = Overview(
+    "job",
+    catalog.ERRORS,
+    "increase5m",
+    lambda window: (
+        counter(catalog.ERRORS)
+        .mishaps(window.recent, known=window.known)
+        .sum(*_BY, "kind")
+    ),
+)
+
+SELDOM = (CALLS, CACHE_HITS, RECOMPILES, WORST_RECOMPILES, COMPILING, ERRORS)

@@ -1,0 +1,135 @@
+"""Processes and hosts: starts, compiles in progress, memory, and monitoring itself."""
+
+from __future__ import annotations
+
+from jaxmon import catalog
+from jaxmon.artifacts import promql
+from jaxmon.artifacts.overviews.model import HOST, PROCESS, Overview, Windows, of_agents
+from jaxmon.artifacts.promql import Expr, counter, eq, gauge, gauge_changes
+from jaxmon.artifacts.slo import durations
+
+
+_START = catalog.PROCESS_START_TIME_SECONDS
+_DEVICE = (*PROCESS, "device")
+
+
+def _young(window: Windows) -> Expr:
+    # Sidecars have an age, too, and collectors; what they relay has a worker.
+    ages = gauge(catalog.UPTIME_SECONDS)
+    programs = ages.unless(gauge(catalog.COLLECTOR_SUCCESS), *PROCESS)
+    return programs < durations.seconds(window.young)
+
+
+# A process that starts elsewhere, as in Kubernetes, differs from no earlier one.
+STARTS = Overview(
+    "job", catalog.UPTIME_SECONDS, "young3m", lambda window: _young(window).count("job")
+)
+RESTARTS = Overview(
+    "instance",
+    catalog.PROCESS_START_TIME_SECONDS,
+    "changes10m",
+    lambda window: of_agents(gauge_changes(_START, window.restarts)).sum(*HOST) > 0,
+)
+COMPILES_IN_PROGRESS = Overview(
+    "instance",
+    catalog.COMPILES_IN_PROGRESS,
+    "sum",
+    lambda _: gauge(catalog.COMPILES_IN_PROGRESS).sum(*HOST) > 0,
+)
+COMPILE_OLDEST = Overview(
+    "instance",
+    catalog.COMPILE_OLDEST_SECONDS,
+    "max",
+    lambda _: gauge(catalog.COMPILE_OLDEST_SECONDS).max(*HOST) > 0,
+)
+DEVICE_MEMORY = Overview(
+    "instance",
+    catalog.DEVICE_MEMORY_BYTES,
+    "max_ratio",
+    lambda _: promql.ratio(
+        *(
+            gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", kind)).sum(*_DEVICE)
+            for kind in ("in_use", "limit")
+        )
+    ).max(*HOST),
+)
+LIVE_BYTES = Overview(
+    "instance",
+    catalog.LIVE_ARRAY_BYTES,
+    "max",
+    lambda _: gauge(catalog.LIVE_ARRAY_BYTES).sum(*_DEVICE).max(*HOST),
+)
+LIVE_ARRAYS = Overview(
+    "instance",
+    catalog.LIVE_ARRAYS,
+    "max",
+    lambda _: gauge(catalog.LIVE_ARRAYS).sum(*_DEVICE).max(*HOST),
+)
+RESIDENT = Overview(
+    "instance",
+    catalog.PROCESS_RESIDENT_MEMORY_BYTES,
+    "max",
+    lambda _: of_agents(gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES)).max(*HOST),
+)
+HOST_MEMORY = Overview(
+    "instance",
+    catalog.HOST_MEMORY_AVAILABLE_BYTES,
+    "ratio",
+    lambda _: promql.ratio(
+        gauge(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum(*HOST),
+        gauge(catalog.HOST_MEMORY_SIZE_BYTES).sum(*HOST),
+    ),
+)
+AGENT_UP = Overview(
+    "instance", catalog.AGENT_UP, "min", lambda _: gauge(catalog.AGENT_UP).min(*HOST)
+)
+CRASHES = Overview(
+    "worker",
+    catalog.AGENT_CRASHES,
+    "increase5m",
+    lambda window: (
+        counter(catalog.AGENT_CRASHES)
+        .mishaps(window.recent, known=window.known)
+        .sum(*PROCESS)
+    ),
+)
+DIED = Overview(
+    "worker",
+    catalog.AGENT_DIED,
+    "max",
+    lambda _: gauge(catalog.AGENT_DIED).max(*PROCESS) > 0,
+)
+HOOKS = Overview(
+    "job",
+    catalog.HOOK_ACTIVE,
+    "min",
+    lambda _: gauge(catalog.HOOK_ACTIVE).min("job", "hook"),
+)
+INTERNAL_ERRORS = Overview(
+    "job",
+    catalog.INTERNAL_ERRORS,
+    "increase5m",
+    lambda window: (
+        counter(catalog.INTERNAL_ERRORS)
+        .mishaps(window.recent, known=window.known)
+        .sum("job", "site")
+    ),
+)
+COLLECTORS = Overview(
+    "job",
+    catalog.COLLECTOR_SUCCESS,
+    "avg",
+    lambda _: gauge(catalog.COLLECTOR_SUCCESS).avg("job", "collector").of_unit("ratio"),
+)
+COLLECTOR_AGE = Overview(
+    "job",
+    catalog.COLLECTOR_AGE_SECONDS,
+    "max",
+    lambda _: gauge(catalog.COLLECTOR_AGE_SECONDS).max("job", "collector"),
+)
+
+OFTEN = (
+    *(STARTS, RESTARTS, COMPILES_IN_PROGRESS, COMPILE_OLDEST),
+    *(DEVICE_MEMORY, LIVE_BYTES, LIVE_ARRAYS, RESIDENT, HOST_MEMORY),
+    *(AGENT_UP, CRASHES, DIED, HOOKS, INTERNAL_ERRORS, COLLECTORS, COLLECTOR_AGE),
+)

@@ -1,0 +1,77 @@
+"""The dashboard that an alert opens is about it, and selects what it is about."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from jaxmon.artifacts import alerts, slo
+from jaxmon.artifacts.alerts import boards
+from jaxmon.artifacts.dashboards import all_dashboards
+from jaxmon.artifacts.dashboards.model import Dashboard, Variable
+
+
+BOARDS = {one.uid: one for one in all_dashboards()}
+SITE = slo.load().site
+# Labels by which some variable selects; others belong to the subject alone.
+SELECTED = {"job": "job", "instance": "instance", "worker": "worker"}
+SELECTED |= {"function": "function", "device": "device", "uuid": "gpu"}
+EVERY_ALERT = pytest.mark.parametrize(
+    "alert",
+    alerts.all_alerts(),
+    ids=lambda one: f"{one.name}-{one.severity}-{dict(one.labels).get('long', '')}",
+)
+
+
+def names(board: Dashboard) -> set[str]:
+    """Return the names of the variables of *board*."""
+    return {
+        one.label if isinstance(one, Variable) else one.name for one in board.variables
+    }
+
+
+@EVERY_ALERT
+def test_an_alert_opens_a_board_that_shows_it(alert):
+    """The board exists, has each variable of the link, and a panel about the alert."""
+    url = alert.document(SITE)["annotations"]["dashboard_url"]
+    found = re.fullmatch(r"/d/([a-z-]+)\?(.+)", url)
+    assert found
+    board = BOARDS[found[1]]
+    variables = dict(one.split("=", 1) for one in found[2].split("&"))
+
+    assert {one.removeprefix("var-") for one in variables} <= names(board)
+    assert any(alert.name in panel.alerts for panel in board.panels)
+
+
+@EVERY_ALERT
+def test_the_board_selects_what_the_alert_is_about(alert):
+    """
+    Service with cluster and namespace, host, worker, function and device are filled in
+    from the labels that the alert has, as far as the board selects by them.
+    """
+    url = alert.document(SITE)["annotations"]["dashboard_url"]
+    board = url.removeprefix("/d/").partition("?")[0]
+    labels = {*(alert.expr.shape.labels or ()), *dict(alert.labels)}
+    expected = {
+        f"var-{variable}={{{{ $labels.{label} | urlquery }}}}"
+        for label, variable in SELECTED.items()
+        if label in labels and variable in names(BOARDS[board])
+    }
+    expected |= {
+        f"var-{label}={{{{ $labels.{label} | urlquery }}}}"
+        for label in SITE.service_labels
+    }
+
+    assert set(url.partition("?")[2].split("&")) == expected
+
+
+def test_the_table_names_alerts_that_exist():
+    """An alert that is renamed does not keep its old place; one board has each."""
+    listed = [name for names in boards._BOARDS.values() for name in names]
+
+    assert len(set(listed)) == len(listed)
+    assert {*listed} <= {one.name for one in alerts.all_alerts()}
+    assert {one.name for one in alerts.all_alerts()} - {*listed} == {
+        one.alert for one in slo.load()
+    }

@@ -1,0 +1,161 @@
+"""Boards over weeks and annotations, computed by promtool from recorded series."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.alerts.promtool import evaluate
+from tests.rendered import DASHBOARDS, distinct
+
+
+JOB = 'cluster="eu",namespace="prod",job="web"'
+RUN = 'cluster="eu",namespace="prod",job="run"'
+RATE = "job:jaxmon_requests:rate5m{" + JOB + ',route="/gen"'
+BUCKET = "job:jaxmon_request_seconds_bucket:increase5m{" + JOB
+BUCKET += ',route="/gen",start="warm",le='
+PRICE = "job:jaxmon_accelerator_cost_dollars_per_hour:sum"
+TIME = "job:jaxmon_time_seconds:rate5m{" + RUN
+SERIES = {
+    # One of 100 fails in the first half hour, none later; of a client, not ours.
+    f'{RATE},outcome="success",start="warm"}}': "99x29 100x31",
+    f'{RATE},outcome="error",start="warm"}}': "1x29 0x31",
+    f'{RATE},outcome="client_error",start="warm"}}': "50x60",
+    f'{BUCKET}"0.1"}}': "50x60",
+    f'{BUCKET}"0.2"}}': "100x60",
+    f'{BUCKET}"+Inf"}}': "100x60",
+    f"{PRICE}{{{JOB}}}": "12x60",
+    f"{PRICE}{{{RUN}}}": "36x60",
+    f'job:jaxmon_items:rate5m{{{RUN},loop="main",item="token"}}': "1000x60",
+    f'{TIME},activity="step"}}': "0.9x60",
+    # Only for a while: it does not count as if it had been all the time.
+    f'{TIME},activity="checkpoint"}}': "_x30 0.1x29",
+    # Marked by a server, which has no steps.
+    f'job:jaxmon_time_seconds:rate5m{{{JOB},activity="rest"}}': "1x60",
+}
+CASES = {
+    "Success rate": ("", "{}", 1 - 30 / 6100),
+    "Request p95": ("", "{}", 0.19),
+    "Run goodput": ("", "{}", 0.9 * 61 / (0.9 * 61 + 0.1 * 30)),
+    "Cost per hour": ("", "{}", 48),
+    "Services at a glance": ("Success", f"{{{JOB}}}", 1 - 30 / 6100),
+    "Cost of 1,000 requests": ("", f"{{{JOB}}}", 12 / (150 * 3600) * 1000),
+    "Cost of a million items": ("", f"{{{RUN}}}", 36 / 3.6),
+}
+
+
+def filled(text: str) -> str:
+    """Return a query with everything chosen, over the hour that the series have."""
+    text = text.replace("$__rate_interval", "2m").replace("$__range", "61m")
+    text = text.replace("$__interval", "1m")
+    return re.sub(r"\$\w+", ".*", text)
+
+
+def expression(title: str, column: str) -> str:
+    """Return the query of a panel."""
+    (found,) = (
+        target["expr"]
+        for panel in distinct()
+        if panel["title"] == title
+        for target in panel["targets"]
+        if column in ("", target["legendFormat"])
+    )
+    return filled(found)
+
+
+@pytest.mark.parametrize("title", CASES)
+def test_the_figure_is_right(title, tmp_path):
+    """What is recorded over five minutes adds up over the range."""
+    column, labels, value = CASES[title]
+    test = {
+        "expr": f"round({expression(title, column)}, 0.0001)",
+        "eval_time": "1h",
+        "exp_samples": [{"labels": labels, "value": round(value, 4)}],
+    }
+
+    evaluate(tmp_path, [], SERIES, promql_expr_test=[test])
+
+
+def test_last_week_is_the_week_before(tmp_path):
+    """Twice the requests of the same hour a week earlier are 200 %."""
+    name = f'{RATE},outcome="success",start="warm"}}'
+    series = {name: f"100x60 _x{7 * 24 * 60 - 61} 200x60"}
+    test = {
+        "expr": expression("Week on week", ""),
+        "eval_time": f"{7 * 24 * 60 + 60}m",
+        "exp_samples": [{"labels": "{}", "value": 2}],
+    }
+
+    evaluate(tmp_path, [], series, promql_expr_test=[test])
+
+
+def annotation(name: str) -> str:
+    """Return the query of an annotation."""
+    found = DASHBOARDS["oncall.json"]["annotations"]["list"]
+    (query,) = (one["expr"] for one in found if one["name"] == name)
+    return filled(query)
+
+
+VERSION = "job:jaxmon_runtime_info:versions{" + JOB + ',jaxlib="1",jax='
+PROGRAM = "program:jaxmon_execution_seconds_count:rate5m{" + JOB + ',function="step"'
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("Versions", f'{VERSION}"0.9"}}', f'{VERSION}"0.10"}}'),
+        ("Programs", f'{PROGRAM},fingerprint="a"}}', f'{PROGRAM},fingerprint="b"}}'),
+    ],
+)
+def test_a_change_is_drawn_when_it_happens(name, old, new, tmp_path):
+    """
+    Not before, not long after it, not for what leaves, and not for what starts at all.
+    """
+    series = {old: "1x40", new: "_x29 1x60"}
+    drawn = {"labels": new[new.index("{") :], "value": 1}
+    tests = [
+        {
+            "expr": annotation(name),
+            "eval_time": at,
+            "exp_samples": [drawn] if shown else [],
+        }
+        for at, shown in (
+            *(("1m", False), ("28m", False), ("30m", True), ("35m", True)),
+            *(("45m", False), ("60m", False)),
+        )
+    ]
+
+    evaluate(tmp_path, [], series, promql_expr_test=tests)
+
+
+def test_recompiles_name_the_function(tmp_path):
+    """Whatever the cause, a function that recompiles is drawn once."""
+    name = "job:jaxmon_recompiles:rate5m{" + JOB + ',function="step",cause='
+    test = {
+        "expr": annotation("Recompiles"),
+        "eval_time": "5m",
+        "exp_samples": [{"labels": f'{{{JOB},function="step"}}', "value": 3}],
+    }
+
+    evaluate(
+        tmp_path,
+        [],
+        {f'{name}"shape"}}': "1x9", f'{name}"dtype"}}': "2x9"},
+        promql_expr_test=[test],
+    )
+
+
+def test_links_keep_what_is_chosen():
+    """
+    From a table to a board: time, data source, cluster and namespace stay as they are.
+    """
+    links = re.findall(r'"(/d/[^"]+)"', json.dumps(DASHBOARDS))
+    assert links
+    for link in links:
+        for kept in ("__url_time_range", *(f"{one}:queryparam" for one in KEPT)):
+            assert f"${{{kept}}}" in link
+
+
+KEPT = ("datasource", "cluster", "namespace")

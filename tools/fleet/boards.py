@@ -1,0 +1,316 @@
+"""What dashboards cost on a fleet: CPU, samples, series and bytes by panel."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from urllib.parse import urlencode
+
+from tools.fleet import costs, grafana, history, layout
+from tools.fleet.grafana import Board, Item, Query
+from tools.fleet.rules import Group, Rule, read, windows
+from tools.fleet.series import Fleet
+from tools.fleet.server import Server, ServerError
+from tools.fleet.templates import Templates
+
+
+# Prometheus's own limits: of samples in memory, and of points of a series.
+_MOST_SAMPLES = 50_000_000
+_SLOWEST = 12
+# The garbage of one query may be collected in another.
+_ROUNDS = 3
+_DEAR_SECONDS = 2.0
+_BOARD_TITLES = (
+    *("board", "chosen", "CPU of a refresh", "all rows open", "slowest query"),
+    *("samples", "most series", "most values", "asked", "answered", "problems"),
+)
+_PANEL_TITLES = (
+    *("panel", "board", "chosen", "CPU", "samples", "series", "asked", "answered"),
+)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """
+    What one panel, variable or annotation costs.
+
+    Args:
+        board: title of its dashboard.
+        chosen: what is chosen on it, ``All`` for everything.
+        cpu, wall: seconds.
+        samples: that Prometheus read.
+        series: returned; rows of a table, values of a variable.
+        asked, answered: bytes.
+        problems: errors and warnings.
+    """
+
+    board: str
+    chosen: str
+    kind: str
+    number: int
+    title: str
+    hidden: bool
+    cpu: float
+    wall: float
+    samples: int
+    series: int
+    asked: int
+    answered: int
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Result:
+    """
+    All that was measured.
+
+    Args:
+        directory: of the dashboards.
+        stored: series that they read.
+    """
+
+    prometheus: str
+    directory: str
+    processes: int
+    series: int
+    stored: int
+    costs: tuple[Cost, ...]
+
+
+def measure(  # noqa: PLR0913, PLR0917 - an experiment has that many parts
+    plan: costs.Plan,
+    directories: Sequence[Path],
+    templates: Templates,
+    directory: Path,
+    chosen: grafana.Choice,
+    progress: Callable[[str], object] = lambda _: None,
+) -> list[Result]:
+    """
+    Fill a Prometheus with what the boards in *directories* read, and ask their queries.
+
+    Args:
+        plan: the fleet, the rules that record, and at most how much history.
+        directories: of dashboards, such as before and after a change.
+        templates: of the fleet.
+        directory: empty, for some gigabytes.
+        chosen: on boards about one service.
+        progress: called with what is measured next.
+    """
+    known = costs.known(templates)
+    begun = time.time()
+    seconds = plan.hours * 3600
+    pods = layout.pods(plan.shape, begun - seconds - 3600, begun + 86400)
+    fleet = Fleet(templates, pods)
+    groups = read(plan.rules)
+    recorded = costs.learn(plan, fleet, groups, known, directory / "learn")
+    needed = {
+        name: min(reach, seconds)
+        for name, reach in _windows(
+            directories, chosen, known | {one.name for one in recorded}, plan.interval
+        ).items()
+    }
+    where = directory / "history"
+    where.mkdir()
+    with Server(where, plan.program, most=_MOST_SAMPLES) as server:
+        end = time.time() // plan.interval * plan.interval
+        times = history.moments(end, max(needed.values()), plan.interval)
+        history.fill(server, fleet, times, needed, recorded)
+        history.until_compacted(server)
+        stored = int(server.own()["prometheus_tsdb_head_series"])
+
+        def costs_of(boards: Path) -> Iterator[Cost]:
+            for board in grafana.boards(boards, chosen, scrape=plan.interval):
+                progress(f"{board.name} of {boards}")
+                yield from ask(server, board, end)
+
+        return [
+            Result(
+                costs.version(plan.program),
+                str(one),
+                plan.shape.processes,
+                fleet.series(end),
+                stored,
+                tuple(costs_of(one)),
+            )
+            for one in directories
+        ]
+
+
+def ask(server: Server, board: Board, end: float) -> list[Cost]:
+    """Return the costs of all queries of *board* up to *end*."""
+    viewer = _Viewer(server, board, end)
+    variables = board.variables(viewer.labels)
+    found = [viewer.cost(item, board.sizes[item.title]) for item in variables]
+    return [*found, *map(viewer.cost, board.items())]
+
+
+class _Viewer:
+    """Asks for one board, and notes what that costs."""
+
+    def __init__(self, server: Server, board: Board, end: float) -> None:
+        self._server, self._board, self._end = server, board, end
+
+    def labels(self, query: Query) -> list[dict[str, str]]:
+        """Return the labels of the series that *query* finds, or the values."""
+        data = json.loads(self._response(query))["data"]
+        if query.label:
+            return [{query.label: value} for value in data]
+        return [one["metric"] for one in data["result"]]
+
+    def cost(self, item: Item, values: int | None = None) -> Cost:
+        """
+        Return what *item* costs, the median of several rounds if it costs little; a
+        variable has so many *values*.
+        """
+        rounds = [self._round(item)]
+        while len(rounds) < _ROUNDS and rounds[0].cpu < _DEAR_SECONDS:
+            rounds.append(self._round(item))
+        found = sorted(rounds, key=lambda one: one.cpu)[len(rounds) // 2]
+        return found if values is None else replace(found, series=values)
+
+    def _round(self, item: Item) -> Cost:
+        samples = answered = 0
+        series: list[int] = []
+        problems: list[str] = []
+        cpu, wall = self._server.cpu_seconds(), time.perf_counter()
+        for query in item.queries:
+            try:
+                text = self._response(query)
+            except ServerError as error:
+                problems.append(str(error))
+                continue
+            answered += len(text)
+            document = json.loads(text)
+            problems += document.get("warnings", []) + document.get("infos", [])
+            data = document["data"]
+            if not query.label:
+                samples += data["stats"]["samples"]["totalQueryableSamples"]
+                series.append(len(data["result"]))
+        chosen = (f"{name}={one}" for name, one in self._board.chosen.items())
+        # The columns of a table share its rows.
+        total = max if item.kind == "table" else sum
+        return Cost(
+            self._board.name,
+            ", ".join(chosen) or "All",
+            item.kind,
+            item.number,
+            item.title,
+            item.hidden,
+            self._server.cpu_seconds() - cpu,
+            time.perf_counter() - wall,
+            samples,
+            total(series or [0]),
+            sum(len(one.expression.encode()) for one in item.queries),
+            answered,
+            tuple(dict.fromkeys(problems)),
+        )
+
+    def _response(self, query: Query) -> bytes:
+        start = self._end - self._board.seconds
+        if query.label:
+            selected = {"match[]": query.expression, "start": start, "end": self._end}
+            return self._server.response(
+                f"label/{query.label}/values?{urlencode(selected)}"
+            )
+        if not query.step:
+            return self._server.response(
+                "query", query=query.expression, time=self._end, stats="all"
+            )
+        return self._server.response(
+            "query_range",
+            query=query.expression,
+            # Grafana aligns ranges to steps.
+            start=start // query.step * query.step,
+            end=self._end // query.step * query.step,
+            step=query.step,
+            stats="all",
+        )
+
+
+def as_json(results: Iterable[Result]) -> str:
+    """Return everything measured."""
+    return json.dumps([asdict(one) for one in results], indent=2) + "\n"
+
+
+def table(results: Iterable[Result], slowest: int = _SLOWEST) -> str:
+    """Return what was measured as Markdown: by board, and the slowest panels."""
+    return "\n".join(_table(one, slowest) for one in results)
+
+
+def _table(result: Result, slowest: int) -> str:
+    views: dict[tuple[str, str], list[Cost]] = defaultdict(list)
+    for one in result.costs:
+        views[one.board, one.chosen].append(one)
+    lines = [
+        (
+            f"{result.directory}: Prometheus {result.prometheus}, {result.processes} "
+            f"processes, {result.series:,} series."
+        ),
+        "",
+        _row(*_BOARD_TITLES),
+        _row("---", "---", *["---:"] * (len(_BOARD_TITLES) - 2)),
+        *(_row(*names, *_of_board(costs_)) for names, costs_ in views.items()),
+        "",
+        _row(*_PANEL_TITLES),
+        _row("---", "---", "---", *["---:"] * (len(_PANEL_TITLES) - 3)),
+    ]
+    lines += (
+        _row(
+            *(one.title, one.board, one.chosen, f"{one.cpu:.2f} s"),
+            *(f"{one.samples:,}", f"{one.series:,}"),
+            *(_size([one.asked]), _size([one.answered])),
+        )
+        for one in sorted(result.costs, key=lambda one: -one.cpu)[:slowest]
+    )
+    lines += [
+        f"\n{one.board}, {one.title}: {problem}"
+        for one in result.costs
+        for problem in one.problems
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _of_board(every: list[Cost]) -> Iterator[str]:
+    yield _cpu(one for one in every if not one.hidden)
+    yield _cpu(every)
+    yield f"{max(one.cpu for one in every):.2f} s"
+    yield f"{sum(one.samples for one in every):,}"
+    yield f"{max(one.series for one in every if one.kind != 'variable'):,}"
+    yield f"{max(one.series for one in every if one.kind == 'variable'):,}"
+    yield _size(one.asked for one in every)
+    yield _size(one.answered for one in every)
+    yield f"{sum(bool(one.problems) for one in every)}"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cpu(costs_: Iterable[Cost]) -> str:
+    return f"{sum(one.cpu for one in costs_):.1f} s"
+
+
+def _size(sizes: Iterable[int]) -> str:
+    return f"{sum(sizes) / 1000:,.0f} kB"
+
+
+def _windows(
+    directories: Iterable[Path],
+    chosen: grafana.Choice,
+    known: set[str],
+    scrape: float,
+) -> dict[str, float]:
+    """Return how many seconds of each series the boards read."""
+    found: dict[str, float] = {}
+    for directory in directories:
+        every = grafana.read(grafana.boards(directory, chosen, scrape=scrape))
+        for expression, reach in every.items():
+            rule = Rule("", expression, (), alert=False)
+            group = Group("", "", 0.0, (rule,))
+            for name, window in windows([group], known).items():
+                found[name] = max(found.get(name, 0.0), window + reach)
+    return found
