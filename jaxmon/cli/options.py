@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,30 @@ RUNBOOK_BASE = click.option(
     metavar="URL",
     help="Base URL of the runbooks; NAME.md is appended.",
 )
+
+
+def moment(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> datetime | None:
+    """
+    Return ``now``, or a date or a time in ISO format; UTC unless it has an offset.
+
+    Raises:
+        click.BadParameter: it is none of these.
+    """
+    if value is None:
+        return None
+    if value == "now":
+        return datetime.now(UTC)
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        msg = (
+            f"{value!r} is not a date or time, such as 2026-05-18, 2026-05-18T09:00 "
+            "or now"
+        )
+        raise click.BadParameter(msg, ctx, param) from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _require_ascii(

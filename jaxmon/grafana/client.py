@@ -1,71 +1,34 @@
-"""The part of Grafana's classic HTTP API that dashboards need."""
+"""The part of Grafana's HTTP APIs that dashboards need."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias
+from dataclasses import replace
+from typing import Any, NoReturn
 from urllib.parse import quote
 
-from jaxmon.grafana.content import Body
+from jaxmon.grafana import resources
+from jaxmon.grafana.apis import Apis, NotServedError
+from jaxmon.grafana.content import Dashboard
 from jaxmon.grafana.session import GrafanaError, JsonResponse, Session
+from jaxmon.grafana.stored import (
+    ROOT_FOLDER,
+    Observed,
+    SaveResult,
+    Stored,
+    Unreadable,
+)
 
-
-ROOT_FOLDER = "general"
-"""The folder UID in Grafana's search for dashboards outside of all folders."""
 
 _PAGE = 500
 _MAX_PAGES = 200
 
-_OK, _ACCEPTED = 200, 202
+_OK, _CREATED, _ACCEPTED = 200, 201, 202
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 401, 403, 404
 _NOT_ACCEPTABLE, _EXISTS, _PRECONDITION = 406, 409, 412
 
 
 class ConflictError(GrafanaError):
     """The object was changed or created by someone else in the meantime."""
-
-
-@dataclass(frozen=True)
-class Stored:
-    """
-    A dashboard as Grafana has it.
-
-    Args:
-        folder: uid; `ROOT_FOLDER` if outside of all folders.
-        message: of its current version; `None` if Grafana does not return it.
-        author: login or service account that saved it last.
-        updated: time of that save, in Grafana's format.
-    """
-
-    body: Body
-    version: int
-    folder: str
-    provisioned: bool
-    message: str | None
-    author: str
-    updated: str
-
-
-@dataclass(frozen=True)
-class StoredAsV2:
-    """A dashboard in a format that the classic API cannot return."""
-
-
-Observed: TypeAlias = Stored | StoredAsV2 | None
-
-
-@dataclass(frozen=True)
-class SaveResult:
-    """
-    The result of a save.
-
-    Args:
-        pending: accepted but not stored yet: it needs approval.
-    """
-
-    version: int | None
-    url: str
-    pending: bool = False
 
 
 class Grafana:
@@ -78,6 +41,7 @@ class Grafana:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._apis = Apis(session)
 
     @property
     def url(self) -> str:
@@ -133,20 +97,32 @@ class Grafana:
         msg = f"folder {folder} has more than {_PAGE * _MAX_PAGES} dashboards"
         raise GrafanaError(msg)
 
-    def dashboard(self, uid: str) -> Observed:
-        """Return the dashboard *uid*, with the message of its version."""
+    def dashboard(self, uid: str, *, v2: bool = False) -> Observed:
+        """
+        Return the dashboard *uid*, in the model in which it is stored.
+
+        Args:
+            uid: of the dashboard.
+            v2: it will be saved in the v2 model, whatever it is stored in.
+
+        Raises:
+            NotServedError: that model is wanted, and this Grafana does not have it.
+        """
+        # Before the rest: what changes after this no longer fits the lock.
+        lock = self._resource(uid) if v2 else None
         response = self._session.request("GET", f"/api/dashboards/uid/{_quoted(uid)}")
         if response.status == _NOT_FOUND:
             return None
         if response.status == _NOT_ACCEPTABLE:
-            return StoredAsV2()
+            self._apis.heed(response)
+            return lock or self._stored_as_v2(uid)
         if response.status != _OK or not _has_dashboard(response.data):
             self._refused(f"dashboard {uid}", response)
         body, meta = response.data["dashboard"], response.data["meta"]
         number = body.get("version", meta.get("version"))
         if not isinstance(number, int):
             self._refused(f"dashboard {uid} without a version", response)
-        return Stored(
+        stored = Stored(
             body=body,
             version=number,
             folder=self._session.redacted(str(meta.get("folderUid") or ROOT_FOLDER)),
@@ -155,34 +131,50 @@ class Grafana:
             author=self._session.redacted(str(meta.get("updatedBy") or "")),
             updated=self._session.redacted(str(meta.get("updated") or "")),
         )
+        return replace(stored, resource=lock.body) if lock else stored
 
-    def save(
-        self, body: Body, *, base: int | None, folder: str, message: str
-    ) -> SaveResult:
+    def _stored_as_v2(self, uid: str) -> Observed:
+        try:
+            return self._resource(uid)
+        except NotServedError as error:
+            return Unreadable(str(error))
+
+    def _resource(self, uid: str) -> Stored | None:
+        response = self._apis.get(uid)
+        if response.status == _NOT_FOUND:
+            return None
+        if response.status != _OK:
+            self._refused(f"dashboard {uid}", response)
+        return resources.stored(response.data, self._session.redacted)
+
+    def save(self, desired: Dashboard, base: Stored | None, folder: str) -> SaveResult:
         """
-        Store *body* as the next version.
+        Store *desired* as the next version, in its model.
 
         Args:
-            body: classic JSON; its id and version are ignored.
-            base: the version that it replaces, `None` for a new dashboard.
+            desired: the id and version of a classic one are ignored.
+            base: what it replaces, `None` for a new dashboard.
             folder: without it, Grafana would move the dashboard out of its folder.
-            message: for the history.
 
         Raises:
-            ConflictError: the current version is not *base*.
+            ConflictError: *base* is not what is stored.
         """
+        if desired.model == "v2":
+            return self._save_v2(desired, base, folder)
         dashboard = {
-            key: value for key, value in body.items() if key not in ("id", "version")
+            key: value
+            for key, value in desired.body.items()
+            if key not in ("id", "version")
         }
         if base is not None:
-            dashboard["version"] = base
+            dashboard["version"] = base.version
         response = self._session.request(
             "POST",
             "/api/dashboards/db",
             body={
                 "dashboard": dashboard,
                 "folderUid": "" if folder == ROOT_FOLDER else folder,
-                "message": message,
+                "message": desired.message,
                 "overwrite": False,
             },
         )
@@ -191,12 +183,21 @@ class Grafana:
         if response.status == _ACCEPTED:
             return SaveResult(None, "", pending=True)
         if response.status != _OK:
-            self._refused(f"saving {body.get('uid')}", response)
-        number = (
-            response.data.get("version") if isinstance(response.data, dict) else None
-        )
+            self._refused(f"saving {desired.uid}", response)
+        return SaveResult(_number(response, "version"), response.text("url"))
+
+    def _save_v2(
+        self, desired: Dashboard, base: Stored | None, folder: str
+    ) -> SaveResult:
+        response = self._apis.put(resources.written(desired, base, folder))
+        if response.status == _EXISTS or _is_gone(response, desired.uid):
+            raise ConflictError(self._text(response), status=response.status)
+        if response.status == _ACCEPTED:
+            return SaveResult(None, "", pending=True)
+        if response.status not in (_OK, _CREATED):
+            self._refused(f"saving {desired.uid}", response)
         return SaveResult(
-            number if isinstance(number, int) else None, response.text("url")
+            _number(response, "metadata", "generation"), f"/d/{desired.uid}"
         )
 
     def _message(self, uid: str, number: int) -> str | None:
@@ -250,6 +251,25 @@ def _has_dashboard(data: Any) -> bool:
         isinstance(data, dict)
         and isinstance(data.get("dashboard"), dict)
         and isinstance(data.get("meta"), dict)
+    )
+
+
+def _number(response: JsonResponse, *keys: str) -> int | None:
+    """Return the number below *keys* in the body, `None` if there is none."""
+    found = response.data
+    for key in keys:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, int) else None
+
+
+def _is_gone(response: JsonResponse, uid: str) -> bool:
+    """Return whether the dashboard itself was not found, rather than its folder."""
+    data = response.data if isinstance(response.data, dict) else {}
+    details = data.get("details")
+    return (
+        response.status == _NOT_FOUND
+        and isinstance(details, dict)
+        and details.get("name") == uid
     )
 
 

@@ -15,15 +15,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from jaxmon.errors import ConfigFileError, JaxmonError
 from jaxmon.files.bounded import read_text
 from jaxmon.formats import json_text
+from jaxmon.grafana.models import (
+    API_VERSION,
+    KIND,
+    Body,
+    Model,
+    content,
+    model_of,
+    shown,
+)
 from jaxmon.version import version
 
-
-Body: TypeAlias = Mapping[str, Any]
 
 TAG = "jaxmon"
 """Tag of the dashboards that `push` may replace."""
@@ -31,9 +38,6 @@ TAG = "jaxmon"
 MAX_TITLE = 5000
 
 _MAX_BYTES = 32 << 20
-
-# Written by Grafana, or a number that differs from one installation to the next.
-_ASSIGNED = frozenset({"id", "iteration", "schemaVersion", "uid", "version"})
 
 _UID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 _MESSAGE = re.compile(r"jaxmon push \S+ sha256:([0-9a-f]{64})")
@@ -50,11 +54,18 @@ class Dashboard:
 
     Args:
         body: from a file or a renderer, plus the tag `TAG`.
+        twin: the same dashboard in the v2 model, for a Grafana that stores it so.
     """
 
     uid: str
     title: str
     body: Body
+    twin: Dashboard | None = None
+
+    @property
+    def model(self) -> Model:
+        """The model that its body is of."""
+        return model_of(self.body)
 
     @cached_property
     def digest(self) -> str:
@@ -73,26 +84,9 @@ def pushed_digest(message: str) -> str | None:
     return found and found[1]
 
 
-def content(body: Body) -> dict[str, Any]:
-    """
-    Return *body* without what Grafana assigns, keeps as state, or treats as absent.
-
-    The current value of a variable is state; ``null``, ``[]`` and ``{}`` count as
-    absent.
-    """
-    kept = {key: value for key, value in body.items() if key not in _ASSIGNED}
-    if isinstance(templating := kept.get("templating"), dict):
-        variables = templating.get("list")
-        if isinstance(variables, list):
-            stateless = [_stateless(one) for one in variables]
-            kept["templating"] = {**templating, "list": stateless}
-    compact: dict[str, Any] = _compact(kept)
-    return compact
-
-
 def is_tagged(body: Body) -> bool:
     """Return whether *body* has the tag `TAG`."""
-    tags = body.get("tags")
+    tags = shown(body).get("tags")
     return isinstance(tags, list) and TAG in tags
 
 
@@ -121,7 +115,7 @@ def is_uid(text: str) -> bool:
 
 def parse(text: str, source: str) -> Dashboard:
     """
-    Return the dashboard that *text* describes, in Grafana's classic JSON.
+    Return the dashboard that *text* describes, in either of Grafana's models.
 
     Raises:
         ContentError: it cannot be pushed; the message names *source*.
@@ -137,9 +131,11 @@ def parse(text: str, source: str) -> Dashboard:
     if reason := _unusable(body):
         msg = f"{source}: {reason}"
         raise ContentError(msg)
+    inner: dict[str, Any] = body["spec"] if model_of(body) == "v2" else body
     if not is_tagged(body):
-        body["tags"] = [*(body.get("tags") or ()), TAG]
-    return Dashboard(body["uid"], body["title"], body)
+        inner["tags"] = [*(inner.get("tags") or ()), TAG]
+    uid = body["metadata"]["name"] if inner is not body else body["uid"]
+    return Dashboard(uid, inner["title"], body)
 
 
 def load(paths: Iterable[Path]) -> list[Dashboard]:
@@ -189,44 +185,24 @@ def _unusable(body: Body) -> str:
     """
     Return why Grafana would not take *body*, or not as it is meant; ``""`` if it will.
     """
-    uid, title = body.get("uid"), body.get("title")
-    if "apiVersion" in body and "spec" in body:
-        return "in the format of Grafana's new API; save it in the classic format"
     if body.get("__inputs"):
         return (
             "exported for manual import (__inputs); use a datasource variable instead"
         )
+    uid, name = body.get("uid"), "uid"
+    inner = shown(body)
+    if model_of(body) == "v2":
+        kind = (body["apiVersion"], body.get("kind"))
+        if kind != (API_VERSION, KIND):
+            return f"{kind} is not supported; give {(API_VERSION, KIND)}"
+        metadata = body.get("metadata")
+        uid = metadata.get("name") if isinstance(metadata, dict) else None
+        name = "metadata.name"
+    title = inner.get("title")
     if not isinstance(uid, str) or not is_uid(uid):
-        return f"uid={uid!r} is invalid; give 1 to 40 letters, digits, - or _"
+        return f"{name}={uid!r} is invalid; give 1 to 40 letters, digits, - or _"
     if not isinstance(title, str) or not title.strip() or len(title) > MAX_TITLE:
         return f"a title of 1 to {MAX_TITLE} characters is needed"
-    if not isinstance(body.get("tags") or [], list):
-        return f"tags={body['tags']!r} is invalid; give a list"
+    if not isinstance(inner.get("tags") or [], list):
+        return f"tags={inner['tags']!r} is invalid; give a list"
     return ""
-
-
-def _stateless(variable: Any) -> Any:
-    if not isinstance(variable, dict):
-        return variable
-    return {key: value for key, value in variable.items() if key != "current"}
-
-
-def _compact(value: Any) -> Any:
-    """
-    Return *value* without members that are as good as absent; 1.0 becomes 1.
-
-    The items of a list stay: their places mean something.
-    """
-    if isinstance(value, Mapping):
-        members = {key: _compact(item) for key, item in value.items()}
-        return {key: item for key, item in members.items() if not _absent(item)}
-    if isinstance(value, list):
-        return [_compact(item) for item in value]
-    # Go writes 1.0 as 1, so both are the same number to Grafana.
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value
-
-
-def _absent(value: Any) -> bool:
-    return value is None or value in ([], {})

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from difflib import unified_diff
 from enum import StrEnum
 
-from jaxmon.grafana.client import Observed, Stored, StoredAsV2
 from jaxmon.grafana.content import (
     TAG,
     Dashboard,
@@ -20,6 +19,8 @@ from jaxmon.grafana.content import (
     lines,
     pushed_digest,
 )
+from jaxmon.grafana.models import shown
+from jaxmon.grafana.stored import Observed, Stored, Unreadable
 
 
 class State(StrEnum):
@@ -44,6 +45,7 @@ class Step:
     One dashboard, what Grafana has under its uid, and how they relate.
 
     Args:
+        desired: in the model in which it would be written.
         reason: why it is not written; ``""`` if it is, or need not be.
     """
 
@@ -84,7 +86,14 @@ def decide(
         folder: uid of the folder that it should be in.
         taken: uids of that folder's dashboards by title.
     """
-    state, reason = _judged(desired, observed, folder)
+    if desired.twin and isinstance(observed, Stored) and observed.model == "v2":
+        desired = desired.twin
+    state, reason = State.CREATE, ""
+    if isinstance(observed, Unreadable):
+        state = State.V2
+        reason = f"stored in another model than the classic: {observed.reason}"
+    elif observed is not None:
+        state, reason = _judged(desired, observed, folder)
     other = taken.get(desired.title, desired.uid)
     if state in _WRITTEN and other != desired.uid and not _has_title(observed, desired):
         state = State.FOREIGN
@@ -96,25 +105,23 @@ def decide(
 
 
 def _has_title(observed: Observed, desired: Dashboard) -> bool:
-    return isinstance(observed, Stored) and observed.body.get("title") == desired.title
+    return (
+        isinstance(observed, Stored)
+        and shown(observed.body).get("title") == desired.title
+    )
 
 
-def _judged(desired: Dashboard, observed: Observed, folder: str) -> tuple[State, str]:
-    if observed is None:
-        return State.CREATE, ""
-    if isinstance(observed, StoredAsV2):
+def _judged(desired: Dashboard, observed: Stored, folder: str) -> tuple[State, str]:
+    if observed.model == "v2" and desired.model == "classic":
         return State.V2, (
-            "stored in Grafana's new format, which a push would downgrade; delete "
-            "it in Grafana to push it again"
+            "stored in Grafana's v2 model, which a classic dashboard would downgrade; "
+            "push it in that model: --format auto or v2, or a file of that model"
         )
     stored = digest(observed.body)
     if stored == desired.digest and observed.folder == folder:
         return State.UNCHANGED, ""
     if observed.provisioned:
-        return State.PROVISIONED, (
-            "provisioned from a file on the Grafana server; change it there, or "
-            "remove it there to allow pushing"
-        )
+        return State.PROVISIONED, _keeper(observed)
     if not is_tagged(observed.body):
         return State.FOREIGN, (
             f"an existing dashboard with this UID lacks the tag {TAG}; delete it, "
@@ -129,12 +136,25 @@ def _drift(observed: Stored, stored: str, folder: str) -> str:
     if observed.message is None:
         return "the token may not read the version history, so edits cannot be detected"
     pushed = pushed_digest(observed.message)
-    if pushed is None:
-        who = f" by {observed.author}" if observed.author else ""
-        when = f" on {observed.updated[:10]}" if observed.updated else ""
-        return f"version {observed.version} was saved{who}{when}, not by a push"
     if pushed != stored:
+        if pushed is None or observed.later:
+            return _saved_since(observed)
         return f"version {observed.version} is not what the last push wrote"
     if observed.folder != folder:
         return f"it is in folder {observed.folder}, not in {folder}"
-    return ""
+    return _saved_since(observed) if observed.later else ""
+
+
+def _keeper(observed: Stored) -> str:
+    if observed.manager:
+        return f"managed by {observed.manager}, which allows no edits; change it there"
+    return (
+        "provisioned from a file on the Grafana server; change it there, or "
+        "remove it there to allow pushing"
+    )
+
+
+def _saved_since(observed: Stored) -> str:
+    who = f" by {observed.author}" if observed.author else ""
+    when = f" on {observed.updated[:10]}" if observed.updated else ""
+    return f"version {observed.version} was saved{who}{when}, not by a push"

@@ -17,10 +17,13 @@ from itertools import count
 from pathlib import Path
 
 from jaxmon.files import whole as whole_file
-from jaxmon.grafana.client import ROOT_FOLDER, ConflictError, Grafana, Stored
+from jaxmon.grafana.apis import NotServedError
+from jaxmon.grafana.client import ConflictError, Grafana
 from jaxmon.grafana.content import Dashboard
+from jaxmon.grafana.models import Model
 from jaxmon.grafana.plan import State, Step, decide
 from jaxmon.grafana.session import GrafanaError
+from jaxmon.grafana.stored import ROOT_FOLDER, Observed, Stored
 
 
 class Outcome(StrEnum):
@@ -50,6 +53,7 @@ class Plan:
 
     Args:
         steps: one for each dashboard.
+        wanted: the dashboards as they were given, in the same order.
         taken: uids of the dashboards in the folder by title.
         folder_missing: the folder must be created first.
     """
@@ -57,6 +61,7 @@ class Plan:
     folder: Folder
     folder_missing: bool
     steps: tuple[Step, ...]
+    wanted: Sequence[Dashboard]
     taken: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def makes_folder(self, *, force: bool = False) -> bool:
@@ -73,6 +78,7 @@ class Result:
 
     Args:
         state: as planned.
+        model: in which it was, or would be, written.
         reason: why it was not written, or a remark; may be empty.
         version: current version in Grafana, if known.
         url: of the dashboard, if known.
@@ -83,6 +89,7 @@ class Result:
     title: str
     state: State
     outcome: Outcome
+    model: Model = "classic"
     reason: str = ""
     version: int | None = None
     url: str = ""
@@ -97,13 +104,16 @@ def make_plan(
 
     Raises:
         GrafanaError: Grafana cannot be reached, or this token may not read it.
+        NotServedError: a dashboard is to be written in a model that it does not have.
     """
     missing = folder.uid != ROOT_FOLDER and grafana.folder(folder.uid) is None
     taken = {} if missing else grafana.titles(folder.uid)
     steps = []
     for desired in dashboards:
         try:
-            observed = grafana.dashboard(desired.uid)
+            observed = _observed(grafana, desired)
+        except NotServedError:
+            raise
         except GrafanaError as error:
             if error.status in (None, 401):
                 raise
@@ -111,7 +121,11 @@ def make_plan(
         else:
             step = decide(desired, observed, folder=folder.uid, taken=taken)
         steps.append(step)
-    return Plan(folder, missing, tuple(steps), taken)
+    return Plan(folder, missing, tuple(steps), dashboards, taken)
+
+
+def _observed(grafana: Grafana, desired: Dashboard) -> Observed:
+    return grafana.dashboard(desired.uid, v2=desired.model == "v2")
 
 
 @dataclass
@@ -187,7 +201,7 @@ class Push:
         try:
             return self._save_once(step, plan.folder)
         except ConflictError:
-            again = self._look_again(step.desired, plan)
+            again = self._look_again(step, plan)
         if again.state is State.UNCHANGED:
             return replace(
                 unwritten(again),
@@ -203,17 +217,17 @@ class Push:
             reason = "keeps changing; wait for other pushes to finish and retry"
             return _failed(again, reason)
 
-    def _look_again(self, desired: Dashboard, plan: Plan) -> Step:
-        observed = self.grafana.dashboard(desired.uid)
+    def _look_again(self, step: Step, plan: Plan) -> Step:
+        # As it was given: somebody may have changed the model meanwhile.
+        [desired] = [one for one in plan.wanted if one.uid == step.desired.uid]
+        observed = _observed(self.grafana, desired)
         return decide(desired, observed, folder=plan.folder.uid, taken=plan.taken)
 
     def _save_once(self, step: Step, folder: Folder) -> Result:
         desired = step.desired
-        base = step.observed.version if isinstance(step.observed, Stored) else None
-        saved = self.grafana.save(
-            desired.body, base=base, folder=folder.uid, message=desired.message
-        )
-        result = Result(desired.uid, desired.title, step.state, Outcome.UPDATED)
+        base = step.observed if isinstance(step.observed, Stored) else None
+        saved = self.grafana.save(desired, base, folder.uid)
+        result = _result(step, Outcome.UPDATED)
         if saved.pending:
             return replace(
                 result,
@@ -232,13 +246,10 @@ def unwritten(step: Step) -> Result:
     """Return the result of a step for which nothing is written."""
     stored = step.observed
     outcomes = {State.UNCHANGED: Outcome.UNCHANGED, State.UNKNOWN: Outcome.FAILED}
-    return Result(
-        step.desired.uid,
-        step.desired.title,
-        step.state,
-        outcomes.get(step.state, Outcome.REFUSED),
-        step.reason,
-        stored.version if isinstance(stored, Stored) else None,
+    return replace(
+        _result(step, outcomes.get(step.state, Outcome.REFUSED)),
+        reason=step.reason,
+        version=stored.version if isinstance(stored, Stored) else None,
     )
 
 
@@ -267,8 +278,12 @@ def back_up(stored: Stored, *, uid: str, directory: Path, now: datetime) -> Path
 
 
 def _failed(step: Step, reason: str) -> Result:
+    return replace(_result(step, Outcome.FAILED), reason=reason)
+
+
+def _result(step: Step, outcome: Outcome) -> Result:
     desired = step.desired
-    return Result(desired.uid, desired.title, step.state, Outcome.FAILED, reason)
+    return Result(desired.uid, desired.title, step.state, outcome, desired.model)
 
 
 def _absolute(base: str, path: str) -> str:

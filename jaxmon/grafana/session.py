@@ -39,6 +39,8 @@ MAX_WAIT_SECONDS = 30.0
 _LONGEST_WAIT = 1e6
 
 _RETRIED = frozenset({429, 502, 503, 504})
+# What came with this was not done.
+_REFUSED = frozenset({429})
 _REDIRECTS = range(300, 400)
 _SHOWN = 300
 
@@ -82,9 +84,9 @@ class Session:
     Sends requests to one Grafana.
 
     A request is retried, a bounded number of times, if Grafana or a proxy is busy (429,
-    502, 503, 504) or the connection fails. This is safe for every request made here:
-    reading changes nothing, and a save carries the version it replaces, so that
-    repeating a save that did arrive is rejected.
+    502, 503, 504) or the connection fails. This is safe for nearly every request made
+    here: reading changes nothing, and a save carries the version it replaces, so that
+    repeating a save that did arrive is rejected. Others are not *repeatable*.
 
     Args:
         url: of Grafana, as in a browser, including any path.
@@ -126,25 +128,34 @@ class Session:
         *,
         query: Mapping[str, str | int] | None = None,
         body: Any = None,
+        repeatable: bool = True,
     ) -> JsonResponse:
         """
         Return the response to one request, whatever its status.
+
+        Args:
+            method: of HTTP.
+            path: below Grafana's URL.
+            query: to append to it.
+            body: to send as JSON.
+            repeatable: done twice, it is as if done once.
 
         Raises:
             GrafanaError: no response after all attempts, or one that is not Grafana's.
         """
         target = urlsplit(self.url).path + path
         target += f"?{urlencode(query)}" if query else ""
+        retried = _RETRIED if repeatable else _REFUSED
         for attempt in range(1, ATTEMPTS + 1):
             last = attempt == ATTEMPTS
             try:
                 response = self._attempt(method, target, body)
             except (OSError, HTTPException) as error:
-                if last or _is_final(error):
+                if last or not repeatable or _is_final(error):
                     raise self._unreachable(error) from None
                 wait = _backoff(attempt)
             else:
-                if response.status not in _RETRIED:
+                if response.status not in retried:
                     return self._usable(response)
                 wait = response.retry_after or _backoff(attempt)
                 if last or wait > MAX_WAIT_SECONDS:

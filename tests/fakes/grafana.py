@@ -19,6 +19,8 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tests.fakes.grafana_models import as_classic, as_v2
+from tests.fakes.grafana_resources import Resources
 from tests.fakes.grafana_rows import (
     SAVE_KEYS,
     USERS,
@@ -37,6 +39,7 @@ class FakeGrafana(FaultyServer):
 
     Args:
         path: sub-path that it is served under, such as ``/grafana``.
+        model: in which people make dashboards by hand.
         tls: serve https with this.
     """
 
@@ -44,17 +47,30 @@ class FakeGrafana(FaultyServer):
         self,
         *,
         path: str = "",
-        version: str = "11.4.0",
+        version: str = "",
+        model: str = "classic",
         tls: ssl.SSLContext | None = None,
         quirks: Quirks | None = None,
     ) -> None:
-        self.path, self.version = path, version
+        self.path, self.model = path, model
+        self.version = version or {"classic": "11.4.0", "v2": "13.0.1"}[model]
         self.quirks = quirks or Quirks()
         self.rows: dict[str, Row] = {}
         self.folders: dict[str, str] = {}
         self.violations: list[str] = []
+        self.annotations: dict[int, dict[str, Any]] = {}
         self.tokens = dict(USERS)
         self._next_id = 1
+        self._revision = 1000
+        self.resources = Resources(
+            self.rows,
+            self.folders,
+            self.quirks,
+            version=self.version,
+            violations=self.violations,
+            append=self._append,
+            new_row=self._new_row,
+        )
         super().__init__(self._answer, tls)
         scheme = "http" if tls is None else "https"
         self.url = f"{scheme}://127.0.0.1:{self.port}{path}"
@@ -68,9 +84,10 @@ class FakeGrafana(FaultyServer):
             return len(self.folders) + sum(len(r.versions) for r in self.rows.values())
 
     def body(self, uid: str) -> dict[str, Any]:
-        """Return what is stored under *uid* now."""
+        """Return what is stored under *uid* now, as the classic model has it."""
         with self.lock:
-            return copy.deepcopy(self.rows[uid].current.data)
+            now = self.rows[uid].current
+            return as_classic(now.data, uid) if now.v2 else copy.deepcopy(now.data)
 
     # What other people do.
 
@@ -84,9 +101,9 @@ class FakeGrafana(FaultyServer):
     ) -> Row:
         """Let *author* make a dashboard by hand, or Grafana from a file."""
         with self.lock:
-            made = Row(self._new_id(), body["uid"], folder, [], **row)
-            self.rows[made.uid] = made
-            self._append(made, copy.deepcopy(body), "", author)
+            made = self._new_row(body["uid"], folder, **row)
+            made.v2 = row.get("v2", self.model == "v2")
+            self._append(made, self._in_model(made, body), "", author)
             return made
 
     def edit(
@@ -95,12 +112,17 @@ class FakeGrafana(FaultyServer):
         """Let *author* change members of a dashboard and save it."""
         with self.lock:
             row = self.rows[uid]
-            self._append(row, {**self.body(uid), **changes}, message, author)
+            # Grafana's pages send the annotations that they have read.
+            body = self._in_model(row, {**self.body(uid), **changes})
+            self._append(row, body, message, author)
 
     def move(self, uid: str, folder: str) -> None:
         """Move a dashboard as another user, which creates no version."""
         with self.lock:
-            self.rows[uid].folder = folder
+            row = self.rows[uid]
+            row.moves += row.v2 and row.folder != folder
+            row.folder = folder
+            self._changed(row)
 
     def restore(self, uid: str, number: int, *, author: str = "alice") -> None:
         """
@@ -111,6 +133,8 @@ class FakeGrafana(FaultyServer):
             row = self.rows[uid]
             old = next(one for one in row.versions if one.number == number)
             message = f"Restored from version {number}"
+            # K8sDashboardV2API.restoreDashboardVersion sends no other annotations.
+            row.notes = {}
             self._append(row, copy.deepcopy(old.data), message, author)
 
     # What it does itself.
@@ -130,7 +154,7 @@ class FakeGrafana(FaultyServer):
             return refused.reply
 
     def _check_headers(self, seen: Seen) -> None:
-        if seen.method == "POST" and seen.headers.get("content-type") != (
+        if seen.method != "GET" and seen.headers.get("content-type") != (
             "application/json"
         ):
             self.violations.append(f"{seen.method} {seen.target} without content type")
@@ -152,13 +176,22 @@ class FakeGrafana(FaultyServer):
             ("GET", r"/api/dashboards/uid/([^/]+)", self._get),
             ("GET", r"/api/dashboards/uid/([^/]+)/versions", self._versions),
             ("GET", r"/api/dashboards/uid/([^/]+)/versions/(\d+)", self._version),
+            ("GET", r"/api/frontend/settings", self._settings),
+            *self.resources.routes(lambda: self._json(seen), user),
+            ("POST", r"/api/annotations", lambda: self._annotate(self._json(seen))),
+            (
+                "PATCH",
+                r"/api/annotations/(\d+)",
+                lambda number: self._patch(int(number), self._json(seen)),
+            ),
             ("POST", r"/api/folders", lambda: self._make_folder(self._json(seen))),
             ("POST", r"/api/dashboards/db", lambda: self._save(self._json(seen), user)),
         ]
         for method, pattern, handle in routes:
             if method == seen.method and (found := re.fullmatch(pattern, path)):
                 # Reading a history needs the right to save: pkg/api/dashboard.go.
-                if role != "Editor" and (method == "POST" or "versions" in path):
+                writes = method != "GET"
+                if role != "Editor" and (writes or "/versions" in path):
                     raise RefusedError(
                         403,
                         "You'll need additional permissions to perform this action. "
@@ -185,6 +218,30 @@ class FakeGrafana(FaultyServer):
         if not isinstance(body, dict):
             raise RefusedError(400, "bad request data")
         return body
+
+    def _settings(self) -> Reply:
+        # pkg/api/frontendsettings.go; hundreds of other members.
+        return Reply(200, {"namespace": self.quirks.namespace, "buildInfo": {}})
+
+    def _annotate(self, body: dict[str, Any]) -> Reply:
+        # pkg/api/annotations.go, PostAnnotation
+        if unknown := set(body) - {"text", "tags", "time", "timeEnd", "dashboardUID"}:
+            self.violations.append(f"unknown members: {sorted(unknown)}")
+        if not body.get("text"):
+            raise RefusedError(400, "Failed to save annotation: text field is empty")
+        uid = body.get("dashboardUID")
+        if uid and uid not in self.rows:
+            raise RefusedError(404, "Dashboard not found")
+        self.annotations[number := len(self.annotations) + 1] = body
+        return Reply(200, {"message": "Annotation added", "id": number})
+
+    def _patch(self, number: int, body: dict[str, Any]) -> Reply:
+        if unknown := set(body) - {"text", "tags", "time", "timeEnd"}:
+            self.violations.append(f"unknown members: {sorted(unknown)}")
+        if number not in self.annotations:
+            raise RefusedError(404, "Could not find annotation to update")
+        self.annotations[number] |= body
+        return Reply(200, {"message": "Annotation patched"})
 
     def _get_folder(self, uid: str) -> Reply:
         # pkg/api/apierrors/folder.go
@@ -241,8 +298,8 @@ class FakeGrafana(FaultyServer):
             raise RefusedError(
                 406,
                 "dashboard api version not supported, use "
-                f"/apis/dashboard.grafana.app/v2/namespaces/default/dashboards/{uid} "
-                "instead",
+                f"/apis/dashboard.grafana.app/{self.quirks.stored_version}/namespaces/"
+                f"{self.quirks.namespace}/dashboards/{uid} instead",
             )
         now = row.current
         meta = {
@@ -322,8 +379,10 @@ class FakeGrafana(FaultyServer):
                 status="name-exists",
             )
         if row is None:
-            row = Row(self._new_id(), new["uid"], folder, [])
-            self.rows[row.uid] = row
+            row = self._new_row(new["uid"], folder)
+        elif row.v2:
+            # github.com/grafana/mcp-grafana lost tabs in this way.
+            self.violations.append("a classic save over a dashboard of the v2 model")
         row.folder, row.v2 = folder, False
         self._append(row, new, str(body.get("message") or ""), user)
         return Reply(
@@ -359,8 +418,22 @@ class FakeGrafana(FaultyServer):
         stored = json.loads(json.dumps(data))
         if self.quirks.rewrite is not None:
             self.quirks.rewrite(stored)
-        stored |= {"id": row.id, "uid": row.uid, "version": number}
-        row.versions.append(Version(number, stored, message, author))
+        if not row.v2:
+            stored |= {"id": row.id, "uid": row.uid, "version": number}
+        row.versions.append(Version(number, stored, message, author, row.v2))
+        self._changed(row)
+
+    def _changed(self, row: Row) -> None:
+        self._revision += 1
+        row.revision = self._revision
+
+    def _in_model(self, row: Row, body: dict[str, Any]) -> dict[str, Any]:
+        """Return a classic *body* in the model of *row*."""
+        return as_v2(body) if row.v2 else copy.deepcopy(body)
+
+    def _new_row(self, uid: str, folder: str = "", **row: Any) -> Row:
+        self.rows[uid] = Row(self._new_id(), uid, folder, [], **row)
+        return self.rows[uid]
 
     def _new_id(self) -> int:
         self._next_id += 1

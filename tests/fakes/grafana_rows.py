@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from tests.fakes.grafana_models import API_VERSION, as_v2
 from tests.fakes.http import Reply
 
 
@@ -20,17 +21,45 @@ SAVE_KEYS = {"dashboard", "folderUid", "message", "overwrite"}
 
 @dataclass
 class Version:
-    """One version of a dashboard."""
+    """
+    One version of a dashboard.
+
+    Args:
+        data: a classic body, or a spec of the v2 model.
+    """
 
     number: int
     data: dict[str, Any]
     message: str
     author: str
+    v2: bool = False
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The classic body, or the resource around the spec."""
+        if not self.v2:
+            return self.data
+        return {"apiVersion": API_VERSION, "kind": "Dashboard", "spec": self.data}
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What the new API shows of it; of a classic body, only what is in a list."""
+        if self.v2:
+            return self.data
+        return as_v2({key: self.data[key] for key in ("uid", "title", "tags")})
 
 
 @dataclass
 class Row:
-    """One dashboard with its history."""
+    """
+    One dashboard with its history.
+
+    Args:
+        v2: it is stored in the v2 model.
+        moves: changes of its folder.
+        notes: annotations by clients.
+        revision: changes whenever anything of it does.
+    """
 
     id: int
     uid: str
@@ -38,6 +67,14 @@ class Row:
     versions: list[Version]
     provisioned: bool = False
     v2: bool = False
+    moves: int = 0
+    notes: dict[str, str] = field(default_factory=dict)
+    revision: int = 0
+
+    @property
+    def generation(self) -> int:
+        """How often its spec or folder was written."""
+        return self.current.number + self.moves
 
     @property
     def current(self) -> Version:
@@ -62,6 +99,9 @@ class Quirks:
         folder_conflict: 409 by pkg/api/apierrors/folder.go, 412 by the documentation.
         rewrite: changes what is stored, as a migration on the server does.
         min_refresh: no faster refresh is accepted.
+        namespace: ``default``, ``org-N`` or ``stacks-N``.
+        stored_version: of the new API, in which dashboards of the v2 model are stored.
+        manager: what keeps provisioned dashboards.
     """
 
     list_hides_first_message: bool = True
@@ -71,14 +111,19 @@ class Quirks:
     folder_conflict: int = 409
     rewrite: Callable[[dict[str, Any]], None] | None = None
     min_refresh: int = 5
+    namespace: str = "default"
+    stored_version: str = "v2"
+    manager: str = "classic-file-provisioning"
 
 
 class RefusedError(Exception):
     """Ends the handling of a request with an answer."""
 
-    def __init__(self, code: int, message: str, /, **more: Any) -> None:
+    def __init__(
+        self, code: int, message: str, /, *, reply: Reply | None = None, **more: Any
+    ) -> None:
         super().__init__(message)
-        self.reply = Reply(code, {"message": message, **more})
+        self.reply = reply or Reply(code, {"message": message, **more})
 
 
 def validate(new: dict[str, Any], message: str, quirks: Quirks) -> None:

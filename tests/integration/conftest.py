@@ -47,8 +47,14 @@ def sampling(agent: Agent) -> Sampling:
     return inside.sampling(agent)
 
 
+@pytest.fixture(params=["classic", "v2"])
+def model(request: pytest.FixtureRequest) -> str:
+    """Return the model of the dashboards, in Grafana and in files."""
+    return str(request.param)
+
+
 @pytest.fixture
-def make_site(tmp_path: Path) -> Iterator[Callable[..., Site]]:
+def make_site(tmp_path: Path, model: str) -> Iterator[Callable[..., Site]]:
     """Return a function that starts a Grafana and returns a site for it."""
     with ExitStack() as stack:
         made: list[Site] = []
@@ -56,7 +62,7 @@ def make_site(tmp_path: Path) -> Iterator[Callable[..., Site]]:
         def make(
             *, url: str = "", options: tuple[str, ...] = (), **grafana: Any
         ) -> Site:
-            fake = stack.enter_context(FakeGrafana(**grafana))
+            fake = stack.enter_context(FakeGrafana(**{"model": model, **grafana}))
             directory = tmp_path / f"site-{len(made)}"
             directory.mkdir()
             made.append(Site(fake, directory, url=url, options=options))

@@ -6,6 +6,7 @@ import pytest
 
 from tests.fakes.grafana_rows import TOKEN, VIEWER
 from tests.fakes.http import Reply
+from tests.push_site import SAVE
 
 
 @pytest.mark.parametrize("uid", ["", "a b", "../x", "ü", "x" * 41])
@@ -37,7 +38,7 @@ def test_a_token_that_may_only_read(site):
 def test_a_server_that_repeats_the_token(site):
     """The token is cut out of what others write."""
     reply = Reply(400, {"message": f"Bearer {TOKEN} is not enough\x1b[2J"})
-    site.grafana.fault("POST /api/dashboards/db", reply=reply, times=2)
+    site.grafana.fault(SAVE, reply=reply, times=2)
     done = site.push()
     assert "Bearer [token] is not enough\\x1b[2J" in " ".join(done.out.split())
 
@@ -86,7 +87,7 @@ def test_a_grafana_under_a_path(make_site, slash):
     site = make_site(path="/tools/grafana")
     site.url += slash
     done = site.push().ok()
-    assert f"{site.grafana.url}/d/jaxmon-oncall/a-slug" in done.out
+    assert f"{site.grafana.url}/d/jaxmon-oncall" in done.out
     assert all(one.target.startswith("/tools/grafana/api") for one in site.grafana.seen)
 
 

@@ -10,6 +10,7 @@ import json
 
 import pytest
 
+from jaxmon.grafana.models import shown
 from tests.fakes.http import Reply
 from tests.push_site import ONCALL
 
@@ -45,7 +46,8 @@ def test_a_stored_dashboard_with_half_a_character(site):
     assert site.push("--force").code == 0
     (path,) = site.backups
     assert "\N{GRINNING FACE}" in path.read_text(encoding="utf-8")
-    assert json.loads(path.read_text())["title"] == "Mine \ud800 \N{GRINNING FACE}"
+    saved = shown(json.loads(path.read_text()))
+    assert saved["title"] == "Mine \ud800 \N{GRINNING FACE}"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,8 @@ ODD = (None, "x" * 5000, [1], {"a": 1})
 
 
 @pytest.mark.parametrize(
-    "what", ["health", "folders", "search", "uid/[^/]*$", "versions", "POST"]
+    "what",
+    ["health", "folders", "search", "uid/[^/]*$", "versions", "POST", "PUT", "/apis/"],
 )
 @pytest.mark.parametrize("status", [200, 412])
 def test_answers_of_another_shape(site, what, status):
@@ -112,7 +115,10 @@ def test_answers_of_another_shape(site, what, status):
     backups = ("--backup-dir", str(site.directory / "backups"))
     site.grafana.put({**ONCALL, "refresh": "5s"})
     for value in ODD:
-        keys = ("dashboard", "meta", "version", "versions", "message", "status", "uid")
+        keys = (
+            *("dashboard", "meta", "version", "versions", "message", "status", "uid"),
+            *("apiVersion", "metadata", "spec", "details", "namespace"),
+        )
         for body in (value, dict.fromkeys(keys, value)):
             site.grafana.faults.clear()
             site.grafana.fault(what, reply=Reply(status, body), times=99)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.fakes.grafana_rows import Quirks
 from tests.fakes.http import Reply
-from tests.push_site import DEBUG, ONCALL
+from tests.push_site import DEBUG, ONCALL, SAVE
 
 
 # Things go wrong.
@@ -35,7 +35,7 @@ from tests.push_site import DEBUG, ONCALL
 @pytest.mark.parametrize(
     "where",
     ["/api/health", "GET /api/folders", "/api/search", "GET /api/dashboards/uid",
-     "POST /api/folders", "POST /api/dashboards/db"],
+     "POST /api/folders", SAVE],
 )  # fmt: skip
 def test_a_short_failure_is_waited_out(site, where, fault, monkeypatch):
     """One failure of any request, before or after it did its work, costs nothing."""
@@ -54,7 +54,7 @@ def test_a_lost_answer_to_an_update(pushed, cut, monkeypatch):
     monkeypatch.setattr("jaxmon.grafana.session._backoff", lambda _: 0.01)
     pushed.write({**ONCALL, "refresh": "1m"})
     how = {"cut": True} if cut else {"drop": True}
-    pushed.grafana.fault("POST /api/dashboards/db", handled=True, **how)
+    pushed.grafana.fault(SAVE, handled=True, **how)
     done = pushed.push()
     assert done.code == 0
     assert "already pushed" in done.out
@@ -74,7 +74,7 @@ def test_a_server_that_stays_busy(site, monkeypatch):
 def test_a_server_that_asks_for_an_hour(site):
     """A wait that is too long is not begun."""
     reply = Reply(429, {"message": "quota"}, {"Retry-After": "3600"})
-    site.grafana.fault("POST /api/dashboards/db", reply=reply)
+    site.grafana.fault(SAVE, reply=reply)
     done = site.push()
     assert done.code == 4
     assert "it requested a wait of 3,600 s" in " ".join(done.out.split())
@@ -103,9 +103,7 @@ def test_one_that_fails_does_not_stop_the_others(site):
 
 def test_all_that_fail(site):
     """Where every dashboard fails, the exit code is 1."""
-    site.grafana.fault(
-        "POST /api/dashboards", reply=Reply(500, {"message": "x"}), times=2
-    )
+    site.grafana.fault(SAVE, reply=Reply(500, {"message": "x"}), times=2)
     assert site.push().code == 1
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from jaxmon.grafana.content import (
     ContentError,
-    content,
     digest,
     lines,
     load,
@@ -17,6 +16,7 @@ from jaxmon.grafana.content import (
     parse_all,
     pushed_digest,
 )
+from jaxmon.grafana.models import content
 
 
 BODY: dict[str, Any] = {
@@ -147,4 +147,75 @@ def test_the_hash_is_for_ever():
     body = {**BODY, "id": 1, "title": "µ", "refresh": "30s", "x": [1.0, 0.1, None]}
     assert digest(body) == (
         "ebda518b34ae914f7ff4f59bec86425535d0373f178d020fdb10daebf2e34b8c"
+    )
+
+
+TIME = {"from": "now-1h", "autoRefresh": "30s"}
+RESOURCE: dict[str, Any] = {
+    "apiVersion": "dashboard.grafana.app/v2",
+    "kind": "Dashboard",
+    "metadata": {"name": "a"},
+    "spec": {
+        "title": "A",
+        "tags": ["jaxmon"],
+        "editable": False,
+        "timeSettings": TIME,
+        "variables": [
+            {"kind": "QueryVariable", "spec": {"name": "job", "current": {"text": "x"}}}
+        ],
+    },
+}
+
+
+def changed(**members: Any) -> dict[str, Any]:
+    """Return the resource with other *members* of its spec."""
+    return {**RESOURCE, "spec": {**RESOURCE["spec"], **members}}
+
+
+def one_variable(**members: Any) -> dict[str, Any]:
+    """Return the resource with *members* in its variable."""
+    spec = {"name": "job", **members}
+    return changed(variables=[{"kind": "QueryVariable", "spec": spec}])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {**RESOURCE, "status": {}, "metadata": {"name": "a", "generation": 7}},
+        changed(preload=False, links=None, annotations=[], description=None),
+        changed(
+            timeSettings={**RESOURCE["spec"]["timeSettings"], "hideTimepicker": False}
+        ),
+        one_variable(),
+        one_variable(current=1, multi=False, regex=""),
+    ],
+)
+def test_the_same_resource(other):
+    """Metadata, chosen values, and what a server adds to each resource do not count."""
+    assert digest(other) == digest(RESOURCE)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        changed(title="B"),
+        changed(preload=True),
+        changed(editable=True),
+        changed(fiscalYearStartMonth=False),
+        changed(variables=[]),
+        changed(elements={"panel-1": {"kind": "Panel"}}),
+        changed(thresholds=[{"value": 0}]),
+        one_variable(multi=True),
+        RESOURCE["spec"],
+    ],
+)
+def test_another_resource(other):
+    """Everything else counts, also false where it is not what a server adds."""
+    assert digest(other) != digest(RESOURCE)
+
+
+def test_the_hash_of_a_resource_is_for_ever():
+    """It is the same in every release, as that of a classic body."""
+    assert digest(changed(x=[1.0, 0.1, None], preload=False)) == (
+        "6ca4f4a294aefb3ae4adcf09a0dc18fc9a91f1a7ea9776683616ce83e19e92e1"
     )

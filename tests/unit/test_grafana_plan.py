@@ -6,15 +6,16 @@ import json
 
 import pytest
 
-from jaxmon.grafana.client import Stored, StoredAsV2
 from jaxmon.grafana.content import digest, parse
 from jaxmon.grafana.plan import State, decide
+from jaxmon.grafana.stored import Stored, Unreadable
 
 
 BODY = {"uid": "jaxmon-oncall", "title": "On-call", "tags": ["jaxmon"], "refresh": "1m"}
 DESIRED = parse(json.dumps(BODY), "oncall.json")
 OLD = {**BODY, "refresh": "30s", "id": 7, "version": 3}
 FOLDER = "jaxmon"
+RESOURCE = {"apiVersion": "dashboard.grafana.app/v2", "spec": {"title": "On-call"}}
 
 
 def ours(body):
@@ -41,7 +42,36 @@ CASES = [
     ("nothing", None, {}, State.CREATE, ""),
     ("nothing, ours listed", None, {"On-call": "jaxmon-oncall"}, State.CREATE, ""),
     ("nothing, title taken", None, {"On-call": "x"}, State.FOREIGN, "uid x"),
-    ("v2", StoredAsV2(), {}, State.V2, "new format"),
+    ("v2alpha1", Unreadable("too old"), {}, State.V2, "classic: too old"),
+    ("v2", stored(RESOURCE), {}, State.V2, "--format auto or v2"),
+    (
+        "managed",
+        stored(OLD, provisioned=True, manager="terraform sre"),
+        {},
+        State.PROVISIONED,
+        "managed by terraform sre, which allows no edits",
+    ),
+    (
+        "edited back and forth",
+        stored(OLD, later=True, author="user alice"),
+        {},
+        State.DRIFTED,
+        "version 3 was saved by user alice",
+    ),
+    (
+        "edited with our record",
+        stored(OLD, later=True, message=ours(BODY)),
+        {},
+        State.DRIFTED,
+        "was saved by sa-1-jaxmon",
+    ),
+    (
+        "moved only",
+        stored(OLD, later=True, folder="x"),
+        {},
+        State.DRIFTED,
+        "in folder x",
+    ),
     ("same", stored(BODY), {}, State.UNCHANGED, ""),
     ("same, by alice", stored(BODY, message=""), {}, State.UNCHANGED, ""),
     ("same, no history", stored(BODY, message=None), {}, State.UNCHANGED, ""),

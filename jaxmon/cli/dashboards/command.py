@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.dashboards import connection
-from jaxmon.cli.options import RUNBOOK_BASE
+from jaxmon.cli.dashboards import annotate, connection, options
+from jaxmon.cli.dashboards.desired import Choice, Generation, folder_of
 from jaxmon.errors import CommandError
 
 
 if TYPE_CHECKING:
-    from jaxmon.grafana.content import Dashboard
-    from jaxmon.grafana.push import Folder
+    from jaxmon.artifacts.dashboards import Format
 
-
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 _PUSH_EPILOG = f"""{connection.HELP}
 \b
@@ -28,7 +24,7 @@ Exit codes:
   1 an error before pushing, or for every dashboard
   2 usage error
   3 refused: at least one was edited by hand, belongs to someone else, is
-      provisioned, stored in the new format, or waits for approval in Grafana;
+      provisioned, stored in the other model, or waits for approval in Grafana;
       the others were pushed
   4 some failed
   5 with --dry-run only: a push would change something
@@ -55,64 +51,36 @@ Example:
 # Of the lines of a diff, by what they begin with.
 _COLOURS = {"-": "red", "+": "green", "@": "cyan"}
 
-_FILES = click.argument("files", nargs=-1, type=click.Path(exists=True, path_type=Path))
-
-_GENERATION = (
-    click.option(
-        "--slo",
-        "slo_file",
-        type=click.Path(dir_okay=False, path_type=Path),
-        help="Objectives and thresholds, as for jaxmon alerts build.",
-    ),
-    RUNBOOK_BASE,
-)
-
-
-def _uid(
-    _context: click.Context, _parameter: click.Parameter, uid: str | None
-) -> str | None:
-    if uid and not (uid.isprintable() and " " not in uid):
-        msg = f"{uid!r} is not a valid UID; use printable characters without spaces"
-        raise click.BadParameter(msg)
-    return uid
-
-
-_DATASOURCE = click.option(
-    "--datasource",
-    callback=_uid,
-    metavar="UID",
-    help="UID of the Prometheus data source to preselect in new dashboards.",
-)
-
-
-def _options(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
-    """Return a decorator that adds *options* in this order."""
-
-    def add(function: _F) -> _F:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return add
-
 
 @click.group(no_args_is_help=True)
 def command() -> None:
     """Generate the Grafana dashboards and push them to Grafana."""
 
 
+command.add_command(annotate.command, "annotate")
+
+
 @command.command(epilog="\b\nExample:\n  jaxmon dashboards build --out dashboards")
 @click.option(
     "--out",
-    default="dashboards",
-    show_default=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Output directory; created if missing.",
+    help="Output directory; created if missing.  [default: dashboards, or "
+    "dashboards-v2]",
 )
-@_options(*_GENERATION, _DATASOURCE)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["classic", "v2"]),
+    default="classic",
+    show_default=True,
+    help="Grafana's model of a dashboard: classic for Grafana 10.4 and later, v2 for "
+    "13 and later.",
+)
+@options.options(*options.GENERATION, options.DATASOURCE)
 def build(
     *,
-    out: Path,
+    out: Path | None,
+    form: Format,
     slo_file: Path | None,
     runbook_base: str | None,
     datasource: str | None,
@@ -120,17 +88,25 @@ def build(
     """
     Write the dashboards as JSON files.
 
-    For provisioning or manual import. Lists those that changed.
+    For provisioning or manual import, in either of Grafana's models. Lists those that
+    changed.
     """
     from jaxmon.artifacts import write
 
-    files = _rendered(slo_file, runbook_base, datasource)
+    files = Generation(slo_file, runbook_base, datasource).rendered(form)
+    out = out or Path("dashboards" if form == "classic" else "dashboards-v2")
     for path in write.write(out, files):
         output.line(out / path)
 
 
 @command.command(epilog=_PUSH_EPILOG)
-@_options(_FILES, *connection.OPTIONS, *_GENERATION, _DATASOURCE)
+@options.options(
+    options.FILES,
+    *connection.OPTIONS,
+    *options.GENERATION,
+    options.DATASOURCE,
+    options.FORMAT,
+)
 @click.option(
     "--folder-title",
     default="jaxmon",
@@ -154,7 +130,7 @@ def build(
 )
 @click.option(
     "--output",
-    "form",
+    "output_form",
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
@@ -174,11 +150,12 @@ def push(
     slo_file: Path | None,
     runbook_base: str | None,
     datasource: str | None,
+    form: Choice,
     folder_title: str,
     dry_run: bool,
     force: bool,
     backup_dir: Path,
-    form: str,
+    output_form: str,
 ) -> None:
     """
     Push dashboards to Grafana without losing edits.
@@ -190,8 +167,9 @@ def push(
     from jaxmon.cli.dashboards.pushed import PushReport
     from jaxmon.grafana.push import Push, make_plan
 
-    place = _folder(folder, folder_title)
-    dashboards = _dashboards(files, slo_file, runbook_base, datasource)
+    place = folder_of(folder, folder_title)
+    shape = Generation(slo_file, runbook_base, datasource)
+    dashboards = shape.dashboards(files, form)
     grafana = connection.grafana(
         url, token_file, ca_file, timeout, insecure_http=insecure_http
     )
@@ -206,7 +184,7 @@ def push(
         dry_run=dry_run,
         results=job.preview(plan) if dry_run else job.apply(plan),
     )
-    if form == "json":
+    if output_form == "json":
         output.document(pushed.document())
     else:
         output.lines(pushed.lines())
@@ -216,7 +194,9 @@ def push(
 
 
 @command.command(epilog=_DIFF_EPILOG)
-@_options(_FILES, *connection.OPTIONS, *_GENERATION)
+@options.options(
+    options.FILES, *connection.OPTIONS, *options.GENERATION, options.FORMAT
+)
 @click.pass_context
 def diff(
     ctx: click.Context,
@@ -230,6 +210,7 @@ def diff(
     insecure_http: bool,
     slo_file: Path | None,
     runbook_base: str | None,
+    form: Choice,
 ) -> None:
     """
     Show what a push would change in Grafana.
@@ -241,8 +222,8 @@ def diff(
     from jaxmon.grafana.plan import State
     from jaxmon.grafana.push import make_plan
 
-    place = _folder(folder)
-    dashboards = _dashboards(files, slo_file, runbook_base)
+    place = folder_of(folder)
+    dashboards = Generation(slo_file, runbook_base).dashboards(files, form)
     grafana = connection.grafana(
         url, token_file, ca_file, timeout, insecure_http=insecure_http
     )
@@ -260,56 +241,3 @@ def diff(
                 output.line(line, colour=_COLOURS.get(line[:1]))
     same = all(step.state is State.UNCHANGED for step in plan.steps)
     ctx.exit(0 if same else DIFFERENT)
-
-
-def _folder(uid: str, title: str = "") -> Folder:
-    from jaxmon.grafana.content import is_uid
-    from jaxmon.grafana.push import Folder
-
-    if not is_uid(uid):
-        msg = f"--folder={uid!r} is invalid; give 1 to 40 letters, digits, - or _"
-        raise click.UsageError(msg)
-    return Folder(uid, title)
-
-
-def _rendered(
-    slo_file: Path | None, runbook_base: str | None, datasource: str | None
-) -> dict[str, str]:
-    """Return the generated dashboards by file name."""
-    from jaxmon.cli.extras import require
-
-    require("dashboards", "grafana_foundation_sdk")
-    from jaxmon.artifacts.dashboards import Options, render_all
-
-    default = Options()
-    return render_all(
-        Options(
-            slo=slo_file,
-            runbooks=runbook_base or default.runbooks,
-            datasource=datasource or default.datasource,
-        )
-    )
-
-
-def _dashboards(
-    files: Sequence[Path],
-    slo_file: Path | None,
-    runbook_base: str | None,
-    datasource: str | None = None,
-) -> list[Dashboard]:
-    """Return the dashboards in *files*, without any those that are generated."""
-    from jaxmon.grafana import content
-
-    if not files:
-        return content.parse_all(_rendered(slo_file, runbook_base, datasource))
-    if slo_file or runbook_base or datasource:
-        msg = (
-            "--slo, --runbook-base and --datasource apply to generated "
-            "dashboards; give either these or FILES"
-        )
-        raise click.UsageError(msg)
-    found = content.load(files)
-    if not found:
-        msg = "no dashboards: the given directories have no *.json files"
-        raise CommandError(msg)
-    return found

@@ -17,6 +17,7 @@ from jaxmon.errors import CommandError
 
 if TYPE_CHECKING:
     from jaxmon.grafana.client import Grafana
+    from jaxmon.grafana.session import Session
 
 
 TOKEN_VARIABLE = "GRAFANA_TOKEN"  # noqa: S105 - the variable's name
@@ -30,7 +31,7 @@ other users can see. Proxies are taken from HTTPS_PROXY and NO_PROXY and are
 contacted over plain HTTP.
 """
 
-OPTIONS = (
+SERVER = (
     click.option(
         "--url",
         type=Url(),
@@ -39,13 +40,6 @@ OPTIONS = (
         envvar="GRAFANA_URL",
         show_envvar=True,
         help="Grafana's URL as in the browser, including any path.",
-    ),
-    click.option(
-        "--folder",
-        default="jaxmon",
-        show_default=True,
-        metavar="UID",
-        help='Folder UID for the dashboards; "general" is the top level.',
     ),
     click.option(
         "--token-file",
@@ -71,6 +65,17 @@ OPTIONS = (
     ),
 )
 
+OPTIONS = (
+    *SERVER,
+    click.option(
+        "--folder",
+        default="jaxmon",
+        show_default=True,
+        metavar="UID",
+        help='Folder UID for the dashboards; "general" is the top level.',
+    ),
+)
+
 
 def grafana(
     url: str,
@@ -81,18 +86,37 @@ def grafana(
     insecure_http: bool,
 ) -> Grafana:
     """
-    Return a client for the Grafana given by the options; nothing is sent yet.
+    Return a client for the dashboards of the Grafana given by the options.
+
+    Raises as `session` does; nothing is sent yet.
+    """
+    from jaxmon.grafana.client import Grafana
+
+    return Grafana(
+        session(url, token_file, ca_file, timeout, insecure_http=insecure_http)
+    )
+
+
+def session(
+    url: str,
+    token_file: Path | None,
+    ca_file: Path | None,
+    timeout: float,
+    *,
+    insecure_http: bool,
+) -> Session:
+    """
+    Return a session with the Grafana given by the options; nothing is sent yet.
 
     Raises:
         CommandError: there is no token.
         GrafanaError: the URL, token or certificates are invalid.
     """
-    from jaxmon.grafana.client import Grafana
     from jaxmon.grafana.session import Session
 
     token = _token(token_file)
     output.hide(token)
-    session = Session(
+    return Session(
         url,
         token,
         ca_file=ca_file,
@@ -100,7 +124,6 @@ def grafana(
         insecure_http=insecure_http,
         sleep=_wait,
     )
-    return Grafana(session)
 
 
 def _wait(seconds: float) -> None:

@@ -67,6 +67,7 @@ class PushReport:
                     "title": result.title,
                     "state": result.state.value,
                     "outcome": result.outcome.value,
+                    "format": result.model,
                     "reason": result.reason,
                     "version": result.version,
                     "url": result.url,

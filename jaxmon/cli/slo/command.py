@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import Number, Whole
+from jaxmon.cli.options import Number, Whole, moment
 from jaxmon.cli.servers import Access, prometheus
 from jaxmon.cli.servers import access as server_access
 
@@ -18,25 +18,6 @@ if TYPE_CHECKING:
     from jaxmon.cli.slo.weekly import Report
 
 _SCHEMA = 1
-
-
-def _moment(
-    ctx: click.Context, param: click.Parameter, value: str | None
-) -> datetime | None:
-    """
-    Return a date or a time in ISO format; UTC unless it has an offset.
-
-    Raises:
-        click.BadParameter: it is neither.
-    """
-    if value is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        msg = f"{value!r} is not a date or time, such as 2026-05-18 or 2026-05-18T09:00"
-        raise click.BadParameter(msg, ctx, param) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 @click.group
@@ -72,7 +53,7 @@ Example, on Monday morning:
 @click.option(
     "--until",
     metavar="TIME",
-    callback=_moment,
+    callback=moment,
     help="When they end: a date or time in ISO format, UTC; by default, now.",
 )
 @click.option(

@@ -1,0 +1,1 @@
+"""Dashboards in Grafana's v2 model, carried over from the classic one."""

@@ -1,0 +1,64 @@
+"""Options of several commands of ``jaxmon dashboards``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from jaxmon.cli.options import RUNBOOK_BASE
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+FILES = click.argument("files", nargs=-1, type=click.Path(exists=True, path_type=Path))
+
+GENERATION = (
+    click.option(
+        "--slo",
+        "slo_file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Objectives and thresholds, as for jaxmon alerts build.",
+    ),
+    RUNBOOK_BASE,
+)
+
+FORMAT = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["auto", "classic", "v2"]),
+    default="auto",
+    show_default=True,
+    help="Grafana's model of generated dashboards: classic, v2 (Grafana 13 and later), "
+    "or auto, the one in which Grafana stores each, and classic for new ones.",
+)
+
+
+def _uid(
+    _context: click.Context, _parameter: click.Parameter, uid: str | None
+) -> str | None:
+    if uid and not (uid.isprintable() and " " not in uid):
+        msg = f"{uid!r} is not a valid UID; use printable characters without spaces"
+        raise click.BadParameter(msg)
+    return uid
+
+
+DATASOURCE = click.option(
+    "--datasource",
+    callback=_uid,
+    metavar="UID",
+    help="UID of the Prometheus data source to preselect in new dashboards.",
+)
+
+
+def options(*several: Callable[[_F], _F]) -> Callable[[_F], _F]:
+    """Return a decorator that adds *several* options in this order."""
+
+    def add(function: _F) -> _F:
+        for option in reversed(several):
+            function = option(function)
+        return function
+
+    return add

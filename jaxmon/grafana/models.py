@@ -1,0 +1,133 @@
+"""
+Grafana's two models of a dashboard, as JSON.
+
+A classic dashboard is one object. A dashboard of the v2 model is a resource, whose spec
+says what it shows and whose metadata say where it is and who saved it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+
+Body: TypeAlias = Mapping[str, Any]
+
+Model: TypeAlias = Literal["classic", "v2"]
+
+GROUP = "dashboard.grafana.app"
+VERSION = "v2"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "Dashboard"
+
+# Written by Grafana, or a number that differs from one installation to the next.
+_ASSIGNED = frozenset({"id", "iteration", "schemaVersion", "uid", "version"})
+
+# Members that a server adds to each resource that has none, with these values.
+_ADDED: Mapping[str, object] = {
+    "allowCustomValue": False,
+    "asDropdown": False,
+    "autoRefresh": "",
+    "enable": False,
+    "fiscalYearStartMonth": 0,
+    "hidden": False,
+    "hide": False,
+    "hideTimepicker": False,
+    "icon": "",
+    "iconColor": "",
+    "includeAll": False,
+    "includeVars": False,
+    "keepTime": False,
+    "multi": False,
+    "preload": False,
+    "regex": "",
+    "skipUrlSync": False,
+    "targetBlank": False,
+    "tooltip": "",
+}
+
+
+def model_of(body: Body) -> Model:
+    """Return the model that *body* is of."""
+    return "v2" if "apiVersion" in body and "spec" in body else "classic"
+
+
+def shown(body: Body) -> Body:
+    """Return the object with title and tags: the body, or the spec of a resource."""
+    spec = body["spec"] if model_of(body) == "v2" else body
+    return spec if isinstance(spec, Mapping) else {}
+
+
+def content(body: Body) -> dict[str, Any]:
+    """
+    Return *body* without what Grafana assigns, keeps as state, or treats as absent.
+
+    The current value of a variable is state; ``null``, ``[]`` and ``{}`` count as
+    absent. Of a resource only the spec counts.
+    """
+    if model_of(body) == "v2":
+        variables = shown(body).get("variables")
+        spec = {**shown(body), "variables": _each(variables, _stateless_v2)}
+        return {"kind": KIND, "spec": _without_added(_compact(spec))}
+    kept = {key: value for key, value in body.items() if key not in _ASSIGNED}
+    if isinstance(templating := kept.get("templating"), dict):
+        stateless = _each(templating.get("list"), _stateless)
+        kept["templating"] = {**templating, "list": stateless}
+    compact: dict[str, Any] = _compact(kept)
+    return compact
+
+
+def _each(variables: Any, change: Any) -> Any:
+    return (
+        [change(one) for one in variables] if isinstance(variables, list) else variables
+    )
+
+
+def _stateless(variable: Any) -> Any:
+    if not isinstance(variable, dict):
+        return variable
+    return {key: value for key, value in variable.items() if key != "current"}
+
+
+def _stateless_v2(variable: Any) -> Any:
+    if not isinstance(variable, dict):
+        return variable
+    return {**variable, "spec": _stateless(variable.get("spec"))}
+
+
+def _without_added(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _without_added(item)
+            for key, item in value.items()
+            if not (key in _ADDED and _same(item, _ADDED[key]))
+        }
+    if isinstance(value, list):
+        return [_without_added(one) for one in value]
+    return value
+
+
+def _same(one: object, other: object) -> bool:
+    # In Python, false equals 0.
+    return type(one) is type(other) and one == other
+
+
+def _compact(value: Any) -> Any:
+    """
+    Return *value* without members that are as good as absent; 1.0 becomes 1.
+
+    The items of a list stay: their places mean something.
+    """
+    if isinstance(value, Mapping):
+        members = {key: _compact(item) for key, item in value.items()}
+        return {key: item for key, item in members.items() if not _absent(item)}
+    if isinstance(value, list):
+        return [_compact(item) for item in value]
+    # Go writes 1.0 as 1, so both are the same number to Grafana.
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def _absent(value: Any) -> bool:
+    return value is None or value in ([], {})
