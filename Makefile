@@ -85,6 +85,10 @@ soak: $(READY) ## Run a program for long under jaxmon; nothing may grow (ARGS="-
 fleet: $(READY) ## Measure what rules cost on a fleet (ARGS="rules --processes 100 --hours 73").
 	$(BIN)/python -m tools.fleet $(ARGS)
 
+.PHONY: preview
+preview: $(READY) ## Draw the dashboards as Grafana would (ARGS="--prometheus URL --board oncall").
+	$(BIN)/python -m tools.preview $(ARGS)
+
 .PHONY: faults
 faults: $(READY) ## Break what the sidecar watches, and print what it said (ARGS="--only GPU").
 	$(BIN)/python tools/fault_matrix.py $(ARGS)

@@ -1,0 +1,1 @@
+"""Draw the dashboards with Grafana's own components, without a Grafana."""
