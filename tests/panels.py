@@ -12,10 +12,10 @@ from urllib.parse import urlencode
 
 import pytest
 
+from jaxmon.artifacts.overviews.rules import OVERVIEWS
 from jaxmon.artifacts.slo.site import PROCESS_LABELS, SERVICE_LABELS
 from jaxmon.catalog import BY_NAME
-from tests.rendered import DASHBOARDS
-from tests.rendered import panels as panels_of
+from tests.rendered import DASHBOARDS, distinct
 from tests.support import Prometheus, http_get
 
 
@@ -46,6 +46,7 @@ class Grafana:
         self._url = f"{server.url}/api/v1"
         self._variables = {
             "__rate_interval": "15s",
+            "__interval": "1s",
             "__range": "1m",
             "job": job,
             "instance": ".+",
@@ -57,22 +58,29 @@ class Grafana:
 
     def expression(self, text: str) -> str:
         """Return *text* with variables filled in; an unknown one is an error."""
-        return re.sub(r"\$\{?([a-z_]\w*)\}?", lambda found: self._value(found[1]), text)
+        return re.sub(
+            r"\$\{?([a-z_]\w*)(:pipe)?\}?",
+            lambda found: self._value(found[1], escaped=not found[2]),
+            text,
+        )
 
-    def _value(self, name: str) -> str:
+    def _value(self, name: str, *, escaped: bool = True) -> str:
         if name in self._variables:
             return self._variables[name]
+        if pattern := VARIABLES[name].get("allValue"):
+            return str(pattern)
         # Without a pattern of its own, all of a variable is what was found.
-        return f"({'|'.join(self.values(VARIABLES[name]))})"
+        found = "|".join(self.values(VARIABLES[name]))
+        return f"({found})" if escaped else found
 
-    def series(self, text: str, *, instant: bool) -> Series:
-        """Return what a query yields now, or over the last half minute."""
+    def series(self, text: str, *, instant: bool, seconds: float = 30) -> Series:
+        """Return what a query yields now, or over the last *seconds*."""
         now = time.time()
         query = {"query": self.expression(text)}
         data = (
             self._ask("query", **query, time=now)
             if instant
-            else self._ask("query_range", **query, start=now - 30, end=now, step=1)
+            else self._ask("query_range", **query, start=now - seconds, end=now, step=1)
         )
         found: Series = data["result"]
         return found
@@ -102,9 +110,8 @@ class Grafana:
 
 
 def panels() -> Iterator[dict[str, Any]]:
-    """Yield every panel of every dashboard."""
-    for dashboard in DASHBOARDS.values():
-        yield from panels_of(dashboard)
+    """Yield every panel, once if several dashboards have it."""
+    yield from distinct()
 
 
 def problems(
@@ -140,10 +147,15 @@ def problems(
             yield f"{name}: no series has the label {sorted(absent)}"
 
 
+# Metrics of which series are recorded.
+RECORDED = {one.name: one.metric for one in OVERVIEWS}
+
+
 def is_sidecars(panel: Mapping[str, Any]) -> bool:
     """Return whether a panel shows what no agent exports by itself."""
-    names = re.findall(r"`(\w+)`", panel["description"])
-    return any("agent" not in BY_NAME[one].sources for one in names if one in BY_NAME)
+    names = re.findall(r"`([\w:]+)`", panel["description"])
+    metrics = [BY_NAME.get(one) or RECORDED.get(one) for one in names]
+    return any("agent" not in one.sources for one in metrics if one)
 
 
 def settled(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
@@ -102,7 +103,7 @@ class Handler(BaseHTTPRequestHandler):
     name: str
 
     def do_GET(self) -> None:
-        self.send_response(200)
+        self.send_response(200 if self.pages[self.name] else 503)
         self.send_header("Content-Type", "text/plain; version=0.0.4")
         self.end_headers()
         self.wfile.write(self.pages[self.name].encode())
@@ -141,11 +142,13 @@ def server(
     """
     Return a Prometheus that has scraped every page, and says what it thinks of it.
     """
-    rules = alerts.render(options=alerts.Options(scale=60))[alerts.build.ALERTS]
-    (tmp_path / "alerts.yaml").write_text(rules)
+    rules = alerts.render(options=alerts.Options(scale=60))
+    names = (alerts.build.RECORDING, alerts.build.ALERTS)
+    for name in names:
+        (tmp_path / name).write_text(rules[name])
     found = prometheus(
         {job: [places[name] for name in names] for job, names in JOBS.items()},
-        config={"rule_files": [str(tmp_path / "alerts.yaml")]},
+        config={"rule_files": [str(tmp_path / name) for name in names]},
     )
     found.until_up()
     return found
@@ -160,6 +163,13 @@ def shown(grafana: Grafana, title: str, label: str) -> set[str]:
         for one in grafana.series(target["expr"], instant=target.get("instant", False))
         if label in one["metric"]
     }
+
+
+def shows(
+    server: Prometheus, job: str, title: str, label: str, expected: set[str]
+) -> bool:
+    """Return whether a panel, with *job* chosen, shows just these values of *label*."""
+    return shown(Grafana(server, job), title, label) == expected
 
 
 GPUS = {
@@ -179,20 +189,16 @@ def test_a_service_shows_the_hardware_that_it_uses(
     GPUs that its programs use or its own sidecar reads, their hosts, and no others; one
     worker's are its own.
     """
+    gpus = "Load by accelerator"
     for job, expected in GPUS.items():
-        for title in (
-            "Accelerator utilization",
-            "Accelerator memory in use",
-            "Accelerators up",
-            "Load by accelerator",
-        ):
-            assert shown(Grafana(server, job), title, "uuid") == expected, (job, title)
+        until(
+            partial(shows, server, job, gpus, "uuid", expected),
+            f"the accelerators of {job}",
+        )
     one_worker = Grafana(server, "plain", worker="1")
-    assert shown(one_worker, "Accelerators up", "uuid") == {"GPU-c2"}
+    assert shown(one_worker, gpus, "uuid") == {"GPU-c2"}
     chosen = Grafana(server, NODES, gpu="GPU-b2")
-    assert shown(chosen, "Accelerators up", "uuid") == {"GPU-b2"}
-    pods = Grafana(server, "pods")
-    assert shown(pods, "Accelerators up", "instance") == {places["pod"]}
+    assert shown(chosen, gpus, "uuid") == {"GPU-b2"}
 
     hosts = {
         "server": {places["node a"]},
@@ -201,12 +207,32 @@ def test_a_service_shows_the_hardware_that_it_uses(
         "pods": {places["pod"]},
     }
     for job, where in hosts.items():
-        for title in ("Host memory available", "Collectors"):
-            assert shown(Grafana(server, job), title, "instance") == where, (job, title)
-    assert shown(Grafana(server, "server"), "Targets", "instance") == {
-        places["server"],
-        places["node a"],
-    }
+        for title in (
+            "Accelerator utilization",
+            "Accelerator memory in use",
+            "Accelerators up",
+            "Host memory available",
+            "Host memory available to programs",
+        ):
+            until(
+                partial(shows, server, job, title, "instance", where),
+                f"the hosts of {job} in {title}",
+            )
+
+
+def test_a_service_shows_what_is_down_beside_it(
+    server: Prometheus, places: dict[str, str], pages: dict[str, str]
+) -> None:
+    """A selected service shows when its targets and readers of its GPUs are down."""
+    down = "Targets that were down"
+    assert shown(Grafana(server, ".+"), down, "instance") == set()
+    pages["node a"] = pages["trainer"] = ""
+    for job, expected in {"server": {"node a"}, "trainer": {"trainer"}}.items():
+        where = {places[name] for name in expected}
+        until(
+            partial(shows, server, job, down, "instance", where),
+            f"what is down for {job}",
+        )
 
 
 def test_a_service_shows_the_alerts_about_its_hardware(

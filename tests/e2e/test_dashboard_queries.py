@@ -31,6 +31,7 @@ SCALE = 60
 
 NO_ACCELERATOR = "the host has no accelerator"
 NO_ALLOCATOR = "JAX has no allocator statistics on the CPU"
+NO_HISTORY = "there is no week before"
 NO_MIG = "no GPU is divided"
 NO_MISHAP = "shows mishaps only, and there was none"
 NO_TPU = "the host has no TPU, nor does the demo"
@@ -41,8 +42,20 @@ ON_SOME_HOSTS = (
     "OOM kills",
     "Host pressure",
     "Free disk space",
+    # Compiles are short, and seldom seen.
+    "Compiles in progress",
+    "Oldest compile in progress",
+    "Compiles in progress by process",
+    # Recorded for as long as a process is young.
+    "Process restarts",
     # Half a minute of sampled calls, which a busy machine may not leave time for.
     "Slower than before",
+    "Device time against the median rank",
+    # Columns of accelerators, and of the week before.
+    "Services at a glance",
+    "Requests, this week and last",
+    # A column of pressure, which not every kernel reports.
+    "Busiest hosts",
 )
 TPU_PANELS = (
     "TPU duty cycle",
@@ -77,11 +90,31 @@ EMPTY_ON_CPU = {
     "Throttling by reason": NO_ACCELERATOR,
     "NVLink traffic": NO_ACCELERATOR,
     "PCIe traffic": NO_ACCELERATOR,
-    "Memory health": NO_ACCELERATOR,
     "GPU state": NO_ACCELERATOR,
     "SM clock": NO_ACCELERATOR,
     "Power by process": NO_ACCELERATOR,
     "Power by function": NO_ACCELERATOR,
+    "Visible": NO_ACCELERATOR,
+    "Mean load": NO_ACCELERATOR,
+    "Idle now": NO_ACCELERATOR,
+    "Memory in use": NO_ACCELERATOR,
+    "Power drawn": NO_ACCELERATOR,
+    "Hottest sensor": NO_ACCELERATOR,
+    "Price per hour": NO_ACCELERATOR,
+    "Accelerators by service": NO_ACCELERATOR,
+    "Models and drivers": NO_ACCELERATOR,
+    "Utilization by service": NO_ACCELERATOR,
+    "Power by service": NO_ACCELERATOR,
+    "Least utilized accelerators": NO_ACCELERATOR,
+    "Temperature margin": NO_ACCELERATOR,
+    "Memory bandwidth of accelerators": NO_ACCELERATOR,
+    "Tensor cores busy by service": NO_ACCELERATOR,
+    "Utilization": NO_ACCELERATOR,
+    "Accelerator use by service": NO_ACCELERATOR,
+    "Cost per hour": NO_ACCELERATOR,
+    "Cost of 1,000 requests": NO_ACCELERATOR,
+    "Cost of a million items": NO_ACCELERATOR,
+    "Week on week": NO_HISTORY,
     "MIG memory in use": NO_MIG,
     "Link errors": NO_MISHAP,
     **dict.fromkeys(TPU_PANELS, NO_TPU),
@@ -98,19 +131,28 @@ EMPTY_ON_CPU = {
     "Xid errors by GPU": NO_MISHAP,
     "Uncorrectable memory errors": NO_MISHAP,
     "Internal errors": NO_MISHAP,
+    "Functions with different programs": NO_MISHAP,
     "Processes that crashed": NO_MISHAP,
     "Internal errors by process": NO_MISHAP,
+    "Memory health": NO_MISHAP,
+    "Inactive hooks by process": NO_MISHAP,
+    "Hosts with silent agents": NO_MISHAP,
 }
 # Variables.
 OF_GPUS = ("gpu", "host")
 # Variables whose labels this Prometheus does not add.
 OF_SITES = SERVICE_LABELS
 # The demo has no mishaps of this kind, and leaves this counter out.
-SELDOM = (NO_MIG, NO_MISHAP, NO_TPU, OFF)
+SELDOM = (NO_HISTORY, NO_MIG, NO_MISHAP, NO_TPU, OFF)
 EMPTY_IN_DEMO = (
     *(title for title, why in EMPTY_ON_CPU.items() if why in SELDOM),
     "Allocations",
+    # Its figures are of accelerators alone: none serves or trains.
+    "Cost of 1,000 requests",
+    "Cost of a million items",
 )
+# Nothing changes while the test runs.
+UNCHANGED = ("Versions", "Programs", "Pages")
 
 
 @pytest.fixture
@@ -233,8 +275,11 @@ def test_every_query_has_data_on_a_cpu_host(
     for text in render_all().values():
         dashboard = json.loads(text)
         for annotation in dashboard["annotations"]["list"]:
-            assert by_sidecar.series(annotation["expr"], instant=False), annotation
-            assert by_agent.series(annotation["expr"], instant=False), annotation
+            if "expr" not in annotation:
+                continue
+            for grafana in (by_sidecar, by_agent):
+                found = grafana.series(annotation["expr"], instant=False, seconds=600)
+                assert found or annotation["name"] in UNCHANGED, annotation
         for variable in dashboard["templating"]["list"][1:]:
             if variable["name"] in (*OF_GPUS, *OF_SITES):
                 assert by_sidecar.values(variable) == [], variable
@@ -275,8 +320,7 @@ def test_panels_of_accelerators_have_data_in_the_demo(
     settled([partial(problems, grafana, one) for one in expected])
     (starts,) = (
         annotation
-        for text in list(render_all().values())[:1]
-        for annotation in json.loads(text)["annotations"]["list"]
+        for annotation in json.loads(render_all()["oncall.json"])["annotations"]["list"]
         if annotation["name"] == "Starts"
     )
     assert grafana.series(starts["expr"], instant=False) == []

@@ -10,8 +10,8 @@ import re
 import pytest
 
 from jaxmon import catalog
-from tests.alerts.promtool import evaluate
-from tests.rendered import DASHBOARDS, panels
+from tests.alerts.promtool import evaluate, shipped
+from tests.rendered import distinct
 
 
 PROCESS = 'job="web",instance="a:1",worker="0"'
@@ -24,6 +24,7 @@ COLD = (
     'start="cold"'
 )
 SERIES = {
+    f"{catalog.JIT_CALLS.name}{{{OWN}}}": BORN.format(1),
     f'{catalog.REQUESTS.name}{{job="web",route="/gen",start="cold"}}': BORN.format(1),
     f'{catalog.ERRORS.name}{{{OWN},kind="oom"}}': BORN.format(1),
     f'{catalog.PERSISTENT_CACHE_REQUESTS.name}{{{PROCESS},result="hit"}}': BORN.format(
@@ -51,14 +52,20 @@ def expression(title: str, column: str) -> str:
     """
     (target,) = (
         one
-        for dashboard in DASHBOARDS.values()
-        for panel in panels(dashboard)
+        for panel in distinct()
         if panel["title"] == title
         for one in panel["targets"]
         if not column or one["legendFormat"] == column
     )
-    text = target["expr"].replace("$__rate_interval", "2m").replace("$__range", "30m")
-    return re.sub(r"\$\w+", ".*", text)
+    windows = {"rate_interval": "2m", "interval": "1m", "range": "30m"}
+    text = re.sub(r"\$__(\w+)", lambda found: windows[found[1]], target["expr"])
+    return re.sub(r"\$(\w+|\{\w+:pipe\})", ".*", text)
+
+
+def recording():
+    """Return the rules that record what boards on services show."""
+    groups = shipped().recording
+    return [one for one in groups if one["name"].startswith("jaxmon-overviews")]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +73,7 @@ def expression(title: str, column: str) -> str:
     [
         ("Functions", "Compile time", '{function="step"}', 40),
         ("Functions", "Mean backend compile", '{function="step"}', 40),
-        ("Time spent compiling", "", '{phase="backend_compile"}', 40),
+        ("Time spent compiling", "", '{phase="backend_compile"}', 40 / 300),
         ("Compile phases", "", '{phase="backend_compile"}', 40),
         ("Compile time by function", "", '{function="step"}', 40),
         ("Backend compile time by function", "", '{function="step"}', 40),
@@ -99,7 +106,7 @@ def test_the_first_is_shown(title, column, labels, value, tmp_path):
         "exp_samples": [sample],
     }
 
-    evaluate(tmp_path, [], SERIES, promql_expr_test=[test])
+    evaluate(tmp_path, recording(), SERIES, promql_expr_test=[test])
 
 
 def test_the_heatmap_has_the_first_compile(tmp_path):

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
 from jaxmon.artifacts.dashboards import render_all
+from jaxmon.artifacts.dashboards.events import DEPLOY_TAGS
 from jaxmon.catalog import BY_NAME
-from tests.rendered import DASHBOARDS, EVERY_DASHBOARD, RENDERED, panels, reread
-
-
-# Path of jsonschema/dashboard.jsonschema.json of grafana-foundation-sdk, which is in
-# its repository but not in its wheel. It is not ours to keep here.
-SCHEMA = "GRAFANA_DASHBOARD_SCHEMA"
-
-
-ANYTHING = {"type": "object", "additionalProperties": {}}
+from tests.rendered import (
+    DASHBOARDS,
+    EVERY_DASHBOARD,
+    RENDERED,
+    panels,
+    published,
+    reread,
+)
 
 
 # Exist for targets that jaxmon has nothing to do with, or before any target.
@@ -30,23 +28,13 @@ MATCHERS = {"job", "instance"}
 
 LABELS = "label_values"
 
-
-def relaxed(schema: Any) -> Any:
-    """Return *schema* with "anything" where it says "any object"."""
-    if isinstance(schema, dict):
-        if schema.items() >= ANYTHING.items():
-            return {}
-        return {key: relaxed(value) for key, value in schema.items()}
-    return [relaxed(one) for one in schema] if isinstance(schema, list) else schema
+EXECUTIVE = "jaxmon-executive"
 
 
 @pytest.fixture(scope="module")
 def validator() -> jsonschema.Draft7Validator:
     """Return what checks a dashboard against the schema of the foundation SDK."""
-    if SCHEMA not in os.environ:
-        pytest.skip(f"{SCHEMA} names no dashboard.jsonschema.json")
-    schema = relaxed(json.loads(Path(os.environ[SCHEMA]).read_text()))
-    return jsonschema.Draft7Validator(schema)
+    return jsonschema.Draft7Validator(published("GRAFANA_DASHBOARD_SCHEMA"))
 
 
 @EVERY_DASHBOARD
@@ -141,6 +129,17 @@ def test_grid_is_full_and_nothing_overlaps(dashboard):
         assert ys == set(range(min(ys), max(ys) + 1))
 
 
+def test_a_panel_of_two_boards_is_one_panel():
+    """What has the same title or id on two boards is the same, but for its place."""
+    by_title: dict[str, Any] = {}
+    by_id: dict[int, Any] = {}
+    for dashboard in DASHBOARDS.values():
+        for panel in panels(dashboard):
+            placed = {**panel, "gridPos": None}
+            assert by_title.setdefault(panel["title"], placed) == placed
+            assert by_id.setdefault(panel["id"], placed) == placed
+
+
 def grids(dashboard):
     """
     Yield what Grafana lays out at once: all that is open, then each collapsed row.
@@ -165,18 +164,35 @@ def test_open_rows_hold_no_panels(dashboard):
             assert bool(row["panels"]) == row["collapsed"]
 
 
-@EVERY_DASHBOARD
-def test_variables(dashboard):
+ALL_VALUES = {
+    "cluster": ".*",
+    "namespace": ".*",
+    # All: the jobs that run jaxmon, not every job of the Prometheus.
+    "job": None,
+    "instance": ".+",
+    "worker": ".*",
+    "function": ".*",
+    "device": ".*",
+    "gpu": ".+",
+    # What belongs to the GPUs of the services; one of its values is a pattern.
+    "host": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "variables"), [("oncall.json", 3), ("debug.json", len(ALL_VALUES))]
+)
+def test_variables(name, variables):
     """
     The data source comes first; the rest are queried again when the time range changes.
+    On-call shows services, of which no process can be chosen.
     """
+    dashboard = DASHBOARDS[name]
+    expected = dict(list(ALL_VALUES.items())[:variables])
     first, *rest = dashboard["templating"]["list"]
     assert (first["name"], first["type"]) == ("datasource", "datasource")
     assert first["query"] == "prometheus"
-    assert [one["name"] for one in rest] == [
-        *("cluster", "namespace"),
-        *("job", "instance", "worker", "function", "device", "gpu", "host"),
-    ]
+    assert [one["name"] for one in rest] == list(expected)
     for one in rest:
         assert one["type"] == "query"
         assert one["datasource"]["uid"] == "${datasource}"
@@ -190,20 +206,9 @@ def test_variables(dashboard):
         names = re.findall(r"\bjaxmon_\w+", query)
         assert names
         assert set(names) <= set(BY_NAME)
-    assert {one["name"]: one.get("allValue") for one in rest} == {
-        "cluster": ".*",
-        "namespace": ".*",
-        # All: the jobs that run jaxmon, not every job of the Prometheus.
-        "job": None,
-        "instance": ".+",
-        "worker": ".*",
-        "function": ".*",
-        "device": ".*",
-        # All: what belongs to the services, not every GPU there is.
-        "gpu": None,
-        "host": None,
-    }
-    assert [one["name"] for one in rest if one.get("hide")] == ["host"]
+    assert {one["name"]: one.get("allValue") for one in rest} == expected
+    hidden = [one["name"] for one in rest if one.get("hide")]
+    assert hidden == [name for name in ("host",) if name in expected]
 
 
 @EVERY_DASHBOARD
@@ -218,12 +223,23 @@ def test_links_are_not_hidden_in_a_menu(dashboard):
 
 
 @EVERY_DASHBOARD
-def test_annotations_show_starts_and_alerts(dashboard):
-    """Starts of processes and firing alerts are drawn across the panels."""
+def test_annotations_show_what_changed(dashboard):
+    """
+    Starts of processes, recompiles, new versions and programs, deployments, and firing
+    alerts are drawn across the panels; over weeks, pages, deployments and new versions.
+    """
     found = dashboard["annotations"]["list"]
-    assert [one["name"] for one in found] == ["Starts", "Alerts"]
+    events = ["Starts", "Recompiles", "Versions", "Programs", "Deployments", "Alerts"]
+    if dashboard["uid"] == EXECUTIVE:
+        events = ["Versions", "Deployments", "Pages"]
+    assert [one["name"] for one in found] == events
     for one in found:
         assert one["enable"] is True
+        if one["name"] == "Deployments":
+            assert one["datasource"] == {"type": "grafana", "uid": "-- Grafana --"}
+            assert (one["target"]["type"], one["target"]["matchAny"]) == ("tags", False)
+            assert one["target"]["tags"] == [*DEPLOY_TAGS]
+            continue
         assert one["datasource"]["uid"] == "${datasource}"
         assert MATCHERS & set(re.findall(r"(\w+)=~", one["expr"]))
 
@@ -233,9 +249,7 @@ def test_links_to_dashboards_lead_somewhere(dashboard):
     """A link names a dashboard and variables that exist."""
     names = {one["name"] for one in dashboard["templating"]["list"]}
     text = json.dumps(dashboard)
-    links = re.findall(r'"(/d/[^"]+)"', text)
-    assert links
-    for link in links:
+    for link in re.findall(r'"(/d/[^"]+)"', text):
         uid, _, query = link.removeprefix("/d/").partition("?")
         assert uid in {one["uid"] for one in DASHBOARDS.values()}
         assert set(re.findall(r"var-(\w+)=", query)) <= names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -21,6 +22,7 @@ from jaxmon.artifacts.dashboards.model import (
 )
 from jaxmon.artifacts.promql import counter, eq, gauge, histogram, recorded
 from jaxmon.catalog import COMPILE_SECONDS, JIT_CALLS, LIVE_ARRAY_BYTES, LIVE_ARRAYS
+from tests.support import ROOT
 
 
 CALLS = counter(JIT_CALLS).rate().sum("function")
@@ -174,6 +176,29 @@ def test_runbooks_that_panels_link_belong_to_alerts():
     existing = {one.name for one in alerts.all_alerts()}
     assert linked - existing == set()
     assert {name for name in existing - linked if "Deploy" not in name} == set()
+
+
+@pytest.mark.parametrize("board", all_dashboards(), ids=lambda one: one.uid)
+def test_each_row_is_documented(board):
+    """docs/dashboards.md says which question each row of the board answers."""
+    text = (ROOT / "docs" / "dashboards.md").read_text()
+    title = board.title.removeprefix("jaxmon / ")
+    section = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \|$", section, re.MULTILINE)
+
+    assert rows == ["Row", "---", *(row.title for row in board.rows)]
+
+
+def test_panels_in_the_documentation_exist():
+    """What docs/dashboards.md sets in italics is the title of a panel or annotation."""
+    boards = all_dashboards()
+    known = {panel.title for one in boards for panel in one.panels}
+    known |= {event.name for one in boards for event in one.annotations}
+    text = (ROOT / "docs" / "dashboards.md").read_text()
+    named = {*re.findall(r"(?<!\*)\*([^*\n]+)\*(?!\*)", text)}
+
+    assert len(named) > 30
+    assert named <= known
 
 
 def test_models_need_no_sdk():

@@ -14,8 +14,10 @@ from jaxmon.catalog import BY_NAME
 from tests.rendered import DASHBOARDS, EVERY_DASHBOARD, panels
 
 
-SELECTOR = re.compile(r"\b[a-zA-Z_:][\w:]*\{([^}]*)\}")
-COUNTERS = re.compile(r"\b\w+_(?:total|bucket|count|sum)\b")
+RECORDED = re.compile(r"\b\w+:[\w:]+")
+SELECTOR = re.compile(r"\b([a-zA-Z_:][\w:]*)\{([^}]*)\}")
+# What is recorded of counters, level:metric:operations, is none.
+COUNTERS = re.compile(r"\b\w+_(?:total|bucket|count|sum)\b(?!:)")
 
 
 # Checks that somebody made, a few in the life of a process: their number is of interest
@@ -63,23 +65,39 @@ def test_every_panel_says_what_it_shows(dashboard):
         assert panel["fieldConfig"]["defaults"]["unit"]
 
 
+@EVERY_DASHBOARD
+def test_small_titles_are_not_cut(dashboard):
+    """The title of a figure that is an eighth of a screen wide fits beside its icon."""
+    for panel in panels(dashboard):
+        if panel["type"] == "stat" and panel["gridPos"]["w"] <= 3:
+            assert len(panel["title"]) <= 14, panel["title"]
+
+
+@EVERY_DASHBOARD
+def test_an_empty_panel_says_what_there_is_none_of(dashboard):
+    """Not only that there is no data; a recorded figure may also lack its rules."""
+    for panel in panels(dashboard):
+        assert panel["fieldConfig"]["defaults"]["noValue"] not in ("", "No data")
+
+
 @EVERY_TARGET
 def test_query_selects_by_job(panel, target):
     """
-    Every selector is limited to the chosen service, most to the chosen hosts; or to the
-    GPUs that belong to them, or what reads those.
+    Every selector is limited to the chosen service, raw series also to the chosen
+    hosts, or to what reads their GPUs; who reads GPUs is looked up among all.
     """
     assert target["datasource"]["uid"] == "${datasource}"
-    bare = re.sub(SELECTOR, "", target["expr"])
+    text = target["expr"].replace("${host:pipe}", "$host")
+    bare = RECORDED.sub("", re.sub(SELECTOR, "", text))
     bare = re.sub(r"_(?:bucket|count|sum)\b", "", bare)
-    assert not set(re.findall(r"\w+", bare)) & BY_NAME.keys()
-    for selector in re.findall(SELECTOR, target["expr"]):
-        if 'uuid=~"$gpu"' in selector or 'instance=~"$host"' in selector:
+    reader = {catalog.ACCELERATOR_INFO.name}
+    assert set(re.findall(r"\w+", bare)) & BY_NAME.keys() <= reader
+    for name, selector in re.findall(SELECTOR, text):
+        if 'instance=~"$host"' in selector or "alertname" in selector:
             continue
         assert 'job=~"$job"' in selector
-        if "sloth" not in selector and "alertname" not in selector:
-            slo = "slo:" in target["expr"]
-            assert slo or 'instance=~"$instance"' in selector
+        if re.sub(r"_(?:bucket|count|sum)$", "", name) in BY_NAME:
+            assert 'instance=~"$instance"' in selector
 
 
 @EVERY_TARGET
@@ -88,7 +106,9 @@ def test_counters_are_never_shown_bare(panel, target):
     Each counter stands inside rate or increase, over Grafana's interval or range, or
     beside such an increase where its series is born.
     """
-    expr = re.sub(r"\{[^}]*\}", "", target["expr"])
+    expr = target["expr"].replace("${host:pipe}", "$host")
+    expr = re.sub(r"\{[^}]*\}", "", expr)
+    expr = re.sub(r"\[([^]]*)\] @ end\(\)", r"[\1]", RECORDED.sub("recorded", expr))
     window = r"\$__(?:rate_interval|range)"
     expr = re.sub(
         rf"\((\w+) unless last_over_time\(\1\[1h\] offset ({window})\)\) or "
@@ -102,15 +122,16 @@ def test_counters_are_never_shown_bare(panel, target):
         r"\3",
         expr,
     )
-    rated = rf"(?:rate|increase)\((\w+)\[{window}\]\)"
+    rated = rf"(?:rate|increase|last_over_time)\((\w+)\[{window}\]\)"
     bare = re.sub(rated, "", expr)
     found = COUNTERS.findall(bare)
     if panel["type"] == "table":
         found = [name for name in found if name not in RARE]
     assert found == []
     # A range vector of a gauge is for changes alone.
-    windows = re.findall(r"(\w+)\(\w+\[([^]]*)\]\)", expr)
-    assert {function for function, _ in windows} <= {"rate", "increase", "changes"}
+    windows = re.findall(r"(\w+)\((?!recorded\b)\w+\[[^]]*\]\)", expr)
+    over_range = {"last_over_time", "max_over_time"}
+    assert {*windows} <= {"rate", "increase", "changes", *over_range}
 
 
 @EVERY_TARGET
@@ -181,7 +202,9 @@ def test_columns_of_tables_exist(dashboard):
         values = [one for one in renamed if one.startswith("Value")]
         assert len(values) == len(panel["targets"])
         shown = set(renamed.values())
-        for override in panel["fieldConfig"]["overrides"]:
+        every, *overrides = panel["fieldConfig"]["overrides"]
+        assert every["matcher"] == {"id": "byRegexp", "options": ".*"}
+        for override in overrides:
             assert override["matcher"]["options"] in shown
         for label in set(renamed) - set(values) - set(SCRAPED_LABELS):
             for target in panel["targets"]:

@@ -1,98 +1,23 @@
-"""The dashboards: which rows each has, and all of them as files."""
+"""Every dashboard, as a site sees it, and as files."""
 
 from __future__ import annotations
 
 import warnings
 
 from jaxmon.artifacts import slo
-from jaxmon.artifacts.dashboards.choices import ANNOTATIONS, VARIABLES
-from jaxmon.artifacts.dashboards.model import Dashboard
-from jaxmon.artifacts.dashboards.options import Options
-from jaxmon.artifacts.dashboards.rows import (
+from jaxmon.artifacts.dashboards.boards import (
     accelerators,
-    calls,
-    checks,
-    compiles,
-    errors,
-    functions,
-    gpus,
-    memory,
-    monitoring,
-    now,
-    processes,
-    programs,
-    requests,
-    services,
-    tpus,
+    debug,
+    executive,
+    fleet,
+    itself,
+    oncall,
+    serving,
     training,
-    transfers,
 )
+from jaxmon.artifacts.dashboards.model import Dashboard
+from jaxmon.artifacts.dashboards.options import Format, Options
 from jaxmon.artifacts.dashboards.site import localized
-from jaxmon.artifacts.slo import Slos
-
-
-def oncall(slos: Slos, *, runbooks: str) -> Dashboard:
-    """
-    Return what someone on call needs: what is wrong, since when, for whom, what next.
-
-    Args:
-        slos: objectives and alert thresholds.
-        runbooks: URL to which a runbook's file name is appended.
-    """
-    return Dashboard(
-        uid="jaxmon-oncall",
-        title="jaxmon / On-call",
-        description="What is wrong, since when, who is affected, and where to look.",
-        since="now-3h",
-        variables=VARIABLES,
-        annotations=ANNOTATIONS,
-        rows=(
-            now.oncall(slos, runbooks),
-            services.oncall(slos),
-            now.budgets(slos),
-            requests.oncall(slos),
-            training.oncall(slos),
-            compiles.oncall(slos),
-            errors.oncall(),
-            memory.oncall(slos),
-            accelerators.oncall(),
-            monitoring.oncall(),
-        ),
-    )
-
-
-def debug(slos: Slos) -> Dashboard:
-    """
-    Return what is needed to find causes: which function, process and device, and why.
-    """
-    return Dashboard(
-        uid="jaxmon-debug",
-        title="jaxmon / Debug",
-        description=(
-            "Which function, process and device, and why. Select them above; Service "
-            "and Host narrow the other lists."
-        ),
-        since="now-1h",
-        variables=VARIABLES,
-        annotations=ANNOTATIONS,
-        rows=(
-            functions.debug(slos),
-            calls.debug(),
-            compiles.debug(),
-            programs.debug(),
-            requests.debug(),
-            training.debug(),
-            memory.debug(),
-            transfers.debug(),
-            checks.debug(),
-            errors.debug(),
-            accelerators.debug(),
-            gpus.debug(),
-            tpus.debug(),
-            processes.debug(),
-            monitoring.debug(),
-        ),
-    )
 
 
 def all_dashboards(options: Options | None = None) -> tuple[Dashboard, ...]:
@@ -104,13 +29,24 @@ def all_dashboards(options: Options | None = None) -> tuple[Dashboard, ...]:
     """
     options = options or Options()
     slos = slo.load(options.slo)
-    boards = (oncall(slos, runbooks=options.at(slos.site).runbooks), debug(slos))
+    boards = (
+        executive.board(slos, runbooks=options.at(slos.site).runbooks),
+        oncall.board(slos, runbooks=options.at(slos.site).runbooks),
+        debug.board(slos),
+        training.board(slos),
+        serving.board(slos),
+        accelerators.board(slos),
+        fleet.board(slos),
+        itself.board(slos),
+    )
     return tuple(localized(one, slos.site) for one in boards)
 
 
-def render_all(options: Options | None = None) -> dict[str, str]:
+def render_all(
+    options: Options | None = None, form: Format = "classic"
+) -> dict[str, str]:
     """
-    Return Grafana's JSON of every dashboard by file name.
+    Return Grafana's JSON of every dashboard, in the model *form*, by file name.
 
     Needs grafana-foundation-sdk, which the extra ``dashboards`` brings.
 
@@ -127,6 +63,6 @@ def render_all(options: Options | None = None) -> dict[str, str]:
     options = options or Options()
     options = options.at(slo.load(options.slo).site)
     return {
-        f"{one.uid.removeprefix('jaxmon-')}.json": render(one, options)
+        f"{one.uid.removeprefix('jaxmon-')}.json": render(one, options, form)
         for one in all_dashboards(options)
     }

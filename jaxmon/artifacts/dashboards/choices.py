@@ -6,10 +6,10 @@ from jaxmon import catalog
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import Annotation, Variable
-from jaxmon.artifacts.promql import gauge_changes
+from jaxmon.artifacts.overviews.processes import STARTS
 
 
-VARIABLES = (
+SERVICES = (
     # Without a pattern for "All": only the jobs that run jaxmon, not every job of
     # this Prometheus. `up` and `process_*` exist for those, too.
     Variable(
@@ -18,6 +18,11 @@ VARIABLES = (
         metric=catalog.BUILD_INFO,
         text="The Prometheus job, which is the service.",
     ),
+)
+"""Variables of boards on services, whose series are recorded."""
+
+VARIABLES = (
+    *SERVICES,
     Variable(
         label="instance",
         title="Host",
@@ -59,10 +64,9 @@ VARIABLES = (
 ANNOTATIONS = (
     Annotation(
         name="Starts",
-        # Long enough for two scrapes a minute apart.
-        expr=gauge_changes(catalog.PROCESS_START_TIME_SECONDS, "3m", *q.PROCESS) > 0,
-        title="Process restarted",
-        text=q.NAMED_PROCESS,
+        expr=STARTS(q.JOB).sum("job"),
+        title="Processes started",
+        text="{{job}}",
         color="blue",
     ),
     Annotation(

@@ -3,9 +3,13 @@ Which hardware belongs to the selected services: GPUs and hosts.
 
 On one machine a sidecar reports programs and hardware under one job. In Kubernetes a
 DaemonSet reports hardware under a separate job, and programs have sidecars, or none. So
-GPUs are selected by their uuid, which agents export for the devices they use, and hosts
-by their GPUs. A TPU's uuid is its position in its host; it is always read next to its
-program.
+GPUs are selected by their uuid, of which a rule records who uses it and who reads it,
+and hosts by their GPUs. A TPU's uuid is its position in its host; it is always read
+next to its program.
+
+Both sets are the same at each moment of a graph, and are looked up only once. Before
+that, a variable selects the hosts, so that of one service not every GPU of the fleet is
+read; if they are many, it is a pattern for all.
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ from collections.abc import Callable
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards.model import DependentVariable
 from jaxmon.artifacts.dashboards.queries import FIRING, HOST, JOB, PROCESS
+from jaxmon.artifacts.overviews.accelerators import OWNERS
+from jaxmon.artifacts.overviews.model import Overview
 from jaxmon.artifacts.promql import (
     Expr,
     Matcher,
@@ -23,7 +29,6 @@ from jaxmon.artifacts.promql import (
     counter,
     eq,
     gauge,
-    gauge_over,
     ne,
     re,
     up,
@@ -32,9 +37,28 @@ from jaxmon.catalog import Metric
 
 
 GPU, _TPU = re("uuid", "$gpu"), re("uuid", "TPU-.+")
-_OF_GPU = re("instance", "$host")
+# Without Grafana's escapes: a value may be a pattern.
+_READER = re("instance", "${host:pipe}")
+GPUS = (GPU, _READER)
+_BY_HOST = ("job", "instance")
+_ALL = ".+"
 
-_RANGE = "$__range"
+# Of more than that none is offered; a person first chooses a service or a host.
+_MOST_OFFERED = 500
+_MANY_HOSTS = 100
+
+
+def of_gpus(series: Expr) -> Expr:
+    """
+    Return those *series* with a uuid that are about GPUs of the selected processes, or
+    read by the selected sidecars.
+    """
+    return series.and_(_owned(*PROCESS), "uuid")
+
+
+def gpu(metric: Metric, *matchers: Matcher) -> Expr:
+    """Return a gauge of the selected GPUs, whichever sidecar reads them."""
+    return of_gpus(gauge(metric, *GPUS, *matchers))
 
 
 def accelerator(metric: Metric) -> Expr:
@@ -42,67 +66,89 @@ def accelerator(metric: Metric) -> Expr:
     Return a gauge of the selected GPUs, whichever sidecar reads them, and of the TPUs
     that the selected sidecars read.
     """
-    return gauge(metric, GPU).or_(gauge(metric, *HOST, _TPU))
+    return gpu(metric).or_(gauge(metric, *HOST, _TPU))
 
 
 def host(metric: Metric, *matchers: Matcher) -> Expr:
     """
     Return a gauge of the selected sidecars, and of those that read the selected GPUs.
     """
-    own = gauge(metric, *HOST, *matchers)
-    return own.or_(gauge(metric, _OF_GPU, *matchers))
+    others = gauge(metric, _READER, *matchers).and_(_readers(), *_BY_HOST)
+    return gauge(metric, *HOST, *matchers).or_(others)
 
 
 def host_rate(metric: Metric, *matchers: Matcher) -> Expr:
     """Return the rise per second of a counter of the same sidecars."""
-    own = counter(metric, *HOST, *matchers).rate()
-    return own.or_(counter(metric, _OF_GPU, *matchers).rate())
+    others = counter(metric, _READER, *matchers).rate().and_(_readers(), *_BY_HOST)
+    return counter(metric, *HOST, *matchers).rate().or_(others)
 
 
-def targets() -> Expr:
+def of_services(recorded: Overview) -> Expr:
     """
-    Return whether Prometheus could scrape what is selected, and what reads its GPUs.
+    Return what is recorded of the hosts of the selected services, and of those that
+    read their GPUs; by uuid, of their GPUs.
     """
-    return up(*HOST).or_(up(_OF_GPU))
+    if "uuid" in (recorded().shape.labels or ()):
+        return recorded().and_(_owned(JOB), "uuid")
+    return recorded(JOB).or_(recorded().and_(_hosts(JOB), *_BY_HOST))
+
+
+def down() -> Expr:
+    """
+    Return 0 for targets of the selected services, and for what reads their GPUs, that
+    Prometheus cannot scrape.
+    """
+    others = up().equals(0).and_(_hosts(JOB), *_BY_HOST)
+    return up(JOB).equals(0).or_(others)
 
 
 def firing(*matchers: Matcher) -> Expr:
     """
     Return the firing alerts about the selected services and the hardware they run on.
     """
-    return _about_chosen(alerts, *FIRING, *matchers)
+    return _about_services(alerts, *FIRING, *matchers)
 
 
 def firing_since() -> Expr:
     """
     Return since when alerts about the same have been pending or firing, as a Unix time.
     """
-    return _about_chosen(alerts_since, *FIRING[:1])
+    return _about_services(alerts_since, *FIRING[:1])
 
 
-def _about_chosen(series: Callable[..., Expr], *matchers: Matcher) -> Expr:
-    # A variable without values matches what has no such label: at a site without GPUs
-    # that would be the alerts of every service.
-    gpus = series(*matchers, GPU, ne("uuid", ""))
+def _about_services(series: Callable[..., Expr], *matchers: Matcher) -> Expr:
+    gpus = series(*matchers, ne("uuid", "")).and_(_owned(JOB), "uuid")
     # Of a host that programs share, but not about the GPUs of others.
-    hosts = series(*matchers, _OF_GPU, ne("instance", ""), eq("uuid", ""))
-    return series(JOB, *matchers).or_(gpus).or_(hosts)
+    hosts = series(*matchers, ne("instance", ""), eq("uuid", ""))
+    near = hosts.and_(_hosts(JOB), *_BY_HOST)
+    return series(JOB, *matchers).or_(gpus).or_(near)
 
 
-def _seen(metric: Metric, *matchers: Matcher) -> Expr:
-    return gauge_over(metric, "last", _RANGE, *matchers)
+def _owned(*matchers: Matcher) -> Expr:
+    return OWNERS(*matchers).over_range("last")
 
 
-def _gpus() -> Expr:
-    """
-    Return the GPUs that the chosen processes use or the chosen sidecars read, by uuid.
-    """
-    used = _seen(catalog.DEVICE_INFO, *PROCESS).max("uuid")
-    read = _seen(catalog.ACCELERATOR_INFO, *PROCESS).max("uuid")
-    parts = _seen(catalog.GPU_MIG_INFO, *PROCESS).max("uuid")
-    # Heat, power and errors are the whole GPU's, of which the program knows a part.
-    whole = _seen(catalog.GPU_MIG_INFO).and_(used, "uuid").max("parent")
-    return used.or_(read).or_(parts).or_(whole.relabelled("uuid", "parent"))
+def _readers() -> Expr:
+    return of_gpus(gauge(catalog.ACCELERATOR_INFO, *GPUS).over_range("last"))
+
+
+def _hosts(*chosen: Matcher) -> Expr:
+    """Return the sidecars that read the GPUs of the *chosen*."""
+    read = gauge(catalog.ACCELERATOR_INFO).over_range("last")
+    return read.and_(_owned(*chosen), "uuid")
+
+
+def _offered() -> Expr:
+    found = _owned(*PROCESS).max("uuid")
+    return found.provided(found.count() < _MOST_OFFERED)
+
+
+def _selected() -> Expr:
+    """Return the hosts of the selected GPUs, or one that is a pattern for all."""
+    found = of_gpus(gauge(catalog.ACCELERATOR_INFO, GPU).over_range("last"))
+    hosts = found.max("instance")
+    many = (hosts.count() >= _MANY_HOSTS).labelled("instance", _ALL)
+    return hosts.provided(hosts.count() < _MANY_HOSTS).or_(many)
 
 
 VARIABLES = (
@@ -111,10 +157,11 @@ VARIABLES = (
         title="GPU",
         label="uuid",
         values='(?:GPU|MIG)-[^"]+',
-        expr=_gpus(),
+        expr=_offered(),
+        all_value=_ALL,
         text=(
             "GPUs used by the selected processes or read by the selected sidecars, "
-            "whatever their job."
+            f"whatever their job. Listed if there are fewer than {_MOST_OFFERED}."
         ),
     ),
     DependentVariable(
@@ -122,7 +169,7 @@ VARIABLES = (
         title="Hosts of GPUs",
         label="instance",
         values='[^"]+',
-        expr=_seen(catalog.ACCELERATOR_INFO, GPU).max("instance"),
+        expr=_selected(),
         text="The sidecars that read the selected GPUs.",
         hidden=True,
     ),

@@ -28,7 +28,7 @@ def line(*panels: Panel, height: int = 8) -> Line:
     return Line(panels, height)
 
 
-def stat(number: int, target: Target, *, text: str, no_value: str = "No data") -> Panel:
+def stat(number: int, target: Target, *, text: str, no_value: str = "") -> Panel:
     """Return a single value, with the name and colours of its query."""
     return Panel(
         id=number,

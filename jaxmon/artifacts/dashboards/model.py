@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from jaxmon.artifacts.dashboards.units import UNITS
@@ -21,7 +21,7 @@ from jaxmon.catalog import BY_NAME, Metric
 
 Kind = Literal["stat", "timeseries", "table", "heatmap", "state-timeline"]
 
-Color = Literal["blue", "green", "orange", "red", "semi-dark-red", "yellow"]
+Color = Literal["blue", "green", "orange", "purple", "red", "semi-dark-red", "yellow"]
 Stacking = Literal["none", "normal", "percent"]
 
 WIDTH = 24
@@ -106,7 +106,8 @@ class Panel:
         alerts: names of alerts about this; their runbooks are linked.
         labels: columns of a table, in order; all labels of its queries.
         cell_links: links from the cells of a table, by label.
-        no_value: text shown if there is no data, a word or two.
+        no_value: text shown if there is no data, a word or two; by default, what there
+            is none of.
         sort: title of the column that sorts a table, largest first.
     """
 
@@ -158,7 +159,9 @@ class Panel:
         The text, and the names of the metrics for those who want to query further.
         """
         names = ", ".join(f"`{name}`" for name in self.metrics)
-        return f"{self.text}\n\nMetrics: {names}"
+        recorded = any(":" in name for name in self.metrics)
+        needs = " Requires jaxmon's recording rules." if recorded else ""
+        return f"{self.text}{needs}\n\nMetrics: {names}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +216,28 @@ class Row:
         """Its panels in reading order."""
         return tuple(one for line in self.lines for one in line.panels)
 
+    def panel(self, title: str) -> Panel:
+        """
+        Return the panel *title*, for a line of another board, with a part of its width.
+
+        Raises:
+            ValueError: the row has no such panel.
+        """
+        for one in self.panels:
+            if one.title == title:
+                return replace(one, width=0)
+        msg = f"row {self.title} has no panel {title!r}; it has {self.titles}"
+        raise ValueError(msg)
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """The titles of its panels in reading order."""
+        return tuple(one.title for one in self.panels)
+
+    def opened(self, title: str = "") -> Row:
+        """Return the row as it stands on a board about its subject, open."""
+        return replace(self, collapsed=False, title=title or self.title)
+
 
 @dataclass(frozen=True, slots=True)
 class Variable:
@@ -263,6 +288,7 @@ class DependentVariable:
         values: pattern of the values that it offers.
         expr: has the label; evaluated at the end of the selected time range.
         text: what selecting a value does.
+        all_value: pattern for "All"; by default, the values that were found.
         hidden: not shown, so that all values found are always selected.
     """
 
@@ -272,6 +298,7 @@ class DependentVariable:
     values: str
     expr: Expr
     text: str
+    all_value: str = ""
     hidden: bool = False
 
     def __post_init__(self) -> None:
@@ -300,6 +327,15 @@ class Annotation:
 
 
 @dataclass(frozen=True, slots=True)
+class Notes:
+    """Annotations that Grafana itself keeps, which have all these *tags*."""
+
+    name: str
+    tags: tuple[str, ...]
+    color: Color
+
+
+@dataclass(frozen=True, slots=True)
 class Dashboard:
     """
     A whole dashboard.
@@ -316,7 +352,7 @@ class Dashboard:
     description: str
     since: str
     variables: tuple[Variable | DependentVariable, ...]
-    annotations: tuple[Annotation, ...]
+    annotations: tuple[Annotation | Notes, ...]
     rows: tuple[Row, ...]
 
     def __post_init__(self) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self, TypeAlias
 
 from jaxmon.artifacts.slo import Site
 from jaxmon.settings import RUNBOOKS
+
+
+Format: TypeAlias = Literal["classic", "v2"]
+"""Which of Grafana's two models of a dashboard."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

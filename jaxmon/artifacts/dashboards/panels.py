@@ -20,7 +20,7 @@ from grafana_foundation_sdk.models import dashboard as d
 from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-from jaxmon.artifacts.dashboards import sdk
+from jaxmon.artifacts.dashboards import empty, sdk
 from jaxmon.artifacts.dashboards.model import (
     Kind,
     Link,
@@ -64,6 +64,12 @@ def render(panel: Panel, *, runbooks: str) -> d.Panel:
     return built
 
 
+_NO_VALUE = "-"
+# Labels with long values, of which the end tells as much as the beginning.
+_LONG = ("alertname", "function")
+_LONG_PIXELS = 260
+
+
 def column_title(label: str) -> str:
     """Return the title of a table's column with the values of *label*."""
     return _TITLES.get(label, label.replace("_", " ").capitalize())
@@ -79,6 +85,10 @@ def _stat(panel: Panel) -> d.Panel:
         .thresholds(sdk.thresholds(panel.thresholds or _PLAIN))
     )
     return builder.build()
+
+
+# Where an axis ends at least; of nothing but zeros, Grafana would go up to 100.
+_LEAST_TOP = {"": 1.0, "per minute": 1.0, "per second": 1.0, "ratio": 0.01}
 
 
 def _timeseries(panel: Panel) -> d.Panel:
@@ -107,6 +117,8 @@ def _timeseries(panel: Panel) -> d.Panel:
             c.GraphThresholdsStyleMode.DASHED
         )
         builder.thresholds(sdk.thresholds(panel.thresholds)).thresholds_style(dashed)
+    if panel.maximum is None and panel.unit in _LEAST_TOP:
+        builder.axis_soft_max(_LEAST_TOP[panel.unit])
     return builder.build()
 
 
@@ -146,6 +158,8 @@ def _heatmap(panel: Panel) -> d.Panel:
     (metric,) = panel.metrics
     builder = (
         _common(heatmap.Panel(), panel, format_=PromQueryFormat.HEATMAP)
+        # Buckets are many series, and more columns show no more.
+        .interval("1m")
         .calculate(calculate=False)
         .y_axis(heatmap.YAxisConfig().unit(UNITS[BY_NAME[metric].unit]))
         .color(color)
@@ -179,6 +193,11 @@ def _table(panel: Panel) -> d.Panel:
         builder.sort_by(
             [common.TableSortByFieldState().display_name(panel.sort).desc(desc=True)]
         )
+    # What is said of an empty table would stand in each of its empty cells.
+    builder.override_by_regexp(".*", [d.DynamicConfigValue("noValue", _NO_VALUE)])
+    for label in filter(_LONG.__contains__, panel.labels):
+        width = d.DynamicConfigValue("custom.minWidth", _LONG_PIXELS)
+        builder.override_by_name(column_title(label), [width])
     for target in panel.targets:
         builder.override_by_name(target.legend, _column(target))
     if panel.mappings:
@@ -225,8 +244,8 @@ def _common(
         builder.min(panel.minimum)
     if panel.maximum is not None:
         builder.max(panel.maximum)
-    if panel.no_value:
-        builder.no_value(panel.no_value)
+    brief = panel.kind == "stat"
+    builder.no_value(panel.no_value or empty.text(panel.metrics, brief=brief))
     if panel.mappings:
         builder.mappings([_mappings(panel.mappings)])
     for reference, target in zip(_REFERENCES, panel.targets, strict=False):

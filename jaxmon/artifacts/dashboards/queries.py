@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards.model import Mapping, Thresholds
+from jaxmon.artifacts.overviews import functions, requests
 from jaxmon.artifacts.promql import (
     Expr,
     Histogram,
-    counter,
+    call,
     eq,
-    gauge,
     histogram,
     ne,
     ratio,
@@ -31,6 +31,9 @@ HOST = (JOB, re("instance", "$instance"))
 PROCESS = (*HOST, re("worker", "$worker"))
 FUNCTION = (*PROCESS, re("function", "$function"))
 DEVICE = (*PROCESS, re("device", "$device"))
+
+# How many series a graph of processes, hosts or devices shows.
+FEW = 20
 
 BY_PROCESS = ("job", "instance", "worker")
 NAMED_PROCESS = "{{job}} {{instance}} {{worker}}"
@@ -47,8 +50,12 @@ UP = (Mapping("0", "down", "red"), Mapping("1", "up", "green"))
 
 
 def share(part: Expr, whole: Expr) -> Expr:
-    """Return *part* / *whole*: 0 if *part* is absent, nothing without *whole*."""
-    return ratio(part.or_(whole * 0), whole)
+    """
+    Return *part* / *whole*: 0 if *part* is absent, nothing without *whole*.
+
+    Rates of two counters are extrapolated apart, and a part never exceeds its whole.
+    """
+    return call("clamp_max", ratio(part.or_(whole * 0), whole), 1)
 
 
 def known(expr: Expr) -> Expr:
@@ -96,33 +103,38 @@ def latency(slos: Slos, name: str) -> Thresholds | None:
     return above(slo.threshold_seconds) if slo and slo.threshold_seconds else None
 
 
-def served() -> Expr:
-    """Return requests per second, excluding client errors."""
-    return counter(catalog.REQUESTS, ne("outcome", "client_error"), *PROCESS).rate()
+def served(*by: str) -> Expr:
+    """Return requests per second of services, excluding client errors."""
+    return requests.REQUESTS(JOB, ne("outcome", "client_error")).sum(*by)
 
 
-def failed() -> Expr:
-    """Return server errors per second."""
-    return counter(catalog.REQUESTS, eq("outcome", "error"), *PROCESS).rate()
+def failed(*by: str) -> Expr:
+    """Return server errors per second of services."""
+    return requests.REQUESTS(JOB, eq("outcome", "error")).sum(*by)
+
+
+def cold(*by: str) -> Expr:
+    """Return the requests per second that waited for a compile."""
+    return requests.REQUESTS(JOB, ne("start", "warm")).sum(*by)
+
+
+def latency_of(start: str, quantile: float, *by: str) -> Expr:
+    """Return a quantile of the latency of successful requests with this *start*."""
+    buckets = requests.REQUEST_SECONDS(JOB, eq("start", start))
+    return known(buckets.quantile(quantile, *by).of_unit("seconds"))
 
 
 def request_seconds(start: str) -> Histogram:
-    """Return the latency of successful requests with this *start*."""
+    """Return the latency of successful requests of processes, with this *start*."""
     # Often the first of its route, and the only one.
     rare = start != "warm"
     kind = eq("outcome", "success"), eq("start", start)
     return histogram(catalog.REQUEST_SECONDS, *kind, *PROCESS, rare=rare)
 
 
-def step_age() -> Expr:
-    """Return the time since each running loop finished a step."""
-    return gauge(catalog.STEP_AGE_SECONDS, *PROCESS)
-
-
 def recompiling(*by: str) -> Expr:
     """Return the recompiles per minute of the function and process with most."""
-    each = counter(catalog.RECOMPILES, *FUNCTION).rate().sum(*BY_PROCESS, "function")
-    return per_minute(each.max(*by))
+    return per_minute(functions.WORST_RECOMPILES(JOB).max(*by))
 
 
 def storm(slos: Slos) -> float:
@@ -139,10 +151,11 @@ def alert_of(slos: Slos, name: str) -> tuple[str, ...]:
 
 def hit_rate(*by: str) -> Expr:
     """
-    Return the fraction of calls that needed no tracing, per combination of labels.
+    Return the fraction of the services' calls that needed no tracing, per combination
+    of labels.
     """
-    calls = counter(catalog.JIT_CALLS, *FUNCTION).rate().sum(*by)
-    return share(counter(catalog.JIT_CACHE_HITS, *FUNCTION).rate().sum(*by), calls)
+    calls = functions.CALLS(JOB).sum(*by)
+    return share(functions.CACHE_HITS(JOB).sum(*by), calls)
 
 
 def backend_compiles() -> Histogram:

@@ -1,5 +1,6 @@
 """
-A dashboard as JSON of Grafana's classic model, for Grafana 10.4 and later.
+A dashboard as JSON of Grafana's classic model, for Grafana 10.4 and later, or of its v2
+model.
 
 The same dashboard gives the same bytes: no ids that Grafana assigns, no versions, keys
 in order.
@@ -16,10 +17,12 @@ from jaxmon.artifacts.dashboards.model import (
     Annotation,
     Dashboard,
     DependentVariable,
+    Notes,
     Row,
     Variable,
 )
-from jaxmon.artifacts.dashboards.options import Options
+from jaxmon.artifacts.dashboards.options import Format, Options
+from jaxmon.artifacts.dashboards.v2.resource import resource
 
 
 TAG = "jaxmon"
@@ -30,8 +33,17 @@ TAG = "jaxmon"
 SCHEMA_VERSION = 39
 
 
-def render(dashboard: Dashboard, options: Options) -> str:
+def render(dashboard: Dashboard, options: Options, form: Format = "classic") -> str:
     """Return *dashboard* as JSON, keys sorted, with a final newline."""
+    built = build(dashboard, options)
+    model = built if form == "classic" else resource(built)
+    return (
+        JSONEncoder(sort_keys=True, indent=2, ensure_ascii=False).encode(model) + "\n"
+    )
+
+
+def build(dashboard: Dashboard, options: Options) -> d.Dashboard:
+    """Return *dashboard* in the classic model."""
     builder = (
         classic.Dashboard(dashboard.title)
         .uid(dashboard.uid)
@@ -54,9 +66,7 @@ def render(dashboard: Dashboard, options: Options) -> str:
     )
     # Placed by hand: the builder lets a panel overlap the edge of the grid.
     built.panels = _rows(dashboard.rows, options)
-    return (
-        JSONEncoder(sort_keys=True, indent=2, ensure_ascii=False).encode(built) + "\n"
-    )
+    return built
 
 
 def _rows(rows: tuple[Row, ...], options: Options) -> list[d.Panel | d.RowPanel]:
@@ -121,25 +131,30 @@ def _variable(variable: Variable | DependentVariable) -> classic.QueryVariable:
         builder.regex(variable.pattern)
         if variable.hidden:
             builder.hide(d.VariableHide.HIDE_VARIABLE)
-    elif variable.all_value:
+    if variable.all_value:
         builder.all_value(variable.all_value)
     return builder
 
 
-def _annotation(annotation: Annotation) -> d.AnnotationQuery:
-    built = (
+def _annotation(annotation: Annotation | Notes) -> d.AnnotationQuery:
+    builder = (
         classic.AnnotationQuery()
         .name(annotation.name)
-        .datasource(sdk.DATASOURCE)
         .enable(enable=True)
         .hide(hide=False)
         .icon_color(annotation.color)
-        .expr(str(annotation.expr))
-        .step("30s")
-        .title_format(annotation.title)
-        .text_format(annotation.text)
-        .build()
     )
+    if isinstance(annotation, Notes):
+        built = builder.datasource(sdk.GRAFANA).build()
+        tags = [*annotation.tags]
+        # The SDK wants a query there, which this data source has none of.
+        built.target = d.AnnotationTarget(  # type: ignore[assignment]
+            limit=100, match_any=False, tags=tags, type_val="tags"
+        )
+    else:
+        builder.datasource(sdk.DATASOURCE).expr(str(annotation.expr)).step("30s")
+        builder.title_format(annotation.title).text_format(annotation.text)
+        built = builder.build()
     built.placement = None  # type: ignore[assignment]  # as in sdk.placed
     return built
 

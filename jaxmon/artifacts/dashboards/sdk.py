@@ -12,6 +12,9 @@ from jaxmon.artifacts.dashboards.model import Link, Thresholds
 # Chosen at the top of the dashboard; file provisioning and the API resolve no inputs.
 DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 
+# Built in: annotations that Grafana keeps.
+GRAFANA = DataSourceRef(type_val="grafana", uid="-- Grafana --")
+
 
 def link(link: Link) -> d.DashboardLink:
     """Return a link that opens in a new tab."""

@@ -17,7 +17,9 @@ from jaxmon.artifacts.dashboards.model import (
     Dashboard,
     DependentVariable,
     Line,
+    Link,
     Mapping,
+    Notes,
     Panel,
     Row,
     Target,
@@ -31,6 +33,7 @@ from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
 
 _JOB = 'job=~"$job"'
 _OURS = f'severity=~"{PAGE}|{TICKET}"'
+_PAGE = f'severity="{PAGE}"'
 
 
 def localized(dashboard: Dashboard, site: Site) -> Dashboard:
@@ -89,7 +92,9 @@ class _Localizer:
             matchers=(*chosen, *variable.matchers),
         )
 
-    def annotation(self, annotation: Annotation) -> Annotation:
+    def annotation(self, annotation: Annotation | Notes) -> Annotation | Notes:
+        if isinstance(annotation, Notes):
+            return annotation
         return replace(annotation, expr=self._expr(annotation.expr))
 
     def _panel(self, panel: Panel) -> Panel:
@@ -98,6 +103,9 @@ class _Localizer:
             targets=tuple(map(self._target, panel.targets)),
             labels=self._identity.labels(", ".join(panel.labels)),
             mappings=tuple(map(self._mapping, panel.mappings)),
+            cell_links=tuple(
+                (label, self._link(link)) for label, link in panel.cell_links
+            ),
         )
 
     def _target(self, target: Target) -> Target:
@@ -106,6 +114,13 @@ class _Localizer:
             shown = " ".join(f"{{{{{one}}}}}" for one in self._identity.labels(ours))
             legend = legend.replace(f"{{{{{ours}}}}}", shown)
         return replace(target, expr=self._expr(target.expr), legend=legend)
+
+    def _link(self, link: Link) -> Link:
+        """Keep what is chosen of the site's labels on the way to another board."""
+        if not link.url.startswith("/d/"):
+            return link
+        kept = "".join(f"&${{{one}:queryparam}}" for one in self._site.service_labels)
+        return replace(link, url=f"{link.url}{kept}")
 
     def _mapping(self, mapping: Mapping) -> Mapping:
         names = {str(ours): theirs for ours, theirs in self._site.severities}
@@ -116,6 +131,7 @@ class _Localizer:
         severities = "|".join(map(self._site.severity, (PAGE, TICKET)))
         text = self._identity.query(expr.text).replace(_JOB, self._chosen)
         text = text.replace(_OURS, f'severity=~"{severities}"')
+        text = text.replace(_PAGE, f'severity="{self._site.severity(PAGE)}"')
         labels = expr.shape.labels
         if labels is not None:
             labels = frozenset(self._identity.labels(", ".join(sorted(labels))))

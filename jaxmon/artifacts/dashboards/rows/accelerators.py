@@ -9,22 +9,22 @@ from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, states, table, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
-from jaxmon.artifacts.dashboards.rows import gpus
+from jaxmon.artifacts.overviews import accelerators as overviews
 from jaxmon.artifacts.promql import Expr, counter, gauge, recorded
 
 
 def oncall() -> Row:
-    """Return load, memory, power and health."""
-    named = "{{instance}} {{uuid}}"
-    by = ("job", "instance", "uuid")
-    used = hardware.accelerator(catalog.ACCELERATOR_MEMORY_USED_BYTES)
-    size = hardware.accelerator(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
-    temperature = hardware.accelerator(catalog.ACCELERATOR_TEMPERATURE_CELSIUS).max(*by)
-    # Only critical Xids have a series from the start; the others are born with 1.
-    xid = counter(catalog.GPU_XID_ERRORS, hardware.GPU).mishaps().sum(*by, "xid")
-    undue = promql.re("reason", "|".join(catalog.UNDUE_THROTTLING))
-    held = counter(catalog.GPU_THROTTLE_SECONDS, hardware.GPU, undue).rate()
-    held = held.max(*by, "reason")
+    """Return load, memory, power and health, by host."""
+    by, named = ("job", "instance"), "{{job}} {{instance}}"
+    by_gpu, gpu = (*by, "uuid"), "{{instance}} {{uuid}}"
+    idle = hardware.of_services(overviews.UTILIZATION).min(*by)
+    full = hardware.of_services(overviews.MEMORY).max(*by)
+    power = hardware.of_services(overviews.POWER).sum(*by)
+    temperature = hardware.of_services(overviews.TEMPERATURE).max(*by)
+    up = hardware.of_services(overviews.UP).min(*by)
+    xid = hardware.of_services(overviews.XIDS).sum(*by_gpu, "xid")
+    held = hardware.of_services(overviews.THROTTLED).max(*by_gpu, "reason")
+    uncorrected = hardware.of_services(overviews.UNCORRECTED).sum(*by_gpu)
     return row(
         8,
         "Accelerators",
@@ -32,12 +32,11 @@ def oncall() -> Row:
             timeseries(
                 701,
                 "Accelerator utilization",
-                Target(
-                    hardware.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO), named
-                ),
+                Target(idle.least(q.FEW), named),
                 text=(
-                    "Fraction of time a kernel was running. If low while the service "
-                    "is busy, the host is the bottleneck."
+                    "Fraction of time a kernel was running: the mean of each host's "
+                    "accelerators, of the 20 hosts with the least. If low while the "
+                    "service is busy, the host is the bottleneck."
                 ),
                 maximum=1,
                 alerts=("JaxmonAcceleratorUnderused", "JaxmonAcceleratorIdle"),
@@ -45,20 +44,22 @@ def oncall() -> Row:
             timeseries(
                 702,
                 "Accelerator memory in use",
-                Target(promql.ratio(used.sum(*by), size.sum(*by)), named),
+                Target(full.worst(q.FEW), named),
                 text=(
-                    "Used by all processes on the accelerator, including JAX's "
-                    "preallocation; for free memory within that, see Memory."
+                    "Used by all processes on the fullest accelerator of each host, "
+                    "including JAX's preallocation, of the 20 fullest hosts; for free "
+                    "memory within that, see Memory."
                 ),
                 maximum=1,
             ),
             timeseries(
                 703,
                 "Power",
-                Target(hardware.accelerator(catalog.ACCELERATOR_POWER_WATTS), named),
+                Target(power.worst(q.FEW), named),
                 text=(
-                    "Power draw. Much lower than usual under load: throttled, or "
-                    "waiting for the host."
+                    "Power draw of each host's accelerators, of the 20 hosts with the "
+                    "most. Much lower than usual under load: throttled, or waiting "
+                    "for the host."
                 ),
             ),
         ),
@@ -66,16 +67,19 @@ def oncall() -> Row:
             timeseries(
                 704,
                 "Temperature",
-                Target(temperature, named),
-                text="Hottest sensor of each accelerator. Near the limit it throttles.",
+                Target(temperature.worst(q.FEW), named),
+                text=(
+                    "Hottest sensor of each host's accelerators, on the 20 hottest "
+                    "hosts. Near the limit it throttles."
+                ),
             ),
             timeseries(
                 705,
                 "Xid errors",
-                Target(xid, f"{named} Xid {{{{xid}}}}"),
+                Target(xid.worst(q.FEW), f"{gpu} Xid {{{{xid}}}}"),
                 text=(
-                    "Errors reported by NVIDIA's driver. 48, 79 and 95, among others, "
-                    "mean that the GPU or its work is lost."
+                    "Errors reported by NVIDIA's driver, within five minutes. 48, 79 "
+                    "and 95, among others, mean that the GPU or its work is lost."
                 ),
                 no_value="No Xid errors",
                 alerts=("JaxmonGpuXid",),
@@ -83,8 +87,11 @@ def oncall() -> Row:
             states(
                 706,
                 "Accelerators up",
-                Target(hardware.accelerator(catalog.ACCELERATOR_UP), named),
-                text="Whether each accelerator responds to its driver.",
+                Target(up.least(q.FEW), named),
+                text=(
+                    "Whether all accelerators of a host respond to their driver, of 20 "
+                    "hosts, those that did not first."
+                ),
                 mappings=q.UP,
                 thresholds=q.below(1),
                 alerts=("JaxmonAcceleratorLost",),
@@ -94,10 +101,11 @@ def oncall() -> Row:
             timeseries(
                 707,
                 "Throttled accelerators",
-                Target(held > 0, f"{named} {{{{reason}}}}"),
+                Target(held.worst(q.FEW), f"{gpu} {{{{reason}}}}"),
                 text=(
                     "Fraction of time throttled by temperature, power supply or "
-                    "board. One slow accelerator slows its whole job."
+                    "board, of the 20 accelerators with the most. One slow accelerator "
+                    "slows its whole job."
                 ),
                 maximum=1,
                 no_value="None",
@@ -106,10 +114,10 @@ def oncall() -> Row:
             timeseries(
                 708,
                 "Uncorrectable memory errors",
-                Target(gpus.uncorrected().increase().sum(*by) > 0, named),
+                Target(uncorrected.worst(q.FEW), gpu),
                 text=(
-                    "Memory errors that ECC could not correct. Each terminates the "
-                    "program that reads the affected memory."
+                    "Memory errors that ECC could not correct, within five minutes. "
+                    "Each terminates the program that reads the affected memory."
                 ),
                 no_value="None",
                 alerts=("JaxmonGpuEccErrors",),
@@ -128,9 +136,11 @@ def debug() -> Row:
     power = hardware.accelerator(catalog.ACCELERATOR_POWER_WATTS).max(*by)
     limit = hardware.accelerator(catalog.ACCELERATOR_POWER_LIMIT_WATTS).max(*by)
     hot = hardware.accelerator(catalog.ACCELERATOR_TEMPERATURE_CELSIUS)
-    drawn = counter(catalog.ACCELERATOR_ENERGY_JOULES, hardware.GPU).rate().max(*by)
-    identity = ("instance", "index", "vendor", "model", "driver", "uuid")
-    present = hardware.accelerator(catalog.ACCELERATOR_INFO).count(*identity)
+    drawn = counter(catalog.ACCELERATOR_ENERGY_JOULES, *hardware.GPUS).rate()
+    joules = hardware.of_gpus(drawn).max(*by)
+    kinds = ("job", "vendor", "model", "driver")
+    present = hardware.accelerator(catalog.ACCELERATOR_INFO).count(*kinds)
+    idle = busy.bottomk(50)
     return row(
         18,
         "Accelerators",
@@ -140,20 +150,20 @@ def debug() -> Row:
                 "Accelerators",
                 Target(present, "Present"),
                 text=(
-                    "Model, driver and uuid of every accelerator. Different drivers "
-                    "in one fleet may mean different kernels."
+                    "How many accelerators there are, by model and driver. Different "
+                    "drivers in one fleet may mean different kernels."
                 ),
-                labels=identity,
+                labels=kinds,
             ),
             table(
                 1802,
                 "Load by accelerator",
-                Target(busy, "Utilization"),
-                Target(used, "Memory"),
-                Target(power, "Power"),
+                Target(idle, "Utilization"),
+                Target(used.and_(idle), "Memory"),
+                Target(power.and_(idle), "Power"),
                 text=(
-                    "Current load of each accelerator; an idle one among busy ones is "
-                    "waiting for its host."
+                    "Current load of the 50 accelerators with the least; an idle one "
+                    "among busy ones is waiting for its host."
                 ),
                 labels=by,
                 sort="Utilization",
@@ -163,26 +173,26 @@ def debug() -> Row:
             timeseries(
                 1803,
                 "Power vs limit",
-                Target(promql.ratio(power, limit), named),
+                Target(promql.ratio(power, limit).worst(q.FEW), named),
                 text=(
-                    "Power draw as a fraction of the enforced limit. At 100 % the GPU "
-                    "throttles."
+                    "Power draw as a fraction of the enforced limit, of the 20 with "
+                    "most. At 100 % the GPU throttles."
                 ),
             ),
             timeseries(
                 1804,
                 "Average power (energy counter)",
-                Target(drawn, named),
+                Target(joules.worst(q.FEW), named),
                 text=(
-                    "Power derived from the energy counter: steadier than sampled "
-                    "power, and what is billed."
+                    "Power derived from the energy counter, the 20 largest: steadier "
+                    "than sampled power, and what is billed."
                 ),
             ),
             timeseries(
                 1805,
                 "Temperature by sensor",
-                Target(hot.max(*by, "sensor"), f"{named} {{{{sensor}}}}"),
-                text="Chip and memory temperatures.",
+                Target(hot.max(*by, "sensor").worst(q.FEW), f"{named} {{{{sensor}}}}"),
+                text="Chip and memory temperatures, the 20 highest.",
             ),
         ),
         line(
@@ -192,14 +202,15 @@ def debug() -> Row:
                 Target(
                     recorded(
                         PROCESS_POWER, *q.PROCESS, labels=q.BY_PROCESS, unit="watts"
-                    ),
+                    )
+                    .max(*q.BY_PROCESS)
+                    .worst(q.FEW),
                     q.NAMED_PROCESS,
                 ),
                 text=(
-                    "Power of the GPUs used by each process; a shared GPU counts in "
-                    "full for each process. Requires jaxmon's recording rules."
+                    "Power of the GPUs used by a process, the 20 largest; a shared GPU "
+                    "counts in full for each process."
                 ),
-                no_value="No data",
             ),
             timeseries(
                 1816,
@@ -209,23 +220,22 @@ def debug() -> Row:
                         FUNCTION_POWER, *q.FUNCTION, labels=("function",), unit="watts"
                     )
                     .sum("function")
-                    .topk(10),
+                    .worst(10),
                     "{{function}}",
                 ),
                 text=(
                     "Power of the GPUs of each process, apportioned to its "
                     "functions by device time (mean of sampled calls times number "
-                    "of calls). Requires jaxmon's recording rules."
+                    "of calls)."
                 ),
                 stacked="normal",
-                no_value="No data",
             ),
         ),
         line(
             timeseries(
                 1807,
                 "Cost of 1,000 steps",
-                Target(_cost_of_steps(1000), "{{job}}"),
+                Target(_cost_of_steps(1000).worst(q.FEW), "{{job}}"),
                 text=(
                     "Cost of all the job's accelerators per 1,000 steps, from the "
                     "sidecar's price table; if another job's sidecar reads them, of "
@@ -245,7 +255,7 @@ def _cost_of_steps(number: int) -> Expr:
     """
     own = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, *q.HOST).sum("job")
     # Where a sidecar of another job reads them: those that the job uses.
-    each = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, hardware.GPU).max("uuid")
+    each = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, *hardware.GPUS).max("uuid")
     uses = gauge(catalog.DEVICE_INFO, *q.HOST, hardware.GPU).max("job", "uuid")
     used = uses.joined(each, on=("uuid",), take=()).sum("job").of_unit("dollars")
     price = own.or_(used)

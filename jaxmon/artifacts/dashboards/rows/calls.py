@@ -47,7 +47,7 @@ def debug() -> Row:
                 Target(
                     gauge(catalog.SLOWDOWN, *q.PROCESS)
                     .max("name", "kind", "against")
-                    .topk(10),
+                    .worst(10),
                     "{{kind}} {{name}}, {{against}}",
                 ),
                 text=(
@@ -74,7 +74,7 @@ def debug() -> Row:
             timeseries(
                 2303,
                 "Non-finite outputs",
-                Target(nonfinite.topk(10), "{{name}}"),
+                Target(nonfinite.worst(10), "{{name}}"),
                 text=(
                     "NaN and infinite values in small outputs of sampled calls, "
                     "per graph interval. Many programs have some on purpose, such as "
@@ -84,7 +84,7 @@ def debug() -> Row:
             timeseries(
                 2304,
                 "Promotions to float64",
-                Target(promotions.mishaps().sum("function").topk(10), "{{function}}"),
+                Target(promotions.mishaps().sum("function").worst(10), "{{function}}"),
                 text=(
                     "Programs that compute in float64 although no argument is "
                     "float64: many times slower on most accelerators."
@@ -99,7 +99,7 @@ def _quantiles(metric: Metric) -> tuple[Target, ...]:
     seconds = histogram(metric, *q.FUNCTION)
     return tuple(
         Target(
-            q.known(seconds.quantile(share, "function")).topk(10),
+            q.known(seconds.quantile(share, "function")).worst(10),
             f"{{{{function}}}} {name}",
         )
         for share, name in ((0.5, "median"), (0.95, "95 %"))

@@ -23,7 +23,7 @@ def debug() -> Row:
             timeseries(
                 2201,
                 "Deviation between two runs",
-                Target(deviation, "{{function}}"),
+                Target(deviation.worst(q.FEW), "{{function}}"),
                 text=(
                     "Largest relative deviation in each function's last check; 0 if "
                     "both runs were bit-identical. Checks are run by the program, or "
@@ -35,7 +35,7 @@ def debug() -> Row:
             table(
                 2202,
                 "Determinism checks",
-                Target(checks.sum(*by), "Checks"),
+                Target(checks.sum(*by).topk(50), "Checks"),
                 text="Checks since each process started, by outcome.",
                 width=8,
                 labels=by,
@@ -45,7 +45,7 @@ def debug() -> Row:
             table(
                 2203,
                 "Gradient checks",
-                Target(gradients.sum(*by), "Checks"),
+                Target(gradients.sum(*by).topk(50), "Checks"),
                 text="Gradients compared with finite differences, by outcome.",
                 labels=by,
                 alerts=("JaxmonCheckFailed",),
@@ -54,7 +54,7 @@ def debug() -> Row:
             table(
                 2204,
                 "PRNG key reuse",
-                Target(reuse.sum("function") > 0, "Uses"),
+                Target((reuse.sum("function") > 0).topk(50), "Uses"),
                 text=(
                     "PRNG key reuse rejected by JAX's key-reuse checker. The same key "
                     "always produces the same random numbers."

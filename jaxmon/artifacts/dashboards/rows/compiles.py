@@ -6,17 +6,17 @@ from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, table, timeseries
 from jaxmon.artifacts.dashboards.model import Line, Row, Target
+from jaxmon.artifacts.overviews import functions, processes
 from jaxmon.artifacts.promql import counter, eq, gauge, histogram
 from jaxmon.artifacts.slo import Slos, durations
 
 
 def oncall(slos: Slos) -> Row:
     """Return recompiles, cache hits and compiles in progress."""
-    recompiles = counter(catalog.RECOMPILES, *q.FUNCTION).rate()
-    phases = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION).sum.rise().sum("phase")
+    recompiles = functions.RECOMPILES(q.JOB)
     by_host = ("job", "instance")
-    running = gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS).sum(*by_host)
-    oldest = gauge(catalog.COMPILE_OLDEST_SECONDS, *q.PROCESS).max(*by_host)
+    running = processes.COMPILES_IN_PROGRESS(q.JOB).sum(*by_host)
+    oldest = processes.COMPILE_OLDEST(q.JOB).max(*by_host)
     return row(
         5,
         "Compilation",
@@ -31,20 +31,22 @@ def oncall(slos: Slos) -> Row:
                 ),
                 stacked="normal",
                 alerts=("JaxmonRecompileStorm",),
+                no_value="No recompiles",
             ),
             timeseries(
                 402,
                 "Recompiles by function",
                 Target(
-                    q.per_minute(recompiles.sum("function")).topk(10), "{{function}}"
+                    q.per_minute(recompiles.sum("function")).worst(10), "{{function}}"
                 ),
                 text="The ten functions with the most recompiles.",
                 alerts=("JaxmonRecompileStorm",),
+                no_value="No recompiles",
             ),
             timeseries(
                 403,
                 "Lowest cache hit rates",
-                Target(q.hit_rate("function").bottomk(10), "{{function}}"),
+                Target(q.hit_rate("function").least(10), "{{function}}"),
                 text=(
                     "Cache hit rate of the ten functions with the lowest rate. Below "
                     "the line, calls pay for tracing or compiling."
@@ -58,10 +60,12 @@ def oncall(slos: Slos) -> Row:
             timeseries(
                 404,
                 "Time spent compiling",
-                Target(phases, "{{phase}}"),
+                Target(
+                    functions.COMPILING(q.JOB).sum("phase").of_unit(""), "{{phase}}"
+                ),
                 text=(
-                    "Time all processes spent tracing, lowering and compiling, by "
-                    "phase, per graph interval; counted when a phase ends."
+                    "How many processes are tracing, lowering or compiling, on "
+                    "average over five minutes, by phase; counted when a phase ends."
                 ),
                 stacked="normal",
                 alerts=("JaxmonCompileSlow",),
@@ -69,31 +73,33 @@ def oncall(slos: Slos) -> Row:
             timeseries(
                 405,
                 "Compiles in progress",
-                Target(running.topk(20), "{{job}} {{instance}}"),
+                Target(running.worst(q.FEW), "{{job}} {{instance}}"),
                 text=(
                     "Programs currently being compiled or loaded from the persistent "
                     "cache, on the 20 hosts with the most. Many hosts at once: they "
                     "do not share a cache."
                 ),
+                no_value="None",
             ),
             timeseries(
                 406,
                 "Oldest compile in progress",
-                Target(oldest.topk(20), "{{job}} {{instance}}"),
+                Target(oldest.worst(q.FEW), "{{job}} {{instance}}"),
                 text=(
                     "Age of the longest-running compile, on the 20 worst hosts. Above "
                     "the line it is probably stuck, and so is the process."
                 ),
                 thresholds=q.above(durations.seconds(slos.thresholds.stuck_after)),
                 alerts=("JaxmonCompileStuck",),
+                no_value="None",
             ),
         ),
     )
 
 
-def debug() -> Row:
+def debug(slos: Slos) -> Row:
     """Return which function compiles why, in which phase, and for how long."""
-    return row(13, "Compiles", _recompiles(), *_durations(), _cache())
+    return row(13, "Compiles", _recompiles(), *_durations(slos), _cache())
 
 
 def _recompiles() -> Line:
@@ -103,7 +109,9 @@ def _recompiles() -> Line:
         table(
             1301,
             "Recompiles by function and cause",
-            Target(recompiles.increase("$__range").sum(*by) > 0, "Recompiles"),
+            Target(
+                (recompiles.increase("$__range").sum(*by) > 0).topk(50), "Recompiles"
+            ),
             text="Recompiles in the selected time range. The runbook says what to do "
             "about each cause.",
             labels=by,
@@ -115,7 +123,7 @@ def _recompiles() -> Line:
             1302,
             "Recompiles over time",
             Target(
-                q.per_minute(recompiles.rate().sum(*by)).topk(10),
+                q.per_minute(recompiles.rate().sum(*by)).worst(10),
                 "{{function}} {{cause}}",
             ),
             text="Recompiles over time of the functions and causes with the most.",
@@ -124,12 +132,13 @@ def _recompiles() -> Line:
     )
 
 
-def _durations() -> tuple[Line, ...]:
+def _durations(slos: Slos) -> tuple[Line, ...]:
     seconds = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION, rare=True)
     backend = q.backend_compiles()
     outcomes = counter(catalog.COMPILES, *q.FUNCTION).rise().sum("outcome")
     running = gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS).sum(*q.BY_PROCESS)
-    slowest = q.known(backend.mean("function")).topk(10)
+    oldest = gauge(catalog.COMPILE_OLDEST_SECONDS, *q.PROCESS).max(*q.BY_PROCESS)
+    slowest = q.known(backend.mean("function")).worst(10)
     return (
         line(
             timeseries(
@@ -159,13 +168,14 @@ def _durations() -> tuple[Line, ...]:
                 1306,
                 "Compile time by function",
                 Target(
-                    (seconds.sum.rise().sum("function") > 0).topk(10), "{{function}}"
+                    (seconds.sum.rise().sum("function") > 0).worst(10), "{{function}}"
                 ),
                 text=(
                     "Compile time per function in all phases, including first calls "
                     "and recompiles, per graph interval: precompile or cache the "
                     "largest first."
                 ),
+                alerts=("JaxmonCompileSlow",),
             ),
             timeseries(
                 1307,
@@ -179,12 +189,25 @@ def _durations() -> tuple[Line, ...]:
             timeseries(
                 1308,
                 "Compiles in progress by process",
-                Target(running, q.NAMED_PROCESS),
+                Target((running > 0).worst(q.FEW), q.NAMED_PROCESS),
                 text=(
-                    "Processes currently compiling. All at once: they compile the "
-                    "same program because they share no cache."
+                    "Processes currently compiling, at most 20. All at once: they "
+                    "compile the same program because they share no cache."
                 ),
                 stacked="normal",
+                no_value="None",
+            ),
+            timeseries(
+                1311,
+                "Oldest compile by process",
+                Target((oldest > 0).worst(q.FEW), q.NAMED_PROCESS),
+                text=(
+                    "Age of the compile that each process is waiting for, of the 20 "
+                    "that wait longest. Above the line it is probably stuck."
+                ),
+                thresholds=q.above(durations.seconds(slos.thresholds.stuck_after)),
+                alerts=("JaxmonCompileStuck",),
+                no_value="None",
             ),
         ),
     )
@@ -209,7 +232,7 @@ def _cache() -> Line:
         timeseries(
             1310,
             "Persistent cache hit rate",
-            Target(q.share(hits.sum("job"), asked.sum("job")), "{{job}}"),
+            Target(q.share(hits.sum("job"), asked.sum("job")).least(q.FEW), "{{job}}"),
             text=(
                 "Hit rate by service. If low after a deployment that did not change "
                 "the model, the cache key differs, often because of a version or "

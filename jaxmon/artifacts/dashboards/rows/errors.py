@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts import promql
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
+from jaxmon.artifacts.overviews import functions, processes
 from jaxmon.artifacts.promql import counter
 
 
 def oncall() -> Row:
     """Return error and restart panels."""
-    # Also of a function whose first call fails: its series begin at 1.
-    errors = counter(catalog.ERRORS, *q.FUNCTION).mishaps()
-    # Long enough for a process that must back off before it can restart.
-    starts = promql.gauge_changes(catalog.PROCESS_START_TIME_SECONDS, "10m", *q.PROCESS)
+    errors = functions.ERRORS(q.JOB)
+    starts = processes.RESTARTS(q.JOB).sum("job", "instance")
     return row(
         6,
         "Errors and restarts",
@@ -25,7 +23,7 @@ def oncall() -> Row:
                 "Errors by kind",
                 Target(errors.sum("kind"), "{{kind}}"),
                 text=(
-                    "Exceptions raised by jitted calls, per graph interval. oom: see "
+                    "Exceptions raised by jitted calls within five minutes. oom: see "
                     "device memory; nan and invalid_argument: see the input; "
                     "internal: see the driver."
                 ),
@@ -36,18 +34,19 @@ def oncall() -> Row:
             timeseries(
                 502,
                 "Errors by function",
-                Target(errors.sum("function").topk(10), "{{function}}"),
-                text="The ten functions with the most errors, per graph interval.",
+                Target(errors.sum("function").worst(10), "{{function}}"),
+                text="The ten functions with the most errors within five minutes.",
                 no_value="No errors",
             ),
             timeseries(
                 503,
                 "Process restarts",
-                Target(starts.sum("job", "instance").topk(20), "{{job}} {{instance}}"),
+                Target(starts.worst(q.FEW), "{{job}} {{instance}}"),
                 text=(
                     "Process restarts per slot within ten minutes, on the 20 hosts "
                     "with the most. Several mean a crash loop; see the log."
                 ),
+                no_value="None",
             ),
         ),
     )
@@ -66,7 +65,7 @@ def debug() -> Row:
                 1701,
                 "Errors by function and kind",
                 # Also of a function whose first call fails: its series begin at 1.
-                Target(raised.mishaps("$__range").sum(*by), "Errors"),
+                Target(raised.mishaps("$__range").sum(*by).topk(50), "Errors"),
                 text="Exceptions in the selected time range. The process log has "
                 "their messages.",
                 labels=by,
@@ -76,7 +75,7 @@ def debug() -> Row:
             timeseries(
                 1702,
                 "Errors over time",
-                Target(raised.mishaps().sum(*by).topk(10), "{{function}} {{kind}}"),
+                Target(raised.mishaps().sum(*by).worst(10), "{{function}} {{kind}}"),
                 text=(
                     "Exceptions per graph interval. Failures that start "
                     "together are often related: compare with process restarts and "

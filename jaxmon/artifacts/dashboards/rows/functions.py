@@ -5,8 +5,8 @@ from __future__ import annotations
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
-from jaxmon.artifacts.dashboards.model import Link, Panel, Row, Target
-from jaxmon.artifacts.promql import counter, histogram
+from jaxmon.artifacts.dashboards.model import Link, Panel, Row, Target, Thresholds
+from jaxmon.artifacts.promql import Expr, counter, histogram
 from jaxmon.artifacts.slo import Slos
 
 
@@ -32,13 +32,13 @@ def debug(slos: Slos) -> Row:
             timeseries(
                 1102,
                 "Calls by function",
-                Target(calls.topk(10), "{{function}}"),
+                Target(calls.worst(10), "{{function}}"),
                 text="The ten functions with the most calls.",
             ),
             timeseries(
                 1103,
                 "Cache hit rate by function",
-                Target(q.hit_rate("function").bottomk(10), "{{function}}"),
+                Target(_hit_rate(calls).least(10), "{{function}}"),
                 text="Fraction of calls served without tracing, of the ten functions "
                 "with the lowest hit rate.",
                 maximum=1,
@@ -48,7 +48,7 @@ def debug(slos: Slos) -> Row:
             timeseries(
                 1104,
                 "Cache misses by function",
-                Target(misses.topk(10), "{{function}}"),
+                Target(misses.worst(10), "{{function}}"),
                 text=(
                     "Calls that left the fast path, of the ten functions with the "
                     "most. Not all of them compile, but all of them run Python code."
@@ -64,26 +64,36 @@ def _table(slos: Slos) -> Panel:
     seconds = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION).sum.rise(RANGE)
     backend = q.backend_compiles().mean("function", window=RANGE)
     errors = counter(catalog.ERRORS, *q.FUNCTION).mishaps(RANGE)
+    # Also of a function that was called once.
+    every = counter(catalog.JIT_CALLS, *q.FUNCTION).latest(RANGE)
+    most = every.sum("function").topk(50)
+    storm = q.above(1, slos.thresholds.recompiles)
+    objective = q.objective(slos, "cache-hit-rate")
+
+    def column(expr: Expr, title: str, thresholds: Thresholds | None = None) -> Target:
+        """Return a column of the functions with most calls."""
+        return Target(expr.and_(most), title, thresholds)
+
     return table(
         1101,
         "Functions",
-        Target(calls, "Calls"),
-        Target(
-            q.hit_rate("function"), "Cache hits", q.objective(slos, "cache-hit-rate")
-        ),
-        Target(
-            recompiles.sum("function"),
-            "Recompiles",
-            q.above(1, slos.thresholds.recompiles),
-        ),
-        Target(seconds.sum("function"), "Compile time"),
-        Target(q.known(backend), "Mean backend compile"),
-        Target(errors.sum("function"), "Errors", q.above(1)),
+        column(calls, "Calls"),
+        column(_hit_rate(calls), "Cache hits", objective),
+        column(recompiles.sum("function"), "Recompiles", storm),
+        column(seconds.sum("function"), "Compile time"),
+        column(q.known(backend), "Mean backend compile"),
+        column(errors.sum("function"), "Errors", q.above(1)),
         text=(
-            "Each jitted function: current rates, and totals over the selected time "
-            "range. Sorted by compile time."
+            "Jitted functions, the 50 with most calls: current rates, and totals over "
+            "the selected time range. Sorted by compile time."
         ),
         labels=("function",),
         cell_links=(("function", _ONLY),),
         sort="Compile time",
     )
+
+
+def _hit_rate(calls: Expr) -> Expr:
+    """Return the fraction of *calls* by function that needed no tracing."""
+    hits = counter(catalog.JIT_CACHE_HITS, *q.FUNCTION).rate().sum("function")
+    return q.share(hits, calls)

@@ -7,8 +7,8 @@ from jaxmon.artifacts import promql
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
-from jaxmon.artifacts.dashboards.model import Row, Target
-from jaxmon.artifacts.promql import Counter, Expr, Matcher, counter, eq, gauge
+from jaxmon.artifacts.dashboards.model import Row, Target, Thresholds
+from jaxmon.artifacts.promql import Expr, Matcher, counter, eq, gauge
 from jaxmon.catalog import Metric
 
 
@@ -19,11 +19,18 @@ _CURRENT, _SM = eq("kind", "current"), eq("clock", "sm")
 def debug() -> Row:
     """Return error, link and activity panels."""
     # Only critical Xids have a series from the start; the others are born with 1.
-    xid = (
-        counter(catalog.GPU_XID_ERRORS, hardware.GPU)
-        .mishaps("$__range")
-        .sum(*_BY, "xid")
-    )
+    errors = counter(catalog.GPU_XID_ERRORS, *hardware.GPUS).mishaps("$__range")
+    xid = hardware.of_gpus(errors.sum(*_BY, "xid"))
+    throttled = counter(catalog.GPU_THROTTLE_SECONDS, *hardware.GPUS).rate()
+    broken = _memory_errors()
+    state = _state(catalog.GPU_PERFORMANCE_STATE)
+    asked = _state(catalog.GPU_RECOVERY_ACTION)
+    chosen = asked.or_(state * 0).topk(50)
+
+    def column(expr: Expr, title: str, thresholds: Thresholds | None = None) -> Target:
+        """Return a column of the GPUs that need most."""
+        return Target(expr.and_(chosen), title, thresholds)
+
     return row(
         26,
         "NVIDIA GPUs",
@@ -32,14 +39,12 @@ def debug() -> Row:
                 1808,
                 "Throttling by reason",
                 Target(
-                    counter(catalog.GPU_THROTTLE_SECONDS, hardware.GPU)
-                    .rate()
-                    .max(*_BY, "reason"),
+                    hardware.of_gpus(throttled.max(*_BY, "reason") > 0).worst(q.FEW),
                     f"{_NAMED} {{{{reason}}}}",
                 ),
                 text=(
-                    "Fraction of time throttled, by reason; reasons overlap. Power is "
-                    "normal under load, temperature is not."
+                    "Fraction of time throttled, by reason, the 20 largest; reasons "
+                    "overlap. Power is normal under load, temperature is not."
                 ),
                 maximum=1,
                 no_value="Not available",
@@ -59,8 +64,8 @@ def debug() -> Row:
                     ),
                 ),
                 text=(
-                    "Traffic over all NVLinks of each accelerator, both directions. "
-                    "One below its peers is waiting for one of them."
+                    "Traffic over all NVLinks of an accelerator, the 20 largest each "
+                    "way. One below its peers is waiting for one of them."
                 ),
                 no_value="No NVLink",
             ),
@@ -78,8 +83,9 @@ def debug() -> Row:
                     ),
                 ),
                 text=(
-                    "Traffic between each accelerator and its host. High traffic "
-                    "during steps: arrays are being moved back and forth."
+                    "Traffic between an accelerator and its host, the 20 largest each "
+                    "way. High traffic during steps: arrays are being moved back and "
+                    "forth."
                 ),
                 no_value="Not available",
             ),
@@ -88,7 +94,7 @@ def debug() -> Row:
             table(
                 1806,
                 "Xid errors by GPU",
-                Target(xid, "Errors"),
+                Target(xid.topk(50), "Errors"),
                 text=(
                     "Errors reported by NVIDIA's driver in the selected time range; "
                     "see NVIDIA's Xid catalogue."
@@ -115,21 +121,13 @@ def debug() -> Row:
             table(
                 1811,
                 "Memory health",
-                Target(uncorrected().increase("$__range").sum(*_BY), "Uncorrected"),
-                Target(
-                    gauge(catalog.GPU_ROW_REMAP_PENDING, hardware.GPU).max(*_BY),
-                    "Reset pending",
-                ),
-                Target(
-                    gauge(catalog.GPU_ROW_REMAP_FAILURE, hardware.GPU).max(*_BY),
-                    "Remap failed",
-                ),
+                *broken,
                 text=(
-                    "Memory errors in the selected time range, and whether row "
-                    "remappings are pending a reset or have failed."
+                    "GPUs with memory errors in the selected time range, or whose row "
+                    "remappings are pending a reset or have failed; at most 50 each."
                 ),
                 labels=_BY,
-                no_value="Not available",
+                no_value="None",
                 sort="Uncorrected",
                 alerts=("JaxmonGpuEccErrors", "JaxmonGpuNeedsReset"),
             ),
@@ -139,23 +137,22 @@ def debug() -> Row:
             table(
                 1818,
                 "GPU state",
-                Target(
-                    _state(catalog.GPU_RECOVERY_ACTION), "Recovery action", q.above(1)
-                ),
-                Target(_state(catalog.GPU_PERFORMANCE_STATE), "State"),
-                Target(
+                column(asked, "Recovery action", q.above(1)),
+                column(state, "State"),
+                column(
                     _state(catalog.GPU_PCIE_LINK_GENERATION, _CURRENT),
                     "PCIe generation",
                 ),
-                Target(_state(catalog.GPU_PCIE_LINK_WIDTH, _CURRENT), "PCIe lanes"),
-                Target(
+                column(_state(catalog.GPU_PCIE_LINK_WIDTH, _CURRENT), "PCIe lanes"),
+                column(
                     _state(catalog.GPU_PCIE_LINK_WIDTH, eq("kind", "maximum")), "Of"
                 ),
-                Target(_state(catalog.GPU_FABRIC_STATE), "Fabric"),
+                column(_state(catalog.GPU_FABRIC_STATE), "Fabric"),
                 text=(
-                    "Requested recovery action (1 reset, 2 reboot, 3 and above drain "
-                    "first), performance state (0 is fastest) and PCIe link. Idle "
-                    "GPUs lower the generation; the width should never change."
+                    "50 GPUs, those that request a recovery action first. Requested "
+                    "recovery action (1 reset, 2 reboot, 3 and above drain first), "
+                    "performance state (0 is fastest) and PCIe link. Idle GPUs lower "
+                    "the generation; the width should never change."
                 ),
                 labels=_BY,
                 no_value="Not available",
@@ -168,11 +165,11 @@ def debug() -> Row:
             timeseries(
                 1812,
                 "Tensor cores busy",
-                *_activity(catalog.GPU_TENSOR_ACTIVE_RATIO),
+                Target(_activity(catalog.GPU_TENSOR_ACTIVE_RATIO).least(q.FEW), _NAMED),
                 text=(
-                    "Fraction of cycles the tensor cores were active: how well the "
-                    "program uses the accelerator. Low on a busy GPU: other work, or "
-                    "stalls."
+                    "Fraction of cycles the tensor cores were active, the 20 lowest: "
+                    "how well the program uses the accelerator. Low on a busy GPU: "
+                    "other work, or stalls."
                 ),
                 maximum=1,
                 no_value="Not available",
@@ -180,10 +177,10 @@ def debug() -> Row:
             timeseries(
                 1813,
                 "SMs busy",
-                *_activity(catalog.GPU_SM_ACTIVE_RATIO),
+                Target(_activity(catalog.GPU_SM_ACTIVE_RATIO).least(q.FEW), _NAMED),
                 text=(
-                    "Mean fraction of time an SM had work. Below utilization: kernels "
-                    "too small for the GPU."
+                    "Mean fraction of time an SM had work, the 20 lowest. Below "
+                    "utilization: kernels too small for the GPU."
                 ),
                 maximum=1,
                 no_value="Not available",
@@ -191,10 +188,10 @@ def debug() -> Row:
             timeseries(
                 1814,
                 "Memory bandwidth in use",
-                *_activity(catalog.GPU_DRAM_ACTIVE_RATIO),
+                Target(_activity(catalog.GPU_DRAM_ACTIVE_RATIO).worst(q.FEW), _NAMED),
                 text=(
-                    "Fraction of peak memory bandwidth. Near 80 % the program is "
-                    "memory-bound."
+                    "Fraction of peak memory bandwidth, the 20 highest. Near 80 % the "
+                    "program is memory-bound."
                 ),
                 maximum=1,
                 no_value="Not available",
@@ -204,10 +201,12 @@ def debug() -> Row:
             timeseries(
                 1817,
                 "SM clock",
-                Target(_state(catalog.ACCELERATOR_CLOCK_HERTZ, _SM), _NAMED),
+                Target(
+                    _state(catalog.ACCELERATOR_CLOCK_HERTZ, _SM).least(q.FEW), _NAMED
+                ),
                 text=(
-                    "Lower than its peers under load: throttled, see Throttling by "
-                    "reason."
+                    "The 20 lowest. Lower than its peers under load: throttled, see "
+                    "Throttling by reason."
                 ),
                 no_value="Not available",
             ),
@@ -218,10 +217,11 @@ def debug() -> Row:
                     promql.ratio(
                         _state(catalog.GPU_MIG_MEMORY_USED_BYTES),
                         _state(catalog.GPU_MIG_MEMORY_SIZE_BYTES),
-                    ),
+                    ).worst(q.FEW),
                     _NAMED,
                 ),
-                text="Memory in use per MIG device, by the uuid that programs see.",
+                text="Memory in use of the 20 fullest MIG devices, by the uuid that "
+                "programs see.",
                 maximum=1,
                 no_value="No MIG devices",
             ),
@@ -230,26 +230,36 @@ def debug() -> Row:
     )
 
 
-def uncorrected() -> Counter:
-    """Return memory errors that ECC could not correct, since the driver was loaded."""
+def _memory_errors() -> tuple[Target, ...]:
     severity, scope = eq("severity", "uncorrected"), eq("scope", "volatile")
-    return counter(catalog.GPU_ECC_ERRORS, hardware.GPU, severity, scope)
+    errors = counter(catalog.GPU_ECC_ERRORS, *hardware.GPUS, severity, scope)
+    uncorrected = hardware.of_gpus(errors.increase("$__range").sum(*_BY))
+    return (
+        Target((uncorrected > 0).topk(50), "Uncorrected"),
+        *(
+            Target((_state(metric) > 0).topk(50), title)
+            for metric, title in (
+                (catalog.GPU_ROW_REMAP_PENDING, "Reset pending"),
+                (catalog.GPU_ROW_REMAP_FAILURE, "Remap failed"),
+            )
+        ),
+    )
 
 
 def _state(metric: Metric, *matchers: Matcher) -> Expr:
-    return gauge(metric, hardware.GPU, *matchers).max(*_BY)
+    return hardware.gpu(metric, *matchers).max(*_BY)
 
 
-def _activity(metric: Metric) -> tuple[Target, ...]:
+def _activity(metric: Metric) -> Expr:
     """Return what a part of each accelerator, or of an instance of it, is busy with."""
-    return (Target(gauge(metric, hardware.GPU), _NAMED),)
+    return hardware.gpu(metric).max(*_BY)
 
 
 def _link_errors() -> tuple[Target, ...]:
     """Return errors a minute, of links that have any."""
     by_type = tuple(
         Target(
-            q.per_minute(counter(metric, hardware.GPU).rate().sum(*_BY, "type")) > 0,
+            _worst(counter(metric, *hardware.GPUS).rate().sum(*_BY, "type")),
             f"{_NAMED} {name} {{{{type}}}}",
         )
         for metric, name in (
@@ -257,8 +267,12 @@ def _link_errors() -> tuple[Target, ...]:
             (catalog.GPU_PCIE_ERRORS, "PCIe"),
         )
     )
-    replays = counter(catalog.GPU_PCIE_REPLAYS, hardware.GPU).rate().sum(*_BY)
-    return (*by_type, Target(q.per_minute(replays) > 0, f"{_NAMED} PCIe replays"))
+    replays = counter(catalog.GPU_PCIE_REPLAYS, *hardware.GPUS).rate().sum(*_BY)
+    return (*by_type, Target(_worst(replays), f"{_NAMED} PCIe replays"))
+
+
+def _worst(rate: Expr) -> Expr:
+    return (q.per_minute(hardware.of_gpus(rate)) > 0).worst(q.FEW)
 
 
 def _traffic(
@@ -270,10 +284,12 @@ def _traffic(
     """
     return tuple(
         Target(
-            counter(total, hardware.GPU)
-            .rate()
-            .sum(*_BY)
-            .or_(gauge(rate, hardware.GPU).max(*_BY).of_unit("bytes per second")),
+            hardware.of_gpus(
+                counter(total, *hardware.GPUS)
+                .rate()
+                .sum(*_BY)
+                .or_(gauge(rate, *hardware.GPUS).max(*_BY).of_unit("bytes per second"))
+            ).worst(q.FEW),
             f"{_NAMED} {direction}",
         )
         for (total, rate), direction in ((sent, "sent"), (received, "received"))

@@ -8,23 +8,24 @@ from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
+from jaxmon.artifacts.overviews import processes
 from jaxmon.artifacts.promql import counter, eq, gauge
 from jaxmon.artifacts.slo import Slos
 
 
 def oncall(slos: Slos) -> Row:
     """Return how close memory is to its limits, and whether it grows."""
-    by = ("job", "instance", "worker", "device")
-    named = f"{q.NAMED_PROCESS} {{{{device}}}}"
-    used = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "in_use"), *q.DEVICE).sum(*by)
-    limit = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "limit"), *q.DEVICE).sum(*by)
-    held = gauge(catalog.LIVE_ARRAY_BYTES, *q.DEVICE)
-    arrays = gauge(catalog.LIVE_ARRAYS, *q.DEVICE)
-    resident = gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, *q.PROCESS)
-    host = promql.ratio(
-        hardware.host(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum("job", "instance"),
-        hardware.host(catalog.HOST_MEMORY_SIZE_BYTES).sum("job", "instance"),
+    by, named = ("job", "instance"), "{{job}} {{instance}}"
+    full, held, arrays, resident = (
+        one(q.JOB).max(*by).worst(q.FEW)
+        for one in (
+            processes.DEVICE_MEMORY,
+            processes.LIVE_BYTES,
+            processes.LIVE_ARRAYS,
+            processes.RESIDENT,
+        )
     )
+    host = hardware.of_services(processes.HOST_MEMORY).min(*by).least(q.FEW)
     return row(
         7,
         "Memory",
@@ -32,11 +33,11 @@ def oncall(slos: Slos) -> Row:
             timeseries(
                 601,
                 "Device memory in use",
-                Target(promql.ratio(used, limit).topk(20), named),
+                Target(full, named),
                 text=(
-                    "Fraction of JAX's memory limit in use, on the 20 fullest "
-                    "devices. At the line the next allocation may fail. Not available "
-                    "on CPUs."
+                    "Fraction of JAX's memory limit in use on the fullest device of "
+                    "each host, of the 20 fullest hosts. At the line the next "
+                    "allocation may fail. Not available on CPUs."
                 ),
                 maximum=1,
                 thresholds=q.above(slos.thresholds.device_memory),
@@ -45,38 +46,39 @@ def oncall(slos: Slos) -> Row:
             timeseries(
                 602,
                 "Bytes of live arrays",
-                Target(held.sum(*by).topk(20), named),
+                Target(held, named),
                 text=(
-                    "Live array bytes on the 20 devices with the most. If it only "
-                    "ever rises, something is keeping references."
+                    "Live array bytes on one device, of the 20 hosts with the most. If "
+                    "it only ever rises, something is keeping references."
                 ),
                 alerts=("JaxmonMemoryLeak", "JaxmonHostMemoryGrowth"),
             ),
             timeseries(
                 603,
                 "Live arrays",
-                Target(arrays.sum(*by).topk(20), named),
+                Target(arrays, named),
                 text=(
-                    "Number of live arrays on the 20 devices with the most. Steady in "
-                    "a program without leaks."
+                    "Number of live arrays on one device, of the 20 hosts with the "
+                    "most. Steady in a program without leaks."
                 ),
             ),
         ),
         line(
             timeseries(
                 604,
-                "Resident memory by process",
-                Target(resident.sum(*q.BY_PROCESS).topk(20), q.NAMED_PROCESS),
+                "Resident memory of the largest process",
+                Target(resident, named),
                 text=(
-                    "Host memory of the 20 largest processes. Unbounded growth: a "
-                    "leak, often of host arrays or compiled programs."
+                    "Host memory of the largest process of the 20 hosts with the most. "
+                    "Unbounded growth: a leak, often of host arrays or compiled "
+                    "programs."
                 ),
                 alerts=("JaxmonHostMemoryGrowth",),
             ),
             timeseries(
                 605,
                 "Host memory available",
-                Target(host.bottomk(20), "{{job}} {{instance}}"),
+                Target(host, named),
                 text=(
                     "Available host memory as a fraction of total, on the 20 hosts "
                     "with the least. Near 0 the OOM killer kills the largest process."
@@ -91,13 +93,15 @@ def debug() -> Row:
     """Return what JAX's allocators hold, device by device."""
     by = (*q.BY_PROCESS, "device")
     named = f"{q.NAMED_PROCESS} {{{{device}}}}"
+    used = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "in_use"), *q.DEVICE)
+    fullest = used.over_range("max").sum(*by).topk(10)
     memory = gauge(catalog.DEVICE_MEMORY_BYTES, *q.DEVICE).sum(*by, "kind")
     allocations = counter(catalog.DEVICE_ALLOCATIONS, *q.DEVICE).rate().sum(*by)
     arrays = gauge(catalog.LIVE_ARRAYS, *q.DEVICE).sum(*by)
     size = promql.ratio(gauge(catalog.LIVE_ARRAY_BYTES, *q.DEVICE).sum(*by), arrays)
     dtypes = gauge(catalog.LIVE_ARRAY_BYTES, *q.DEVICE).sum(*by, "dtype")
     leak = gauge(catalog.LEAK_GROWTH_BYTES, *q.DEVICE).max(*by)
-    info = ("job", "instance", "platform", "device_kind")
+    info = ("job", "platform", "device_kind")
     devices = gauge(catalog.DEVICE_INFO, *q.DEVICE).count(*info)
     return row(
         16,
@@ -106,37 +110,40 @@ def debug() -> Row:
             timeseries(
                 1601,
                 "Device memory by kind",
-                Target(memory, f"{named} {{{{kind}}}}"),
+                Target(memory.and_(fullest, *by), f"{named} {{{{kind}}}}"),
                 text=(
-                    "limit minus in_use is free; peak is the maximum since startup. "
-                    "peak near limit: the next batch may not fit."
+                    "Of the ten fullest devices. limit minus in_use is free; peak is "
+                    "the maximum since startup. peak near limit: the next batch may "
+                    "not fit."
                 ),
                 alerts=("JaxmonDeviceMemoryHigh", "JaxmonOutOfMemory"),
             ),
             timeseries(
                 1602,
                 "Allocations",
-                Target(allocations, named),
-                text="Allocations per second on each device. Steady in a warm loop.",
+                Target(allocations.worst(q.FEW), named),
+                text="Allocations per second, of the 20 devices with most. Steady in a "
+                "warm loop.",
             ),
         ),
         line(
             timeseries(
                 1606,
                 "Live bytes by dtype",
-                Target(dtypes > 0, f"{named} {{{{dtype}}}}"),
+                Target((dtypes > 0).worst(q.FEW), f"{named} {{{{dtype}}}}"),
                 text=(
-                    "Live array bytes per device, by dtype. float64 in a float32 "
-                    "program: something is being promoted."
+                    "Live array bytes per device, by dtype, the 20 largest. float64 in "
+                    "a float32 program: something is being promoted."
                 ),
             ),
             timeseries(
                 1607,
                 "Suspected leak",
-                Target(leak, named),
+                Target(leak.worst(q.FEW), named),
                 text=(
-                    "Steady growth by source line within the agent's window. If above "
-                    "0, the agent's event names the lines."
+                    "Steady growth by source line within the agent's window, on the 20 "
+                    "devices with the most. If above 0, the agent's event names the "
+                    "lines."
                 ),
                 alerts=("JaxmonMemoryLeak",),
             ),
@@ -145,19 +152,19 @@ def debug() -> Row:
             timeseries(
                 1603,
                 "Live arrays by device",
-                Target(arrays, named),
+                Target(arrays.worst(q.FEW), named),
                 text=(
-                    "Live arrays. A steady slope is a leak: stored results, closures "
-                    "or exceptions."
+                    "Live arrays of the 20 devices with the most. A steady slope is a "
+                    "leak: stored results, closures or exceptions."
                 ),
             ),
             timeseries(
                 1604,
                 "Mean size of a live array",
-                Target(size.of_unit("bytes"), named),
+                Target(size.of_unit("bytes").least(q.FEW), named),
                 text=(
-                    "Falls as small arrays accumulate: scalars never read back, "
-                    "metrics kept on the device."
+                    "Of the 20 devices with the smallest. Falls as small arrays "
+                    "accumulate: scalars never read back, metrics kept on the device."
                 ),
             ),
             table(

@@ -7,6 +7,7 @@ from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, states, table, timeseries
 from jaxmon.artifacts.dashboards.model import Line, Mapping, Row, Target
+from jaxmon.artifacts.overviews import processes
 from jaxmon.artifacts.promql import counter, gauge, histogram
 
 
@@ -16,47 +17,48 @@ _HOOKS = (Mapping("0", "inactive", "red"), Mapping("1", "active", "green"))
 
 def oncall() -> Row:
     """Return panels that show whether the other data can be trusted."""
-    hooks = gauge(catalog.HOOK_ACTIVE, *q.PROCESS).min("hook")
-    collectors = hardware.host(catalog.COLLECTOR_SUCCESS)
-    age = hardware.host(catalog.COLLECTOR_AGE_SECONDS)
-    failed = counter(catalog.INTERNAL_ERRORS, *q.PROCESS)
-    crashes = counter(catalog.AGENT_CRASHES, *q.PROCESS)
-    died = gauge(catalog.AGENT_DIED, *q.PROCESS)
-    worker = ("instance", "worker")
-    by = ("instance", "collector")
-    named = "{{instance}} {{collector}}"
+    hooks = processes.HOOKS(q.JOB).min("hook")
+    by = ("job", "collector")
+    succeeding = processes.COLLECTORS(q.JOB).min(*by).least(q.FEW)
+    age = processes.COLLECTOR_AGE(q.JOB).max(*by).worst(q.FEW)
+    silent = processes.AGENT_UP(q.JOB).min("job", "instance").equals(0)
+    died, crashed = (
+        one(q.JOB).max(*q.BY_PROCESS).worst(q.FEW)
+        for one in (processes.DIED, processes.CRASHES)
+    )
     return row(
         9,
         "Monitoring health",
         line(
             states(
                 801,
-                "Targets",
-                Target(hardware.targets(), "{{job}} {{instance}}"),
-                text="Whether Prometheus could scrape each agent or sidecar.",
+                "Targets that were down",
+                Target(hardware.down().least(q.FEW), "{{job}} {{instance}}"),
+                text="Agents and sidecars that Prometheus could not scrape, and when.",
                 mappings=q.UP,
                 thresholds=q.below(1),
                 alerts=("JaxmonTargetDown",),
+                no_value="None",
             ),
-            states(
+            timeseries(
                 802,
                 "Collectors",
-                Target(collectors.min(*by), named),
+                Target(succeeding, "{{job}} {{collector}}"),
                 text=(
-                    "Whether the last poll of each collector succeeded. nvml is "
-                    "down on hosts without an NVIDIA driver, which is normal."
+                    "Fraction of sidecars on which the last poll of a collector "
+                    "succeeded, of the 20 worst. nvml is down on hosts without an "
+                    "NVIDIA driver, which is normal."
                 ),
-                mappings=q.UP,
-                thresholds=q.below(1),
+                maximum=1,
                 alerts=("JaxmonCollectorDown",),
             ),
             timeseries(
                 803,
                 "Age of collected data",
-                Target(age.max(*by), named),
+                Target(age, "{{job}} {{collector}}"),
                 text=(
-                    "Age of the data served by each sidecar. Grows when a driver or "
-                    "an agent hangs."
+                    "Age of the oldest data that a sidecar serves, of the 20 worst. "
+                    "Grows when a driver or an agent hangs."
                 ),
                 alerts=("JaxmonCollectorDown",),
             ),
@@ -77,29 +79,33 @@ def oncall() -> Row:
             timeseries(
                 805,
                 "Internal errors",
-                Target(failed.mishaps().sum("site"), "{{site}}"),
+                Target(
+                    processes.INTERNAL_ERRORS(q.JOB).sum("site").worst(q.FEW),
+                    "{{site}}",
+                ),
                 text="Contained failures of jaxmon's own code. Please report them.",
                 no_value="None",
             ),
             states(
                 806,
-                "Agents up",
-                Target(gauge(catalog.AGENT_UP, *q.PROCESS), "{{instance}} {{worker}}"),
+                "Hosts with silent agents",
+                Target(silent.least(q.FEW), "{{job}} {{instance}}"),
                 text=(
-                    "Whether the process in each slot responds. If down, it was "
-                    "killed or is hung; the alert says which."
+                    "Hosts on which a process does not respond, and when: it was "
+                    "killed or hangs; the alert says which."
                 ),
                 mappings=q.UP,
                 thresholds=q.below(1),
                 alerts=("JaxmonAgentSilent",),
+                no_value="None",
             ),
             timeseries(
                 807,
                 "Processes that crashed",
-                Target(crashes.mishaps().sum(*worker), "{{instance}} {{worker}}"),
-                Target(died.max(*worker) > 0, "{{instance}} {{worker}} not replaced"),
+                Target(crashed, q.NAMED_PROCESS),
+                Target(died, f"{q.NAMED_PROCESS} not replaced"),
                 text=(
-                    "Processes that ended without finishing, per graph interval, and "
+                    "Processes that ended without finishing, within five minutes, and "
                     "whether another has taken their place since."
                 ),
                 alerts=("JaxmonCrashLoop", "JaxmonTrainingDied"),
@@ -117,7 +123,7 @@ def debug() -> Row:
 
 
 def _agents() -> tuple[Line, ...]:
-    hooks = gauge(catalog.HOOK_ACTIVE, *q.PROCESS).min(*q.BY_PROCESS, "hook")
+    inactive = gauge(catalog.HOOK_ACTIVE, *q.PROCESS).equals(0)
     scrape = histogram(catalog.SCRAPE_SECONDS, *q.PROCESS).quantile(0.95, *q.BY_PROCESS)
     overflow = counter(catalog.LABEL_OVERFLOW, *q.PROCESS).rate().sum("label")
     dropped = counter(catalog.DROPPED, *q.PROCESS).rate().sum("what")
@@ -126,12 +132,16 @@ def _agents() -> tuple[Line, ...]:
         line(
             states(
                 2001,
-                "Hooks by process",
-                Target(hooks, f"{q.NAMED_PROCESS} {{{{hook}}}}"),
-                text=(
-                    "Hook status per agent. An inactive hook could not attach to this "
-                    "JAX, or disabled itself after failures."
+                "Inactive hooks by process",
+                Target(
+                    inactive.min(*q.BY_PROCESS, "hook").least(q.FEW),
+                    f"{q.NAMED_PROCESS} {{{{hook}}}}",
                 ),
+                text=(
+                    "A hook that could not attach to this JAX, or disabled itself "
+                    "after failures. What it measures is missing."
+                ),
+                no_value="None",
                 mappings=_HOOKS,
                 thresholds=q.below(1),
                 alerts=("JaxmonAgentHookInactive",),
@@ -139,8 +149,8 @@ def _agents() -> tuple[Line, ...]:
             timeseries(
                 2002,
                 "Scrape duration",
-                Target(q.known(scrape), q.NAMED_PROCESS),
-                text="p95 scrape rendering time of each agent or sidecar.",
+                Target(q.known(scrape).worst(q.FEW), q.NAMED_PROCESS),
+                text="p95 scrape rendering time of the 20 slowest agents and sidecars.",
             ),
         ),
         line(
@@ -163,7 +173,8 @@ def _agents() -> tuple[Line, ...]:
                 2005,
                 "Internal errors by process",
                 Target(
-                    failed.sum(*q.BY_PROCESS, "site"), f"{q.NAMED_PROCESS} {{{{site}}}}"
+                    failed.sum(*q.BY_PROCESS, "site").worst(q.FEW),
+                    f"{q.NAMED_PROCESS} {{{{site}}}}",
                 ),
                 text="Contained failures of jaxmon's own code, by process and site.",
                 no_value="None",
@@ -184,24 +195,28 @@ def _sidecars() -> tuple[Line, ...]:
             timeseries(
                 2006,
                 "Collection duration",
-                Target(took.max(*by), named),
+                Target(took.max(*by).worst(q.FEW), named),
                 text=(
-                    "Duration of each collector's last poll. A slowing driver shows "
-                    "here before it hangs."
+                    "Duration of the last poll of the 20 slowest collectors. A slowing "
+                    "driver shows here before it hangs."
                 ),
             ),
             timeseries(
                 2007,
                 "Data age by collector",
-                Target(age.max(*by), named),
-                text="Age of the data that each collector serves.",
+                Target(age.max(*by).worst(q.FEW), named),
+                text="Age of the oldest data that collectors serve.",
                 alerts=("JaxmonCollectorDown",),
             ),
             timeseries(
                 2008,
                 "Collector errors by reason",
-                Target(q.per_minute(errors), f"{named} {{{{reason}}}}"),
+                Target(
+                    (q.per_minute(errors) > 0).worst(q.FEW),
+                    f"{named} {{{{reason}}}}",
+                ),
                 text="Collector failures. The sidecar's log has the messages.",
+                no_value="None",
                 alerts=("JaxmonCollectorDown",),
             ),
         ),
@@ -209,7 +224,7 @@ def _sidecars() -> tuple[Line, ...]:
             states(
                 2011,
                 "Web configuration",
-                Target(config.max("instance"), "{{instance}}"),
+                Target(config.max("instance").least(q.FEW), "{{instance}}"),
                 text=(
                     "Whether a sidecar's current web configuration and certificates "
                     "are in effect. After an invalid change, the previous ones stay "

@@ -14,6 +14,7 @@ from jaxmon.artifacts.dashboards.model import (
     Target,
     Thresholds,
 )
+from jaxmon.artifacts.overviews import training
 from jaxmon.artifacts.promql import call, re, recorded, time
 from jaxmon.artifacts.slo import Slos, durations
 from jaxmon.artifacts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
@@ -21,6 +22,8 @@ from jaxmon.artifacts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
 
 _ZERO = call("vector", promql.number(0))
 _CONCERNED = ("route", "function", "loop", "instance")
+# Of each objective, of which there are five.
+_SERVICES = 10
 _SEVERITIES = (
     Mapping("page", "page", "red"),
     Mapping("ticket", "ticket", "orange"),
@@ -37,14 +40,17 @@ def budgets(slos: Slos) -> Row:
     """Return how fast error budgets burn, and how much is left."""
     burn = tuple(
         Target(
-            (slo.recording("1h", q.JOB).max("job") / slo.budget).of_unit("times"),
+            (slo.recording("1h", q.JOB).max("job") / slo.budget)
+            .of_unit("times")
+            .worst(_SERVICES),
             f"{slo.title} {{{{job}}}}",
         )
         for slo in slos
     )
     left = tuple(
         Target(
-            slo.recorded(BUDGET_REMAINING, q.JOB).min("job"), f"{slo.title} {{{{job}}}}"
+            slo.recorded(BUDGET_REMAINING, q.JOB).min("job").least(_SERVICES),
+            f"{slo.title} {{{{job}}}}",
         )
         for slo in slos
     )
@@ -57,9 +63,10 @@ def budgets(slos: Slos) -> Row:
                 "Burn rate over one hour",
                 *burn,
                 text=(
-                    "Burn rate of each error budget; 1 uses it up exactly over the "
-                    "period. Alerts page at 14.4 (and at 6 over six hours) and file "
-                    "tickets at 3 and 1. Requires jaxmon's recording rules."
+                    "Burn rate of error budgets, of each objective the "
+                    f"{_SERVICES} services that burn fastest; 1 uses it up exactly "
+                    "over the period. Alerts page at 14.4 (and at 6 over six hours) "
+                    "and file tickets at 3 and 1."
                 ),
                 thresholds=q.BURN,
                 alerts=tuple(slo.alert for slo in slos),
@@ -69,9 +76,9 @@ def budgets(slos: Slos) -> Row:
                 "Error budget remaining",
                 *left,
                 text=(
-                    "Remaining error budget of each objective in its period. "
-                    "Below 0 the objective is missed. Requires jaxmon's recording "
-                    "rules."
+                    "Remaining error budget of each objective in its period, of the "
+                    f"{_SERVICES} services with the least. Below 0 the objective is "
+                    "missed."
                 ),
                 # Further below, it only hides the others.
                 minimum=-1,
@@ -98,29 +105,28 @@ def _headline(slos: Slos) -> Line:
         ),
         stat(
             102,
-            Target(burning, "Highest burn rate", q.BURN),
+            Target(burning, "Top burn rate", q.BURN),
             text=(
                 "Burn rate of the fastest-burning error budget; 1 uses it up "
-                "exactly over the period. Requires jaxmon's recording rules."
+                "exactly over the period."
             ),
         ),
         stat(
             103,
             Target(
                 recorded(BUDGET_REMAINING, q.JOB).min(),
-                "Lowest budget remaining",
+                "Lowest budget",
                 q.BUDGET_LEFT,
             ),
             text=(
                 "Remaining budget of the objective closest to exhausting it. "
-                "Below 0 the objective is missed. Requires jaxmon's recording "
-                "rules."
+                "Below 0 the objective is missed."
             ),
         ),
         stat(
             104,
             Target(
-                q.share(q.failed().sum(), q.served().sum()),
+                q.share(q.failed(), q.served()),
                 "Request errors",
                 q.budget(slos, "request-error"),
             ),
@@ -129,7 +135,7 @@ def _headline(slos: Slos) -> Line:
         stat(
             105,
             Target(
-                q.known(q.request_seconds("warm").quantile(0.95)),
+                q.latency_of("warm", 0.95),
                 "Warm p95",
                 q.latency(slos, "warm-latency"),
             ),
@@ -140,7 +146,7 @@ def _headline(slos: Slos) -> Line:
         ),
         stat(
             106,
-            Target(q.step_age().max(), "Oldest step", stalled),
+            Target(training.STEP_AGE(q.JOB).max(), "Oldest step", stalled),
             text=(
                 "Time since the slowest running loop finished a step. If it keeps "
                 "growing, a loop is stuck."
@@ -158,7 +164,7 @@ def _headline(slos: Slos) -> Line:
         stat(
             108,
             Target(
-                hardware.targets().equals(0).count().or_(_ZERO),
+                hardware.down().count().or_(_ZERO),
                 "Targets down",
                 q.above(1),
             ),

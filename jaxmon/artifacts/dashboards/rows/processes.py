@@ -33,23 +33,24 @@ def _processes() -> tuple[Line, ...]:
             timeseries(
                 1901,
                 "CPU by process",
-                Target(cpu, q.NAMED_PROCESS),
+                Target(cpu.worst(q.FEW), q.NAMED_PROCESS),
                 text=(
-                    "100 % is one core. A training process at exactly one core is "
-                    "often limited by Python: data loading or dispatch."
+                    "Of the 20 busiest processes; 100 % is one core. A training "
+                    "process at exactly one core is often limited by Python: data "
+                    "loading or dispatch."
                 ),
             ),
             timeseries(
                 1902,
                 "Resident memory",
-                Target(resident.sum(*q.BY_PROCESS), q.NAMED_PROCESS),
-                text="Host memory of each process.",
+                Target(resident.sum(*q.BY_PROCESS).worst(q.FEW), q.NAMED_PROCESS),
+                text="Host memory of the 20 largest processes.",
                 alerts=("JaxmonHostMemoryGrowth",),
             ),
             timeseries(
                 1903,
                 "File descriptors in use",
-                Target(descriptors, q.NAMED_PROCESS),
+                Target(descriptors.worst(q.FEW), q.NAMED_PROCESS),
                 text=(
                     "Open file descriptors as a fraction of the limit. At 100 % the "
                     "process can open no more files or connections."
@@ -72,10 +73,10 @@ def _processes() -> tuple[Line, ...]:
             timeseries(
                 1905,
                 "Age of processes",
-                Target(age.max(*q.BY_PROCESS), q.NAMED_PROCESS),
+                Target(age.max(*q.BY_PROCESS).least(q.FEW), q.NAMED_PROCESS),
                 text=(
-                    "Time since each process started; a saw-tooth pattern is a crash "
-                    "loop."
+                    "Time since the 20 youngest processes started; a saw-tooth pattern "
+                    "is a crash loop."
                 ),
             ),
         ),
@@ -92,12 +93,14 @@ def _containers() -> Line:
             1909,
             "Container memory vs limit",
             Target(
-                promql.ratio(used.max(*q.BY_PROCESS), limit.max(*q.BY_PROCESS)),
+                promql.ratio(used.max(*q.BY_PROCESS), limit.max(*q.BY_PROCESS)).worst(
+                    q.FEW
+                ),
                 q.NAMED_PROCESS,
             ),
             text=(
-                "Working set of each process's cgroup. At 100 % the OOM killer "
-                "strikes, which JAX cannot report."
+                "Working set of the 20 fullest cgroups of processes. At 100 % the OOM "
+                "killer strikes, which JAX cannot report."
             ),
             maximum=1,
             thresholds=q.above(0.9),
@@ -106,7 +109,7 @@ def _containers() -> Line:
         timeseries(
             1910,
             "Container CPU throttling",
-            Target(held.max(*q.BY_PROCESS).of_unit(""), q.NAMED_PROCESS),
+            Target(held.max(*q.BY_PROCESS).of_unit("").worst(q.FEW), q.NAMED_PROCESS),
             text=(
                 "Seconds per second, summed over threads, that the cgroup was "
                 "CPU-throttled. Causes step-time jitter."
@@ -116,7 +119,7 @@ def _containers() -> Line:
         timeseries(
             1911,
             "OOM kills",
-            Target(killed.max(*q.BY_PROCESS) > 0, q.NAMED_PROCESS),
+            Target((killed.max(*q.BY_PROCESS) > 0).worst(q.FEW), q.NAMED_PROCESS),
             text=(
                 "Processes in the cgroup killed by the OOM killer: for example a "
                 "data-loader worker, whose loss hangs the loop."
@@ -158,25 +161,28 @@ def _hosts() -> tuple[Line, ...]:
             timeseries(
                 1907,
                 "Host load per CPU",
-                Target(load.of_unit(""), named),
+                Target(load.of_unit("").worst(q.FEW), named),
                 text=(
-                    "Load per core. Above 1, threads queue, and so does the input "
-                    "pipeline."
+                    "Load per core of the 20 busiest hosts. Above 1, threads queue, "
+                    "and so does the input pipeline."
                 ),
                 thresholds=q.above(1),
             ),
             timeseries(
                 1908,
                 "Host memory available to programs",
-                Target(available, named),
-                text="Memory available without swapping.",
+                Target(available.least(q.FEW), named),
+                text="Memory available without swapping, on the 20 hosts with least.",
             ),
         ),
         line(
             timeseries(
                 1912,
                 "Host pressure",
-                Target(waited.max(*by, "resource"), f"{named} {{{{resource}}}}"),
+                Target(
+                    waited.max(*by, "resource").worst(q.FEW),
+                    f"{named} {{{{resource}}}}",
+                ),
                 text=(
                     "Fraction of time some task was stalled on CPU, memory or I/O "
                     "(PSI). Memory pressure precedes OOM kills."
@@ -187,18 +193,18 @@ def _hosts() -> tuple[Line, ...]:
             timeseries(
                 1913,
                 "Host network",
-                Target(sent, f"{named} sent"),
-                Target(received, f"{named} received"),
+                Target(sent.worst(q.FEW), f"{named} sent"),
+                Target(received.worst(q.FEW), f"{named} received"),
                 text=(
-                    "Traffic of all physical network interfaces: input data, "
-                    "checkpoints and cross-host collectives."
+                    "Traffic of all physical network interfaces of the 20 hosts with "
+                    "most: input data, checkpoints and cross-host collectives."
                 ),
                 no_value="Not available",
             ),
             timeseries(
                 1914,
                 "Free disk space",
-                Target(left, f"{named} {{{{directory}}}}"),
+                Target(left.least(q.FEW), f"{named} {{{{directory}}}}"),
                 text=(
                     "File systems configured with --disk, such as the persistent "
                     "cache's. If that is full, JAX recompiles everything."

@@ -18,6 +18,8 @@ def debug() -> Row:
     failed = counter(catalog.PERSISTENT_CACHE_ERRORS, *q.PROCESS).rise()
     saved = counter(catalog.PERSISTENT_CACHE_SAVED_SECONDS, *q.PROCESS).rise()
     size = gauge(catalog.PERSISTENT_CACHE_SIZE_BYTES, *q.PROCESS)
+    ranks = gauge(catalog.PROCESS_INDEX, *q.PROCESS).max(*q.BY_PROCESS).bottomk(100)
+    of = gauge(catalog.PROCESS_COUNT, *q.PROCESS).max(*q.BY_PROCESS)
     named = f"{q.NAMED_PROCESS} {{{{operation}}}}"
     return row(
         24,
@@ -27,15 +29,11 @@ def debug() -> Row:
             table(
                 2406,
                 "Ranks",
-                Target(
-                    gauge(catalog.PROCESS_INDEX, *q.PROCESS).max(*q.BY_PROCESS), "Rank"
-                ),
-                Target(
-                    gauge(catalog.PROCESS_COUNT, *q.PROCESS).max(*q.BY_PROCESS), "Of"
-                ),
+                Target(ranks, "Rank"),
+                Target(of.and_(ranks), "Of"),
                 text=(
                     "Index of each process in its JAX cluster, and the total: maps a "
-                    "rank in a log or trace to a host."
+                    "rank in a log or trace to a host. At most the first 100."
                 ),
                 labels=q.BY_PROCESS,
                 sort="Of",
@@ -46,15 +44,23 @@ def debug() -> Row:
             timeseries(
                 2402,
                 "Persistent cache obstacles",
-                Target(obstacles.sum("job", "reason"), "{{job}} {{reason}}"),
+                Target(
+                    obstacles.sum("job", "reason").worst(q.FEW), "{{job}} {{reason}}"
+                ),
                 text="Processes with a cache obstacle; `jaxmon explain` has a remedy.",
                 width=8,
             ),
             timeseries(
                 2403,
                 "Persistent cache writes and errors",
-                Target(written.sum(*q.BY_PROCESS), f"{q.NAMED_PROCESS} written"),
-                Target(failed.sum(*q.BY_PROCESS, "operation"), f"{named} failed"),
+                Target(
+                    written.sum(*q.BY_PROCESS).worst(q.FEW),
+                    f"{q.NAMED_PROCESS} written",
+                ),
+                Target(
+                    failed.sum(*q.BY_PROCESS, "operation").worst(q.FEW),
+                    f"{named} failed",
+                ),
                 text="Entries written, and failed reads and writes, per graph "
                 "interval; JAX only warns about failures.",
                 width=8,
@@ -62,7 +68,7 @@ def debug() -> Row:
             timeseries(
                 2404,
                 "Compile time saved by the cache",
-                Target(saved.sum("job"), "{{job}}"),
+                Target(saved.sum("job").worst(q.FEW), "{{job}}"),
                 text=(
                     "Compile time saved by cache hits per graph interval, as "
                     "estimated by JAX in whole seconds."
@@ -71,7 +77,9 @@ def debug() -> Row:
             timeseries(
                 2405,
                 "Size of the persistent cache",
-                Target(size.max("job", "instance"), "{{job}} {{instance}}"),
+                Target(
+                    size.max("job", "instance").worst(q.FEW), "{{job}} {{instance}}"
+                ),
                 text=(
                     "Cache size as seen by each process; hosts that share a directory "
                     "should agree."
@@ -83,12 +91,14 @@ def debug() -> Row:
 
 
 def _table() -> Panel:
-    def largest(metric: Metric, heading: str) -> Target:
-        return Target(gauge(metric, *q.FUNCTION).max("function"), heading)
-
     # Number of different latest programs of one function across the selected processes.
     info = gauge(catalog.PROGRAM_INFO, *q.FUNCTION)
-    different = info.count("function", "fingerprint").count("function")
+    different = info.count("function", "fingerprint").count("function").topk(50)
+
+    def largest(metric: Metric, heading: str) -> Target:
+        most = gauge(metric, *q.FUNCTION).max("function")
+        return Target(most.and_(different), heading)
+
     return table(
         2401,
         "Latest program of each function",
@@ -102,9 +112,9 @@ def _table() -> Panel:
         largest(catalog.PROGRAM_FUSIONS, "Fusions"),
         largest(catalog.PROGRAM_INSTRUCTIONS, "Instructions"),
         text=(
-            "XLA's analysis; the largest value if processes differ. Processes of one "
-            "mesh with different versions of a program deadlock; independent servers "
-            "may differ. FLOPs count loop bodies once."
+            "XLA's analysis, of 50 functions; the largest value if processes differ. "
+            "Processes of one mesh with different versions of a program deadlock; "
+            "independent servers may differ. FLOPs count loop bodies once."
         ),
         labels=("function",),
         alerts=("JaxmonProgramsDiverge",),

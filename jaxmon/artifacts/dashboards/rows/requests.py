@@ -6,7 +6,8 @@ from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
-from jaxmon.artifacts.promql import Histogram, counter, gauge, histogram, ne
+from jaxmon.artifacts.overviews import requests as overviews
+from jaxmon.artifacts.promql import Histogram, gauge, histogram
 from jaxmon.artifacts.slo import Slos, durations
 
 
@@ -14,11 +15,9 @@ def oncall(slos: Slos) -> Row:
     """Return the signals of a model server."""
     by = ("job", "route")
     named = "{{job}} {{route}}"
-    outcome = counter(catalog.REQUESTS, *q.PROCESS).rate().sum("outcome")
-    # Often the first of its route, with which the series begin.
-    waiting = counter(catalog.REQUESTS, ne("start", "warm"), *q.PROCESS)
-    cold = waiting.rise().sum(*by)
-    every = counter(catalog.REQUESTS, *q.PROCESS).rise().sum(*by)
+    every = overviews.REQUESTS(q.JOB)
+    errors = q.share(q.failed(*by), q.served(*by))
+    cold = q.share(q.cold(*by), every.sum(*by))
     return row(
         3,
         "Requests",
@@ -26,7 +25,7 @@ def oncall(slos: Slos) -> Row:
             timeseries(
                 201,
                 "Requests by outcome",
-                Target(outcome, "{{outcome}}"),
+                Target(every.sum("outcome"), "{{outcome}}"),
                 text=(
                     "Completed requests per second. A drop is as bad as a rise in "
                     "errors: check whether clients still reach the service."
@@ -36,10 +35,10 @@ def oncall(slos: Slos) -> Row:
             timeseries(
                 202,
                 "Request error ratio",
-                Target(q.share(q.failed().sum(*by), q.served().sum(*by)), named),
+                Target(errors.worst(q.FEW), named),
                 text=(
-                    "Server errors per request, by route; the line is the objective. "
-                    "Client errors do not count."
+                    "Server errors per request, of the 20 routes with the most; the "
+                    "line is the objective. Client errors do not count."
                 ),
                 thresholds=q.budget(slos, "request-error"),
                 alerts=q.alert_of(slos, "request-error"),
@@ -47,22 +46,24 @@ def oncall(slos: Slos) -> Row:
             timeseries(
                 203,
                 "Requests in progress",
-                Target(gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*by), named),
+                Target(
+                    overviews.REQUESTS_IN_PROGRESS(q.JOB).sum(*by).worst(q.FEW), named
+                ),
                 text=(
-                    "Requests in progress. If they pile up while the rate falls, "
-                    "something is blocking: a compile, a device, a lock."
+                    "Requests in progress, of the 20 routes with the most. If they "
+                    "pile up while the rate falls, something is blocking: a compile, a "
+                    "device, a lock."
                 ),
                 alerts=("JaxmonServiceVanished", "JaxmonRequestsHang"),
             ),
             timeseries(
                 209,
                 "Oldest request in progress",
-                Target(
-                    gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max(*by), named
-                ),
+                Target(overviews.REQUEST_OLDEST(q.JOB).max(*by).worst(q.FEW), named),
                 text=(
-                    "Age of the oldest request in progress. If it grows without end, "
-                    "that request hangs; if the rate is 0 as well, all do."
+                    "Age of the oldest request in progress, of the 20 worst routes. If "
+                    "it grows without end, that request hangs; if the rate is 0 as "
+                    "well, all do."
                 ),
                 thresholds=q.above(durations.seconds(slos.thresholds.hang_after)),
                 alerts=("JaxmonRequestsHang",),
@@ -95,11 +96,11 @@ def oncall(slos: Slos) -> Row:
             timeseries(
                 206,
                 "Cold request ratio",
-                Target(q.share(cold, every), named),
+                Target(cold.worst(q.FEW), named),
                 text=(
-                    "Fraction of requests that waited for a compile, cold or delayed. "
-                    "Expected after "
-                    "startup; otherwise shapes vary: see Recompiles by cause."
+                    "Fraction of requests that waited for a compile, cold or delayed, "
+                    "of the 20 routes with the most. Expected after startup; otherwise "
+                    "shapes vary: see Recompiles by cause."
                 ),
                 thresholds=q.budget(slos, "cold-start"),
                 alerts=(*q.alert_of(slos, "cold-start"), "JaxmonColdStarts"),
@@ -110,11 +111,11 @@ def oncall(slos: Slos) -> Row:
                 207,
                 "Queue depth",
                 Target(
-                    gauge(catalog.QUEUE_DEPTH, *q.PROCESS).sum("job", "queue"),
+                    overviews.QUEUE_DEPTH(q.JOB).sum("job", "queue").worst(q.FEW),
                     "{{job}} {{queue}}",
                 ),
                 text=(
-                    "Items waiting in the program's queues. Growing while batches are "
+                    "Items waiting in the 20 longest queues. Growing while batches are "
                     "full: add replicas. Growing while they are not: something is "
                     "blocking."
                 ),
@@ -123,10 +124,13 @@ def oncall(slos: Slos) -> Row:
             timeseries(
                 208,
                 "Batch fill",
-                Target(q.known(_fill().mean(*by)), named),
+                Target(
+                    q.known(overviews.BATCH_FILL(q.JOB).avg(*by)).least(q.FEW), named
+                ),
                 text=(
-                    "Requested fraction of each batch; the rest is padding. Low under "
-                    "load: batches close too early."
+                    "Requested fraction of each batch, of the 20 routes with the "
+                    "least; the rest is padding. Low under load: batches close too "
+                    "early."
                 ),
                 maximum=1,
                 no_value="No batches",
@@ -161,8 +165,11 @@ def debug() -> Row:
             timeseries(
                 1403,
                 "p95 by route, outcome and start",
-                Target(q.known(p95), "{{job}} {{route}} {{outcome}} {{start}}"),
-                text="p95 latency per route. Errors at the length of a timeout: "
+                Target(
+                    q.known(p95).worst(q.FEW),
+                    "{{job}} {{route}} {{outcome}} {{start}}",
+                ),
+                text="p95 latency, the 20 largest. Errors at the length of a timeout: "
                 "something that the route calls is unresponsive.",
             ),
         ),
@@ -171,12 +178,14 @@ def debug() -> Row:
                 1404,
                 "Queue depth by process",
                 Target(
-                    gauge(catalog.QUEUE_DEPTH, *q.PROCESS),
+                    gauge(catalog.QUEUE_DEPTH, *q.PROCESS)
+                    .sum(*q.BY_PROCESS, "queue")
+                    .worst(q.FEW),
                     f"{q.NAMED_PROCESS} {{{{queue}}}}",
                 ),
                 text=(
-                    "Queue depth of each process. One longer than its peers': a slow "
-                    "process, or uneven load balancing."
+                    "Queue depth of the 20 processes with the longest. One longer than "
+                    "its peers': a slow process, or uneven load balancing."
                 ),
                 no_value="No queues",
             ),
@@ -199,8 +208,6 @@ def _fill() -> Histogram:
 
 
 def _quantiles(start: str, *quantiles: float, lead: str = "") -> tuple[Target, ...]:
-    seconds = q.request_seconds(start)
     return tuple(
-        Target(q.known(seconds.quantile(one)), f"{lead}p{one * 100:g}")
-        for one in quantiles
+        Target(q.latency_of(start, one), f"{lead}p{one * 100:g}") for one in quantiles
     )

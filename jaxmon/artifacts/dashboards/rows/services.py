@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, table
 from jaxmon.artifacts.dashboards.model import Link, Row, Target
-from jaxmon.artifacts.promql import alerts, counter, ne, re, recorded, up
+from jaxmon.artifacts.overviews import functions, requests, training
+from jaxmon.artifacts.promql import alerts, re, recorded, up
 from jaxmon.artifacts.slo import Slos, durations
 from jaxmon.artifacts.slo.model import CURRENT_BURN_RATE
 
@@ -20,9 +20,7 @@ _DEBUG = Link(
 
 def oncall(slos: Slos) -> Row:
     """Return one line for each service, coloured as its objectives."""
-    calls = counter(catalog.JIT_CALLS, *q.FUNCTION).rate().sum("job")
-    waiting = counter(catalog.REQUESTS, ne("start", "warm"), *q.PROCESS)
-    every = counter(catalog.REQUESTS, *q.PROCESS).rate().sum("job")
+    every = requests.REQUESTS(q.JOB).sum("job")
     firing = alerts(q.JOB, *q.FIRING, re("severity", "page|ticket")).count("job")
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max("job").of_unit("times")
     columns = (
@@ -30,30 +28,30 @@ def oncall(slos: Slos) -> Row:
         Target(burning, "Burn", q.BURN),
         Target(every, "Requests"),
         Target(
-            q.share(q.failed().sum("job"), q.served().sum("job")),
+            q.share(q.failed("job"), q.served("job")),
             "Errors",
             q.budget(slos, "request-error"),
         ),
         Target(
-            q.known(q.request_seconds("warm").quantile(0.95, "job")),
+            q.latency_of("warm", 0.95, "job"),
             "Warm p95",
             q.latency(slos, "warm-latency"),
         ),
         Target(
-            q.share(waiting.rate().sum("job"), every),
+            q.share(q.cold("job"), every),
             "Cold",
             q.budget(slos, "cold-start"),
         ),
-        Target(counter(catalog.STEPS, *q.PROCESS).rate().sum("job"), "Steps"),
+        Target(training.STEPS(q.JOB).sum("job"), "Steps"),
         Target(
-            q.step_age().max("job"),
+            training.STEP_AGE(q.JOB).max("job"),
             "Oldest step",
             q.above(durations.seconds(slos.thresholds.stalled_after)),
         ),
-        Target(calls, "Calls"),
+        Target(functions.CALLS(q.JOB).sum("job"), "Calls"),
         Target(q.hit_rate("job"), "Cache hits", q.objective(slos, "cache-hit-rate")),
         Target(q.recompiling("job"), "Recompiles", q.above(q.storm(slos))),
-        Target(up(*q.HOST).avg("job").of_unit("ratio"), "Targets up", q.below(1)),
+        Target(up(q.JOB).avg("job").of_unit("ratio"), "Targets up", q.below(1)),
     )
     return row(
         2,

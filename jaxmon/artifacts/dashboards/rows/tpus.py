@@ -5,16 +5,28 @@ from __future__ import annotations
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, states, table, timeseries
-from jaxmon.artifacts.dashboards.model import Row, Target
+from jaxmon.artifacts.dashboards.model import Row, Target, Thresholds
 from jaxmon.artifacts.promql import counter, gauge, histogram
+from jaxmon.catalog import Metric
 
 
 def debug() -> Row:
     """Return load, times, and the position of each core."""
     named = "{{instance}} {{uuid}}"
     by_core = ("job", "instance", "uuid", "core")
+    duty = gauge(catalog.TPU_DUTY_CYCLE_RATIO, *q.HOST)
+    bandwidth = gauge(catalog.ACCELERATOR_MEMORY_BANDWIDTH_RATIO, *q.HOST)
     executions = histogram(catalog.TPU_HLO_EXECUTION_SECONDS, *q.HOST)
     transfers = histogram(catalog.TPU_TRANSFER_SECONDS, *q.HOST)
+    waiting = gauge(catalog.TPU_CORE_QUEUED_PROGRAMS, *q.HOST).max(*by_core).topk(50)
+
+    def core(
+        metric: Metric, title: str, thresholds: Thresholds | None = None
+    ) -> Target:
+        """Return a column of the cores with most programs queued."""
+        own = gauge(metric, *q.HOST).max(*by_core)
+        return Target(own.and_(waiting), title, thresholds)
+
     return row(
         25,
         "TPUs",
@@ -22,7 +34,7 @@ def debug() -> Row:
             timeseries(
                 2501,
                 "TPU duty cycle",
-                Target(gauge(catalog.TPU_DUTY_CYCLE_RATIO, *q.HOST), named),
+                Target(duty.least(q.FEW), named),
                 text=(
                     "Fraction of time each chip was busy. One below its peers: they "
                     "are waiting for it, or it is waiting for its host."
@@ -34,7 +46,8 @@ def debug() -> Row:
                 2502,
                 "TPU queued programs",
                 Target(
-                    gauge(catalog.TPU_HLO_QUEUE_SIZE, *q.HOST), f"{named} {{{{core}}}}"
+                    gauge(catalog.TPU_HLO_QUEUE_SIZE, *q.HOST).worst(q.FEW),
+                    f"{named} {{{{core}}}}",
                 ),
                 text=(
                     "Programs dispatched but not finished, by core. Always 0: the "
@@ -46,7 +59,8 @@ def debug() -> Row:
                 2503,
                 "TPU runtimes up",
                 Target(
-                    gauge(catalog.TPU_RUNTIME_UP, *q.HOST), "{{instance}} {{runtime}}"
+                    gauge(catalog.TPU_RUNTIME_UP, *q.HOST).least(q.FEW),
+                    "{{instance}} {{runtime}}",
                 ),
                 text=(
                     "Whether each process's runtime responds; none does while no "
@@ -62,7 +76,7 @@ def debug() -> Row:
                 2504,
                 "TPU execution time",
                 Target(
-                    q.known(executions.quantile(0.95, *by_core)).topk(10),
+                    q.known(executions.quantile(0.95, *by_core)).worst(10),
                     f"{named} {{{{core}}}} 95 %",
                 ),
                 text="Execution time on the slowest cores, as measured by the runtime.",
@@ -85,30 +99,16 @@ def debug() -> Row:
             table(
                 2506,
                 "TPU core position",
-                Target(
-                    gauge(catalog.TPU_CORE_PROGRAM_ID, *q.HOST).max(*by_core), "Program"
-                ),
-                Target(gauge(catalog.TPU_CORE_RUN_ID, *q.HOST).max(*by_core), "Run"),
-                Target(
-                    gauge(catalog.TPU_CORE_PROGRAM_POSITION, *q.HOST).max(*by_core),
-                    "Instruction",
-                ),
-                Target(
-                    gauge(catalog.TPU_CORE_QUEUED_PROGRAMS, *q.HOST).max(*by_core),
-                    "Waiting",
-                ),
-                Target(
-                    gauge(catalog.TPU_CORE_IDLE_SECONDS, *q.HOST).max(*by_core), "Idle"
-                ),
-                Target(
-                    gauge(catalog.TPU_CORE_ERROR, *q.HOST).max(*by_core),
-                    "Error",
-                    q.above(1),
-                ),
+                core(catalog.TPU_CORE_PROGRAM_ID, "Program"),
+                core(catalog.TPU_CORE_RUN_ID, "Run"),
+                core(catalog.TPU_CORE_PROGRAM_POSITION, "Instruction"),
+                core(catalog.TPU_CORE_QUEUED_PROGRAMS, "Waiting"),
+                core(catalog.TPU_CORE_IDLE_SECONDS, "Idle"),
+                core(catalog.TPU_CORE_ERROR, "Error", q.above(1)),
                 text=(
-                    "Run, program counter and queued programs of each core. No "
-                    "progress with programs queued means a hang; see the sidecar's "
-                    "log."
+                    "Run, program counter and queued programs of the 50 cores with "
+                    "most queued. No progress with programs queued means a hang; see "
+                    "the sidecar's log."
                 ),
                 labels=by_core,
                 no_value="No TPUs",
@@ -119,9 +119,7 @@ def debug() -> Row:
             timeseries(
                 2507,
                 "TPU memory bandwidth in use",
-                Target(
-                    gauge(catalog.ACCELERATOR_MEMORY_BANDWIDTH_RATIO, *q.HOST), named
-                ),
+                Target(bandwidth.worst(q.FEW), named),
                 text=(
                     "Fraction of each chip's peak memory bandwidth. Near 80 % the "
                     "program is memory-bound."
@@ -137,7 +135,7 @@ def debug() -> Row:
                         histogram(catalog.TPU_COLLECTIVE_SECONDS, *q.HOST).quantile(
                             0.95, "job", "instance"
                         )
-                    ),
+                    ).worst(q.FEW),
                     "{{instance}} 95 %",
                 ),
                 text=(
@@ -152,13 +150,15 @@ def debug() -> Row:
                 Target(
                     counter(catalog.TPU_DCN_TRANSMIT_BYTES, *q.HOST)
                     .rate()
-                    .sum("job", "instance"),
+                    .sum("job", "instance")
+                    .worst(q.FEW),
                     "{{instance}} sent",
                 ),
                 Target(
                     counter(catalog.TPU_DCN_RETRANSMIT_BYTES, *q.HOST)
                     .rate()
-                    .sum("job", "instance"),
+                    .sum("job", "instance")
+                    .worst(q.FEW),
                     "{{instance}} retransmitted",
                 ),
                 text=(
@@ -173,7 +173,7 @@ def debug() -> Row:
                 2510,
                 "TPU link health",
                 Target(
-                    gauge(catalog.TPU_ICI_LINK_HEALTH, *q.HOST),
+                    gauge(catalog.TPU_ICI_LINK_HEALTH, *q.HOST).worst(q.FEW),
                     "{{instance}} {{runtime}}",
                 ),
                 text="Worst link of a chip: 0 healthy, 1-5 transient faults, 6-9 "
@@ -186,7 +186,7 @@ def debug() -> Row:
                 2511,
                 "TPU throttling",
                 Target(
-                    gauge(catalog.TPU_THROTTLE_SCORE, *q.HOST),
+                    gauge(catalog.TPU_THROTTLE_SCORE, *q.HOST).worst(q.FEW),
                     "{{instance}} {{runtime}}",
                 ),
                 text="Worst throttling of any chip: 0 none, 10 constant.",

@@ -6,7 +6,8 @@ from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
-from jaxmon.artifacts.promql import counter, eq, gauge, histogram
+from jaxmon.artifacts.overviews import training as overviews
+from jaxmon.artifacts.promql import counter, histogram
 from jaxmon.artifacts.slo import Slos, durations
 
 
@@ -14,18 +15,12 @@ def oncall(slos: Slos) -> Row:
     """Return the signals of a training job."""
     by = ("job", "loop")
     named = "{{job}} {{loop}}"
-    steps = histogram(catalog.STEP_SECONDS, *q.PROCESS)
-    waited = counter(catalog.DATA_WAIT_SECONDS, *q.PROCESS).rate().sum(*by)
-    stepped = steps.sum.rate().sum(*by)
-    activity = counter(catalog.TIME_SECONDS, *q.PROCESS).rate().sum("activity")
-    items = counter(catalog.ITEMS, *q.PROCESS).rate().sum(*by, "item")
-    logged, value = ("job", "name"), gauge(catalog.VALUE, *q.PROCESS)
-    outputs = gauge(catalog.NONFINITE_OUTPUTS, *q.PROCESS).max(*logged)
-    run = gauge(catalog.VALUE_NONFINITE_RUN, *q.PROCESS).max(*logged)
-    saved = gauge(
-        catalog.ACTIVITY_AGE_SECONDS, eq("activity", "checkpoint"), *q.PROCESS
+    seconds = tuple(
+        (q.known(quantile.of_unit("seconds")).worst(q.FEW), f"p{p * 100:g} {named}")
+        for p in (0.5, 0.99)
+        for quantile in (overviews.STEP_SECONDS(q.JOB).quantile(p, *by),)
     )
-    spikes = counter(catalog.VALUE_SPIKES, *q.PROCESS).mishaps().sum(*logged)
+    logged, saved = ("job", "name"), overviews.CHECKPOINT_AGE(q.JOB).min("job")
     return row(
         4,
         "Training",
@@ -33,32 +28,31 @@ def oncall(slos: Slos) -> Row:
             timeseries(
                 301,
                 "Steps per second",
-                Target(counter(catalog.STEPS, *q.PROCESS).rate().sum(*by), named),
+                Target(overviews.STEPS(q.JOB).sum(*by).least(q.FEW), named),
                 text=(
-                    "Steps completed per second. A drop to 0 with the process alive "
-                    "is a hang."
+                    "Steps completed per second, of the 20 slowest loops. A drop to 0 "
+                    "with the process alive is a hang."
                 ),
                 alerts=("JaxmonTrainingStalled",),
             ),
             timeseries(
                 302,
                 "Step time",
-                *tuple(
-                    Target(q.known(steps.quantile(p, *by)), f"p{p * 100:g} {named}")
-                    for p in (0.5, 0.99)
-                ),
+                *(Target(quantile, legend) for quantile, legend in seconds),
                 text=(
-                    "From one step to the next, including data wait. p99 far above "
-                    "p50: recompiles, checkpoints, or one slow host."
+                    "From one step to the next, including data wait, of the 20 slowest "
+                    "loops. p99 far above p50: recompiles, checkpoints, or one slow "
+                    "host."
                 ),
             ),
             timeseries(
                 303,
                 "Data wait ratio",
-                Target(q.share(waited, stepped), named),
+                Target(overviews.DATA_WAIT(q.JOB).max(*by).worst(q.FEW), named),
                 text=(
-                    "Fraction of step time spent waiting for data. Near 0 the devices "
-                    "are the bottleneck, near 1 the input pipeline."
+                    "Fraction of step time spent waiting for data, of the 20 loops "
+                    "with the most. Near 0 the devices are the bottleneck, near 1 the "
+                    "input pipeline."
                 ),
                 maximum=1,
                 alerts=("JaxmonDataStarvation",),
@@ -68,10 +62,10 @@ def oncall(slos: Slos) -> Row:
             timeseries(
                 304,
                 "Age of the last step",
-                Target(q.step_age().max(*by), named),
+                Target(overviews.STEP_AGE(q.JOB).max(*by).worst(q.FEW), named),
                 text=(
                     "Time since the slowest process of a running loop finished a "
-                    "step. The line is the alert threshold."
+                    "step, of the 20 worst. The line is the alert threshold."
                 ),
                 thresholds=q.above(durations.seconds(slos.thresholds.stalled_after)),
                 alerts=(*q.alert_of(slos, "step-freshness"), "JaxmonTrainingStalled"),
@@ -79,7 +73,7 @@ def oncall(slos: Slos) -> Row:
             timeseries(
                 305,
                 "Time by activity",
-                Target(activity, "{{activity}}"),
+                Target(overviews.ACTIVITY(q.JOB).sum("activity"), "{{activity}}"),
                 text=(
                     "Wall time by activity. Anything other than step is lost to "
                     "training."
@@ -89,10 +83,10 @@ def oncall(slos: Slos) -> Row:
             timeseries(
                 310,
                 "Age of the last checkpoint",
-                Target(saved.min("job"), "{{job}}"),
+                Target(saved.worst(q.FEW), "{{job}}"),
                 text=(
-                    "Time since the activity `checkpoint` last ended in any process: "
-                    "the work that a failure would cost."
+                    "Time since the activity `checkpoint` last ended in any process, "
+                    "of the 20 worst services: the work that a failure would cost."
                 ),
                 thresholds=q.above(durations.seconds(slos.thresholds.checkpoint_age)),
                 alerts=("JaxmonCheckpointAge",),
@@ -101,10 +95,13 @@ def oncall(slos: Slos) -> Row:
             timeseries(
                 306,
                 "Items per second",
-                Target(items, f"{named} {{{{item}}}}"),
+                Target(
+                    overviews.ITEMS(q.JOB).sum(*by, "item").worst(q.FEW),
+                    f"{named} {{{{item}}}}",
+                ),
                 text=(
-                    "Tokens, images or sequences processed per second: the effective "
-                    "throughput."
+                    "Tokens, images or sequences processed per second, the 20 "
+                    "largest: the effective throughput."
                 ),
             ),
         ),
@@ -112,18 +109,28 @@ def oncall(slos: Slos) -> Row:
             timeseries(
                 307,
                 "Logged values",
-                Target(value.avg(*logged), "{{job}} {{name}}"),
+                Target(
+                    overviews.VALUE(q.JOB).avg(*logged).worst(q.FEW), "{{job}} {{name}}"
+                ),
                 text=(
                     "What the program passes to `jaxmon.log_values`, such as its loss: "
-                    "the mean of all processes."
+                    "the mean of all processes, the 20 largest."
                 ),
                 no_value="nothing logged",
             ),
             timeseries(
                 308,
                 "Non-finite values",
-                Target(outputs, "{{job}} {{name}} outputs"),
-                Target(run, "{{job}} {{name}} logged"),
+                *(
+                    Target(
+                        series(q.JOB).max(*logged).worst(q.FEW),
+                        f"{{{{job}}}} {{{{name}}}} {what}",
+                    )
+                    for series, what in (
+                        (overviews.NONFINITE, "outputs"),
+                        (overviews.NONFINITE_RUN, "logged"),
+                    )
+                ),
                 text=(
                     "Small outputs of a function that were finite and are NaN now, and "
                     "logged values since the last finite one. A few that go away are "
@@ -135,9 +142,12 @@ def oncall(slos: Slos) -> Row:
             timeseries(
                 309,
                 "Spikes of logged values",
-                Target(spikes, "{{job}} {{name}}"),
+                Target(
+                    overviews.SPIKES(q.JOB).sum(*logged).worst(q.FEW),
+                    "{{job}} {{name}}",
+                ),
                 text=(
-                    "Logged values far above those before them, per graph interval. "
+                    "Logged values far above those before them, within five minutes. "
                     "Of a loss: look at that batch, and clip gradients."
                 ),
                 no_value="nothing logged",
@@ -168,18 +178,19 @@ def debug() -> Row:
             timeseries(
                 1502,
                 "Mean step time by process",
-                Target(q.known(steps.mean(*by)), named),
+                Target(q.known(steps.mean(*by)).worst(q.FEW), named),
                 text=(
-                    "With collectives, all processes wait for the slowest; if times "
-                    "differ without collectives, check the slow host."
+                    "Of the 20 slowest processes. With collectives, all processes wait "
+                    "for the slowest; if times differ without collectives, check the "
+                    "slow host."
                 ),
                 alerts=("JaxmonStraggler",),
             ),
             timeseries(
                 1503,
                 "Data wait by process",
-                Target(waited, named),
-                text="Fraction of time each process waits for its next batch.",
+                Target(waited.worst(q.FEW), named),
+                text="Fraction of time that the 20 slowest wait for their next batch.",
                 maximum=1,
             ),
         ),

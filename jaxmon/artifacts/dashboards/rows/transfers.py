@@ -25,31 +25,33 @@ def debug() -> Row:
             timeseries(
                 2101,
                 "Transfers",
-                Target(transfers, named),
-                Target(waits, f"{q.NAMED_PROCESS} waits"),
+                Target(transfers.worst(q.FEW), named),
+                Target(waits.worst(q.FEW), f"{q.NAMED_PROCESS} waits"),
                 text=(
-                    "Transfers and syncs per second. As many as steps: a line of the "
-                    "training loop reads a value each time, and the device idles "
-                    "meanwhile; `jaxmon explain` names the line."
+                    "Transfers and syncs per second, of the 20 processes with most. As "
+                    "many as steps: a line of the training loop reads a value each "
+                    "time, and the device idles meanwhile; `jaxmon explain` names the "
+                    "line."
                 ),
             ),
             timeseries(
                 2102,
                 "Bytes transferred",
-                Target(moved, named),
+                Target(moved.worst(q.FEW), named),
                 text=(
-                    "Bytes transferred per second. NumPy arguments of cached calls "
-                    "are not included."
+                    "Bytes transferred per second, of the 20 processes with most. "
+                    "NumPy arguments of cached calls are not included."
                 ),
             ),
             timeseries(
                 2103,
                 "Time blocked on transfers",
-                Target(blocked, named),
-                Target(waited, f"{q.NAMED_PROCESS} waits"),
+                Target(blocked.worst(q.FEW), named),
+                Target(waited.worst(q.FEW), f"{q.NAMED_PROCESS} waits"),
                 text=(
-                    "Fraction of one thread's time blocked on transfers and syncs, "
-                    "including waiting for results; can exceed 1 with several threads."
+                    "Fraction of one thread's time blocked on transfers and syncs, of "
+                    "the 20 worst, including waiting for results; can exceed 1 with "
+                    "several threads."
                 ),
             ),
         ),

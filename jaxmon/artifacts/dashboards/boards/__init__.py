@@ -1,0 +1,1 @@
+"""The dashboards, one module each: which rows it has, and for whom."""
