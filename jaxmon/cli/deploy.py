@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from jaxmon.cli import output
+from jaxmon.cli import options, output
 from jaxmon.cli.servers import ALERTMANAGER, Access
 from jaxmon.cli.servers import access as server_access
 
@@ -33,6 +33,14 @@ _SCOPE = (
         "--namespace",
         metavar="NAMESPACE",
         help="Its label `namespace`; by default, those of all namespaces.",
+    ),
+    click.option(
+        "--label",
+        "labels",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=options.labels,
+        help="Another label of its alerts, such as a site's own; may be repeated.",
     ),
 )
 
@@ -111,6 +119,7 @@ def start(
     job: str,
     cluster: str | None,
     namespace: str | None,
+    labels: Mapping[str, str],
     length: timedelta,
     reason: str,
     by: str | None,
@@ -128,7 +137,7 @@ def start(
     windows = _windows(alertmanager, access)
     now = datetime.now(UTC)
     window = windows.start(
-        _labels(job, cluster, namespace),
+        _labels(job, cluster, namespace, labels),
         length,
         by=by or _myself(),
         comment=f"jaxmon deploy: {reason}",
@@ -153,6 +162,7 @@ def stop(
     job: str,
     cluster: str | None,
     namespace: str | None,
+    labels: Mapping[str, str],
     alertmanager: str,
     access: Access,
 ) -> None:
@@ -162,7 +172,7 @@ def stop(
     Succeeds if there is none, so that a pipeline can always end with it.
     """
     windows = _windows(alertmanager, access)
-    scope = _labels(job, cluster, namespace)
+    scope = _labels(job, cluster, namespace, labels)
     closed = windows.stop(scope)
     for window in closed:
         output.line(f"closed for {window.service}")
@@ -197,13 +207,23 @@ def _windows(url: str, access: Access) -> Windows:
     return Windows(access.session("Alertmanager", url), dict(DEPLOY_NOISE))
 
 
-def _labels(job: str, cluster: str | None, namespace: str | None) -> dict[str, str]:
+def _labels(
+    job: str, cluster: str | None, namespace: str | None, labels: Mapping[str, str]
+) -> dict[str, str]:
+    from jaxmon.artifacts.alerts.model import DEPLOY_NOISE
+
     given = {"job": job, "cluster": cluster, "namespace": namespace}
+    if taken := sorted(labels.keys() & {*given, *dict(DEPLOY_NOISE)}):
+        name = taken[0]
+        how = f"use --{name}" if name in given else "all windows have that label"
+        msg = f"--label cannot give {name}; {how}"
+        raise click.UsageError(msg)
     # An empty matcher would match every service.
     if empty := [name for name, value in given.items() if value == ""]:
         msg = f"--{empty[0]} is empty; give the label's value, or omit the option"
         raise click.UsageError(msg)
-    return {name: value for name, value in given.items() if value is not None}
+    scope = {name: value for name, value in given.items() if value is not None}
+    return {**scope, **labels}
 
 
 def _until(window: Window, now: datetime) -> str:

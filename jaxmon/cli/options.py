@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
+
+
+_LABEL = r"([a-zA-Z_][a-zA-Z0-9_]*)=(.+)"
 
 
 class Number(click.FloatRange):
@@ -115,6 +119,25 @@ def moment(
         )
         raise click.BadParameter(msg, ctx, param) from None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def labels(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> dict[str, str]:
+    """
+    Return the labels given as ``NAME=VALUE``.
+
+    Raises:
+        click.BadParameter: one of them is something else.
+    """
+    found = {}
+    for text in values:
+        match = re.fullmatch(_LABEL, text)
+        if match is None:
+            msg = f"{text!r} is not a label; give NAME=VALUE, such as job=web"
+            raise click.BadParameter(msg, ctx, param)
+        found[match[1]] = match[2]
+    return found
 
 
 def _require_ascii(

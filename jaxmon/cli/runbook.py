@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from jaxmon.cli import output
+from jaxmon.cli import options, output
 from jaxmon.errors import CommandError
 
 
@@ -35,28 +35,8 @@ GUIDES = {
 _PREFIX = "Jaxmon"
 _QUERY = r"(?ms)^ *```promql\n.*?^ *```$"
 _PLACEHOLDER = r"\$([a-z_]+)"
-_LABEL = r"([a-zA-Z_][a-zA-Z0-9_]*)=(.+)"
 # Matches series without the label as well.
 _ANY = ".*"
-
-
-def _labels(
-    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
-) -> dict[str, str]:
-    """
-    Return the labels given as ``NAME=VALUE``.
-
-    Raises:
-        click.BadParameter: one of them is something else.
-    """
-    found = {}
-    for text in values:
-        match = re.fullmatch(_LABEL, text)
-        if match is None:
-            msg = f"{text!r} is not a label; give NAME=VALUE, such as job=web"
-            raise click.BadParameter(msg, ctx, param)
-        found[match[1]] = match[2]
-    return found
 
 
 @click.group
@@ -102,7 +82,7 @@ Examples:
     "labels",
     multiple=True,
     metavar="NAME=VALUE",
-    callback=_labels,
+    callback=options.labels,
     help="A label of the alert, for the queries; may be repeated.",
 )
 def show(*, name: str, labels: Mapping[str, str]) -> None:

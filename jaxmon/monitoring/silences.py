@@ -1,8 +1,8 @@
 """
 Deploy windows: silences in Alertmanager for the alerts that a deployment causes.
 
-A window is a silence with equality matchers for a job, optionally its cluster and
-namespace, and for the label of those alerts. Pages never carry that label.
+A window is a silence with equality matchers for a job, optionally for more labels, such
+as its cluster, and for the label of those alerts. Pages never carry that label.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from jaxmon.monitoring.session import MonitoringError, Session
 SHORTEST, LONGEST = timedelta(minutes=1), timedelta(hours=4)
 """Bounds of a window, from when it was opened until it closes."""
 
-SCOPE = ("job", "cluster", "namespace")
-"""Labels that say which service a window is for, in order of display."""
+_FIRST = ("job", "cluster", "namespace")
 
 _OPEN = ("active", "pending")
 
@@ -33,7 +32,7 @@ class Window:
 
     Args:
         identity: of the silence.
-        scope: label to value, those of `SCOPE` that it is limited to.
+        scope: label to value of the alerts that it is limited to; one is ``job``.
         start: when it was opened.
         end: when it closes by itself.
         by: who opened it.
@@ -163,9 +162,11 @@ class Windows:
         values = _equalities(silence.get("matchers"))
         if state not in _OPEN or values is None or "job" not in values:
             return None
-        scope = {name: values[name] for name in SCOPE if name in values}
-        if values != {**scope, **self._noise}:
+        if not self._noise.items() <= values.items():
             return None
+        first = [name for name in _FIRST if name in values]
+        others = sorted(values.keys() - self._noise.keys() - set(first))
+        scope = {name: values[name] for name in (*first, *others)}
         try:
             start, end = (
                 datetime.fromisoformat(str(silence[name]))

@@ -86,6 +86,47 @@ def test_a_window_silences_what_a_deployment_causes(alertmanager):
     )
 
 
+def test_a_site_limits_a_window_by_its_own_labels(alertmanager):
+    """What a site calls its partition is matched, listed and needed to close it."""
+    scope = ("--job=web", "--label=partition=a100", "--label", "site=north")
+    done = deploy(alertmanager, "start", *scope)
+    noise = {**NOISE, "severity": "ticket", "job": "web", "site": "north"}
+    alertmanager.post(
+        {"alertname": "Here", "partition": "a100", **noise},
+        {"alertname": "There", "partition": "h100", **noise},
+    )
+
+    assert done.exit_code == 0, done.output
+    expected = {"Here/ticket": "suppressed", "There/ticket": "active"}
+    until(
+        lambda: expected.items() <= alertmanager.states().items(),
+        "only the alert of that partition to be suppressed",
+    )
+    deploy(alertmanager, "stop", "--job=web")
+    listed = deploy(alertmanager, "list").output
+    assert listed.startswith("job=web partition=a100 site=north  closes at ")
+    closed = deploy(alertmanager, "stop", *scope).output
+    assert closed == "closed for job=web partition=a100 site=north\n"
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        ("partition", "'partition' is not a label; give NAME=VALUE"),
+        ("partition=", "'partition=' is not a label; give NAME=VALUE"),
+        ("cluster=eu", "--label cannot give cluster; use --cluster"),
+        ("deploy=no", "--label cannot give deploy; all windows have that label"),
+    ],
+)
+def test_a_label_that_cannot_be_one_is_rejected(label, message, alertmanager):
+    """The error says what to give instead; nothing is silenced."""
+    done = deploy(alertmanager, "start", "--job=web", f"--label={label}")
+
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert silences(alertmanager) == []
+
+
 def test_it_says_who_and_why_and_ends_by_itself(alertmanager):
     """The silence has an author, a comment and the end that --max gives."""
     # Alertmanager keeps milliseconds.
