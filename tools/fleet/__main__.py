@@ -46,6 +46,8 @@ def main() -> int:
         if arguments.command in ("record", "series"):
             print(census.census_table(found))
             return 0
+        if arguments.directory is not None:
+            arguments.directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
             return int(_COMMANDS[arguments.command](arguments, found, Path(directory)))
     except (recording.RecordingError, rules.RulesError, ValueError) as error:

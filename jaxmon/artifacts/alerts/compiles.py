@@ -102,12 +102,11 @@ def thundering_compilation(thresholds: Thresholds) -> Alert:
     spent = backend.sum.rise(window).sum("job", "function")
     number = same.count("job", "function", "fingerprint").max("job", "function")
     processes = gauge(catalog.RUNTIME_INFO).max(*PROCESS).count("job")
-    share = number.relative_to(processes, "job") >= thresholds.thundering_share
+    least = processes * thresholds.thundering_share
+    many = promql.call("clamp_min", least, thresholds.thundering)
     return Alert(
         name="JaxmonThunderingCompilation",
-        expr=(number >= thresholds.thundering)
-        .and_(share)
-        .and_(spent > thresholds.thundering_seconds),
+        expr=number.reaching(many, "job").and_(spent > thresholds.thundering_seconds),
         keep_for=window,
         severity=TICKET,
         description=(

@@ -15,15 +15,13 @@ from jaxmon.artifacts.slo import durations
 from jaxmon.artifacts.slo.rules import Group
 
 
-_OFTEN = (
-    *requests.OFTEN,
-    *training.OFTEN,
-    *processes.OFTEN,
-    *accelerators.OFTEN,
-    *use.OFTEN,
+# Grafana draws a series for five minutes after its last sample.
+_GROUPS = (
+    ("", "1m", (*requests.OFTEN, *training.OFTEN, *processes.OFTEN)),
+    ("-hosts", "2m", (*processes.HOSTS, *accelerators.HOSTS, *use.HOSTS)),
+    ("-slow", "4m", (*functions.SELDOM, *accelerators.SELDOM)),
 )
-_SELDOM = (*functions.SELDOM, *accelerators.SELDOM)
-OVERVIEWS = (*_OFTEN, *_SELDOM)
+OVERVIEWS = tuple(one for _, _, series in _GROUPS for one in series)
 
 
 def overview_groups(scale: float) -> list[Group]:
@@ -35,5 +33,5 @@ def overview_groups(scale: float) -> list[Group]:
             durations.scaled(interval, scale),
             tuple(one.rule(windows) for one in series),
         )
-        for suffix, interval, series in (("", "1m", _OFTEN), ("-slow", "2m", _SELDOM))
+        for suffix, interval, series in _GROUPS
     ]
