@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts.alerts.model import Alert
+from jaxmon.artifacts.alerts.model import COUNT, Alert
 from jaxmon.artifacts.promql import counter, eq
 from jaxmon.artifacts.slo import Thresholds
 from jaxmon.artifacts.slo.thresholds import TICKET
@@ -20,7 +20,7 @@ def key_reuse(thresholds: Thresholds) -> Alert:
         description="A PRNG key is used twice, so its random numbers repeat.",
         summary=(
             "Function {{ $labels.function }} of job {{ $labels.job }} reused a PRNG "
-            f"key {{{{ $value | humanize }}}} times in {window}."
+            f"key {COUNT} times in {window}."
         ),
     )
 

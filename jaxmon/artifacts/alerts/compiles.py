@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts import promql
-from jaxmon.artifacts.alerts.model import DEPLOY_NOISE, PROCESS, Alert
+from jaxmon.artifacts.alerts.model import COUNT, DEPLOY_NOISE, PROCESS, Alert
 from jaxmon.artifacts.promql import Expr, counter, eq, gauge, histogram
 from jaxmon.artifacts.slo import Thresholds, durations
 from jaxmon.artifacts.slo.thresholds import TICKET
@@ -28,7 +28,7 @@ def recompile_storm(thresholds: Thresholds) -> Alert:
         description="A function keeps recompiling.",
         summary=(
             "Function {{ $labels.function }} of job {{ $labels.job }} recompiled "
-            f"{{{{ $value | humanize }}}} times in {window} in one process."
+            f"{COUNT} times in {window} in one process."
         ),
         labels=DEPLOY_NOISE,
     )
@@ -47,7 +47,7 @@ def compile_failed(thresholds: Thresholds) -> Alert:
         description="Compiles of a function fail; calls that need them raise.",
         summary=(
             "Function {{ $labels.function }} of job {{ $labels.job }} failed to "
-            f"compile {{{{ $value | humanize }}}} times in {window}."
+            f"compile {COUNT} times in {window}."
         ),
     )
 

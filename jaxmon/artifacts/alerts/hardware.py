@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from jaxmon import catalog
 from jaxmon.artifacts import promql
-from jaxmon.artifacts.alerts.model import PROCESS, Alert
+from jaxmon.artifacts.alerts.model import COUNT, PROCESS, Alert
 from jaxmon.artifacts.promql import Expr, Matcher, counter, eq, gauge, gauge_over
 from jaxmon.artifacts.slo import Thresholds, durations
 from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
@@ -96,7 +96,7 @@ def gpu_xid(thresholds: Thresholds) -> Alert:
         description="A GPU reported a critical error.",
         summary=(
             "GPU {{ $labels.uuid }} of {{ $labels.instance }} reported Xid "
-            f"{{{{ $labels.xid }}}} {{{{ $value | humanize }}}} times in {window}."
+            f"{{{{ $labels.xid }}}} {COUNT} times in {window}."
         ),
     )
 

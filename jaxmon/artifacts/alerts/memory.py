@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from jaxmon import catalog
 from jaxmon.artifacts import promql
-from jaxmon.artifacts.alerts.model import PROCESS, Alert
+from jaxmon.artifacts.alerts.model import COUNT, PROCESS, Alert
 from jaxmon.artifacts.promql import counter, eq, gauge, gauge_over
 from jaxmon.artifacts.slo import Thresholds, durations
 from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
@@ -40,7 +40,7 @@ def out_of_memory(thresholds: Thresholds) -> Iterator[Alert]:
         description="A device ran out of memory.",
         summary=(
             "Function {{ $labels.function }} of job {{ $labels.job }} ran out of "
-            f"device memory {{{{ $value | humanize }}}} times in {window}."
+            f"device memory {COUNT} times in {window}."
         ),
     )
 

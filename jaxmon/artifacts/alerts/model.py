@@ -16,6 +16,9 @@ from jaxmon.artifacts.slo.thresholds import Severity
 DEPLOY_NOISE = (("deploy", "expected"),)
 """Label of alerts that a deployment causes; inhibited while one is in progress."""
 
+COUNT = '{{ $value | printf "%.0f" }}'
+"""How often, in a summary: rises between scrapes are no whole numbers."""
+
 PROCESS = ("job", "instance", "worker")
 """Labels that identify a process; without a sidecar there is no worker."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from jaxmon import catalog
 from jaxmon.artifacts import promql
-from jaxmon.artifacts.alerts.model import PROCESS, Alert
+from jaxmon.artifacts.alerts.model import COUNT, PROCESS, Alert
 from jaxmon.artifacts.promql import Expr, counter, eq, gauge, gauge_over, re
 from jaxmon.artifacts.slo import Thresholds, durations
 from jaxmon.artifacts.slo.changes import Run
@@ -100,7 +100,7 @@ def crash_loop(thresholds: Thresholds) -> Alert:
         summary=(
             "A process of job {{ $labels.job }} on {{ $labels.instance }} "
             "{{ with $labels.worker }}(worker {{ . }}) {{ end }}crashed "
-            f"{{{{ $value | humanize }}}} times in {window}, without a step or request."
+            f"{COUNT} times in {window}, without a step or request."
         ),
     )
 

@@ -83,6 +83,7 @@ def _stat(panel: Panel) -> d.Panel:
         .graph_mode(c.BigValueGraphMode.NONE)
         .reduce_options(_last())
         .thresholds(sdk.thresholds(panel.thresholds or _PLAIN))
+        .mappings([_unknown(_empty(panel))])
     )
     return builder.build()
 
@@ -244,8 +245,7 @@ def _common(
         builder.min(panel.minimum)
     if panel.maximum is not None:
         builder.max(panel.maximum)
-    brief = panel.kind == "stat"
-    builder.no_value(panel.no_value or empty.text(panel.metrics, brief=brief))
+    builder.no_value(_empty(panel))
     if panel.mappings:
         builder.mappings([_mappings(panel.mappings)])
     for reference, target in zip(_REFERENCES, panel.targets, strict=False):
@@ -259,6 +259,21 @@ def _common(
         )
         builder.with_target(query.instant() if panel.instant else query.range())
     return builder
+
+
+def _empty(panel: Panel) -> str:
+    """Return what *panel* says without data."""
+    brief = panel.kind == "stat"
+    return panel.no_value or empty.text(panel.metrics, brief=brief)
+
+
+def _unknown(text: str) -> d.SpecialValueMap:
+    """Return the mapping of no value, which Grafana would colour like the lowest."""
+    shown = d.ValueMappingResult(text=text, color="transparent")
+    match = d.SpecialValueMatch.NULL_AND_NAN
+    return d.SpecialValueMap(
+        d.DashboardSpecialValueMapOptions(match=match, result=shown)
+    )
 
 
 def _mappings(mappings: tuple[Mapping, ...]) -> d.ValueMapping:
