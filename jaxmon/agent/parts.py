@@ -14,6 +14,7 @@ The parts of an agent, and what each hooks into JAX.
 | deleted_arrays | errors | JAX's array class | reads of donated arrays |
 | warnings | errors | ``warnings`` in JAX's modules, its loggers | warnings |
 | handoffs | handoffs | queues and thread pools of Python | whom work is for |
+| monitoring | checkpoints | `jax.monitoring` | Orbax's saves and restores |
 | transfers | transfers | JAX's array class, `device_put` | transfers, syncs |
 | calls | calls | ``pjit._cpp_pjit``, `jax.pmap` | calls and hits |
 | sampling | sampling | JAX's hook after a cached call | dispatch, execution times |
@@ -27,6 +28,7 @@ from __future__ import annotations
 
 from jaxmon.agent.cache.part import PersistentCache
 from jaxmon.agent.calls.part import CallLayer
+from jaxmon.agent.checkpoints.part import Checkpoints
 from jaxmon.agent.checks.determinism import Determinism
 from jaxmon.agent.checks.keys import Keys
 from jaxmon.agent.checks.logged import LoggedValues
@@ -86,6 +88,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         *mistakes,
         Compiles(context, misses, attribution, recompiles, cache),
         cache,
+        Checkpoints(context, indicators.timeline),
         misses,
         recompiles,
         errors,

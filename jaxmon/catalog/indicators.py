@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from jaxmon.catalog.model import Sheet
-from jaxmon.catalog.values import REQUEST_OUTCOMES, STARTS
+from jaxmon.catalog.values import (
+    CHECKPOINT_DIRECTIONS,
+    CHECKPOINT_OPERATIONS,
+    REQUEST_OUTCOMES,
+    STARTS,
+)
 
 
 # --- Requests --------------------------------------------------------------------
@@ -91,6 +96,24 @@ ACTIVITY_AGE_SECONDS = _training.gauge(
     "Time since an activity of this name last finished without an exception; absent "
     "if none has.",
     "activity",
+)
+CHECKPOINT_SECONDS = _training.histogram(
+    "jaxmon_checkpoint_seconds",
+    "Time of an Orbax restore or save, what of a save blocked the program, and what of "
+    "that was waiting for another.",
+    ("operation", CHECKPOINT_OPERATIONS),
+    buckets=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0),
+    few=(1.0, 10.0, 100.0, 1000.0),
+)
+CHECKPOINT_BYTES = _training.counter(
+    "jaxmon_checkpoint_bytes_total",
+    "Array data that Orbax saved or restored in this process, before compression.",
+    ("operation", CHECKPOINT_DIRECTIONS),
+)
+CHECKPOINT_FAILURES = _training.counter(
+    "jaxmon_checkpoint_failures_total",
+    "Orbax checkpoints that began and did not succeed.",
+    ("operation", CHECKPOINT_DIRECTIONS),
 )
 VALUE = _training.gauge(
     "jaxmon_value",

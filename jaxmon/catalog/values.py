@@ -88,6 +88,10 @@ WALL_STATES = (
     "marked",
     "idle",
 )
+# A save until it is committed; how long it blocked the program; how much of that was
+# spent waiting for the save before.
+CHECKPOINT_OPERATIONS = ("save", "blocking", "wait", "restore")
+CHECKPOINT_DIRECTIONS = ("save", "restore")
 REQUEST_OUTCOMES = ("success", "client_error", "error")
 # The pool is what an allocator holds for itself. A block is what one array can take of
 # it: with much free and no large block, memory is fragmented.

@@ -96,8 +96,8 @@ def activity(name: str) -> Activity:
     ``jaxmon_activity_age_seconds`` the time since one last finished without an
     exception, on any thread. Mark what should happen again and again, such as
     ``"checkpoint"`` and ``"evaluate"``: alerts then notice one that hangs, and one that
-    no longer happens. If a checkpoint is written in the background, mark the code that
-    writes it, not the code that starts it.
+    no longer happens. Orbax's checkpoints need no mark. If another one is written in
+    the background, mark the code that writes it, not the code that starts it.
 
     Costs a few microseconds. Never raises.
 

@@ -17,7 +17,7 @@ from weakref import ref
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, series
-from jaxmon.indicators.activity_ages import ActivityAges
+from jaxmon.indicators.activity_ages import ActivityAges, Open
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.labels import OTHER, Labels
 
@@ -27,6 +27,7 @@ DATA_WAIT = "data_wait"
 STEP = "step"
 
 _FEW = 64
+_AROUND = (STEP, DATA_WAIT)
 
 
 class Mark:
@@ -36,12 +37,14 @@ class Mark:
     Attributes:
         end: closes it as soon as a time is recorded there.
         kept: object to keep alive while it is open.
+        is_pause: whether it is over, at the latest, when the loop around it goes on.
     """
 
-    __slots__ = ("end", "kept", "name", "stack")
+    __slots__ = ("end", "is_pause", "kept", "name", "stack")
 
     def __init__(self, name: str, stack: Stack, end: End) -> None:
         self.name = name
+        self.is_pause = False
         self.stack = stack
         self.end = end
         self.kept: ref[Any] | None = None
@@ -152,9 +155,42 @@ class Timeline:
             return None
         return self._push(COMPILE, stack, end)
 
-    def rename(self, mark: Mark, name: str) -> None:
-        """Rename *mark* to *name*."""
+    def follow(self, name: str, one: Open) -> None:
+        """Include *one*, which begins now, in the ages of *name*, until its end."""
+        self._ages.begin(self.labels.admit(name), one)
+
+    def open_pause(self, name: str, end: End, *, ago: float = 0.0) -> None:
+        """
+        Open *name* until *end*, and at most until the loop around goes on, if this
+        thread is the timeline's and in none of the program's own activities.
+
+        Args:
+            name: a fixed name.
+            end: where the time of the end is recorded, by any thread.
+            ago: seconds since it began. Time that a scrape has already attributed
+                stays there.
+        """
+        stack = self._local.stack
+        if stack is None or stack is not self._owner:
+            return
         with self._lock:
+            marks = [mark for mark in stack.marks if not mark.end]
+            if marks and marks[-1].name not in _AROUND:
+                return
+            name = self.labels.admit(name)
+            self._seconds.setdefault(name, 0.0)
+            self._charge(until=self._clock() - max(ago, 0.0))
+            self._charge(name)
+            self._push(name, stack, end).is_pause = True
+
+    def rename(self, mark: Mark, name: str) -> None:
+        """Rename *mark* to *name*. What paused its loop is over."""
+        with self._lock:
+            for one in reversed(mark.stack.marks):
+                if one is mark:
+                    break
+                if one.is_pause and not one.end:
+                    one.end.append(self._clock())
             self._charge()
             mark.name = name
 

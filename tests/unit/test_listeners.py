@@ -52,6 +52,7 @@ def listeners(monitoring: Monitoring) -> Listeners:
         Guard(),
         events={},
         durations={},
+        scalars={},
     )
 
 

@@ -10,14 +10,19 @@ by its own name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.guard import Guard, log
 from jaxmon.agent.jaxlink.configuration import is_calling
 from jaxmon.agent.jaxlink.listeners import SITE as MONITORING
-from jaxmon.agent.jaxlink.listeners import Listeners, OnDuration, OnEvent
+from jaxmon.agent.jaxlink.listeners import (
+    Listeners,
+    OnDuration,
+    OnEvent,
+    OnScalar,
+)
 from jaxmon.agent.jaxlink.patches import Patches
 from jaxmon.agent.jaxlink.probe import Observer, Probe
 from jaxmon.exposition.families import Family, series
@@ -54,6 +59,7 @@ class Hooks:
         self._observes: dict[str, Callable[[], bool]] = {}
         self._events: dict[str, OnEvent] = {}
         self._durations: dict[str, OnDuration] = {}
+        self._scalars: dict[str, OnScalar] = {}
 
     # --- attaching ---------------------------------------------------------------
 
@@ -105,6 +111,7 @@ class Hooks:
         self,
         events: Mapping[str, OnEvent],
         durations: Mapping[str, OnDuration],
+        scalars: Mapping[str, OnScalar] = MappingProxyType({}),
     ) -> None:
         """
         Pass events of `jax.monitoring` to these functions once `listen` has been
@@ -112,6 +119,7 @@ class Hooks:
         """
         self._events.update(events)
         self._durations.update(durations)
+        self._scalars.update(scalars)
 
     def listen(self, *, observes: Callable[[], bool]) -> None:
         """
@@ -190,6 +198,7 @@ class Hooks:
             self._guard,
             events=self._events,
             durations=self._durations,
+            scalars=self._scalars,
         )
         try:
             listeners.register()

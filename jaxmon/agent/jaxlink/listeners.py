@@ -33,6 +33,7 @@ TIME_SAVED = "/jax/compilation_cache/compile_time_saved_sec"
 
 
 OnEvent: TypeAlias = Callable[[], None]
+OnScalar: TypeAlias = Callable[[float], None]
 OnDuration: TypeAlias = Callable[[float, str | None], None]
 
 
@@ -47,17 +48,19 @@ class _ListenerKind(NamedTuple):
 
 class Listeners:
     """
-    An event and a duration listener.
+    An event and a duration listener and, since JAX 0.6, one of scalars.
 
     Args:
         monitoring: ``jax._src.monitoring``.
         events: functions by event name; more may be added.
         durations: likewise, called with seconds and JAX's name of the function, `None`
             up to 0.6.0.
+        scalars: likewise, called with the value.
 
     Attributes:
         events: as given.
         durations: as given.
+        scalars: as given.
     """
 
     def __init__(
@@ -67,11 +70,13 @@ class Listeners:
         *,
         events: Mapping[str, OnEvent],
         durations: Mapping[str, OnDuration],
+        scalars: Mapping[str, OnScalar],
     ) -> None:
         self._monitoring: Any = monitoring
         self._guard = guard
         self.events = events
         self.durations = durations
+        self.scalars = scalars
         self._registered = False
         self._warned = False
         # Reentrant: a signal handler may compile.
@@ -80,6 +85,7 @@ class Listeners:
         # One bound method each: they are looked up by equality and identity.
         self._event = self._take_event
         self._duration = self._take_duration
+        self._scalar = self._take_scalar
 
     def register(self) -> None:
         """
@@ -110,6 +116,7 @@ class Listeners:
                     "_unregister_event_duration_listener_by_callback",
                 ),
             ),
+            *self._scalar_kind(),
         )
         with self._lock:  # a compile on another thread may notice that one is missing
             self._registered = True
@@ -129,10 +136,7 @@ class Listeners:
         """
         if not self._registered:
             return False
-        event, duration = self._kinds
-        if event.listener in event.registered() and (
-            duration.listener in duration.registered()
-        ):
+        if all(kind.listener in kind.registered() for kind in self._kinds):
             return self._guard.on(SITE)
         with self._lock:  # twice would count twice
             missing = [
@@ -152,6 +156,23 @@ class Listeners:
                 "the listeners for good, call jaxmon.uninstrument()."
             )
         return False
+
+    def _scalar_kind(self) -> tuple[_ListenerKind, ...]:
+        """Return the kind for scalars; without it, only these are missing."""
+        monitoring = self._monitoring
+        try:
+            remove = _first(
+                monitoring,
+                "unregister_scalar_listener",
+                "_unregister_scalar_listener_by_callback",
+            )
+            add, known = (
+                monitoring.register_scalar_listener,
+                monitoring.get_scalar_listeners,
+            )
+        except AttributeError:
+            return ()
+        return (_ListenerKind(self._scalar, add, known, remove),)
 
     def _is_off(self) -> bool:
         return not self._registered
@@ -177,6 +198,14 @@ class Listeners:
         if take is not None and self._registered and self._guard.on(SITE):
             try:
                 take(seconds, details.get("fun_name"))
+            except Exception:  # noqa: BLE001 - contained: would reach the user's call
+                self._guard.failed(SITE)
+
+    def _take_scalar(self, event: str, value: float, **_: Any) -> None:
+        take = self.scalars.get(event)
+        if take is not None and self._registered and self._guard.on(SITE):
+            try:
+                take(value)
             except Exception:  # noqa: BLE001 - contained: would reach the user's call
                 self._guard.failed(SITE)
 

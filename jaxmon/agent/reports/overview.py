@@ -32,6 +32,7 @@ _SECTIONS = (
     "compiling",
     "requests",
     "steps",
+    "checkpoints",
     "queues",
     "memory",
     "allocations",

@@ -21,6 +21,7 @@ _PROGRAMS: Costs = (
 )
 _CACHE: Costs = (catalog.PERSISTENT_CACHE_REQUESTS,)
 _LISTENERS: Costs = (catalog.COMPILE_SECONDS, *_CACHE)
+_SCALARS: Costs = (catalog.CHECKPOINT_BYTES,)
 _REPEATED: Costs = ("determinism checks of sampled calls",)
 
 COMPILES = (
@@ -110,6 +111,27 @@ MONITORING = (
         seen="yy---",
         group="removing listeners",
         hook="monitoring",
+    ),
+    *each(
+        "jax._src.monitoring.*",
+        "register_scalar_listener get_scalar_listeners",
+        "bytes and start of checkpoints",
+        _SCALARS,
+        seen="-yyyy",
+    ),
+    Name(
+        "jax._src.monitoring.unregister_scalar_listener",
+        "removing that listener",
+        _SCALARS,
+        "--yyy",
+        "removing scalar listeners",
+    ),
+    Name(
+        "jax._src.monitoring._unregister_scalar_listener_by_callback",
+        "the same, up to 0.8.0",
+        _SCALARS,
+        "-y---",
+        "removing scalar listeners",
     ),
     Name(
         "/jax/core/compile/jaxpr_trace_duration",

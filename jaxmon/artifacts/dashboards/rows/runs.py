@@ -165,6 +165,43 @@ def time() -> Row:
                 no_value="No checkpoint",
             ),
         ),
+        _checkpoints(),
+    )
+
+
+def _checkpoints() -> Line:
+    by = ("job", "operation")
+    seconds = histogram(catalog.CHECKPOINT_SECONDS, *q.PROCESS).mean(*by)
+    failures = counter(catalog.CHECKPOINT_FAILURES, *q.PROCESS).increase()
+    moved = counter(catalog.CHECKPOINT_BYTES, *q.PROCESS).rate().sum(*by)
+    named = "{{job}} {{operation}}"
+    return line(
+        timeseries(
+            3104,
+            "Time of a checkpoint",
+            Target(q.known(seconds).worst(10), named),
+            text=(
+                "Mean time of Orbax checkpoints: a save until it is committed, how "
+                "long it blocks the program, how much of that it waits for the save "
+                "before. Much wait: saves are more frequent than storage allows."
+            ),
+            no_value="No checkpoint",
+        ),
+        timeseries(
+            3105,
+            "Checkpoints that failed",
+            Target(failures.sum(*by).worst(10), named),
+            text="Orbax saves and restores that began and did not succeed.",
+            alerts=("JaxmonCheckpointAge",),
+            no_value="No checkpoint",
+        ),
+        timeseries(
+            3106,
+            "Bytes of checkpoints",
+            Target(moved.worst(10), named),
+            text="Array data that Orbax saves and restores, before compression.",
+            no_value="No checkpoint",
+        ),
     )
 
 

@@ -1,0 +1,1 @@
+"""Checkpoints that Orbax saves and restores, without marks."""

@@ -1,0 +1,192 @@
+"""
+Orbax's saves and restores, from what it reports to `jax.monitoring`.
+
+Durations are Orbax's own, by its wall clock, exact even if several checkpointers work
+at once. With several processes, Orbax reports them in the primary one. Nothing of Orbax
+is imported or hooked; a program without it pays for a few entries of a dictionary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from threading import RLock
+from typing import Any, Final
+
+from jaxmon import catalog
+from jaxmon.agent.checkpoints.operations import Operation, Operations
+from jaxmon.agent.context import Context
+from jaxmon.agent.jaxlink import orbax
+from jaxmon.agent.jaxlink.hooks import Hooks
+from jaxmon.agent.jaxlink.orbax import Kind
+from jaxmon.agent.part import Explanation, Part
+from jaxmon.clocks import wall_time
+from jaxmon.exposition.families import Family, Histogram, series
+from jaxmon.indicators.timeline import Timeline
+
+
+SITE: Final = "checkpoints"
+
+ACTIVITIES: Final = {"save": "checkpoint", "restore": "restore"}
+"""The activity that an operation is, on the timeline and in its ages."""
+
+_GIBIBYTE = 1 << 30
+
+
+class Checkpoints(Part):
+    """
+    Counts checkpoints, and reports them as activities.
+
+    Args:
+        context: shared state of the agent.
+        timeline: where the time goes, and the ages of activities.
+    """
+
+    name = SITE
+
+    def __init__(self, context: Context, timeline: Timeline) -> None:
+        self._guard = context.guard
+        self._timeline = timeline
+        self._operations = Operations()
+        self._seconds = {
+            name: Histogram(catalog.CHECKPOINT_SECONDS, name)
+            for name in catalog.CHECKPOINT_OPERATIONS
+        }
+        self._bytes: dict[str, int] = {}
+        self._failures: dict[str, int] = {}
+        # Reentrant: a signal handler may save.
+        self._lock = RLock()
+
+    def attach(self, hooks: Hooks) -> None:
+        """Receive Orbax's events."""
+        heard = self._heard
+        hooks.hear(
+            {name: heard(self._begin, kind) for name, kind in orbax.STARTS.items()},
+            {
+                orbax.WAITED: heard(self._waited),
+                **{name: heard(self._unblock, k) for name, k in orbax.UNBLOCKS.items()},
+                **{name: heard(self._succeed, k) for name, k in orbax.TOTALS.items()},
+            },
+            {
+                **{name: heard(self._saving) for name in orbax.START_TIMES},
+                **{
+                    name: heard(self._moved, what)
+                    for name, what in orbax.GIBIBYTES.items()
+                },
+            },
+        )
+
+    # --- events, on the thread of Orbax that reports --------------------------------
+
+    def _begin(self, kind: Kind) -> None:
+        operation, failed = self._operations.begin(kind)
+        self._count(failed, kind.operation)
+        activity = ACTIVITIES[kind.operation]
+        self._timeline.follow(activity, operation)
+        if kind.operation == "restore":
+            self._timeline.open_pause(activity, operation.blocked)
+
+    def _saving(self, milliseconds: float) -> None:
+        """
+        Pause the loop, from when the save began: a manager first waits for the save
+        before.
+        """
+        operation = self._operations.current()
+        if operation is not None and operation.kind.operation == "save":
+            ago = wall_time() - milliseconds / 1000
+            self._timeline.open_pause(ACTIVITIES["save"], operation.blocked, ago=ago)
+
+    def _waited(self, seconds: float, _: str | None) -> None:
+        self._seconds["wait"].observe(seconds)
+
+    def _unblock(self, kind: Kind, seconds: float, _: str | None) -> None:
+        self._seconds["blocking"].observe(seconds)
+        self._operations.unblock(kind)
+
+    def _succeed(self, kind: Kind, seconds: float, _: str | None) -> None:
+        self._seconds[kind.operation].observe(seconds)
+        if kind == orbax.SAVE:
+            self._seconds["blocking"].observe(seconds)
+        self._operations.succeed(kind)
+
+    def _moved(self, direction: str, gibibytes: float) -> None:
+        with self._lock:
+            self._bytes[direction] += round(gibibytes * _GIBIBYTE)
+
+    def _heard(self, take: Callable[..., None], *given: Any) -> Callable[..., None]:
+        """Return *take* with *given* arguments so that its failures are contained."""
+
+        def contained(*reported: Any) -> None:
+            if self._guard.on(SITE):
+                try:
+                    take(*given, *reported)
+                except Exception:  # noqa: BLE001 - contained: would reach Orbax
+                    self._guard.failed(SITE)
+
+        return contained
+
+    def _count(self, failed: Iterable[Operation], *seen: str) -> None:
+        """Count *failed*, and make the series of operations that were *seen* appear."""
+        with self._lock:
+            for operation in seen:
+                self._failures.setdefault(operation, 0)
+                self._bytes.setdefault(operation, 0)
+            for one in failed:
+                self._failures[one.kind.operation] += 1
+
+    # --- reading --------------------------------------------------------------------
+
+    def collect(self) -> Iterable[Family]:
+        """Return times, bytes and failures; nothing without a checkpoint."""
+        self._count(self._operations.settle())
+        return [
+            Family(
+                catalog.CHECKPOINT_SECONDS,
+                [
+                    sample
+                    for one in self._seconds.values()
+                    if one.count
+                    for sample in one.samples()
+                ],
+            ),
+            *(
+                Family(metric, [(series(metric, what), n) for what, n in found.items()])
+                for metric, found in (
+                    (catalog.CHECKPOINT_BYTES, self._bytes.copy()),
+                    (catalog.CHECKPOINT_FAILURES, self._failures.copy()),
+                )
+            ),
+        ]
+
+    def explain(self) -> Explanation:
+        """Return the checkpoints so far, by operation."""
+        return Explanation({"checkpoints": self._explain})
+
+    def _explain(self) -> dict[str, dict[str, float | None]]:
+        self._count(self._operations.settle())
+        running = self._operations.in_progress()
+        return {
+            operation: {
+                "count": seconds.count,
+                "mean_seconds": seconds.mean,
+                "p95_seconds": seconds.quantile(0.95),
+                **(
+                    {
+                        "in_progress": running[operation],
+                        "failures": self._failures.get(operation, 0),
+                        "bytes": self._bytes.get(operation, 0),
+                    }
+                    if operation in running
+                    else {}
+                ),
+            }
+            for operation, seconds in self._seconds.items()
+            if seconds.count or operation in self._failures
+        }
+
+    def stop(self) -> None:
+        """Follow nothing any more."""
+        self._operations.forget()
+
+    def abandon(self) -> None:
+        """Follow nothing any more: Orbax's threads stay in the parent process."""
+        self._operations.forget()

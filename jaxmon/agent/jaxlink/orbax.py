@@ -1,0 +1,61 @@
+"""
+Orbax on a stack, and what it reports to `jax.monitoring`, by the names of release 0.12.
+
+Durations are in seconds, times in milliseconds since 1970, sizes in GiB.
+"""
+
+from __future__ import annotations
+
+from types import FrameType
+from typing import NamedTuple
+
+
+class Kind(NamedTuple):
+    """
+    Attributes:
+        operation: ``save`` or ``restore``.
+        is_async: whether Orbax continues it in the background.
+    """
+
+    operation: str
+    is_async: bool
+
+
+SAVE, _ASYNC_SAVE = Kind("save", is_async=False), Kind("save", is_async=True)
+_READ, _ASYNC_READ = Kind("restore", is_async=False), Kind("restore", is_async=True)
+
+_WRITE = "/jax/orbax/write"
+STARTS = {
+    f"{_WRITE}/start": SAVE,
+    f"{_WRITE}/async/start": _ASYNC_SAVE,
+    "/jax/orbax/read/start": _READ,
+    "/jax/orbax/read/async/start": _ASYNC_READ,
+}
+START_TIMES = (f"{_WRITE}/start_time", f"{_WRITE}/async/start_time")
+UNBLOCKS = {f"{_WRITE}/async/blocking_duration_secs": _ASYNC_SAVE}
+WAITED = f"{_WRITE}/blocking_wait_prev_duration_secs"
+TOTALS = {
+    f"{_WRITE}/total_duration_secs": SAVE,
+    f"{_WRITE}/async/total_duration_secs": _ASYNC_SAVE,
+    "/jax/orbax/read/total_duration_secs": _READ,
+    "/jax/orbax/read/async/total_duration_secs": _ASYNC_READ,
+}
+GIBIBYTES = {f"{_WRITE}/gbytes": "save", "/jax/checkpoint/read/gbytes": "restore"}
+
+_PACKAGE = "orbax."
+# The thread of an event loop that Orbax keeps; what it works on has its own frames.
+_KEEPS_RUNNING = "_run_loop"
+
+
+def in_orbax(frame: FrameType | None) -> bool:
+    """Return whether a function of Orbax is on the stack of *frame*."""
+    while frame is not None:
+        name = frame.f_globals.get("__name__")
+        if (
+            isinstance(name, str)
+            and name.startswith(_PACKAGE)
+            and frame.f_code.co_name != _KEEPS_RUNNING
+        ):
+            return True
+        frame = frame.f_back
+    return False
