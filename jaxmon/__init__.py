@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from jaxmon.agent.checks.deviations import Deviation as Deviation
     from jaxmon.agent.checks.gradients import GradientCheck as GradientCheck
     from jaxmon.agent.checks.gradients import check_gradients as check_gradients
+    from jaxmon.agent.tracking import log_to as log_to
     from jaxmon.errors import BudgetExceeded as BudgetExceeded
     from jaxmon.errors import JaxmonError as JaxmonError
     from jaxmon.errors import SettingsError as SettingsError
@@ -52,6 +53,7 @@ _HOMES = {
     "Deviation": "jaxmon.agent.checks.deviations",
     "GradientCheck": "jaxmon.agent.checks.gradients",
     "check_gradients": "jaxmon.agent.checks.gradients",
+    "log_to": "jaxmon.agent.tracking",
     "BudgetExceeded": "jaxmon.errors",
     "JaxmonError": "jaxmon.errors",
     "SettingsError": "jaxmon.errors",
@@ -80,6 +82,7 @@ __all__ = [
     "check_determinism",
     "check_gradients",
     "instrument",
+    "log_to",
     "log_values",
     "queue",
     "request",

@@ -47,6 +47,7 @@ from jaxmon.agent.oom.part import OomReports
 from jaxmon.agent.part import Part
 from jaxmon.agent.recompiles.part import Recompiles
 from jaxmon.agent.reports.profile import Profiler
+from jaxmon.agent.trackers.part import Trackers
 from jaxmon.agent.watcher import Watcher
 from jaxmon.indicators.figures import Indicators
 
@@ -81,8 +82,9 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
     errors = Errors(
         context, function_of=misses.function_of, on_call_error=misses.on_call_error
     )
+    memory = Memory(context)
     found: list[Part] = [
-        Memory(context),
+        memory,
         lines,
         *([programs] if programs is not None else []),
         *mistakes,
@@ -141,5 +143,13 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         found.append(WallTime(context, indicators.timeline))
     if devices is not None:
         found.append(devices)
-    found.append(Profiler(context))
+    found += [
+        Profiler(context),
+        Trackers(
+            context,
+            indicators.loops,
+            indicators.timeline,
+            [one.collect for one in (memory, devices) if one is not None],
+        ),
+    ]
     return found

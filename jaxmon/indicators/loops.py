@@ -90,10 +90,12 @@ class Loops:
     Attributes:
         on_change: called when a loop has begun or ended, unless it was left without a
             call, as by ``break``; may raise.
+        on_step: called with the loop when one of its steps is finished; raises nothing.
     """
 
     def __init__(self, limit: int) -> None:
         self.on_change: Callable[[], object] | None = None
+        self.on_step: Callable[[Loop], object] | None = None
         self.labels = Labels(limit)
         self.item_labels = Labels(limit)
         self._loops: dict[str, Loop] = {}

@@ -154,6 +154,9 @@ class _RunRecorder:
         self.indicators.timeline.rename(self._mark, DATA_WAIT)
         self._figures.step(self._began - began)
         self._count_items()
+        on_step = self.indicators.loops.on_step
+        if on_step is not None:
+            on_step(self._figures)
 
     def ended(self) -> None:
         """Note that the run has ended."""

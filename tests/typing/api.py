@@ -111,6 +111,9 @@ gradients: jaxmon.GradientCheck = jaxmon.check_gradients(predict, (1.0,), modes=
 passed: bool = gradients.passed
 jaxmon.check_gradients(predict)  # type: ignore[call-arg]
 
+jaxmon.log_to(print, every=10, start=200)
+jaxmon.log_to(print, evry=10)  # type: ignore[call-arg]
+
 jaxmon.instrument(port="9466")  # type: ignore[arg-type]
 jaxmon.instrument(prot=9466)  # type: ignore[call-arg]
 jaxmon.nonsense  # type: ignore[attr-defined]

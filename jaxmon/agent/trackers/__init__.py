@@ -1,0 +1,1 @@
+"""Figures of the training loop in the experiment tracker of the program."""

@@ -1,0 +1,190 @@
+"""
+Passes figures of loops to the program's trackers.
+
+They are read where a step ends, and written by one thread per tracker: one that hangs
+holds up neither the loop nor another tracker, and beyond a bound its rows are dropped.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Final
+
+from jaxmon.agent.context import Context
+from jaxmon.agent.counters import Tally
+from jaxmon.agent.part import Part
+from jaxmon.agent.trackers.figures import Reading, Sources, reading, times, totals
+from jaxmon.agent.trackers.targets import PREFIX, Target
+from jaxmon.agent.worker import Worker
+from jaxmon.clocks import monotonic
+from jaxmon.exposition.families import Family
+from jaxmon.indicators.loops import Loop, Loops
+from jaxmon.indicators.timeline import Timeline
+
+
+SITE: Final = "trackers"
+
+_WAITING = 100
+"""Rows that wait for a tracker; more are dropped."""
+
+_PATIENCE_SECONDS = 5.0
+"""How long the end of a program waits for all trackers."""
+
+
+class Tracker:
+    """
+    One tracker that rows are written to.
+
+    Args:
+        kind: of the target, for the name of the thread.
+        target: where rows go.
+        loop: whose steps count.
+        every: number of steps from one row to the next.
+        start: number of steps that were done before this process.
+        findings: returns what to say at the end.
+    """
+
+    def __init__(  # noqa: PLR0913 - facts, each kept as it is
+        self,
+        kind: str,
+        target: Target,
+        *,
+        loop: str,
+        every: int,
+        start: int,
+        findings: Callable[[], str],
+    ) -> None:
+        self.kind = kind
+        self.loop = loop
+        self._target = target
+        self._every = every
+        self._start = start
+        self._findings = findings
+        self._worker: Worker | None = None
+        self._taken = 0
+        self._refused = 0
+        self._done = Tally()
+        self._before: Reading | None = None
+        self._step = start
+
+    def attach(self, context: Context) -> None:
+        """Prepare the thread, which starts with the first row."""
+        self._worker = Worker(f"tracker_{self.kind}", context.guard, limit=_WAITING)
+
+    @property
+    def dropped(self) -> int:
+        """Rows that were dropped; once closed, with those that were still waiting."""
+        if self._worker is None:
+            return self._taken - self._done.value
+        return self._refused
+
+    def is_due(self, loop: Loop) -> bool:
+        """Return whether the step that *loop* just finished makes a row."""
+        return loop.name == self.loop and loop.steps % self._every == 0
+
+    def take(self, now: Reading, known: Mapping[str, float]) -> None:
+        """Queue a row of the loop *now*, with what else is *known*; never blocks."""
+        if self._worker is None:
+            return
+        row = {**times(now, self._before), **known}
+        self._before, self._step = now, self._start + now.steps
+        named = {f"{PREFIX}{name}": value for name, value in row.items()}
+        self._taken += 1
+        if not self._worker.submit(partial(self._write, named, self._step)):
+            self._refused += 1
+
+    def _write(self, values: Mapping[str, float], step: int) -> None:
+        """Write a row, on the tracker's thread."""
+        try:
+            self._target.write(values, step)
+        finally:
+            self._done.add()
+
+    def close(self, seconds: float) -> None:
+        """Write what is queued, and the findings; wait *seconds* at most."""
+        worker, self._worker = self._worker, None
+        if worker is None:
+            return
+        try:
+            worker.submit(partial(self._target.finish, self._findings(), self._step))
+            worker.drain(max(seconds, 0.0))
+        finally:
+            worker.stop(0.0)
+
+
+class Trackers(Part):
+    """
+    The program's trackers.
+
+    Args:
+        context: shared state of the agent.
+        loops: whose steps count.
+        timeline: where the time goes.
+        devices: return the families of devices; fast.
+    """
+
+    name = SITE
+
+    def __init__(
+        self,
+        context: Context,
+        loops: Loops,
+        timeline: Timeline,
+        devices: Iterable[Callable[[], Iterable[Family]]],
+    ) -> None:
+        self._context = context
+        self._guard = context.guard
+        self._loops = loops
+        self._sources = Sources(context.table, timeline, tuple(devices))
+        self._trackers: list[Tracker] = []
+        self._dropped = 0
+
+    def add(self, tracker: Tracker) -> None:
+        """
+        Write to *tracker* from now on, and to its end at exit: before the library of a
+        tracker that the program set up earlier ends it.
+        """
+        if not self._trackers:
+            atexit.register(self.stop)
+        tracker.attach(self._context)
+        self._trackers = [*self._trackers, tracker]
+        self._loops.on_step = self._on_step
+
+    def _on_step(self, loop: Loop) -> None:
+        """Take a row where one is due. Called in the program's loop; raises nothing."""
+        due = [one for one in self._trackers if one.is_due(loop)]
+        if not due or not self._guard.on(SITE):
+            return
+        try:
+            now, known = reading(loop, self._sources.timeline), totals(self._sources)
+            for tracker in due:
+                tracker.take(now, known)
+        except Exception:  # noqa: BLE001 - contained: the loop goes on
+            self._guard.failed(SITE)
+
+    def dropped(self) -> Mapping[str, int]:
+        """Return how many rows were dropped."""
+        return {"tracker": self._dropped + sum(one.dropped for one in self._trackers)}
+
+    def stop(self) -> None:
+        """Write what is queued, and the findings. Waits five seconds at most."""
+        self._loops.on_step = None
+        trackers, self._trackers = self._trackers, []
+        if not trackers:
+            return
+        atexit.unregister(self.stop)
+        end = monotonic() + _PATIENCE_SECONDS
+        for tracker in trackers:
+            try:
+                tracker.close(min(end - monotonic(), _PATIENCE_SECONDS))
+            except Exception:  # noqa: BLE001 - contained: the others are to be closed
+                self._guard.failed(SITE, stays_on=True)
+            self._dropped += tracker.dropped
+
+    def abandon(self) -> None:
+        """Leave the trackers to the parent process."""
+        if self._trackers:
+            atexit.unregister(self.stop)
+        self._trackers = []

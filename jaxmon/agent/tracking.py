@@ -1,0 +1,88 @@
+"""`jaxmon.log_to`: figures of the training loop in the program's experiment tracker."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from jaxmon.agent.agent import runtime_of
+from jaxmon.agent.current import running
+from jaxmon.agent.guard import log
+from jaxmon.agent.trackers.part import Tracker, Trackers
+from jaxmon.agent.trackers.targets import target_of
+from jaxmon.errors import JaxmonError
+
+
+if TYPE_CHECKING:
+    from jaxmon.agent.runtime import Runtime
+
+
+def log_to(
+    tracker: Any, *, every: int = 100, loop: str = "train", start: int = 0
+) -> None:
+    """
+    Write figures of a loop that `jaxmon.steps` marks to *tracker*, until the agent
+    stops or the program ends: then also its findings.
+
+    The figures are named ``jaxmon/step_seconds``, ``jaxmon/data_wait_seconds``,
+    ``jaxmon/goodput``, ``jaxmon/compiles`` and so on; `docs/trackers.md` lists them.
+
+    Never blocks the loop: figures are read at the end of a step, about 2 µs for each
+    jitted function, and written on a thread of its own. If *tracker* is too slow, rows
+    are dropped and counted in ``jaxmon_dropped_total{what="tracker"}``; if it keeps
+    raising, it is given up, with a warning in the log. The end waits for it five
+    seconds at most.
+
+    Call it after `jaxmon.instrument`; without an agent, nothing is written.
+
+    Args:
+        tracker: a W&B run, ``mlflow`` or one of its runs, a TensorBoard writer (with
+            ``add_scalar`` or ``scalar``), or a function of a dictionary and a step.
+        every: number of steps from one row to the next.
+        loop: name of the loop.
+        start: number of the step at which a resumed training starts.
+
+    Raises:
+        JaxmonError: *tracker* is none of these, or *every* or *start* is no count.
+
+    Example:
+        >>> import jaxmon
+        >>> rows = []
+        >>> jaxmon.log_to(lambda values, step: rows.append((step, values)), every=10)
+    """
+    counts: tuple[tuple[str, Any, int], ...] = (
+        ("every", every, 1),
+        ("start", start, 0),
+    )
+    for name, number, least in counts:
+        if not isinstance(number, int) or number < least:
+            msg = f"log_to(): {name} is {number!r}; give a whole number from {least}"
+            raise JaxmonError(msg)
+    kind, target = target_of(tracker)
+    agent = running()
+    runtime = None if agent is None else runtime_of(agent)
+    part = None if runtime is None else runtime.part(Trackers)
+    if runtime is None or part is None:
+        log.info("jaxmon.log_to() writes nothing: no agent is running")
+        return
+    part.add(
+        Tracker(
+            kind,
+            target,
+            loop=loop,
+            every=every,
+            start=start,
+            findings=partial(_findings, runtime),
+        )
+    )
+
+
+def _findings(runtime: Runtime) -> str:
+    """Return what was found, one line each; takes some milliseconds."""
+    from jaxmon.agent.reports.json_types import plain  # noqa: PLC0415 - once, at the end
+    from jaxmon.report.findings import find  # noqa: PLC0415
+    from jaxmon.report.model import read  # noqa: PLC0415
+
+    events = [plain(event._asdict()) for event in runtime.context.events.since()]
+    found = find(read(runtime.overview.whole(), {"events": events}))
+    return "\n".join(one.verdict for one in found) or "nothing found"
