@@ -69,6 +69,10 @@ def measure() -> list[Row]:
     theirs = {"prometheus_client, a request's metrics": _prometheus_client()}
     with agent():
         rows = _rows({**marks, **theirs})
+    tracked = marks["jaxmon.steps, a step"]
+    with agent():
+        jaxmon.log_to(lambda _values, _step: None, every=100)
+        rows += _rows({"jaxmon.steps, a step, with log_to(every=100)": tracked})
     return [
         *rows,
         *_rows(

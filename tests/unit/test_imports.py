@@ -166,6 +166,7 @@ def test_public_surface():
         "check_determinism",
         "check_gradients",
         "instrument",
+        "log_to",
         "log_values",
         "queue",
         "request",

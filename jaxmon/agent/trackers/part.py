@@ -59,7 +59,7 @@ class Tracker:
         self.kind = kind
         self.loop = loop
         self._target = target
-        self._every = every
+        self.every = every
         self._start = start
         self._findings = findings
         self._worker: Worker | None = None
@@ -82,7 +82,7 @@ class Tracker:
 
     def is_due(self, loop: Loop) -> bool:
         """Return whether the step that *loop* just finished makes a row."""
-        return loop.name == self.loop and loop.steps % self._every == 0
+        return loop.name == self.loop and loop.steps % self.every == 0
 
     def take(self, now: Reading, known: Mapping[str, float]) -> None:
         """Queue a row of the loop *now*, with what else is *known*; never blocks."""
@@ -154,9 +154,18 @@ class Trackers(Part):
 
     def _on_step(self, loop: Loop) -> None:
         """Take a row where one is due. Called in the program's loop; raises nothing."""
-        due = [one for one in self._trackers if one.is_due(loop)]
-        if not due or not self._guard.on(SITE):
+        steps = loop.steps
+        for one in self._trackers:
+            if not steps % one.every and one.loop == loop.name:
+                break
+        else:
             return
+        if self._guard.on(SITE):
+            self._take(loop)
+
+    def _take(self, loop: Loop) -> None:
+        """Take a row for each tracker that is due at this step of *loop*."""
+        due = [one for one in self._trackers if one.is_due(loop)]
         try:
             now, known = reading(loop, self._sources.timeline), totals(self._sources)
             for tracker in due:
