@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from jaxmon.agent.checks.gradients import GradientCheck as GradientCheck
     from jaxmon.agent.checks.gradients import check_gradients as check_gradients
     from jaxmon.agent.tracking import log_to as log_to
+    from jaxmon.agent.warmup import Warmed as Warmed
+    from jaxmon.agent.warmup import warmup as warmup
     from jaxmon.errors import BudgetExceeded as BudgetExceeded
     from jaxmon.errors import JaxmonError as JaxmonError
     from jaxmon.errors import SettingsError as SettingsError
@@ -54,6 +56,8 @@ _HOMES = {
     "GradientCheck": "jaxmon.agent.checks.gradients",
     "check_gradients": "jaxmon.agent.checks.gradients",
     "log_to": "jaxmon.agent.tracking",
+    "Warmed": "jaxmon.agent.warmup",
+    "warmup": "jaxmon.agent.warmup",
     "BudgetExceeded": "jaxmon.errors",
     "JaxmonError": "jaxmon.errors",
     "SettingsError": "jaxmon.errors",
@@ -76,6 +80,7 @@ __all__ = [
     "JaxmonError",
     "Queue",
     "SettingsError",
+    "Warmed",
     "activity",
     "batch",
     "budget",
@@ -88,6 +93,7 @@ __all__ = [
     "request",
     "steps",
     "uninstrument",
+    "warmup",
 ]
 
 

@@ -9,6 +9,7 @@ Errors that jaxmon raises on purpose.
     ├── WebConfigError    an invalid web configuration
     ├── WireError         malformed protocol buffer
     ├── BaselineError     an invalid file or option of `jaxmon baseline`
+    ├── SignaturesError   an invalid file of signatures
     ├── BudgetExceeded    a block exceeded its `jaxmon.budget`
     └── CommandError      ends a `jaxmon` command with an exit code
 """
@@ -74,6 +75,10 @@ class WireError(JaxmonError, ValueError):
 
 class BaselineError(JaxmonError, ValueError):
     """An invalid file or option of ``jaxmon baseline``."""
+
+
+class SignaturesError(JaxmonError, ValueError):
+    """An invalid file of signatures."""
 
 
 class BudgetExceeded(JaxmonError, AssertionError):  # noqa: N818 - says what happened

@@ -24,6 +24,8 @@ class Options(TypedDict, total=False):
     memory_lines_interval: float
     leak_window: float
     programs: bool
+    signatures: bool
+    expect_warmup: bool
     time_interval: float
     sample_rate: float
     history: bool

@@ -164,6 +164,12 @@ class Settings:
         "Read size, cost and fingerprint of each compiled program, and its source.",
         default=True,
     )
+    signatures: bool = _setting(
+        "Record what each function is compiled for, for warm starts.", default=True
+    )
+    expect_warmup: bool = _setting(
+        "Respond 503 at /-/ready until `jaxmon.warmup` has run.", default=False
+    )
     time_interval: float = _setting(
         "Seconds between two looks at what the program's threads do, for the shares "
         "of its time; more often in the first 20 seconds; 0 disables them.",

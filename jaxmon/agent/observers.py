@@ -7,10 +7,14 @@ from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.arguments import Call
 from jaxmon.agent.jaxlink.frames import Jitted
 
 
 Shapes: TypeAlias = tuple[Hashable, ...]
+
+Options: TypeAlias = tuple[tuple[str, str, object], ...]
+"""Options of a jitted function, each with its text and a key."""
 
 
 class Sample(NamedTuple):
@@ -70,6 +74,10 @@ class Observers:
         timer: called about as often as a function is sampled, on a thread of ours.
         error: for each error, once.
         compiled: for each jitted function that is compiled, once or more per compile.
+        call: for each call of the program's functions that compiles, before that, with
+            the call and its options, neither of which must be kept; may return a
+            function to be called with its seconds once it has succeeded. Raises
+            nothing.
         lowered: for each program lowered, with its function and a frame below which JAX
             does that.
         executable: for each XLA executable just compiled or loaded, with its function.
@@ -79,6 +87,7 @@ class Observers:
     """
 
     __slots__ = (
+        "call",
         "compiled",
         "error",
         "executable",
@@ -98,6 +107,9 @@ class Observers:
         self.timer: list[Callable[[], None]] = []
         self.error: list[Callable[[CountedError], None]] = []
         self.compiled: list[Callable[[Function, Jitted], None]] = []
+        self.call: list[
+            Callable[[Function, Jitted, Call, Options], Callable[[float], None] | None]
+        ] = []
         self.lowered: list[Callable[[Function, FrameType], None]] = []
         self.executable: list[Callable[[Function, Any], None]] = []
         self.promotion: list[Callable[[Function], None]] = []

@@ -69,6 +69,10 @@ class Part:
         """Return its endpoints on the Unix socket, by path."""
         return _EMPTY
 
+    def public_pages(self) -> Mapping[str, Handler]:
+        """Return its endpoints on the port, by path; no data of the program."""
+        return _EMPTY
+
     def stop(self) -> None:
         """Stop threads and release data. Idempotent."""
 

@@ -48,6 +48,7 @@ from jaxmon.agent.part import Part
 from jaxmon.agent.recompiles.part import Recompiles
 from jaxmon.agent.reports.profile import Profiler
 from jaxmon.agent.trackers.part import Trackers
+from jaxmon.agent.warm.part import WarmStarts
 from jaxmon.agent.watcher import Watcher
 from jaxmon.indicators.figures import Indicators
 
@@ -105,6 +106,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
             programs=programs.snapshot if programs is not None else dict,
         ),
     ]
+    found.append(WarmStarts(context, expected=wanted.expect_warmup))
     if wanted.transfers:
         from jaxmon.agent.transfers.part import Transfers  # noqa: PLC0415
 

@@ -69,6 +69,11 @@ class Runtime:
                     self.collect, self._scrapes, failed=self._on_omitted
                 ),
                 "/-/healthy": _healthy,
+                **{
+                    path: page
+                    for one in self.parts
+                    for path, page in one.public_pages().items()
+                },
             },
             {
                 **{

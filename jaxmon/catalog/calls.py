@@ -13,6 +13,7 @@ from jaxmon.catalog.values import (
     PHASES,
     SLOWDOWN_KINDS,
     SLOWDOWN_REFERENCES,
+    WARMUP_RESULTS,
     WARNING_KINDS,
 )
 
@@ -136,6 +137,16 @@ PERSISTENT_CACHE_OBSTACLE = _compile.gauge(
     "1 while this reason prevents programs from being stored in, or found in, the "
     "persistent cache.",
     ("reason", PERSISTENT_CACHE_OBSTACLES),
+)
+WARMUP_SIGNATURES = _compile.counter(
+    "jaxmon_warmup_signatures_total",
+    "Signatures tried by `jaxmon.warmup`, by result.",
+    ("result", WARMUP_RESULTS),
+)
+READY = _compile.gauge(
+    "jaxmon_ready",
+    "Whether /-/ready responds 200: no warm-up is running or still expected.",
+    limits=(0, 1),
 )
 
 # --- Programs --------------------------------------------------------------------

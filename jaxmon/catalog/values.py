@@ -69,6 +69,7 @@ TPU_TRANSFER_DIRECTIONS = (
 )
 TRANSFER_DIRECTIONS = ("device_to_host", "host_to_device")
 CHECK_OUTCOMES = ("passed", "failed")
+WARMUP_RESULTS = ("warmed", "failed")
 STARTS = ("cold", "delayed", "warm")
 # Xids after which a GPU or its work is usually lost (NVIDIA's Xid catalogue):
 # double-bit ECC, NVLink, fallen off the bus, contained and uncontained ECC, GSP.

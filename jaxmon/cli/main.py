@@ -38,6 +38,8 @@ COMMANDS = {
     "deploy": "jaxmon.cli.deploy",
     "slo": "jaxmon.cli.slo.command",
     "baseline": "jaxmon.cli.baseline",
+    "signatures": "jaxmon.cli.signatures",
+    "warmup": "jaxmon.cli.warmup",
     "runbook": "jaxmon.cli.runbook",
     "dashboards": "jaxmon.cli.dashboards.command",
     "generate": "jaxmon.cli.generate",

@@ -25,6 +25,8 @@ SILENT: Options = {
     "memory_lines_interval": 0,
     "leak_window": 600,
     "programs": False,
+    "signatures": False,
+    "expect_warmup": False,
     "sample_rate": 0,
     "history": False,
     "time_interval": 0,

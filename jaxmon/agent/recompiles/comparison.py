@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -38,6 +39,7 @@ class PendingCause(NamedTuple):
     cause: str | None
     message: str
     details: dict[str, Any]
+    compiled: tuple[Callable[[float], None], ...] = ()
 
 
 class Comparison:
@@ -52,6 +54,7 @@ class Comparison:
     def __init__(self, context: Context, site: str) -> None:
         self._site = site
         self._guard = context.guard
+        self._observers = context.observers.call
         self._events = context.events
         self._registry = context.registry
         self._lines = ProgramLineFinder(SourceLineFinder(context.jax))
@@ -82,6 +85,10 @@ class Comparison:
         signature = self._signature(call)
         new = self._created(function, jitted, history, signature)
         pending = self._compare(history, new, signature)
+        if call is not None and not function.internal:
+            options = () if signature is None else signature.options
+            noted = [see(function, jitted, call, options) for see in self._observers]
+            pending = pending._replace(compiled=tuple([one for one in noted if one]))
         return jitted, self._placed(pending, frame)
 
     def transformed(self, frame: FrameType) -> Transformed | None:
@@ -221,6 +228,8 @@ class Comparison:
             pending: found by `find_cause`.
             seconds: time since the call started.
         """
+        for note in pending.compiled:
+            note(seconds)
         if pending.cause is None:
             # Unless another thread has compiled it for the first time meanwhile.
             pending = self._compare(*pending[:4])

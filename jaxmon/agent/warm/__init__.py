@@ -1,0 +1,1 @@
+"""Warm starts: signatures are recorded, and compiled ahead in another process."""

@@ -1,0 +1,125 @@
+"""What warm starts need of a process: its signatures, and whether it is ready."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from jaxmon import catalog
+from jaxmon.agent.context import Context
+from jaxmon.agent.counters import Tally
+from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.arguments import Call
+from jaxmon.agent.jaxlink.frames import Jitted
+from jaxmon.agent.observers import Options, Shapes
+from jaxmon.agent.part import Part
+from jaxmon.agent.warm.readiness import Readiness
+from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.http.messages import Request, Response, error_response
+from jaxmon.http.server import Handler
+
+
+if TYPE_CHECKING:
+    from jaxmon.agent.warm.recorder import Recorder
+
+# Programs of all functions whose sampled calls are counted.
+_MOST_SHAPES = 10_000
+
+
+class WarmStarts(Part):
+    """
+    Records signatures, and responds whether the process is ready.
+
+    Args:
+        context: shared state of the agent.
+        expected: whether the program announces a warm-up.
+    """
+
+    name = "signatures"
+
+    def __init__(self, context: Context, *, expected: bool) -> None:
+        self._table = context.table
+        self.readiness = Readiness(expected=expected)
+        self.warmed = {result: Tally() for result in catalog.WARMUP_RESULTS}
+        self._context = context
+        # Loaded at the first compile. Two threads may both make one; all use the first.
+        self._recorders: list[Recorder] = []
+        self._sampled: dict[tuple[str, str], int] = {}
+        if context.settings.signatures:
+            context.observers.call.append(self._on_call)
+            context.observers.executed.append(self._executed)
+
+    @property
+    def recorder(self) -> Recorder:
+        """Records signatures."""
+        if not self._recorders:
+            from jaxmon.agent.warm.recorder import Recorder  # noqa: PLC0415
+
+            values = self._context.settings.event_values
+            made = Recorder(self._context.jax, self._context.guard, values=values)
+            self._recorders.append(made)
+        return self._recorders[0]
+
+    def _on_call(
+        self, function: Function, jitted: Jitted, call: Call, options: Options
+    ) -> Callable[[float], None] | None:
+        try:
+            recorder = self.recorder
+        except Exception:  # noqa: BLE001 - contained: the program compiles on
+            self._context.guard.failed(self.name, stays_on=True)
+            return None
+        return recorder.on_call(function, jitted, call, options)
+
+    def collect(self) -> list[Family]:
+        """Return whether the process is ready, and what its warm-ups did."""
+        metric = catalog.WARMUP_SIGNATURES
+        return [
+            gauge(catalog.READY, int(self.readiness.reason is None)),
+            Family(
+                metric,
+                [(series(metric, name), n.value) for name, n in self.warmed.items()],
+            ),
+        ]
+
+    def pages(self) -> Mapping[str, Handler]:
+        """Return the signatures, for `jaxmon signatures export`."""
+        return {"/debug/signatures": self._page}
+
+    def public_pages(self) -> Mapping[str, Handler]:
+        """Return the readiness probe."""
+        return {"/-/ready": self._ready}
+
+    def _ready(self, _: Request) -> Response:
+        reason = self.readiness.reason
+        if reason is None:
+            return Response(b"ok\n")
+        return error_response(HTTPStatus.SERVICE_UNAVAILABLE, reason)
+
+    def _page(self, _: Request) -> Response:
+        if not self._context.settings.signatures:
+            message = "signatures are not recorded: JAXMON_SIGNATURES is false"
+            return error_response(HTTPStatus.NOT_FOUND, message)
+        from jaxmon.agent.warm import estimates  # noqa: PLC0415 - on request
+
+        counts = functools.partial(estimates.calls, self._calls(), self._sampled.copy())
+        found = self.recorder.document(counts).as_json()
+        return Response(json.dumps(found).encode(), "application/json")
+
+    def _executed(self, function: Function, shapes: Shapes, seconds: float) -> None:
+        """Count a sampled call; on a thread of ours."""
+        del seconds
+        key = function.name, key_of(shapes)
+        if key in self._sampled or len(self._sampled) < _MOST_SHAPES:
+            self._sampled[key] = self._sampled.get(key, 0) + 1
+
+    def _calls(self) -> dict[str, int]:
+        return {one.name: one.calls_and_hits()[0] for one in self._table}
+
+
+def key_of(shapes: Shapes) -> str:
+    """Return what identifies the arrays in *shapes*."""
+    arrays = [one for one in shapes if isinstance(one, tuple)]
+    return " ".join([f"{one[0]}{list(one[1])}" for one in arrays])

@@ -1,0 +1,215 @@
+"""Finds the functions of a signatures file, and rebuilds the arguments of a call."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from jaxmon.agent.counted import uncounted
+from jaxmon.agent.jaxlink.jit import function_of, is_jitted
+from jaxmon.agent.warm.recorder import parameters_of
+from jaxmon.errors import SignaturesError
+from jaxmon.signatures.document import Function, Signature
+
+
+_KEYS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
+_NUMBERS: Mapping[str, Any] = {"bool": False, "int": 0, "float": 0.0, "complex": 0j}
+
+_IN_PROCESS = "warm it up in its process, with jaxmon.warmup"
+
+
+def jitted_functions(function: Function, main: str) -> list[Any]:
+    """
+    Import the module of *function* and return its jitted objects there.
+
+    Args:
+        function: of a file.
+        main: the module to import for ``__main__``; may be empty.
+
+    Raises:
+        SignaturesError: it cannot be imported, or has changed; says why.
+        BaseException: whatever the module raises.
+    """
+    if not function.module:
+        msg = f"it is no function with a name; {_IN_PROCESS}"
+        raise SignaturesError(msg)
+    if "<" in function.qualname:
+        msg = (
+            f"it is made inside another function and cannot be imported; {_IN_PROCESS}"
+        )
+        raise SignaturesError(msg)
+    name = function.module
+    if name == "__main__":
+        name = main
+        if not name:
+            msg = "it is in the program's script; name its module with --main"
+            raise SignaturesError(msg)
+    module = import_module(name)
+    found: Any = module
+    for part in function.qualname.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            msg = f"there is no {function.qualname} in {name} any more"
+            raise SignaturesError(msg) from None
+    several = [found] if is_jitted(found) else _made_of(found, vars(module))
+    if not several:
+        msg = (
+            f"{function.qualname} in {name} is not jitted, nor is an object of that "
+            f"module made of it; {_IN_PROCESS}"
+        )
+        raise SignaturesError(msg)
+    for one in several:
+        require_same(function, one)
+    return several
+
+
+def require_same(function: Function, jitted: Any) -> None:
+    """
+    Check that *jitted* has the parameters that *function* had.
+
+    Raises:
+        SignaturesError: it has others.
+    """
+    now = parameters_of(function_of(uncounted(jitted)))
+    before = function.parameters
+    if now != before and None not in (now, before):
+        msg = (
+            f"its parameters were ({', '.join(before or ())}) and are now "
+            f"({', '.join(now or ())}); export the signatures again"
+        )
+        raise SignaturesError(msg)
+
+
+def _made_of(fun: Any, names: Mapping[str, Any]) -> list[Any]:
+    """Return the jitted objects among *names* that were made of *fun*."""
+    return [
+        one
+        for one in list(names.values())
+        if is_jitted(one) and function_of(uncounted(one)) is fun
+    ]
+
+
+class Arguments:
+    """
+    Rebuilds arguments.
+
+    Args:
+        jax: the module.
+        leaf: what stands for an array: `abstract` or `zeros`.
+    """
+
+    def __init__(self, jax: Any, leaf: Callable[[Any, Mapping[str, Any]], Any]) -> None:
+        self._jax, self._leaf = jax, leaf
+
+    def of(self, signature: Signature) -> tuple[list[Any], dict[str, Any]]:
+        """
+        Return the arguments of *signature*.
+
+        Raises:
+            SignaturesError: they cannot be rebuilt here.
+        """
+        args = [self._node(one) for one in signature.args]
+        return args, {key: self._node(one) for key, one in signature.kwargs.items()}
+
+    def _node(self, node: Any) -> Any:
+        if node is None:
+            found: Any = None
+        elif "shape" in node:
+            number = node["kind"] in _NUMBERS
+            found = _NUMBERS[node["kind"]] if number else self._leaf(self._jax, node)
+        elif "static" in node:
+            found = _static(node["static"])
+        elif "dict" in node:
+            found = {key: self._node(one) for key, one in node["dict"]}
+        elif "list" in node:
+            found = [self._node(one) for one in node["list"]]
+        elif "tuple" in node:
+            found = tuple(self._node(one) for one in node["tuple"])
+        else:
+            found = self._named(node)
+        return found
+
+    def _named(self, node: Mapping[str, Any]) -> Any:
+        kind = _class(node["class"])
+        inner = [self._node(one) for one in node["namedtuple"]]
+        if len(kind._fields) != len(inner):
+            msg = (
+                f"{node['class']} had {len(inner)} fields, and now {len(kind._fields)}"
+            )
+            raise SignaturesError(msg)
+        return kind(*inner)
+
+
+def abstract(jax: Any, leaf: Mapping[str, Any]) -> Any:
+    """Return what `jit.lower` takes in place of an array."""
+    return jax.ShapeDtypeStruct(
+        tuple(leaf["shape"]),
+        _dtype(jax, leaf["dtype"]),
+        weak_type=leaf.get("weak", False),
+        **({} if leaf.get("device") is None else {"sharding": _sharding(jax, leaf)}),
+    )
+
+
+def zeros(jax: Any, leaf: Mapping[str, Any]) -> Any:
+    """Return an array of zeros that JAX treats as it did the recorded one."""
+    import numpy as np  # noqa: PLC0415 - as JAX
+
+    shape, name = tuple(leaf["shape"]), leaf["dtype"]
+    if name in _KEYS:
+        keys = jax.random.split(jax.random.key(0, impl=_KEYS[name]), shape)
+        found = keys if shape else keys.reshape(())
+    elif leaf.get("weak"):
+        number = np.zeros((), name).item()
+        found = jax.numpy.broadcast_to(jax.numpy.asarray(number), shape)
+        if str(found.dtype) != name:
+            msg = f"a weakly typed {name} cannot be made here"
+            raise SignaturesError(msg)
+    else:
+        found = np.zeros(shape, _dtype(jax, name))
+        if leaf["kind"] == "numpy":
+            return found
+    device = None if leaf.get("device") is None else _sharding(jax, leaf)
+    return jax.device_put(found, device)
+
+
+def _dtype(jax: Any, name: str) -> Any:
+    if name in _KEYS:
+        # Making a key would compile, and fill the cache with programs of no one.
+        return jax.eval_shape(lambda: jax.random.key(0, impl=_KEYS[name])).dtype
+    try:
+        return jax.numpy.dtype(name)
+    except TypeError:
+        msg = f"this JAX has no dtype {name}"
+        raise SignaturesError(msg) from None
+
+
+def _sharding(jax: Any, leaf: Mapping[str, Any]) -> Any:
+    devices, number = jax.local_devices(), leaf["device"]
+    if number >= len(devices):
+        msg = f"it needs device {number}; this process has {len(devices)}"
+        raise SignaturesError(msg)
+    return jax.sharding.SingleDeviceSharding(devices[number])
+
+
+def _static(value: Any) -> Any:
+    return tuple(map(_static, value)) if isinstance(value, list) else value
+
+
+def _class(path: str) -> Any:
+    """
+    Return the named tuple at *path*, ``module:name``; only modules that the program has
+    loaded are searched.
+    """
+    module, _, name = path.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not (isinstance(found, type) and issubclass(found, tuple)):
+        found = None
+    if not isinstance(getattr(found, "_fields", None), tuple):
+        msg = f"there is no named tuple {path} any more"
+        raise SignaturesError(msg)
+    return found

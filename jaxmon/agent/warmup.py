@@ -1,0 +1,137 @@
+"""``jaxmon.warmup``: compile a process's functions before its first request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from jaxmon.agent.agent import runtime_of
+from jaxmon.agent.counted import uncounted
+from jaxmon.agent.current import running
+from jaxmon.agent.functions import label
+from jaxmon.agent.guard import log
+from jaxmon.agent.jaxlink.jit import function_of, is_jitted
+from jaxmon.agent.warm.part import WarmStarts
+from jaxmon.agent.warm.rebuilding import Arguments, require_same, zeros
+from jaxmon.errors import SignaturesError
+from jaxmon.signatures.document import Document, Function, Signature, parsed, read
+
+
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """
+    Result of a warm-up.
+
+    Args:
+        warmed: number of signatures whose next call is a hit.
+        failed: for each that failed, the function's name and the reason.
+        missing: names of functions given that the signatures do not mention.
+    """
+
+    warmed: int
+    failed: tuple[tuple[str, str], ...]
+    missing: tuple[str, ...]
+
+
+def warmup(
+    functions: Callable[..., Any] | Iterable[Callable[..., Any]],
+    signatures: str | Path | Mapping[str, Any],
+    *,
+    progress: Callable[[int, int], object] | None = None,
+) -> Warmed:
+    """
+    Call jitted *functions* with zeros, once for each recorded signature, so that the
+    next such call is a hit in the jit cache.
+
+    The functions really run: one with side effects, such as a callback, has them. While
+    this runs, and before it if the agent was started with ``expect_warmup=True``, the
+    agent responds 503 at ``/-/ready``. A signature that fails is logged and reported,
+    not raised. Give all functions in one call; it takes as long as their compiles.
+
+        jaxmon.warmup([prefill, decode], "signatures.json")
+
+    Args:
+        functions: jitted functions.
+        signatures: the file of `jaxmon signatures export`, or its decoded JSON.
+        progress: called after each signature with the number of those tried, and of
+            all.
+
+    Raises:
+        SignaturesError: the file is invalid.
+        TypeError: something given is not jitted.
+    """
+    several = [functions] if callable(functions) else list(functions)
+    for one in several:
+        if not is_jitted(one):
+            msg = f"{one!r:.80} is not jitted; give functions from jax.jit"
+            raise TypeError(msg)
+    agent = running()
+    runtime = None if agent is None else runtime_of(agent)
+    part = None if runtime is None else runtime.part(WarmStarts)
+    total, todo, missing = _matched(several, _document(signatures))
+    failed: list[tuple[str, str]] = []
+    if part is not None:
+        part.readiness.begin(total)
+    try:
+        arguments = Arguments(import_module("jax"), zeros)
+        for done, (function, jitted, signature) in enumerate(todo, 1):
+            reason = _tried(arguments, function, jitted, signature)
+            if reason:
+                failed.append((function.name, reason))
+                log.warning("warm-up of %s failed: %s", function.name, reason)
+            if part is not None:
+                part.warmed["failed" if reason else "warmed"].add()
+                part.readiness.advance()
+            if progress is not None:
+                progress(done, total)
+    finally:
+        if part is not None:
+            part.readiness.end()
+    return Warmed(total - len(failed), tuple(failed), missing)
+
+
+_Todo = list[tuple[Function, Any, Signature]]
+
+
+def _matched(
+    several: list[Any], document: Document
+) -> tuple[int, _Todo, tuple[str, ...]]:
+    known = {one.name: one for one in document.functions}
+    todo: _Todo = []
+    missing = []
+    for jitted in several:
+        name, _ = label(function_of(uncounted(jitted)))
+        function = known.get(name)
+        if function is None:
+            missing.append(name)
+        else:
+            todo += [(function, jitted, one) for one in function.signatures]
+    return len(todo), todo, tuple(missing)
+
+
+def _tried(
+    arguments: Arguments, function: Function, jitted: Any, signature: Signature
+) -> str:
+    """Call *jitted*; return why that failed, an empty text if it did not."""
+    try:
+        require_same(function, jitted)
+        args, kwargs = arguments.of(signature)
+        import_module("jax").block_until_ready(jitted(*args, **kwargs))
+    except SignaturesError as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001 - cold is better than not at all
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _document(signatures: str | Path | Mapping[str, Any]) -> Document:
+    if isinstance(signatures, (str, Path)):
+        return read(Path(signatures))
+    try:
+        return parsed(dict(signatures))
+    except ValueError as error:
+        msg = f"these are no signatures: {error}"
+        raise SignaturesError(msg) from error

@@ -1,0 +1,130 @@
+"""``jaxmon signatures``: what a running process was compiled for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from jaxmon.cli import output
+from jaxmon.cli.options import RUN_DIR
+from jaxmon.errors import CommandError
+
+
+if TYPE_CHECKING:
+    from jaxmon.signatures.document import Document
+
+
+@click.group
+def command() -> None:
+    """
+    Export what a running process was compiled for, for warm starts.
+
+    `jaxmon warmup` compiles it ahead; docs/warm-starts.md describes the file.
+    """
+
+
+@command.command(
+    epilog="""
+\b
+Exit codes:
+  0 the file was written
+  1 no instrumented process is running, or it does not respond
+  2 several are running and none was selected, or no worker has that number
+
+\b
+Examples:
+  jaxmon signatures export --output signatures.json
+  jaxmon signatures export 3 | jq '.functions[].function'
+"""
+)
+@click.argument("worker", required=False)
+@click.option(
+    "--output",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write to this file instead of standard output.",
+)
+@RUN_DIR
+def export(*, worker: str | None, file: Path | None, run_dir: Path | None) -> None:
+    """
+    Write each function's recorded signatures: shapes, types, static arguments.
+
+    WORKER is the process's number, as in the `worker` label; required only if several
+    are running. No values of arrays are written.
+    """
+    from jaxmon.files import whole
+
+    found = _of_worker(worker, run_dir)
+    count = sum(len(one.signatures) for one in found.functions)
+    if file is None:
+        output.document(found.as_json())
+    else:
+        text = json.dumps(found.as_json(), indent=1) + "\n"
+        try:
+            whole.write(file, text.encode())
+        except OSError as error:
+            msg = f"cannot write {file}: {error.strerror or error}"
+            raise CommandError(msg) from error
+    functions = len(found.functions)
+    output.line(f"{functions} functions, {count} signatures", err=True)
+    for one in found.functions:
+        for reason, number in one.omitted.items():
+            output.line(f"not exportable: {one.name} ({number}): {reason}", err=True)
+
+
+@command.command(
+    epilog="""
+\b
+Exit codes:
+  0 the proposals were printed, if there are any
+  1 the file is invalid, or no process responds
+  2 several processes are running and none was selected
+
+\b
+Examples:
+  jaxmon signatures buckets signatures.json
+  jaxmon signatures buckets 3
+"""
+)
+@click.argument("source", metavar="[FILE|WORKER]", required=False)
+@RUN_DIR
+def buckets(*, source: str | None, run_dir: Path | None) -> None:
+    """
+    Propose sizes to pad to, so that few programs serve all recorded signatures.
+
+    Each line has the number of programs, the fraction of elements that would be
+    padding, weighted by calls, and the sizes.
+    """
+    from jaxmon.signatures.buckets import proposals
+    from jaxmon.signatures.document import read
+
+    worker = source is None or (source.isascii() and source.isdigit())
+    document = _of_worker(source, run_dir) if worker else read(Path(str(source)))
+    found = proposals(document)
+    if not found:
+        output.line("no function has signatures that differ only in sizes")
+    for one in found:
+        weight = "weighted by calls" if one.weighted else "calls are unknown"
+        output.line(f"{one.function}: {one.programs} programs ({weight})")
+        for proposal in one.proposals:
+            sizes = "; ".join(
+                f"{name}: {', '.join(map(str, values))}"
+                for name, values in proposal.sizes.items()
+            )
+            costs = f"{proposal.programs:3} programs  {proposal.waste:6.1%} padding"
+            output.line(f"  {costs}  {sizes}")
+
+
+def _of_worker(worker: str | None, run_dir: Path | None) -> Document:
+    from jaxmon.cli.workers import pick
+    from jaxmon.signatures.document import parsed
+
+    found = pick(worker, run_dir)
+    try:
+        return parsed(found.fetch("/debug/signatures"))
+    except ValueError as error:
+        msg = f"worker {found.number} returned no signatures: {error}"
+        raise CommandError(msg) from error

@@ -1,0 +1,133 @@
+"""``jaxmon warmup``: compile recorded signatures into the persistent cache."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from jaxmon.cli import output
+from jaxmon.cli.options import Number, Whole
+from jaxmon.errors import CommandError
+
+
+if TYPE_CHECKING:
+    from jaxmon.signatures.warming import Result
+
+_CACHE = "JAX_COMPILATION_CACHE_DIR"
+_MISUSE = 2
+
+
+@click.command(
+    epilog="""
+\b
+Exit codes:
+  0 every signature is in the cache
+  1 a signature failed, or the file is invalid
+  2 the cache directory is not set, or no function was selected
+
+\b
+Examples:
+  export JAX_COMPILATION_CACHE_DIR=/cache
+  jaxmon warmup --signatures signatures.json --jobs 4
+  jaxmon warmup --signatures signatures.json --main mypackage.serve
+"""
+)
+@click.option(
+    "--signatures",
+    "file",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File written by `jaxmon signatures export`. Its modules are imported.",
+)
+@click.option(
+    "--jobs",
+    default=1,
+    show_default=True,
+    type=Whole(1, 64),
+    help="Number of processes. Those of an accelerator share its memory.",
+)
+@click.option(
+    "--module",
+    "modules",
+    multiple=True,
+    metavar="MODULE",
+    help="Only functions of this module; may be repeated.",
+)
+@click.option(
+    "--main",
+    metavar="MODULE",
+    help="Module that ran as the program, to import for functions of `__main__`.",
+)
+@click.option(
+    "--timeout",
+    default=600.0,
+    show_default=True,
+    type=Number(1, 86_400),
+    help="Seconds after which an import or a signature has failed.",
+)
+def command(
+    *, file: Path, jobs: int, modules: tuple[str, ...], main: str | None, timeout: float
+) -> None:
+    """
+    Compile the signatures in a file into JAX's persistent cache, so that the next
+    process loads them instead.
+
+    Imports the program's modules, from the current directory or the Python path, in
+    separate processes, and lowers each function without calling it. Run it with the
+    same JAX, XLA flags and device kind as the service: all are part of the cache's
+    keys.
+    """
+    from jaxmon.signatures.document import FAILED, STATUSES, read
+    from jaxmon.signatures.warming import warm
+
+    if not os.environ.get(_CACHE):
+        msg = (
+            f"{_CACHE} is not set: there is no cache to fill. Set it to the directory "
+            "that the service uses; the path is part of the cache's keys."
+        )
+        raise CommandError(msg, exit_code=_MISUSE)
+    document = read(file)
+    if modules:
+        chosen = tuple(one for one in document.functions if one.module in modules)
+        document = dataclasses.replace(document, functions=chosen)
+    total = sum(len(one.signatures) for one in document.functions)
+    if not total:
+        msg = f"{file} has no signatures to compile"
+        if modules:
+            msg += f" of {', '.join(modules)}"
+        raise CommandError(msg, exit_code=_MISUSE)
+    arrived: list[Result] = []
+
+    def progress(result: Result) -> None:
+        arrived.append(result)
+        output.line(f"[{len(arrived)}/{total}] {_text(result)}", err=True)
+
+    results = warm(
+        document,
+        os.environ,
+        jobs=min(jobs, len(document.functions)),
+        main=main or document.main,
+        seconds=timeout,
+        progress=progress,
+    )
+    counts = {
+        status: sum(one.status == status for one in results) for status in STATUSES
+    }
+    output.line(", ".join(f"{number} {status}" for status, number in counts.items()))
+    for one in results:
+        if one.status == FAILED:
+            output.line(_text(one))
+    if counts[FAILED] or len(results) < total:
+        sys.exit(1)
+
+
+def _text(result: Result) -> str:
+    name = f"{result.function} signature {result.place + 1}"
+    if result.reason:
+        return f"{name}: failed: {result.reason}"
+    return f"{name}: {result.status} ({result.seconds:.2f} s)"

@@ -1,0 +1,1 @@
+"""Signatures that a service was called with: a file, buckets, and warming up."""
