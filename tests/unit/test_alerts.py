@@ -53,6 +53,7 @@ NAMES = {
     "JaxmonAcceleratorUnderused",
     "JaxmonCheckFailed",
     "JaxmonCheckpointAge",
+    "JaxmonCheckpointFailed",
     "JaxmonColdLatency",
     "JaxmonCompileFailed",
     "JaxmonCompileSlow",

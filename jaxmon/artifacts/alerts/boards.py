@@ -22,6 +22,7 @@ _BOARDS = {
     ),
     "jaxmon-training": (
         "JaxmonCheckpointAge",
+        "JaxmonCheckpointFailed",
         "JaxmonDataStarvation",
         "JaxmonNonFinite",
         "JaxmonStraggler",

@@ -56,6 +56,7 @@ def cause_alerts(
     yield training.time_lost(thresholds)
     yield training.straggler(thresholds)
     yield training.checkpoint_age(thresholds)
+    yield training.checkpoint_failed(thresholds)
     yield from slowdowns.slower(thresholds, scale)
     yield from memory.out_of_memory(thresholds)
     yield memory.device_memory_high(thresholds)

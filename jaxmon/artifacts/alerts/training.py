@@ -179,3 +179,19 @@ def checkpoint_age(thresholds: Thresholds) -> Alert:
             "{{ $value | humanizeDuration }} ago."
         ),
     )
+
+
+def checkpoint_failed(thresholds: Thresholds) -> Alert:
+    """Alert on saves that fail, the first one included, which has no age."""
+    window = thresholds.checkpoint_window
+    failed = counter(catalog.CHECKPOINT_FAILURES, eq("operation", "save"))
+    return Alert(
+        name="JaxmonCheckpointFailed",
+        expr=failed.mishaps(window).sum("job") > 0,
+        severity=TICKET,
+        description="Saves fail; the work since the last checkpoint is not saved.",
+        summary=(
+            "{{ $value | humanize }} saves of job {{ $labels.job }} failed in "
+            f"{window}."
+        ),
+    )

@@ -152,6 +152,9 @@ class Thresholds:
         "6h",
         "Age of the last checkpoint of a loop that makes checkpoints.",
     )
+    checkpoint_window: str = _duration(
+        "1h", "Window in which a failed save counts; Orbax's are known."
+    )
     time_lost: float = _ratio(
         0.5,
         "Share of a training process's time spent blocked, or in operations outside"

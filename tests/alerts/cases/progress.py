@@ -12,6 +12,10 @@ EVALUATION = (
     'jaxmon_activity_running_seconds{job="train",instance="a:1",activity="evaluation"}'
 )
 SAVED = 'jaxmon_activity_age_seconds{job="train",instance="a:1",activity="checkpoint"}'
+UNSAVED = (
+    'jaxmon_checkpoint_failures_total{job="train",instance="a:1",operation="save"}'
+)
+UPTIME = 'jaxmon_uptime_seconds{job="train",instance="a:1"}'
 OLDEST = 'jaxmon_compile_oldest_seconds{job="train",instance="a:1"}'
 WAITING = 'jaxmon_wall_seconds_total{job="train",instance="a:1",state="data_wait"}'
 COMPUTING = 'jaxmon_wall_seconds_total{job="train",instance="a:1",state="device"}'
@@ -188,6 +192,20 @@ CASES = {
     ),
     "a run that ended saves nothing": Case(
         "JaxmonCheckpointAge", {SAVED: "0+60x500"}, quiet=("370m", "480m")
+    ),
+    "a save that fails, after others and as the first": Case(
+        "JaxmonCheckpointFailed",
+        {
+            UNSAVED: "0+0x10 1+0x120",
+            UNSAVED.replace("a:1", "b:1"): "_x10 2+0x120",
+            UNSAVED.replace("save", "restore"): "0+0x10 5+0x120",
+            UPTIME: "0+60x130",
+            UPTIME.replace("a:1", "b:1"): "_x10 60+60x120",
+        },
+        quiet=("9m", "80m"),
+        firing={
+            "12m": ticket("3 saves of job train failed in 1h.", job="train"),
+        },
     ),
     "an output that stays NaN": Case(
         "JaxmonNonFinite",

@@ -192,7 +192,7 @@ def _checkpoints() -> Line:
             "Checkpoints that failed",
             Target(failures.sum(*by).worst(10), named),
             text="Orbax saves and restores that began and did not succeed.",
-            alerts=("JaxmonCheckpointAge",),
+            alerts=("JaxmonCheckpointFailed",),
             no_value="No checkpoint",
         ),
         timeseries(
