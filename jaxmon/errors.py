@@ -4,6 +4,7 @@ Errors that jaxmon raises on purpose.
     JaxmonError
     ├── SettingsError     an invalid setting; the message says what is allowed
     ├── ConfigFileError   a configuration file that cannot be read or parsed
+    ├── OtlpError         metrics cannot be pushed by OTLP
     ├── PageError         an invalid metrics response
     ├── SloError          an invalid line in slo.yaml
     ├── WebConfigError    an invalid web configuration
@@ -53,6 +54,10 @@ class ConfigFileError(JaxmonError, ValueError):
         self.problem = problem
         self.line = line
         self.column = column
+
+
+class OtlpError(JaxmonError):
+    """Metrics cannot be pushed by OTLP: a missing extra, or an invalid variable."""
 
 
 class PageError(JaxmonError, ValueError):

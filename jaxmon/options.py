@@ -38,3 +38,4 @@ class Options(TypedDict, total=False):
     figures_dir: str | PathLike[str] | None
     device_figures: bool
     profile_gpu: bool
+    otlp: bool | None

@@ -33,6 +33,7 @@ _NONE = ("", "none")
 # Types accepted for each annotation, and their description.
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "bool": ((bool,), "True or False"),
+    "bool | None": ((bool,), "True, False or None"),
     "int": ((int,), ""),
     "int | None": ((int,), ""),
     "float": ((int, float), ""),
@@ -231,6 +232,13 @@ class Settings:
         default=False,
     )
 
+    otlp: bool | None = _setting(
+        "Push metrics by OTLP, as OpenTelemetry's standard variables say; needs "
+        "`jaxmon[otel]`. `None` means if these name an endpoint or exporter for "
+        "metrics.",
+        default=None,
+    )
+
     def __post_init__(self) -> None:
         for one in fields(self):
             _check(one, getattr(self, one.name))
@@ -285,7 +293,7 @@ def _parse(name: str, kind: str, text: str) -> object:
     variable, word = PREFIX + name.upper(), text.strip().lower()
     if kind.endswith("| None") and word in _NONE:
         return None
-    if kind == "bool":
+    if kind.startswith("bool"):
         if word in _TRUE:
             return True
         if word in _FALSE:
@@ -318,7 +326,7 @@ def _check(setting: Field[Any], value: object) -> None:
     # A bool is an int to Python, not to a user. A name appears in logs and errors.
     if (
         not isinstance(value, _KINDS[kind][0])
-        or (isinstance(value, bool) and kind != "bool")
+        or (isinstance(value, bool) and not kind.startswith("bool"))
         or (kind == "str" and not str(value).isprintable())
         or (known.among and not set(words(str(value))) <= set(known.among))
     ):

@@ -208,6 +208,11 @@ class Options:
         ),
         default=None,
     )
+    otlp: bool = _option(
+        "Push all metrics by OTLP too, as OpenTelemetry's standard variables say, "
+        "except those of agents that push their own; needs `jaxmon[otel]`.",
+        default=False,
+    )
     demo: bool = _option(
         "Add a synthetic fleet of 8 accelerators and 4 workers.", default=False
     )

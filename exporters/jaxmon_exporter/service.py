@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,6 +32,7 @@ from jaxmon_exporter.verdict import HostVerdict
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from jaxmon.otel.pusher import Pusher
     from jaxmon_exporter.compat.names import DcgmNames
     from jaxmon_exporter.prices import Prices
     from jaxmon_exporter.summary import Summary
@@ -101,6 +103,7 @@ class Service:
             every=_FINDINGS_EVERY,
             patience=_FINDINGS_PATIENCE,
         )
+        self._pusher = self._make_pusher() if options.otlp else None
         self._server = Server(
             {
                 "/": pages.landing_page(),
@@ -138,10 +141,14 @@ class Service:
         registry.load_libraries(self._options)
         self._polling.start()
         self._server.start()
+        if self._pusher is not None:
+            self._pusher.start()
         return port
 
     def stop(self) -> None:
-        """Finish pending responses and stop, within about eight seconds."""
+        """Finish pending responses and stop, within about eleven seconds."""
+        if self._pusher is not None:
+            self._pusher.stop()
         self._server.stop()
         if self._gate is not None:
             self._gate.close()
@@ -176,6 +183,8 @@ class Service:
         yield gauge(DROPPED, self._server.dropped, "connection")
         yield gauge(DROPPED, self._polling.dropped, "figure")
         yield Family(SCRAPE_SECONDS, self._seconds.samples())
+        if (pusher := self._pusher) is not None:
+            yield from pusher.families()
         if self._errors:
             yield Family(
                 INTERNAL_ERRORS,
@@ -223,6 +232,11 @@ class Service:
             return False
         return self._options.findings == "all" or request.trusted
 
+    def _make_pusher(self) -> Pusher:
+        from jaxmon_exporter.pushing import pusher  # noqa: PLC0415 - few push
+
+        return pusher(self.families, self._count_current_error)
+
     def _contained(
         self, site: str, source: Callable[[], Iterable[Family]]
     ) -> list[Family]:
@@ -232,6 +246,10 @@ class Service:
         except Exception as error:  # noqa: BLE001 - contained and counted
             self._count_error(site, error)
             return []
+
+    def _count_current_error(self, site: str) -> None:
+        if (error := sys.exception()) is not None:
+            self._count_error(site, error)
 
     def _count_error(self, site: str, error: BaseException) -> None:
         self._errors[site] += 1

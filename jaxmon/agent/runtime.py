@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import os
 from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
@@ -21,10 +22,13 @@ from jaxmon.agent.parts import parts_of
 from jaxmon.agent.reduction import reduction_of
 from jaxmon.agent.serving import Serving
 from jaxmon.clocks import monotonic, wall_time
+from jaxmon.errors import OtlpError
 from jaxmon.exposition.families import Family, Histogram, series
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.page import metrics_handler
 from jaxmon.indicators.figures import Indicators
+from jaxmon.otel.environment import is_asked, plan
+from jaxmon.otel.pusher import Pusher
 from jaxmon.settings import Settings
 
 
@@ -90,6 +94,7 @@ class Runtime:
             running=indicators.loops.running,
         )
         indicators.loops.on_change = self.serving.note_loop
+        self._pusher = self._prepared_pusher(settings)
         self.running = False
         self._print_report = self._report() if settings.report else None
 
@@ -164,12 +169,16 @@ class Runtime:
             part.abandon()
         self.hooks.detach()
         self.serving.abandon()
+        if self._pusher is not None:
+            self._pusher.abandon()
 
     def _begin(self) -> None:
         try:
             self.serving.start()
             for part in self.parts:
                 part.start()
+            if self._pusher is not None:
+                self._pusher.start()
         except (OSError, RuntimeError) as error:  # no descriptors or threads left
             interrupts.pass_on(error)
             log.warning("jaxmon is observing but cannot serve metrics: %s", error)
@@ -185,6 +194,7 @@ class Runtime:
                 self.hooks.detach,
                 self._markers.stop,
                 functools.partial(atexit.unregister, self._exit),
+                *(() if self._pusher is None else (self._pusher.stop,)),
             )
             for step in todo:
                 steps.callback(self._do, step)
@@ -194,6 +204,25 @@ class Runtime:
             step()
         except Exception:  # noqa: BLE001 - contained: the other steps are to be done
             self._guard.failed("stop", stays_on=True)
+
+    def _prepared_pusher(self, settings: Settings) -> Pusher | None:
+        """Return what pushes metrics by OTLP, `None` if nothing does."""
+        wanted = settings.otlp
+        if not (is_asked(os.environ) if wanted is None else wanted):
+            return None
+        pusher = Pusher(
+            self.collect,
+            plan(os.environ),
+            failed=functools.partial(self._guard.failed, stays_on=True),
+            run=functools.partial(self._guard.run, "otlp"),
+            join=self._guard.join,
+        )
+        try:
+            pusher.prepare()
+        except OtlpError as error:
+            log.warning("jaxmon serves its metrics but does not push them: %s", error)
+            return None
+        return pusher
 
     def _report(self) -> Callable[[], None]:
         """
@@ -300,7 +329,10 @@ class Runtime:
                 (overflow, overflows),
                 (catalog.DROPPED, dropped),
             )
-        ] + [Family(catalog.SCRAPE_SECONDS, self._scrapes.samples())]
+        ] + [
+            Family(catalog.SCRAPE_SECONDS, self._scrapes.samples()),
+            *(() if self._pusher is None else self._pusher.families()),
+        ]
 
     # --- callbacks ----------------------------------------------------------------
 

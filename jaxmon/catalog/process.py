@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxmon.catalog.model import BOTH, SIDECAR, Sheet
-from jaxmon.catalog.values import WALL_STATES
+from jaxmon.catalog.values import EXPORT_OUTCOMES, EXPORT_SIGNALS, WALL_STATES
 
 
 # --- Identity --------------------------------------------------------------------
@@ -78,6 +78,12 @@ SCRAPE_SECONDS = _self_of_both.histogram(
     "Time spent collecting and encoding one scrape response.",
     buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
     few=(0.01, 0.1, 1.0),
+)
+OTLP_EXPORTS = _self_of_both.counter(
+    "jaxmon_otlp_exports_total",
+    "Exports by OTLP, by outcome; only there while something is pushed.",
+    ("signal", EXPORT_SIGNALS),
+    ("outcome", EXPORT_OUTCOMES),
 )
 
 # --- Process: names, kinds and meaning are prometheus_client's -------------------

@@ -39,4 +39,5 @@ SILENT: Options = {
     "figures_dir": None,
     "device_figures": False,
     "profile_gpu": False,
+    "otlp": False,
 }

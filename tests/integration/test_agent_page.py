@@ -29,6 +29,7 @@ ABSENT_ON_CPU = {
     catalog.DEVICE_ALLOCATIONS,
     catalog.PROGRAM_CODE_BYTES,
     catalog.INTERNAL_ERRORS,
+    catalog.OTLP_EXPORTS,
     catalog.SLOWDOWN,
     *catalog.BORROWED,
 }

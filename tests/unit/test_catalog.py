@@ -70,6 +70,7 @@ LABELS = {
     "scope",  # closed set
     "sensor",  # closed set
     "severity",  # closed set
+    "signal",  # closed set
     "site",  # names in our code
     "start",  # closed set
     "state",  # closed set

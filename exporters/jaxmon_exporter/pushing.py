@@ -1,0 +1,70 @@
+"""What the sidecar pushes by OTLP: its page, without agents that push themselves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+
+from jaxmon.catalog import OTLP_EXPORTS, SIDECAR
+from jaxmon.errors import CommandError, OtlpError
+from jaxmon.exposition.families import Family
+from jaxmon.exposition.parse import labels
+from jaxmon.otel.environment import plan
+from jaxmon.otel.pusher import Pusher
+
+
+NAME = "jaxmon-exporter"
+
+
+def pusher(
+    collect: Callable[[], Iterable[Family]], failed: Callable[[str], None]
+) -> Pusher:
+    """
+    Return what pushes *collect*'s families as OpenTelemetry's standard variables say.
+
+    Args:
+        collect: returns the families of the page.
+        failed: called while an exception is handled, with its place.
+
+    Raises:
+        CommandError: the extra is missing, or a variable is invalid.
+    """
+    made = Pusher(
+        lambda: own(collect()), plan(os.environ), failed=failed, own=False, name=NAME
+    )
+    try:
+        made.prepare()
+    except OtlpError as error:
+        raise CommandError(str(error)) from error
+    return made
+
+
+def own(families: Iterable[Family]) -> list[Family]:
+    """
+    Return *families* without the series of agents that push: those with a count of
+    exports. What the sidecar itself says about them stays.
+    """
+    page = list(families)
+    workers = {
+        labels(series).get("worker", "")
+        for family in page
+        if family.metric.name == OTLP_EXPORTS.name
+        for series, _ in family.samples
+    } - {""}
+    if not workers:
+        return page
+    # The label is put first when a series is relayed.
+    starts = tuple([f'worker="{one}"{end}' for one in workers for end in (",", "}")])
+    return [
+        family
+        if family.metric.sources == SIDECAR
+        else Family(
+            family.metric,
+            [
+                (series, value)
+                for series, value in family.samples
+                if not series.partition("{")[2].startswith(starts)
+            ],
+        )
+        for family in page
+    ]

@@ -1,0 +1,125 @@
+"""
+What OpenTelemetry's standard variables ask for.
+
+Endpoint, headers, timeout, compression and certificates are read by the SDK's
+exporters. Here is what the SDK reads elsewhere:
+https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+GRPC, HTTP, CONSOLE = "grpc", "http/protobuf", "console"
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
+_PROTOCOLS = ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_EXPORTER = "OTEL_METRICS_EXPORTER"
+_TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
+_HISTOGRAMS = "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION"
+_EXPLICIT = "explicit_bucket_histogram"
+
+# The names of the SDK's exporters.
+_NAMED = {"otlp_proto_grpc": GRPC, "otlp_proto_http": HTTP, "console": CONSOLE}
+_TEMPORALITIES = ("cumulative", "delta", "lowmemory")
+
+_INTERVAL = 60.0
+_DEADLINE = 3.0
+_SHORTEST = 0.01
+# More than anyone means, and less than a lock can wait.
+_LONGEST = 1e6
+
+
+class Plan(NamedTuple):
+    """
+    How metrics are to be pushed.
+
+    Attributes:
+        routes: `GRPC`, `HTTP`, `CONSOLE`, each at most once.
+        interval: seconds between two exports.
+        deadline: seconds that the last export may delay the end of the program.
+        temporality: ``cumulative``, ``delta`` or ``lowmemory``.
+        problems: variables that are ignored, each in a sentence.
+    """
+
+    routes: tuple[str, ...]
+    interval: float = _INTERVAL
+    deadline: float = _DEADLINE
+    temporality: str = "cumulative"
+    problems: tuple[str, ...] = ()
+
+
+def is_asked(environ: Mapping[str, str]) -> bool:
+    """
+    Return whether the variables ask for metrics to be pushed: one of them names an
+    endpoint, or OTEL_METRICS_EXPORTER an exporter that we have. Not if that names only
+    others, or none, or if OTEL_SDK_DISABLED is true.
+    """
+    if _word(environ, "OTEL_SDK_DISABLED") == "true":
+        return False
+    if _word(environ, _EXPORTER):
+        return bool(_exporters(environ))
+    return any([environ.get(name, "").strip() for name in _ENDPOINTS])
+
+
+def plan(environ: Mapping[str, str]) -> Plan:
+    """Return how to push."""
+    problems: list[str] = []
+    protocol = _protocol(environ, problems)
+    named = _exporters(environ) or ["otlp"]
+    routes = [_NAMED.get(one, protocol) for one in named]
+    if (histograms := _word(environ, _HISTOGRAMS)) not in ("", _EXPLICIT):
+        problems.append(
+            f"{_HISTOGRAMS}={histograms} is ignored: jaxmon counts into the buckets of "
+            "its metrics, from which no others can be had exactly"
+        )
+    temporality = _word(environ, _TEMPORALITY) or _TEMPORALITIES[0]
+    if temporality not in _TEMPORALITIES:
+        allowed = ", ".join(_TEMPORALITIES)
+        problems.append(f"{_TEMPORALITY}={temporality} is ignored; give {allowed}")
+        temporality = _TEMPORALITIES[0]
+    return Plan(
+        tuple(dict.fromkeys(routes)),
+        _seconds(environ, "OTEL_METRIC_EXPORT_INTERVAL", _INTERVAL, problems),
+        _seconds(environ, "OTEL_METRIC_EXPORT_TIMEOUT", _DEADLINE, problems),
+        temporality,
+        tuple(problems),
+    )
+
+
+def _exporters(environ: Mapping[str, str]) -> list[str]:
+    """Return those that OTEL_METRICS_EXPORTER names, of the ones that we have."""
+    named = [one.strip() for one in _word(environ, _EXPORTER).split(",")]
+    return [one for one in named if one == "otlp" or one in _NAMED]
+
+
+def _protocol(environ: Mapping[str, str], problems: list[str]) -> str:
+    for name in _PROTOCOLS:
+        if found := _word(environ, name):
+            if found in (GRPC, HTTP):
+                return found
+            problems.append(f"{name}={found} is ignored; give {GRPC} or {HTTP}")
+    # As the SDK for Python: both should reach the same receiver.
+    return GRPC
+
+
+def _seconds(
+    environ: Mapping[str, str], name: str, default: float, problems: list[str]
+) -> float:
+    """Return the milliseconds in a variable as seconds."""
+    if not (text := environ.get(name, "").strip()):
+        return default
+    try:
+        found = float(text) / 1000
+    except ValueError:
+        found = 0.0
+    if _SHORTEST <= found < _LONGEST:
+        return found
+    problems.append(f"{name}={text} is ignored; give milliseconds, 10 or more")
+    return default
+
+
+def _word(environ: Mapping[str, str], name: str) -> str:
+    return environ.get(name, "").strip().lower()

@@ -1,0 +1,185 @@
+"""
+A pipe to each receiver: a converter, and one of the SDK's own exporters.
+
+The SDK is imported here, in 0.2 to 0.4 s, when something is to be pushed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from opentelemetry import context, metrics, trace
+from opentelemetry.sdk.metrics.export import (
+    ConsoleMetricExporter,
+    MetricExporter,
+    MetricExportResult,
+)
+from opentelemetry.sdk.resources import Resource
+
+from jaxmon.exposition.families import Family
+from jaxmon.otel.environment import CONSOLE, GRPC, Plan
+from jaxmon.otel.identity import INSTANCE, SERVICE_NAME, attributes
+from jaxmon.otel.points import Converter
+from jaxmon.version import version
+
+
+_UNKNOWN = "unknown_service"
+_VARIABLE = "OTEL_RESOURCE_ATTRIBUTES"
+
+
+class Pipe:
+    """
+    One exporter and its converter, for one thread.
+
+    Args:
+        exporter: of the SDK.
+        converter: what it exports.
+    """
+
+    def __init__(self, exporter: MetricExporter, converter: Converter) -> None:
+        self._exporter = exporter
+        self._converter = converter
+
+    def push(self, families: Iterable[Family], time: int) -> bool:
+        """
+        Export *families* as of *time*, in Unix nanoseconds; return whether they
+        arrived. Blocks while the exporter tries again, by default at most ten seconds.
+        """
+        with _unobserved():
+            data = self._converter.convert(families, time)
+            arrived = self._exporter.export(data) is MetricExportResult.SUCCESS
+        if arrived:
+            self._converter.delivered()
+        return arrived
+
+    def close(self) -> None:
+        """Close the connection; from any thread, also during an export."""
+        self._exporter.shutdown()
+
+
+class Parts(NamedTuple):
+    """
+    What pipes are made of.
+
+    Attributes:
+        exporters: of the SDK, not connected yet.
+        said: attributes that the standard variables give to the resource.
+    """
+
+    exporters: list[MetricExporter]
+    said: dict[str, Any]
+
+
+def parts(plan: Plan, environ: Mapping[str, str]) -> Parts:
+    """
+    Return what *plan* needs. Not while the interpreter shuts down: the SDK starts
+    threads to find the resource.
+
+    Raises:
+        ImportError: an exporter is not installed.
+        Exception: the SDK's, for an invalid variable.
+    """
+    said = _said(Resource.create())
+    # The SDK makes one up for each process, unless the variable has one.
+    if f"{INSTANCE}=" not in environ.get(_VARIABLE, ""):
+        said.pop(INSTANCE, None)
+    return Parts([_exporter(route) for route in plan.routes], said)
+
+
+def pipes(  # noqa: PLR0913 - what the parts of a pipe need
+    plan: Plan,
+    made: Parts,
+    environ: Mapping[str, str],
+    *,
+    started: int,
+    own: bool,
+    name: str | None,
+    failed: Callable[[str], None],
+) -> list[Pipe]:
+    """
+    Return a pipe for each exporter.
+
+    Their resource is what is found out, then what the standard variables say, then what
+    the program has given to a provider of the SDK.
+
+    Args:
+        plan: how to push.
+        made: the parts.
+        environ: the environment.
+        started: when counting began, in Unix nanoseconds.
+        own: see `Converter`.
+        name: default of ``service.name``; `None` to find one.
+        failed: called with the name of each family that is left out.
+    """
+    found: dict[str, Any] = dict(attributes(environ))
+    if name is not None:
+        found[SERVICE_NAME] = name
+    resource = Resource({**found, **made.said, **_said(_of_program())})
+    return [
+        Pipe(
+            one,
+            Converter(
+                resource,
+                version=version(),
+                started=started,
+                temporality=plan.temporality,
+                own=own,
+                failed=failed,
+            ),
+        )
+        for one in made.exporters
+    ]
+
+
+def _said(known: Any) -> dict[str, Any]:
+    """Return the attributes of a resource but for the SDK's default name."""
+    said = dict(getattr(known, "attributes", None) or {})
+    if str(said.get(SERVICE_NAME, _UNKNOWN)).startswith(_UNKNOWN):
+        said.pop(SERVICE_NAME, None)
+    return said
+
+
+def _of_program() -> Any:
+    """
+    Return the resource of the program's provider, `None` without one.
+
+    Read where the API keeps it, because its functions may create one. Elsewhere in
+    another release, it is not found; metrics then have the resource of the variables.
+    """
+    tracing = getattr(trace, "_TRACER_PROVIDER", None)
+    if (found := getattr(tracing, "resource", None)) is not None:
+        return found
+    metering = getattr(getattr(metrics, "_internal", None), "_METER_PROVIDER", None)
+    return getattr(getattr(metering, "_sdk_config", None), "resource", None)
+
+
+def _exporter(route: str) -> MetricExporter:
+    if route == CONSOLE:
+        return ConsoleMetricExporter()
+    if route == GRPC:
+        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (  # noqa: PLC0415 - one of two
+            OTLPMetricExporter as Grpc,
+        )
+
+        return Grpc()
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415 - one of two
+        OTLPMetricExporter as Http,
+    )
+
+    return Http()
+
+
+@contextlib.contextmanager
+def _unobserved() -> Iterator[None]:
+    """Keep an instrumented HTTP client from making spans of our exports."""
+    current = context.get_current()
+    for key in ("_SUPPRESS_INSTRUMENTATION_KEY", "_SUPPRESS_HTTP_INSTRUMENTATION_KEY"):
+        if (name := getattr(context, key, None)) is not None:
+            current = context.set_value(name, True, current)  # noqa: FBT003 - its API
+    token = context.attach(current)
+    try:
+        yield
+    finally:
+        context.detach(token)

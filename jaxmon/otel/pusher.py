@@ -1,0 +1,200 @@
+"""The thread that pushes metrics by OTLP, from an agent or a sidecar."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from jaxmon import catalog
+from jaxmon.clocks import wall_time
+from jaxmon.errors import OtlpError
+from jaxmon.exposition.families import Family, series
+from jaxmon.otel.environment import Plan
+from jaxmon.threads import DaemonThread
+
+
+if TYPE_CHECKING:
+    from jaxmon.otel.pipes import Parts, Pipe
+
+log = logging.getLogger("jaxmon")
+
+_NANOSECONDS = 1_000_000_000
+_SIGNAL = "metrics"
+
+# Exporters of a parent process. A forked child must not close their connections, not
+# even by freeing them: gRPC would wait for threads that the child does not have.
+_of_parent: list[object] = []
+
+
+class Pusher:
+    """
+    Pushes the same families that an endpoint serves, on a daemon thread of its own.
+
+    A receiver that is down, slow or full delays only this thread: nothing is queued,
+    for the next export has it all. Each failure is counted.
+
+    Args:
+        collect: returns the families; called on the pusher's thread.
+        plan: how to push.
+        failed: called while an exception is handled, with the place in our code.
+        own: whether the families are this process's; see `Converter`.
+        name: default of ``service.name``; `None` to find one.
+        environ: the environment.
+        run: runs the body of the thread.
+        join: waits for a thread, at most so many seconds.
+    """
+
+    def __init__(  # noqa: PLR0913 - options, most with a default
+        self,
+        collect: Callable[[], Iterable[Family]],
+        plan: Plan,
+        *,
+        failed: Callable[[str], None],
+        own: bool = True,
+        name: str | None = None,
+        environ: Mapping[str, str] = os.environ,
+        run: Callable[[Callable[[], None]], None] = lambda body: body(),
+        join: Callable[[threading.Thread, float], None] = threading.Thread.join,
+    ) -> None:
+        self._collect = collect
+        self._plan = plan
+        self._failed = failed
+        self._own = own
+        self._name = name
+        self._environ = environ
+        self._run = run
+        self._join = join
+        self._parts: Parts | None = None
+        self._pipes: list[Pipe] | None = None
+        self._outcomes = dict.fromkeys(catalog.EXPORT_OUTCOMES, 0)
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def prepare(self) -> None:
+        """
+        Import what pushing needs, on the caller's thread: a child forked while another
+        thread imports could never import the same.
+
+        Raises:
+            OtlpError: the extra is missing, or a variable is invalid.
+        """
+        try:
+            from jaxmon.otel import pipes  # noqa: PLC0415 - few push
+
+            self._parts = pipes.parts(self._plan, self._environ)
+        except ImportError as error:
+            msg = (
+                f"pushing metrics by OTLP needs packages that are not installed "
+                f"({error}); run `pip install 'jaxmon[otel]'`"
+            )
+            raise OtlpError(msg) from error
+        except Exception as error:
+            msg = f"cannot push metrics by OTLP: {type(error).__name__}: {error}"
+            raise OtlpError(msg) from error
+        for problem in self._plan.problems:
+            log.warning("%s", problem)
+
+    def start(self) -> None:
+        """
+        Start the thread; after `prepare`.
+
+        Raises:
+            RuntimeError: no threads are left.
+        """
+        self._thread = DaemonThread("jaxmon-otlp", lambda: self._run(self._body))
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Export once more, within the deadline of the plan, and stop. Idempotent."""
+        thread, self._thread = self._thread, None
+        self._stopping.set()
+        if thread is None or not thread.is_alive():
+            return
+        self._join(thread, self._plan.deadline)
+        if thread.is_alive():
+            log.warning(
+                "jaxmon could not push its last metrics by OTLP within %g s",
+                self._plan.deadline,
+            )
+            # Ends its attempts; what it is waiting for times out.
+            self._close()
+
+    def abandon(self) -> None:
+        """Leave the connections to the parent; called in a forked child."""
+        _of_parent.append((self._parts, self._pipes))
+        self._thread, self._parts, self._pipes = None, None, None
+
+    def families(self) -> list[Family]:
+        """Return the pusher's own metric; thread-safe."""
+        metric = catalog.OTLP_EXPORTS
+        counts = self._outcomes.copy().items()
+        return [
+            Family(
+                metric,
+                [(series(metric, _SIGNAL, name), count) for name, count in counts],
+            )
+        ]
+
+    def _body(self) -> None:
+        try:
+            stopping = False
+            while not stopping:
+                stopping = self._stopping.wait(self._plan.interval)
+                self._push()
+        finally:
+            self._close()
+
+    def _push(self) -> None:
+        try:
+            families = list(self._collect())
+            now = int(wall_time() * _NANOSECONDS)
+            if self._pipes is None and self._parts is not None:
+                self._pipes = self._connected(self._parts, families, now)
+        except Exception:  # noqa: BLE001 - contained: our own thread goes on
+            self._failed("otlp")
+            self._outcomes["failure"] += 1
+            return
+        for pipe in self._pipes or ():
+            arrived = False
+            try:
+                arrived = pipe.push(families, now)
+            except Exception:  # noqa: BLE001 - as above
+                self._failed("otlp")
+            self._outcomes["success" if arrived else "failure"] += 1
+
+    def _connected(
+        self, parts: Parts, families: Iterable[Family], now: int
+    ) -> list[Pipe]:
+        """
+        Return the pipes; made with the first export, when the program has set up what
+        it has of OpenTelemetry.
+        """
+        from jaxmon.otel import pipes  # noqa: PLC0415 - prepared
+
+        begun = catalog.PROCESS_START_TIME_SECONDS.name
+        starts = [
+            int(value * _NANOSECONDS)
+            for family in families
+            for series_, value in family.samples
+            if series_ == begun
+        ]
+        return pipes.pipes(
+            self._plan,
+            parts,
+            self._environ,
+            started=min([now, *starts]),
+            own=self._own,
+            name=self._name,
+            failed=lambda metric: self._failed(f"otlp:{metric}"),
+        )
+
+    def _close(self) -> None:
+        parts, self._parts = self._parts, None
+        for exporter in parts.exporters if parts is not None else ():
+            try:
+                exporter.shutdown()
+            except Exception:  # noqa: BLE001 - contained: the program ends as it did
+                self._failed("otlp")

@@ -1,0 +1,354 @@
+"""Metrics that an agent pushes by OTLP, as they arrive at a receiver."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from tests.otlp import Receiver, Request, page_samples, receiver
+from tests.preloaded import run_preloaded
+from tests.support import ROOT, run_python
+
+
+# What changes between two looks at it, or by looking.
+CHANGING = (
+    "process_",
+    "python_gc_",
+    "jaxmon_scrape_seconds",
+    "jaxmon_uptime_seconds",
+    "jaxmon_wall_seconds",
+    "jaxmon_container_",
+    "jaxmon_otlp_exports",
+)
+
+# Settings are such that nothing counts by itself.
+BEGIN = """
+import json, os, sys, threading, time, urllib.request
+import jax, jaxmon
+agent = jaxmon.instrument(
+    port=0, socket=False, memory_interval=0, memory_lines_interval=0, time_interval=0
+)
+@jax.jit
+def step(x):
+    return x + 1
+def page():
+    with urllib.request.urlopen(agent.url, timeout=60) as response:
+        return response.read().decode()
+def exports(outcome):
+    name = f'jaxmon_otlp_exports_total{{signal="metrics",outcome="{outcome}"}} '
+    return int(page().split(name)[1].split()[0])
+def until(probe):
+    for _ in range(3000):
+        if probe():
+            return
+        time.sleep(0.02)
+    sys.exit("waited in vain\\n" + page())
+"""
+BATCH = f"""{BEGIN}
+for value in (1.0, 2.0, 3):
+    step(value)
+with jaxmon.request("predict"):
+    step(4.0)
+until(lambda: 'jaxmon_programs_total{{function="__main__.step"}} 2' in page())
+print(json.dumps(page()))
+"""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
+    """Return a receiver; tests tell their requests by the name of the service."""
+    with receiver(tmp_path_factory.mktemp("otlp")) as found:
+        yield found
+
+
+def of(running: Receiver, name: str) -> list[Request]:
+    """Return what the service *name* has pushed."""
+    found = running.requests()
+    return [one for one in found if one.resource()["service.name"] == name]
+
+
+def steady(samples):
+    """Return the *samples* that do not change by themselves."""
+    return {key: n for key, n in samples.items() if not key[0].startswith(CHANGING)}
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_a_short_batch_job_is_counted_once(running: Receiver, protocol: str) -> None:
+    """
+    A program that ends before the first interval pushes once, when it exits: exactly
+    what its page had, with headers, compression and resource of the variables.
+    """
+    name = f"batch-{protocol}"
+    environ = running.environ(
+        protocol,
+        OTEL_SERVICE_NAME=name,
+        OTEL_RESOURCE_ATTRIBUTES="service.namespace=research,team=a%20b",
+        OTEL_EXPORTER_OTLP_HEADERS="x-token=secret",
+        OTEL_EXPORTER_OTLP_COMPRESSION="gzip",
+        SLURM_JOB_ID="17",
+    )
+    page = run_preloaded("-c", BATCH, env=environ).ok().json()
+    (request,) = of(running, name)
+    expected = steady(page_samples(page))
+    assert steady(request.samples()) == expected
+    calls = ("jaxmon_jit_calls_total", frozenset({("function", "__main__.step")}))
+    assert expected[calls] == 4
+    assert request.about["headers"]["x-token"] == "secret"
+    if protocol != "grpc":  # gRPC's own affair there
+        assert request.about["headers"]["content-encoding"] == "gzip"
+        assert request.about["path"] == "/v1/metrics"
+    resource = request.resource()
+    assert resource["service.namespace"] == "research"
+    assert resource["team"] == "a b"
+    assert resource["slurm.job.id"] == "17"
+    assert resource["service.instance.id"].endswith(f":{resource['process.pid']}")
+    assert resource["telemetry.sdk.language"] == "python"
+
+
+def test_deltas_add_up_to_the_page(running: Receiver) -> None:
+    """With deltas, what arrives in many exports adds up to what the page has."""
+    source = f"""{BEGIN}
+for number in range(4):
+    step(float(number))
+    until(lambda: exports("success") > number)
+print(json.dumps(page()))
+"""
+    environ = running.environ(
+        OTEL_SERVICE_NAME="deltas",
+        OTEL_METRIC_EXPORT_INTERVAL="50",
+        OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE="delta",
+    )
+    page = page_samples(run_preloaded("-c", source, env=environ).ok().json())
+    requests = of(running, "deltas")
+    assert len(requests) >= 4
+    for name in ("jaxmon_jit_calls_total", "jaxmon_compile_seconds_count"):
+        arrived = [
+            value
+            for request in requests
+            for series, value in request.samples().items()
+            if series[0] == name
+        ]
+        assert sum(arrived) == sum(n for key, n in page.items() if key[0] == name) > 0
+    kinds = {
+        one.metrics()["jaxmon_jit_calls_total"].sum.aggregation_temporality
+        for one in requests
+    }
+    assert kinds == {1}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "trouble"),
+    [
+        ("http/protobuf", "503"),
+        ("http/protobuf", "429"),
+        ("http/protobuf", "hang"),
+        ("grpc", "RESOURCE_EXHAUSTED"),
+    ],
+)
+def test_a_receiver_in_trouble_is_counted_and_tried_again(
+    tmp_path: Path, protocol: str, trouble: str
+) -> None:
+    """
+    While the receiver refuses, or says nothing, the program goes on and failures are
+    counted; once it accepts again, it gets all that was counted meanwhile.
+    """
+    book = tmp_path / "otlp"
+    book.mkdir()
+    source = f"""{BEGIN}
+until(lambda: step(1.0) is not None and exports("failure") > 1)
+os.unlink(sys.argv[1])
+until(lambda: exports("success") > 0)
+print(json.dumps([step.__wrapped__.__name__, page()]))
+"""
+    with receiver(book) as running:
+        running.trouble(trouble)
+        environ = running.environ(
+            protocol,
+            OTEL_METRIC_EXPORT_INTERVAL="50",
+            OTEL_EXPORTER_OTLP_TIMEOUT="0.3",
+        )
+        done = run_preloaded("-c", source, str(book / "trouble"), env=environ).ok()
+        _, text = done.json()
+        assert running.refused() > 0
+        page = page_samples(text)
+        calls = ("jaxmon_jit_calls_total", frozenset({("function", "__main__.step")}))
+        assert running.requests()[-1].samples()[calls] == page[calls] > 0
+
+
+def test_no_receiver_delays_the_end_no_longer_than_the_deadline() -> None:
+    """Without a receiver, the program ends as it would, and says what it lost."""
+    source = f"{BEGIN}\nstep(1.0)\nsys.exit(7)"
+    done = run_preloaded(
+        "-c",
+        source,
+        env={
+            "OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:1",
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+            "OTEL_METRIC_EXPORT_TIMEOUT": "100",
+        },
+    )
+    assert done.code == 7
+    assert "could not push its last metrics by OTLP within 0.1 s" in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_tls_is_verified(tmp_path: Path, protocol: str) -> None:
+    """A receiver with a certificate is trusted if the variable names its authority."""
+    authority = trustme.CA()
+    issued = authority.issue_cert("localhost")
+    ca, chain, key = (tmp_path / name for name in ("ca.pem", "chain.pem", "key.pem"))
+    authority.cert_pem.write_to_path(str(ca))
+    issued.cert_chain_pems[0].write_to_path(str(chain))
+    issued.private_key_pem.write_to_path(str(key))
+    book = tmp_path / "otlp"
+    book.mkdir()
+    with receiver(book, str(chain), str(key)) as running:
+        environ = running.environ(
+            protocol,
+            OTEL_METRIC_EXPORT_TIMEOUT="20000",
+            # These would replace what OpenTelemetry's variable says.
+            REQUESTS_CA_BUNDLE="",
+            CURL_CA_BUNDLE="",
+        )
+        for authorities in (ca, None):
+            more = {"OTEL_EXPORTER_OTLP_CERTIFICATE": str(authorities)}
+            quick = {"OTEL_METRIC_EXPORT_TIMEOUT": "500"}
+            program = f"{BEGIN}\nstep(1.0)"
+            env = {**environ, **(more if authorities else quick)}
+            run_preloaded("-c", program, env=env).ok()
+            assert len(running.requests()) == 1
+
+
+def test_a_forked_child_pushes_its_own(running: Receiver) -> None:
+    """
+    A child leaves its parent's connection alone, and pushes only with an agent of its
+    own: with its own identity, and what it counted itself.
+    """
+    source = f"""{BEGIN}
+until(lambda: step(1.0) is not None and exports("success") > 0)
+for instruments in (False, True):
+    sys.stdout.flush()
+    child = os.fork()
+    if not child:
+        if instruments:
+            agent = jaxmon.instrument(port=0, socket=False)
+            jax.jit(lambda x: x + 2)
+            until(lambda: exports("success") > 0)
+            jaxmon.uninstrument()
+        print(os.getpid(), flush=True)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+print(os.getpid())
+"""
+    environ = running.environ(
+        "grpc", OTEL_SERVICE_NAME="forks", OTEL_METRIC_EXPORT_INTERVAL="50"
+    )
+    done = run_preloaded("-c", source, env=environ).ok()
+    _, child, parent = map(int, done.out.split())
+    pushed = {one.resource()["process.pid"] for one in of(running, "forks")}
+    assert pushed == {child, parent}
+
+
+def test_uninstrument_leaves_nothing(running: Receiver) -> None:
+    """No thread stays, later calls push nothing, and another agent may follow."""
+    source = f"""{BEGIN}
+before = {{one.name for one in threading.enumerate()}}
+assert "jaxmon-otlp" in before
+jaxmon.uninstrument()
+jaxmon.uninstrument()
+assert not [one.name for one in threading.enumerate() if one.name.startswith("jaxmon")]
+jaxmon.instrument(port=0, socket=False, otlp=False)
+assert "jaxmon-otlp" not in {{one.name for one in threading.enumerate()}}
+names = {{one.metric.name for one in jaxmon.instrument().collect()}}
+assert "jaxmon_build_info" in names and "jaxmon_otlp_exports_total" not in names
+"""
+    environ = running.environ(OTEL_SERVICE_NAME="stopped")
+    run_preloaded("-c", source, env=environ).ok()
+    assert len(of(running, "stopped")) == 1
+
+
+def test_without_the_extra_the_program_runs_and_one_warning_says_so() -> None:
+    """An agent that cannot push says what to install, and serves its page."""
+    source = f"import sys\nsys.modules['opentelemetry.sdk'] = None\n{BEGIN}\npage()"
+    environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:1"}
+    done = run_preloaded("-c", source, env=environ).ok()
+    (line,) = [one for one in done.err.splitlines() if "OTLP" in one]
+    assert "pip install 'jaxmon[otel]'" in line
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x:1", "OTEL_SDK_DISABLED": "true"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x:1", "OTEL_METRICS_EXPORTER": "none"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x:1", "JAXMON_OTLP": "false"},
+        {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://x:1"},
+    ],
+    ids=lambda one: "-".join(one) or "nothing",
+)
+def test_nothing_of_opentelemetry_is_loaded_unasked(environ: dict[str, str]) -> None:
+    """An agent that pushes no metrics loads none of OpenTelemetry's packages."""
+    source = f"{BEGIN}\nprint([n for n in sys.modules if n.startswith('opentelem')])"
+    assert run_preloaded("-c", source, env=environ).ok().out == "[]\n"
+
+
+INSTRUMENTED = """
+import json, sys
+import jax, jaxmon
+from opentelemetry import metrics
+from jaxmon.agent.current import running
+step = jax.jit(lambda x: x + 1)
+step(1.0)
+counter = metrics.get_meter("program").create_counter("of_the_program")
+counter.add(3)
+print(json.dumps(running() is not None))
+"""
+
+
+@pytest.mark.parametrize("with_sdk", [True, False])
+def test_opentelemetry_instrument_starts_jaxmon(
+    running: Receiver,
+    tmp_path: Path,
+    with_sdk: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    """
+    ``opentelemetry-instrument`` observes an unchanged program. If the program has set
+    up the SDK, its own metrics go its own way, and ours have its resource.
+    """
+    name = f"instrumented-{with_sdk}"
+    provider = f"""
+from opentelemetry import metrics
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+resource = Resource.create({{"service.name": {name!r}, "of.program": "yes"}})
+reader = PeriodicExportingMetricReader(OTLPMetricExporter())
+metrics.set_meter_provider(MeterProvider([reader], resource))
+"""
+    script = tmp_path / "train.py"
+    script.write_text((provider if with_sdk else "") + INSTRUMENTED)
+    command = (
+        "import sys; sys.argv[0] = 'opentelemetry-instrument'\n"
+        "from opentelemetry.instrumentation import auto_instrumentation as auto\n"
+        "auto.run()"
+    )
+    environ = running.environ(PYTHONPATH=str(ROOT))
+    if not with_sdk:
+        environ["OTEL_SERVICE_NAME"] = name
+    done = run_python("-c", command, sys.executable, str(script), env=environ).ok()
+    assert json.loads(done.out.splitlines()[-1]) is True
+    requests = of(running, name)
+    ours = [one for one in requests if "jaxmon_jit_calls_total" in one.metrics()]
+    theirs = [one for one in requests if "of_the_program" in one.metrics()]
+    assert (len(ours), len(theirs)) == (1, int(with_sdk))
+    assert not any(one in theirs for one in ours)
+    if with_sdk:
+        assert ours[0].resource()["of.program"] == "yes"
