@@ -103,6 +103,7 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "indicators": _of("indicators"),
     "misses": _of("misses"),
     "memory": _of("memory"),
+    "otlp": _of("otlp"),
     "programs": _of("programs"),
     "sampling": _of("sampling"),
     "scrape": _of("scrape"),

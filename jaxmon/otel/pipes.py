@@ -1,7 +1,7 @@
 """
 A pipe to each receiver: a converter, and one of the SDK's own exporters.
 
-The SDK is imported here, in 0.2 to 0.4 s, when something is to be pushed.
+The SDK is imported here, in some 0.15 s, when something is to be pushed.
 """
 
 from __future__ import annotations

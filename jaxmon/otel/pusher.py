@@ -112,6 +112,7 @@ class Pusher:
         thread, self._thread = self._thread, None
         self._stopping.set()
         if thread is None or not thread.is_alive():
+            self._close()
             return
         self._join(thread, self._plan.deadline)
         if thread.is_alive():
