@@ -180,6 +180,29 @@ print(json.dumps([step.__wrapped__.__name__, page()]))
         assert running.requests()[-1].samples()[calls] == page[calls] > 0
 
 
+def test_deltas_that_were_refused_are_in_later_ones(tmp_path: Path) -> None:
+    """What a receiver refused arrives with the next delta that it accepts, once."""
+    book = tmp_path / "otlp"
+    book.mkdir()
+    source = f"""{BEGIN}
+until(lambda: step(1.0) is not None and exports("failure") > 1)
+os.unlink(sys.argv[1])
+until(lambda: step(1.0) is not None and exports("success") > 1)
+print(json.dumps(page()))
+"""
+    with receiver(book) as running:
+        running.trouble("400")
+        environ = running.environ(
+            OTEL_METRIC_EXPORT_INTERVAL="50",
+            OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE="delta",
+        )
+        done = run_preloaded("-c", source, str(book / "trouble"), env=environ).ok()
+        calls = ("jaxmon_jit_calls_total", frozenset({("function", "__main__.step")}))
+        arrived = [one.samples()[calls] for one in running.requests()]
+        assert len(arrived) > 1
+        assert sum(arrived) == page_samples(done.json())[calls] > 2
+
+
 def test_no_receiver_delays_the_end_no_longer_than_the_deadline() -> None:
     """Without a receiver, the program ends as it would, and says what it lost."""
     source = f"{BEGIN}\nstep(1.0)\nsys.exit(7)"
