@@ -29,6 +29,7 @@ PROGRAM = str(ROOT / "tests" / "programs" / "indicators.py")
 # An hour is a minute, five minutes are five seconds; thresholds stay.
 SCALE = 60
 
+NO_CHECKPOINT = "the program saves nothing with Orbax"
 NO_ACCELERATOR = "the host has no accelerator"
 NO_ALLOCATOR = "JAX has no allocator statistics on the CPU"
 NO_HISTORY = "there is no week before"
@@ -72,6 +73,9 @@ TPU_PANELS = (
     "Errors between TPU slices",
 )
 EMPTY_ON_CPU = {
+    "Time of a checkpoint": NO_CHECKPOINT,
+    "Checkpoints that failed": NO_CHECKPOINT,
+    "Bytes of checkpoints": NO_CHECKPOINT,
     "Accelerator utilization": NO_ACCELERATOR,
     "Accelerator memory in use": NO_ACCELERATOR,
     "Power": NO_ACCELERATOR,

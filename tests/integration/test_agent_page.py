@@ -32,6 +32,10 @@ ABSENT_ON_CPU = {
     catalog.OTLP_EXPORTS,
     catalog.SLOWDOWN,
     *catalog.BORROWED,
+    # Of Orbax, which the program does not use.
+    catalog.CHECKPOINT_BYTES,
+    catalog.CHECKPOINT_FAILURES,
+    catalog.CHECKPOINT_SECONDS,
 }
 
 PROGRAM = """

@@ -160,6 +160,7 @@ def test_public_surface():
         "JaxmonError",
         "Queue",
         "SettingsError",
+        "Warmed",
         "activity",
         "batch",
         "budget",
@@ -172,6 +173,7 @@ def test_public_surface():
         "request",
         "steps",
         "uninstrument",
+        "warmup",
     ]
     assert set(jaxmon.__all__) <= set(dir(jaxmon))
     for name in jaxmon.__all__:
