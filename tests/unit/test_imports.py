@@ -66,7 +66,7 @@ def test_public_names_load_on_use():
         loaded_by("import jaxmon; jaxmon.request; jaxmon.steps; jaxmon.activity") == []
     )
     assert loaded_by("import jaxmon; jaxmon.queue; jaxmon.batch") == []
-    assert loaded_by("import jaxmon.asgi") == []
+    assert loaded_by("import jaxmon.asgi, jaxmon.wsgi") == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,229 @@
+"""
+Requests of a WSGI application: Flask, or any other.
+
+    from jaxmon.wsgi import Middleware
+
+    app.wsgi_app = Middleware(app.wsgi_app)             # Flask
+    app = Middleware(app, route=lambda environ: ...)    # anything else
+
+Each request is recorded as a `jaxmon.request`. Its route is the matched template
+(``/items/<int:item>``), never the path; unmatched requests are ``unmatched``. It lasts
+until the last byte of the response has been passed to the server. The status determines
+the outcome: 4xx is ``client_error``, 5xx ``error``. An exception, also midway in the
+response, is an ``error`` whatever the status; if the server stops reading the response
+because the client has left, it is a ``client_error``.
+
+A file that the application leaves to the server, with ``wsgi.file_wrapper``, is passed
+on as it is: its request ends when the application returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Self, TypeAlias
+
+from jaxmon.indicators.recorder import recorder
+from jaxmon.indicators.requests import OpenRequest, Request, serving
+from jaxmon.indicators.routes import Outcome
+
+
+Environ: TypeAlias = dict[str, Any]
+StartResponse: TypeAlias = Callable[..., Any]
+Application: TypeAlias = Callable[[Environ, StartResponse], Iterable[bytes]]
+FindRoute: TypeAlias = Callable[[Environ], str | None]
+
+UNMATCHED = "unmatched"
+SITE = "wsgi"
+
+_CLIENT_ERROR, _SERVER_ERROR = 400, 500
+# Servers need not read the body of these responses.
+_WITHOUT_BODY = (204, 304)
+# Middleware around middleware; more would be a cycle.
+_MAX_DEPTH = 64
+
+
+class Middleware:
+    """
+    Observes the requests of *app* and passes everything through unchanged.
+
+    Requests without a running agent and nested requests are passed through.
+
+    Args:
+        app: the application.
+        route: returns the template of a request's route, ``None`` if there is none.
+            Flask's are found without it.
+    """
+
+    def __init__(self, app: Application, *, route: FindRoute | None = None) -> None:
+        self.app = app
+        self._find_route = route
+
+    def __call__(
+        self, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        """Serve one request."""
+        if recorder() is None or serving():
+            return self.app(environ, start_response)
+        exchange = _Exchange(Request(self._route(environ)), start_response)
+        try:
+            body = self.app(environ, exchange.start_response)
+        except BaseException as error:
+            exchange.fail(error)
+            raise
+        wrapper = environ.get("wsgi.file_wrapper")
+        if isinstance(wrapper, type) and isinstance(body, wrapper):
+            exchange.leave()
+            return body
+        exchange.whole = environ.get("REQUEST_METHOD") == "HEAD"
+        sized = _Sized if hasattr(type(body), "__len__") else _Body
+        return sized(body, exchange)
+
+    def _route(self, environ: Environ) -> str:
+        indicators = recorder()
+        if indicators is None or not indicators.guard.on(SITE):
+            return UNMATCHED
+        try:
+            found = (self._find_route or self._flask_route)(environ)
+        except Exception:  # noqa: BLE001 - contained: the request is served
+            indicators.guard.failed(SITE, theirs=True)
+            return UNMATCHED
+        return found or UNMATCHED
+
+    def _flask_route(self, environ: Environ) -> str | None:
+        flask = _flask_inside(self.app)
+        if flask is None:
+            return None
+        from werkzeug.exceptions import HTTPException, MethodNotAllowed  # noqa: PLC0415
+
+        try:
+            # Flask's own way, with its hosts and subdomains. Leaves `environ` alone.
+            asked = flask.request_class(environ, populate_request=False, shallow=True)
+            urls = flask.create_url_adapter(asked)
+            try:
+                rule, _ = urls.match(return_rule=True)
+            except MethodNotAllowed as error:
+                method = next(iter(error.valid_methods or ()))
+                rule, _ = urls.match(method=method, return_rule=True)
+        except HTTPException:  # not found, not this host, or another address
+            return None
+        return str(rule.rule)
+
+
+class _Exchange:
+    """
+    One request and its response; records its outcome and end.
+
+    Attributes:
+        whole: whether the server need not read the rest of the response.
+    """
+
+    __slots__ = ("_block", "_open", "_start", "_status", "whole")
+
+    def __init__(self, block: Request, start_response: StartResponse) -> None:
+        self._start = start_response
+        self._status = 0
+        self.whole = False
+        self._block: Request | None = block
+        self._open: OpenRequest = block.__enter__()
+
+    def start_response(
+        self, status: str, headers: list[tuple[str, str]], *failure: Any
+    ) -> Any:
+        """Forward the start of the response."""
+        code = status[:3]
+        self._status = int(code) if code.isascii() and code.isdigit() else 0
+        self._open.outcome = _outcome(self._status)
+        return self._start(status, headers, *failure)
+
+    def fail(self, error: BaseException) -> None:
+        """End the request with *error*, which the application raised."""
+        if isinstance(error, Exception):
+            self._open.outcome = "error"
+        self.leave(error)
+
+    def end(self) -> None:
+        """End the request: the server has the last byte."""
+        self._open.end()
+
+    def close(self) -> None:
+        """Leave the request; the client has left if the server has not read it all."""
+        if self._block is None:
+            return
+        # Of a request that has ended, this changes nothing.
+        if not self.whole and self._status not in _WITHOUT_BODY:
+            self._open.outcome = "client_error"
+        self.leave()
+
+    def leave(self, error: BaseException | None = None) -> None:
+        """Leave the block of the request. Idempotent."""
+        block, self._block = self._block, None
+        if block is not None:
+            kind = None if error is None else type(error)
+            block.__exit__(kind, error, None)
+
+
+class _Body:
+    """The body of a response, whose end is noted."""
+
+    __slots__ = ("_all", "_exchange", "_next")
+
+    def __init__(self, body: Iterable[bytes], exchange: _Exchange) -> None:
+        self._all = body
+        self._exchange = exchange
+        self._next: Iterator[bytes] | None = None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            if self._next is None:
+                self._next = iter(self._all)
+            return next(self._next)
+        except StopIteration:
+            self._exchange.end()
+            raise
+        except BaseException as error:
+            self._exchange.fail(error)
+            raise
+
+    def close(self) -> None:
+        """Close the application's body, as servers do in any case."""
+        try:
+            if (close := getattr(self._all, "close", None)) is not None:
+                close()
+        except BaseException as error:
+            self._exchange.fail(error)
+            raise
+        self._exchange.close()
+
+
+class _Sized(_Body):
+    """A body of known length, from which servers derive the ``Content-Length``."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        return len(self._all)  # type: ignore[arg-type]  # it has a length
+
+
+def _outcome(status: int) -> Outcome:
+    if status >= _SERVER_ERROR:
+        return "error"
+    return "client_error" if status >= _CLIENT_ERROR else "success"
+
+
+def _flask_inside(app: Any) -> Any:
+    """Return the Flask application inside *app*, `None` if there is none."""
+    for _ in range(_MAX_DEPTH):
+        # What Flask is given as `app.wsgi_app` wraps a method of it.
+        app = getattr(app, "__self__", app)
+        if hasattr(app, "url_map") and hasattr(app, "create_url_adapter"):
+            return app
+        inner = getattr(app, "app", None)
+        if inner is None:
+            inner = getattr(app, "wsgi_app", None)
+        if inner is None:
+            return None
+        app = inner
+    return None

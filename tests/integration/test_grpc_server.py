@@ -1,0 +1,288 @@
+"""The gRPC interceptors on real servers, against what the clients saw."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from jaxmon.catalog import REQUEST_SECONDS, REQUESTS_IN_PROGRESS
+from jaxmon.grpc import Interceptor, aio_interceptor
+from jaxmon.indicators.requests import mark_cold
+from tests.indicators import Recorded, recording
+from tests.support import until
+
+
+SERVICE = "models.Predict"
+CODES = {
+    "OK": "success",
+    "INVALID_ARGUMENT": "client_error",
+    "CANCELLED": "client_error",
+    "UNKNOWN": "error",
+    "UNAVAILABLE": "error",
+    "DEADLINE_EXCEEDED": "error",
+}
+
+
+def parse(request: bytes) -> int:
+    """Return the number in *request*; raises for garbage."""
+    return int(request)
+
+
+def encode(response: int) -> bytes:
+    return str(response).encode()
+
+
+# --- behaviours: what happens depends on the number that is sent --------------------
+
+
+def decide(number: int, context: Any) -> int:
+    """Do what *number* says."""
+    if number == 1:
+        context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no")
+    if number == 2:
+        raise LookupError
+    if number == 3:
+        context.set_code(grpc.StatusCode.UNAVAILABLE)
+    if number == 4:
+        mark_cold()
+    if number == 9:  # until the client has left
+        until(lambda: not context.is_active(), "the client to leave")
+    return number
+
+
+async def decide_async(number: int, context: Any) -> int:
+    """Do what *number* says."""
+    if number == 1:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no")
+    if number == 2:
+        raise LookupError
+    if number == 3:
+        context.set_code(grpc.StatusCode.UNAVAILABLE)
+    if number == 4:
+        mark_cold()
+    if number == 9:
+        await asyncio.sleep(600)
+    return number
+
+
+def unary(number: int, context: Any) -> int:
+    return decide(number, context)
+
+
+def stream(number: int, context: Any) -> Iterator[int]:
+    yield 0
+    yield decide(number, context)
+
+
+def collect(numbers: Iterator[int], context: Any) -> int:
+    return [decide(number, context) for number in numbers][-1]
+
+
+def echo(numbers: Iterator[int], context: Any) -> Iterator[int]:
+    for number in numbers:
+        yield decide(number, context)
+
+
+async def unary_async(number: int, context: Any) -> int:
+    return await decide_async(number, context)
+
+
+async def stream_async(number: int, context: Any) -> Any:
+    yield 0
+    yield await decide_async(number, context)
+
+
+async def collect_async(numbers: Any, context: Any) -> int:
+    return [await decide_async(number, context) async for number in numbers][-1]
+
+
+async def echo_async(numbers: Any, context: Any) -> None:
+    async for number in numbers:
+        await context.write(await decide_async(number, context))
+
+
+METHODS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
+
+
+def handlers(*behaviours: Callable[..., Any]) -> Any:
+    """Return the handlers of the service, one for each kind of method."""
+    return grpc.method_handlers_generic_handler(
+        SERVICE,
+        {
+            name: getattr(grpc, f"{name}_rpc_method_handler")(
+                behaviour, request_deserializer=parse, response_serializer=encode
+            )
+            for name, behaviour in zip(METHODS, behaviours, strict=True)
+        },
+    )
+
+
+@contextmanager
+def sync_server() -> Iterator[int]:
+    """Run a server with threads; give its port."""
+    with ThreadPoolExecutor(8) as pool:
+        server = grpc.server(pool, interceptors=[Interceptor()])
+        server.add_generic_rpc_handlers((handlers(unary, stream, collect, echo),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        try:
+            yield port
+        finally:
+            server.stop(grace=None).wait()
+
+
+@contextmanager
+def async_server() -> Iterator[int]:
+    """Run a server in an event loop on a thread; give its port."""
+    ports: list[int] = []
+    ready = threading.Event()
+    loop = asyncio.new_event_loop()
+    stopping = asyncio.Event()
+
+    async def serve() -> None:
+        server = grpc.aio.server(interceptors=[aio_interceptor()])
+        behaviours = unary_async, stream_async, collect_async, echo_async
+        server.add_generic_rpc_handlers((handlers(*behaviours),))
+        ports.append(server.add_insecure_port("127.0.0.1:0"))
+        await server.start()
+        ready.set()
+        await stopping.wait()
+        await server.stop(None)
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    try:
+        assert ready.wait(60)
+        yield ports[0]
+    finally:
+        loop.call_soon_threadsafe(stopping.set)
+        thread.join()
+        loop.close()
+
+
+SERVERS = pytest.mark.parametrize("server", [sync_server, async_server])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def poller() -> Iterator[None]:
+    """Keep the poller that asynchronous servers share, a thread of gRPC's."""
+    grpc.aio.init_grpc_aio()
+    yield
+    grpc.aio.shutdown_grpc_aio()
+
+
+@pytest.fixture
+def recorded() -> Iterator[Recorded]:
+    """Return what is recorded while the test runs."""
+    with recording() as found:
+        yield found
+
+
+class Client:
+    """Calls the service, and notes the status of each RPC."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self.truth: Counter[tuple[str, str, str]] = Counter()
+        self._channel = channel
+
+    def call(self, method: str, number: int, **options: Any) -> str:
+        """Make one RPC; return its status."""
+        code = self.code(method, str(number).encode(), **options)
+        start = "cold" if number == 4 else "warm"
+        self.truth[f"/{SERVICE}/{method}", CODES[code], start] += 1
+        return code
+
+    def code(self, method: str, request: bytes, **options: Any) -> str:
+        """Return the status of one RPC."""
+        kind = method if method in METHODS else "unary_unary"
+        make = getattr(self._channel, kind)(f"/{SERVICE}/{method}")
+        given = iter([b"0", request]) if kind.startswith("stream") else request
+        try:
+            if kind.endswith("stream"):
+                list(make(given, **options))
+            else:
+                make(given, **options)
+        except grpc.RpcError as error:
+            return str(error.code().name)
+        return "OK"
+
+
+@SERVERS
+def test_rpcs_equal_what_the_clients_counted(recorded: Recorded, server: Any) -> None:
+    """
+    Under load, RPCs of all four kinds are counted once each, by method and by the
+    status that the client saw, the cold ones as cold; none stays in progress.
+    """
+    with server() as port, grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        client = Client(channel)
+        calls = [(m, n) for m in METHODS for n in range(5) for _ in range(15)]
+        with ThreadPoolExecutor(8) as pool:
+            codes = list(pool.map(lambda call: client.call(*call), calls))
+        assert set(codes) == {"OK", "INVALID_ARGUMENT", "UNKNOWN", "UNAVAILABLE"}
+        until(lambda: recorded.requests() == client.truth, "the end of all RPCs")
+
+    assert recorded.value(REQUESTS_IN_PROGRESS.name) == 0
+    assert recorded.value(f"{REQUEST_SECONDS.name}_count") == len(calls)
+    assert not recorded.failures.failures()
+
+
+@SERVERS
+def test_deadlines_and_cancellation(recorded: Recorded, server: Any) -> None:
+    """
+    An RPC past its deadline is an error, one that the client cancels a client error.
+    """
+    with server() as port, grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        client = Client(channel)
+        grpc.channel_ready_future(channel).result(60)
+        for method in METHODS:
+            assert client.call(method, 9, timeout=0.5) == "DEADLINE_EXCEEDED"
+        route = f"/{SERVICE}/unary_stream"
+        until(lambda: recorded.requests() == client.truth, "the deadlines")
+        call = channel.unary_stream(route)(b"9")
+        assert next(call) == b"0"
+        call.cancel()
+        client.truth[route, "client_error", "warm"] += 1
+        until(lambda: recorded.requests() == client.truth, "the cancelled RPC")
+
+    assert recorded.value(REQUESTS_IN_PROGRESS.name) == 0
+
+
+@SERVERS
+def test_garbage_and_unknown_methods(recorded: Recorded, server: Any) -> None:
+    """
+    Requests that cannot be parsed and unknown methods are the client's errors; names
+    that a client makes up are no routes.
+    """
+    with server() as port, grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        client = Client(channel)
+        assert client.code("unary_unary", b"garbage") in ("INTERNAL", "UNKNOWN")
+        assert client.code("made-up", b"1") == "UNIMPLEMENTED"
+        assert client.code("unary_unary", b"0") == "OK"
+        until(lambda: sum(recorded.requests().values()) == 3, "three RPCs")
+
+    assert recorded.requests() == {
+        (f"/{SERVICE}/unary_unary", "client_error", "warm"): 1,
+        ("unmatched", "client_error", "warm"): 1,
+        (f"/{SERVICE}/unary_unary", "success", "warm"): 1,
+    }
+
+
+def test_without_an_agent_nothing_is_wrapped() -> None:
+    """The handler is the program's own."""
+    handler = grpc.unary_unary_rpc_method_handler(unary)
+    passed = Interceptor().intercept_service(lambda _: handler, None)
+    assert passed is handler
+    with recording():
+        details = type("Details", (), {"method": "/a/b"})()
+        replaced = Interceptor().intercept_service(lambda _: handler, details)
+    assert replaced is not handler
+    assert replaced.unary_unary.__wrapped__ is not None
