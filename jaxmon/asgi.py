@@ -16,12 +16,14 @@ midway, is an ``error`` whatever its status; if the client disconnects first, it
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from typing import Any, TypeAlias
 
+from jaxmon.indicators.origins import origin_of
 from jaxmon.indicators.recorder import recorder
-from jaxmon.indicators.requests import OpenRequest, Request, serving
+from jaxmon.indicators.requests import OpenRequest, ServedRequest, serving
 from jaxmon.indicators.routes import Outcome
+from jaxmon.indicators.tracing import Origin
 
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -55,8 +57,10 @@ class Middleware:
         if scope["type"] != "http" or recorder() is None or serving():
             await self.app(scope, receive, send)
             return
-        with Request(self._route(scope)) as request:
-            exchange = _Exchange(receive, send, request)
+        route = self._route(scope)
+        origin = origin_of(route, "http", scope.get("method", ""), _headers(scope))
+        with ServedRequest(route, origin) as request:
+            exchange = _Exchange(receive, send, request, origin)
             # If nothing is left to send, the request has ended, and no verdict counts.
             try:
                 await self.app(scope, exchange.receive, exchange.send)
@@ -88,9 +92,16 @@ class _Exchange:
     outcome and end.
     """
 
-    __slots__ = ("_all_said", "_left", "_receive", "_request", "_send")
+    __slots__ = ("_all_said", "_left", "_origin", "_receive", "_request", "_send")
 
-    def __init__(self, receive: Receive, send: Send, request: OpenRequest) -> None:
+    def __init__(
+        self,
+        receive: Receive,
+        send: Send,
+        request: OpenRequest,
+        origin: Origin | None,
+    ) -> None:
+        self._origin = origin
         self._receive = receive
         self._send = send
         self._request = request
@@ -110,11 +121,15 @@ class _Exchange:
         kind = message["type"]
         # Of what is said to a client that has left, nothing is its outcome.
         if kind == "http.response.start" and not self._left:
+            if self._origin is not None:
+                self._origin.status = message["status"]
             self._request.outcome = _outcome(message["status"])
         if kind == "http.response.pathsend" or (
             kind in _BODIES and not message.get("more_body", False)
         ):
             self._all_said = True
+            # What is around us may end its span with the last byte.
+            self._request.describe()
         try:
             await self._send(message)
         except OSError:  # how servers may tell that the client has left
@@ -125,12 +140,21 @@ class _Exchange:
 
     def cut_short(self, outcome: Outcome) -> None:
         """Record that the application stopped responding early."""
-        if not self._left:
-            self._request.outcome = outcome
+        if self._left:
+            return
+        self._request.outcome = outcome
+        origin = self._origin
+        if origin is not None and origin.status is None and outcome == "error":
+            origin.status = _SERVER_ERROR  # what the server is about to say
 
     def _leave(self) -> None:
         self._left = True
         self._request.outcome = "client_error"
+
+
+def _headers(scope: Scope) -> Iterator[tuple[str, str]]:
+    for name, value in scope.get("headers", ()):
+        yield name.decode("latin-1"), value.decode("latin-1")
 
 
 def _outcome(status: int) -> Outcome:

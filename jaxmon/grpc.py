@@ -21,15 +21,17 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, TypeAlias
 
 import grpc
 
+from jaxmon.indicators.origins import origin_of
 from jaxmon.indicators.recorder import recorder
-from jaxmon.indicators.requests import Request, serving
+from jaxmon.indicators.requests import Request, ServedRequest, serving
 from jaxmon.indicators.routes import Outcome
+from jaxmon.indicators.tracing import Origin
 
 
 Behaviour: TypeAlias = Callable[[Any, Any], Any]
@@ -89,15 +91,17 @@ def _observed(handler: Any, details: Any) -> Any:
         _count(UNMATCHED, "client_error")
         return None
     try:
-        return _replaced(handler, details.method)
+        return _replaced(handler, details)
     except Exception:  # noqa: BLE001 - contained: the RPC is served
         indicators.guard.failed(SITE)
         return handler
 
 
-def _replaced(handler: Any, route: str) -> Any:
+def _replaced(handler: Any, details: Any) -> Any:
+    route: str = details.method
+    origin = origin_of(route, "grpc", "", _headers(details))
     served: dict[str, Callable[..., Any]] = {
-        name: _recorded(behaviour, route, streams=handler.response_streaming)
+        name: _recorded(behaviour, route, origin, streams=handler.response_streaming)
         for name in _BEHAVIOURS
         if (behaviour := getattr(handler, name)) is not None
         # Its arguments are different.
@@ -124,26 +128,29 @@ def _parser(parse: Callable[[bytes], Any], route: str) -> Callable[[bytes], Any]
     return parsed
 
 
-def _recorded(behaviour: Behaviour, route: str, *, streams: bool) -> Behaviour:
+def _recorded(
+    behaviour: Behaviour, route: str, origin: Origin | None, *, streams: bool
+) -> Behaviour:
     """
     Return *behaviour*, of the same kind, each call of which is a request.
 
     Args:
         behaviour: what serves the method.
         route: the method.
+        origin: what the span of this RPC is to say; `None` without traces.
         streams: whether it returns an iterator of responses.
     """
     wrapper: Behaviour
     if inspect.iscoroutinefunction(behaviour):
 
         async def wrapper(request: Any, context: Any) -> Any:
-            with _Rpc(context):
+            with _Rpc(context, origin):
                 return await behaviour(request, context)
 
     elif inspect.isasyncgenfunction(behaviour):
 
         async def wrapper(request: Any, context: Any) -> Any:
-            with _Rpc(context):
+            with _Rpc(context, origin):
                 responses = behaviour(request, context)
                 try:
                     async for one in responses:
@@ -154,24 +161,25 @@ def _recorded(behaviour: Behaviour, route: str, *, streams: bool) -> Behaviour:
     elif streams:
 
         def wrapper(request: Any, context: Any) -> Any:
-            with _Rpc(context):
+            with _Rpc(context, origin):
                 yield from behaviour(request, context)
 
     else:
 
         def wrapper(request: Any, context: Any) -> Any:
-            with _Rpc(context):
+            with _Rpc(context, origin):
                 return behaviour(request, context)
 
-    return Request(route)(functools.wraps(behaviour)(wrapper))
+    return ServedRequest(route, origin)(functools.wraps(behaviour)(wrapper))
 
 
 class _Rpc:
     """Records the outcome of the RPC that has *context*."""
 
-    __slots__ = ("_context",)
+    __slots__ = ("_context", "_origin")
 
-    def __init__(self, context: Any) -> None:
+    def __init__(self, context: Any, origin: Origin | None) -> None:
+        self._origin = origin
         self._context = context
 
     def __enter__(self) -> None:
@@ -187,27 +195,40 @@ class _Rpc:
         if request is None or indicators is None or not indicators.guard.on(SITE):
             return
         try:
-            request.outcome = _outcome(self._context, error)
+            code = _code(self._context, error)
+            request.outcome = _outcome(code)
+            if self._origin is not None:
+                self._origin.status = code.value[0]
         except Exception:  # noqa: BLE001 - contained: the RPC is served
             indicators.guard.failed(SITE)
 
 
-def _outcome(context: Any, error: BaseException | None) -> Outcome:
-    code, failed = context.code(), error is not None
-    if isinstance(code, int):
-        # Until the behaviour sets another, the asynchronous server has 0.
-        code = _BY_NUMBER.get(code) if code or not failed else None
+def _code(context: Any, error: BaseException | None) -> grpc.StatusCode:
+    """Return the status that the client sees, of an RPC that ends with *error*."""
     left = context.time_remaining()
     if left is not None and left <= 0:
-        return "error"
+        return grpc.StatusCode.DEADLINE_EXCEEDED
     # How a task, or what it iterates over, learns that the client has left.
-    if _has_left(context) or (failed and not isinstance(error, Exception)):
-        return "client_error"
-    if code is None:
-        return "error" if failed else "success"
-    if code in _ERRORS:
-        return "error"
-    return "success" if code is grpc.StatusCode.OK else "client_error"
+    cancelled = error is not None and not isinstance(error, Exception)
+    if cancelled or _has_left(context):
+        return grpc.StatusCode.CANCELLED
+    # Until the behaviour sets one there is none; the asynchronous server has 0.
+    code = context.code()
+    if not code:
+        return grpc.StatusCode.OK if error is None else grpc.StatusCode.UNKNOWN
+    return _BY_NUMBER[code] if isinstance(code, int) else code
+
+
+def _outcome(code: grpc.StatusCode) -> Outcome:
+    if code is grpc.StatusCode.OK:
+        return "success"
+    return "error" if code in _ERRORS else "client_error"
+
+
+def _headers(details: Any) -> Iterator[tuple[str, str]]:
+    for name, value in details.invocation_metadata or ():
+        if isinstance(value, str):
+            yield name, value
 
 
 def _has_left(context: Any) -> bool:

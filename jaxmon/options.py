@@ -33,6 +33,7 @@ class Options(TypedDict, total=False):
     nonfinite: bool
     shadow_interval: float
     event_values: bool
+    traces: bool | None
     report: bool
     report_dir: str | PathLike[str] | None
     figures_dir: str | PathLike[str] | None

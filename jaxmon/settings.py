@@ -210,6 +210,11 @@ class Settings:
     event_values: bool = _setting(
         "Keep values of static arguments in the local event log.", default=True
     )
+    traces: bool | None = _setting(
+        "Make OpenTelemetry spans of requests and compiles; `None` means if the "
+        "program has a tracer provider, or the environment names a receiver.",
+        default=None,
+    )
     report: bool = _setting("Print a summary when the process exits.", default=False)
     report_dir: str | None = _setting(
         "Directory for reports of out-of-memory errors; `None` means "

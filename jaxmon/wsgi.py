@@ -22,9 +22,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self, TypeAlias
 
+from jaxmon.indicators.origins import origin_of
 from jaxmon.indicators.recorder import recorder
-from jaxmon.indicators.requests import OpenRequest, Request, serving
+from jaxmon.indicators.requests import OpenRequest, ServedRequest, serving
 from jaxmon.indicators.routes import Outcome
+from jaxmon.indicators.tracing import CARRIED
 
 
 Environ: TypeAlias = dict[str, Any]
@@ -64,7 +66,9 @@ class Middleware:
         """Serve one request."""
         if recorder() is None or serving():
             return self.app(environ, start_response)
-        exchange = _Exchange(Request(self._route(environ)), start_response)
+        route, method = self._route(environ), str(environ.get("REQUEST_METHOD", ""))
+        origin = origin_of(route, "http", method, _headers(environ))
+        exchange = _Exchange(ServedRequest(route, origin), start_response)
         try:
             body = self.app(environ, exchange.start_response)
         except BaseException as error:
@@ -74,7 +78,7 @@ class Middleware:
         if isinstance(wrapper, type) and isinstance(body, wrapper):
             exchange.leave()
             return body
-        exchange.whole = environ.get("REQUEST_METHOD") == "HEAD"
+        exchange.whole = method == "HEAD"
         sized = _Sized if hasattr(type(body), "__len__") else _Body
         return sized(body, exchange)
 
@@ -117,13 +121,14 @@ class _Exchange:
         whole: whether the server need not read the rest of the response.
     """
 
-    __slots__ = ("_block", "_open", "_start", "_status", "whole")
+    __slots__ = ("_block", "_open", "_origin", "_start", "_status", "whole")
 
-    def __init__(self, block: Request, start_response: StartResponse) -> None:
+    def __init__(self, block: ServedRequest, start_response: StartResponse) -> None:
         self._start = start_response
         self._status = 0
         self.whole = False
-        self._block: Request | None = block
+        self._origin = block.origin
+        self._block: ServedRequest | None = block
         self._open: OpenRequest = block.__enter__()
 
     def start_response(
@@ -133,6 +138,8 @@ class _Exchange:
         code = status[:3]
         self._status = int(code) if code.isascii() and code.isdigit() else 0
         self._open.outcome = _outcome(self._status)
+        if self._origin is not None:
+            self._origin.status = self._status
         return self._start(status, headers, *failure)
 
     def fail(self, error: BaseException) -> None:
@@ -205,6 +212,12 @@ class _Sized(_Body):
 
     def __len__(self) -> int:
         return len(self._all)  # type: ignore[arg-type]  # it has a length
+
+
+def _headers(environ: Environ) -> Iterator[tuple[str, str]]:
+    for name in CARRIED:
+        if (value := environ.get(f"HTTP_{name.upper()}")) is not None:
+            yield name, str(value)
 
 
 def _outcome(status: int) -> Outcome:

@@ -96,13 +96,15 @@ class Function:
         """Calls that left the fast path, however the function was created."""
         return self.entered_missed.value + self.other_missed.value
 
-    def observe_phase(self, phase: str, seconds: float) -> None:
-        """Add *seconds* to the phase's histogram."""
+    def observe_phase(
+        self, phase: str, seconds: float, trace_id: str | None = None
+    ) -> None:
+        """Add *seconds* to the phase's histogram; *trace_id* is its exemplar."""
         histogram = self.phases.get(phase)
         if histogram is None:
             fresh = Histogram(COMPILE_SECONDS, self.name, phase)
             histogram = self.phases.setdefault(phase, fresh)
-        histogram.observe(seconds)
+        histogram.observe(seconds, trace_id)
 
     def count_error(self, kind: str) -> None:
         """Count an exception that propagated from a call of this function."""

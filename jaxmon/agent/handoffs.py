@@ -101,7 +101,7 @@ class Handoffs(Part):
         """Observe what is loaded, and the rest later."""
         self._hooks = hooks
         self._attach_loaded()
-        self._routes.on_new = self._attach_loaded
+        self._routes.on_new.append(self._attach_loaded)
 
     def _attach_loaded(self) -> None:
         with self._lock:
@@ -124,7 +124,9 @@ class Handoffs(Part):
 
     def abandon(self) -> None:
         """Observe no more."""
-        self._hooks = self._routes.on_new = None
+        self._hooks = None
+        if self._attach_loaded in self._routes.on_new:
+            self._routes.on_new.remove(self._attach_loaded)
         for one in self._lookups:
             one.active = False
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from types import FrameType
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arguments import Call
 from jaxmon.agent.jaxlink.frames import Jitted
 
+
+if TYPE_CHECKING:
+    from jaxmon.otel.traces.tracer import Tracer
 
 Shapes: TypeAlias = tuple[Hashable, ...]
 
@@ -82,6 +85,8 @@ class Observers:
             does that.
         executable: for each XLA executable just compiled or loaded, with its function.
         promotion: for functions with a program that computes in float64 by accident.
+        compiling: called before each compile.
+        tracer: makes the spans of compiles, if traces are on.
         surfaced: for exceptions that left a request, an activity or the source of a
             loop; raises nothing.
     """
@@ -89,6 +94,7 @@ class Observers:
     __slots__ = (
         "call",
         "compiled",
+        "compiling",
         "error",
         "executable",
         "executed",
@@ -98,6 +104,7 @@ class Observers:
         "sample",
         "surfaced",
         "timer",
+        "tracer",
     )
 
     def __init__(self) -> None:
@@ -113,4 +120,6 @@ class Observers:
         self.lowered: list[Callable[[Function, FrameType], None]] = []
         self.executable: list[Callable[[Function, Any], None]] = []
         self.promotion: list[Callable[[Function], None]] = []
+        self.compiling: list[Callable[[], None]] = []
+        self.tracer: Tracer | None = None
         self.surfaced: list[Callable[[BaseException], None]] = []

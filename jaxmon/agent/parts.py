@@ -145,6 +145,10 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         found.append(WallTime(context, indicators.timeline))
     if devices is not None:
         found.append(devices)
+    if wanted.traces is not False:
+        from jaxmon.agent.traces.part import Traces  # noqa: PLC0415
+
+        found.append(Traces(context, indicators))
     found += [
         Profiler(context),
         Trackers(

@@ -44,7 +44,7 @@ class Reduction:
         """Return *families* with fewer series; 0.2 µs per sample."""
         own = () if self._functions else self._own()
         return [
-            Family(one.metric, self._samples(one.metric, one.samples, own))
+            one._replace(samples=self._samples(one.metric, one.samples, own))
             for one in families
         ]
 

@@ -353,7 +353,7 @@ class Runtime:
 # Debug pages; see `jaxmon.agent.reports.pages`.
 _PAGES = ("overview", "functions", "memory", "environment", "events")
 # Exported from the start, even if the part is disabled by settings.
-_DROPPED = ("figure", "program", "sample", "tracker", "value")
+_DROPPED = ("figure", "program", "sample", "span", "tracker", "value")
 
 
 def _healthy(_: Request) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Unpack
 
@@ -36,11 +37,17 @@ def instrument(**options: Unpack[Options]) -> Agent:
 
     Raises:
         SettingsError: a setting is invalid.
-        JaxmonError: JAX cannot be imported.
+        JaxmonError: JAX cannot be imported, or a library that a setting needs.
     """
     settings = load(options)
     if not settings.enabled:
         return Agent(settings)
+    if settings.traces and find_spec("opentelemetry") is None:
+        msg = (
+            "traces=True needs OpenTelemetry's SDK, which is not installed; run "
+            "`pip install 'jaxmon[otel]'`, or leave out the setting"
+        )
+        raise JaxmonError(msg)
     # First, because the import may start an agent: `jaxmon run` waits for it.
     jax = _jax()
     with slot.lock:

@@ -66,7 +66,10 @@ LABEL_OVERFLOW = _self.counter(
 DROPPED = _self_of_both.counter(
     "jaxmon_dropped_total",
     "Items dropped by jaxmon: beyond its limits, or implausible values.",
-    ("what", ("connection", "figure", "program", "sample", "tracker", "value")),
+    (
+        "what",
+        ("connection", "figure", "program", "sample", "span", "tracker", "value"),
+    ),
 )
 WEB_CONFIG_SUCCESS = _self_of_sidecar.gauge(
     "jaxmon_web_config_success",

@@ -100,7 +100,11 @@ def encode(
     blocks: dict[str, tuple[Metric, list[str]]] = {}
     for family in families:
         try:
-            text = _samples_text(family.samples)
+            text = (
+                _exemplars_text(family)
+                if family.exemplars and fmt is OPENMETRICS
+                else _samples_text(family.samples)
+            )
         except Exception as error:
             if failed is None:
                 raise
@@ -149,6 +153,16 @@ def _samples_text(samples: list[Sample]) -> str:
             for series, value in samples
         ]
     )
+
+
+def _exemplars_text(family: Family) -> str:
+    """Return the samples of *family*, those with an exemplar with it."""
+    lines = []
+    for sample in family.samples:
+        exemplar = family.exemplars.get(sample[0])
+        line = _samples_text([sample])
+        lines.append(f"{line[:-1]} {exemplar}\n" if exemplar and line else line)
+    return "".join(lines)
 
 
 def _unusual_text(series: str, value: float) -> str:

@@ -9,13 +9,15 @@ string once and keeps it, so a scrape only adds numbers to ready-made text.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import inf
 from threading import RLock
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from jaxmon.catalog import Metric
+from jaxmon.clocks import wall_time
 
 
 Sample: TypeAlias = tuple[str, float]
@@ -24,10 +26,18 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class Family(NamedTuple):
-    """One metric and its samples at one moment."""
+    """
+    One metric and its samples at one moment.
+
+    Attributes:
+        metric: the metric.
+        samples: its series and their values.
+        exemplars: the exemplars of some series, as OpenMetrics writes them.
+    """
 
     metric: Metric
     samples: list[Sample]
+    exemplars: Mapping[str, str] = MappingProxyType({})
 
 
 def labels_text(names: Sequence[str], values: Iterable[object]) -> str:
@@ -59,6 +69,16 @@ def series(metric: Metric, *values: object) -> str:
     return f"{metric.name}{{{labels_text(metric.labels, values)}}}"
 
 
+def histograms(metric: Metric, found: Iterable[Histogram]) -> Family:
+    """Return the family *metric* of the histograms *found*, with their exemplars."""
+    samples: list[Sample] = []
+    exemplars: dict[str, str] = {}
+    for one in found:
+        samples += one.samples()
+        exemplars.update(one.exemplars())
+    return Family(metric, samples, exemplars)
+
+
 def gauge(metric: Metric, value: float, *labels: object) -> Family:
     """Return a family of one sample; counters and infos work the same way."""
     return Family(metric, [(series(metric, *labels), value)])
@@ -72,7 +92,15 @@ class Histogram:
     microsecond; keep it off paths that are hotter than that.
     """
 
-    __slots__ = ("_counts", "_labels", "_lock", "_metric", "_series", "_sum")
+    __slots__ = (
+        "_counts",
+        "_exemplars",
+        "_labels",
+        "_lock",
+        "_metric",
+        "_series",
+        "_sum",
+    )
 
     def __init__(self, metric: Metric, *labels: object) -> None:
         self._metric = metric
@@ -80,13 +108,15 @@ class Histogram:
         self._series: tuple[str, ...] = ()
         self._counts = [0] * (len(metric.buckets) + 1)
         self._sum = 0.0
+        self._exemplars: dict[int, str] | None = None
         # Reentrant: while we hold it, the garbage collector may end something that
         # is measured, on this thread.
         self._lock = RLock()
 
-    def observe(self, value: float) -> None:
+    def observe(self, value: float, trace_id: str | None = None) -> None:
         """
-        Count *value*, in the unit of the metric; a bucket includes its bound.
+        Count *value*, in the unit of the metric; a bucket includes its bound, and has
+        the latest observation with a *trace_id*, in hexadecimal, as its exemplar.
 
         The program may have replaced a clock: negative values count as 0, and values
         that are not finite are not counted, because they would spoil the sum.
@@ -98,6 +128,12 @@ class Histogram:
         with self._lock:
             self._counts[index] += 1
             self._sum += value
+        if trace_id is not None:
+            if self._exemplars is None:
+                self._exemplars = {}
+            self._exemplars[index] = (
+                f'# {{trace_id="{trace_id}"}} {value} {wall_time():.3f}'
+            )
 
     @property
     def count(self) -> int:
@@ -147,6 +183,13 @@ class Histogram:
         return list(
             zip(self._series, (*running, total, running[-1]), strict=True),
         )
+
+    def exemplars(self) -> dict[str, str]:
+        """Return the exemplars by series, as OpenMetrics writes them."""
+        if self._exemplars is None:
+            return {}
+        names = self._series = self._series or self._names()
+        return {names[index]: text for index, text in self._exemplars.copy().items()}
 
     def _names(self) -> tuple[str, ...]:
         name, text = self._metric.name, labels_text(self._metric.labels, self._labels)

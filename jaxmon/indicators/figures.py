@@ -13,6 +13,7 @@ from jaxmon.indicators.queues import QueueDepths
 from jaxmon.indicators.recorder import Guard
 from jaxmon.indicators.routes import Routes
 from jaxmon.indicators.timeline import Timeline
+from jaxmon.indicators.tracing import Tracer
 from jaxmon.indicators.values import Values
 
 
@@ -25,6 +26,9 @@ class Indicators:
         guard: contains our failures.
         on_error: called for each exception that leaves a request, an activity or the
             source of a loop; must not raise.
+
+    Attributes:
+        tracer: makes the spans of requests, if traces are on.
     """
 
     def __init__(
@@ -34,6 +38,7 @@ class Indicators:
         self.loops = Loops(limit)
         self.timeline = Timeline(limit)
         self.compiles = CompileLog()
+        self.tracer: Tracer | None = None
         self.batches = BatchFill(self.routes.labels)
         self.queues = QueueDepths(limit, guard)
         self.logged = Values(limit)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from jaxmon.indicators.loops import Loops
     from jaxmon.indicators.routes import Routes
     from jaxmon.indicators.timeline import Timeline
+    from jaxmon.indicators.tracing import Tracer
 
 
 class Guard(Protocol):
@@ -66,6 +67,7 @@ class Recorder(Protocol):
     loops: Loops
     timeline: Timeline
     compiles: CompileLog
+    tracer: Tracer | None
     guard: Guard
     on_error: Callable[[BaseException], None]
 

@@ -12,7 +12,8 @@ from weakref import ref
 from jaxmon.indicators.decorate import F, decorated
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.recorder import Recorder, recorder, report
-from jaxmon.indicators.routes import Outcome, Route
+from jaxmon.indicators.routes import Outcome, Route, Start
+from jaxmon.indicators.tracing import Origin, RequestTrace
 
 
 SITE = "requests"
@@ -40,6 +41,7 @@ class OpenRequest:
         home: the thread that it began on.
         notes: items that are in queues on its behalf.
         started: when it began, on the performance counter.
+        trace: its span, if traces are on.
     """
 
     __slots__ = (
@@ -53,6 +55,7 @@ class OpenRequest:
         "notes",
         "outcome",
         "started",
+        "trace",
     )
 
     def __init__(
@@ -66,6 +69,7 @@ class OpenRequest:
         self._ended = False
         self._indicators = indicators
         self._route: Route | None = None
+        self.trace: RequestTrace | None = None
         self.started = now()
         if indicators is not None and indicators.guard.on(SITE):
             try:
@@ -73,6 +77,11 @@ class OpenRequest:
                 drop = partial(found.serving.pop, self)
                 found.serving[self] = ref(holder, drop)
                 self._route = found
+                if indicators.tracer is not None:
+                    # After the route, whose first request may have enabled it.
+                    self.trace = indicators.tracer.request(
+                        found.name, holder.origin, self.started
+                    )
             except Exception:  # noqa: BLE001 - contained: the request goes on
                 indicators.guard.failed(SITE, theirs=True)
 
@@ -103,10 +112,20 @@ class OpenRequest:
         route.serving.pop(self, None)
         try:
             outcome = self.outcome or ("success" if error is None else _outcome(error))
-            self._count(route, outcome, ended)
+            self._count(route, outcome, ended, error)
         except Exception:  # noqa: BLE001 - contained: the program goes on
             if self._indicators is not None:
                 self._indicators.guard.failed(SITE)
+
+    def describe(self) -> None:
+        """Say on its span, if it has one, how it is about to end."""
+        if self.trace is None or self._ended:
+            return
+        outcome = self.outcome or "success"
+        paid = self.cold or (self._compiles and self._awaited(outcome, now()))
+        self.trace.describe(
+            outcome, "cold" if paid else "delayed" if self.delayed else "warm"
+        )
 
     def await_compile(self, end: End) -> None:
         """
@@ -126,21 +145,34 @@ class OpenRequest:
             return not self._ended
         return False
 
-    def _count(self, route: Route, outcome: Outcome, ended: float) -> None:
-        seconds, indicators = ended - self.started, self._indicators
+    def _count(
+        self, route: Route, outcome: Outcome, ended: float, error: BaseException | None
+    ) -> None:
+        seconds = ended - self.started
+        start, quiet = self._start(route, outcome, ended)
+        trace_id = None
+        if self.trace is not None:
+            trace_id = self.trace.end(ended, outcome, start, error)
+        route.count(seconds, outcome, start, trace_id)
+        if quiet:
+            route.usual.append(seconds)
+
+    def _start(
+        self, route: Route, outcome: Outcome, ended: float
+    ) -> tuple[Start, bool]:
+        """Return how the request started, and whether nothing compiled meanwhile."""
+        indicators = self._indicators
         waits = self._drop_notes() if self.notes else False
         if self.cold or (self._compiles and self._awaited(outcome, ended)):
-            route.count(seconds, outcome, "cold")
-        elif self.delayed:
-            route.count(seconds, outcome, "delayed")
-        elif indicators is None or indicators.compiles.quiet_since(self.started):
-            route.count(seconds, outcome, "warm")
-            route.usual.append(seconds)
-        else:
-            delayed = waits or indicators.compiles.delayed(
-                self.home, self.started, ended, list(route.usual)
-            )
-            route.count(seconds, outcome, "delayed" if delayed else "warm")
+            return "cold", False
+        if self.delayed:
+            return "delayed", False
+        if indicators is None or indicators.compiles.quiet_since(self.started):
+            return "warm", True
+        delayed = waits or indicators.compiles.delayed(
+            self.home, self.started, ended, list(route.usual)
+        )
+        return ("delayed" if delayed else "warm"), False
 
     def _drop_notes(self) -> bool:
         """Drop the items that are in queues; return whether there was any."""
@@ -187,6 +219,8 @@ class Request:
 
     __slots__ = ("__weakref__", "_last", "_route")
 
+    origin: Origin | None = None
+
     def __init__(self, route: str) -> None:
         self._route = route
         self._last: _Entry | None = None
@@ -204,6 +238,8 @@ class Request:
             entry.by, entry.serving, entry.outer = ref(self), ours, outer
             self._last = entry
             _entered.set(entry)
+            if ours.trace is not None and outer is None:
+                ours.trace.enter()
         except BaseException:  # the program's: the block is not entered
             if outer is None:
                 ours.drop()
@@ -222,6 +258,8 @@ class Request:
             if inner is not None and inner.by() is self:
                 entry = inner
                 _entered.set(entry.outer)
+                if entry.serving.trace is not None and entry.outer is None:
+                    entry.serving.trace.leave()
             # Otherwise a generator that is closed late, in a different context.
             self._last = None
             if entry is None or entry.outer is not None:
@@ -250,6 +288,27 @@ class Request:
         return decorated(function, partial(Request, self._route), step=_Step)
 
 
+class ServedRequest(Request):
+    """
+    A request of a server.
+
+    Args:
+        route: as for `request`.
+        origin: what the server knows of it; `None` without traces.
+    """
+
+    __slots__ = ("origin",)
+
+    def __init__(self, route: str, origin: Origin | None) -> None:
+        super().__init__(route)
+        self.origin = origin
+
+    def __call__(self, function: F) -> F:
+        """Return *function*, one call of which is this request."""
+        make = partial(ServedRequest, self._route, self.origin)
+        return decorated(function, make, step=_Step)
+
+
 class _Step:
     """
     Entered for each step of a generator: the blocks entered in the generator, which
@@ -274,6 +333,8 @@ class _Step:
         if inside is not None and inside.serving.in_progress():
             self._set = inside
             _entered.set(inside)
+            if inside.serving.trace is not None:
+                inside.serving.trace.enter()
         else:
             self._set = asking
 
@@ -284,6 +345,8 @@ class _Step:
             self._inside = entry
         if entry is not self._asking:
             _entered.set(self._asking)
+            if entry is not None and entry.serving.trace is not None:
+                entry.serving.trace.leave()
 
 
 def request(route: str) -> Request:

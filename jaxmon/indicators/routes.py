@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from weakref import ref
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family, Histogram, series
+from jaxmon.exposition.families import Family, Histogram, histograms, series
 from jaxmon.indicators.endings import now
 from jaxmon.indicators.labels import Labels
 
@@ -65,8 +65,14 @@ class Route:
         self.usual: deque[float] = deque(maxlen=_LATEST)
         self._lock = RLock()
 
-    def count(self, seconds: float, outcome: Outcome, start: Start) -> None:
-        """Count a finished request."""
+    def count(
+        self,
+        seconds: float,
+        outcome: Outcome,
+        start: Start,
+        trace_id: str | None = None,
+    ) -> None:
+        """Count a finished request, and keep the id of its trace as an exemplar."""
         kind = (outcome, start)
         with self._lock:
             self.counts[kind] += 1
@@ -74,7 +80,7 @@ class Route:
         if latency is None:
             new = Histogram(catalog.REQUEST_SECONDS, self.name, *kind)
             latency = self.seconds.setdefault(kind, new)
-        latency.observe(seconds)
+        latency.observe(seconds, trace_id)
 
     def oldest(self) -> float:
         """Return the age of the oldest request in progress, in seconds; 0 if none."""
@@ -108,12 +114,12 @@ class Routes:
     Routes by label, at most *limit* of them.
 
     Attributes:
-        on_new: called when a route has its first request; may raise.
+        on_new: each is called when a route has its first request; may raise.
     """
 
     def __init__(self, limit: int) -> None:
         self.labels = Labels(limit)
-        self.on_new: Callable[[], object] | None = None
+        self.on_new: list[Callable[[], object]] = []
         self._routes: dict[str, Route] = {}
 
     def of(self, name: str) -> Route:
@@ -122,8 +128,8 @@ class Routes:
         if found is None:
             name = self.labels.admit(name)
             found = self._routes.setdefault(name, Route(name))
-            if self.on_new is not None:
-                self.on_new()
+            for one in list(self.on_new):
+                one()
         return found
 
     def explain(self) -> dict[str, Mapping[str, Any]]:
@@ -139,14 +145,9 @@ class Routes:
         routes = list(self._routes.values())
         running, oldest = catalog.REQUESTS_IN_PROGRESS, catalog.REQUEST_OLDEST_SECONDS
         return [
-            Family(
+            histograms(
                 catalog.REQUEST_SECONDS,
-                [
-                    sample
-                    for route in routes
-                    for histogram in list(route.seconds.values())
-                    for sample in histogram.samples()
-                ],
+                [one for route in routes for one in list(route.seconds.values())],
             ),
             Family(
                 catalog.REQUESTS,

@@ -172,6 +172,13 @@ def carried() -> list[OpenRequest]:
     return [] if mine is None else [mine]
 
 
+def payers() -> list[OpenRequest]:
+    """Return the requests on whose behalf this context would compile now."""
+    mine, work = serving(), _work.get()
+    waiting = [] if work is None else [one for one in work.requests if one]
+    return [*([mine] if mine is not None else []), *waiting]
+
+
 def compile_begins(compiles: CompileLog, began: float, end: End) -> None:
     """Note that this context compiles since *began*, until *end*."""
     compiles.begin(began, end)

@@ -34,6 +34,7 @@ SILENT: Options = {
     "nonfinite": False,
     "shadow_interval": 0,
     "event_values": True,
+    "traces": False,
     "report": False,
     "report_dir": None,
     "figures_dir": None,

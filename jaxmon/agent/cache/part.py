@@ -112,6 +112,11 @@ class PersistentCache(Part):
 
     # --- observers, on the compiling thread --------------------------------------
 
+    @property
+    def configured(self) -> bool:
+        """Whether programs are kept anywhere."""
+        return bool(self._jax.configured)
+
     def looked_up(self, function: Function, *, hit: bool, heard: bool = True) -> None:
         """
         Record the result of a lookup for *function*; called on the compiling thread.

@@ -17,6 +17,7 @@ from jaxmon.indicators import work
 from jaxmon.indicators.compile_log import CompileLog
 from jaxmon.indicators.endings import End, noting, now
 from jaxmon.indicators.timeline import Timeline
+from jaxmon.otel.traces.compiled import CompileSpan
 
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Compile:
         hit: whether the persistent cache had it.
         built: whether XLA compiled it.
         deaf: whether some of JAX's events were missed.
+        span: its span, if traces are on.
         end: when it finished; empty until then.
     """
 
@@ -56,6 +58,7 @@ class Compile:
         "outer",
         "outer_error",
         "pending",
+        "span",
         "started",
         "thread",
     )
@@ -74,6 +77,7 @@ class Compile:
         self.hit = False
         self.built = False
         self.deaf = False
+        self.span: CompileSpan | None = None
         self.end: End = []
         # References to the function that is called, before and after.
         self._references: list[int] = []

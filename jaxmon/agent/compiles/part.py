@@ -18,6 +18,7 @@ from jaxmon import catalog
 from jaxmon.agent.cache.part import PersistentCache
 from jaxmon.agent.compiles.compile import Compile, CompileAttribution
 from jaxmon.agent.compiles.misses import Miss, Misses
+from jaxmon.agent.compiles.spans import CompileSpans
 from jaxmon.agent.context import Context
 from jaxmon.agent.families import active, by_value
 from jaxmon.agent.functions import UNKNOWN, Function
@@ -44,7 +45,7 @@ from jaxmon.agent.jaxlink.listeners import (
 )
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.recompiles.part import Recompiles
-from jaxmon.exposition.families import Family, gauge
+from jaxmon.exposition.families import Family, gauge, histograms
 from jaxmon.indicators.endings import now
 
 
@@ -89,6 +90,7 @@ class Compiles(Part):
         self._executable = context.observers.executable
         self._compiled = context.observers.compiled
         self._cache = cache
+        self._spans = CompileSpans(context.observers)
         self._attribution = attribution
         self._clean: Callable[[], bool] = bool  # until attached: never
         # `None` if several functions come from one line, as in generated code.
@@ -143,6 +145,7 @@ class Compiles(Part):
         try:
             began = compile_.started if served is None else served[0].started
             self._attribution.compile_begins(began, compile_.end)
+            self._spans.begins(compile_, began)
             self._thread.latest = self._unsettled[id(compile_)] = compile_
             # Not a local variable: a stored traceback would keep it alive.
             return compile_.watched(original)
@@ -176,12 +179,14 @@ class Compiles(Part):
         # Up to 0.9 every nested jit reports its trace within the outer trace.
         if self._clean() or not is_nested(frame):
             function = self._phase_function("trace", frame, fun_name)
-            function.observe_phase("trace", seconds)
+            trace_id = self._spans.phase("trace", seconds)
+            function.observe_phase("trace", seconds, trace_id)
 
     def _on_lowered(self, seconds: float, fun_name: str | None) -> None:
         frame = sys._getframe(2)  # noqa: SLF001
         function = self._phase_function("lower", frame, fun_name)
-        function.observe_phase("lower", seconds)
+        trace_id = self._spans.phase("lower", seconds)
+        function.observe_phase("lower", seconds, trace_id)
         self._attribution.lowered(seconds)
         for observe in self._lowered:
             observe(function, frame)
@@ -191,7 +196,8 @@ class Compiles(Part):
 
     def _on_retrieval(self, seconds: float, _: str | None) -> None:
         if (compile_ := self._current) is not None:
-            compile_.function.observe_phase("cache_retrieval", seconds)
+            trace_id = self._spans.retrieved(compile_, seconds)
+            compile_.function.observe_phase("cache_retrieval", seconds, trace_id)
 
     def _take_report(self, frame: FrameType) -> None:
         """Handle JAX's report, in *frame*, that a compile has finished."""
@@ -233,14 +239,9 @@ class Compiles(Part):
             gauge(catalog.COMPILES_IN_PROGRESS, running),
             gauge(catalog.COMPILE_OLDEST_SECONDS, oldest),
             by_value(catalog.COMPILES, ((one, (), one.compiles) for one in known)),
-            Family(
+            histograms(
                 catalog.COMPILE_SECONDS,
-                [
-                    sample
-                    for one in known
-                    for phase in list(one.phases.values())
-                    for sample in phase.samples()
-                ],
+                [phase for one in known for phase in list(one.phases.values())],
             ),
         ]
 
@@ -327,14 +328,22 @@ class Compiles(Part):
             compile_.hit = not compile_.built
         outcome = "failed" if failed else "cache_hit" if compile_.hit else "compiled"
         function.compiles[outcome].add()
+        cause = None
+        if compile_.pending is not None and not failed:
+            seconds = ended - compile_.began
+            cause = self._recompiles.record(function, compile_.pending, seconds=seconds)
+        trace_id = self._spans.ended(
+            compile_,
+            outcome,
+            cause,
+            looked_up=compile_.looked_up and self._cache.configured,
+        )
         if outcome != "cache_hit":
-            function.observe_phase("backend_compile", ended - compile_.started)
+            seconds = ended - compile_.started
+            function.observe_phase("backend_compile", seconds, trace_id)
         if compile_.looked_up:
             heard = not compile_.deaf
             self._cache.looked_up(function, hit=compile_.hit, heard=heard)
-        if compile_.pending is not None and not failed:
-            seconds = ended - compile_.began
-            self._recompiles.record(function, compile_.pending, seconds=seconds)
 
     def _function(self, program: Program, name: str | None) -> Function:
         """

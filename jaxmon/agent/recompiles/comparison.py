@@ -219,9 +219,9 @@ class Comparison:
 
     def record(
         self, function: Function, pending: PendingCause, *, seconds: float
-    ) -> None:
+    ) -> str | None:
         """
-        Record a compile that a call of *function* waited for.
+        Record a compile that a call of *function* waited for; return its cause.
 
         Args:
             function: the function called.
@@ -235,7 +235,7 @@ class Comparison:
             pending = self._compare(*pending[:4])
         self._causes.remember(*pending[:4], self._registry.now())
         if pending.cause is None:
-            return
+            return None
         function.count_recompile(pending.cause)
         self._events.add(
             "recompile",
@@ -244,6 +244,7 @@ class Comparison:
             **pending.details,
             seconds=seconds,
         )
+        return pending.cause
 
     def _compare(
         self,

@@ -115,9 +115,9 @@ class Recompiles(Part):
 
     def record(
         self, function: Function, pending: PendingCause, *, seconds: float
-    ) -> None:
+    ) -> str | None:
         """
         Record a compile that a call of *function* waited *seconds* for, with what
-        `find_cause` returned.
+        `find_cause` returned. Return the cause, `None` if it is no recompile.
         """
-        self.comparison.record(function, pending, seconds=seconds)
+        return self.comparison.record(function, pending, seconds=seconds)

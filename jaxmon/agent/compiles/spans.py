@@ -1,0 +1,96 @@
+"""Collects what the span of a compile needs, on the thread that compiles."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+from jaxmon.agent.compiles.compile import Compile
+from jaxmon.agent.observers import Observers
+from jaxmon.indicators.endings import now
+from jaxmon.indicators.work import payers
+from jaxmon.otel.traces.compiled import Compiled, CompileSpan, Phase
+
+
+# Phases that no compile follows, as of `lower`, are forgotten.
+_MOST_PHASES = 64
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.phases: deque[Phase] = deque(maxlen=_MOST_PHASES)
+
+
+class CompileSpans:
+    """Makes the spans of compiles, if there is a tracer; else it costs nothing."""
+
+    def __init__(self, observers: Observers) -> None:
+        self._observers = observers
+        self._thread = _Thread()
+
+    def phase(self, name: str, seconds: float) -> str | None:
+        """
+        Note a phase that has just ended, after *seconds*; return the id of the trace of
+        the request that waits for it.
+        """
+        tracer = self._observers.tracer
+        if tracer is None:
+            return None
+        ended = now()
+        self._thread.phases.append(Phase(name, ended - seconds, ended))
+        return tracer.trace_of(payers())
+
+    def begins(self, compile_: Compile, began: float) -> None:
+        """Note that *compile_* starts, for a call that *began* then."""
+        for check in list(self._observers.compiling):
+            check()
+        tracer, phases = self._observers.tracer, self._thread.phases
+        if tracer is None:
+            return
+        payer = tracer.payer(payers())
+        # JAX measures by another clock; a phase is no longer than the call.
+        mine = [one._replace(began=max(one.began, began)) for one in phases]
+        mine = [one for one in mine if one.began < one.ended]
+        phases.clear()
+        first = not any(one.value for one in compile_.function.compiles.values())
+        if payer is not None:
+            compile_.span = CompileSpan(payer, began, first, mine)
+
+    def retrieved(self, compile_: Compile, seconds: float) -> str | None:
+        """Note that *compile_* has read the persistent cache, for *seconds*."""
+        tracer, span, ended = self._observers.tracer, compile_.span, now()
+        if tracer is None or span is None:
+            return None
+        span.phases.append(Phase("cache_retrieval", ended - seconds, ended))
+        return tracer.trace_of(payers())
+
+    def ended(
+        self, compile_: Compile, outcome: str, cause: str | None, *, looked_up: bool
+    ) -> str | None:
+        """
+        Make the spans of *compile_*; return the id of their trace.
+
+        Args:
+            compile_: the compile.
+            outcome: one of `catalog.OUTCOMES`.
+            cause: why the function was recompiled; `None` if it was not.
+            looked_up: whether a persistent cache was checked.
+        """
+        tracer, span = self._observers.tracer, compile_.span
+        if tracer is None or span is None:
+            return None
+        compile_.span = None
+        ended = compile_.end[0]
+        if outcome != "cache_hit":
+            span.phases.append(Phase("backend_compile", compile_.started, ended))
+        compiled = Compiled(
+            compile_.function.name,
+            span.began,
+            ended,
+            outcome,
+            cause,
+            span.first,
+            looked_up,
+            span.phases,
+        )
+        return tracer.compiled(compiled, span.payer)

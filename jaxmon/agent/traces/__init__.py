@@ -1,0 +1,1 @@
+"""Traces: when they are on, and who makes the spans."""

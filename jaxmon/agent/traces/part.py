@@ -1,0 +1,126 @@
+"""
+Traces: on if the program has an SDK's provider, or the environment names a receiver.
+
+The application may set its provider at any time, so whether there is one is checked
+when a route has its first request, when something compiles, and on each scrape.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from functools import partial
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from jaxmon.agent.context import Context
+from jaxmon.agent.jaxlink.hooks import Hooks
+from jaxmon.agent.part import Part
+from jaxmon.exposition.families import Family
+from jaxmon.indicators.figures import Indicators
+from jaxmon.otel.traces import decision
+
+
+if TYPE_CHECKING:
+    from jaxmon.otel.traces.tracer import Tracer
+
+
+class Traces(Part):
+    """Decides where spans go, and gives markers and compiles their tracer."""
+
+    name = "traces"
+
+    def __init__(self, context: Context, indicators: Indicators) -> None:
+        self._guard = context.guard
+        self._observers = context.observers
+        self._indicators = indicators
+        self._asked = context.settings.traces
+        self._tracer: Tracer | None = None
+        self._on = False
+        self._lost = 0
+        # Reentrant: a signal handler may begin a request while this is held.
+        self._lock = RLock()
+
+    def attach(self, hooks: Hooks) -> None:
+        """Look for the application's provider."""
+        del hooks
+        if self._asked is False or decision.is_disabled(os.environ):
+            return
+        self._on = True
+        self._indicators.routes.on_new.append(self.check)
+        self._observers.compiling.append(self.check)
+        self.check()
+
+    def start(self) -> None:
+        """Make a provider of our own if the environment asks for one."""
+        wanted = self._asked or decision.export_wanted(os.environ)
+        if not self._on or not wanted or self._tracer is not None:
+            return
+        try:
+            from jaxmon.otel.traces.tracer import own_tracer  # noqa: PLC0415 - an extra
+        except ImportError:
+            return  # asked for by name, that is an error of `instrument`
+        try:
+            ratio = decision.healthy_ratio(os.environ)
+            run = partial(self._guard.run, "traces_export")
+            self._use(own_tracer(self._guard, os.environ, ratio, run))
+        except Exception:  # noqa: BLE001 - contained: no traces
+            self._guard.failed(self.name)
+
+    def check(self) -> None:
+        """Use the provider of the application from when it has one."""
+        tracer = self._tracer
+        if not self._on or not decision.sdk_is_loaded():
+            return
+        if tracer is not None and not tracer.is_own:
+            return
+        try:
+            from jaxmon.otel.traces.tracer import application_tracer  # noqa: PLC0415
+
+            found = application_tracer(self._guard)
+            if found is not None:
+                self._use(found)
+        except Exception:  # noqa: BLE001 - contained: no traces
+            self._on = False
+            self._guard.failed(self.name, theirs=True)
+
+    def collect(self) -> Iterable[Family]:
+        """Check; spans are no metrics."""
+        self.check()
+        return ()
+
+    def dropped(self) -> Mapping[str, int]:
+        """Return the number of spans dropped."""
+        tracer = self._tracer
+        return {"span": self._lost + (0 if tracer is None else tracer.dropped())}
+
+    def stop(self) -> None:
+        """Send what is left, within a deadline, and make no more spans."""
+        tracer = self._detach()
+        if tracer is not None:
+            tracer.stop()
+
+    def abandon(self) -> None:
+        """Make no more spans."""
+        tracer = self._detach()
+        if tracer is not None:
+            tracer.abandon()
+
+    def _use(self, tracer: Tracer) -> None:
+        with self._lock:
+            before, self._tracer = self._tracer, tracer
+            self._indicators.tracer = self._observers.tracer = tracer
+        if before is not None:
+            self._lost += before.dropped()
+            before.stop()
+
+    def _detach(self) -> Tracer | None:
+        self._on = False
+        for calls in (self._indicators.routes.on_new, self._observers.compiling):
+            if self.check in calls:
+                calls.remove(self.check)
+        self._indicators.tracer = self._observers.tracer = None
+        tracer, self._tracer = self._tracer, None
+        if tracer is not None:
+            self._lost += tracer.dropped()
+        return tracer

@@ -1,0 +1,113 @@
+"""
+Sends spans in batches, on a thread of ours.
+
+Not the SDK's processor: its thread comes back in each forked child, and its shutdown
+may take half a minute.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry.instrumentation.utils import suppress_instrumentation
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from jaxmon.clocks import monotonic
+from jaxmon.threads import DaemonThread
+
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
+
+_MOST = 2048
+_BATCH = 512
+_EVERY_SECONDS = 5.0
+_DEADLINE_SECONDS = 5.0
+
+
+class Batches:
+    """
+    Keeps at most 2,048 spans, and sends them every five seconds, or 512 at once.
+
+    A receiver that is down or slow costs the spans that have no room; the program never
+    waits for it.
+
+    Args:
+        send: the exporter; called on our thread alone.
+        run: runs the body of the thread, and contains its failures.
+    """
+
+    def __init__(
+        self, send: SpanExporter, run: Callable[[Callable[[], None]], Any]
+    ) -> None:
+        self._send = send
+        self._run = run
+        self._waiting: deque[ReadableSpan] = deque()
+        self._wake = threading.Event()
+        self._lock = threading.RLock()
+        self._thread: DaemonThread | None = None
+        self._stopped = False
+        self._dropped = 0
+
+    @property
+    def dropped(self) -> int:
+        """Number of spans that had no room, or that the receiver did not take."""
+        return self._dropped
+
+    def put(self, spans: Sequence[ReadableSpan]) -> None:
+        """Send *spans* soon. Thread-safe; raises `RuntimeError` if no thread starts."""
+        with self._lock:
+            if self._stopped or len(self._waiting) + len(spans) > _MOST:
+                self._dropped += len(spans)
+                return
+            self._waiting.extend(spans)
+            if self._thread is None:
+                self._thread = DaemonThread(
+                    "jaxmon-traces", lambda: self._run(self._work)
+                )
+                self._thread.start()
+        if len(self._waiting) >= _BATCH:
+            self._wake.set()
+
+    def stop(self) -> None:
+        """Send what is left, stop the thread, and wait at most five seconds for it."""
+        with self._lock:
+            self._stopped = True
+            thread = self._thread
+        self._wake.set()
+        if thread is not None:
+            thread.join(_DEADLINE_SECONDS)
+        # Ends a retry that is still waiting.
+        self._send.shutdown()
+        if thread is not None:
+            thread.join(1)
+        with self._lock:
+            self._dropped += len(self._waiting)
+            self._waiting.clear()
+
+    def abandon(self) -> None:
+        """Drop everything, in a forked child, where the thread does not exist."""
+        self._stopped = True
+        self._waiting = deque()
+
+    def _work(self) -> None:
+        with suppress_instrumentation():
+            while not self._stopped:
+                self._wake.wait(_EVERY_SECONDS)
+                self._wake.clear()
+                if not self._stopped:
+                    self._send_all()
+            self._send_all(until=monotonic() + _DEADLINE_SECONDS)
+
+    def _send_all(self, until: float | None = None) -> None:
+        while self._waiting and (until is None or monotonic() < until):
+            with self._lock:
+                count = min(_BATCH, len(self._waiting))
+                batch = [self._waiting.popleft() for _ in range(count)]
+            if self._send.export(batch) is not SpanExportResult.SUCCESS:
+                with self._lock:
+                    self._dropped += len(batch)

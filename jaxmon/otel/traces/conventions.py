@@ -1,0 +1,72 @@
+"""
+Names of spans and attributes.
+
+Those of HTTP and RPC are OpenTelemetry's semantic conventions, 1.38; what they do not
+have begins with ``jaxmon.`` and has the name of the label of our metrics. See decision
+44.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxmon.indicators.tracing import Origin
+
+
+SCOPE = "jaxmon"
+
+COMPILE = "jax.compile"
+PHASES = {
+    "trace": "jax.trace",
+    "lower": "jax.lower",
+    "backend_compile": "jax.backend_compile",
+    "cache_retrieval": "jax.cache_retrieval",
+}
+"""Names of the spans of a compile's phases, by the label ``phase``."""
+
+ROUTE = "jaxmon.route"
+START = "jaxmon.start"
+OUTCOME = "jaxmon.outcome"
+FUNCTION = "jaxmon.function"
+CAUSE = "jaxmon.cause"
+CACHE = "jaxmon.cache"
+FIRST_CALL = "jaxmon.first_call"
+
+_GRPC_STATUS = "rpc.grpc.status_code"
+
+
+def request_name(route: str, origin: Origin | None) -> str:
+    """Return the name of a request's span; low in cardinality, as its route is."""
+    if origin is None:
+        return route
+    if origin.system == "grpc":
+        return route.removeprefix("/")
+    # Without a template the name is the method alone.
+    return origin.method if route == "unmatched" else f"{origin.method} {route}"
+
+
+def request_attributes(route: str, origin: Origin | None) -> dict[str, Any]:
+    """Return what is known of a request when it begins."""
+    found: dict[str, Any] = {ROUTE: route}
+    if origin is None:
+        return found
+    if origin.system == "grpc":
+        service, _, method = route.removeprefix("/").rpartition("/")
+        return {
+            **found,
+            "rpc.system": "grpc",
+            "rpc.service": service,
+            "rpc.method": method,
+        }
+    found["http.request.method"] = origin.method
+    if route != "unmatched":
+        found["http.route"] = route
+    return found
+
+
+def response_attributes(origin: Origin | None) -> dict[str, Any]:
+    """Return what is known of a response."""
+    if origin is None or origin.status is None:
+        return {}
+    name = "http.response.status_code" if origin.system == "http" else _GRPC_STATUS
+    return {name: origin.status}

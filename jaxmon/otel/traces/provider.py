@@ -1,0 +1,84 @@
+"""Providers of spans: the application's, or one of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry import trace
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+
+from jaxmon.otel.traces import conventions
+from jaxmon.otel.traces.batches import Batches
+from jaxmon.otel.traces.tail import Tail
+from jaxmon.version import version
+
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+
+def application_provider() -> TracerProvider | None:
+    """Return the provider that the application has set, if it is the SDK's."""
+    provider = trace.get_tracer_provider()
+    return provider if isinstance(provider, TracerProvider) else None
+
+
+def exporter(environ: Mapping[str, str]) -> SpanExporter:
+    """
+    Return the exporter that the environment asks for: OTLP over gRPC or, by default,
+    HTTP. It reads its endpoint, headers and certificates from there.
+    """
+    protocol = environ.get(
+        "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+        environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", ""),
+    ).strip()
+    if protocol == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415 - one of them
+            OTLPSpanExporter as GrpcExporter,
+        )
+
+        return GrpcExporter()
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - one of them
+        OTLPSpanExporter,
+    )
+
+    return OTLPSpanExporter()
+
+
+class OwnProvider:
+    """
+    A provider that is never set globally: only our spans go through it.
+
+    Attributes:
+        tail: which traces are kept.
+        batches: what sends them.
+    """
+
+    def __init__(
+        self,
+        send: SpanExporter,
+        ratio: float,
+        run: Callable[[Callable[[], None]], Any],
+    ) -> None:
+        self.batches = Batches(send, run)
+        self.tail = Tail(self.batches.put, ratio)
+        # All are recorded; which are sent is decided when they have ended.
+        self._provider = TracerProvider(
+            sampler=ALWAYS_ON, resource=Resource.create(), shutdown_on_exit=False
+        )
+        self._provider.add_span_processor(self.tail)
+
+    def tracer(self) -> trace.Tracer:
+        """Return what makes spans."""
+        return self._provider.get_tracer(conventions.SCOPE, version())
+
+    def stop(self) -> None:
+        """Send what is left, within a deadline, and stop."""
+        self.batches.stop()
+
+    def abandon(self) -> None:
+        """Send nothing, in a forked child."""
+        self.batches.abandon()

@@ -1,0 +1,161 @@
+"""Spans of requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from opentelemetry import context as contexts
+from opentelemetry import trace
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from jaxmon.indicators.recorder import Guard
+from jaxmon.indicators.tracing import Origin
+from jaxmon.otel.traces import conventions
+from jaxmon.otel.traces.clock import Clock
+
+
+SITE = "traces"
+
+_W3C = TraceContextTextMapPropagator()
+
+
+class RequestSpan:
+    """
+    The span of one request: the application's own if it has one, else ours.
+
+    Attributes:
+        span: the span, to which compiles are attributed.
+        inside: the context in which it is current.
+        clock: converts times of this request.
+        kept: returns whether a trace is kept, if that is decided at its end.
+    """
+
+    __slots__ = (
+        "_guard",
+        "_origin",
+        "_ours",
+        "_outside",
+        "clock",
+        "inside",
+        "kept",
+        "span",
+    )
+
+    def __init__(
+        self, span: trace.Span, origin: Origin | None, guard: Guard, *, ours: bool
+    ) -> None:
+        self.span = span
+        self.clock = Clock()
+        self.inside = contexts.get_current()
+        if ours:
+            self.inside = trace.set_span_in_context(span, self.inside)
+        self.kept: Callable[[int], bool] | None = None
+        self._outside: contexts.Context | None = None
+        self._ours = ours
+        self._origin = origin
+        self._guard = guard
+
+    def enter(self) -> None:
+        """Make the span current in this context."""
+        try:
+            if self._ours:
+                self._outside = contexts.get_current()
+                contexts.attach(self.inside)
+        except Exception:  # noqa: BLE001 - contained: the request goes on
+            self._guard.failed(SITE)
+
+    def leave(self) -> None:
+        """Make current what was current before."""
+        outside, self._outside = self._outside, None
+        try:
+            if outside is not None:
+                # No token, which could only be used in the context that it is from.
+                contexts.attach(outside)
+        except Exception:  # noqa: BLE001 - contained: the request goes on
+            self._guard.failed(SITE)
+
+    def describe(self, outcome: str, start: str) -> None:
+        """
+        Say on the span how the request is about to end: an application's server span
+        may end before the request does.
+        """
+        try:
+            if self.span.is_recording():
+                self.span.set_attributes(
+                    {conventions.OUTCOME: outcome, conventions.START: start}
+                )
+        except Exception:  # noqa: BLE001 - contained: the request goes on
+            self._guard.failed(SITE)
+
+    def end(
+        self, ended: float, outcome: str, start: str, error: BaseException | None
+    ) -> str | None:
+        """
+        End the span at *ended*, on the performance counter; return the id of its trace
+        if that is kept. The application ends its own.
+        """
+        try:
+            span = self.span
+            self.describe(outcome, start)
+            if self._ours:
+                span.set_attributes(conventions.response_attributes(self._origin))
+                if outcome == "error":
+                    kind = None if error is None else type(error).__qualname__
+                    if kind is not None:
+                        span.set_attribute("error.type", kind)
+                    span.set_status(trace.StatusCode.ERROR)
+                span.end(self.clock.unix_ns(ended))
+            if self.kept is not None and not self.kept(
+                span.get_span_context().trace_id
+            ):
+                return None
+            return trace_id(span)
+        except Exception:  # noqa: BLE001 - contained: the request goes on
+            self._guard.failed(SITE)
+            return None
+
+
+def request_span(
+    tracer: trace.Tracer,
+    route: str,
+    origin: Origin | None,
+    started: float,
+    guard: Guard,
+) -> RequestSpan | None:
+    """
+    Return the span of a request, `None` if the application does not record its trace.
+
+    A server span that is current is the request's own. A request in another span is a
+    child of it; any other begins a trace, or continues that of the client.
+    """
+    current = trace.get_current_span()
+    context, kind = contexts.get_current(), trace.SpanKind.SERVER
+    if current.get_span_context().is_valid:
+        if not current.is_recording():
+            return None
+        if getattr(current, "kind", None) is trace.SpanKind.SERVER:
+            current.set_attribute(conventions.ROUTE, route)
+            return RequestSpan(current, origin, guard, ours=False)
+        kind = trace.SpanKind.INTERNAL
+    elif origin is not None:
+        context = _W3C.extract(origin.headers, context)
+    clock = Clock()
+    span = tracer.start_span(
+        conventions.request_name(route, origin),
+        context,
+        kind,
+        conventions.request_attributes(route, origin),
+        start_time=clock.unix_ns(started),
+    )
+    found = RequestSpan(span, origin, guard, ours=True)
+    found.clock = clock
+    return found
+
+
+def trace_id(span: Any) -> str | None:
+    """Return the id of the trace of *span* if it is sampled."""
+    context = span.get_span_context()
+    if not context.is_valid or not context.trace_flags.sampled:
+        return None
+    return trace.format_trace_id(context.trace_id)

@@ -1,0 +1,115 @@
+"""Makes spans for the markers and for the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jaxmon.indicators.recorder import Guard
+from jaxmon.indicators.requests import OpenRequest
+from jaxmon.indicators.tracing import Origin, RequestTrace
+from jaxmon.otel.traces import compiles, conventions
+from jaxmon.otel.traces.compiled import Compiled, Payer
+from jaxmon.otel.traces.provider import OwnProvider, application_provider, exporter
+from jaxmon.otel.traces.requests import SITE, RequestSpan, request_span, trace_id
+from jaxmon.version import version
+
+
+if TYPE_CHECKING:
+    from opentelemetry import trace
+
+
+class Tracer:
+    """
+    Makes spans, in the application's provider or our own. No method raises.
+
+    Args:
+        guard: contains failures.
+        spans: what makes spans.
+        own: our own provider, if that is in use.
+    """
+
+    def __init__(
+        self, guard: Guard, spans: trace.Tracer, own: OwnProvider | None
+    ) -> None:
+        self._guard = guard
+        self._spans = spans
+        self._own = own
+
+    @property
+    def is_own(self) -> bool:
+        """Whether spans go through a provider of our own."""
+        return self._own is not None
+
+    def request(
+        self, route: str, origin: Origin | None, started: float
+    ) -> RequestTrace | None:
+        """Return the span of a request; see `jaxmon.indicators.tracing.Tracer`."""
+        if not self._guard.on(SITE):
+            return None
+        try:
+            found = request_span(self._spans, route, origin, started, self._guard)
+        except Exception:  # noqa: BLE001 - contained: the request goes on
+            self._guard.failed(SITE)
+            return None
+        if found is not None and self._own is not None:
+            found.kept = self._own.tail.kept
+        return found
+
+    def payer(self, requests: Sequence[OpenRequest]) -> Payer | None:
+        """Return on whose behalf this thread is about to compile."""
+        try:
+            spans = [s for one in requests if isinstance(s := one.trace, RequestSpan)]
+            return compiles.payer_of(spans)
+        except Exception:  # noqa: BLE001 - contained: the compile goes on
+            self._guard.failed(SITE)
+            return None
+
+    def trace_of(self, requests: Sequence[OpenRequest]) -> str | None:
+        """Return the id of the trace of the first of *requests* that has one."""
+        for one in requests:
+            if isinstance(one.trace, RequestSpan):
+                return trace_id(one.trace.span)
+        return None
+
+    def compiled(self, compiled: Compiled, payer: Payer) -> str | None:
+        """Make the spans of a compile; return the id of the trace."""
+        try:
+            return compiles.emit(self._spans, compiled, payer)
+        except Exception:  # noqa: BLE001 - contained: the compile goes on
+            self._guard.failed(SITE)
+            return None
+
+    def dropped(self) -> int:
+        """Return the number of spans dropped."""
+        own = self._own
+        return 0 if own is None else own.tail.dropped + own.batches.dropped
+
+    def stop(self) -> None:
+        """Send what is left, within a deadline."""
+        if self._own is not None:
+            self._own.stop()
+
+    def abandon(self) -> None:
+        """Send nothing, in a forked child."""
+        if self._own is not None:
+            self._own.abandon()
+
+
+def application_tracer(guard: Guard) -> Tracer | None:
+    """Return a tracer of the application's provider, `None` if it has none."""
+    provider = application_provider()
+    if provider is None:
+        return None
+    return Tracer(guard, provider.get_tracer(conventions.SCOPE, version()), None)
+
+
+def own_tracer(
+    guard: Guard,
+    environ: Mapping[str, str],
+    ratio: float,
+    run: Callable[[Callable[[], None]], Any],
+) -> Tracer:
+    """Return a tracer of a provider of our own, which exports as *environ* says."""
+    own = OwnProvider(exporter(environ), ratio, run)
+    return Tracer(guard, own.tracer(), own)
