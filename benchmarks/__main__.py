@@ -37,6 +37,8 @@ def main() -> int:
         parser.error(f"no benchmark is called {min(unknown)!r}")
     # A figure of the hooks, not of an accelerator; must be said before JAX starts.
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    # One benchmark sets a provider of OpenTelemetry's, which is the process's.
+    os.environ.setdefault("JAXMON_TRACES", "0")
     machine = describe()
     print(", ".join(f"{name} {value}" for name, value in machine.items()))
     found: dict[str, list[Row]] = {}

@@ -138,11 +138,13 @@ def _layer_off(bare: Call, argument: Any) -> Row:
 
 
 @contextmanager
-def agent(*, calls: bool = True) -> Iterator[None]:
+def agent(*, calls: bool = True, traces: bool = False) -> Iterator[None]:
     """Run an agent that only hooks, and serves no endpoint, within the block."""
     import jaxmon
 
-    jaxmon.instrument(port=None, socket=False, memory_interval=0, calls=calls)
+    jaxmon.instrument(
+        port=None, socket=False, memory_interval=0, calls=calls, traces=traces
+    )
     try:
         yield
     finally:

@@ -73,6 +73,7 @@ def measure() -> list[Row]:
     with agent():
         jaxmon.log_to(lambda _values, _step: None, every=100)
         rows += _rows({"jaxmon.steps, a step, with log_to(every=100)": tracked})
+    rows += _traced(marks["with jaxmon.request(route)"])
     return [
         *rows,
         *_rows(
@@ -82,6 +83,16 @@ def measure() -> list[Row]:
             }
         ),
     ]
+
+
+def _traced(mark: Mark) -> list[Row]:
+    """Return what a request costs with a span, which its provider drops."""
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+
+    trace.set_tracer_provider(TracerProvider(shutdown_on_exit=False))
+    with agent(traces=True):
+        return _rows({"with jaxmon.request(route), traces": mark._replace(goal=None)})
 
 
 def _rows(marks: dict[str, Mark]) -> list[Row]:

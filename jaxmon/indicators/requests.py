@@ -148,31 +148,23 @@ class OpenRequest:
     def _count(
         self, route: Route, outcome: Outcome, ended: float, error: BaseException | None
     ) -> None:
-        seconds = ended - self.started
-        start, quiet = self._start(route, outcome, ended)
+        seconds, indicators = ended - self.started, self._indicators
+        waits = self._drop_notes() if self.notes else False
+        start: Start = "warm"
+        if self.cold or (self._compiles and self._awaited(outcome, ended)):
+            start = "cold"
+        elif self.delayed:
+            start = "delayed"
+        elif indicators is None or indicators.compiles.quiet_since(self.started):
+            route.usual.append(seconds)
+        elif waits or indicators.compiles.delayed(
+            self.home, self.started, ended, list(route.usual)
+        ):
+            start = "delayed"
         trace_id = None
         if self.trace is not None:
             trace_id = self.trace.end(ended, outcome, start, error)
         route.count(seconds, outcome, start, trace_id)
-        if quiet:
-            route.usual.append(seconds)
-
-    def _start(
-        self, route: Route, outcome: Outcome, ended: float
-    ) -> tuple[Start, bool]:
-        """Return how the request started, and whether nothing compiled meanwhile."""
-        indicators = self._indicators
-        waits = self._drop_notes() if self.notes else False
-        if self.cold or (self._compiles and self._awaited(outcome, ended)):
-            return "cold", False
-        if self.delayed:
-            return "delayed", False
-        if indicators is None or indicators.compiles.quiet_since(self.started):
-            return "warm", True
-        delayed = waits or indicators.compiles.delayed(
-            self.home, self.started, ended, list(route.usual)
-        )
-        return ("delayed" if delayed else "warm"), False
 
     def _drop_notes(self) -> bool:
         """Drop the items that are in queues; return whether there was any."""

@@ -173,10 +173,10 @@ def carried() -> list[OpenRequest]:
 
 
 def payers() -> list[OpenRequest]:
-    """Return the requests on whose behalf this context would compile now."""
+    """Return the requests on whose behalf this context would compile now, each once."""
     mine, work = serving(), _work.get()
     waiting = [] if work is None else [one for one in work.requests if one]
-    return [*([mine] if mine is not None else []), *waiting]
+    return list(dict.fromkeys([*([mine] if mine is not None else []), *waiting]))
 
 
 def compile_begins(compiles: CompileLog, began: float, end: End) -> None:

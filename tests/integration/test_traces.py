@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.client import HTTPConnection
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
 from tests.otlp_receiver import Receiver, Span
-from tests.support import ROOT, Result, clean_environ
+from tests.support import ROOT, Prometheus, Result, clean_environ, http_get, until
 
 
 SERVER, INTERNAL = 2, 1
@@ -53,8 +56,13 @@ class Run:
 
 
 @contextmanager
-def running(mode: str, **environ: str) -> Iterator[Run]:
-    """Run the model server for five requests: cold, warm, another shape, failing."""
+def running(
+    mode: str, environ: dict[str, str], during: Callable[[str], object] = str
+) -> Iterator[Run]:
+    """
+    Run the model server for five requests: cold, warm, another shape, failing, unknown;
+    then call *during* with the address of the metrics.
+    """
     process = subprocess.Popen(
         [sys.executable, "tests/programs/traced.py", mode],
         cwd=ROOT,
@@ -75,6 +83,7 @@ def running(mode: str, **environ: str) -> Iterator[Run]:
         client.request("GET", "/metrics", headers=accept)
         run.metrics = client.getresponse().read().decode()
         client.close()
+        during(url.split("/")[2])
         out, _ = process.communicate("\n", timeout=120)
         run.said = json.loads(out)
         assert process.returncode == 0
@@ -85,11 +94,30 @@ def running(mode: str, **environ: str) -> Iterator[Run]:
 
 
 @pytest.fixture(scope="module")
-def own() -> Iterator[tuple[Receiver, Run]]:
+def stored() -> list[dict[str, Any]]:
+    """Return the exemplars that a real Prometheus has stored of `own`."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def own(
+    stored: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Receiver, Run]]:
     """Return what a program without a provider sent over HTTP, keeping everything."""
+
+    def scrape(address: str) -> None:
+        directory = tmp_path_factory.mktemp("prometheus")
+        options = ("--enable-feature=exemplar-storage",)
+        with Prometheus(directory, {"models": [address]}, options=options) as server:
+            server.until_query("jaxmon_requests_total")
+            for name in ("request", "compile"):
+                query = f"jaxmon_{name}_seconds_bucket"
+                stored.extend(until(partial(exemplars, server, query), query))
+
     with Receiver() as receiver:
         sampler = {"OTEL_TRACES_SAMPLER": "always_on"}
-        with running("own", **receiver.environ, **sampler) as run:
+        environ = {**receiver.environ, **sampler}
+        with running("own", environ, scrape) as run:
             receiver.wait_for(13)
             yield receiver, run
 
@@ -99,8 +127,17 @@ def theirs() -> Iterator[tuple[Receiver, Run]]:
     """Return what a program with OpenTelemetry's own instrumentation sent by gRPC."""
     with Receiver() as receiver:
         endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{receiver.grpc}"}
-        with running("application", **endpoint) as run:
+        with running("application", endpoint) as run:
             yield receiver, run
+
+
+def exemplars(server: Prometheus, query: str) -> list[dict[str, Any]]:
+    """Return the exemplars that *server* has of the series that *query* selects."""
+    now = time.time()
+    between = urlencode({"query": query, "start": now - 600, "end": now + 600})
+    answer = http_get(f"{server.url}/api/v1/query_exemplars?{between}")
+    found: list[dict[str, Any]] = json.loads(answer)["data"]
+    return found
 
 
 def server_span(receiver: Receiver, trace: str) -> Span:
@@ -251,6 +288,32 @@ def test_what_turns_traces_on(
     thread is left.
     """
     assert python_script(SOURCE, env=environ).ok().out == f"[] {loaded}\n"
+
+
+def test_prometheus_stores_exemplars(
+    own: tuple[Receiver, Run], stored: list[dict[str, Any]]
+) -> None:
+    """
+    Of each series they are the traces of requests that it counts, with a value within
+    its bucket.
+    """
+    _, run = own
+    cold = {run.traces[0][0], run.traces[2][0]}
+    healthy = {run.traces[1][0]}
+    of = {("success", "cold"): cold, ("success", "warm"): healthy}
+    seen = set()
+    for one in stored:
+        labels = one["seriesLabels"]
+        for exemplar in one["exemplars"]:
+            trace = exemplar["labels"]["trace_id"]
+            assert float(exemplar["value"]) <= float(labels["le"])
+            if labels["__name__"].startswith("jaxmon_compile"):
+                assert trace in cold
+                seen.add(labels["phase"])
+            elif labels["route"] == ROUTE:
+                assert trace in of[labels["outcome"], labels["start"]]
+                seen.add(labels["start"])
+    assert seen == {"cold", "warm", "trace", "lower", "backend_compile"}
 
 
 def test_exemplars_name_the_traces(own: tuple[Receiver, Run]) -> None:
