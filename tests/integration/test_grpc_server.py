@@ -175,9 +175,16 @@ SERVERS = pytest.mark.parametrize("server", [sync_server, async_server])
 @pytest.fixture(scope="module", autouse=True)
 def poller() -> Iterator[None]:
     """Keep the poller that asynchronous servers share, a thread of gRPC's."""
-    grpc.aio.init_grpc_aio()
+
+    async def run(function: Callable[[], None]) -> None:
+        function()
+
+    # It belongs to a loop, of which an earlier test may have left none.
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(run(grpc.aio.init_grpc_aio))
     yield
-    grpc.aio.shutdown_grpc_aio()
+    loop.run_until_complete(run(grpc.aio.shutdown_grpc_aio))
+    loop.close()
 
 
 @pytest.fixture
