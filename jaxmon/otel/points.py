@@ -140,10 +140,11 @@ class Converter:
         self._now = {}
         parsed: dict[str, _Parsed] = {}
         merged: dict[str, Family] = {}
-        for metric, samples in families:
+        for family in families:
+            metric = family.metric
             first = merged.setdefault(metric.name, Family(metric, []))
             if first.metric.kind == metric.kind:
-                first.samples.extend(samples)
+                first.samples.extend(family.samples)
         found = []
         for family in merged.values():
             try:

@@ -147,7 +147,7 @@ OF_GPUS = ("gpu", "host")
 # Variables whose labels this Prometheus does not add.
 OF_SITES = SERVICE_LABELS
 # The demo has no mishaps of this kind, and leaves this counter out.
-SELDOM = (NO_HISTORY, NO_MIG, NO_MISHAP, NO_TPU, OFF)
+SELDOM = (NO_CHECKPOINT, NO_HISTORY, NO_MIG, NO_MISHAP, NO_TPU, OFF)
 EMPTY_IN_DEMO = (
     *(title for title, why in EMPTY_ON_CPU.items() if why in SELDOM),
     "Allocations",
