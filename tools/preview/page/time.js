@@ -1,6 +1,6 @@
 // The dashboard's time range, and the intervals that Grafana derives from it.
 
-import { dateMath, rangeUtil } from '@grafana/data';
+import { dateMath, dateTime, rangeUtil } from '@grafana/data';
 
 // Prometheus returns at most 11,000 points for each series.
 const MOST_POINTS = 11000;
@@ -8,7 +8,7 @@ const MOST_POINTS = 11000;
 /** Return Grafana's time range for `from` and `to`: `now-6h`, or milliseconds. */
 export function timeRange(from, to) {
   const moment = (text, roundUp) =>
-    dateMath.parse(/^\d+$/.test(text) ? Number(text) : text, roundUp);
+    /^\d+$/.test(text) ? dateTime(Number(text)) : dateMath.parse(text, roundUp);
   return { from: moment(from, false), to: moment(to, true), raw: { from, to } };
 }
 
