@@ -30,7 +30,7 @@ def debug() -> Row:
                     "on sampled calls with `shadow_interval`."
                 ),
                 width=8,
-                no_value="no check",
+                no_value="No check",
             ),
             table(
                 2202,
@@ -40,7 +40,7 @@ def debug() -> Row:
                 width=8,
                 labels=by,
                 alerts=("JaxmonCheckFailed",),
-                no_value="no check",
+                no_value="No check",
             ),
             table(
                 2203,
@@ -49,7 +49,7 @@ def debug() -> Row:
                 text="Gradients compared with finite differences, by outcome.",
                 labels=by,
                 alerts=("JaxmonCheckFailed",),
-                no_value="no check",
+                no_value="No check",
             ),
             table(
                 2204,
@@ -61,7 +61,7 @@ def debug() -> Row:
                 ),
                 labels=("function",),
                 alerts=("JaxmonKeyReuse",),
-                no_value="none",
+                no_value="None",
             ),
         ),
         collapsed=True,

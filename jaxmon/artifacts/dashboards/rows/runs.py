@@ -80,7 +80,7 @@ def _headline(slos: Slos, runbooks: str) -> Line:
             3005,
             Target(
                 saved.min("job").max(),
-                "Checkpoint age",
+                "Last save",
                 q.above(durations.seconds(limit.checkpoint_age)),
             ),
             text="What a failure would cost the service that saved longest ago.",

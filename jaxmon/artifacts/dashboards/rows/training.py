@@ -90,7 +90,7 @@ def oncall(slos: Slos) -> Row:
                 ),
                 thresholds=q.above(durations.seconds(slos.thresholds.checkpoint_age)),
                 alerts=("JaxmonCheckpointAge",),
-                no_value="no checkpoint",
+                no_value="No checkpoint",
             ),
             timeseries(
                 306,
@@ -116,7 +116,7 @@ def oncall(slos: Slos) -> Row:
                     "What the program passes to `jaxmon.log_values`, such as its loss: "
                     "the mean of all processes, the 20 largest."
                 ),
-                no_value="nothing logged",
+                no_value="Nothing logged",
             ),
             timeseries(
                 308,
@@ -150,7 +150,7 @@ def oncall(slos: Slos) -> Row:
                     "Logged values far above those before them, within five minutes. "
                     "Of a loss: look at that batch, and clip gradients."
                 ),
-                no_value="nothing logged",
+                no_value="Nothing logged",
             ),
         ),
     )
