@@ -319,7 +319,8 @@ def test_without_the_extra_the_program_runs_and_one_warning_says_so() -> None:
 def test_nothing_of_opentelemetry_is_loaded_unasked(environ: dict[str, str]) -> None:
     """An agent that pushes no metrics loads none of OpenTelemetry's packages."""
     source = f"{BEGIN}\nprint([n for n in sys.modules if n.startswith('opentelem')])"
-    assert run_preloaded("-c", source, env=environ).ok().out == "[]\n"
+    without_traces = {**environ, "JAXMON_TRACES": "false"}
+    assert run_preloaded("-c", source, env=without_traces).ok().out == "[]\n"
 
 
 INSTRUMENTED = """

@@ -55,6 +55,9 @@ server.stop()
 Start = Callable[..., "Process"]
 
 
+_MOST = 1 << 20  # bytes of a page
+
+
 class Process:
     """A server in a slot, as a process of its own."""
 
@@ -103,7 +106,7 @@ def start(run_dir: Path) -> Iterator[Start]:
 
 def seen(run_dir: Path) -> dict[str, str]:
     """Return who answers in which slot, as a sidecar sees it; ``""`` who does not."""
-    found = fetch_all(rundir.sockets(run_dir), "/metrics", timeout=10, max_bytes=9999)
+    found = fetch_all(rundir.sockets(run_dir), "/metrics", timeout=10, max_bytes=_MOST)
     return {
         slot: "" if isinstance(answer, FetchError) else answer
         for slot, answer in found.items()
@@ -178,7 +181,7 @@ def test_a_slot_that_another_program_took_is_left_to_it(
         moved = {"1": run_dir / "agent-1.sock"}
         until(
             lambda: (
-                fetch_all(moved, "/metrics", timeout=10, max_bytes=9999) == {"1": "a"}
+                fetch_all(moved, "/metrics", timeout=10, max_bytes=_MOST) == {"1": "a"}
             ),
             "the agent to move",
         )

@@ -30,9 +30,7 @@ _NOT_STORED = (
 
 
 def run(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """
-    Compile what *job* lists; yield a line before each signature, and its result.
-    """
+    """Compile what *job* lists; yield a line before each signature, and its result."""
     main, done = job["main"], {tuple(one) for one in job["done"]}
     jax: Any = None
     for number, function in enumerate(parsed(job["document"]).functions):
