@@ -50,6 +50,8 @@ _ERRORS = frozenset(
     )
 )
 # The asynchronous server knows them by number.
+# Seconds.
+_MOMENT = 0.25
 _BY_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
 _BEHAVIOURS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
@@ -211,6 +213,9 @@ def _code(context: Any, error: BaseException | None) -> grpc.StatusCode:
     # How a task, or what it iterates over, learns that the client has left.
     cancelled = error is not None and not isinstance(error, Exception)
     if cancelled or _has_left(context):
+        # A client whose deadline passes cancels, often a moment before the server's.
+        if left is not None and left < _MOMENT:
+            return grpc.StatusCode.DEADLINE_EXCEEDED
         return grpc.StatusCode.CANCELLED
     # Until the behaviour sets one there is none; the asynchronous server has 0.
     code = context.code()

@@ -22,13 +22,19 @@ from tests.support import ROOT, require_program
 
 SOURCE = ROOT / "tests" / "programs" / "nap.cc"
 _TARGET = "jaxmon_test_nap"
+_built: list[Path] = []
 
 # Before 0.5 it was an extension.
 _ffi: Any = getattr(jax, "ffi", None) or import_module("jax.extend.ffi")
 
 
 def build(directory: Path) -> None:
-    """Compile the program's body in *directory* and make it known to XLA."""
+    """
+    Compile the program's body in *directory* and make it known to XLA, once for all
+    tests of this process.
+    """
+    if _built:
+        return
     library = directory / "nap.so"
     subprocess.run(
         [
@@ -41,6 +47,7 @@ def build(directory: Path) -> None:
     )
     body = _ffi.pycapsule(ctypes.CDLL(str(library)).nap)
     _ffi.register_ffi_target(_TARGET, body, platform="cpu")
+    _built.append(directory)
 
 
 def nap(x: Any) -> Any:
