@@ -14,7 +14,8 @@ The status determines the outcome. ``UNKNOWN``, ``DEADLINE_EXCEEDED``,
 ``UNIMPLEMENTED``, ``INTERNAL``, ``UNAVAILABLE`` and ``DATA_LOSS`` are an ``error``, as
 in OpenTelemetry's semantic conventions; other statuses than ``OK`` are a
 ``client_error``. So is an RPC that the client cancels, or whose request cannot be
-parsed. One that is not served before its deadline is an ``error``.
+parsed. One that is not served before its deadline is an ``error``; so is one that the
+client cancels less than 0.25 s before that, as clients do when it passes.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ _ERRORS = frozenset(
         grpc.StatusCode.DATA_LOSS,
     )
 )
-# The asynchronous server knows them by number.
-# Seconds.
+# A client and the server see a deadline pass within so many seconds.
 _MOMENT = 0.25
+# The asynchronous server knows them by number.
 _BY_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
 _BEHAVIOURS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 

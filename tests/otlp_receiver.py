@@ -50,7 +50,10 @@ class Receiver:
     @property
     def environ(self) -> dict[str, str]:
         """What makes a program send its traces here."""
-        return {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{self.http}"}
+        return {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{self.http}",
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        }
 
     def of(self, trace: str) -> list[Span]:
         """Return the spans of *trace*, in the order of their beginning."""

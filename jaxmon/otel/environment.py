@@ -15,7 +15,7 @@ from typing import NamedTuple
 GRPC, HTTP, CONSOLE = "grpc", "http/protobuf", "console"
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
-_PROTOCOLS = ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_PROTOCOLS = ("OTEL_EXPORTER_OTLP_{}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _EXPORTER = "OTEL_METRICS_EXPORTER"
 _TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
 _HISTOGRAMS = "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION"
@@ -57,19 +57,24 @@ def is_asked(environ: Mapping[str, str]) -> bool:
     endpoint, or OTEL_METRICS_EXPORTER an exporter that we have. Not if that names only
     others, or none, or if OTEL_SDK_DISABLED is true.
     """
-    if _word(environ, "OTEL_SDK_DISABLED") == "true":
+    if is_disabled(environ):
         return False
     if _word(environ, _EXPORTER):
         return bool(_exporters(environ))
     return any([environ.get(name, "").strip() for name in _ENDPOINTS])
 
 
+def is_disabled(environ: Mapping[str, str]) -> bool:
+    """Return whether the environment disables OpenTelemetry."""
+    return _word(environ, "OTEL_SDK_DISABLED") == "true"
+
+
 def plan(environ: Mapping[str, str]) -> Plan:
     """Return how to push."""
     problems: list[str] = []
-    protocol = _protocol(environ, problems)
+    usual = protocol(environ, "METRICS", problems)
     named = _exporters(environ) or ["otlp"]
-    routes = [_NAMED.get(one, protocol) for one in named]
+    routes = [_NAMED.get(one, usual) for one in named]
     if (histograms := _word(environ, _HISTOGRAMS)) not in ("", _EXPLICIT):
         problems.append(
             f"{_HISTOGRAMS}={histograms} is ignored: jaxmon counts into the buckets of "
@@ -89,20 +94,24 @@ def plan(environ: Mapping[str, str]) -> Plan:
     )
 
 
-def _exporters(environ: Mapping[str, str]) -> list[str]:
-    """Return those that OTEL_METRICS_EXPORTER names, of the ones that we have."""
-    named = [one.strip() for one in _word(environ, _EXPORTER).split(",")]
-    return [one for one in named if one == "otlp" or one in _NAMED]
-
-
-def _protocol(environ: Mapping[str, str], problems: list[str]) -> str:
-    for name in _PROTOCOLS:
+def protocol(environ: Mapping[str, str], signal: str, problems: list[str]) -> str:
+    """
+    Return `GRPC` or `HTTP`: which OTLP to use for a *signal*, ``METRICS`` or
+    ``TRACES``. Variables that are ignored are added to *problems*.
+    """
+    for name in (one.format(signal) for one in _PROTOCOLS):
         if found := _word(environ, name):
             if found in (GRPC, HTTP):
                 return found
             problems.append(f"{name}={found} is ignored; give {GRPC} or {HTTP}")
     # As the SDK for Python: both should reach the same receiver.
     return GRPC
+
+
+def _exporters(environ: Mapping[str, str]) -> list[str]:
+    """Return those that OTEL_METRICS_EXPORTER names, of the ones that we have."""
+    named = [one.strip() for one in _word(environ, _EXPORTER).split(",")]
+    return [one for one in named if one == "otlp" or one in _NAMED]
 
 
 def _seconds(

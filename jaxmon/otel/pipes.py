@@ -10,23 +10,18 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from opentelemetry import context, metrics, trace
+from opentelemetry import context
 from opentelemetry.sdk.metrics.export import (
     ConsoleMetricExporter,
     MetricExporter,
     MetricExportResult,
 )
-from opentelemetry.sdk.resources import Resource
 
 from jaxmon.exposition.families import Family
+from jaxmon.otel import resource
 from jaxmon.otel.environment import CONSOLE, GRPC, Plan
-from jaxmon.otel.identity import INSTANCE, SERVICE_NAME, attributes
 from jaxmon.otel.points import Converter
 from jaxmon.version import version
-
-
-_UNKNOWN = "unknown_service"
-_VARIABLE = "OTEL_RESOURCE_ATTRIBUTES"
 
 
 class Pipe:
@@ -81,11 +76,8 @@ def parts(plan: Plan, environ: Mapping[str, str]) -> Parts:
         ImportError: an exporter is not installed.
         Exception: the SDK's, for an invalid variable.
     """
-    said = _said(Resource.create())
-    # The SDK makes one up for each process, unless the variable has one.
-    if f"{INSTANCE}=" not in environ.get(_VARIABLE, ""):
-        said.pop(INSTANCE, None)
-    return Parts([_exporter(route) for route in plan.routes], said)
+    exporters = [_exporter(route) for route in plan.routes]
+    return Parts(exporters, resource.of_variables(environ))
 
 
 def pipes(  # noqa: PLR0913 - what the parts of a pipe need
@@ -101,9 +93,6 @@ def pipes(  # noqa: PLR0913 - what the parts of a pipe need
     """
     Return a pipe for each exporter.
 
-    Their resource is what is found out, then what the standard variables say, then what
-    the program has given to a provider of the SDK.
-
     Args:
         plan: how to push.
         made: the parts.
@@ -113,15 +102,12 @@ def pipes(  # noqa: PLR0913 - what the parts of a pipe need
         name: default of ``service.name``; `None` to find one.
         failed: called with the name of each family that is left out.
     """
-    found: dict[str, Any] = dict(attributes(environ))
-    if name is not None:
-        found[SERVICE_NAME] = name
-    resource = Resource({**found, **made.said, **_said(_of_program())})
+    found = resource.resource(environ, made.said, name=name)
     return [
         Pipe(
             one,
             Converter(
-                resource,
+                found,
                 version=version(),
                 started=started,
                 temporality=plan.temporality,
@@ -131,28 +117,6 @@ def pipes(  # noqa: PLR0913 - what the parts of a pipe need
         )
         for one in made.exporters
     ]
-
-
-def _said(known: Any) -> dict[str, Any]:
-    """Return the attributes of a resource but for the SDK's default name."""
-    said = dict(getattr(known, "attributes", None) or {})
-    if str(said.get(SERVICE_NAME, _UNKNOWN)).startswith(_UNKNOWN):
-        said.pop(SERVICE_NAME, None)
-    return said
-
-
-def _of_program() -> Any:
-    """
-    Return the resource of the program's provider, `None` without one.
-
-    Read where the API keeps it, because its functions may create one. Elsewhere in
-    another release, it is not found; metrics then have the resource of the variables.
-    """
-    tracing = getattr(trace, "_TRACER_PROVIDER", None)
-    if (found := getattr(tracing, "resource", None)) is not None:
-        return found
-    metering = getattr(getattr(metrics, "_internal", None), "_METER_PROVIDER", None)
-    return getattr(getattr(metering, "_sdk_config", None), "resource", None)
 
 
 def _exporter(route: str) -> MetricExporter:

@@ -18,6 +18,7 @@ from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Part
 from jaxmon.exposition.families import Family
 from jaxmon.indicators.figures import Indicators
+from jaxmon.otel.environment import is_disabled
 from jaxmon.otel.traces import decision
 
 
@@ -44,7 +45,7 @@ class Traces(Part):
     def attach(self, hooks: Hooks) -> None:
         """Look for the application's provider."""
         del hooks
-        if self._asked is False or decision.is_disabled(os.environ):
+        if self._asked is False or is_disabled(os.environ):
             return
         self._on = True
         self._indicators.routes.on_new.append(self.check)

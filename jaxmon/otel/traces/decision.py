@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
+from jaxmon.otel.environment import is_disabled
+
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _RATIOS = ("traceidratio", "parentbased_traceidratio")
@@ -17,11 +19,6 @@ def export_wanted(environ: Mapping[str, str]) -> bool:
         return False
     names = environ.get("OTEL_TRACES_EXPORTER", "").strip().lower()
     return names != "none" and any(environ.get(one, "").strip() for one in _ENDPOINTS)
-
-
-def is_disabled(environ: Mapping[str, str]) -> bool:
-    """Return whether the environment disables OpenTelemetry."""
-    return environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 
 def sdk_is_loaded() -> bool:

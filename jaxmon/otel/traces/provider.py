@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import trace
-from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
+from jaxmon.otel.environment import GRPC, protocol
+from jaxmon.otel.resource import of_variables, resource
 from jaxmon.otel.traces import conventions
 from jaxmon.otel.traces.batches import Batches
 from jaxmon.otel.traces.tail import Tail
@@ -18,6 +20,8 @@ from jaxmon.version import version
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
+
+log = logging.getLogger("jaxmon")
 
 
 def application_provider() -> TracerProvider | None:
@@ -28,14 +32,14 @@ def application_provider() -> TracerProvider | None:
 
 def exporter(environ: Mapping[str, str]) -> SpanExporter:
     """
-    Return the exporter that the environment asks for: OTLP over gRPC or, by default,
-    HTTP. It reads its endpoint, headers and certificates from there.
+    Return the exporter that the environment asks for: OTLP over gRPC or HTTP, as for
+    metrics. It reads its endpoint, headers and certificates from there.
     """
-    protocol = environ.get(
-        "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
-        environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", ""),
-    ).strip()
-    if protocol == "grpc":
+    problems: list[str] = []
+    chosen = protocol(environ, "TRACES", problems)
+    for problem in problems:
+        log.warning("%s", problem)
+    if chosen == GRPC:
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415 - one of them
             OTLPSpanExporter as GrpcExporter,
         )
@@ -62,12 +66,15 @@ class OwnProvider:
         send: SpanExporter,
         ratio: float,
         run: Callable[[Callable[[], None]], Any],
+        environ: Mapping[str, str],
     ) -> None:
         self.batches = Batches(send, run)
         self.tail = Tail(self.batches.put, ratio)
         # All are recorded; which are sent is decided when they have ended.
         self._provider = TracerProvider(
-            sampler=ALWAYS_ON, resource=Resource.create(), shutdown_on_exit=False
+            sampler=ALWAYS_ON,
+            resource=resource(environ, of_variables(environ)),
+            shutdown_on_exit=False,
         )
         self._provider.add_span_processor(self.tail)
 

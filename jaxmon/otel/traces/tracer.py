@@ -111,5 +111,5 @@ def own_tracer(
     run: Callable[[Callable[[], None]], Any],
 ) -> Tracer:
     """Return a tracer of a provider of our own, which exports as *environ* says."""
-    own = OwnProvider(exporter(environ), ratio, run)
+    own = OwnProvider(exporter(environ), ratio, run, environ)
     return Tracer(guard, own.tracer(), own)
