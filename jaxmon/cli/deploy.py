@@ -1,16 +1,17 @@
-"""``jaxmon deploy``: deploy windows in Alertmanager."""
+"""``jaxmon deploy``: deploy windows in Alertmanager, shown by Grafana."""
 
 from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from jaxmon.cli import options, output
+from jaxmon.cli import noting, options, output
 from jaxmon.cli.servers import ALERTMANAGER, Access
 from jaxmon.cli.servers import access as server_access
 
@@ -82,7 +83,7 @@ def command() -> None:
     A deploy window is a silence in Alertmanager (0.25 or later) for the alerts of one
     service labelled deploy="expected": recompiles, cold starts, latency tickets. Pages
     are never held back. It closes by itself, so a failed pipeline leaves nothing
-    behind.
+    behind. With a Grafana given, the boards there show it, for as long as it is open.
     """
 
 
@@ -91,6 +92,7 @@ def command() -> None:
 \b
 Example, in a pipeline:
   export ALERTMANAGER_URL=https://alerts.example.org
+  export GRAFANA_URL=https://grafana.example.org    # and GRAFANA_TOKEN
   jaxmon deploy start --job web --cluster eu --max 30m --reason "release 41"
   ...
   jaxmon deploy stop --job web --cluster eu
@@ -114,6 +116,7 @@ Example, in a pipeline:
 )
 @ALERTMANAGER
 @server_access
+@noting.grafana
 def start(
     *,
     job: str,
@@ -125,38 +128,53 @@ def start(
     by: str | None,
     alertmanager: str,
     access: Access,
+    grafana_url: str | None,
+    grafana_token_file: Path | None,
 ) -> None:
     """
     Open a deploy window, or extend the open one.
 
     A second start extends the window; it never shortens it, nor keeps it open for more
-    than four hours in all.
+    than four hours in all. If only one of Alertmanager and Grafana responds, that one
+    knows of the deployment, and the exit code is 1.
     """
     from jaxmon.monitoring.silences import SHORTEST
 
     windows = _windows(alertmanager, access)
+    scope = _labels(job, cluster, namespace, labels)
+    note = noting.note(grafana_url, grafana_token_file, access, scope)
+    attempts = noting.Attempts()
     now = datetime.now(UTC)
-    window = windows.start(
-        _labels(job, cluster, namespace, labels),
-        length,
-        by=by or _myself(),
-        comment=f"jaxmon deploy: {reason}",
-        now=now,
-    )
-    output.line(f"open for {window.service}, {_until(window, now)}")
-    # The clocks of this host and Alertmanager may differ by seconds.
-    if window.end - now < length - SHORTEST:
-        output.line(
-            f"it has been open since {_clock(window.start)} and cannot be extended "
-            "beyond 4h in all; stop it, and look at what still fires",
-            err=True,
+    end = now + length
+    with attempts.of("the deploy window is open", "no deploy window was opened"):
+        window = windows.start(
+            scope,
+            length,
+            by=by or _myself(),
+            comment=f"jaxmon deploy: {reason}",
+            now=now,
         )
+        end = window.end
+        output.line(f"open for {window.service}, {_until(window, now)}")
+        # The clocks of this host and Alertmanager may differ by seconds.
+        if window.end - now < length - SHORTEST:
+            output.line(
+                f"it has been open since {_clock(window.start)} and cannot be extended "
+                "beyond 4h in all; stop it, and look at what still fires",
+                err=True,
+            )
+    if note is not None:
+        with attempts.of("Grafana shows the deployment", "Grafana does not show it"):
+            numbers = note.begin(reason, now, end)
+            output.line(f"noted in Grafana as annotation {_listed(numbers)}")
+    attempts.check()
 
 
 @command.command()
 @_scope
 @ALERTMANAGER
 @server_access
+@noting.grafana
 def stop(
     *,
     job: str,
@@ -165,6 +183,8 @@ def stop(
     labels: Mapping[str, str],
     alertmanager: str,
     access: Access,
+    grafana_url: str | None,
+    grafana_token_file: Path | None,
 ) -> None:
     """
     Close the deploy window with exactly these labels.
@@ -173,12 +193,27 @@ def stop(
     """
     windows = _windows(alertmanager, access)
     scope = _labels(job, cluster, namespace, labels)
-    closed = windows.stop(scope)
-    for window in closed:
-        output.line(f"closed for {window.service}")
-    if not closed:
-        wanted = " ".join(f"{name}={value}" for name, value in scope.items())
-        output.line(f"no deploy window is open for {wanted}", err=True)
+    note = noting.note(grafana_url, grafana_token_file, access, scope)
+    wanted = " ".join(f"{name}={value}" for name, value in scope.items())
+    attempts = noting.Attempts()
+    with attempts.of(
+        "no deploy window is open", "the deploy window may be open until it ends"
+    ):
+        closed = windows.stop(scope)
+        for window in closed:
+            output.line(f"closed for {window.service}")
+        if not closed:
+            output.line(f"no deploy window is open for {wanted}", err=True)
+    if note is not None:
+        with attempts.of(
+            "Grafana shows that it has ended", "Grafana shows the end as planned"
+        ):
+            ended = note.finish(datetime.now(UTC))
+            if ended:
+                output.line(f"annotation {_listed(ended)} in Grafana ends now")
+            else:
+                output.line(f"Grafana shows no deployment of {wanted}", err=True)
+    attempts.check()
 
 
 @command.command("list")
@@ -229,6 +264,10 @@ def _labels(
 def _until(window: Window, now: datetime) -> str:
     minutes = max(0, round((window.end - now).total_seconds() / 60))
     return f"closes at {_clock(window.end)}, in {minutes} min"
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 def _clock(moment: datetime) -> str:

@@ -141,9 +141,9 @@ def access(function: F) -> F:
     return cast("F", made)
 
 
-def token_in(file: Path) -> str:
+def token_in(file: Path, option: str = "--token-file") -> str:
     """
-    Return the token in *file*.
+    Return the token in *file*, which *option* gave.
 
     Raises:
         CommandError: it cannot be read or is empty.
@@ -153,7 +153,7 @@ def token_in(file: Path) -> str:
     try:
         token = read_text(file, most=_MAX_BYTES, pipe=True).strip()
     except ConfigFileError as error:
-        msg = f"--token-file {file}: {error}"
+        msg = f"{option} {file}: {error}"
         raise CommandError(msg) from None
     if not token:
         msg = f"no token: {file} is empty"

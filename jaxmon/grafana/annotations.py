@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from jaxmon.grafana.session import GrafanaError, JsonResponse, Session
 
 
 _OK, _FORBIDDEN, _NOT_FOUND = 200, 403, 404
+_MOST = 100
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,14 @@ class Deployment:
     start: datetime
     end: datetime
     dashboard: str = ""
+
+
+@dataclass(frozen=True)
+class Noted:
+    """A deployment in Grafana: the annotation's ID, and when it ends."""
+
+    number: int
+    end: datetime
 
 
 def add(session: Session, deployment: Deployment) -> int:
@@ -55,6 +65,33 @@ def add(session: Session, deployment: Deployment) -> int:
     return number
 
 
+def current(session: Session, tags: Sequence[str], moment: datetime) -> list[Noted]:
+    """
+    Return the deployments with exactly these *tags* that began before *moment* and end
+    after it.
+
+    Raises:
+        GrafanaError: Grafana cannot be reached, or returns no annotations.
+    """
+    at = _milliseconds(moment)
+    query: dict[str, str | int | Sequence[str]] = {
+        "type": "annotation",
+        "from": at,
+        "to": at,
+        "limit": _MOST,
+        "tags": tags,
+    }
+    response = session.request("GET", "/api/annotations", query=query)
+    what = "looking for annotations"
+    if response.status != _OK or not isinstance(response.data, list):
+        raise _refused(session, response, what)
+    mine = [one for one in response.data if _tags(one) == set(tags)]
+    try:
+        return [Noted(int(one["id"]), _moment(one["timeEnd"])) for one in mine]
+    except (KeyError, TypeError, ValueError, OverflowError, OSError):
+        raise _refused(session, response, what) from None
+
+
 def end(session: Session, number: int, moment: datetime) -> None:
     """
     Let annotation *number* end at *moment*.
@@ -77,6 +114,15 @@ def _refused(session: Session, response: JsonResponse, what: str) -> GrafanaErro
     }.get(response.status, "")
     msg = f"{what}: Grafana returned {text}{advice}"
     return GrafanaError(msg, status=response.status)
+
+
+def _tags(annotation: Any) -> set[str]:
+    tags = annotation.get("tags") if isinstance(annotation, dict) else None
+    return set(map(str, tags)) if isinstance(tags, list) else set()
+
+
+def _moment(milliseconds: float) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
 def _milliseconds(moment: datetime) -> int:

@@ -11,7 +11,7 @@ import json
 import random
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -126,7 +126,7 @@ class Session:
         method: str,
         path: str,
         *,
-        query: Mapping[str, str | int] | None = None,
+        query: Mapping[str, str | int | Sequence[str]] | None = None,
         body: Any = None,
         repeatable: bool = True,
     ) -> JsonResponse:
@@ -136,7 +136,7 @@ class Session:
         Args:
             method: of HTTP.
             path: below Grafana's URL.
-            query: to append to it.
+            query: to append to it; a sequence repeats its name.
             body: to send as JSON.
             repeatable: done twice, it is as if done once.
 
@@ -144,7 +144,7 @@ class Session:
             GrafanaError: no response after all attempts, or one that is not Grafana's.
         """
         target = urlsplit(self.url).path + path
-        target += f"?{urlencode(query)}" if query else ""
+        target += f"?{urlencode(query, doseq=True)}" if query else ""
         retried = _RETRIED if repeatable else _REFUSED
         for attempt in range(1, ATTEMPTS + 1):
             last = attempt == ATTEMPTS

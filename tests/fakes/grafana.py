@@ -147,9 +147,10 @@ class FakeGrafana(FaultyServer):
             # A proxy in front sends other paths to another site.
             return Reply(404, "<html>not here</html>", type="text/html")
         path = parts.path[len(self.path) :]
-        query = {key: value[-1] for key, value in parse_qs(parts.query).items()}
+        every = parse_qs(parts.query)
+        query = {key: value[-1] for key, value in every.items()}
         try:
-            return self._routed(seen, path, query, authorization)
+            return self._routed(seen, path, query, every.get("tags", []), authorization)
         except RefusedError as refused:
             return refused.reply
 
@@ -162,7 +163,12 @@ class FakeGrafana(FaultyServer):
             self.violations.append(f"{seen.method} {seen.target} without Accept")
 
     def _routed(
-        self, seen: Seen, path: str, query: dict[str, str], authorization: str
+        self,
+        seen: Seen,
+        path: str,
+        query: dict[str, str],
+        tags: list[str],
+        authorization: str,
     ) -> Reply:
         # Documented as open to everybody; pkg/api/http_server.go, apiHealthHandler.
         if (seen.method, path) == ("GET", "/api/health"):
@@ -178,6 +184,7 @@ class FakeGrafana(FaultyServer):
             ("GET", r"/api/dashboards/uid/([^/]+)/versions/(\d+)", self._version),
             ("GET", r"/api/frontend/settings", self._settings),
             *self.resources.routes(lambda: self._json(seen), user),
+            ("GET", r"/api/annotations", lambda: self._annotations(query, tags)),
             ("POST", r"/api/annotations", lambda: self._annotate(self._json(seen))),
             (
                 "PATCH",
@@ -234,6 +241,21 @@ class FakeGrafana(FaultyServer):
             raise RefusedError(404, "Dashboard not found")
         self.annotations[number := len(self.annotations) + 1] = body
         return Reply(200, {"message": "Annotation added", "id": number})
+
+    def _annotations(self, query: dict[str, str], tags: list[str]) -> Reply:
+        # pkg/services/annotations/annotationsimpl/xorm_store.go, Get
+        if unknown := set(query) - {"type", "from", "to", "limit", "tags"}:
+            self.violations.append(f"unknown parameters: {sorted(unknown)}")
+        first, last = int(query["from"]), int(query["to"])
+        found = [
+            {"id": number, "dashboardUID": "", "alertId": 0, **body}
+            for number, body in self.annotations.items()
+            if body["time"] <= last
+            and body["timeEnd"] >= first
+            and set(tags) <= set(body["tags"])
+        ]
+        newest = sorted(found, key=lambda one: -one["timeEnd"])
+        return Reply(200, newest[: int(query.get("limit", 100))])
 
     def _patch(self, number: int, body: dict[str, Any]) -> Reply:
         if unknown := set(body) - {"text", "tags", "time", "timeEnd"}:

@@ -104,9 +104,11 @@ def session(
     timeout: float,
     *,
     insecure_http: bool,
+    option: str = "--token-file",
 ) -> Session:
     """
-    Return a session with the Grafana given by the options; nothing is sent yet.
+    Return a session with the Grafana given by the options; nothing is sent yet. The
+    *option* is the one that names the token's file.
 
     Raises:
         CommandError: there is no token.
@@ -114,7 +116,7 @@ def session(
     """
     from jaxmon.grafana.session import Session
 
-    token = _token(token_file)
+    token = _token(token_file, option)
     output.hide(token)
     return Session(
         url,
@@ -133,12 +135,12 @@ def _wait(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def _token(file: Path | None) -> str:
-    """Return the token from *file* or the environment."""
+def _token(file: Path | None, option: str) -> str:
+    """Return the token from *file*, which *option* gave, or the environment."""
     if file is None:
         token = os.environ.get(TOKEN_VARIABLE, "").strip()
         if not token:
-            msg = f"no token; set {TOKEN_VARIABLE} or give --token-file"
+            msg = f"no token; set {TOKEN_VARIABLE} or give {option}"
             raise CommandError(msg)
         return token
-    return token_in(file)
+    return token_in(file, option)
