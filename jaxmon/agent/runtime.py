@@ -107,7 +107,9 @@ class Runtime:
         """The debug overview."""
         from jaxmon.agent.reports.overview import Overview  # noqa: PLC0415 - on request
 
-        return Overview(self.context, self.parts, self.hooks, self._started)
+        return Overview(
+            self.context, self.parts, self.hooks, self._started, self._exports
+        )
 
     # --- life cycle -----------------------------------------------------------------
 
@@ -319,20 +321,28 @@ class Runtime:
             "function": self.context.table.overflow.value,
             **self._markers.figures.overflow(),
         }
-        dropped = {"connection": self.serving.dropped(), **dict.fromkeys(_DROPPED, 0)}
-        for part in self.parts:
-            dropped.update(part.dropped())
         return [
             Family(metric, [(series(metric, value), n) for value, n in found.items()])
             for metric, found in (
                 (errors, self._guard.failures()),
                 (overflow, overflows),
-                (catalog.DROPPED, dropped),
+                (catalog.DROPPED, self._dropped()),
             )
         ] + [
             Family(catalog.SCRAPE_SECONDS, self._scrapes.samples()),
             *(() if self._pusher is None else self._pusher.families()),
         ]
+
+    def _dropped(self) -> dict[str, int]:
+        dropped = {"connection": self.serving.dropped(), **dict.fromkeys(_DROPPED, 0)}
+        for part in self.parts:
+            dropped.update(part.dropped())
+        return dropped
+
+    def _exports(self) -> dict[str, object]:
+        """Return what did not arrive at receivers of OTLP, for the debug overview."""
+        pushed = {} if self._pusher is None else self._pusher.explain()
+        return {**pushed, "spans_dropped": self._dropped()["span"]}
 
     # --- callbacks ----------------------------------------------------------------
 

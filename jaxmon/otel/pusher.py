@@ -6,10 +6,10 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
-from jaxmon.clocks import wall_time
+from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import OtlpError
 from jaxmon.exposition.families import Family, series
 from jaxmon.otel.environment import Plan
@@ -70,6 +70,8 @@ class Pusher:
         self._parts: Parts | None = None
         self._pipes: list[Pipe] | None = None
         self._outcomes = dict.fromkeys(catalog.EXPORT_OUTCOMES, 0)
+        self._failing = 0
+        self._failing_since: float | None = None
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -139,6 +141,14 @@ class Pusher:
             )
         ]
 
+    def explain(self) -> dict[str, Any]:
+        """Return how many exports failed in a row, and for how long they have."""
+        since = self._failing_since
+        return {
+            "failed_in_a_row": self._failing,
+            "failing_seconds": 0.0 if since is None else monotonic() - since,
+        }
+
     def _body(self) -> None:
         try:
             stopping = False
@@ -156,7 +166,7 @@ class Pusher:
                 self._pipes = self._connected(self._parts, families, now)
         except Exception:  # noqa: BLE001 - contained: our own thread goes on
             self._failed("otlp")
-            self._outcomes["failure"] += 1
+            self._count(arrived=False)
             return
         for pipe in self._pipes or ():
             arrived = False
@@ -164,7 +174,16 @@ class Pusher:
                 arrived = pipe.push(families, now)
             except Exception:  # noqa: BLE001 - as above
                 self._failed("otlp")
-            self._outcomes["success" if arrived else "failure"] += 1
+            self._count(arrived=arrived)
+
+    def _count(self, *, arrived: bool) -> None:
+        self._outcomes["success" if arrived else "failure"] += 1
+        if arrived:
+            self._failing, self._failing_since = 0, None
+            return
+        self._failing += 1
+        if self._failing_since is None:
+            self._failing_since = monotonic()
 
     def _connected(
         self, parts: Parts, families: Iterable[Family], now: int

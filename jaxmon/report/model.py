@@ -496,6 +496,22 @@ class Compiling:
 
 
 @dataclass(frozen=True, slots=True)
+class Exports:
+    """
+    What did not arrive at receivers of OTLP.
+
+    Attributes:
+        failed_in_a_row: the latest exports of metrics, if they failed.
+        failing_seconds: since the first of these.
+        spans_dropped: since the process started.
+    """
+
+    failed_in_a_row: int = 0
+    failing_seconds: float = 0.0
+    spans_dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything that one agent reports, in that *schema*."""
 
@@ -517,6 +533,7 @@ class Snapshot:
     values: tuple[Quantity, ...] = ()
     slower: tuple[Slower, ...] = ()
     warnings: tuple[Warned, ...] = ()
+    exports: Exports = field(default_factory=Exports)
     hooks: Mapping[str, bool] = field(default_factory=dict)
     internal_errors: Mapping[str, int] = field(default_factory=dict)
     events: tuple[Event, ...] = ()

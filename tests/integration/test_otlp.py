@@ -155,15 +155,19 @@ def test_a_receiver_in_trouble_is_counted_and_tried_again(
 ) -> None:
     """
     While the receiver refuses, or says nothing, the program goes on and failures are
-    counted; once it accepts again, it gets all that was counted meanwhile.
+    counted and explained; once it accepts again, it gets all that was counted.
     """
     book = tmp_path / "otlp"
     book.mkdir()
     source = f"""{BEGIN}
+from jaxmon.agent.agent import runtime_of
+def explained():
+    return runtime_of(agent).overview.whole()["exports"]
 until(lambda: step(1.0) is not None and exports("failure") > 1)
+failing = explained()
 os.unlink(sys.argv[1])
 until(lambda: exports("success") > 0)
-print(json.dumps([step.__wrapped__.__name__, page()]))
+print(json.dumps([failing, explained(), page()]))
 """
     with receiver(book) as running:
         running.trouble(trouble)
@@ -171,9 +175,17 @@ print(json.dumps([step.__wrapped__.__name__, page()]))
             protocol,
             OTEL_METRIC_EXPORT_INTERVAL="50",
             OTEL_EXPORTER_OTLP_TIMEOUT="0.3",
+            JAXMON_TRACES="false",
         )
         done = run_preloaded("-c", source, str(book / "trouble"), env=environ).ok()
-        _, text = done.json()
+        failing, better, text = done.json()
+        assert failing["failed_in_a_row"] > 1
+        assert failing["failing_seconds"] > 0
+        assert better == {
+            "failed_in_a_row": 0,
+            "failing_seconds": 0,
+            "spans_dropped": 0,
+        }
         assert running.refused() > 0
         page = page_samples(text)
         calls = ("jaxmon_jit_calls_total", frozenset({("function", "__main__.step")}))

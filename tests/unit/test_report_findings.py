@@ -44,3 +44,25 @@ def test_the_most_urgent_comes_first():
         "transfer",
         "compile_share",
     ]
+
+
+def test_exports_that_all_fail_are_found():
+    """Only if that lasts: a receiver that is restarted, or slow once, is no finding."""
+    failing = {"failed_in_a_row": 4, "failing_seconds": 240.0}
+    for brief in ({"failed_in_a_row": 2}, {"failing_seconds": 100.0}, {}):
+        once = {**failing, **brief} if brief else {}
+        assert findings(None, exports=once) == []
+    (one,) = findings(None, exports=failing)
+    assert one.topic == "export"
+    assert "for 4 min: the last 4 failed" in one.verdict
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT" in one.action
+
+
+def test_spans_that_are_dropped_again_and_again_are_found():
+    """Those of one outage long ago are no finding."""
+    long, short = ({"observed_seconds": one} for one in (86400.0, 1200.0))
+    dropped = {"spans_dropped": 2048}
+    assert findings(None, process=long, exports=dropped) == []
+    assert findings(None, process=short, exports={"spans_dropped": 400}) == []
+    (one,) = findings(None, process=short, exports=dropped)
+    assert (one.topic, one.verdict[:12]) == ("spans", "2,048 spans ")

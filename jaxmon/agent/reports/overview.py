@@ -61,6 +61,7 @@ class Overview:
         parts: the parts.
         hooks: the hooks that they have attached.
         started: when the agent started, in Unix and in monotonic time.
+        exports: returns what did not arrive at receivers of OTLP.
     """
 
     def __init__(
@@ -69,11 +70,13 @@ class Overview:
         parts: Sequence[Part],
         hooks: Hooks,
         started: tuple[float, float],
+        exports: Callable[[], Mapping[str, Any]],
     ) -> None:
         self._context = context
         self._parts = parts
         self._hooks = hooks
         self._started, self._began = started
+        self._exports = exports
 
     def whole(self) -> dict[str, Any]:
         """Return the whole document, without events."""
@@ -83,6 +86,7 @@ class Overview:
             "process": self._process(),
             **self._functions(problems),
             **self._sections(_SECTIONS, problems),
+            "exports": self._exports(),
             "hooks": self._hooks.active(),
             "internal_errors": self._context.guard.failures(),
             "problems": problems,

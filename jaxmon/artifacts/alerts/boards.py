@@ -50,6 +50,8 @@ _BOARDS = {
         "JaxmonAgentHookInactive",
         "JaxmonAgentSilent",
         "JaxmonCollectorDown",
+        "JaxmonExportFailing",
+        "JaxmonSpansDropped",
         "JaxmonTargetDown",
         "JaxmonWebConfigFailed",
     ),

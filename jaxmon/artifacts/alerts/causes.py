@@ -84,3 +84,5 @@ def cause_alerts(
     yield monitoring.web_config_failed(thresholds)
     yield monitoring.agent_silent(thresholds)
     yield monitoring.agent_hook_inactive(thresholds)
+    yield monitoring.export_failing(thresholds)
+    yield monitoring.spans_dropped(thresholds)

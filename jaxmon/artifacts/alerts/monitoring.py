@@ -1,4 +1,7 @@
-"""Monitoring alerts: targets, services, collectors and agents that stop reporting."""
+"""
+Monitoring alerts: targets, services, collectors and agents that stop reporting, and
+what does not arrive by OTLP.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterator
 from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.alerts import starts
-from jaxmon.artifacts.alerts.model import PROCESS, Alert
+from jaxmon.artifacts.alerts.model import COUNT, PROCESS, Alert
 from jaxmon.artifacts.promql import alerts, counter, eq, gauge, gauge_over
 from jaxmon.artifacts.slo import Thresholds
 from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
@@ -142,5 +145,45 @@ def agent_hook_inactive(thresholds: Thresholds) -> Alert:
         summary=(
             "Hook {{ $labels.hook }} is inactive in a process of job "
             "{{ $labels.job }}; its metrics are incomplete."
+        ),
+    )
+
+
+def export_failing(thresholds: Thresholds) -> Alert:
+    """Alert on a process none of whose exports by OTLP succeed."""
+    window, by = thresholds.export_window, (*PROCESS, "signal")
+    failed, arrived = (
+        counter(catalog.OTLP_EXPORTS, eq("outcome", outcome)).increase(window).sum(*by)
+        > 0
+        for outcome in ("failure", "success")
+    )
+    return Alert(
+        name="JaxmonExportFailing",
+        expr=failed.unless(arrived, *by),
+        for_=thresholds.export_failing_for,
+        severity=TICKET,
+        description="Nothing that a process pushes by OTLP arrives.",
+        summary=(
+            "No export of {{ $labels.signal }} from {{ $labels.instance }} "
+            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}of job "
+            "{{ $labels.job }} by OTLP succeeds; " + COUNT + f" failed within {window}."
+        ),
+    )
+
+
+def spans_dropped(thresholds: Thresholds) -> Alert:
+    """Alert on a process that drops spans because a receiver does not take them."""
+    window = thresholds.export_window
+    dropped = counter(catalog.DROPPED, eq("what", "span")).increase(window)
+    return Alert(
+        name="JaxmonSpansDropped",
+        expr=dropped.sum(*PROCESS) >= promql.number(thresholds.spans_dropped),
+        for_=thresholds.export_failing_for,
+        severity=TICKET,
+        description="A process drops the spans of requests and compiles.",
+        summary=(
+            "{{ $labels.instance }} {{ with $labels.worker }}(worker {{ . }}) "
+            "{{ end }}of job {{ $labels.job }} dropped " + COUNT + " spans within "
+            f"{window}; their traces are incomplete or missing."
         ),
     )

@@ -226,6 +226,16 @@ class Thresholds:
     )
     agent_silent_for: str = _duration("5m", "How long an agent must be unresponsive.")
     hook_inactive_for: str = _duration("10m", "How long a hook must be inactive.")
+    export_window: str = _duration(
+        "10m",
+        "Window in which every export by OTLP must fail, or spans be dropped; some "
+        "exports must fall into it.",
+    )
+    export_failing_for: str = _duration("15m", "How long that must last.")
+    spans_dropped: float = _count(
+        100,
+        "Minimum number of spans that a process drops within export_window.",
+    )
     deploy_window: str = _duration(
         "10m",
         "Process age up to which compiles are expected.",

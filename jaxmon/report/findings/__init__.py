@@ -13,6 +13,7 @@ from jaxmon.report.findings import (
     cache,
     compiles,
     errors,
+    exports,
     memory,
     recompiles,
     serving,
@@ -69,6 +70,8 @@ RULES: tuple[Rule, ...] = (
     transfers.transfers,
     transfers.arguments,
     cache.cache,
+    exports.metrics,
+    exports.spans,
 )
 """Within an urgency, findings that win back the same time keep this order."""
 

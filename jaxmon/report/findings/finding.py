@@ -159,6 +159,18 @@ TOPICS: dict[str, Topic] = {
     "warning_donation": _WARNING,
     "warning_dtype_unavailable": _WARNING,
     "warning_backend": _WARNING,
+    "export": Topic(
+        _HINT,
+        catalog.OTLP_EXPORTS,
+        "Debug: Failed exports by process",
+        "JaxmonExportFailing",
+    ),
+    "spans": Topic(
+        _HINT,
+        catalog.DROPPED,
+        "Debug: Dropped spans by process",
+        "JaxmonSpansDropped",
+    ),
     "spike": Topic(_HINT, catalog.VALUE_SPIKES, "On-call: Spikes of logged values"),
     "cache": Topic(
         _HINT,

@@ -15,6 +15,11 @@ TIMEOUTS = (
 )
 COLLECTOR = 'jaxmon_collector_success{{job="gpus",instance="a:1",collector="{}"}}'
 WEB_CONFIG = 'jaxmon_web_config_success{{job="gpus",instance="{}"}}'
+EXPORTS = (
+    'jaxmon_otlp_exports_total{{job="train",instance="{}",worker="0",'
+    'signal="metrics",outcome="{}"}}'
+)
+SPANS = 'jaxmon_dropped_total{{job="web",instance="{}",what="{}"}}'
 HOOK = 'jaxmon_hook_active{job="train",instance="a:1",hook="compiles"}'
 
 STARTED = 'process_start_time_seconds{job="web",instance="a:1",worker="0"}'
@@ -198,6 +203,48 @@ CASES = {
                 "are incomplete.",
                 job="train",
                 hook="compiles",
+            )
+        },
+    ),
+    "no export arrives": Case(
+        "JaxmonExportFailing",
+        {
+            EXPORTS.format("a:1", "success"): "0+1x10 10+0x50 11+1x20",
+            EXPORTS.format("a:1", "failure"): "0+0x10 0+1x50 50+0x20",
+            # A receiver that refuses now and then loses nothing.
+            EXPORTS.format("b:1", "success"): "0+1x80",
+            EXPORTS.format("b:1", "failure"): "0+1x80",
+            # It pushes seldom, and what it pushes arrives.
+            EXPORTS.format("c:1", "success"): "3+0x80",
+            EXPORTS.format("c:1", "failure"): "2+0x80",
+        },
+        quiet=("10m", "20m", "34m", "79m"),
+        firing={
+            "40m": ticket(
+                "No export of metrics from a:1 (worker 0) of job train by OTLP "
+                "succeeds; 10 failed within 10m.",
+                job="train",
+                instance="a:1",
+                worker="0",
+                signal="metrics",
+            )
+        },
+    ),
+    "spans are dropped": Case(
+        "JaxmonSpansDropped",
+        {
+            SPANS.format("a:1", "span"): "0+0x10 0+20x50 1000+0x30",
+            # Once, while the receiver was restarted.
+            SPANS.format("b:1", "span"): "0+0x10 2000+0x80",
+            SPANS.format("c:1", "sample"): "0+200x80",
+        },
+        quiet=("10m", "20m", "25m", "85m"),
+        firing={
+            "40m": ticket(
+                "a:1 of job web dropped 200 spans within 10m; their traces are "
+                "incomplete or missing.",
+                job="web",
+                instance="a:1",
             )
         },
     ),

@@ -8,7 +8,7 @@ from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, states, table, timeseries
 from jaxmon.artifacts.dashboards.model import Line, Mapping, Row, Target
 from jaxmon.artifacts.overviews import processes
-from jaxmon.artifacts.promql import counter, gauge, histogram
+from jaxmon.artifacts.promql import counter, eq, gauge, histogram
 
 
 _IN_FORCE = (Mapping("0", "failed", "red"), Mapping("1", "current", "green"))
@@ -118,7 +118,7 @@ def oncall() -> Row:
 
 def debug() -> Row:
     """Return what jaxmon itself does and costs, and the versions that it sees."""
-    lines = (*_agents(), *_sidecars(), _versions())
+    lines = (*_agents(), _pushed(), *_sidecars(), _versions())
     return row(20, "jaxmon and versions", *lines, collapsed=True)
 
 
@@ -179,6 +179,54 @@ def _agents() -> tuple[Line, ...]:
                 text="Contained failures of jaxmon's own code, by process and site.",
                 no_value="None",
             ),
+        ),
+    )
+
+
+def _pushed() -> Line:
+    by = (*q.BY_PROCESS, "signal")
+    exports = counter(catalog.OTLP_EXPORTS, *q.PROCESS)
+    failed = counter(catalog.OTLP_EXPORTS, *q.PROCESS, eq("outcome", "failure"))
+    spans = counter(catalog.DROPPED, *q.PROCESS, eq("what", "span"))
+    return line(
+        timeseries(
+            2012,
+            "Exports by OTLP",
+            Target(
+                q.per_minute(exports.rate().sum("signal", "outcome")),
+                "{{signal}} {{outcome}}",
+            ),
+            text="Exports by OTLP per minute, of all processes that push.",
+            no_value="Nothing is pushed",
+            alerts=("JaxmonExportFailing",),
+        ),
+        timeseries(
+            2013,
+            "Failed exports by process",
+            Target(
+                (q.per_minute(failed.rate().sum(*by)) > 0).worst(q.FEW),
+                f"{q.NAMED_PROCESS} {{{{signal}}}}",
+            ),
+            text=(
+                "Failed exports per minute. The next one has what a failed one of "
+                "metrics had; spans are lost."
+            ),
+            no_value="None",
+            alerts=("JaxmonExportFailing",),
+        ),
+        timeseries(
+            2014,
+            "Dropped spans by process",
+            Target(
+                (q.per_minute(spans.rate().sum(*q.BY_PROCESS)) > 0).worst(q.FEW),
+                q.NAMED_PROCESS,
+            ),
+            text=(
+                "Spans per minute that a receiver did not take, or that had no room "
+                "while it was slow."
+            ),
+            no_value="None",
+            alerts=("JaxmonSpansDropped",),
         ),
     )
 

@@ -1,0 +1,57 @@
+"""
+Findings on metrics and spans that do not arrive. The constants are the thresholds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jaxmon.report.findings.finding import Finding
+from jaxmon.report.layout import counted, duration
+from jaxmon.report.model import Snapshot
+
+
+# A receiver that is restarted loses nothing of metrics, and few spans.
+_IN_A_ROW = 3
+_SECONDS = 180.0
+_SPANS = 500
+_SPANS_PER_MINUTE = 10.0
+
+_REASON = (
+    "The program's log has the reason under `opentelemetry.exporter`. Check that a "
+    "receiver runs at OTEL_EXPORTER_OTLP_ENDPOINT, and that its port is for "
+    "OTEL_EXPORTER_OTLP_PROTOCOL: usually 4317 for gRPC, 4318 for HTTP"
+)
+
+
+def metrics(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect that no export of metrics has arrived for minutes."""
+    exports = snapshot.exports
+    if exports.failed_in_a_row < _IN_A_ROW or exports.failing_seconds < _SECONDS:
+        return
+    yield Finding(
+        "export",
+        "metrics",
+        f"No export of metrics by OTLP has arrived for "
+        f"{duration(exports.failing_seconds)}: the last "
+        f"{exports.failed_in_a_row:,} failed.",
+        (),
+        f"{_REASON}. If nothing is meant to be pushed, set JAXMON_OTLP=false.",
+    )
+
+
+def spans(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect that spans are dropped again and again, not only once."""
+    dropped = snapshot.exports.spans_dropped
+    minutes = snapshot.process.observed_seconds / 60
+    if dropped < _SPANS or dropped < _SPANS_PER_MINUTE * minutes:
+        return
+    yield Finding(
+        "spans",
+        "",
+        f"{counted(dropped, 'span')} did not reach a receiver of traces and "
+        "were dropped.",
+        (),
+        f"{_REASON}. Prometheus takes no spans: set OTEL_TRACES_EXPORTER=none. If "
+        "there are too many, lower OTEL_TRACES_SAMPLER_ARG.",
+    )
