@@ -109,6 +109,7 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "programs": _of("programs"),
     "sampling": _of("sampling"),
     "scrape": _of("scrape"),
+    "signatures": _of("signatures"),
     "transfers": _of("transfers"),
 }
 

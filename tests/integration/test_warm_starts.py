@@ -54,7 +54,7 @@ REQUEST = """
             for n in (2, 5):
                 service.forward(state, np.ones((n, 16), "f4"), 0.5)
             service.forward(state, jax.device_put(np.ones((2, 16), "f4"), here), 1)
-            batch = {"x": np.ones((3, 2), "f4"), "extra": None}
+            batch = {"x": np.ones((3, 2), "f4"), "extra": None, 'ä"': {1: 2.0, 2: []}}
             service.reduce(batch, kind="sum")
             service.reduce(batch, "max", dims=(0, 1))
             service.decode([jax.device_put(np.ones(3, "f4")), np.ones(2, "i4")], key)

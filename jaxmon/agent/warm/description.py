@@ -1,13 +1,16 @@
 """
-Describes a call so that another process can compile for it; the format is in
+Describes a call so that another process can compile for it: JSON, whose format is in
 docs/warm-starts.md.
 
 Built from what JAX has already computed for the call: no user code runs, and no user
-object is kept. Costs about 2 µs per leaf.
+object is kept. The text is built directly, and leaves of equal type share it: about
+2 µs per leaf. It is decoded only if the signatures are exported.
 """
 
 from __future__ import annotations
 
+import functools
+import json
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,12 +18,14 @@ from typing import Any
 from jaxmon.agent.inspection import found_in, module_of, name_of
 from jaxmon.agent.jaxlink.arguments import Call
 from jaxmon.agent.jaxlink.leaf_types import Leaf, LeafTypes
+from jaxmon.agent.jaxlink.ownership import is_class
 from jaxmon.agent.jaxlink.shardings import kind_of
 
 
 _DEEP = 32
 _LONGEST = 200
 _LARGEST = 1 << 63
+_KNOWN_LEAVES = 10_000
 _NUMBERS = {bool: "bool", int: "int", float: "float", complex: "complex"}
 
 
@@ -41,13 +46,16 @@ class Descriptions:
         import numpy as np  # noqa: PLC0415 - as JAX
 
         self._jax = jax
-        self._numpy = np.ndarray
+        self._array, self._numpy = jax.Array, np.ndarray
         self._values = values
         self._types = LeafTypes(jax, self._device)
+        # Texts of leaves, by their kind and type.
+        self._texts: dict[tuple[str, Leaf], str] = {}
 
-    def of(self, call: Call) -> tuple[list[Any], dict[str, Any]]:
+    def of(self, call: Call) -> str:
         """
-        Return the positional and the keyword arguments of *call*, in JSON types.
+        Return the list of positional arguments of *call* and the object of keyword
+        arguments, as JSON: a list of both.
 
         Raises:
             NotExportableError: they cannot be described.
@@ -58,28 +66,25 @@ class Descriptions:
         if call.leaves is None or call.tree is None:
             msg = "JAX does not keep what this call was compiled for"
             raise NotExportableError(msg)
-        types = self._types.of(call.leaves, call.avals)
-        leaves = iter(map(self._leaf, call.leaves, types))
+        leaves = self._leaves(call.leaves, self._types.of(call.leaves, call.avals))
         positional, named = call.tree.children()
         count = len(call.args)
         numbers = {n + count if n < 0 else n for n in call.static_argnums}
         traced = iter(positional.children())
         args = [
-            self._static(one)
-            if number in numbers
-            else self._node(next(traced), leaves, 0)
+            self._static(one) if number in numbers else _node(next(traced), leaves)
             for number, one in enumerate(call.args)
         ]
         data = named.node_data()
+        names = data[1] if data else ()
         kwargs = {
-            str(name): self._node(child, leaves, 0)
-            for name, child in zip(
-                data[1] if data else (), named.children(), strict=True
-            )
+            str(name): _node(child, leaves)
+            for name, child in zip(names, named.children(), strict=True)
         }
         for name in sorted(set(call.static_argnames) & set(call.kwargs) - set(kwargs)):
             kwargs[name] = self._static(call.kwargs[name])
-        return args, kwargs
+        pairs = [f"{_quoted(name)}:{text}" for name, text in kwargs.items()]
+        return f"[[{','.join(args)}],{{{','.join(pairs)}}}]"
 
     def _device(self, sharding: Any) -> int:
         """Return the number of the only device of *sharding*, -1 for another one."""
@@ -90,68 +95,126 @@ class Descriptions:
         usual = sharding.memory_kind in (None, device.default_memory().kind)
         return devices.index(device) if usual and device in devices else -1
 
-    def _leaf(self, leaf: Any, of: Leaf) -> dict[str, Any]:
+    def _leaves(self, leaves: Sequence[Any], types: Sequence[Leaf]) -> Iterator[str]:
+        """Yield the text of each leaf, those of unlike ones as they are reached."""
+        kinds: dict[int, str] = {}
+        texts = self._texts
+        for leaf, of in zip(leaves, types, strict=True):
+            number = id(type(leaf))
+            kind = kinds.get(number) or kinds.setdefault(number, self._kind(leaf))
+            text = texts.get((kind, of))
+            if text is None:
+                text = _leaf(kind, of)
+                if len(texts) < _KNOWN_LEAVES:
+                    texts[kind, of] = text
+            yield text
+
+    def _kind(self, leaf: Any) -> str:
         kind = _NUMBERS.get(type(leaf))
         if kind is None and type(leaf) is self._numpy:
             kind = "numpy"
-        if kind is None and isinstance(leaf, self._jax.Array):
+        if kind is None and is_class(type(leaf)) and isinstance(leaf, self._array):
             kind = "jax"
         if kind is None:
             msg = f"an argument contains a {name_of(type(leaf))}"
             raise NotExportableError(msg)
-        if of.placement == -1:
-            msg = "an argument is sharded, or is not in a device's default memory"
-            raise NotExportableError(msg)
-        if not all(type(one) is int for one in of.shape):
-            msg = "an argument has a symbolic shape"
-            raise NotExportableError(msg)
-        found: dict[str, Any] = {
-            "kind": kind,
-            "dtype": str(of.dtype),
-            "shape": list(of.shape),
-        }
-        if of.weak:
-            found["weak"] = True
-        if of.placement is not None:
-            found["device"] = of.placement
-        return found
+        return kind
 
-    def _node(self, tree: Any, leaves: Iterator[Any], depth: int) -> Any:
-        data = tree.node_data()
-        if data is None:
-            return next(leaves)
-        kind, static = data
-        if kind is type(None):
-            return None
-        if depth > _DEEP:
-            msg = f"an argument is nested more than {_DEEP} deep"
-            raise NotExportableError(msg)
-        inner = [self._node(one, leaves, depth + 1) for one in tree.children()]
-        if kind is list or kind is tuple:
-            return {kind.__name__: inner}
-        if kind is dict:
-            return {"dict": _pairs(static, inner)}
-        fields = found_in(kind, "_fields")
-        if type(fields) is tuple and len(fields) == len(inner):
-            name = name_of(kind)
-            if "<" not in name:
-                return {"class": f"{module_of(kind)}:{name}", "namedtuple": inner}
-        msg = f"an argument contains a {name_of(kind)}, which only its program can make"
-        raise NotExportableError(msg)
-
-    def _static(self, value: Any) -> dict[str, Any]:
+    def _static(self, value: Any) -> str:
         if not self._values:
             msg = "static arguments are not recorded with event_values=False"
             raise NotExportableError(msg)
-        return {"static": _static(value, 0)}
+        return _text({"static": _static(value, 0)})
 
 
-def _pairs(keys: Sequence[Any], inner: Sequence[Any]) -> list[list[Any]]:
-    for key in keys:
-        if type(key) not in (str, int) or len(str(key)) > _LONGEST:
-            msg = "an argument is a dict with keys other than short strings or integers"
-            raise NotExportableError(msg)
-    return [[key, one] for key, one in zip(keys, inner, strict=True)]
+def _leaf(kind: str, of: Leaf) -> str:
+    """Return an array or number of *kind* as JSON."""
+    if of.placement == -1:
+        msg = "an argument is sharded, or is not in a device's default memory"
+        raise NotExportableError(msg)
+    if not all([type(one) is int for one in of.shape]):
+        msg = "an argument has a symbolic shape"
+        raise NotExportableError(msg)
+    found: dict[str, Any] = {
+        "kind": kind,
+        "dtype": str(of.dtype),
+        "shape": list(of.shape),
+    }
+    if of.weak:
+        found["weak"] = True
+    if of.placement is not None:
+        found["device"] = of.placement
+    return _text(found)
+
+
+def _node(tree: Any, leaves: Iterator[str]) -> str:
+    """Return an argument with these *leaves* as JSON."""
+    out: list[str] = []
+    _write(tree, leaves, 0, out)
+    return "".join(out)
+
+
+def _write(tree: Any, leaves: Iterator[str], depth: int, out: list[str]) -> None:
+    """Append the JSON of a container, or the next of *leaves*, to *out*."""
+    data = tree.node_data()
+    if data is None:
+        out.append(next(leaves))
+        return
+    kind, static = data
+    if kind is type(None):
+        out.append("null")
+        return
+    if depth > _DEEP:
+        msg = f"an argument is nested more than {_DEEP} deep"
+        raise NotExportableError(msg)
+    children, comma = tree.children(), ""
+    if kind is dict:
+        out.append('{"dict":[')
+        for key, child in zip(static, children, strict=True):
+            out.extend((comma, "[", _key(key), ","))
+            _write(child, leaves, depth + 1, out)
+            out.append("]")
+            comma = ","
+    else:
+        out.append(_opening(kind, len(children)))
+        for child in children:
+            out.append(comma)
+            _write(child, leaves, depth + 1, out)
+            comma = ","
+    out.append("]}")
+
+
+def _opening(kind: Any, size: int) -> str:
+    """Return the beginning of a container of *kind* with *size* members."""
+    if kind is list or kind is tuple:
+        return f'{{"{kind.__name__}":['
+    fields, name = found_in(kind, "_fields"), name_of(kind)
+    if type(fields) is tuple and len(fields) == size and "<" not in name:
+        path = _quoted(f"{module_of(kind)}:{name}")
+        return f'{{"class":{path},"namedtuple":['
+    msg = f"an argument contains a {name}, which only its program can make"
+    raise NotExportableError(msg)
+
+
+def _key(key: Any) -> str:
+    """Return a key of a dictionary as JSON."""
+    kind = type(key)
+    if kind is str and len(key) <= _LONGEST:
+        return _quoted(key)
+    if kind is int and len(str(key)) <= _LONGEST:
+        return str(key)
+    msg = "an argument is a dict with keys other than short strings or integers"
+    raise NotExportableError(msg)
+
+
+# Names recur from compile to compile.
+@functools.lru_cache(maxsize=1000)
+def _quoted(name: str) -> str:
+    return json.dumps(name)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _static(value: Any, depth: int) -> Any:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SITE = "signatures"
 
 _MOST_SIGNATURES = 256
-# Together; a signature takes some 500 bytes per leaf.
+# Together; a signature takes some 80 bytes per leaf.
 _MOST_CHARACTERS = 8 << 20
 _FULL = "too many signatures were recorded"
 
@@ -68,13 +68,16 @@ class Recorder:
         jax: the module.
         guard: contains failures.
         values: whether values of static arguments may be recorded.
+
+    Attributes:
+        characters: size of all signatures together.
     """
 
     def __init__(self, jax: Any, guard: Guard, *, values: bool) -> None:
         self._jax, self._guard, self._values = jax, guard, values
         self._describe: Descriptions | None = None
         self._functions: dict[str, Recorded] = {}
-        self._characters = 0
+        self.characters = 0
         # Reentrant: a signal handler may compile, too.
         self._lock = RLock()
 
@@ -89,11 +92,10 @@ class Recorder:
                 self._describe = Descriptions(self._jax, values=self._values)
             known = self._of(function, jitted, options)
             try:
-                args, kwargs = self._describe.of(call)
+                text = self._describe.of(call)
             except NotExportableError as reason:
                 known.omitted[str(reason)] += 1
                 return None
-            text = json.dumps([args, kwargs], separators=(",", ":"))
         except Exception:  # noqa: BLE001 - contained: the program compiles on
             self._guard.failed(SITE)
             return None
@@ -122,10 +124,10 @@ class Recorder:
             found = known.signatures.get(text)
             if found is None:
                 many = len(known.signatures) >= _MOST_SIGNATURES
-                if many or self._characters + len(text) > _MOST_CHARACTERS:
+                if many or self.characters + len(text) > _MOST_CHARACTERS:
                     known.omitted[_FULL] += 1
                     return
-                self._characters += len(text)
+                self.characters += len(text)
             count, total = found or (0, 0.0)
             known.signatures[text] = count + 1, total + seconds
 

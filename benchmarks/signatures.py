@@ -1,0 +1,104 @@
+"""
+What recording the signature of a compile costs: a training step with many parameters
+and the state of its optimizer.
+"""
+
+from __future__ import annotations
+
+import statistics
+from time import perf_counter
+from typing import Any
+
+from benchmarks.calls import agent
+from benchmarks.compiles import GOAL_PERCENT, stopwatch
+from benchmarks.rows import Row
+
+
+GOAL_MICROSECONDS_PER_LEAF = 5.0
+_LAYERS, _ROUNDS = 83, 5
+
+
+def measure() -> list[Row]:
+    """Return rows for a step of 500 leaves."""
+    import jax
+
+    from jaxmon.agent.warm.part import WarmStarts
+
+    step, given = _training()
+    leaves = len(jax.tree_util.tree_leaves(given(1)))
+    whole, recording = [], []
+    with stopwatch((WarmStarts, "_on_call")) as spent, agent():
+        for number in range(_ROUNDS):
+            arguments = given(number + 1)
+            spent.clear()
+            started = perf_counter()
+            step(*arguments)
+            whole.append(perf_counter() - started)
+            recording.append(sum(spent))
+        size = _characters() / _ROUNDS
+    each = [seconds / leaves * 1e6 for seconds in recording]
+    share = [one / all_ for one, all_ in zip(recording, whole, strict=True)]
+    return [
+        Row(
+            name=f"compile, training step of {leaves} leaves",
+            value=statistics.median(whole) * 1e3,
+            best=min(whole) * 1e3,
+            unit="ms",
+        ),
+        Row(
+            name="  recording its signature",
+            value=statistics.median(share) * 100,
+            best=min(share) * 100,
+            unit="%",
+            at_most=GOAL_PERCENT,
+            note=f"{recording[0] * 1e3:.1f} ms in the first compile of a process",
+        ),
+        Row(
+            name="  the same, each leaf",
+            value=statistics.median(each),
+            best=min(each),
+            unit="µs",
+            at_most=GOAL_MICROSECONDS_PER_LEAF,
+        ),
+        Row(name="  memory, each leaf", value=size / leaves, unit="bytes"),
+    ]
+
+
+def _characters() -> int:
+    """Return the size of what the agent recorded, one byte for each character."""
+    from jaxmon.agent.agent import runtime_of
+    from jaxmon.agent.current import running
+    from jaxmon.agent.warm.part import WarmStarts
+
+    current = running()
+    runtime = None if current is None else runtime_of(current)
+    part = None if runtime is None else runtime.part(WarmStarts)
+    return 0 if part is None else part.recorder.characters
+
+
+def _training() -> tuple[Any, Any]:
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    layer = {"kernel": jnp.ones((8, 8)), "bias": jnp.ones(8)}
+    parameters = {f"layer{number}": {"dense": layer} for number in range(_LAYERS)}
+    moments = {"count": jnp.zeros((), jnp.int32), "mu": parameters, "nu": parameters}
+
+    def loss(parameters: Any, batch: Any) -> Any:
+        for number in range(_LAYERS):
+            dense = parameters[f"layer{number}"]["dense"]
+            batch = jnp.tanh(batch @ dense["kernel"] + dense["bias"])
+        return (batch**2).mean()
+
+    def step(parameters: Any, moments: Any, batch: Any) -> Any:
+        slope = jax.grad(loss)(parameters, batch)
+        mean = jax.tree_util.tree_map(lambda m, g: m + g, moments["mu"], slope)
+        square = jax.tree_util.tree_map(lambda m, g: m + g * g, moments["nu"], slope)
+        moved = jax.tree_util.tree_map(lambda p, m: p - m, parameters, mean)
+        return moved, {"count": moments["count"] + 1, "mu": mean, "nu": square}
+
+    def given(size: int) -> tuple[Any, Any, Any]:
+        return parameters, moments, np.ones((size, 8), np.float32)
+
+    return jax.jit(step), given
