@@ -73,7 +73,7 @@ def measure() -> list[Row]:
     with agent():
         jaxmon.log_to(lambda _values, _step: None, every=100)
         rows += _rows({"jaxmon.steps, a step, with log_to(every=100)": tracked})
-    rows += _traced(marks["with jaxmon.request(route)"])
+    rows += _traced(marks["with jaxmon.request(route)"], tracked)
     return [
         *rows,
         *_rows(
@@ -85,14 +85,22 @@ def measure() -> list[Row]:
     ]
 
 
-def _traced(mark: Mark) -> list[Row]:
-    """Return what a request costs with a span, which its provider drops."""
+def _traced(request: Mark, step: Mark) -> list[Row]:
+    """
+    Return what a request costs with a span, which its provider drops, and a step, of
+    which one in 20 has one.
+    """
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
 
     trace.set_tracer_provider(TracerProvider(shutdown_on_exit=False))
     with agent(traces=True):
-        return _rows({"with jaxmon.request(route), traces": mark._replace(goal=None)})
+        return _rows(
+            {
+                "with jaxmon.request(route), traces": request._replace(goal=None),
+                "jaxmon.steps, a step, traces": step._replace(goal=None),
+            }
+        )
 
 
 def _rows(marks: dict[str, Mark]) -> list[Row]:

@@ -211,7 +211,7 @@ class Settings:
         "Keep values of static arguments in the local event log.", default=True
     )
     traces: bool | None = _setting(
-        "Make OpenTelemetry spans of requests and compiles; `None` means if the "
+        "Make OpenTelemetry spans of requests, steps and compiles; `None` means if the "
         "program has a tracer provider, or the environment names a receiver.",
         default=None,
     )

@@ -9,7 +9,7 @@ from typing import Any
 from weakref import ref
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family, Histogram, series
+from jaxmon.exposition.families import Family, Histogram, histograms, series
 from jaxmon.indicators.endings import End, noting, now, on_finalize
 from jaxmon.indicators.labels import Labels
 
@@ -60,12 +60,12 @@ class Loop:
         """Seconds since one of them started or completed a step."""
         return max(now() - self.last_step, 0.0)
 
-    def step(self, seconds: float) -> None:
-        """Count a finished step."""
+    def step(self, seconds: float, trace_id: str | None = None) -> None:
+        """Count a finished step, and keep the id of its trace as an exemplar."""
         with self._lock:
             self.steps += 1
             self.last_step = now()
-        self.seconds.observe(seconds)
+        self.seconds.observe(seconds, trace_id)
 
     def explain(self) -> dict[str, float | None]:
         """Return the steps so far; the wait for data is part of a step."""
@@ -88,12 +88,14 @@ class Loops:
     Loops by label, at most *limit* of them, and as many names of items.
 
     Attributes:
+        on_new: each is called when a loop of a new name begins; may raise.
         on_change: called when a loop has begun or ended, unless it was left without a
             call, as by ``break``; may raise.
         on_step: called with the loop when one of its steps is finished; raises nothing.
     """
 
     def __init__(self, limit: int) -> None:
+        self.on_new: list[Callable[[], object]] = []
         self.on_change: Callable[[], object] | None = None
         self.on_step: Callable[[Loop], object] | None = None
         self.labels = Labels(limit)
@@ -111,6 +113,8 @@ class Loops:
         if found is None:
             name = self.labels.admit(name)
             found = self._loops.setdefault(name, Loop(name))
+            for one in list(self.on_new):
+                one()
         return found
 
     def changed(self) -> None:
@@ -139,10 +143,7 @@ class Loops:
         waited, age = catalog.DATA_WAIT_SECONDS, catalog.STEP_AGE_SECONDS
         running = [(loop.name, loop.age) for loop in loops if loop.running]
         return [
-            Family(
-                catalog.STEP_SECONDS,
-                [sample for loop in loops for sample in loop.seconds.samples()],
-            ),
+            histograms(catalog.STEP_SECONDS, [loop.seconds for loop in loops]),
             Family(steps, [(series(steps, loop.name), loop.steps) for loop in loops]),
             Family(
                 items,

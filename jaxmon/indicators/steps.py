@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from typing import Any, Generic, Self, TypeVar
 
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.recorder import Recorder, recorder, report
 from jaxmon.indicators.timeline import DATA_WAIT
+from jaxmon.indicators.tracing import LoopTrace, Tracer
 
 
 SITE = "steps"
@@ -57,9 +59,10 @@ class Run(Generic[T]):
             batch = next(self._source)
             self._work(batch)
         except BaseException as error:
-            observed = self._close()
-            if not isinstance(error, StopIteration):
-                report(error)
+            theirs = None if isinstance(error, StopIteration) else error
+            observed = self._close(theirs)
+            if theirs is not None:
+                report(theirs)
             elif observed is not None:
                 # Not of an error: if it ends the program, that died in this loop.
                 observed.ended()
@@ -71,11 +74,13 @@ class Run(Generic[T]):
         if (observed := self._close()) is not None:
             observed.ended()
 
-    def _close(self) -> _RunRecorder | None:
+    def _close(self, error: BaseException | None = None) -> _RunRecorder | None:
         observed = self._observed
         if observed is not None:
             observed.end.append(now())
             self._observed = None
+            if observed.trace is not None:
+                observed.trace.leave(observed.end[0], error)
         return observed
 
     def _wait(self) -> None:
@@ -112,17 +117,27 @@ class Run(Generic[T]):
 
 
 class _RunRecorder:
-    """A run of a loop as an agent follows it."""
+    """
+    A run of a loop as an agent follows it.
+
+    Attributes:
+        outer: the traced loop around it.
+        trace: its spans, if traces are on.
+    """
 
     __slots__ = (
+        "_arrived",
         "_began",
         "_body",
         "_figures",
         "_item",
         "_mark",
+        "_tracer",
         "end",
         "indicators",
         "items",
+        "outer",
+        "trace",
     )
 
     def __init__(
@@ -131,6 +146,9 @@ class _RunRecorder:
         self.indicators = indicators
         self.items = 0
         self.end: End = []
+        self.outer: _RunRecorder | None = None
+        self.trace: LoopTrace | None = None
+        self._tracer: Tracer | None = None
         self._item = item
         try:
             self._figures = indicators.loops.of(str(loop))
@@ -138,7 +156,10 @@ class _RunRecorder:
             self._figures.begin(self.end, run)
             self._mark, self._body = indicators.timeline.open_loop(self.end)
             indicators.loops.changed()
-            self._began = now()
+            self._began = self._arrived = now()
+            if indicators.tracer is not None:
+                # After the loop, whose first run may have enabled it.
+                self._follow(indicators.tracer)
         except BaseException:
             self.end.append(0)  # it was never there
             raise
@@ -146,17 +167,33 @@ class _RunRecorder:
     def work(self) -> None:
         """Note that the batch is here."""
         self.indicators.timeline.rename(self._mark, self._body)
-        self._figures.wait(now() - self._began)
+        self._arrived = now()
+        self._figures.wait(self._arrived - self._began)
 
     def finish(self) -> None:
         """Count the step that was open, and begin to wait."""
         began, self._began = self._began, now()
         self.indicators.timeline.rename(self._mark, DATA_WAIT)
-        self._figures.step(self._began - began)
+        trace_id = None
+        if self.trace is not None:
+            trace_id = self.trace.finish(self._arrived, self._began)
+        self._figures.step(self._began - began, trace_id)
+        if self._tracer is not self.indicators.tracer:
+            self._follow(self.indicators.tracer)
         self._count_items()
         on_step = self.indicators.loops.on_step
         if on_step is not None:
             on_step(self._figures)
+
+    def _follow(self, tracer: Tracer | None) -> None:
+        """Have *tracer* make the spans, from the step that has just begun on."""
+        first, self._tracer = self._tracer is None, tracer
+        self.trace = None
+        if tracer is not None:
+            self.trace = tracer.loop(self._figures.name, self._began, self.end)
+            if first:
+                self.outer = _innermost()
+                _traced.set(self)
 
     def ended(self) -> None:
         """Note that the run has ended."""
@@ -170,6 +207,22 @@ class _RunRecorder:
         items, self.items = self.items, 0
         if self._item is not None:
             self.indicators.loops.count(self._figures, str(self._item), items)
+
+
+_traced: ContextVar[_RunRecorder | None] = ContextVar("jaxmon.steps", default=None)
+
+
+def _innermost() -> _RunRecorder | None:
+    run = _traced.get()
+    while run is not None and run.end:
+        run = run.outer
+    return run
+
+
+def loop_trace() -> LoopTrace | None:
+    """Return the spans of the innermost loop that runs in this context, if any."""
+    run = _innermost()
+    return None if run is None or run.indicators is not recorder() else run.trace
 
 
 def steps(

@@ -1,9 +1,11 @@
-"""What makes the spans of requests, as markers see it. Loads no OpenTelemetry."""
+"""What makes the spans of requests and steps, as markers see it; no OpenTelemetry."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Protocol
+
+from jaxmon.indicators.endings import End
 
 
 class Origin:
@@ -51,6 +53,27 @@ class RequestTrace(Protocol):
         ...
 
 
+class LoopTrace(Protocol):
+    """
+    The spans of the steps of one run of a loop. Times are on the performance counter.
+    No method raises.
+    """
+
+    def finish(self, arrived: float, ended: float) -> str | None:
+        """
+        End the step in progress, whose data *arrived* then, and begin the next; return
+        the id of its trace if that is kept.
+        """
+        ...
+
+    def leave(self, left: float, error: BaseException | None) -> None:
+        """
+        Note that no data arrived for the step in progress, because of *error* if its
+        source has raised that.
+        """
+        ...
+
+
 class Tracer(Protocol):
     """Makes spans."""
 
@@ -60,6 +83,13 @@ class Tracer(Protocol):
         """
         Return the span of a request to *route* that has *started* then, on the
         performance counter; `None` if its trace is not recorded. Raises nothing.
+        """
+        ...
+
+    def loop(self, name: str, began: float, end: End) -> LoopTrace | None:
+        """
+        Return the spans of a run of the loop called *name*, whose first step has
+        *began* then and which runs until *end*. Raises nothing.
         """
         ...
 

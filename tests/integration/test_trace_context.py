@@ -9,63 +9,26 @@ from typing import Any
 import grpc
 import pytest
 from opentelemetry import trace
-from opentelemetry.context import get_current
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 import jaxmon
 from jaxmon.grpc import Interceptor
 from jaxmon.indicators.work import named, payers
 from jaxmon.otel.traces.compiled import Compiled
-from jaxmon.otel.traces.tracer import Tracer
 from jaxmon.wsgi import Middleware
-from tests.indicators import Recorded, recording
+from tests.spans import Traced, ids, tracing
 from tests.support import until
 
 
 PARENT = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
 
 
-class Traced:
-    """Markers whose spans end up here."""
-
-    def __init__(self, recorded: Recorded) -> None:
-        self._memory = InMemorySpanExporter()
-        self.provider = TracerProvider(shutdown_on_exit=False)
-        self.provider.add_span_processor(SimpleSpanProcessor(self._memory))
-        self.recorded = recorded
-        self.tracer = Tracer(recorded.failures, self.provider.get_tracer("test"), None)
-        recorded.tracer = self.tracer
-
-    @property
-    def spans(self) -> list[ReadableSpan]:
-        """The spans that have ended, in that order."""
-        return list(self._memory.get_finished_spans())
-
-    @property
-    def span(self) -> ReadableSpan:
-        """The only one."""
-        (found,) = self.spans
-        return found
-
-
 @pytest.fixture
 def traced() -> Iterator[Traced]:
     """Return what is traced while the test runs; nothing stays current."""
-    before = get_current()
-    with recording() as recorded:
-        yield Traced(recorded)
-        assert not recorded.failures.failures()
-    assert get_current() is before
-
-
-def ids(span: ReadableSpan) -> tuple[str, str | None]:
-    """Return the ids of trace and parent."""
-    assert span.context is not None
-    parent = span.parent and trace.format_span_id(span.parent.span_id)
-    return trace.format_trace_id(span.context.trace_id), parent
+    with tracing() as found:
+        yield found
 
 
 def current() -> int:

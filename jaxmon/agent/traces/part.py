@@ -2,7 +2,8 @@
 Traces: on if the program has an SDK's provider, or the environment names a receiver.
 
 The application may set its provider at any time, so whether there is one is checked
-when a route has its first request, when something compiles, and on each scrape.
+when a route has its first request or a loop its first step, when something compiles,
+and on each scrape.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from jaxmon.agent.context import Context
 from jaxmon.agent.jaxlink.hooks import Hooks
+from jaxmon.agent.observers import CountedError
 from jaxmon.agent.part import Part
 from jaxmon.exposition.families import Family
 from jaxmon.indicators.figures import Indicators
@@ -49,6 +51,8 @@ class Traces(Part):
             return
         self._on = True
         self._indicators.routes.on_new.append(self.check)
+        self._indicators.loops.on_new.append(self.check)
+        self._observers.error.append(self._failed)
         self._observers.compiling.append(self.check)
         self.check()
 
@@ -78,7 +82,9 @@ class Traces(Part):
         try:
             from jaxmon.otel.traces.tracer import application_tracer  # noqa: PLC0415
 
-            found = application_tracer(self._guard)
+            # Its sampler, if the environment names one, decides about steps as well.
+            ratio = 1.0 if "OTEL_TRACES_SAMPLER" in os.environ else decision.RATIO
+            found = application_tracer(self._guard, ratio)
             if found is not None:
                 self._use(found)
         except Exception:  # noqa: BLE001 - contained: no traces
@@ -86,8 +92,10 @@ class Traces(Part):
             self._guard.failed(self.name, theirs=True)
 
     def collect(self) -> Iterable[Family]:
-        """Check; spans are no metrics."""
+        """Check, and end the steps that were left; spans are no metrics."""
         self.check()
+        if self._tracer is not None:
+            self._tracer.settle()
         return ()
 
     def dropped(self) -> Mapping[str, int]:
@@ -115,9 +123,18 @@ class Traces(Part):
             self._lost += before.dropped()
             before.stop()
 
+    def _failed(self, counted: CountedError) -> None:
+        if self._tracer is not None:
+            self._tracer.failed(counted.error)
+
     def _detach(self) -> Tracer | None:
         self._on = False
-        for calls in (self._indicators.routes.on_new, self._observers.compiling):
+        indicators, observers = self._indicators, self._observers
+        for calls in (
+            indicators.routes.on_new,
+            indicators.loops.on_new,
+            observers.compiling,
+        ):
             if self.check in calls:
                 calls.remove(self.check)
         self._indicators.tracer = self._observers.tracer = None

@@ -24,6 +24,9 @@ PHASES = {
 }
 """Names of the spans of a compile's phases, by the label ``phase``."""
 
+STEP_NAME = "step"
+DATA_WAIT = "data wait"
+
 ROUTE = "jaxmon.route"
 START = "jaxmon.start"
 OUTCOME = "jaxmon.outcome"
@@ -31,6 +34,8 @@ FUNCTION = "jaxmon.function"
 CAUSE = "jaxmon.cause"
 CACHE = "jaxmon.cache"
 FIRST_CALL = "jaxmon.first_call"
+LOOP = "jaxmon.loop"
+STEP = "jaxmon.step"
 
 _GRPC_STATUS = "rpc.grpc.status_code"
 

@@ -10,7 +10,8 @@ from jaxmon.otel.environment import is_disabled
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _RATIOS = ("traceidratio", "parentbased_traceidratio")
-_RATIO = 0.05
+RATIO = 0.05
+"""Fraction of healthy traces that is kept by default."""
 
 
 def export_wanted(environ: Mapping[str, str]) -> bool:
@@ -37,7 +38,7 @@ def healthy_ratio(environ: Mapping[str, str]) -> float:
     if sampler.endswith("always_off"):
         return 0.0
     if sampler not in _RATIOS:
-        return _RATIO
+        return RATIO
     try:
         ratio = float(environ.get("OTEL_TRACES_SAMPLER_ARG", ""))
     except ValueError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
 from opentelemetry.trace import SpanContext, StatusCode
 
 from jaxmon.otel.traces import conventions
+from jaxmon.otel.traces.durations import Durations
 
 
 if TYPE_CHECKING:
@@ -21,18 +22,12 @@ if TYPE_CHECKING:
 _MOST_TRACES = 1024
 _MOST_SPANS = 4096
 _DECIDED = 1024
-_NAMES = 200
-# Of so many durations the slowest hundredth is slow, once there are enough.
-_DURATIONS = 512
-_ENOUGH = 100
-_UPDATED_EVERY = 32
 
 
 class Tail(SpanProcessor):
     """
     Keeps the traces of requests that were cold, delayed, failed, or slower than 99 % of
-    their kind, and a fraction of the others; the spans of compiles outside of requests
-    as well.
+    their kind, and a fraction of the others; what is outside of requests as well.
 
     Children wait for their root, the first span of their trace in this process. At most
     4,096 spans in 1,024 traces wait; beyond, the oldest trace is dropped.
@@ -51,7 +46,7 @@ class Tail(SpanProcessor):
         self._waiting: OrderedDict[int, list[ReadableSpan]] = OrderedDict()
         self._count = 0
         self._decided: OrderedDict[int, bool] = OrderedDict()
-        self._usual: dict[str, _Durations] = {}
+        self._usual = Durations()
         # Reentrant: the garbage collector may end a request while it is held.
         self._lock = threading.RLock()
         self._dropped = 0
@@ -117,9 +112,10 @@ class Tail(SpanProcessor):
         """Return why to keep a trace, `None` to drop it."""
         attributes = root.attributes or {}
         start = attributes.get(conventions.START)
-        slow = start == "warm" and self._is_slow(root)
-        if conventions.FUNCTION in attributes:
-            return "compile"
+        if start is None:
+            return "no request"  # decided before its span was made
+        duration = (root.end_time or 0) - (root.start_time or 0)
+        slow = start == "warm" and self._usual.is_slow(root.name, duration)
         if start in ("cold", "delayed"):
             return str(start)
         if root.status.status_code is StatusCode.ERROR:
@@ -128,32 +124,3 @@ class Tail(SpanProcessor):
             return "slow"
         sampled = self._sampler.should_sample(None, trace_id, root.name)
         return "sampled" if sampled.decision is not Decision.DROP else None
-
-    def _is_slow(self, root: ReadableSpan) -> bool:
-        usual = self._usual.get(root.name)
-        if usual is None:
-            if len(self._usual) >= _NAMES:
-                return False
-            usual = self._usual[root.name] = _Durations()
-        return usual.is_slow((root.end_time or 0) - (root.start_time or 0))
-
-
-class _Durations:
-    """The latest durations of requests of one kind, in nanoseconds."""
-
-    __slots__ = ("_count", "_latest", "_limit")
-
-    def __init__(self) -> None:
-        self._latest: deque[int] = deque(maxlen=_DURATIONS)
-        self._count = 0
-        self._limit: int | None = None
-
-    def is_slow(self, duration: int) -> bool:
-        """Return whether *duration* is longer than 99 % of those before it; add it."""
-        limit = self._limit
-        self._latest.append(duration)
-        self._count += 1
-        if self._count >= _ENOUGH and self._count % _UPDATED_EVERY == 0:
-            ordered = sorted(self._latest)
-            self._limit = ordered[len(ordered) * 99 // 100]
-        return limit is not None and duration > limit

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jaxmon.indicators.endings import End
 from jaxmon.indicators.recorder import Guard
-from jaxmon.indicators.requests import OpenRequest
-from jaxmon.indicators.tracing import Origin, RequestTrace
+from jaxmon.indicators.requests import OpenRequest, serving
+from jaxmon.indicators.steps import loop_trace
+from jaxmon.indicators.tracing import LoopTrace, Origin, RequestTrace
 from jaxmon.otel.traces import compiles, conventions
 from jaxmon.otel.traces.compiled import Compiled, Payer
+from jaxmon.otel.traces.loops import LoopSpan, LoopSpans
 from jaxmon.otel.traces.provider import OwnProvider, application_provider, exporter
 from jaxmon.otel.traces.requests import SITE, RequestSpan, request_span, trace_id
 from jaxmon.version import version
@@ -27,14 +30,20 @@ class Tracer:
         guard: contains failures.
         spans: what makes spans.
         own: our own provider, if that is in use.
+        ratio: fraction of healthy steps to keep.
     """
 
     def __init__(
-        self, guard: Guard, spans: trace.Tracer, own: OwnProvider | None
+        self,
+        guard: Guard,
+        spans: trace.Tracer,
+        own: OwnProvider | None,
+        ratio: float = 1.0,
     ) -> None:
         self._guard = guard
         self._spans = spans
         self._own = own
+        self._loops = LoopSpans(spans, guard, ratio, own=own is not None)
 
     @property
     def is_own(self) -> bool:
@@ -56,9 +65,23 @@ class Tracer:
             found.kept = self._own.tail.kept
         return found
 
+    def loop(self, name: str, began: float, end: End) -> LoopTrace | None:
+        """Return the spans of a run; see `jaxmon.indicators.tracing.Tracer`."""
+        return self._loops.loop(name, began, end) if self._guard.on(SITE) else None
+
+    def failed(self, error: BaseException) -> None:
+        """Note that *error* was raised here: in the step in progress, unless served."""
+        if serving() is None and isinstance(loop := loop_trace(), LoopSpan):
+            loop.fail(error)
+
     def payer(self, requests: Sequence[OpenRequest]) -> Payer | None:
-        """Return on whose behalf this thread is about to compile."""
+        """
+        Return on whose behalf this thread is about to compile: *requests*, else the
+        step in progress, else what is current.
+        """
         try:
+            if not requests and isinstance(loop := loop_trace(), LoopSpan):
+                return loop.payer()
             spans = [s for one in requests if isinstance(s := one.trace, RequestSpan)]
             return compiles.payer_of(spans)
         except Exception:  # noqa: BLE001 - contained: the compile goes on
@@ -66,10 +89,15 @@ class Tracer:
             return None
 
     def trace_of(self, requests: Sequence[OpenRequest]) -> str | None:
-        """Return the id of the trace of the first of *requests* that has one."""
+        """
+        Return the id of the trace of the first of *requests* that has one; without any,
+        of the step in progress.
+        """
         for one in requests:
             if isinstance(one.trace, RequestSpan):
                 return trace_id(one.trace.span)
+        if not requests and isinstance(loop := loop_trace(), LoopSpan):
+            return loop.trace_id()
         return None
 
     def compiled(self, compiled: Compiled, payer: Payer) -> str | None:
@@ -85,8 +113,13 @@ class Tracer:
         own = self._own
         return 0 if own is None else own.tail.dropped + own.batches.dropped
 
+    def settle(self) -> None:
+        """End the spans of steps that were left."""
+        self._loops.settle()
+
     def stop(self) -> None:
         """Send what is left, within a deadline."""
+        self._loops.settle(all_of_them=True)
         if self._own is not None:
             self._own.stop()
 
@@ -96,12 +129,13 @@ class Tracer:
             self._own.abandon()
 
 
-def application_tracer(guard: Guard) -> Tracer | None:
+def application_tracer(guard: Guard, ratio: float) -> Tracer | None:
     """Return a tracer of the application's provider, `None` if it has none."""
     provider = application_provider()
     if provider is None:
         return None
-    return Tracer(guard, provider.get_tracer(conventions.SCOPE, version()), None)
+    spans = provider.get_tracer(conventions.SCOPE, version())
+    return Tracer(guard, spans, None, ratio)
 
 
 def own_tracer(
@@ -112,4 +146,4 @@ def own_tracer(
 ) -> Tracer:
     """Return a tracer of a provider of our own, which exports as *environ* says."""
     own = OwnProvider(exporter(environ), ratio, run, environ)
-    return Tracer(guard, own.tracer(), own)
+    return Tracer(guard, own.tracer(), own, ratio)

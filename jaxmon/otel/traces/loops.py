@@ -1,0 +1,202 @@
+"""
+Spans of steps: of those that compiled, failed or were slow, and a fraction of others.
+
+Whether a step is kept is known when it ends, or when something in it is to be its
+child. Only then is its span made, with the time at which it began; a step that is not
+kept costs a microsecond.
+"""
+
+from __future__ import annotations
+
+from threading import RLock
+
+from opentelemetry import context as contexts
+from opentelemetry import trace
+
+from jaxmon.indicators.endings import End, now
+from jaxmon.indicators.recorder import Guard
+from jaxmon.otel.traces import conventions
+from jaxmon.otel.traces.clock import Clock
+from jaxmon.otel.traces.compiled import Payer
+from jaxmon.otel.traces.durations import Durations
+from jaxmon.otel.traces.requests import SITE, trace_id
+
+
+_MOST_OPEN = 64
+
+
+class LoopSpans:
+    """
+    Makes the spans of the steps of all loops. No method raises.
+
+    Args:
+        spans: what makes spans.
+        guard: contains failures.
+        ratio: fraction of healthy steps to keep. Chosen by the number of the step, so
+            that the processes of a job keep the same ones.
+        own: whether *spans* are of our own provider.
+    """
+
+    def __init__(
+        self, spans: trace.Tracer, guard: Guard, ratio: float, *, own: bool
+    ) -> None:
+        self.spans = spans
+        self.guard = guard
+        self.own = own
+        self.usual = Durations()
+        # Those with a span, in case they are left without a call.
+        self.open: dict[LoopSpan, None] = {}
+        # Reentrant: a signal handler may run a loop while it is held.
+        self.lock = RLock()
+        self._ratio = ratio
+        # The first call loads its implementation: not in somebody's step.
+        contexts.get_current()
+
+    def loop(self, name: str, began: float, end: End) -> LoopSpan | None:
+        """Return the spans of a run; see `jaxmon.indicators.tracing.Tracer`."""
+        try:
+            return LoopSpan(self, name, began, end)
+        except Exception:  # noqa: BLE001 - contained: the loop goes on
+            self.guard.failed(SITE)
+            return None
+
+    def is_sampled(self, number: int) -> bool:
+        """Return whether step *number* is one of the healthy ones to keep."""
+        return int((number + 1) * self._ratio) > int(number * self._ratio)
+
+    def settle(self, *, all_of_them: bool = False) -> None:
+        """End the spans of steps that were left without a call, as by ``break``."""
+        for one in list(self.open):
+            one.settle(even_if_running=all_of_them)
+
+
+class LoopSpan:
+    """
+    The spans of the steps of one run, one at a time.
+
+    Attributes:
+        name: label of the loop.
+    """
+
+    __slots__ = (
+        "_began",
+        "_clock",
+        "_context",
+        "_end",
+        "_failed",
+        "_inside",
+        "_loops",
+        "_number",
+        "_span",
+        "name",
+    )
+
+    def __init__(self, loops: LoopSpans, name: str, began: float, end: End) -> None:
+        self.name = name
+        self._loops = loops
+        self._end = end
+        self._context = contexts.get_current()
+        self._inside = self._context
+        self._number = 0
+        self._began = began
+        self._failed: str | None = None
+        self._span: trace.Span | None = None
+        self._clock: Clock | None = None
+
+    def finish(self, arrived: float, ended: float) -> str | None:
+        """End the step; see `jaxmon.indicators.tracing.LoopTrace`."""
+        loops = self._loops
+        try:
+            with loops.lock:
+                kept = self._span is not None or self._failed is not None
+                duration = round((ended - self._began) * 1e9)
+                if not kept:
+                    kept = loops.usual.is_slow(self.name, duration)
+                found = None
+                if kept or loops.is_sampled(self._number):
+                    found = self._close(arrived, ended, "success")
+                self._began = ended
+                self._number += 1
+                return found
+        except Exception:  # noqa: BLE001 - contained: the loop goes on
+            loops.guard.failed(SITE)
+            return None
+
+    def leave(self, left: float, error: BaseException | None) -> None:
+        """Note that the loop has ended; see `jaxmon.indicators.tracing.LoopTrace`."""
+        try:
+            if error is not None:
+                self.fail(error)
+            with self._loops.lock:
+                if self._span is not None or self._failed is not None:
+                    self._close(None if error is None else left, left, "left")
+        except Exception:  # noqa: BLE001 - contained: the loop goes on
+            self._loops.guard.failed(SITE)
+
+    def fail(self, error: BaseException) -> None:
+        """Keep the step in progress, in which *error* was raised."""
+        self._failed = type(error).__qualname__
+
+    def settle(self, *, even_if_running: bool) -> None:
+        """End the span of the step in progress if the loop was left."""
+        with self._loops.lock:
+            if self._span is not None and (self._end or even_if_running):
+                left = self._end[0] if self._end else now()
+                self._close(None, max(left, self._began), "left")
+
+    def payer(self) -> Payer:
+        """Return the step in progress, which is kept, to make children of it."""
+        with self._loops.lock:
+            self._open()
+            return Payer(self._inside, (), self._clock or Clock())
+
+    def trace_id(self) -> str | None:
+        """Return the id of the trace of the step in progress if that is kept."""
+        return None if self._span is None else self._id(self._span)
+
+    def _open(self) -> trace.Span:
+        span = self._span
+        if span is None:
+            clock = self._clock = Clock()
+            loops = self._loops
+            span = self._span = loops.spans.start_span(
+                f"{conventions.STEP_NAME} {self.name}",
+                self._context,
+                trace.SpanKind.INTERNAL,
+                {conventions.LOOP: self.name, conventions.STEP: self._number},
+                start_time=clock.unix_ns(self._began),
+            )
+            self._inside = trace.set_span_in_context(span, self._context)
+            loops.open[self] = None
+            while len(loops.open) > _MOST_OPEN:
+                loops.open.pop(next(iter(loops.open)), None)
+        return span
+
+    def _close(self, arrived: float | None, ended: float, outcome: str) -> str | None:
+        """End the step that is kept; return the id of its trace."""
+        span = self._open()
+        loops, clock = self._loops, self._clock or Clock()
+        if arrived is not None:
+            loops.spans.start_span(
+                conventions.DATA_WAIT,
+                self._inside,
+                trace.SpanKind.INTERNAL,
+                {conventions.LOOP: self.name},
+                start_time=clock.unix_ns(self._began),
+            ).end(clock.unix_ns(min(arrived, ended)))
+        if self._failed is not None:
+            span.set_attribute("error.type", self._failed)
+            span.set_status(trace.StatusCode.ERROR)
+            outcome = "error"
+        span.set_attribute(conventions.OUTCOME, outcome)
+        span.end(clock.unix_ns(ended))
+        found = self._id(span)
+        loops.open.pop(self, None)
+        self._span = self._clock = self._failed = None
+        self._inside = self._context
+        return found
+
+    def _id(self, span: trace.Span) -> str | None:
+        # Whether the trace of a request is kept is not known before that ends.
+        inside = trace.get_current_span(self._context).get_span_context().is_valid
+        return None if inside and self._loops.own else trace_id(span)

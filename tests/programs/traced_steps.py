@@ -1,0 +1,85 @@
+"""
+A training program whose steps are traced, and what it notes of them itself.
+
+    python tests/programs/traced_steps.py
+
+Prints, as JSON, which steps do what, when the work of each began and ended (nanoseconds
+since 1970), and the page of its agent.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from http.client import HTTPConnection
+
+import jax
+import numpy as np
+
+import jaxmon
+
+
+STEPS = 400
+COMPILES = {0: 3, 40: 4}
+FAILS, EVALUATES, SLOW = 60, 80, 200
+SLOW_SECONDS = 0.4
+
+agent = jaxmon.instrument(port=0, socket=False)
+truth: list[list[int]] = []
+
+
+@jax.jit
+def step(x):
+    return (x * 2).sum()
+
+
+@jax.jit
+def score(x):
+    return x.max()
+
+
+@jax.jit
+def broken(x):
+    return x @ x
+
+
+def noting() -> Iterator[int]:
+    """Yield the batches; note when each is requested."""
+    for number in range(STEPS):
+        truth.append([time.time_ns()])
+        yield number
+
+
+def main() -> None:
+    """Train."""
+    length = 0
+    for number in jaxmon.steps(noting()):
+        length = COMPILES.get(number, length)
+        step(np.ones(length, np.float32))
+        if number == FAILS:
+            with suppress(TypeError):
+                broken(np.ones((2, 3), np.float32))
+        if number == EVALUATES:
+            for _ in jaxmon.steps(range(3), loop="evaluate"):
+                score(np.ones(7, np.float32))
+        if number == SLOW:
+            time.sleep(SLOW_SECONDS)
+        truth[-1].append(time.time_ns())
+    for _ in jaxmon.steps(range(9), loop="finetune"):
+        step(np.ones(5, np.float32))
+        break
+    assert agent.url is not None
+    client = HTTPConnection("127.0.0.1", int(agent.url.split(":")[2].split("/")[0]))
+    accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    client.request("GET", "/metrics", headers=accept)
+    page = client.getresponse().read().decode()
+    client.close()
+    jaxmon.uninstrument()
+    planted = {"compiles": list(COMPILES), "fails": FAILS, "slow": SLOW}
+    print(json.dumps({"truth": truth, "page": page, **planted}))
+
+
+if __name__ == "__main__":
+    main()
