@@ -23,7 +23,7 @@ from jaxmon.report.findings.neighbours import shared
 from jaxmon.report.layout import clean
 from jaxmon.report.model import read
 from jaxmon.report.notes import doubts
-from jaxmon_exporter.verdict import HostVerdict, ProcessVerdict
+from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
 
 
 # An agent's events are at most 4 MiB, its overview usually a tenth of that.
@@ -32,6 +32,7 @@ _MAX_TOTAL = 16 << 20
 # Some hundred findings; a page with more would be no help.
 _MAX_FINDINGS = 256 << 10
 _MOST_OF_A_NOTE = 500
+_MOST_OF_A_PROGRAM = 300
 _SHOWN = 200
 
 
@@ -66,6 +67,7 @@ def judge(run_dir: Path, *, timeout: float) -> HostVerdict:
             of = snapshot.process
             processes[worker] = ProcessVerdict(
                 of.pid,
+                of.program[:_MOST_OF_A_PROGRAM],
                 of.observed_seconds,
                 notes=[one[:_MOST_OF_A_NOTE] for one in doubts(snapshot)],
             )

@@ -16,7 +16,7 @@ from jaxmon.http.server import Request, Response
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from jaxmon_exporter.summary import Summary
+    from jaxmon.report.status.model import Summary
 
 Page: TypeAlias = Callable[[Request], Response]
 SlowPage: TypeAlias = Callable[[Request], "Response | Future[Response]"]

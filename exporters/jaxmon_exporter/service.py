@@ -6,7 +6,6 @@ import errno
 import logging
 import os
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -17,25 +16,26 @@ from jaxmon.errors import CommandError
 from jaxmon.exposition.families import Family, Histogram, gauge, series
 from jaxmon.http.hosts import HostPolicy
 from jaxmon.http.server import Request, Server, metrics_handler
+from jaxmon.report.status.verdicts import HostVerdict
 from jaxmon.resources.container import ContainerFamilies
 from jaxmon.resources.process import ProcessFamilies
 from jaxmon.version import version
 from jaxmon_exporter import pages
 from jaxmon_exporter.collectors import registry
+from jaxmon_exporter.live import SAMPLED_EVERY, Live
 from jaxmon_exporter.options import Options
 from jaxmon_exporter.polling import PollerGroup
 from jaxmon_exporter.precedence import unserved
 from jaxmon_exporter.refreshed import Refreshed
-from jaxmon_exporter.verdict import HostVerdict
 
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from jaxmon.otel.pusher import Pusher
+    from jaxmon.report.status.model import Summary
     from jaxmon_exporter.compat.names import DcgmNames
     from jaxmon_exporter.prices import Prices
-    from jaxmon_exporter.summary import Summary
     from jaxmon_exporter.web.gate import Gate
 
 
@@ -103,6 +103,11 @@ class Service:
             every=_FINDINGS_EVERY,
             patience=_FINDINGS_PATIENCE,
         )
+        self._live = Live(
+            self._polling.families,
+            version=self._version,
+            run_dir=str(options.run_dir),
+        )
         self._pusher = self._make_pusher() if options.otlp else None
         self._server = Server(
             {
@@ -138,6 +143,7 @@ class Service:
         except (OSError, OverflowError) as error:
             msg = f"cannot listen on {host} port {wanted}: {_reason(error)}"
             raise CommandError(msg) from error
+        self._server.every(SAMPLED_EVERY, self._live.sample)
         registry.load_libraries(self._options)
         self._polling.start()
         self._server.start()
@@ -196,16 +202,7 @@ class Service:
 
     def summary(self, admitted: bool) -> Summary:  # noqa: FBT001 - one of two variants
         """Return what ``/api/summary`` shows, with the findings to the *admitted*."""
-        from jaxmon_exporter.summary import summarise  # noqa: PLC0415 - few look
-
-        return summarise(
-            self._polling.families(),
-            self._polling.statuses(),
-            version=self._version,
-            time=time.time(),
-            run_dir=self._options.run_dir,
-            verdict=self._findings(admitted),
-        )
+        return self._live.summary(self._polling.statuses(), self._findings(admitted))
 
     def _findings(self, admitted: bool) -> HostVerdict:  # noqa: FBT001 - see above
         if not admitted:

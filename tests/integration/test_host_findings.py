@@ -15,12 +15,12 @@ from click.testing import CliRunner
 
 from jaxmon.cli.main import main
 from jaxmon.http.server import Request, Response, Server
+from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
 from jaxmon_exporter import judge as judging
 from jaxmon_exporter import service
 from jaxmon_exporter.judge import judge
 from jaxmon_exporter.options import Options
 from jaxmon_exporter.service import Service
-from jaxmon_exporter.verdict import HostVerdict, ProcessVerdict
 from tests.exporter import Exporter, exporters
 from tests.fakes.agents import GOOD, Raw
 from tests.reports import HEALTHY

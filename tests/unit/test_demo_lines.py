@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,9 @@ from jaxmon.cli.demo.lines import (
     totals_table,
 )
 from jaxmon.exposition.families import Family, series
-from jaxmon_exporter.summary import Summary, summarise
+from jaxmon.report.status.model import Summary
+from jaxmon.report.status.reading import read
+from jaxmon.report.status.summary import summarise
 
 
 def summary_of(*functions: tuple[str, int, int, int, float]) -> Summary:
@@ -49,7 +50,7 @@ def summary_of(*functions: tuple[str, int, int, int, float]) -> Summary:
             [(f'{compile_sum}{{function="{one[0]}"}}', one[4]) for one in functions],
         ),
     ]
-    return summarise(families, [], version="0", time=0.0, run_dir=Path("/run"))
+    return summarise(read(families, time=0.0))
 
 
 SUMMARY = summary_of(

@@ -7,7 +7,6 @@ import re
 import sys
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -18,7 +17,8 @@ from jaxmon.cli.demo.command import view
 from jaxmon.cli.demo.lines import DisplayState, Log
 from jaxmon.cli.demo.screen import Screen
 from jaxmon.exposition.families import Family, series
-from jaxmon_exporter.summary import summarise
+from jaxmon.report.status.reading import read
+from jaxmon.report.status.summary import summarise
 from tests.hostile_text import HOSTILE, harmful
 
 
@@ -29,7 +29,7 @@ def summary_of(*names):
     """Return the sidecar's summary of functions that were called nine times."""
     calls = [(series(catalog.JIT_CALLS, name), 9.0) for name in names]
     family = Family(catalog.JIT_CALLS, calls)
-    return summarise([family], [], version="0", time=0.0, run_dir=Path("/run"))
+    return summarise(read([family], time=0.0))
 
 
 SUMMARY = summary_of(*(f"m.f{number}" for number in range(30)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,14 +11,16 @@ import pytest
 from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, gauge, labels_text
+from jaxmon.report.status.model import Summary
+from jaxmon.report.status.verdicts import UNREAD
 from jaxmon_exporter.collectors.synthetic.collector import (
     ACCELERATORS,
     FUNCTIONS,
     WORKERS,
     Demo,
 )
+from jaxmon_exporter.live import Live
 from jaxmon_exporter.polling import Status
-from jaxmon_exporter.summary import Summary, summarise
 
 
 def relayed(metric: Metric, worker: str, value: float, *labels: object) -> Family:
@@ -44,9 +45,8 @@ def status(**changes: Any) -> Status:
 
 
 def summary_of(*families: Family) -> Summary:
-    return summarise(
-        families, [status()], version="1.2", time=1000.0, run_dir=Path("/run/jaxmon")
-    )
+    live = Live(lambda: families, version="1.2", run_dir="/run", clock=lambda: 1000.0)
+    return live.summary([status()], UNREAD)
 
 
 def test_functions_are_summed_over_workers() -> None:
@@ -69,6 +69,7 @@ def test_functions_are_summed_over_workers() -> None:
     )["functions"]
     assert function == {
         "name": "f",
+        "internal": False,
         "calls": 100,
         "hits": 95,
         "misses": 5,
@@ -162,12 +163,16 @@ def test_agents_carry_what_is_known_of_them() -> None:
     assert up == {
         "worker": "0",
         "up": True,
+        "died": False,
         "jax": "0.10.2",
         "platform": "cpu",
         "started": 900,
+        "age": 100.0,
         "resident_bytes": 5e8,
         "compiles_in_progress": None,
+        "compile_oldest": None,
         "pid": None,
+        "program": "",
         "observed_seconds": None,
         "findings": None,
         "verdict": "",

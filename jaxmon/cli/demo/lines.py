@@ -15,7 +15,7 @@ from jaxmon.report.layout import table as laid_out
 
 
 if TYPE_CHECKING:
-    from jaxmon_exporter.summary import DeviceSummary, FunctionSummary, Summary
+    from jaxmon.report.status.model import DeviceSummary, FunctionSummary, Summary
 
 _STEP = "train_step"
 _LOW_HIT_RATE = 0.95

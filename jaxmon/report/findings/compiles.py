@@ -13,7 +13,7 @@ from jaxmon.report.layout import counted, duration, share, times
 from jaxmon.report.model import Snapshot
 
 
-_STUCK_SECONDS = 300.0
+STUCK_SECONDS = 300.0
 _OPERATIONS_SECONDS = 5.0
 _COMPILE_SHARE = 0.2
 _SETTLED_SECONDS = 60.0
@@ -26,7 +26,7 @@ _WORTH_A_LINE = 0.1
 def stuck(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect a stuck compile."""
     longest = snapshot.compiling.oldest_seconds
-    if snapshot.compiling.count and longest >= _STUCK_SECONDS:
+    if snapshot.compiling.count and longest >= STUCK_SECONDS:
         yield Finding(
             "compile_stuck",
             "",

@@ -21,8 +21,8 @@ from jaxmon.report.model import Event, Snapshot
 _DELETED = "Array has been deleted"
 _MOST_OF_A_MESSAGE = 200
 # Requests that failed, at least: so many, and this part of all.
-_FAILED_REQUESTS = 5
-_FAILED_SHARE = 0.01
+FAILED_REQUESTS = 5
+FAILED_SHARE = 0.01
 
 
 def errors(snapshot: Snapshot) -> Iterator[Finding]:
@@ -55,7 +55,7 @@ def failed_requests(snapshot: Snapshot) -> Iterator[Finding]:
     for route in snapshot.requests:
         every = sum(one.count for one in route.finished)
         failed = sum(one.count for one in route.finished if one.outcome == "error")
-        if failed < _FAILED_REQUESTS or failed < _FAILED_SHARE * every:
+        if failed < FAILED_REQUESTS or failed < FAILED_SHARE * every:
             continue
         finding = (
             f"{counted(failed, 'request')} to {route.name} failed, "

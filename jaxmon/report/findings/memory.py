@@ -9,7 +9,7 @@ from jaxmon.report.layout import counted, duration, share, size, times
 from jaxmon.report.model import Device, Snapshot
 
 
-_HIGH = 0.9
+HIGH = 0.9
 _PEAK_HIGH = 0.95
 _MUCH = 0.2
 _SMALL = 0.25
@@ -114,7 +114,7 @@ def _nearly_full(device: Device) -> str | None:
     if not device.limit:
         return None
     for figure, high, verb in (
-        (device.in_use, _HIGH, "uses"),
+        (device.in_use, HIGH, "uses"),
         (device.peak, _PEAK_HIGH, "has used"),
     ):
         if figure is not None and figure >= high * device.limit:

@@ -34,8 +34,8 @@ _OF_SOMETHING_ELSE = frozenset(
 
 # Consecutive non-finite values of a training loss, and of any other quantity. Dynamic
 # loss scaling makes some in a row, of the gradients' norm for one.
-_RUN_OF_LOSS = 2
-_RUN = 10
+RUN_OF_LOSS = 2
+RUN = 10
 # A diverging loss rises by this multiple of the best value, and by this part of what
 # it had gained; then it is back near its start, or above.
 _RISE = 2.0
@@ -83,7 +83,7 @@ def outputs(snapshot: Snapshot) -> Iterator[Finding]:
 def quantities(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect logged quantities that became NaN, and a loss that jumps or diverges."""
     for quantity in snapshot.values:
-        is_loss = _is_training_loss(quantity.name)
+        is_loss = is_training_loss(quantity.name)
         if _is_lost(quantity, is_loss=is_loss):
             yield _lost(quantity, snapshot.process.now)
         elif is_loss and _diverges(quantity):
@@ -139,7 +139,8 @@ def _named(output: Output) -> str:
     return f"output {output.name}" if output.name else "its output"
 
 
-def _is_training_loss(name: str) -> bool:
+def is_training_loss(name: str) -> bool:
+    """Return whether a quantity of this *name* is what a training loop minimises."""
     words = set(re.split(r"[^a-z0-9]+", name.lower()))
     return not words.isdisjoint(_LOSS) and words.isdisjoint(_OF_SOMETHING_ELSE)
 
@@ -149,10 +150,10 @@ def _is_lost(quantity: Quantity, *, is_loss: bool) -> bool:
     if since is None:
         return False
     if is_loss:
-        return quantity.run >= _RUN_OF_LOSS
+        return quantity.run >= RUN_OF_LOSS
     # One that was never finite may be a placeholder until the first evaluation.
     known = quantity.latest is not None
-    return known and since.kind == "nan" and quantity.run >= _RUN
+    return known and since.kind == "nan" and quantity.run >= RUN
 
 
 def _lost(quantity: Quantity, now: float) -> Finding:

@@ -1,4 +1,4 @@
-"""What is wrong with the processes of a host, as `judge` finds it."""
+"""The findings on the processes of a host."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ class ProcessVerdict(NamedTuple):
 
     Args:
         pid: of the process.
+        program: its command line.
         observed_seconds: since its agent was started.
         findings: as in ``jaxmon explain --json``, `None` if unknown.
         verdict: what is said if nothing is to fix, else ``""``.
@@ -20,6 +21,7 @@ class ProcessVerdict(NamedTuple):
     """
 
     pid: int | None = None
+    program: str = ""
     observed_seconds: float | None = None
     findings: list[dict[str, Any]] | None = None
     verdict: str = ""

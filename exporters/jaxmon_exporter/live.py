@@ -1,0 +1,79 @@
+"""What goes on on the host: the status that the sidecar's page shows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from jaxmon.exposition.families import Family
+from jaxmon.report.status.reading import read
+from jaxmon.report.status.window import Window
+from jaxmon_exporter.collecting import Clock
+
+
+if TYPE_CHECKING:
+    from jaxmon.report.status.model import CollectorSummary, Summary
+    from jaxmon.report.status.verdicts import HostVerdict
+    from jaxmon_exporter.polling import Status
+
+SAMPLED_EVERY = 5.0
+"""Seconds between two samples."""
+
+
+class Live:
+    """
+    Samples what is measured, so that a page that is opened knows the last minute.
+
+    Args:
+        families: returns the latest values of all collectors.
+        version: of jaxmon.
+        run_dir: where the agents are.
+        clock: Unix time.
+    """
+
+    def __init__(
+        self,
+        families: Callable[[], Iterable[Family]],
+        *,
+        version: str,
+        run_dir: str,
+        clock: Clock = time.time,
+    ) -> None:
+        self._families = families
+        self._version = version
+        self._run_dir = run_dir
+        self._clock = clock
+        self._window = Window()
+
+    def sample(self) -> None:
+        """Keep the latest values, without those of functions."""
+        self._window.add(read(self._families(), time=self._clock(), details=False))
+
+    def summary(self, statuses: Sequence[Status], verdict: HostVerdict) -> Summary:
+        """Return the status as of now, with the findings in *verdict*."""
+        from jaxmon.report.status.summary import summarise  # noqa: PLC0415 - few look
+
+        now = read(self._families(), time=self._clock())
+        return summarise(
+            now,
+            self._window.before(now.time),
+            version=self._version,
+            run_dir=self._run_dir,
+            verdict=verdict,
+            collectors=[_collector(one) for one in statuses],
+        )
+
+
+def _collector(status: Status) -> CollectorSummary:
+    return {
+        "name": status.name,
+        "success": status.success,
+        "polled": status.polled,
+        "age": status.age,
+        "duration": status.duration,
+        "reason": status.reason,
+        "message": status.message,
+        "absent": status.absent,
+        "errors": {reason: count for reason, count in status.errors.items() if count},
+    }

@@ -1,0 +1,322 @@
+"""
+Whether users are all right, in one sentence with its reasons.
+
+The numbers of the last minute decide, by the thresholds of the findings; so a fault
+that is over is none any more. Findings add what only they can see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from jaxmon import catalog
+from jaxmon.report.findings.compiles import STUCK_SECONDS
+from jaxmon.report.findings.errors import FAILED_REQUESTS, FAILED_SHARE
+from jaxmon.report.findings.memory import HIGH
+from jaxmon.report.findings.values import RUN, RUN_OF_LOSS, is_training_loss
+from jaxmon.report.layout import amount, clean, counted, duration, share, size
+from jaxmon.report.status.model import (
+    AcceleratorSummary,
+    AgentSummary,
+    Answer,
+    DeviceSummary,
+    LoopSummary,
+    Reason,
+    RequestSummary,
+    State,
+)
+from jaxmon.report.status.reading import Reading, in_order
+from jaxmon.report.status.verdicts import HostVerdict
+
+
+STATES: tuple[State, ...] = ("failing", "degraded", "fine", "unknown")
+"""The worst first."""
+
+# A minute without an answer, unless requests always take long.
+_STUCK_REQUEST = 60.0
+_OF_USUAL = 3.0
+# Twice as slow as usual, where that is not noise.
+_SLOWER, _SLOWER_BY, _ENOUGH = 2.0, 0.02, 20
+# As the alert JaxmonColdStarts.
+_COLD_SHARE, _COLD_REQUESTS = 0.05, 10
+_STUCK_STEP, _OF_STEPS = 60.0, 10.0
+# As the alert JaxmonSlowdown.
+_SLOWER_STEP = 1.5
+_HOST_MEMORY_LEFT = 0.05
+_MOST_LISTED = 4
+# What is called a minute.
+_MINUTE_LEAST, _MINUTE_MOST = 50.0, 90.0
+
+# Findings that cost users something now, and those that only say what happened or is
+# about to; the numbers of the last minute say the rest.
+_NOW = ("stalled", "nonfinite", "nonfinite_value", "diverging")
+_SOON = (
+    *("oom", "leak", "queue", "error", "determinism", "gradients"),
+    *("frozen_value", "dropped_update", "leaked_tracer"),
+)
+
+_NO_PROCESS = "Not known: no instrumented process runs here."
+_NO_MARKS = "Not known: no program here marks its requests or steps."
+_MARK = (
+    'Mark what users wait for: @jaxmon.request("predict"), the middleware of '
+    "jaxmon.asgi or jaxmon.wsgi, or the interceptor of jaxmon.grpc for requests; "
+    "jaxmon.steps(loader) for a training loop."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of the processes, besides the findings."""
+
+    now: Reading
+    requests: Sequence[RequestSummary]
+    loops: Sequence[LoopSummary]
+    agents: Sequence[AgentSummary]
+    devices: Sequence[DeviceSummary]
+    accelerators: Sequence[AcceleratorSummary]
+
+
+def answer(known: Known, verdict: HostVerdict) -> Answer:
+    """Return whether users are all right."""
+    reasons = [one for rule in _RULES for one in rule(known)]
+    reasons += _of_findings(verdict, {one["text"] for one in reasons})
+    reasons.sort(key=lambda one: STATES.index(one["state"]))
+    marked = bool(known.requests or known.loops)
+    advice = "" if marked or not known.agents else _MARK
+    if reasons:
+        first, rest = reasons[0], len(reasons) - 1
+        lead = "No" if first["state"] == "failing" else "Not quite"
+        more = f" And {counted(rest, 'more reason')}." if rest else ""
+        text = f"{lead}: {first['text']}{more}"
+        return Answer(state=first["state"], text=text, reasons=reasons, advice=advice)
+    if not marked:
+        text = _NO_MARKS if known.agents else _NO_PROCESS
+        return Answer(state="unknown", text=text, reasons=[], advice=advice)
+    return Answer(state="fine", text=_fine(known), reasons=[], advice="")
+
+
+def _fine(known: Known) -> str:
+    """Return what goes on while nothing is wrong."""
+    said = []
+    rates = [one["rate"] for one in known.requests if one["rate"] is not None]
+    if rates and sum(rates) > 0:
+        said.append(f"{amount(sum(rates))} requests a second, and none fails")
+        if any(one["recent_failed"] for one in known.requests):
+            said[-1] = f"{amount(sum(rates))} requests a second, and hardly any fails"
+    running = [one for one in known.loops if one["age"] is not None]
+    if len(running) == 1 and running[0]["rate"]:
+        loop = running[0]
+        said.append(f"{amount(loop['rate'] or 0)} steps a second in {_named(loop)}")
+    elif running:
+        said.append(f"{counted(len(running), 'loop')} at work")
+    if not said:
+        return "Yes, as far as known: no request and no step in the last minute."
+    return f"Yes: {'; '.join(said)}."
+
+
+def _requests(known: Known) -> Iterator[Reason]:
+    """Yield routes whose requests fail, hang, wait for compiles, or are slow."""
+    for one in known.requests:
+        reason = _failing(one) or _stuck(one) or _waiting(one) or _slow(one)
+        if reason is not None:
+            yield _reason(*reason, one["workers"])
+
+
+def _failing(one: RequestSummary) -> tuple[State, str] | None:
+    route = clean(one["route"])
+    failed, finished = one["recent_failed"], one["recent"]
+    if failed and finished:
+        period = _period(one["recent_seconds"])
+        told = f"{failed:,.0f} of {counted(finished, 'request')} to {route} failed"
+        text = f"{told} in the last {period}."
+        if failed >= FAILED_REQUESTS and failed >= FAILED_SHARE * finished:
+            return "failing", text
+        if failed == finished:
+            return "degraded", text
+    if finished or one["failed"] < max(FAILED_REQUESTS, FAILED_SHARE * one["total"]):
+        return None
+    told = (
+        f"{one['failed']:,.0f} of {counted(one['total'], 'request')} to {route} failed"
+    )
+    if finished is None:
+        return "failing", f"{told} since the start."
+    return "degraded", f"{told}; none has come in the last minute."
+
+
+def _stuck(one: RequestSummary) -> tuple[State, str] | None:
+    oldest, waiting = one["oldest"], one["in_progress"]
+    if oldest is None or not waiting or one["recent"]:
+        return None
+    if oldest < max(_STUCK_REQUEST, _OF_USUAL * (one["usual_p95"] or 0.0)):
+        return None
+    return "failing", (
+        f"no request to {clean(one['route'])} finishes: {counted(waiting, 'request')} "
+        f"in progress, the oldest for {duration(oldest)}."
+    )
+
+
+def _waiting(one: RequestSummary) -> tuple[State, str] | None:
+    part, cold = one["cold_ratio"], one["cold"]
+    if part is None or cold is None or cold["count"] < _COLD_REQUESTS:
+        return None
+    if part < _COLD_SHARE or cold["p95"] is None:
+        return None
+    return "degraded", (
+        f"{share(part, 1)} of the requests to {clean(one['route'])} wait for a "
+        f"compile, and take up to {duration(cold['p95'])}."
+    )
+
+
+def _slow(one: RequestSummary) -> tuple[State, str] | None:
+    warm, usual = one["warm"], one["usual_p95"]
+    if warm is None or warm["count"] < _ENOUGH or not usual or warm["p95"] is None:
+        return None
+    if warm["p95"] < max(_SLOWER * usual, usual + _SLOWER_BY):
+        return None
+    return "degraded", (
+        f"requests to {clean(one['route'])} are slow: 95 % take up to "
+        f"{duration(warm['p95'])}, before {duration(usual)}."
+    )
+
+
+def _loops(known: Known) -> Iterator[Reason]:
+    """Yield loops that do not get on, or slower than before."""
+    for one in known.loops:
+        age, usual, mean = one["age"], one["usual"], one["mean"]
+        if age is None:
+            continue
+        limit = max(_STUCK_STEP, _OF_STEPS * (usual or mean or 0.0))
+        if age >= limit and not _excused(known, one["age_worker"]):
+            text = f"{_named(one)} is stuck: its last step was {duration(age)} ago."
+            yield _reason("failing", text, [one["age_worker"]])
+        elif usual and mean and mean >= _SLOWER_STEP * usual and one["rate"]:
+            text = (
+                f"{_named(one)} is slow: a step takes {duration(mean)}, before "
+                f"{duration(usual)}."
+            )
+            yield _reason("degraded", text, one["workers"])
+
+
+def _excused(known: Known, worker: str) -> bool:
+    """Return whether a process compiles, or is busy with an activity that it marks."""
+    if known.now.of(catalog.COMPILES_IN_PROGRESS).get((worker,)):
+        return True
+    running = known.now.of(catalog.ACTIVITY_RUNNING_SECONDS)
+    return any(value and key[0] == worker for key, value in running.items())
+
+
+def _values(known: Known) -> Iterator[Reason]:
+    """Yield values that are not finite any more."""
+    found: dict[str, list[str]] = {}
+    for (worker, name), run in known.now.of(catalog.VALUE_NONFINITE_RUN).items():
+        if run >= (RUN_OF_LOSS if is_training_loss(name) else RUN):
+            found.setdefault(f"the logged {clean(name)} is", []).append(worker)
+    for (worker, name), outputs in known.now.of(catalog.NONFINITE_OUTPUTS).items():
+        if outputs:
+            found.setdefault(f"outputs of {clean(name)} are", []).append(worker)
+    for what, workers in found.items():
+        yield _reason("failing", f"{what} NaN or infinite.", in_order(workers))
+
+
+def _processes(known: Known) -> Iterator[Reason]:
+    """Yield processes that died, do not respond, or compile forever."""
+    died = [one["worker"] for one in known.agents if one["died"]]
+    if died:
+        yield _reason("failing", f"{_listed('process', died)} crashed.", died)
+    silent = [
+        one["worker"] for one in known.agents if not one["up"] and not one["died"]
+    ]
+    if silent:
+        does = "do" if len(silent) > 1 else "does"
+        text = f"{_listed('process', silent)} {does} not respond."
+        yield _reason("degraded", text, silent)
+    for one in known.agents:
+        age = one["compile_oldest"] or 0.0
+        if age >= STUCK_SECONDS:
+            yield _reason(
+                "failing",
+                f"a compile has been running for {duration(age)}.",
+                [one["worker"]],
+            )
+
+
+def _memory(known: Known) -> Iterator[Reason]:
+    """Yield devices and hosts whose memory is about to run out."""
+    for one in known.devices:
+        used, limit = one["memory_in_use"], one["memory_limit"]
+        if used is not None and limit and used >= HIGH * limit:
+            yield _reason(
+                "degraded",
+                f"device {one['device']} is about to run out of memory: "
+                f"{share(used, limit)} of {size(limit)} in use.",
+                [one["worker"]],
+            )
+    for key, left in known.now.of(catalog.HOST_MEMORY_AVAILABLE_BYTES).items():
+        whole = known.now.of(catalog.HOST_MEMORY_SIZE_BYTES).get(key)
+        if whole and left < _HOST_MEMORY_LEFT * whole:
+            text = f"the host is about to run out of memory: {size(left)} are left."
+            yield _reason("degraded", text, [])
+
+
+def _accelerators(known: Known) -> Iterator[Reason]:
+    """Yield accelerators that are lost."""
+    lost = [one["index"] for one in known.accelerators if one["up"] is False]
+    if lost:
+        does = "do" if len(lost) > 1 else "does"
+        text = f"{_listed('accelerator', lost)} {does} not respond to the driver."
+        yield _reason("failing", text, [])
+
+
+def _of_findings(verdict: HostVerdict, known: Iterable[str]) -> Iterator[Reason]:
+    """Yield what only the findings know, each once for all processes."""
+    found: dict[tuple[str, str], list[str]] = {}
+    topics: dict[tuple[str, str], tuple[State, str]] = {}
+    for worker, process in verdict.processes.items():
+        for one in process.findings or ():
+            topic, key = one["topic"], (one["topic"], one["subject"])
+            if topic in (*_NOW, *_SOON):
+                state: State = "failing" if topic in _NOW else "degraded"
+                topics.setdefault(key, (state, one["verdict"]))
+                found.setdefault(key, []).append(worker)
+    live = " ".join(known)
+    for key, workers in found.items():
+        state, text = topics[key]
+        # The numbers say that already.
+        told = key[0] in _NOW and key[1] and f" {key[1]} " in live
+        if not told and not (key[0] == "stalled" and "is stuck" in live):
+            yield _reason(state, text, workers)
+
+
+def _reason(state: State, text: str, workers: Iterable[str]) -> Reason:
+    return Reason(state=state, text=text, workers=list(workers))
+
+
+def _listed(noun: str, names: Sequence[str]) -> str:
+    """Return ``processes 1, 2 and 7 more``."""
+    if len(names) == 1:
+        return f"{noun} {clean(names[0])}"
+    shown = ", ".join(map(clean, names[:_MOST_LISTED]))
+    more = len(names) - _MOST_LISTED
+    plural = "processes" if noun == "process" else f"{noun}s"
+    return f"{plural} {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+def _named(loop: LoopSummary) -> str:
+    return f"loop {clean(loop['loop'])}"
+
+
+def _period(seconds: float | None) -> str:
+    near = seconds is None or _MINUTE_LEAST <= seconds <= _MINUTE_MOST
+    return "minute" if near else f"{seconds:.0f} s"
+
+
+_Rule = Callable[[Known], Iterable[Reason]]
+_RULES: tuple[_Rule, ...] = (
+    _requests,
+    _loops,
+    _values,
+    _processes,
+    _memory,
+    _accelerators,
+)

@@ -1,0 +1,280 @@
+"""
+The status of a host, or of one process, in JSON types.
+
+Seconds and bytes throughout, ratios from 0 to 1, `None` for unknown values. ``recent``
+is the last minute, or since a process started if that is less; totals are since the
+processes started. Text in it comes from programs and is not trusted.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict
+
+
+State = Literal["failing", "degraded", "fine", "unknown"]
+"""Whether users are all right, the worst first; ``unknown`` if nothing is marked."""
+
+
+class Reason(TypedDict):
+    """Why users are not all right, in one sentence; ``workers`` are the processes."""
+
+    state: State
+    text: str
+    workers: list[str]
+
+
+class Answer(TypedDict):
+    """
+    Whether users are all right.
+
+    ``text`` is one sentence; ``reasons`` are all that is wrong, the worst first;
+    ``advice`` says what to mark in the program if nothing is known.
+    """
+
+    state: State
+    text: str
+    reasons: list[Reason]
+    advice: str
+
+
+class Latency(TypedDict):
+    """Quantiles of the latency of successful requests; ``count`` is how many."""
+
+    count: float
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
+class RequestSummary(TypedDict):
+    """
+    The requests of one route in all processes.
+
+    ``rate``, ``error_ratio``, ``cold_ratio`` and the latencies are recent: ``warm`` of
+    requests that waited for no compile, ``cold`` of the others, `None` without any.
+    ``usual_p95`` is that of warm requests before. ``oldest`` is the age of the oldest
+    request in progress, in the process ``oldest_worker``.
+    """
+
+    route: str
+    workers: list[str]
+    total: float
+    failed: float
+    client_errors: float
+    recent_seconds: float | None
+    recent: float | None
+    recent_failed: float | None
+    rate: float | None
+    error_ratio: float | None
+    cold_ratio: float | None
+    warm: Latency | None
+    cold: Latency | None
+    usual_p95: float | None
+    in_progress: float | None
+    oldest: float | None
+    oldest_worker: str
+
+
+class QueueSummary(TypedDict):
+    """A queue: items waiting now, in all processes that have it."""
+
+    queue: str
+    workers: list[str]
+    depth: float
+
+
+class BatchSummary(TypedDict):
+    """The batches of a route; ``fill`` and ``rate`` are recent."""
+
+    route: str
+    workers: list[str]
+    total: float
+    rate: float | None
+    fill: float | None
+
+
+class LoopSummary(TypedDict):
+    """
+    The steps of the loops of one name in all processes.
+
+    ``rate`` is that of the slowest process, ``p50``, ``p95`` and ``mean`` are of step
+    times, ``data_wait_ratio`` is the fraction of the steps spent waiting for data,
+    ``goodput`` that of the wall time spent in steps; all recent. ``usual`` is the mean
+    before. ``age`` is the time since the last step of the process ``age_worker``, the
+    longest; `None` if no such loop runs.
+    """
+
+    loop: str
+    workers: list[str]
+    steps: float
+    rate: float | None
+    p50: float | None
+    p95: float | None
+    mean: float | None
+    usual: float | None
+    data_wait_ratio: float | None
+    goodput: float | None
+    age: float | None
+    age_worker: str
+
+
+class ErrorSummary(TypedDict):
+    """Errors of one function and kind, in all processes."""
+
+    function: str
+    kind: str
+    workers: list[str]
+    count: float
+
+
+class Totals(TypedDict):
+    """
+    Calls and compiles.
+
+    ``hits`` and ``hit_rate`` are `None`, and ``calls`` is 0, if calls are not counted:
+    functions of JAX itself, or the call layer is off. ``compiles`` were built,
+    ``loads`` came from the persistent cache, ``failed_compiles`` did neither;
+    ``compile_seconds`` adds up all phases. ``errors`` are those of jitted functions and
+    uncaught ones; failed requests have their own total.
+    """
+
+    calls: float
+    hits: float | None
+    misses: float
+    hit_rate: float | None
+    compiles: float
+    loads: float
+    failed_compiles: float
+    recompiles: float
+    compile_seconds: float
+    errors: float
+
+
+class FunctionSummary(Totals):
+    """
+    A function, summed over workers; ``causes`` are those of its recompiles, and
+    ``internal`` is whether it is JAX's own. Functions without activity are not listed.
+    """
+
+    name: str
+    internal: bool
+    causes: dict[str, float]
+
+
+class AgentSummary(TypedDict):
+    """
+    An instrumented process. An unresponsive one has only worker and ``up``; one that
+    ``died`` ended without finishing, and none has its slot yet.
+
+    ``findings`` are those of ``jaxmon explain --json``, `None` if unknown; ``verdict``
+    is what it prints if nothing is to fix, else empty; ``trouble`` says why the
+    findings are unknown, empty if they have not been read yet; ``notes`` say why some
+    may be missing or wrong. ``observed_seconds`` is what they are about. ``pid`` and
+    ``program``, its command line, are known with the findings only.
+    """
+
+    worker: str
+    up: bool
+    died: bool
+    jax: str | None
+    platform: str | None
+    started: float | None
+    age: float | None
+    resident_bytes: float | None
+    compiles_in_progress: float | None
+    compile_oldest: float | None
+    pid: int | None
+    program: str
+    observed_seconds: float | None
+    findings: list[dict[str, Any]] | None
+    verdict: str
+    trouble: str
+    notes: list[str]
+
+
+class FindingsSummary(TypedDict):
+    """
+    The findings of all processes.
+
+    ``shared`` are those that several processes have in common, with a list of these as
+    ``workers``; ``age`` is in seconds, `None` if nothing was read; ``trouble`` says
+    why there are none; ``runbooks`` is where the runbooks are.
+    """
+
+    shared: list[dict[str, Any]]
+    age: float | None
+    trouble: str
+    runbooks: str
+
+
+class AcceleratorSummary(TypedDict):
+    """
+    A device as seen by its driver, for all processes together; ``up`` is `None` if it
+    is unknown whether it responds to the driver.
+    """
+
+    uuid: str
+    index: str
+    model: str
+    up: bool | None
+    utilization: float | None
+    memory_used: float | None
+    memory_size: float | None
+    temperature: float | None
+    power: float | None
+    power_limit: float | None
+
+
+class DeviceSummary(TypedDict):
+    """A device as seen by JAX in one process; ``uuid`` is empty if unknown."""
+
+    worker: str
+    device: str
+    platform: str
+    kind: str
+    uuid: str
+    memory_in_use: float | None
+    memory_limit: float | None
+    live_arrays: float | None
+    live_array_bytes: float | None
+
+
+class CollectorSummary(TypedDict):
+    """A collector of the sidecar; ``absent`` is normal on a host without its source."""
+
+    name: str
+    success: bool
+    polled: bool
+    age: float | None
+    duration: float | None
+    reason: str
+    message: str
+    absent: bool
+    errors: dict[str, int]
+
+
+class Summary(TypedDict):
+    """
+    Everything that a screen shows.
+
+    ``whole`` is whether it is of all processes of a host, or of one. ``run_dir`` is
+    where the sidecar looks for agents.
+    """
+
+    version: str
+    time: float
+    whole: bool
+    run_dir: str
+    answer: Answer
+    requests: list[RequestSummary]
+    queues: list[QueueSummary]
+    batches: list[BatchSummary]
+    loops: list[LoopSummary]
+    errors: list[ErrorSummary]
+    totals: Totals
+    functions: list[FunctionSummary]
+    agents: list[AgentSummary]
+    findings: FindingsSummary
+    accelerators: list[AcceleratorSummary]
+    devices: list[DeviceSummary]
+    collectors: list[CollectorSummary]

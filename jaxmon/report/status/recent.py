@@ -1,0 +1,89 @@
+"""What happened between two readings, process by process."""
+
+from __future__ import annotations
+
+from jaxmon.catalog import Metric
+from jaxmon.report.status.distributions import Distribution
+from jaxmon.report.status.reading import Key, Reading
+
+
+# Of a process this young, everything happened lately.
+_YOUNG = 90.0
+_SAME_START = 1.0
+
+
+class Recent:
+    """
+    Differences of two readings.
+
+    Args:
+        now: the latest one.
+        before: the one to compare with, `None` if there is none.
+    """
+
+    def __init__(self, now: Reading, before: Reading | None) -> None:
+        self._now, self._before = now, before
+        self._known = _processes(before) if before is not None else frozenset()
+
+    def seconds(self, worker: str) -> float | None:
+        """
+        Return the time that the differences of the process *worker* are about; `None`
+        if it was not read before, and not young either.
+        """
+        if self._before is not None and self._is_old(worker):
+            return self._now.time - self._before.time
+        started = self._now.started(worker)
+        if started is not None and 0 < self._now.time - started < _YOUNG:
+            return self._now.time - started
+        return None
+
+    def values(self, metric: Metric) -> dict[Key, float]:
+        """Return by how much each counter *metric* rose, if that is known."""
+        found = {}
+        for key, value in self._now.of(metric).items():
+            if self.seconds(key[0]) is not None:
+                before = self._value_before(metric, key)
+                found[key] = value - before if before <= value else value
+        return found
+
+    def distributions(self, metric: Metric) -> dict[Key, Distribution]:
+        """Return what each histogram *metric* observed, if that is known."""
+        return {
+            key: one.since(self._distribution_before(metric, key))
+            for key, one in self._now.distributions(metric).items()
+            if self.seconds(key[0]) is not None
+        }
+
+    def usual(self, metric: Metric) -> dict[Key, Distribution]:
+        """Return what each histogram *metric* of processes that are old observed."""
+        return {
+            key: one
+            for key in self._now.distributions(metric)
+            if (one := self._distribution_before(metric, key)) is not None
+        }
+
+    def _value_before(self, metric: Metric, key: Key) -> float:
+        if self._before is None or not self._is_old(key[0]):
+            return 0.0
+        return self._before.of(metric).get(key, 0.0)
+
+    def _distribution_before(self, metric: Metric, key: Key) -> Distribution | None:
+        if self._before is None or not self._is_old(key[0]):
+            return None
+        return self._before.distributions(metric).get(key)
+
+    def _is_old(self, worker: str) -> bool:
+        """Return whether the process is the one that was read before."""
+        before, now = self._before, self._now
+        if before is None or worker not in self._known:
+            return False
+        first, started = before.started(worker), now.started(worker)
+        if first is None or started is None:
+            return True
+        return abs(first - started) < _SAME_START
+
+
+def _processes(reading: Reading) -> frozenset[str]:
+    """Return the processes that *reading* has something of."""
+    every = (*reading.values.values(), *reading.histograms.values())
+    return frozenset(key[0] for of in every for key in of)
