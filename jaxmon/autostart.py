@@ -40,6 +40,24 @@ def when_jax_is_imported(**settings: Any) -> Callable[[], None]:
     return finder.leave
 
 
+def in_forked_children(settings: str) -> None:
+    """
+    Start jaxmon in the children that this process forks, when they use JAX, but not in
+    this process. Called in the server of multiprocessing's method ``forkserver``.
+
+    Args:
+        settings: arguments of `jaxmon.instrument`, in JSON.
+    """
+    import json  # noqa: PLC0415 - few programs need it from here
+    import os  # noqa: PLC0415 - likewise
+
+    # Its own handler has to run before ours, which may start a thread.
+    import threading  # noqa: F401, PLC0415
+
+    arguments = json.loads(settings)
+    os.register_at_fork(after_in_child=lambda: when_jax_is_imported(**arguments))
+
+
 def _as_import_machinery(function: _Function) -> _Function:
     """
     Attribute the frames of *function* to ``importlib``.

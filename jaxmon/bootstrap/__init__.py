@@ -2,8 +2,9 @@
 Loads jaxmon into the fresh interpreter started by `jaxmon run`, before the program.
 
 This directory goes first on ``PYTHONPATH``, so that Python imports its
-``sitecustomize`` while starting. That module restores the environment, runs the
-existing ``sitecustomize``, and installs `jaxmon.autostart`.
+``sitecustomize`` while starting. That module runs the existing ``sitecustomize`` and
+waits for the import of JAX. It restores the environment first, unless processes that
+the program starts are to be observed as well: these find it in theirs.
 """
 
 from __future__ import annotations
@@ -16,16 +17,38 @@ from typing import Any
 
 
 VARIABLE = "JAXMON_BOOTSTRAP"
+"""Settings for one process, which removes the variable."""
+OF_CHILDREN = "JAXMON_BOOTSTRAP_CHILDREN"
+"""Settings for a process and all that it starts."""
 
 
 def environment(
-    environ: Mapping[str, str], settings: Mapping[str, Any]
+    environ: Mapping[str, str], settings: Mapping[str, Any], *, children: bool = False
 ) -> dict[str, str]:
-    """Return *environ* for an interpreter that starts jaxmon with *settings*."""
-    original = environ.get("PYTHONPATH")
+    """
+    Return *environ* for an interpreter that starts jaxmon with *settings*.
+
+    Args:
+        environ: of the command, which may run within another `jaxmon run`.
+        settings: arguments of `jaxmon.instrument`.
+        children: whether the processes that it starts do so, too.
+    """
     here = str(Path(__file__).parent)
-    return {
+    given = environ.get("PYTHONPATH")
+    original = given and os.pathsep.join(
+        one for one in given.split(os.pathsep) if one != here
+    )
+    # Without its own entry, an inherited path is as if it had not been set.
+    original = None if given and not original else original
+    found = {
         **environ,
         "PYTHONPATH": f"{here}{os.pathsep}{original}" if original else here,
-        VARIABLE: json.dumps({"pythonpath": original, "settings": dict(settings)}),
     }
+    for name in (VARIABLE, OF_CHILDREN):
+        found.pop(name, None)
+    if children:
+        found[OF_CHILDREN] = json.dumps(dict(settings))
+    else:
+        message = {"pythonpath": original, "settings": dict(settings)}
+        found[VARIABLE] = json.dumps(message)
+    return found

@@ -28,10 +28,16 @@ Exit codes:
 Examples:
   jaxmon run train.py --steps 1000
   jaxmon run --port 9500 -m mypackage.serve
+  jaxmon run --children -m uvicorn app:app --workers 4
 """,
 )
 @click.option("-m", "as_module", is_flag=True, help="PROGRAM is a module name.")
 @click.option("-c", "as_code", is_flag=True, help="PROGRAM is Python source.")
+@click.option(
+    "--children",
+    is_flag=True,
+    help="Also observe the Python processes that PROGRAM starts.",
+)
 @click.option("--no-tcp", is_flag=True, help="Serve on the Unix socket only.")
 @declared.settings(
     "host",
@@ -49,6 +55,7 @@ def command(
     *,
     as_module: bool,
     as_code: bool,
+    children: bool,
     no_tcp: bool,
     program: str,
     args: tuple[str, ...],
@@ -57,8 +64,9 @@ def command(
     Run PROGRAM like `python PROGRAM ARGS...`, instrumented by jaxmon.
 
     jaxmon starts when the program imports JAX. Options override the JAXMON_* variables
-    of the same name. Subprocesses run without jaxmon; processes forked before JAX is
-    imported each get their own agent.
+    of the same name. Processes forked before JAX is imported each get their own agent.
+    With --children, so do other Python processes that the program starts and that
+    import JAX: workers of uvicorn, multiprocessing, subprocesses.
     """
     if as_module and as_code:
         msg = "-m and -c are mutually exclusive"
@@ -77,10 +85,12 @@ def command(
     except SettingsError as error:
         raise click.UsageError(str(error)) from error
     kind = ["-m"] if as_module else ["-c"] if as_code else []
-    _become([*kind, program, *args], settings)
+    _become([*kind, program, *args], settings, children=children)
 
 
-def _become(arguments: Sequence[str], settings: dict[str, Any]) -> None:
+def _become(
+    arguments: Sequence[str], settings: dict[str, Any], *, children: bool
+) -> None:
     """
     Replace this process by an interpreter that runs *arguments*. Does not return.
 
@@ -97,7 +107,7 @@ def _become(arguments: Sequence[str], settings: dict[str, Any]) -> None:
     os.execve(  # noqa: S606 - the user's program is what we are asked to run
         sys.executable,
         [sys.executable, *options, *arguments],
-        environment(os.environ, settings),
+        environment(os.environ, settings, children=children),
     )
 
 

@@ -190,7 +190,28 @@ def _values(tallies: dict[str, Any]) -> dict[str, int]:
 
 
 def _program() -> str:
-    """Return the command line, with the interpreter's directory removed."""
+    """
+    Return the command line, with the interpreter's directory removed. A process started
+    by multiprocessing has that of the program, and its own name.
+    """
     command, *arguments = sys.orig_argv or [""]
-    words = [os.path.basename(command), *arguments]  # noqa: PTH119 - a text, no file
+    suffix = []
+    if (worker := _multiprocessing_name()) is not None:
+        suffix = [f"({worker})"]
+        if any("multiprocessing." in one for one in arguments):
+            # What started it; `multiprocessing` has given it the program's arguments.
+            script, *rest = sys.argv or [""]
+            directory, name = os.path.split(script)
+            package = os.path.basename(directory)  # noqa: PTH119 - a text, no file
+            main = ["-m", package] if name == "__main__.py" and package else [script]
+            arguments = [*main, *rest]
+    words = [os.path.basename(command), *arguments, *suffix]  # noqa: PTH119 - likewise
     return " ".join(words)[:500]
+
+
+def _multiprocessing_name() -> str | None:
+    """Return the name of a process that multiprocessing started, `None` for another."""
+    module = sys.modules.get("multiprocessing.process")
+    if module is None or module.parent_process() is None:
+        return None
+    return str(module.current_process().name)
