@@ -48,6 +48,7 @@ test: $(READY) packages lint ## Run lint and all tests (ARGS for pytest, JOBS in
 .PHONY: packages
 packages: ## Install the programs that some tests need, when root on Debian.
 	@tools/system-packages
+	@tools/otlp-receiver
 
 .PHONY: lint
 lint: $(READY) ## Check style, types, import rules, generated files.

@@ -151,6 +151,7 @@ class Prometheus:
         config: further top-level entries of the configuration, such as
             ``rule_files``; relative paths start at *directory*.
         options: further words of its command line.
+        program: its path; that on the ``PATH`` by default.
     """
 
     directory: Path
@@ -158,10 +159,11 @@ class Prometheus:
     interval: str = "1s"
     config: dict[str, Any] = field(default_factory=dict)
     options: tuple[str, ...] = ()
+    program: str = ""
     url: str = field(default="", init=False)
 
     def __enter__(self) -> Self:
-        program = require_program("prometheus")
+        program = self.program or require_program("prometheus")
         (self.directory / "prometheus.yml").write_text(yaml.safe_dump(self._settings()))
         # The port may be taken between choosing it and binding it.
         for _ in range(3):
@@ -190,6 +192,15 @@ class Prometheus:
         """
         active = self._api("targets")["activeTargets"]
         return {one["labels"]["instance"]: one["health"] for one in active}
+
+    def failing_rules(self) -> dict[str, str]:
+        """Return the error of each rule whose latest evaluation failed, by name."""
+        return {
+            rule["name"]: rule["lastError"]
+            for group in self._api("rules")["groups"]
+            for rule in group["rules"]
+            if rule["health"] == "err"
+        }
 
     def until_up(self) -> None:
         """Wait until every target has been scraped with success."""

@@ -94,7 +94,8 @@ def thundering_compilation(thresholds: Thresholds) -> Alert:
     alone = gauge(catalog.PROCESS_COUNT).max(*PROCESS).equals(1)
     replicas = (compiled.rise(window).sum(*by) > 0).and_(alone, *PROCESS)
     programs = gauge(catalog.PROGRAM_INFO).max(*by, "fingerprint")
-    same = replicas.joined(programs, on=by, take=("fingerprint",))
+    # No join: series that are pushed overlap with those that they replace.
+    same = programs.and_(replicas, *by)
     # Of what compiles in a moment there is little to share.
     backend = histogram(
         catalog.COMPILE_SECONDS, eq("phase", "backend_compile"), rare=True

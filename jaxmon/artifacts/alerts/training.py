@@ -134,7 +134,10 @@ def straggler(thresholds: Thresholds) -> Alert:
     loops = gauge(catalog.STEP_AGE_SECONDS).max(*PROCESS)
     mean = promql.ratio(seconds, sampled.count.rate(window).sum(*by)) > _LEAST_SECONDS
     mean = mean.of_unit("seconds").and_(loops, *PROCESS)
-    programs = gauge(catalog.PROGRAM_INFO).max(*by, "fingerprint")
+    info = gauge(catalog.PROGRAM_INFO)
+    # Series that are pushed overlap with those that they replace.
+    single = info.count(*by).equals(1)
+    programs = info.max(*by, "fingerprint").and_(single, *by)
     times = mean.joined(programs, on=by, take=("fingerprint",))
     enough = times.count(*same) >= _LEAST_PROCESSES
     slower = times.relative_to(times.median(*same).and_(enough), *same)

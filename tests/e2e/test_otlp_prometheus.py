@@ -1,0 +1,191 @@
+"""What is pushed by OTLP, in a real Prometheus: names, values, rules, panels."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxmon.artifacts import alerts
+from tests.exporter import exporters
+from tests.otlp import Series, page_samples
+from tests.otlp_stores import KINDS, Store, store
+from tests.panels import Grafana, is_sidecars, panels, problems, settled
+from tests.preloaded import run_preloaded
+from tests.support import (
+    ROOT,
+    Prometheus,
+    clean_environ,
+    free_port,
+    until,
+)
+
+
+SCALE = 60
+# Labels that identify the service and are not on a page.
+IDENTITY = ("job", "instance", "__name__")
+EVERY = '{__name__=~"jaxmon_.+|process_.+"}'
+
+BATCH = """
+import json, urllib.request
+import jax, jaxmon
+agent = jaxmon.instrument(
+    port=0, socket=False, memory_interval=0, memory_lines_interval=0, time_interval=0
+)
+@jax.jit
+def step(x):
+    return x + 1
+for value in (1.0, 2.0, 3):
+    step(value)
+    with jaxmon.request("predict"):
+        step(value)
+with urllib.request.urlopen(agent.url, timeout=60) as response:
+    print(json.dumps(response.read().decode()))
+"""
+COUNTED = ("jaxmon_jit_", "jaxmon_compile", "jaxmon_request", "jaxmon_recompiles")
+# Of what runs only now and then.
+PASSING = ("jaxmon_compiles_in_progress", "jaxmon_compile_oldest_seconds")
+
+
+@pytest.fixture(params=KINDS)
+def stored_in(
+    request: pytest.FixtureRequest,
+    prometheus: Callable[..., Prometheus],
+    tmp_path: Path,
+) -> Iterator[Callable[..., Store]]:
+    """Return a function that starts a store, with further configuration."""
+    with ExitStack() as stack:
+
+        def start(**config: Any) -> Store:
+            made = store(request.param, prometheus, tmp_path, **config)
+            return stack.enter_context(made)
+
+        yield start
+
+
+def stored(server: Prometheus, job: str) -> dict[Series, float]:
+    """Return the series of *job* that count, without the labels of the service."""
+    return {
+        (labels["__name__"], frozenset(own(labels).items())): value
+        for labels, value in server.query(f'{{job="{job}"}}')
+        if labels["__name__"].startswith(COUNTED)
+    }
+
+
+def own(labels: dict[str, str]) -> dict[str, str]:
+    found = {name: one for name, one in labels.items() if name not in IDENTITY}
+    if "le" in found:  # written in several ways
+        found["le"] = str(float(found["le"])).replace("inf", "+Inf")
+    return found
+
+
+def test_a_batch_job_is_stored_under_its_names(
+    stored_in: Callable[..., Store],
+) -> None:
+    """
+    Series, labels and values are those of the page, and ``job`` and ``instance`` are
+    those of the service.
+    """
+    found = stored_in()
+    env = found.environ(
+        OTEL_SERVICE_NAME="train",
+        OTEL_RESOURCE_ATTRIBUTES="service.namespace=research,service.instance.id=a-1",
+    )
+    page = run_preloaded("-c", BATCH, env=env).ok().json()
+    expected = {
+        key: value
+        for key, value in page_samples(page).items()
+        if key[0].startswith(COUNTED)
+    }
+    assert len(expected) > 50
+    until(
+        lambda: stored(found.server, "research/train") == expected,
+        "all series with their values",
+    )
+    instances = {labels["instance"] for labels, _ in found.server.query(EVERY)}
+    assert instances == {"a-1"}
+
+
+@contextmanager
+def program(run_dir: Path, cache: Path, **env: str) -> Iterator[None]:
+    """Run the program that moves every indicator."""
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "tests/programs/indicators.py")],
+        env=clean_environ(
+            run_dir,
+            PORT=str(free_port()),
+            JAX_COMPILATION_CACHE_DIR=str(cache),
+            JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0",
+            OTEL_METRIC_EXPORT_INTERVAL="500",
+            **env,
+        ),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield
+    finally:
+        process.communicate(timeout=240)
+
+
+def test_rules_and_dashboards_work_on_what_agent_and_sidecar_push(
+    run_dir: Path, tmp_path: Path, stored_in: Callable[..., Store]
+) -> None:
+    """
+    An agent and a sidecar push, and nothing is scraped: recording rules evaluate, an
+    alert fires on the job that is at fault, and panels have data.
+    """
+    files = alerts.render(options=alerts.Options(scale=SCALE))
+    names = [name for name in files if name != "alertmanager.yaml"]
+    for name in names:
+        (tmp_path / name).write_text(files[name])
+    found = stored_in(rule_files=[str(tmp_path / name) for name in names])
+    server = found.server
+    with ExitStack() as stack:
+        env = found.environ(OTEL_SERVICE_NAME="web")
+        stack.enter_context(program(run_dir, tmp_path / "cache", **env))
+        start = stack.enter_context(exporters(run_dir))
+        pushes = found.environ(OTEL_METRIC_EXPORT_INTERVAL="500")
+        start("--otlp", "--demo", **pushes)
+
+        agent, sidecar = Grafana(server, "web"), Grafana(server, "jaxmon-exporter")
+        shown = [one for one in panels() if one["title"] in OF_AGENTS]
+        devices = [one for one in panels() if one["title"] in OF_DEVICES]
+        assert not any(map(is_sidecars, shown))
+        assert (len(shown), len(devices)) == (len(OF_AGENTS), len(OF_DEVICES))
+        settled(
+            [
+                *(partial(problems, agent, one, without=("worker",)) for one in shown),
+                *(partial(problems, sidecar, one) for one in devices),
+            ]
+        )
+        firing = (
+            'ALERTS{alertname="JaxmonRequestErrorBudgetBurn",alertstate="firing",'
+            'job="web",route="/broken"}'
+        )
+        server.until_query(firing)
+        assert server.failing_rules() == {}
+        until(
+            lambda: server.query('jaxmon_agent_up{job="jaxmon-exporter"} == 1'),
+            "the sidecar to know the agent",
+        )
+
+
+OF_AGENTS = (
+    "Requests by outcome",
+    "Recompiles by cause",
+    "Compile time by function",
+    "Where the time goes",
+    "Latency of warm requests",
+    "Exports by OTLP",
+)
+OF_DEVICES = ("Accelerator utilization", "Accelerator memory in use", "Power")
