@@ -34,6 +34,7 @@ class Options(TypedDict, total=False):
     shadow_interval: float
     event_values: bool
     traces: bool | None
+    traces_wait: float
     report: bool
     report_dir: str | PathLike[str] | None
     figures_dir: str | PathLike[str] | None

@@ -215,6 +215,14 @@ class Settings:
         "program has a tracer provider, or the environment names a receiver.",
         default=None,
     )
+    traces_wait: float = _setting(
+        "Shortest transfer or sync that has a span below its request or step; 0 means "
+        "none has.",
+        default=0.01,
+        give="seconds",
+        within=(0.0001, 3600),
+        off=True,
+    )
     report: bool = _setting("Print a summary when the process exits.", default=False)
     report_dir: str | None = _setting(
         "Directory for reports of out-of-memory errors; `None` means "

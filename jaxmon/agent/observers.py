@@ -86,7 +86,9 @@ class Observers:
         executable: for each XLA executable just compiled or loaded, with its function.
         promotion: for functions with a program that computes in float64 by accident.
         compiling: called before each compile.
-        tracer: makes the spans of compiles, if traces are on.
+        settling: called before a step whose trace is kept ends, to add what is pending;
+            raises nothing.
+        tracer: makes the spans of compiles and the like, if traces are on.
         surfaced: for exceptions that left a request, an activity or the source of a
             loop; raises nothing.
     """
@@ -102,6 +104,7 @@ class Observers:
         "promotion",
         "returned",
         "sample",
+        "settling",
         "surfaced",
         "timer",
         "tracer",
@@ -121,5 +124,6 @@ class Observers:
         self.executable: list[Callable[[Function, Any], None]] = []
         self.promotion: list[Callable[[Function], None]] = []
         self.compiling: list[Callable[[], None]] = []
+        self.settling: list[Callable[[], None]] = []
         self.tracer: Tracer | None = None
         self.surfaced: list[Callable[[BaseException], None]] = []

@@ -35,6 +35,7 @@ SILENT: Options = {
     "shadow_interval": 0,
     "event_values": True,
     "traces": False,
+    "traces_wait": 0,
     "report": False,
     "report_dir": None,
     "figures_dir": None,

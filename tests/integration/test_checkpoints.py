@@ -7,6 +7,7 @@ Orbax's clock is between one around the call and one around the slowest part wit
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -167,3 +168,33 @@ def test_the_overview_lists_them(books: Books) -> None:
     assert found["save"]["in_progress"] == 0
     assert found["restore"]["failures"] == 1
     assert books.truth["failures"] == 0
+
+
+def test_each_is_a_span_of_its_step(books: Books) -> None:
+    """Those outside of a loop begin a trace; a failed one says so."""
+    spans = [one for one in books.truth["spans"] if "checkpoint " in one["name"]]
+    seen = Counter(
+        (one["attributes"]["jaxmon.operation"], one["parent"], outcome(one))
+        for one in spans
+    )
+    assert seen == {
+        ("save", "step train", "success"): 5,
+        ("restore", None, "success"): 1,
+        ("save", "step train", "error"): 1,
+        ("restore", None, "error"): 1,
+        ("save", None, "error"): 1,
+        ("save", None, "success"): 2,
+    }
+    sync = [one for one in spans if one["parent"] and outcome(one) == "success"][:2]
+    seconds = sum(one["seconds"] for one in sync)
+    assert books.truth["sync_inside"] - CLOCKS_DIFFER <= seconds
+    assert seconds <= books.truth["sync"] + CLOCKS_DIFFER
+    for one in sync:
+        blocked = one["attributes"]["jaxmon.blocked_seconds"]
+        assert blocked <= one["seconds"] + CLOCKS_DIFFER
+
+
+def outcome(span: dict[str, Any]) -> str:
+    """Return how what *span* describes ended."""
+    found: str = span["attributes"]["jaxmon.outcome"]
+    return found

@@ -13,6 +13,7 @@ from opentelemetry.trace import StatusCode, format_span_id
 
 import jaxmon
 from jaxmon.indicators.work import payers
+from jaxmon.otel.traces.children import Child
 from jaxmon.otel.traces.compiled import Compiled
 from tests.otlp_receiver import Receiver, Span
 from tests.spans import Traced, ids, tracing
@@ -33,6 +34,7 @@ class Trained:
 
     def __init__(self, receiver: Receiver, said: dict[str, Any]) -> None:
         self.truth = said["truth"]
+        self.waits = said["waits"]
         self.page = said["page"]
         self.compiles = set(said["compiles"])
         self.fails, self.slow = said["fails"], said["slow"]
@@ -56,8 +58,9 @@ def trained() -> Iterator[Trained]:
     """Return one run of the program, which keeps no healthy step."""
     with Receiver() as receiver:
         environ = {**receiver.environ, "OTEL_TRACES_SAMPLER": "always_off"}
+        settings = {"JAXMON_OTLP": "0", "JAXMON_TRACES_WAIT": "0.001"}
         program = str(ROOT / "tests" / "programs" / "traced_steps.py")
-        found = run_python(program, env={**environ, "JAXMON_OTLP": "0"}).ok()
+        found = run_python(program, env={**environ, **settings}).ok()
         yield Trained(receiver, json.loads(found.out.splitlines()[-1]))
 
 
@@ -118,6 +121,33 @@ def test_compiles_are_below_the_step_that_paid(
     assert span["began"] <= compile_["began"] <= compile_["ended"] <= span["ended"]
     left = loop == "finetune"
     assert span["attributes"]["jaxmon.outcome"] == ("left" if left else "success")
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "how", "planted"),
+    [
+        ("step train", "sync", "block_until_ready", 0),
+        ("predict", "transfer device_to_host", "float", 1),
+    ],
+)
+def test_long_waits_are_below_what_waited(
+    trained: Trained, place: str, name: str, how: str, planted: int
+) -> None:
+    """
+    In the step or request in which the program waited for the device, as long as it
+    did; the many short ones have no spans.
+    """
+    (wait,) = [one for one in trained.spans if one["name"] == name]
+    (parent,) = [one for one in trained.spans if one["id"] == wait["parent"]]
+    assert parent["name"] == place
+    attributes = wait["attributes"]
+    assert attributes["jaxmon.how"] == how
+    assert attributes["code.file.path"] == "tests/programs/traced_steps.py"
+    assert attributes.get("jaxmon.bytes") == (4 if name != "sync" else None)
+    began, ended = trained.waits[planted]
+    assert began - CLOCKS_DIFFER <= wait["began"]
+    assert wait["ended"] <= ended + CLOCKS_DIFFER
+    assert wait["ended"] - wait["began"] >= 0.001e9
 
 
 def test_exemplars_name_the_steps(trained: Trained) -> None:
@@ -199,6 +229,36 @@ def test_a_source_that_raises_fails_the_step(traced: Traced) -> None:
     assert numbers([step]) == [1]
     assert step.status.status_code is StatusCode.ERROR
     assert (step.attributes or {})["error.type"] == "OSError"
+
+
+def test_waits_are_bounded(traced: Traced) -> None:
+    """A request or step has 32 of them; a step that is not kept has none."""
+
+    def wait() -> None:
+        place = traced.tracer.place()
+        assert place is not None
+        traced.tracer.add(Child("sync", 1.0, 2.0, {}), place)
+
+    for number in jaxmon.steps(range(4)):
+        for _ in range(40 if number else 1):
+            wait()
+    with jaxmon.request("predict"):
+        for _ in range(40):
+            wait()
+    names = [one.name for one in traced.spans]
+    assert names.count("sync") == 64
+    assert numbers(traced.spans) == [3]
+
+
+def test_outside_of_steps_a_wait_is_below_the_applications_span(traced: Traced) -> None:
+    """Without one it has no span."""
+    assert traced.tracer.place() is None
+    with traced.provider.get_tracer("app").start_as_current_span("work") as work:
+        place = traced.tracer.place()
+        assert place is not None
+        traced.tracer.add(Child("sync", 1.0, 2.0, {}), place)
+    parent = format_span_id(work.get_span_context().span_id)
+    assert ids(traced.spans[0])[1] == parent
 
 
 def test_a_loop_that_is_left_frees_what_follows(traced: Traced) -> None:

@@ -19,6 +19,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import jaxmon
 from jaxmon.agent.agent import runtime_of
@@ -26,7 +30,11 @@ from tests.instrumented import SILENT, samples
 
 
 DIRECTORY = Path(sys.argv[1])
-AGENT = jaxmon.instrument(**SILENT)
+SPANS = InMemorySpanExporter()
+PROVIDER = TracerProvider(shutdown_on_exit=False)
+PROVIDER.add_span_processor(SimpleSpanProcessor(SPANS))
+trace.set_tracer_provider(PROVIDER)
+AGENT = jaxmon.instrument(**{**SILENT, "traces": True})
 SLOW_SECONDS = 0.3
 
 truth: dict[str, Any] = {}
@@ -62,6 +70,21 @@ def look(name: str) -> None:
     """Keep what the agent exports now, as *name*."""
     wanted = ("jaxmon_checkpoint", "jaxmon_activity", "jaxmon_time", "jaxmon_hook")
     found[name] = {s: v for s, v in samples(AGENT).items() if s.startswith(wanted)}
+
+
+def spans() -> list[dict[str, Any]]:
+    """Return the spans so far, each with the name of its parent."""
+    finished = SPANS.get_finished_spans()
+    names = {one.context.span_id: one.name for one in finished if one.context}
+    return [
+        {
+            "name": one.name,
+            "parent": None if one.parent is None else names.get(one.parent.span_id),
+            "seconds": ((one.end_time or 0) - (one.start_time or 0)) / 1e9,
+            "attributes": dict(one.attributes or {}),
+        }
+        for one in finished
+    ]
 
 
 def saved(tree: Any) -> Any:
@@ -167,6 +190,7 @@ def main() -> None:
         v for s, v in samples(AGENT).items() if s.startswith("jaxmon_internal_errors")
     )
     jaxmon.uninstrument()
+    truth["spans"] = spans()
     print(json.dumps({"truth": truth, "found": found}))
 
 

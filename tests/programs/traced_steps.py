@@ -16,6 +16,7 @@ from contextlib import suppress
 from http.client import HTTPConnection
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import jaxmon
@@ -25,9 +26,11 @@ STEPS = 400
 COMPILES = {0: 3, 40: 4}
 FAILS, EVALUATES, SLOW = 60, 80, 200
 SLOW_SECONDS = 0.4
+MATRIX = np.ones((400, 400), np.float32)
 
 agent = jaxmon.instrument(port=0, socket=False)
 truth: list[list[int]] = []
+waits: list[list[int]] = []
 
 
 @jax.jit
@@ -45,6 +48,12 @@ def broken(x):
     return x @ x
 
 
+@jax.jit
+def late(x):
+    # Large enough that the call returns before.
+    return jax.lax.fori_loop(0, 40, lambda _, a: jnp.tanh(a @ a), x).sum()
+
+
 def noting() -> Iterator[int]:
     """Yield the batches; note when each is requested."""
     for number in range(STEPS):
@@ -55,6 +64,7 @@ def noting() -> Iterator[int]:
 def main() -> None:
     """Train."""
     length = 0
+    late(MATRIX).block_until_ready()
     for number in jaxmon.steps(noting()):
         length = COMPILES.get(number, length)
         step(np.ones(length, np.float32))
@@ -66,10 +76,17 @@ def main() -> None:
                 score(np.ones(7, np.float32))
         if number == SLOW:
             time.sleep(SLOW_SECONDS)
+            waits.append([time.time_ns()])
+            late(MATRIX).block_until_ready()
+            waits[-1].append(time.time_ns())
         truth[-1].append(time.time_ns())
     for _ in jaxmon.steps(range(9), loop="finetune"):
         step(np.ones(5, np.float32))
         break
+    with jaxmon.request("predict"):
+        waits.append([time.time_ns()])
+        float(late(MATRIX[:300, :300]))
+        waits[-1].append(time.time_ns())
     assert agent.url is not None
     client = HTTPConnection("127.0.0.1", int(agent.url.split(":")[2].split("/")[0]))
     accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
@@ -77,8 +94,9 @@ def main() -> None:
     page = client.getresponse().read().decode()
     client.close()
     jaxmon.uninstrument()
+    document = {"truth": truth, "waits": waits, "page": page}
     planted = {"compiles": list(COMPILES), "fails": FAILS, "slow": SLOW}
-    print(json.dumps({"truth": truth, "page": page, **planted}))
+    print(json.dumps({**document, **planted}))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from threading import RLock, get_ident
 from jaxmon.agent.jaxlink.orbax import Kind, in_orbax
 from jaxmon.indicators.activity_ages import FAILED, FINISHED
 from jaxmon.indicators.endings import End, now
+from jaxmon.otel.traces.compiled import Payer
 
 
 MOST = 64
@@ -30,12 +31,16 @@ class Operation:
         end: closed when it succeeded or failed.
         blocked: closed when the program continues.
         thread: the thread that called Orbax.
+        began: when it began, on the performance counter.
+        payer: the request or step that it is for, if traces are on.
     """
 
-    __slots__ = ("blocked", "end", "kind", "thread")
+    __slots__ = ("began", "blocked", "end", "kind", "payer", "thread")
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
+        self.began = now()
+        self.payer: Payer | None = None
         self.end: End = []
         self.blocked: End = []
         self.thread = get_ident()
@@ -85,20 +90,21 @@ class Operations:
                 if one.kind == kind and one.thread == here and not one.blocked:
                     one.blocked.append(now())
 
-    def succeed(self, kind: Kind) -> None:
+    def succeed(self, kind: Kind) -> Operation | None:
         """
-        Note that one of *kind* succeeded: that of this thread, else the oldest. A
-        background thread does not say which it was.
+        Note that one of *kind* succeeded, and return it: that of this thread, else the
+        oldest. A background thread does not say which it was.
         """
         here = get_ident()
         with self._lock:
             same = [one for one in self._open if one.kind == kind]
             if not same:
-                return
+                return None
             mine = [one for one in same if one.thread == here and not one.blocked]
             found = (mine or same)[0]
             self._open.remove(found)
         found.close(FINISHED)
+        return found
 
     def settle(self) -> list[Operation]:
         """Return those that have failed since; 0.1 ms if any is in progress."""

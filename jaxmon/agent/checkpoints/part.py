@@ -22,6 +22,9 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, Histogram, series
 from jaxmon.indicators.timeline import Timeline
+from jaxmon.indicators.work import payers
+from jaxmon.otel.traces import conventions
+from jaxmon.otel.traces.children import Child
 
 
 SITE: Final = "checkpoints"
@@ -45,6 +48,7 @@ class Checkpoints(Part):
 
     def __init__(self, context: Context, timeline: Timeline) -> None:
         self._guard = context.guard
+        self._observers = context.observers
         self._timeline = timeline
         self._operations = Operations()
         self._seconds = {
@@ -80,6 +84,8 @@ class Checkpoints(Part):
     def _begin(self, kind: Kind) -> None:
         operation, failed = self._operations.begin(kind)
         self._count(failed, kind.operation)
+        if self._observers.tracer is not None:
+            operation.payer = self._observers.tracer.payer(payers())
         activity = ACTIVITIES[kind.operation]
         self._timeline.follow(activity, operation)
         if kind.operation == "restore":
@@ -106,7 +112,8 @@ class Checkpoints(Part):
         self._seconds[kind.operation].observe(seconds)
         if kind == orbax.SAVE:
             self._seconds["blocking"].observe(seconds)
-        self._operations.succeed(kind)
+        if (operation := self._operations.succeed(kind)) is not None:
+            self._trace(operation, failed=False)
 
     def _moved(self, direction: str, gibibytes: float) -> None:
         with self._lock:
@@ -132,6 +139,22 @@ class Checkpoints(Part):
                 self._bytes.setdefault(operation, 0)
             for one in failed:
                 self._failures[one.kind.operation] += 1
+                self._trace(one, failed=True)
+
+    def _trace(self, operation: Operation, *, failed: bool) -> None:
+        """Make the span of *operation*, which has ended."""
+        tracer, payer = self._observers.tracer, operation.payer
+        if tracer is None or payer is None:
+            return
+        began, name = operation.began, operation.kind.operation
+        attributes: dict[str, str | float] = {
+            conventions.OPERATION: name,
+            conventions.OUTCOME: "error" if failed else "success",
+            conventions.BLOCKED: operation.blocked[0] - began,
+        }
+        whole = f"{conventions.CHECKPOINT} {name}"
+        end = operation.end[0]
+        tracer.kept(Child(whole, began, end, attributes, failed=failed), payer)
 
     # --- reading --------------------------------------------------------------------
 

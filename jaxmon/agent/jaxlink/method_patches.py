@@ -11,16 +11,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink.transfer_sites import TransferSite
 
 
+if TYPE_CHECKING:
+    from jaxmon.otel.traces.children import Place
+
 SITE = "transfers"
 
-Started: TypeAlias = tuple[TransferSite, int, int, int]
-"""Transfer site, count (0 for shards after the first), bytes, and start."""
+Started: TypeAlias = tuple[TransferSite, int, int, int, "Place | None"]
+"""
+Transfer site, count (0 for shards after the first), bytes, start, and where a span of
+it belongs.
+"""
 
 Record: TypeAlias = tuple[Started, int]
 """The same with the end; both in nanoseconds of the performance counter."""

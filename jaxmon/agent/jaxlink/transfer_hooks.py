@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from time import perf_counter_ns
 from types import FrameType, ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from jaxmon.agent.jaxlink.transfer_sites import CONVERSIONS, TransferSite, Trans
 from jaxmon.indicators.endings import SingleUse
 
 
+if TYPE_CHECKING:
+    from jaxmon.otel.traces.children import Traces
+
 # The methods that read an array or a shard of it, by release; their callers cache the
 # result, so a second read does not come here.
 _READS = (
@@ -36,6 +39,7 @@ _READS = (
     "_single_device_array_to_np_array_did_copy",
     "_to_np_array_did_copy",  # since 0.12
 )
+_MANY = 64
 _times = iter(perf_counter_ns, None)
 _NUMBERS = {bool: ("b", 1), int: ("i", 8), complex: ("c", 16)}
 
@@ -73,7 +77,7 @@ class TransferHooks:
 
     Attributes:
         records: observations not processed yet.
-        enough: called when *many* records are pending, on the thread that added one.
+        enough: called when 64 records are pending, on the thread that added one.
     """
 
     def __init__(
@@ -82,15 +86,14 @@ class TransferHooks:
         guard: Guard,
         enough: Callable[[], None],
         calls: CallSites,
-        *,
-        many: int = 64,
+        traces: Traces,
     ) -> None:
         self.records: deque[Record] = deque()
         self._note = self.records.append
         self._jax = jax
         self._guard = guard
         self._enough = enough
-        self._many = many
+        self._traces = traces
         self._origins = TransferSites(jax, calls)
         self._looping: dict[int, bool] = {}
         self._clean = is_calling(jax)
@@ -237,12 +240,14 @@ class TransferHooks:
     def _begin(
         self, call: Callable[..., Any], site: TransferSite, count: int, nbytes: int
     ) -> Callable[..., Any]:
-        if len(self.records) >= self._many:
+        if len(self.records) >= _MANY:
             self._enough()
         # Inlined `ending`, because reads and syncs are frequent.
         once = SingleUse()
         once.__call__ = call
-        started = ((site, count, nbytes, perf_counter_ns()),)
+        tracer = self._traces.tracer
+        place = None if tracer is None else tracer.place()
+        started = ((site, count, nbytes, perf_counter_ns(), place),)
         record = map(self._note, zip(started, _times))  # noqa: B905 - one is endless
         once.__del__ = record.__next__
         return once

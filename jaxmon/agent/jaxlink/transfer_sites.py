@@ -124,7 +124,9 @@ class TransferSites:
             direction: direction of the transfer.
             scalars: only numbers are sent, which may be literals.
         """
-        how, argument, kinds = "", False, self._kinds
+        # The program calls the method itself, without a frame of JAX.
+        how = "block_until_ready" if direction == "sync" else ""
+        argument, kinds = False, self._kinds
         caller: FrameType | None = None
         at: FrameType | None = frame
         while at is not None:

@@ -68,7 +68,8 @@ class Traces(Part):
         try:
             ratio = decision.healthy_ratio(os.environ)
             run = partial(self._guard.run, "traces_export")
-            self._use(own_tracer(self._guard, os.environ, ratio, run))
+            settling = self._observers.settling
+            self._use(own_tracer(self._guard, os.environ, ratio, run, settling))
         except Exception:  # noqa: BLE001 - contained: no traces
             self._guard.failed(self.name)
 
@@ -84,7 +85,7 @@ class Traces(Part):
 
             # Its sampler, if the environment names one, decides about steps as well.
             ratio = 1.0 if "OTEL_TRACES_SAMPLER" in os.environ else decision.RATIO
-            found = application_tracer(self._guard, ratio)
+            found = application_tracer(self._guard, ratio, self._observers.settling)
             if found is not None:
                 self._use(found)
         except Exception:  # noqa: BLE001 - contained: no traces

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
-from jaxmon.agent.jaxlink.method_patches import SITE, MethodPatch
+from jaxmon.agent.jaxlink.method_patches import SITE, MethodPatch, Record
 from jaxmon.agent.jaxlink.source_lines import display_path
 from jaxmon.agent.jaxlink.transfer_hooks import TransferHooks, trusted_view
 from jaxmon.agent.jaxlink.transfer_sites import Direction, TransferSite
@@ -21,6 +22,8 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.catalog import TRANSFER_DIRECTIONS
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.otel.traces import conventions
+from jaxmon.otel.traces.children import Child
 
 
 LINES = 50
@@ -65,7 +68,9 @@ class Transfers(Part):
         # Reentrant: a signal handler may make a transfer while this thread holds it.
         self._lock = threading.RLock()
         self._since = monotonic()
+        self._shortest = context.settings.traces_wait or inf
         context.observers.sample.append(self.sampled)
+        context.observers.settling.append(self._fold)
 
     def attach(self, hooks: Hooks) -> None:
         """Replace the functions of JAX that transfer data."""
@@ -74,7 +79,11 @@ class Transfers(Part):
     def _take(self, at: Places) -> None:
         guard = self._context.guard
         crossings = TransferHooks(
-            self._context.jax, guard, self._fold, self._context.sites
+            self._context.jax,
+            guard,
+            self._fold,
+            self._context.sites,
+            self._context.observers,
         )
         methods, functions = crossings.places()
         self._crossings = crossings
@@ -190,6 +199,7 @@ class Transfers(Part):
         if self._crossings is None:
             return
         records, totals = self._crossings.records, self._totals
+        long: list[Record] = []
         with self._lock:
             # Only those present now: another thread may keep adding.
             for _ in range(len(records)):
@@ -197,7 +207,8 @@ class Transfers(Part):
                     return
                 # No calls from here to the end, so that an interrupt finds the record
                 # either counted or still there.
-                (site, count, nbytes, started), ended = records[0]
+                record = records[0]
+                (site, count, nbytes, started, place), ended = record
                 # The program may have replaced the clock.
                 spent = ended - started if ended > started else 0
                 total = totals[site.direction]
@@ -209,9 +220,30 @@ class Transfers(Part):
                 site.nanoseconds += spent
                 del records[0]
                 self._sites[id(site)] = site
+                if place is not None and spent >= self._shortest * 1e9:
+                    long.append(record)
                 if not site.told and site.count >= _REPEATED and self._is_often(site):
                     site.told = True
                     self._tell(site)
+
+        for record in long:
+            self._trace(record)
+
+    def _trace(self, record: Record) -> None:
+        """Make a span of a transfer that took long."""
+        (site, _, nbytes, started, place), ended = record
+        tracer = self._context.observers.tracer
+        if tracer is None or place is None:
+            return
+        name = conventions.SYNC
+        attributes: dict[str, str | int] = {conventions.HOW: site.how}
+        if site.direction != "sync":
+            name = f"{conventions.TRANSFER} {site.direction}"
+            attributes[conventions.BYTES] = nbytes
+        if site.file:
+            attributes[conventions.FILE] = display_path(site.file)
+            attributes[conventions.LINE] = site.line
+        tracer.add(Child(name, started / 1e9, ended / 1e9, attributes), place)
 
     def _is_often(self, site: TransferSite) -> bool:
         if not site.file or site.count >= OFTEN:

@@ -26,6 +26,10 @@ PHASES = {
 
 STEP_NAME = "step"
 DATA_WAIT = "data wait"
+TRANSFER = "transfer"
+SYNC = "sync"
+CHECKPOINT = "checkpoint"
+PROFILE = "profile"
 
 ROUTE = "jaxmon.route"
 START = "jaxmon.start"
@@ -36,6 +40,12 @@ CACHE = "jaxmon.cache"
 FIRST_CALL = "jaxmon.first_call"
 LOOP = "jaxmon.loop"
 STEP = "jaxmon.step"
+HOW = "jaxmon.how"
+BYTES = "jaxmon.bytes"
+OPERATION = "jaxmon.operation"
+BLOCKED = "jaxmon.blocked_seconds"
+FILE = "code.file.path"
+LINE = "code.line.number"
 
 _GRPC_STATUS = "rpc.grpc.status_code"
 

@@ -8,7 +8,9 @@ kept costs a microsecond.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from threading import RLock
+from typing import NamedTuple
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
@@ -16,10 +18,11 @@ from opentelemetry import trace
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.recorder import Guard
 from jaxmon.otel.traces import conventions
+from jaxmon.otel.traces.children import MOST, Child
 from jaxmon.otel.traces.clock import Clock
 from jaxmon.otel.traces.compiled import Payer
 from jaxmon.otel.traces.durations import Durations
-from jaxmon.otel.traces.requests import SITE, trace_id
+from jaxmon.otel.traces.requests import SITE, emit, trace_id
 
 
 _MOST_OPEN = 64
@@ -35,14 +38,22 @@ class LoopSpans:
         ratio: fraction of healthy steps to keep. Chosen by the number of the step, so
             that the processes of a job keep the same ones.
         own: whether *spans* are of our own provider.
+        settling: called before a step that is kept ends: each adds what it still has.
     """
 
     def __init__(
-        self, spans: trace.Tracer, guard: Guard, ratio: float, *, own: bool
+        self,
+        spans: trace.Tracer,
+        guard: Guard,
+        ratio: float,
+        *,
+        own: bool,
+        settling: Sequence[Callable[[], None]] = (),
     ) -> None:
         self.spans = spans
         self.guard = guard
         self.own = own
+        self.settling = settling
         self.usual = Durations()
         # Those with a span, in case they are left without a call.
         self.open: dict[LoopSpan, None] = {}
@@ -80,6 +91,7 @@ class LoopSpan:
 
     __slots__ = (
         "_began",
+        "_children",
         "_clock",
         "_context",
         "_end",
@@ -99,6 +111,7 @@ class LoopSpan:
         self._inside = self._context
         self._number = 0
         self._began = began
+        self._children: list[Child] = []
         self._failed: str | None = None
         self._span: trace.Span | None = None
         self._clock: Clock | None = None
@@ -109,14 +122,18 @@ class LoopSpan:
         try:
             with loops.lock:
                 kept = self._span is not None or self._failed is not None
-                duration = round((ended - self._began) * 1e9)
                 if not kept:
+                    duration = round((ended - self._began) * 1e9)
                     kept = loops.usual.is_slow(self.name, duration)
-                found = None
-                if kept or loops.is_sampled(self._number):
-                    found = self._close(arrived, ended, "success")
+                kept = kept or loops.is_sampled(self._number)
+            if kept:
+                for settle in loops.settling:  # what is pending may be in this step
+                    settle()
+            with loops.lock:
+                found = self._close(arrived, ended, "success") if kept else None
                 self._began = ended
                 self._number += 1
+                self._children = []
                 return found
         except Exception:  # noqa: BLE001 - contained: the loop goes on
             loops.guard.failed(SITE)
@@ -150,6 +167,16 @@ class LoopSpan:
             self._open()
             return Payer(self._inside, (), self._clock or Clock())
 
+    def place(self) -> StepPlace:
+        """Return the step in progress, which is not kept for that."""
+        return StepPlace(self, self._number)
+
+    def add(self, number: int, child: Child) -> None:
+        """Keep *child* until step *number* ends, if it has not; the first 32."""
+        with self._loops.lock:
+            if number == self._number and len(self._children) < MOST:
+                self._children.append(child)
+
     def trace_id(self) -> str | None:
         """Return the id of the trace of the step in progress if that is kept."""
         return None if self._span is None else self._id(self._span)
@@ -177,13 +204,11 @@ class LoopSpan:
         span = self._open()
         loops, clock = self._loops, self._clock or Clock()
         if arrived is not None:
-            loops.spans.start_span(
-                conventions.DATA_WAIT,
-                self._inside,
-                trace.SpanKind.INTERNAL,
-                {conventions.LOOP: self.name},
-                start_time=clock.unix_ns(self._began),
-            ).end(clock.unix_ns(min(arrived, ended)))
+            loop, name = {conventions.LOOP: self.name}, conventions.DATA_WAIT
+            waited = Child(name, self._began, min(arrived, ended), loop)
+            self._children.insert(0, waited)
+        for child in self._children:
+            emit(loops.spans, child, self._inside, clock)
         if self._failed is not None:
             span.set_attribute("error.type", self._failed)
             span.set_status(trace.StatusCode.ERROR)
@@ -193,6 +218,7 @@ class LoopSpan:
         found = self._id(span)
         loops.open.pop(self, None)
         self._span = self._clock = self._failed = None
+        self._children = []
         self._inside = self._context
         return found
 
@@ -200,3 +226,14 @@ class LoopSpan:
         # Whether the trace of a request is kept is not known before that ends.
         inside = trace.get_current_span(self._context).get_span_context().is_valid
         return None if inside and self._loops.own else trace_id(span)
+
+
+class StepPlace(NamedTuple):
+    """One step of a loop, as a `Place`."""
+
+    loop: LoopSpan
+    number: int
+
+    def add(self, child: Child) -> None:
+        """Make *child* a span below the step if that is kept."""
+        self.loop.add(self.number, child)

@@ -12,6 +12,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from jaxmon.indicators.recorder import Guard
 from jaxmon.indicators.tracing import Origin
 from jaxmon.otel.traces import conventions
+from jaxmon.otel.traces.children import MOST, Child
 from jaxmon.otel.traces.clock import Clock
 
 
@@ -32,10 +33,12 @@ class RequestSpan:
     """
 
     __slots__ = (
+        "_children",
         "_guard",
         "_origin",
         "_ours",
         "_outside",
+        "_spans",
         "clock",
         "inside",
         "kept",
@@ -43,9 +46,17 @@ class RequestSpan:
     )
 
     def __init__(
-        self, span: trace.Span, origin: Origin | None, guard: Guard, *, ours: bool
+        self,
+        span: trace.Span,
+        origin: Origin | None,
+        spans: trace.Tracer,
+        guard: Guard,
+        *,
+        ours: bool,
     ) -> None:
         self.span = span
+        self._spans = spans
+        self._children = 0
         self.clock = Clock()
         self.inside = contexts.get_current()
         if ours:
@@ -74,6 +85,12 @@ class RequestSpan:
                 contexts.attach(outside)
         except Exception:  # noqa: BLE001 - contained: the request goes on
             self._guard.failed(SITE)
+
+    def add(self, child: Child) -> None:
+        """Make *child* a span below this one; the first 32."""
+        self._children += 1
+        if self._children <= MOST:
+            emit(self._spans, child, self.inside, self.clock)
 
     def describe(self, outcome: str, start: str) -> None:
         """
@@ -136,7 +153,7 @@ def request_span(
             return None
         if getattr(current, "kind", None) is trace.SpanKind.SERVER:
             current.set_attribute(conventions.ROUTE, route)
-            return RequestSpan(current, origin, guard, ours=False)
+            return RequestSpan(current, origin, tracer, guard, ours=False)
         kind = trace.SpanKind.INTERNAL
     elif origin is not None:
         context = _W3C.extract(origin.headers, context)
@@ -148,9 +165,26 @@ def request_span(
         conventions.request_attributes(route, origin),
         start_time=clock.unix_ns(started),
     )
-    found = RequestSpan(span, origin, guard, ours=True)
+    found = RequestSpan(span, origin, tracer, guard, ours=True)
     found.clock = clock
     return found
+
+
+def emit(
+    spans: trace.Tracer, child: Child, context: contexts.Context, clock: Clock
+) -> str | None:
+    """Make the span of *child* in *context*; return the id of its trace."""
+    span = spans.start_span(
+        child.name,
+        context,
+        trace.SpanKind.INTERNAL,
+        child.attributes,
+        start_time=clock.unix_ns(child.began),
+    )
+    if child.failed:
+        span.set_status(trace.StatusCode.ERROR)
+    span.end(clock.unix_ns(child.ended))
+    return trace_id(span)
 
 
 def trace_id(span: Any) -> str | None:

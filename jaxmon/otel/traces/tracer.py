@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
+
+from opentelemetry import context as contexts
+from opentelemetry import trace
 
 from jaxmon.indicators.endings import End
 from jaxmon.indicators.recorder import Guard
 from jaxmon.indicators.requests import OpenRequest, serving
 from jaxmon.indicators.steps import loop_trace
 from jaxmon.indicators.tracing import LoopTrace, Origin, RequestTrace
+from jaxmon.indicators.work import payers
 from jaxmon.otel.traces import compiles, conventions
+from jaxmon.otel.traces.children import Child, Place
+from jaxmon.otel.traces.clock import Clock
 from jaxmon.otel.traces.compiled import Compiled, Payer
 from jaxmon.otel.traces.loops import LoopSpan, LoopSpans
 from jaxmon.otel.traces.provider import OwnProvider, application_provider, exporter
-from jaxmon.otel.traces.requests import SITE, RequestSpan, request_span, trace_id
+from jaxmon.otel.traces.requests import (
+    SITE,
+    RequestSpan,
+    emit,
+    request_span,
+    trace_id,
+)
 from jaxmon.version import version
 
 
-if TYPE_CHECKING:
-    from opentelemetry import trace
+class SpanPlace(NamedTuple):
+    """A span of the application, as a `Place`."""
+
+    spans: trace.Tracer
+    context: contexts.Context
+    clock: Clock
+
+    def add(self, child: Child) -> None:
+        """Make *child* a span below it."""
+        emit(self.spans, child, self.context, self.clock)
 
 
 class Tracer:
@@ -31,6 +51,7 @@ class Tracer:
         spans: what makes spans.
         own: our own provider, if that is in use.
         ratio: fraction of healthy steps to keep.
+        settling: called before a step that is kept ends: each adds what it still has.
     """
 
     def __init__(
@@ -39,11 +60,14 @@ class Tracer:
         spans: trace.Tracer,
         own: OwnProvider | None,
         ratio: float = 1.0,
+        settling: Sequence[Callable[[], None]] = (),
     ) -> None:
         self._guard = guard
         self._spans = spans
         self._own = own
-        self._loops = LoopSpans(spans, guard, ratio, own=own is not None)
+        self._loops = LoopSpans(
+            spans, guard, ratio, own=own is not None, settling=settling
+        )
 
     @property
     def is_own(self) -> bool:
@@ -88,6 +112,41 @@ class Tracer:
             self._guard.failed(SITE)
             return None
 
+    def place(self) -> Place | None:
+        """
+        Return where this thread is: in a request, else in a step, else in a span of the
+        application; `None` if that is not recorded, or there is none.
+        """
+        try:
+            requests = payers()
+            for one in requests:
+                if isinstance(one.trace, RequestSpan):
+                    return one.trace
+            if requests:
+                return None
+            if isinstance(loop := loop_trace(), LoopSpan):
+                return loop.place()
+            if trace.get_current_span().is_recording():
+                return SpanPlace(self._spans, contexts.get_current(), Clock())
+        except Exception:  # noqa: BLE001 - contained: the program goes on
+            self._guard.failed(SITE)
+        return None
+
+    def add(self, child: Child, place: Place) -> None:
+        """Make the span of *child* in *place*, unless there are too many there."""
+        try:
+            place.add(child)
+        except Exception:  # noqa: BLE001 - contained: the program goes on
+            self._guard.failed(SITE)
+
+    def kept(self, child: Child, payer: Payer) -> str | None:
+        """Make the span of *child* for *payer*; return the id of its trace."""
+        try:
+            return emit(self._spans, child, payer.context, payer.clock)
+        except Exception:  # noqa: BLE001 - contained: the program goes on
+            self._guard.failed(SITE)
+            return None
+
     def trace_of(self, requests: Sequence[OpenRequest]) -> str | None:
         """
         Return the id of the trace of the first of *requests* that has one; without any,
@@ -129,13 +188,15 @@ class Tracer:
             self._own.abandon()
 
 
-def application_tracer(guard: Guard, ratio: float) -> Tracer | None:
+def application_tracer(
+    guard: Guard, ratio: float, settling: Sequence[Callable[[], None]]
+) -> Tracer | None:
     """Return a tracer of the application's provider, `None` if it has none."""
     provider = application_provider()
     if provider is None:
         return None
     spans = provider.get_tracer(conventions.SCOPE, version())
-    return Tracer(guard, spans, None, ratio)
+    return Tracer(guard, spans, None, ratio, settling)
 
 
 def own_tracer(
@@ -143,7 +204,8 @@ def own_tracer(
     environ: Mapping[str, str],
     ratio: float,
     run: Callable[[Callable[[], None]], Any],
+    settling: Sequence[Callable[[], None]],
 ) -> Tracer:
     """Return a tracer of a provider of our own, which exports as *environ* says."""
     own = OwnProvider(exporter(environ), ratio, run, environ)
-    return Tracer(guard, own.tracer(), own, ratio)
+    return Tracer(guard, own.tracer(), own, ratio, settling)
