@@ -25,9 +25,11 @@ from typing import Protocol
 
 from prometheus_client.metrics_core import Metric as ClientMetric
 from prometheus_client.registry import Collector as ClientCollector
+from prometheus_client.samples import Exemplar
 
 from jaxmon import interrupts
 from jaxmon.catalog import Metric
+from jaxmon.exposition import exemplars
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels
 
@@ -115,8 +117,18 @@ def _converted(
         for series, number in samples:
             name, _, text = series.partition("{")
             if number == number:  # noqa: PLR0124 - NaN is left out, as on our own page
-                theirs.add_sample(name, labels(text) if text else {}, number)
+                theirs.add_sample(
+                    name,
+                    labels(text) if text else {},
+                    number,
+                    exemplar=_exemplar(family.exemplars.get(series)),
+                )
     return [theirs for _, theirs in found.values() if theirs.samples]
+
+
+def _exemplar(text: str | None) -> Exemplar | None:
+    found = None if text is None else exemplars.read(text)
+    return None if found is None else Exemplar(*found)
 
 
 def _empty(metric: Metric) -> ClientMetric:

@@ -255,9 +255,12 @@ class Prometheus:
         except (URLError, ConnectionError):
             return False
 
+    def get(self, target: str) -> Any:
+        """Return the data that its interface answers to *target*."""
+        return json.loads(http_get(f"{self.url}/api/v1/{target}"))["data"]
+
     def _api(self, path: str, **parameters: str) -> Any:
-        answer = http_get(f"{self.url}/api/v1/{path}?{urlencode(parameters)}")
-        return json.loads(answer)["data"]
+        return self.get(f"{path}?{urlencode(parameters)}")
 
     def _log(self) -> str:
         return (self.directory / "log").read_text()

@@ -65,6 +65,7 @@ def own(families: Iterable[Family]) -> list[Family]:
                 for series, value in family.samples
                 if not series.partition("{")[2].startswith(starts)
             ],
+            family.exemplars,
         )
         for family in page
     ]

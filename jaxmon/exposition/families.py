@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeAlias
 
 from jaxmon.catalog import Metric
 from jaxmon.clocks import wall_time
+from jaxmon.exposition import exemplars
 
 
 Sample: TypeAlias = tuple[str, float]
@@ -72,11 +73,11 @@ def series(metric: Metric, *values: object) -> str:
 def histograms(metric: Metric, found: Iterable[Histogram]) -> Family:
     """Return the family *metric* of the histograms *found*, with their exemplars."""
     samples: list[Sample] = []
-    exemplars: dict[str, str] = {}
+    kept: dict[str, str] = {}
     for one in found:
         samples += one.samples()
-        exemplars.update(one.exemplars())
-    return Family(metric, samples, exemplars)
+        kept.update(one.exemplars())
+    return Family(metric, samples, kept)
 
 
 def gauge(metric: Metric, value: float, *labels: object) -> Family:
@@ -131,9 +132,7 @@ class Histogram:
         if trace_id is not None:
             if self._exemplars is None:
                 self._exemplars = {}
-            self._exemplars[index] = (
-                f'# {{trace_id="{trace_id}"}} {value} {wall_time():.3f}'
-            )
+            self._exemplars[index] = exemplars.text(trace_id, value, wall_time())
 
     @property
     def count(self) -> int:

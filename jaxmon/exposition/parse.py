@@ -1,5 +1,5 @@
 """
-Parses text format 0.0.4, as read by the sidecar from agents.
+Parses text format 0.0.4 and OpenMetrics 1.0.0, as read by the sidecar from agents.
 
 Strict where an error would corrupt the output that relays it: names, labels, numbers
 and types must be valid, or all of it is rejected. The caller bounds its size; parsing
@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TypeAlias, get_args
+from typing import ClassVar, TypeAlias, get_args
 
 from jaxmon.catalog import BY_NAME, Kind, Metric
 from jaxmon.errors import PageError
+from jaxmon.exposition.exemplars import checked
 from jaxmon.exposition.families import Family, labels_text
 
 
@@ -24,10 +25,13 @@ _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*+"
 _LABEL_NAME = r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*+"
 _LABEL_VALUE = r'[^"\\]*+(?:\\[\\"n][^"\\]*+)*+'
 _LABEL = f'{_LABEL_NAME}="{_LABEL_VALUE}"'
-_SAMPLE = re.compile(
-    rf"({_NAME})(?:\{{((?:{_LABEL}(?:,{_LABEL})*+)?+),?+\}})?"
-    r"[ \t]++([0-9a-zA-Z+.-]{1,64})(?:[ \t]++-?[0-9]{1,20})?+[ \t]*+"
-)
+_LABELS = rf"\{{((?:{_LABEL}(?:,{_LABEL})*+)?+),?+\}}"
+_VALUE = r"[0-9a-zA-Z+.-]{1,64}"
+_LINE = rf"({_NAME})(?:{_LABELS})?[ \t]++({_VALUE})(?:[ \t]++-?[0-9]{{1,20}})?+"
+_SAMPLE = re.compile(rf"{_LINE}[ \t]*+")
+# Compiled when an agent has one.
+_WITH_EXEMPLAR = rf"({_LINE}) # {_LABELS} ({_VALUE})(?: ({_VALUE}))?"
+_END = "\n# EOF"
 _ANY_NAME = re.compile(_NAME)
 _ANY_LABEL = re.compile(f'({_LABEL_NAME})="({_LABEL_VALUE})"')
 _INTEGER = re.compile(r"[0-9]{1,18}")
@@ -54,24 +58,28 @@ class ParsedFamily:
         kind: as in the TYPE line, ``untyped`` without one.
         help: unescaped.
         samples: series name, text of its labels without braces, value.
+        exemplars: as OpenMetrics writes them, by the index of their sample.
     """
 
     name: str
     kind: str = "untyped"
     help: str = ""
     samples: list[ParsedSample] = field(default_factory=list)
+    exemplars: dict[int, str] = field(default_factory=dict)
 
 
 def parse(text: str) -> list[ParsedFamily]:
     """
     Return the families in *text* in order of appearance.
 
-    Timestamps are dropped: the sidecar exports current values.
+    Timestamps are dropped: the sidecar exports current values. So are exemplars that
+    OpenMetrics does not allow: one of them is no reason to reject the rest. Names are
+    those of text format 0.0.4.
 
     Raises:
         PageError: with the number and the beginning of the invalid line.
     """
-    page = _Page()
+    page = _OpenMetrics() if text.rstrip("\n").endswith(_END) else _Page()
     for number, line in enumerate(text.split("\n"), start=1):
         if not line or line.isspace():
             continue
@@ -106,7 +114,9 @@ def relabel(family: ParsedFamily, name: str, value: str) -> ParsedFamily:
         (series, f"{first},{_without(name, text)}" if text else first, number)
         for series, text, number in family.samples
     ]
-    return ParsedFamily(family.name, family.kind, family.help, samples)
+    return ParsedFamily(
+        family.name, family.kind, family.help, samples, family.exemplars
+    )
 
 
 def to_family(parsed: ParsedFamily) -> Family:
@@ -118,13 +128,12 @@ def to_family(parsed: ParsedFamily) -> Family:
     if metric is None or _shown_kind(metric) != parsed.kind:
         kinds: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}
         metric = Metric(parsed.name, kinds[parsed.kind], parsed.help)
-    return Family(
-        metric,
-        [
-            (f"{series}{{{text}}}" if text else series, number)
-            for series, text, number in parsed.samples
-        ],
-    )
+    samples = [
+        (f"{series}{{{text}}}" if text else series, number)
+        for series, text, number in parsed.samples
+    ]
+    exemplars = {samples[index][0]: text for index, text in parsed.exemplars.items()}
+    return Family(metric, samples, exemplars)
 
 
 class _Page:
@@ -166,13 +175,19 @@ class _Page:
     def sample(self, line: str) -> None:
         match = _SAMPLE.fullmatch(line)
         if match is None:
-            msg = "malformed sample"
-            raise ValueError(msg)
+            self.unmatched(line)
+            return
         series, text, number = match.groups("")
         if text.count('="') > 1 or '=""' in text:
             text = self._normal(text)
         family = self._owners.get(series) or self._untyped(series)
         family.samples.append((series, text, _number(number)))
+
+    def unmatched(self, line: str) -> None:
+        """Reject a line that is no sample."""
+        del line
+        msg = "malformed sample"
+        raise ValueError(msg)
 
     def _normal(self, text: str) -> str:
         """
@@ -206,6 +221,45 @@ class _Page:
         family = self.families.setdefault(series, ParsedFamily(series))
         self._owners[series] = family
         return family
+
+
+class _OpenMetrics(_Page):
+    """Lines of OpenMetrics: other names in TYPE and HELP, and exemplars."""
+
+    _SUFFIXES: ClassVar = {"counter": "_total", "info": "_info"}
+    _KINDS: ClassVar = {"info": "gauge", "unknown": "untyped"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._names: dict[str, str] = {}
+
+    def comment(self, line: str) -> None:
+        word, _, rest = line.removeprefix("# ").partition(" ")
+        name, _, rest = rest.partition(" ")
+        if word == "TYPE":
+            suffix = self._SUFFIXES.get(rest, "")
+            self._names[name] = name if name.endswith(suffix) else name + suffix
+            rest = self._KINDS.get(rest, rest)
+        elif word == "HELP":
+            rest = rest.replace('\\"', '"')
+        super().comment(f"# {word} {self._names.get(name, name)} {rest}")
+
+    def unmatched(self, line: str) -> None:
+        """Read a sample with an exemplar: few have one."""
+        match = re.fullmatch(_WITH_EXEMPLAR, line) if " # {" in line else None
+        if match is None:
+            super().unmatched(line)
+            return
+        whole, series, _, _, labels, value, time = match.groups("")
+        self.sample(whole)
+        family = self._owners[series]
+        part = family.kind, series.removeprefix(family.name)
+        if part in _WITH_EXEMPLARS and checked(labels, value, time) is not None:
+            text = f"# {{{labels}}} {value} {time}".rstrip()
+            family.exemplars[len(family.samples) - 1] = text
+
+
+_WITH_EXEMPLARS = (("histogram", "_bucket"), ("counter", ""))
 
 
 def _number(text: str) -> float:

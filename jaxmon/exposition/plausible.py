@@ -56,7 +56,8 @@ class PlausibilityFilter:
         if metric.kind == "histogram" and len(kept) < len(family.samples):
             self.dropped += len(kept)
             kept = []
-        return Family(metric, kept)
+        # Of samples that are dropped, exemplars are not written.
+        return Family(metric, kept, family.exemplars)
 
     def _drop(self, metric: Metric, name: object, value: object) -> None:
         self.dropped += 1

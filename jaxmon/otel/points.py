@@ -8,10 +8,12 @@ are, which every translation to Prometheus leaves alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from opentelemetry.sdk.metrics import Exemplar
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
     Gauge,
@@ -27,6 +29,7 @@ from opentelemetry.sdk.metrics.export import Metric as SdkMetric
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from jaxmon.catalog import Metric
+from jaxmon.exposition import exemplars
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels
 
@@ -52,6 +55,7 @@ _DELTAS = {
     "lowmemory": ("histogram",),
 }
 _LARGEST = 2**63
+_NANOSECONDS = 1_000_000_000
 
 _Key: TypeAlias = tuple[tuple[str, str], ...]
 _Number: TypeAlias = int | float
@@ -67,12 +71,16 @@ class _Parsed(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """A histogram: its first series, buckets by bound, sum and count by suffix."""
+    """
+    A histogram: its first series, buckets by bound, sum and count by suffix, and the
+    exemplars of its buckets.
+    """
 
     labels: dict[str, str]
     series: str
     buckets: dict[float, _Number]
     rest: dict[str, _Number]
+    exemplars: list[str]
 
 
 class _Count(NamedTuple):
@@ -126,6 +134,7 @@ class Converter:
         self._before: dict[str, _Count] = {}
         self._now: dict[str, _Count] = {}
         self._time = started
+        self._arrived = 0
         self._later = False
 
     def convert(self, families: Iterable[Family], time: int) -> MetricsData:
@@ -142,18 +151,21 @@ class Converter:
         merged: dict[str, Family] = {}
         for family in families:
             metric = family.metric
-            first = merged.setdefault(metric.name, Family(metric, []))
+            first = merged.setdefault(metric.name, Family(metric, [], {}))
             if first.metric.kind == metric.kind:
                 first.samples.extend(family.samples)
-        found = []
+                if family.exemplars:
+                    found = {**first.exemplars, **family.exemplars}
+                    merged[metric.name] = first._replace(exemplars=found)
+        metrics = []
         for family in merged.values():
             try:
                 if points := list(self._points(family, time, parsed)):
-                    found.append(self._metric(family.metric, points))
+                    metrics.append(self._metric(family.metric, points))
             except Exception:  # noqa: BLE001 - contained: it costs its metric
                 self._failed(family.metric.name)
         self._parsed = parsed
-        scope = ScopeMetrics(self._scope, found, "")
+        scope = ScopeMetrics(self._scope, metrics, "")
         return MetricsData([ResourceMetrics(self._resource, [scope], "")])
 
     def delivered(self) -> None:
@@ -165,6 +177,7 @@ class Converter:
             series: count._replace(since=self._time) if count.moves else count
             for series, count in self._now.items()
         }
+        self._arrived = self._time
         self._later = True
 
     def _points(
@@ -172,7 +185,7 @@ class Converter:
     ) -> Iterator[NumberDataPoint | HistogramDataPoint]:
         metric = family.metric
         if metric.kind == "histogram":
-            yield from self._histograms(metric, family.samples, time, parsed)
+            yield from self._histograms(family, time, parsed)
             return
         if metric.kind == "summary":  # the SDK has no points for these
             return
@@ -187,19 +200,18 @@ class Converter:
             yield NumberDataPoint(labels_, since, time, number)
 
     def _histograms(
-        self,
-        metric: Metric,
-        samples: Iterable[tuple[str, float]],
-        time: int,
-        parsed: dict[str, _Parsed],
+        self, family: Family, time: int, parsed: dict[str, _Parsed]
     ) -> Iterator[HistogramDataPoint]:
         """Yield a point for each set of labels, from its buckets, sum and count."""
+        metric = family.metric
         found: dict[_Key, _Parts] = {}
-        for series, value in samples:
+        for series, value in family.samples:
             one = self._labels(metric, series, parsed)
             parts = found.get(one.key)
             if parts is None:
-                parts = found[one.key] = _Parts(one.labels, series, {}, {})
+                parts = found[one.key] = _Parts(one.labels, series, {}, {}, [])
+            if text := family.exemplars.get(series):
+                parts.exemplars.append(text)
             if one.bound is None:
                 parts.rest[one.suffix] = _plain(value)
             else:
@@ -213,6 +225,7 @@ class Converter:
             )
             yield HistogramDataPoint(
                 attributes=parts.labels,
+                exemplars=list(self._exemplars(parts.exemplars)),
                 start_time_unix_nano=since,
                 time_unix_nano=time,
                 count=int(counts[-1]),
@@ -222,6 +235,22 @@ class Converter:
                 min=None,  # type: ignore[arg-type]  # the wire has it optional
                 max=None,  # type: ignore[arg-type]  # likewise
             )
+
+    def _exemplars(self, texts: Iterable[str]) -> Iterator[Exemplar]:
+        """Yield those since the latest export that arrived."""
+        for text in texts:
+            found = exemplars.read(text)
+            if found is None or found.time is None:
+                continue
+            moment = int(found.time * _NANOSECONDS)
+            trace = found.labels.pop("trace_id", "")
+            span = found.labels.pop("span_id", "0")
+            if moment > self._arrived and re.fullmatch("[0-9a-f]{32}", trace):
+                # The encoder leaves a trace without a span out; 0 is none to receivers.
+                span_id = int(span, 16) if re.fullmatch("[0-9a-f]{16}", span) else 0
+                yield Exemplar(
+                    found.labels, found.value, moment, span_id, int(trace, 16)
+                )
 
     def _counted(
         self,

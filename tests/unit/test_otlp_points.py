@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import time_ns
+
 import pytest
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.sdk.resources import Resource
@@ -179,3 +181,39 @@ def test_series_that_disappear_are_forgotten():
 def test_units_are_those_of_the_catalogue():
     """No unit is listed that no metric has."""
     assert set(UNITS) == {one.unit for one in BY_NAME.values()} - {""}
+
+
+def test_exemplars_arrive_once_with_the_ids_of_their_traces():
+    """
+    Each bucket has the latest observation with a trace, until that has arrived; ids
+    have 16 and 8 bytes, and a span that is not known none.
+    """
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    histogram = Histogram(TIMES, "a")
+    histogram.observe(0.05, "f" * 32)
+    histogram.observe(0.0625, trace)
+    histogram.observe(0.5, "no id")
+    histogram.observe(0.5)
+    one = converter()
+    families = [Family(TIMES, histogram.samples(), histogram.exemplars())]
+    now = time_ns()
+    for arrives in (False, True):
+        found = pushed(one, families, now).metrics()
+        (exemplar,) = found[TIMES.name].histogram.data_points[0].exemplars
+        assert exemplar.trace_id == bytes.fromhex(trace)
+        assert not any(exemplar.span_id)
+        assert exemplar.as_double == 0.0625
+        assert abs(exemplar.time_unix_nano - now) < 60 * SECOND
+        if arrives:
+            one.delivered()
+    (point,) = (
+        pushed(one, families, now + 1).metrics()[TIMES.name].histogram.data_points
+    )
+    assert list(point.exemplars) == []
+    text = (
+        f'# {{trace_id="{trace}",span_id="00f067aa0ba902b7",a="b"}} 0.5 {now / 1e9 + 9}'
+    )
+    later = [Family(TIMES, histogram.samples(), {histogram.samples()[1][0]: text})]
+    (point,) = pushed(one, later, now + 2).metrics()[TIMES.name].histogram.data_points
+    assert point.exemplars[0].span_id == bytes.fromhex("00f067aa0ba902b7")
+    assert [pair.key for pair in point.exemplars[0].filtered_attributes] == ["a"]

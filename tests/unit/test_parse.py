@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.errors import PageError
-from jaxmon.exposition.encode import encode
+from jaxmon.exposition.encode import OPENMETRICS, encode
 from jaxmon.exposition.families import Family, Histogram, gauge
 from jaxmon.exposition.parse import (
     ParsedFamily,
@@ -266,3 +266,75 @@ def test_relabelled_pages_of_several_agents_are_one_valid_page() -> None:
     assert {
         sample.labels["worker"] for family in read.values() for sample in family.samples
     } == {"0", "1"}
+
+
+TRACE = '# {trace_id="0af7651916cd43dd8448eb211c80319c"}'
+BUCKET = 't_seconds_bucket{a="b",le="1.0"} 1'
+
+
+def openmetrics(*lines: str) -> list[ParsedFamily]:
+    """Return the families of a page with a histogram of *lines*."""
+    return parse("\n".join(["# TYPE t_seconds histogram", *lines, "# EOF\n"]))
+
+
+def test_openmetrics_survives_the_way_there_and_back() -> None:
+    """It yields what text format does, and exemplars besides."""
+    families, _ = agent_page()
+    newer = Histogram(NEWER, "x")
+    newer.observe(0.25, "0af7651916cd43dd8448eb211c80319c")
+    families.append(Family(NEWER, newer.samples(), newer.exemplars()))
+    page = encode(families, OPENMETRICS).decode()
+
+    back = [to_family(parsed) for parsed in parse(page)]
+
+    assert encode(back, OPENMETRICS).decode() == page
+    assert encode(back[:3]) == encode(families[:3])
+    assert back[0].metric is catalog.JIT_CALLS
+    assert back[1].metric is catalog.BUILD_INFO
+    assert back[3].exemplars == newer.exemplars() != {}
+
+
+def test_an_exemplar_follows_its_series() -> None:
+    """The label of the worker is put on the series, and the exemplar stays with it."""
+    (parsed,) = openmetrics(f"{BUCKET} {TRACE} 0.5 17.5")
+    family = to_family(relabel(parsed, "worker", "3"))
+    name = 't_seconds_bucket{worker="3",a="b",le="1.0"}'
+    assert family.exemplars == {name: f"{TRACE} 0.5 17.5"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f'{BUCKET} # {{a="{"x" * 128}"}} 0.5 17.5',
+        f'{BUCKET} # {{a="1",a="2"}} 0.5 17.5',
+        f"{BUCKET} {TRACE} 0.5 1e300",
+        f"{BUCKET} {TRACE} 0.5 -1",
+        f"{BUCKET} {TRACE} NaN 17.5",
+        f"{BUCKET} {TRACE} 0.5 soon",
+        f"t_seconds_sum 1 {TRACE} 0.5 17.5",
+        f"t_seconds_count 1 {TRACE} 0.5 17.5",
+        f"gauge 1 {TRACE} 0.5 17.5",
+    ],
+)
+def test_an_exemplar_that_is_not_allowed_costs_itself(line: str) -> None:
+    """Too long, implausible or in the wrong place: the value of its series stays."""
+    families = openmetrics(line)
+    assert [one.exemplars for one in families] == [{}] * len(families)
+    (sample,) = [one for family in families for one in family.samples]
+    assert sample[2] == 1
+
+
+@pytest.mark.parametrize(
+    "end",
+    ["# {a=1} 2", "# {} ", "# 2", '# {trace_id="x"', "# {} 1 2 3", "# {} 1 # {} 1"],
+)
+def test_a_malformed_exemplar_is_a_malformed_line(end: str) -> None:
+    """What is neither a sample nor one with an exemplar is rejected."""
+    with pytest.raises(PageError, match="malformed sample"):
+        openmetrics(f"{BUCKET} {end}")
+
+
+def test_text_format_has_no_exemplars() -> None:
+    """There, a line with one is malformed."""
+    with pytest.raises(PageError, match="malformed sample"):
+        parse(f"# TYPE t_seconds histogram\n{BUCKET} {TRACE} 0.5\n")

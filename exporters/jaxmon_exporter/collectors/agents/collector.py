@@ -35,6 +35,8 @@ log = logging.getLogger("jaxmon.exporter")
 
 BAD_PAGE = "page"
 CONFLICT = "agent_conflict"
+# Exemplars are in OpenMetrics alone.
+_ACCEPT = "application/openmetrics-text; version=1.0.0, text/plain; q=0.5"
 _FAILURES = (fetch.TIMEOUT, fetch.TOO_LARGE, fetch.BROKEN, BAD_PAGE)
 
 
@@ -86,6 +88,7 @@ class Agents:
         answers = fetch_all(
             sockets,
             "/metrics",
+            accept=_ACCEPT,
             timeout=self._timeout,
             max_bytes=self._max_bytes,
             max_total=self._max_total,
