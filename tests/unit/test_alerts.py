@@ -61,11 +61,13 @@ NAMES = {
     "JaxmonDataStarvation",
     "JaxmonExportFailing",
     "JaxmonKeyReuse",
+    "JaxmonNotReady",
     "JaxmonRequestsHang",
     "JaxmonSpansDropped",
     "JaxmonStraggler",
     "JaxmonThunderingCompilation",
     "JaxmonTrainingDied",
+    "JaxmonWarmupFailed",
 }
 FILES = {"recording.yaml", "alerts.yaml", "alertmanager.yaml"}
 

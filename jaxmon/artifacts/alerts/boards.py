@@ -64,9 +64,11 @@ _BOARDS = {
         "JaxmonHostMemoryGrowth",
         "JaxmonKeyReuse",
         "JaxmonMemoryLeak",
+        "JaxmonNotReady",
         "JaxmonOutOfMemory",
         "JaxmonRecompileStorm",
         "JaxmonSlowdown",
+        "JaxmonWarmupFailed",
     ),
 }
 _BOARD = {name: board for board, names in _BOARDS.items() for name in names}

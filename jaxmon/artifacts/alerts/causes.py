@@ -51,6 +51,8 @@ def cause_alerts(
     yield training.training_stalled(thresholds)
     yield from starts.training_died(thresholds, runs)
     yield starts.crash_loop(thresholds)
+    yield starts.not_ready(thresholds)
+    yield starts.warmup_failed(thresholds)
     yield from training.non_finite(thresholds)
     yield training.data_starvation(thresholds)
     yield training.time_lost(thresholds)

@@ -1,4 +1,4 @@
-"""Starts of processes: deployments, crash loops, runs that died."""
+"""Starts of processes: deployments, warm-ups, crash loops, runs that died."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jaxmon.artifacts.promql import Expr, counter, eq, gauge, gauge_over, re
 from jaxmon.artifacts.slo import Thresholds, durations
 from jaxmon.artifacts.slo.changes import Run
 from jaxmon.artifacts.slo.rules import Group
-from jaxmon.artifacts.slo.thresholds import INFO, PAGE
+from jaxmon.artifacts.slo.thresholds import INFO, PAGE, TICKET
 
 
 DEPLOY_ALERT = "JaxmonDeployInProgress"
@@ -74,6 +74,44 @@ def deploy_in_progress(thresholds: Thresholds, hour: str) -> Alert:
         summary=(
             "{{ $value | humanizePercentage }} of the processes of job "
             f"{{{{ $labels.job }}}} started within the last {thresholds.deploy_window}."
+        ),
+    )
+
+
+def not_ready(thresholds: Thresholds) -> Alert:
+    """Alert on a process that announced a warm-up, and has not finished it."""
+    waiting = gauge(catalog.READY).max(*PROCESS).equals(0)
+    return Alert(
+        name="JaxmonNotReady",
+        expr=waiting,
+        for_=thresholds.not_ready_for,
+        severity=TICKET,
+        description=(
+            "A process is still not ready for requests: its warm-up is slow, or never "
+            "began."
+        ),
+        summary=(
+            "A process of job {{ $labels.job }} on {{ $labels.instance }} "
+            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}has not been ready for "
+            f"{thresholds.not_ready_for}."
+        ),
+    )
+
+
+def warmup_failed(thresholds: Thresholds) -> Alert:
+    """Alert on signatures that a service recorded, and can no longer compile for."""
+    window = thresholds.warmup_window
+    failed = counter(catalog.WARMUP_SIGNATURES, eq("result", "failed"))
+    return Alert(
+        name="JaxmonWarmupFailed",
+        expr=failed.mishaps(window).sum("job") > 0,
+        severity=TICKET,
+        description=(
+            "Signatures of a service fail to warm up; requests wait for their compiles."
+        ),
+        summary=(
+            f"{COUNT} signatures of job {{{{ $labels.job }}}} failed to warm up in "
+            f"{window}."
         ),
     )
 

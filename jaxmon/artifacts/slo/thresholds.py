@@ -139,6 +139,12 @@ class Thresholds:
         " count as a crash loop.",
     )
     crash_window: str = _duration("15m", "Window in which starts are counted.")
+    not_ready_for: str = _duration(
+        "30m", "How long a process that announced a warm-up may take to be ready."
+    )
+    warmup_window: str = _duration(
+        "1h", "Window in which a signature that fails to warm up counts."
+    )
     data_wait: float = _ratio(
         0.3,
         "Share of a training process's time spent waiting for data.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.alerts.promtool import Case, Firing, page
+from tests.alerts.promtool import Case, Firing, page, ticket
 
 
 PROCESS = 'job="web",instance="{}:1",worker="1"'
@@ -11,6 +11,10 @@ UPTIME = "jaxmon_uptime_seconds{{{}}}"
 RUNTIME = 'jaxmon_runtime_info{{{},jax="0.10.2"}}'
 CRASHES = 'jaxmon_agent_crashes_total{job="train",instance="a:1",worker="0"}'
 STEPS = 'jaxmon_steps_total{job="train",instance="a:1",worker="0",loop="main"}'
+READY = 'jaxmon_ready{job="web",instance="a:1",worker="0"}'
+WARMED = (
+    'jaxmon_warmup_signatures_total{{job="web",instance="{}:1",worker="0",result="{}"}}'
+)
 DIED = 'jaxmon_agent_died{{job="train",instance="a:1",worker="0",loop="{}"}}'
 
 
@@ -87,6 +91,46 @@ CASES = {
         "JaxmonDeployInProgress",
         process("a", "1+0x200", "0+120x200"),
         quiet=("10m", "50m"),
+    ),
+    "a replica that does not get ready": Case(
+        "JaxmonNotReady",
+        {
+            READY: "0+0x60",
+            READY.replace("a:1", "b:1"): "0+0x25 1+0x35",
+            READY.replace("a:1", "c:1"): "1+0x60",
+        },
+        quiet=("20m", "29m"),
+        firing={
+            "32m": ticket(
+                "A process of job web on a:1 (worker 0) has not been ready for 30m.",
+                job="web",
+                instance="a:1",
+                worker="0",
+            )
+        },
+    ),
+    "signatures that fail to warm up, before the first scrape and after": Case(
+        "JaxmonWarmupFailed",
+        {
+            WARMED.format("a", "failed"): "_x10 2+0x120",
+            WARMED.format("a", "warmed"): "_x10 5+0x120",
+            UPTIME.format('job="web",instance="a:1",worker="0"'): "_x10 60+60x120",
+            WARMED.format("b", "failed"): "0+0x10 1+0x120",
+            WARMED.format("b", "warmed"): "0+1x10 10+0x120",
+            UPTIME.format('job="web",instance="b:1",worker="0"'): "0+60x130",
+        },
+        quiet=("9m", "80m"),
+        firing={
+            "12m": ticket("3 signatures of job web failed to warm up in 1h.", job="web")
+        },
+    ),
+    "a warm-up without failures": Case(
+        "JaxmonWarmupFailed",
+        {
+            WARMED.format("a", "failed"): "0+0x60",
+            WARMED.format("a", "warmed"): "0+1x10 10+0x50",
+        },
+        quiet=("5m", "30m"),
     ),
     "a crash loop before the first step": Case(
         "JaxmonCrashLoop",

@@ -99,7 +99,7 @@ def oncall(slos: Slos) -> Row:
 
 def debug(slos: Slos) -> Row:
     """Return which function compiles why, in which phase, and for how long."""
-    return row(13, "Compiles", _recompiles(), *_durations(slos), _cache())
+    return row(13, "Compiles", _recompiles(), *_durations(slos), _cache(), _warm())
 
 
 def _recompiles() -> Line:
@@ -239,5 +239,35 @@ def _cache() -> Line:
                 "directory."
             ),
             maximum=1,
+        ),
+    )
+
+
+def _warm() -> Line:
+    waiting = gauge(catalog.READY, *q.PROCESS).max(*q.BY_PROCESS).below(1)
+    # Most of them while a process starts, before it is scraped for the first time.
+    tried = counter(catalog.WARMUP_SIGNATURES, *q.PROCESS).rise()
+    return line(
+        timeseries(
+            1312,
+            "Processes that warm up",
+            Target(waiting.sum("job").worst(q.FEW), "{{job}}"),
+            text=(
+                "Processes that announced a warm-up and are not ready. If it does not "
+                "end, `/-/ready` of the process says how far it is."
+            ),
+            alerts=("JaxmonNotReady",),
+        ),
+        timeseries(
+            1313,
+            "Signatures warmed up",
+            Target(tried.sum("result"), "{{result}}"),
+            text=(
+                "Signatures that `jaxmon.warmup` tried, per graph interval. Those that "
+                "failed are in the log of the process, with a reason: export the "
+                "signatures again."
+            ),
+            stacked="normal",
+            alerts=("JaxmonWarmupFailed",),
         ),
     )
