@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,11 @@ MATRIX = (
 
 # JAX before 0.5 exports with absl, which nothing there requires.
 TEST_PACKAGES = ("absl-py", "pytest", "pytest-timeout", "pytest-xdist")
+# Not all of them support every JAX; tests skip what is missing.
+OPTIONAL_PACKAGES = (
+    *("flax", "mlflow-skinny", "orbax-checkpoint"),
+    *("tensorboard", "wandb"),
+)
 # Pinned for the newest JAX that development uses; here the matrix decides.
 UNPINNED = ("jax==", "jaxlib==", "ml_dtypes==", "numpy==", "scipy==")
 INSTALL_SECONDS = 900
@@ -140,7 +146,11 @@ def prepare(program: str, python: str, jax: str) -> str:
     pinned = (ROOT / "constraints.txt").read_text().splitlines(keepends=True)
     pins.write_text("".join(pin for pin in pinned if not pin.startswith(UNPINNED)))
     pip = ("-m", "pip", "install", "--quiet", "-c", str(pins))
-    output(str(environment), *pip, "-e", str(ROOT), f"jax=={jax}", *TEST_PACKAGES)
+    jax_packages = f"jax=={jax}", f"jaxlib=={jax}"
+    output(str(environment), *pip, "-e", str(ROOT), *jax_packages, *TEST_PACKAGES)
+    for package in OPTIONAL_PACKAGES:
+        with suppress(subprocess.CalledProcessError):
+            output(str(environment), *pip, package, *jax_packages)
     ready.touch()
     return str(environment)
 

@@ -16,6 +16,7 @@ from tests.preloaded import run_preloaded
 from tests.support import ROOT
 
 
+pytest.importorskip("orbax.checkpoint")
 pytestmark = pytest.mark.ground_truth
 
 PROGRAM = ROOT / "tests" / "programs" / "checkpoints.py"

@@ -53,6 +53,8 @@ class Run:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Return one run of the program."""
+    for client in ("mlflow", "tensorboard", "wandb"):
+        pytest.importorskip(client)
     return Run(tmp_path_factory.mktemp("trackers"))
 
 

@@ -3,7 +3,8 @@ Functions that are compiled while JAX transforms them, such as under `jax.grad`.
 
 Each transformation compiles programs of its own, one forward and one backward, of which
 only the first is compiled in the function's call. The other is attributed to the
-function of that name whose forward program was compiled last.
+function of that name whose forward program was compiled last; to none if several
+functions have the name, which is all that JAX has up to 0.4.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class Transformations:
 
     def __init__(self) -> None:
         self._by_id: dict[int, tuple[TransformedFunction, weakref.ref[object]]] = {}
-        self._by_name: dict[str, TransformedFunction] = {}
+        # `None` if several functions have the name.
+        self._by_name: dict[str, TransformedFunction | None] = {}
 
     def known(self, fun: object) -> TransformedFunction | None:
         """Return what is known of *fun*."""
@@ -80,7 +82,9 @@ class Transformations:
         if len(self._by_name) >= _MAX_NAMES:
             self._by_name.clear()
         for name in found.names:
-            self._by_name[name] = one
+            before = self._by_name.get(name, one)
+            same = before is not None and before.function is one.function
+            self._by_name[name] = one if same else None
 
     def named(self, found: Transformed) -> TransformedFunction | None:
         """Return the function that a program outside of its call belongs to."""
