@@ -84,14 +84,13 @@ def test_an_empty_panel_says_what_there_is_none_of(dashboard):
 def test_query_selects_by_job(panel, target):
     """
     Every selector is limited to the chosen service, raw series also to the chosen
-    hosts, or to what reads their GPUs; who reads GPUs is looked up among all.
+    hosts, or to what reads their GPUs; who reads GPUs is recorded of all.
     """
     assert target["datasource"]["uid"] == "${datasource}"
     text = target["expr"].replace("${host:pipe}", "$host")
     bare = RECORDED.sub("", re.sub(SELECTOR, "", text))
     bare = re.sub(r"_(?:bucket|count|sum)\b", "", bare)
-    reader = {catalog.ACCELERATOR_INFO.name}
-    assert set(re.findall(r"\w+", bare)) & BY_NAME.keys() <= reader
+    assert not set(re.findall(r"\w+", bare)) & BY_NAME.keys()
     for name, selector in re.findall(SELECTOR, text):
         if 'instance=~"$host"' in selector or "alertname" in selector:
             continue
@@ -148,18 +147,43 @@ def test_target_fits_its_panel(panel, target):
 @EVERY_DASHBOARD
 def test_graphs_can_be_read(dashboard):
     """
-    A graph has a legend as a table with last and maximum, and starts at zero,
-    but for budgets, which can be overdrawn.
+    A graph has a legend as a table with last and maximum, or minimum if those with the
+    lowest are shown, the worst first; it starts at zero, but for budgets, which can be
+    overdrawn.
     """
     for panel in panels(dashboard):
         if panel["type"] != "timeseries":
             continue
         legend = panel["options"]["legend"]
         assert (legend["showLegend"], legend["displayMode"]) == (True, "table")
-        assert legend["calcs"] == ["lastNotNull", "max"]
+        low = all("bottomk(" in one["expr"] for one in panel["targets"])
+        assert legend["calcs"] == ["lastNotNull", "min" if low else "max"]
+        assert legend["sortBy"] == ("Min" if low else "Max")
+        assert legend["sortDesc"] is not low
         assert panel["options"]["tooltip"] == {"mode": "multi", "sort": "desc"}
         lowest = -1 if panel["title"] == "Error budget remaining" else 0
         assert panel["fieldConfig"]["defaults"]["min"] == lowest
+
+
+def test_how_long_an_alert_fires_is_seen_without_scrolling():
+    """It follows the alert's name; what the alert is about is one column."""
+    (table,) = (
+        one
+        for one in panels(DASHBOARDS["oncall.json"])
+        if one["title"] == "Firing alerts"
+    )
+    (order,) = (
+        one["options"]["indexByName"]
+        for one in table["transformations"]
+        if one["id"] == "organize"
+    )
+    assert sorted(order, key=order.__getitem__)[:3] == [
+        "severity",
+        "alertname",
+        "Value",
+    ]
+    assert "subject" in order
+    assert not order.keys() & {"route", "function", "loop"}
 
 
 def test_heatmaps_have_colours_and_a_unit():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections import defaultdict
@@ -10,8 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from urllib.parse import urlencode
 
-from tools.fleet import costs, grafana, history, layout
+from tools.fleet import costs, grafana, history, layout, remote
 from tools.fleet.grafana import Board, Item, Query
+from tools.fleet.history import Recorded
 from tools.fleet.rules import Group, Rule, read, windows
 from tools.fleet.series import Fleet
 from tools.fleet.server import Server, ServerError
@@ -23,7 +25,11 @@ _MOST_SAMPLES = 50_000_000
 _SLOWEST = 12
 # The garbage of one query may be collected in another.
 _ROUNDS = 3
-_DEAR_SECONDS = 2.0
+_DEAR_SECONDS = 0.5
+_ALARMS = (
+    *("JaxmonTargetDown", "JaxmonAgentSilent", "JaxmonHostMemoryGrowth"),
+    *("JaxmonGpuThrottled", "JaxmonCompileSlow"),
+)
 _BOARD_TITLES = (
     *("board", "chosen", "CPU of a refresh", "all rows open", "slowest query"),
     *("samples", "most series", "most values", "asked", "answered", "problems"),
@@ -107,6 +113,7 @@ def measure(  # noqa: PLR0913, PLR0917 - an experiment has that many parts
     fleet = Fleet(templates, pods)
     groups = read(plan.rules)
     recorded = costs.learn(plan, fleet, groups, known, directory / "learn")
+    recorded += _alarms(pods, begun, plan.interval)
     needed = {
         name: min(reach, seconds)
         for name, reach in _windows(
@@ -138,6 +145,21 @@ def measure(  # noqa: PLR0913, PLR0917 - an experiment has that many parts
             )
             for one in directories
         ]
+
+
+def _alarms(
+    pods: Iterable[layout.Pod], at: float, interval: float
+) -> Iterator[Recorded]:
+    """Yield alerts of a bad day: one fires for each fourth host."""
+    names = itertools.cycle(_ALARMS)
+    for pod in [one for one in pods if one.start <= at < one.end][::4]:
+        subject = {**dict(pod.labels), "severity": "ticket", "alertname": next(names)}
+        for name, more, value in (
+            ("ALERTS", {"alertstate": "firing"}, 1.0),
+            ("ALERTS_FOR_STATE", {}, at - 3600),
+        ):
+            labels = remote.series({"__name__": name, **subject, **more}.items())
+            yield Recorded(name, labels, value, interval)
 
 
 def ask(server: Server, board: Board, end: float) -> list[Cost]:

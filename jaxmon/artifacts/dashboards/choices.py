@@ -7,7 +7,10 @@ from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import Annotation, Variable
 from jaxmon.artifacts.overviews.processes import STARTS
+from jaxmon.artifacts.promql import alerts
 
+
+_ALERT = ("alertname", "job", "severity")
 
 SERVICES = (
     # Without a pattern for "All": only the jobs that run jaxmon, not every job of
@@ -69,9 +72,12 @@ ANNOTATIONS = (
         text="{{job}}",
         color="blue",
     ),
+    # Their beginnings: for as long as many fire, every graph would be red.
     Annotation(
         name="Alerts",
-        expr=hardware.firing().max("alertname", "job", "severity"),
+        expr=hardware.firing()
+        .max(*_ALERT)
+        .unless(alerts(*q.FIRING).offset("5m"), *_ALERT),
         title="{{alertname}}",
         text="{{severity}}: {{job}}",
         color="red",

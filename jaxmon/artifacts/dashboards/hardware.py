@@ -16,10 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jaxmon import catalog
 from jaxmon.artifacts.dashboards.model import DependentVariable
 from jaxmon.artifacts.dashboards.queries import FIRING, HOST, JOB, PROCESS
-from jaxmon.artifacts.overviews.accelerators import OWNERS
+from jaxmon.artifacts.overviews.accelerators import OWNERS, READERS
 from jaxmon.artifacts.overviews.model import Overview
 from jaxmon.artifacts.promql import (
     Expr,
@@ -90,7 +89,7 @@ def of_services(recorded: Overview) -> Expr:
     """
     if "uuid" in (recorded().shape.labels or ()):
         return recorded().and_(_owned(JOB), "uuid")
-    return recorded(JOB).or_(recorded().and_(_hosts(JOB), *_BY_HOST))
+    return recorded(JOB).or_(recorded().and_(_hosts(), *_BY_HOST))
 
 
 def down() -> Expr:
@@ -98,7 +97,7 @@ def down() -> Expr:
     Return 0 for targets of the selected services, and for what reads their GPUs, that
     Prometheus cannot scrape.
     """
-    others = up().equals(0).and_(_hosts(JOB), *_BY_HOST)
+    others = up().equals(0).and_(_hosts(), *_BY_HOST)
     return up(JOB).equals(0).or_(others)
 
 
@@ -117,10 +116,13 @@ def firing_since() -> Expr:
 
 
 def _about_services(series: Callable[..., Expr], *matchers: Matcher) -> Expr:
-    gpus = series(*matchers, ne("uuid", "")).and_(_owned(JOB), "uuid")
+    about_gpus = series(*matchers, ne("uuid", ""))
+    # Few GPUs have alerts, and only those are compared at each moment.
+    concerned = _owned(JOB).and_(about_gpus.over_range("last"), "uuid")
+    gpus = about_gpus.and_(concerned, "uuid")
     # Of a host that programs share, but not about the GPUs of others.
     hosts = series(*matchers, ne("instance", ""), eq("uuid", ""))
-    near = hosts.and_(_hosts(JOB), *_BY_HOST)
+    near = hosts.and_(_hosts(), *_BY_HOST)
     return series(JOB, *matchers).or_(gpus).or_(near)
 
 
@@ -129,13 +131,14 @@ def _owned(*matchers: Matcher) -> Expr:
 
 
 def _readers() -> Expr:
-    return of_gpus(gauge(catalog.ACCELERATOR_INFO, *GPUS).over_range("last"))
+    return of_gpus(READERS(*GPUS).over_range("last")).max(*_BY_HOST)
 
 
-def _hosts(*chosen: Matcher) -> Expr:
-    """Return the sidecars that read the GPUs of the *chosen*."""
-    read = gauge(catalog.ACCELERATOR_INFO).over_range("last")
-    return read.and_(_owned(*chosen), "uuid")
+def _hosts() -> Expr:
+    """Return the sidecars that read the GPUs of the selected services."""
+    read = READERS().over_range("last")
+    # At each moment, hosts are fewer to compare than GPUs.
+    return read.and_(_owned(JOB), "uuid").max(*_BY_HOST)
 
 
 def _offered() -> Expr:
@@ -145,7 +148,7 @@ def _offered() -> Expr:
 
 def _selected() -> Expr:
     """Return the hosts of the selected GPUs, or one that is a pattern for all."""
-    found = of_gpus(gauge(catalog.ACCELERATOR_INFO, GPU).over_range("last"))
+    found = of_gpus(READERS(GPU).over_range("last"))
     hosts = found.max("instance")
     many = (hosts.count() >= _MANY_HOSTS).labelled("instance", _ALL)
     return hosts.provided(hosts.count() < _MANY_HOSTS).or_(many)

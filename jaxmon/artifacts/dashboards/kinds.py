@@ -53,6 +53,7 @@ def timeseries(  # noqa: PLR0913 - what a panel of this kind has, each with a de
     stacked: Stacking = "none",
     alerts: tuple[str, ...] = (),
     no_value: str = "",
+    detail: int = 0,
 ) -> Panel:
     """Return values over time."""
     return Panel(
@@ -68,6 +69,7 @@ def timeseries(  # noqa: PLR0913 - what a panel of this kind has, each with a de
         stacked=stacked,
         alerts=alerts,
         no_value=no_value,
+        detail=detail,
     )
 
 
@@ -77,6 +79,7 @@ def table(  # noqa: PLR0913 - what a panel of this kind has, each with a default
     *targets: Target,
     text: str,
     labels: tuple[str, ...],
+    values_after: str = "",
     width: int = 0,
     mappings: tuple[Mapping, ...] = (),
     cell_links: tuple[tuple[str, Link], ...] = (),
@@ -95,6 +98,7 @@ def table(  # noqa: PLR0913 - what a panel of this kind has, each with a default
         mappings=mappings,
         alerts=alerts,
         labels=labels,
+        values_after=values_after,
         cell_links=cell_links,
         no_value=no_value,
         sort=sort,

@@ -27,6 +27,12 @@ Stacking = Literal["none", "normal", "percent"]
 WIDTH = 24
 """Columns of Grafana's grid."""
 
+RECORDED, EXPORTED, BUCKETS = 360, 120, 40
+"""
+Points of a graph of recorded series, of which there are few; of what each process, host
+or device exports, so that an hour has every scrape; of a heatmap.
+"""
+
 _INSTANT: tuple[Kind, ...] = ("stat", "table")
 _PROMETHEUS_OWN = ("up", "ALERTS")
 _LEGEND_LABEL = re.compile(r"\{\{\s*(\w+)\s*\}\}")
@@ -105,10 +111,14 @@ class Panel:
         stacked: whether the series add up, to their sum or to 100 %.
         alerts: names of alerts about this; their runbooks are linked.
         labels: columns of a table, in order; all labels of its queries.
+        values_after: label of a table whose column the values follow; by default, the
+            last one. Columns further right may take scrolling.
         cell_links: links from the cells of a table, by label.
         no_value: text shown if there is no data, a word or two; by default, what there
             is none of.
         sort: title of the column that sorts a table, largest first.
+        detail: at how many moments of the time range it is evaluated, at most; by
+            default, as many as its kind and what it reads suggest.
     """
 
     id: int
@@ -124,9 +134,11 @@ class Panel:
     stacked: Stacking = "none"
     alerts: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    values_after: str = ""
     cell_links: tuple[tuple[str, Link], ...] = ()
     no_value: str = ""
     sort: str = ""
+    detail: int = 0
 
     def __post_init__(self) -> None:
         for problem in _problems(self):
@@ -139,6 +151,24 @@ class Panel:
         Whether it shows only the latest values; a series that ended shows nothing.
         """
         return self.kind in _INSTANT
+
+    @property
+    def lowest_first(self) -> bool:
+        """Whether those with the lowest values are the worst: few fit into a legend."""
+        return all("bottomk(" in str(target.expr) for target in self.targets)
+
+    @property
+    def points(self) -> int:
+        """
+        At how many moments of the time range its queries are evaluated, at most, on a
+        screen of any width: what it costs is in proportion.
+        """
+        if self.detail:
+            return self.detail
+        if self.kind == "heatmap":
+            return BUCKETS
+        recorded = all(":" in one or one in _PROMETHEUS_OWN for one in self.metrics)
+        return RECORDED if recorded else EXPORTED
 
     @property
     def unit(self) -> str:

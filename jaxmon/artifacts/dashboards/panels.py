@@ -38,7 +38,7 @@ _REFERENCES = (
     *ascii_uppercase,
     *(f"{one}{two}" for one in ascii_uppercase for two in ascii_uppercase),
 )
-_TITLES = {"alertname": "Alert", "sloth_slo": "SLO"}
+_TITLES = {"alertname": "Alert", "jax": "JAX", "sloth_slo": "SLO"}
 _HIDDEN = ("Time", "__name__")
 _PLAIN = Thresholds("green", ())
 
@@ -93,14 +93,15 @@ _LEAST_TOP = {"": 1.0, "per minute": 1.0, "per second": 1.0, "ratio": 0.01}
 
 
 def _timeseries(panel: Panel) -> d.Panel:
+    extreme = "min" if panel.lowest_first else "max"
     legend = (
         common.VizLegendOptions()
         .show_legend(show_legend=True)
         .display_mode(c.LegendDisplayMode.TABLE)
         .placement(c.LegendPlacement.BOTTOM)
-        .calcs(["lastNotNull", "max"])
-        .sort_by("Max")
-        .sort_desc(sort_desc=True)
+        .calcs(["lastNotNull", extreme])
+        .sort_by(extreme.capitalize())
+        .sort_desc(sort_desc=not panel.lowest_first)
     )
     stacking = c.StackingMode(panel.stacked)
     builder = (
@@ -159,8 +160,6 @@ def _heatmap(panel: Panel) -> d.Panel:
     (metric,) = panel.metrics
     builder = (
         _common(heatmap.Panel(), panel, format_=PromQueryFormat.HEATMAP)
-        # Buckets are many series, and more columns show no more.
-        .interval("1m")
         .calculate(calculate=False)
         .y_axis(heatmap.YAxisConfig().unit(UNITS[BY_NAME[metric].unit]))
         .color(color)
@@ -175,7 +174,9 @@ def _table(panel: Panel) -> d.Panel:
         for reference, target in zip(_REFERENCES, panel.targets, strict=False)
     }
     renamed = {label: column_title(label) for label in panel.labels} | values
-    order = (*panel.labels, *values)
+    left = panel.values_after or panel.labels[-1]
+    number = panel.labels.index(left) + 1
+    order = (*panel.labels[:number], *values, *panel.labels[number:])
     organize = {
         "excludeByName": dict.fromkeys(_HIDDEN, True),
         "indexByName": {name: index for index, name in enumerate(order)},
@@ -197,7 +198,8 @@ def _table(panel: Panel) -> d.Panel:
     # What is said of an empty table would stand in each of its empty cells.
     builder.override_by_regexp(".*", [d.DynamicConfigValue("noValue", _NO_VALUE)])
     for label in filter(_LONG.__contains__, panel.labels):
-        width = d.DynamicConfigValue("custom.minWidth", _LONG_PIXELS)
+        # With a least width instead, Grafana would push the last column out.
+        width = d.DynamicConfigValue("custom.width", _LONG_PIXELS)
         builder.override_by_name(column_title(label), [width])
     for target in panel.targets:
         builder.override_by_name(target.legend, _column(target))
@@ -245,6 +247,8 @@ def _common(
         builder.min(panel.minimum)
     if panel.maximum is not None:
         builder.max(panel.maximum)
+    if not panel.instant:
+        builder.max_data_points(panel.points)
     builder.no_value(_empty(panel))
     if panel.mappings:
         builder.mappings([_mappings(panel.mappings)])

@@ -28,6 +28,12 @@ def _owners(_: Windows) -> Expr:
 
 
 OWNERS = Overview("worker", catalog.DEVICE_INFO, "uuid", _owners)
+READERS = Overview(
+    "instance",
+    catalog.ACCELERATOR_INFO,
+    "uuid",
+    lambda _: gauge(catalog.ACCELERATOR_INFO, _UNIQUE).max(*_GPU),
+)
 UTILIZATION = Overview(
     "instance",
     catalog.ACCELERATOR_UTILIZATION_RATIO,
@@ -101,5 +107,5 @@ UNCORRECTED = Overview(
     ),
 )
 
-HOSTS = (OWNERS, UTILIZATION, MEMORY, POWER, TEMPERATURE, UP)
+HOSTS = (OWNERS, READERS, UTILIZATION, MEMORY, POWER, TEMPERATURE, UP)
 SELDOM = (THROTTLED, XIDS, UNCORRECTED)

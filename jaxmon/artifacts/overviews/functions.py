@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.overviews.model import PROCESS, Overview
-from jaxmon.artifacts.promql import counter, histogram
+from jaxmon.artifacts.promql import counter, gauge, histogram
 
 
 _BY = ("job", "function")
@@ -50,6 +50,33 @@ COMPILING = Overview(
         histogram(catalog.COMPILE_SECONDS).sum.rise(window.recent, known=window.known)
     ).sum("job", "phase"),
 )
+COMPILES = Overview(
+    "job",
+    catalog.COMPILES,
+    "increase5m",
+    lambda window: (
+        counter(catalog.COMPILES)
+        .rise(window.recent, known=window.known)
+        .sum("job", "outcome")
+    ),
+)
+# Most lookups happen before a process is scraped for the first time.
+LOOKUPS = Overview(
+    "job",
+    catalog.PERSISTENT_CACHE_REQUESTS,
+    "increase5m",
+    lambda window: (
+        counter(catalog.PERSISTENT_CACHE_REQUESTS)
+        .rise(window.recent, known=window.known)
+        .sum("job", "result")
+    ),
+)
+PROGRAMS = Overview(
+    "worker",
+    catalog.PROGRAM_INFO,
+    "count",
+    lambda _: gauge(catalog.PROGRAM_INFO).count(*PROCESS),
+)
 ERRORS = Overview(
     "job",
     catalog.ERRORS,
@@ -61,4 +88,7 @@ ERRORS = Overview(
     ),
 )
 
-SELDOM = (CALLS, CACHE_HITS, RECOMPILES, WORST_RECOMPILES, COMPILING, ERRORS)
+SELDOM = (
+    *(CALLS, CACHE_HITS, RECOMPILES, WORST_RECOMPILES, COMPILING, COMPILES),
+    *(LOOKUPS, PROGRAMS, ERRORS),
+)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.overviews.model import HOST, PROCESS, Overview, Windows, of_agents
-from jaxmon.artifacts.promql import Expr, counter, eq, gauge, gauge_changes
+from jaxmon.artifacts.promql import (
+    Expr,
+    counter,
+    eq,
+    gauge,
+    gauge_changes,
+    histogram,
+)
 from jaxmon.artifacts.slo import durations
 
 
@@ -105,6 +112,21 @@ HOOKS = Overview(
     "min",
     lambda _: gauge(catalog.HOOK_ACTIVE).min("job", "hook"),
 )
+# Of those that are active, which are nearly all, nothing is recorded.
+INACTIVE_HOOKS = Overview(
+    "worker",
+    catalog.HOOK_ACTIVE,
+    "inactive",
+    lambda _: gauge(catalog.HOOK_ACTIVE).equals(0).min(*PROCESS, "hook"),
+)
+SCRAPES = Overview(
+    "worker",
+    catalog.SCRAPE_SECONDS,
+    "p95_5m",
+    lambda window: histogram(catalog.SCRAPE_SECONDS).quantile(
+        0.95, *PROCESS, window=window.recent
+    ),
+)
 INTERNAL_ERRORS = Overview(
     "job",
     catalog.INTERNAL_ERRORS,
@@ -134,5 +156,5 @@ OFTEN = (
 )
 HOSTS = (
     *(DEVICE_MEMORY, LIVE_BYTES, LIVE_ARRAYS, RESIDENT, HOST_MEMORY),
-    *(HOOKS, COLLECTORS, COLLECTOR_AGE),
+    *(HOOKS, INACTIVE_HOOKS, SCRAPES, COLLECTORS, COLLECTOR_AGE),
 )

@@ -94,6 +94,10 @@ class Expr:
         """Keep the *number* series that are smallest at some time in the range."""
         return self.and_(self._over_range("min").bottomk(number))
 
+    def longest(self, number: int) -> Expr:
+        """Keep the *number* series that exist for most of the range."""
+        return self.and_(self._over_range("count").topk(number))
+
     def quantile(self, q: float, *by: str) -> Expr:
         """
         Estimate the *q* quantile (0 to 1) of these buckets, keeping the labels *by*.
@@ -228,7 +232,7 @@ class Expr:
             raise ValueError(msg)
         return self.text
 
-    def _over_range(self, function: Literal["max", "min"]) -> Expr:
+    def _over_range(self, function: Literal["count", "max", "min"]) -> Expr:
         """
         Aggregate over Grafana's range, the same at each moment: evaluated only once.
         """

@@ -53,7 +53,7 @@ function Content({ panel, width, height, done, ...context }) {
 }
 
 async function load(panel, width, context) {
-  const intervals = new Intervals(context.range, width, context.scrape, panel.interval);
+  const intervals = new Intervals(context.range, panel.maxDataPoints ?? width, context.scrape, panel.interval);
   const found = await query(panel, intervals, context.variables);
   const interpolate = (text) => context.variables.fill(text, intervals.variables());
   const { data, fields } = await prepared(panel, found.frames, { ...context, interpolate });

@@ -15,14 +15,14 @@ export function timeRange(from, to) {
 export class Intervals {
   /**
    * @param range the dashboard's time range
-   * @param width in pixels: as many points as Grafana asks for at most
+   * @param points as many as Grafana asks for at most: the panel's own limit, or its pixels
    * @param scrape the data source's scrape interval, such as 15s
    * @param minimum the panel's own least interval, if it has one
    */
-  constructor(range, width, scrape, minimum) {
+  constructor(range, points, scrape, minimum) {
     const [from, to] = [range.from.valueOf(), range.to.valueOf()];
     const least = minimum || scrape;
-    const wanted = rangeUtil.calculateInterval(range, width, least).intervalMs;
+    const wanted = rangeUtil.calculateInterval(range, points, least).intervalMs;
     const safe = rangeUtil.calculateInterval(range, MOST_POINTS).intervalMs;
     this.step = Math.max(wanted, safe);
     const scraped = rangeUtil.intervalToMs(least);

@@ -9,6 +9,7 @@ from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, stat, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.dashboards.rows import now
+from jaxmon.artifacts.overviews import functions, processes
 from jaxmon.artifacts.promql import Expr, call, counter, eq, gauge, histogram
 from jaxmon.artifacts.slo import Slos
 
@@ -20,7 +21,7 @@ _HOST, _NAMED = ("job", "instance"), "{{job}} {{instance}}"
 def glance(slos: Slos, *, runbooks: str = "") -> Row:
     """Return whether the data on all boards can be trusted."""
     silent = gauge(catalog.AGENT_UP, *q.PROCESS).equals(0)
-    inactive = gauge(catalog.HOOK_ACTIVE, *q.PROCESS).equals(0)
+    inactive = processes.INACTIVE_HOOKS(*q.PROCESS)
     oldest = hardware.host(catalog.COLLECTOR_AGE_SECONDS).max()
     failed = counter(catalog.INTERNAL_ERRORS, *q.PROCESS).mishaps("$__range")
     dropped = counter(catalog.DROPPED, *q.PROCESS).rate().sum()
@@ -81,7 +82,7 @@ def glance(slos: Slos, *, runbooks: str = "") -> Row:
 def cost() -> Row:
     """Return what agents and sidecars take from the machines they run on."""
     memory = gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, *q.HOST, eq("worker", ""))
-    functions = gauge(catalog.PROGRAM_INFO, *q.FUNCTION).count(*q.BY_PROCESS)
+    programs = functions.PROGRAMS(*q.PROCESS).max(*q.BY_PROCESS)
     return row(
         45,
         "What jaxmon costs",
@@ -106,7 +107,7 @@ def cost() -> Row:
             timeseries(
                 4503,
                 "Processes with most functions",
-                Target(functions.worst(10), q.NAMED_PROCESS),
+                Target(programs.worst(10), q.NAMED_PROCESS),
                 text=(
                     "Functions that a process reports. Most of its series are theirs; "
                     "`max_functions` bounds them."

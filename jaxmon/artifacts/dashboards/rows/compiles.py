@@ -185,6 +185,8 @@ def _durations(slos: Slos) -> tuple[Line, ...]:
                 "per graph interval.",
                 stacked="normal",
                 alerts=("JaxmonCompileFailed", "JaxmonThunderingCompilation"),
+                # The first of a kind matters, which takes a look back of an hour.
+                detail=60,
             ),
             timeseries(
                 1308,

@@ -19,7 +19,17 @@ from jaxmon.artifacts.dashboards.rows import (
     monitoring,
     now,
 )
-from jaxmon.artifacts.promql import Expr, call, counter, gauge, recorded, time, up
+from jaxmon.artifacts.overviews import functions
+from jaxmon.artifacts.promql import (
+    Expr,
+    call,
+    counter,
+    eq,
+    gauge,
+    recorded,
+    time,
+    up,
+)
 from jaxmon.artifacts.slo import Slos, durations
 
 
@@ -144,9 +154,7 @@ def _hosts() -> Panel:
         hardware.host(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum(*_HOST),
         hardware.host(catalog.HOST_MEMORY_SIZE_BYTES).sum(*_HOST),
     )
-    stalled = hardware.host_rate(
-        catalog.HOST_PRESSURE_SECONDS, promql.eq("kind", "some")
-    )
+    stalled = hardware.host_rate(catalog.HOST_PRESSURE_SECONDS, eq("kind", "some"))
     agents = gauge(catalog.RUNTIME_INFO, *q.PROCESS).count(*_HOST)
     base = load.topk(_ROWS)
     return table(
@@ -175,7 +183,7 @@ def _ends() -> Panel:
     cpu = counter(catalog.PROCESS_CPU_SECONDS, *q.PROCESS).rate().max(*by)
     age = (time() - gauge(catalog.PROCESS_START_TIME_SECONDS, *q.PROCESS)).max(*by)
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS, *q.PROCESS).max(*by)
-    functions = gauge(catalog.PROGRAM_INFO, *q.FUNCTION).count(*by)
+    programs = functions.PROGRAMS(*q.PROCESS).max(*by)
     return table(
         4102,
         "Largest processes",
@@ -183,7 +191,7 @@ def _ends() -> Panel:
         Target(cpu.and_(base, *by), "CPU"),
         Target(age.and_(base, *by), "Age"),
         Target(oldest.and_(base, *by), "Compiling for"),
-        Target(functions.and_(base, *by), "Functions"),
+        Target(programs.and_(base, *by), "Functions"),
         text=(
             f"The {_ROWS} processes with most host memory. One that is larger than its "
             "peers may leak; 100 % of CPU is one core."
@@ -224,7 +232,7 @@ def differences() -> Row:
 
 def starts(slos: Slos) -> Row:
     """Return deployments, crash loops, and compiles that many do at once."""
-    debugged, current = compiles.debug(slos), compiles.oncall(slos)
+    current = compiles.oncall(slos)
     compiling = gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS).max(*q.BY_PROCESS) > 0
     young = recorded(YOUNG, q.JOB, labels=("job",)).max("job")
     return row(
@@ -260,8 +268,34 @@ def starts(slos: Slos) -> Row:
                 alerts=("JaxmonThunderingCompilation",),
                 no_value="None",
             ),
-            debugged.panel("Compiles by outcome"),
-            debugged.panel("Persistent cache hit rate"),
+            timeseries(
+                4303,
+                "Compiles of all services",
+                Target(functions.COMPILES(q.JOB).sum("outcome"), "{{outcome}}"),
+                text=(
+                    "Programs compiled, loaded from the persistent cache, or failed, "
+                    "within five minutes. Debug has those of a host or function."
+                ),
+                stacked="normal",
+                alerts=("JaxmonCompileFailed", "JaxmonThunderingCompilation"),
+            ),
+            timeseries(
+                4304,
+                "Lowest persistent cache hit rates",
+                Target(
+                    q.share(
+                        functions.LOOKUPS(q.JOB, eq("result", "hit")).sum("job"),
+                        functions.LOOKUPS(q.JOB).sum("job"),
+                    ).least(q.FEW),
+                    "{{job}}",
+                ),
+                text=(
+                    "Hit rate within five minutes, of the 20 services with the "
+                    "lowest. If low after a deployment that did not change the model, "
+                    "the cache key differs, often because of a version or directory."
+                ),
+                maximum=1,
+            ),
             current.panel("Oldest compile in progress"),
         ),
     )

@@ -8,7 +8,7 @@ from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, states, table, timeseries
 from jaxmon.artifacts.dashboards.model import Line, Mapping, Row, Target
 from jaxmon.artifacts.overviews import processes
-from jaxmon.artifacts.promql import counter, eq, gauge, histogram
+from jaxmon.artifacts.promql import counter, eq, gauge
 
 
 _IN_FORCE = (Mapping("0", "failed", "red"), Mapping("1", "current", "green"))
@@ -123,8 +123,8 @@ def debug() -> Row:
 
 
 def _agents() -> tuple[Line, ...]:
-    inactive = gauge(catalog.HOOK_ACTIVE, *q.PROCESS).equals(0)
-    scrape = histogram(catalog.SCRAPE_SECONDS, *q.PROCESS).quantile(0.95, *q.BY_PROCESS)
+    inactive = processes.INACTIVE_HOOKS(*q.PROCESS)
+    scrape = processes.SCRAPES(*q.PROCESS).max(*q.BY_PROCESS)
     overflow = counter(catalog.LABEL_OVERFLOW, *q.PROCESS).rate().sum("label")
     dropped = counter(catalog.DROPPED, *q.PROCESS).rate().sum("what")
     failed = counter(catalog.INTERNAL_ERRORS, *q.PROCESS).mishaps()
@@ -150,7 +150,10 @@ def _agents() -> tuple[Line, ...]:
                 2002,
                 "Scrape duration",
                 Target(q.known(scrape).worst(q.FEW), q.NAMED_PROCESS),
-                text="p95 scrape rendering time of the 20 slowest agents and sidecars.",
+                text=(
+                    "p95 scrape rendering time within five minutes, of the 20 slowest "
+                    "agents and sidecars."
+                ),
             ),
         ),
         line(

@@ -15,15 +15,21 @@ from jaxmon.artifacts.dashboards.model import (
     Thresholds,
 )
 from jaxmon.artifacts.overviews import training
-from jaxmon.artifacts.promql import call, re, recorded, time
+from jaxmon.artifacts.promql import Expr, alerts, call, eq, re, recorded, time
 from jaxmon.artifacts.slo import Slos, durations
 from jaxmon.artifacts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
+from jaxmon.artifacts.slo.thresholds import PAGE
 
 
 _ZERO = call("vector", promql.number(0))
-_CONCERNED = ("route", "function", "loop", "instance")
+ALERT = ("severity", "alertname", "job", "route", "function", "loop", "instance")
+"""Labels of what counts as one alert, which may fire with several windows."""
+
+_LISTED = ("severity", "alertname", "job", "subject", "instance")
 # Of each objective, of which there are five.
 _SERVICES = 10
+# Of each kind; a table of a hundred is more than anyone reads.
+_ALERTS = 50
 _SEVERITIES = (
     Mapping("page", "page", "red"),
     Mapping("ticket", "ticket", "orange"),
@@ -91,7 +97,7 @@ def budgets(slos: Slos) -> Row:
 
 
 def _headline(slos: Slos) -> Line:
-    firing = hardware.firing(re("severity", "page|ticket"))
+    firing = hardware.firing(re("severity", "page|ticket")).max(*ALERT)
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max().of_unit("times")
     stalled = q.above(durations.seconds(slos.thresholds.stalled_after))
     return line(
@@ -178,23 +184,28 @@ def _headline(slos: Slos) -> Line:
 
 
 def _alerts(runbooks: str) -> Line:
-    # Which of these labels an alert has depends on its subject.
-    identity = ("severity", "alertname", "job", *_CONCERNED)
     firing = hardware.firing()
-    since = time() - hardware.firing_since().min(*identity)
+    since = time() - _named(hardware.firing_since()).min(*_LISTED)
+    duration = since.and_(_named(firing).max(*_LISTED), *_LISTED)
+    page = _named(alerts(*q.FIRING, eq("severity", PAGE)))
+    pages = duration.and_(page, *_LISTED)
+    # Pages first, and of both the latest; the stat above counts all.
+    shown = pages.bottomk(_ALERTS).or_(duration.bottomk(_ALERTS))
     return line(
         table(
             111,
             "Firing alerts",
-            Target(since.and_(firing.max(*identity), *identity), "For"),
+            Target(shown, "For"),
             text=(
-                "Firing alerts, their subject and duration. The name links to the "
-                "runbook. While JaxmonDeployInProgress is listed, compile tickets are "
-                "inhibited."
+                "Firing alerts, their subject and duration: the latest "
+                f"{_ALERTS} pages, and the latest {_ALERTS} of all. The name links to "
+                "the runbook. While JaxmonDeployInProgress is listed, compile tickets "
+                "are inhibited."
             ),
             width=15,
             mappings=_SEVERITIES,
-            labels=identity,
+            labels=_LISTED,
+            values_after="alertname",
             cell_links=(
                 ("alertname", Link("Runbook", f"{runbooks}${{__value.text}}.md")),
             ),
@@ -204,11 +215,23 @@ def _alerts(runbooks: str) -> Line:
         states(
             112,
             "Alerts over time",
-            Target(firing.max("alertname", "job"), "{{alertname}} {{job}}"),
-            text="When each alert fired. The first is often the cause of the others.",
+            Target(
+                firing.max("alertname", "job").longest(q.FEW), "{{alertname}} {{job}}"
+            ),
+            text=(
+                "When each alert fired, of the 20 that fired for longest. The first is "
+                "often the cause of the others."
+            ),
             mappings=(Mapping("1", "firing", "red"),),
             thresholds=Thresholds("red", ()),
             no_value="No alerts",
         ),
         height=7,
     )
+
+
+def _named(series: Expr) -> Expr:
+    """Return alerts with what they are about, which has one of these labels."""
+    for label in ("route", "function", "loop"):
+        series = series.relabelled("subject", label)
+    return series

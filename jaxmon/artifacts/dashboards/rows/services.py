@@ -5,6 +5,7 @@ from __future__ import annotations
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, table
 from jaxmon.artifacts.dashboards.model import Link, Row, Target
+from jaxmon.artifacts.dashboards.rows import now
 from jaxmon.artifacts.overviews import functions, requests, training
 from jaxmon.artifacts.promql import alerts, re, recorded, up
 from jaxmon.artifacts.slo import Slos, durations
@@ -21,10 +22,10 @@ _DEBUG = Link(
 def oncall(slos: Slos) -> Row:
     """Return one line for each service, coloured as its objectives."""
     every = requests.REQUESTS(q.JOB).sum("job")
-    firing = alerts(q.JOB, *q.FIRING, re("severity", "page|ticket")).count("job")
+    firing = alerts(q.JOB, *q.FIRING, re("severity", "page|ticket")).max(*now.ALERT)
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max("job").of_unit("times")
     columns = (
-        Target(firing, "Alerts", q.above(1)),
+        Target(firing.count("job"), "Alerts", q.above(1)),
         Target(burning, "Burn", q.BURN),
         Target(every, "Requests"),
         Target(

@@ -202,7 +202,7 @@ def debug() -> Row:
                         counter(catalog.TPU_MEGASCALE_ERRORS, *q.HOST)
                         .rate()
                         .sum("job", "instance")
-                    ),
+                    ).worst(q.FEW),
                     "{{instance}}",
                 ),
                 text="Inter-slice communication errors per minute.",

@@ -1,0 +1,110 @@
+"""How much a dashboard asks for, however large the fleet: series, points, values."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from jaxmon.artifacts.dashboards.build import all_dashboards
+from jaxmon.artifacts.dashboards.model import (
+    BUCKETS,
+    EXPORTED,
+    RECORDED,
+    DependentVariable,
+    Panel,
+    Variable,
+)
+from tests.rendered import DASHBOARDS, EVERY_DASHBOARD, panels
+
+
+MOST = 100
+BOARDS = all_dashboards()
+PANELS = {one.id: one for board in BOARDS for one in board.panels}
+
+# Labels with few values, whatever runs: the catalogue's closed sets, and buckets.
+FEW = {
+    *("outcome", "phase", "cause", "kind", "state", "activity", "result", "mode"),
+    *("direction", "generation", "hook", "label", "what", "le"),
+}
+# A line for each service, loop or route is what these tables are for; versions and
+# models differ by generations of hardware and releases.
+LISTS = {
+    *("cluster", "namespace", "job", "loop", "route", "vendor", "model", "driver"),
+    *("platform", "device_kind"),
+    *("jax", "jaxlib", "python", "platform_version", "version"),
+}
+
+
+def limited(panel: Panel) -> int:
+    """Return how many series the queries of *panel* keep at most, 0 for no limit."""
+    numbers = [
+        [int(number) for number in re.findall(r"(?:topk|bottomk)\((\d+),", text)]
+        for text in (str(target.expr) for target in panel.targets)
+    ]
+    if not all(numbers):
+        return 0
+    # The columns of a table share their rows.
+    total = max if panel.kind == "table" else sum
+    return total(map(max, numbers))
+
+
+@pytest.mark.parametrize(
+    "panel",
+    [one for one in PANELS.values() if one.kind != "stat"],
+    ids=lambda one: f"{one.id} {one.title}",
+)
+def test_no_panel_has_more_than_a_hundred_series(panel):
+    """
+    With everything chosen, a panel keeps so many of the worst, or its labels have few
+    values; those of processes, hosts and devices have as many as the fleet is large.
+    """
+    labels = {name for one in panel.targets for name in one.expr.shape.labels or ()}
+    allowed = FEW | LISTS if panel.kind == "table" else FEW
+    if not labels <= allowed:
+        assert 0 < limited(panel) <= MOST
+
+
+def test_a_panel_without_a_limit_would_be_noticed():
+    """The limit of the fullest panel, and of one that has none, are as they read."""
+    assert max(map(limited, PANELS.values())) <= MOST
+    by_title = {one.title: one for one in PANELS.values()}
+    assert limited(by_title["Firing alerts"]) == 50
+    assert limited(by_title["NVLink traffic"]) == 40
+    assert limited(by_title["Requests by outcome"]) == 0
+
+
+@EVERY_DASHBOARD
+def test_a_graph_has_so_many_points_on_any_screen(dashboard):
+    """
+    Over an hour every scrape is shown, over six hours every minute of what is recorded;
+    tables and stats ask only for the end of the range.
+    """
+    most = {"heatmap": BUCKETS, "timeseries": RECORDED, "state-timeline": RECORDED}
+    for panel in panels(dashboard):
+        asked = [one["expr"] for one in panel["targets"]]
+        if panel["type"] in most:
+            assert 0 < panel["maxDataPoints"] <= most[panel["type"]]
+            # Recorded names, and Prometheus's own, are few series.
+            if any("jaxmon_" in re.sub(r"\w+:[\w:]+", "", text) for text in asked):
+                assert panel["maxDataPoints"] <= EXPORTED
+        else:
+            assert all(one["instant"] for one in panel["targets"])
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda one: one.uid)
+def test_everything_is_a_pattern(board):
+    """
+    Chosen altogether, hosts, processes, functions and devices are one pattern in a
+    query, not a list; only services are listed, and at most so many hosts of GPUs.
+    """
+    for one in board.variables:
+        if isinstance(one, Variable) and one.label != "job":
+            assert one.all_value in (".+", ".*")
+        if isinstance(one, DependentVariable):
+            assert re.search(r"count\(.+\) < (100|500)\b", str(one.expr))
+
+
+def test_the_boards_are_those_that_are_shipped():
+    """What is tested of the model is what is rendered."""
+    assert len(DASHBOARDS) == len(BOARDS)
