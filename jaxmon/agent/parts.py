@@ -150,7 +150,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
 
         found.append(Traces(context, indicators))
     found += [
-        Profiler(context),
+        Profiler(context, indicators.routes),
         Trackers(
             context,
             indicators.loops,

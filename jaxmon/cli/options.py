@@ -55,6 +55,26 @@ class Whole(click.IntRange):
         return int(super().convert(value, param, ctx))
 
 
+def seconds_of(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> float | None:
+    """
+    Return a duration such as ``200ms``, ``1.5s`` or ``10m`` in seconds.
+
+    Raises:
+        click.BadParameter: it is none, or longer than a day.
+    """
+    if value is None:
+        return None
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", value, re.ASCII)
+    units = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+    seconds = float(match[1]) * units[match[2]] if match else 0.0
+    if not 0 < seconds <= 86_400:  # noqa: PLR2004 - a day
+        msg = f"{value[:40]!r} is not a duration such as 200ms, 1s or 10m"
+        raise click.BadParameter(msg, ctx, param)
+    return seconds
+
+
 class Url(click.types.StringParamType):
     """
     An address of HTTP or HTTPS.

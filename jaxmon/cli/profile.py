@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
+import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import RUN_DIR, Number, Whole
+from jaxmon.cli.options import RUN_DIR, Number, Whole, seconds_of
 from jaxmon.errors import CommandError, WireError
 
 
@@ -21,16 +24,39 @@ if TYPE_CHECKING:
     from jaxmon.profile.table import Row
 
 
-_OK = 200
+_OK, _NOTHING = 200, 204
 _CUT_SHORT = "jaxmon-cut-short"
+_NAME = r"[0-9_]{1,40}"
+# The agent waits for a slow request for so long at once.
+_ARMED_SECONDS = 50.0
 # Ending and sending a trace comes after recording it.
 _PATIENCE = 60.0
 # A trace takes several times as much memory to read as it has bytes.
 _MAX_BYTES = 256 << 20
 
 
+class Profile(NamedTuple):
+    """A trace of an agent, and what the agent says about it."""
+
+    space: bytes
+    facts: Mapping[str, str]
+
+    @property
+    def cut_short(self) -> str | None:
+        """Why it is shorter than requested, if it is."""
+        return self.facts.get(_CUT_SHORT)
+
+    def document(self) -> dict[str, Any]:
+        """Return what there is to say of the request that it has."""
+        return {
+            name: self.facts.get(f"jaxmon-{name}")
+            for name in ("route", "took", "recorded", "trace")
+        }
+
+
 @click.command(
-    epilog="\b\nExamples:\n  jaxmon profile\n  jaxmon profile 2 --seconds 10"
+    epilog="\b\nExamples:\n  jaxmon profile\n  jaxmon profile 2 --seconds 10\n"
+    "  jaxmon profile --for-requests 3 --slower-than 1s"
 )
 @click.argument("worker", required=False)
 @click.option(
@@ -39,6 +65,26 @@ _MAX_BYTES = 256 << 20
     default=3.0,
     show_default=True,
     help="How long to record.",
+)
+@click.option(
+    "--for-requests",
+    type=Whole(1, 20),
+    metavar="N",
+    help="Record the next N slow requests instead, each in a profile of its own.",
+)
+@click.option(
+    "--slower-than",
+    callback=seconds_of,
+    metavar="DURATION",
+    help="What is slow, from 50ms to 30s, with --for-requests.",
+)
+@click.option(
+    "--deadline",
+    callback=seconds_of,
+    default="10m",
+    show_default=True,
+    metavar="DURATION",
+    help="How long to wait for slow requests.",
 )
 @click.option(
     "--out",
@@ -58,10 +104,13 @@ _MAX_BYTES = 256 << 20
 @RUN_DIR
 def command(
     worker: str | None,
+    *,
     seconds: float,
+    for_requests: int | None,
+    slower_than: float | None,
+    deadline: float,
     out: Path,
     top: int,
-    *,
     as_json: bool,
     run_dir: Path | None,
 ) -> None:
@@ -72,30 +121,84 @@ def command(
     Also writes files for XProf and Perfetto. The process is slowed down slightly
     while recording. On GPUs this requires JAXMON_PROFILE_GPU=1 in the program; it is
     refused while the program is profiling itself.
+
+    With --for-requests, the profiler runs while requests are in progress, until N of
+    them took longer than --slower-than: the name of the profile is then on the span of
+    the request.
     """
     from jaxmon.cli import workers
+
+    if (for_requests is None) != (slower_than is None):
+        msg = "--for-requests and --slower-than go together"
+        raise click.UsageError(msg)
+    if slower_than is not None and not 0.05 <= slower_than <= 30:  # noqa: PLR2004 - as its help says
+        msg = "--slower-than is out of range; give 50ms to 30s"
+        raise click.UsageError(msg)
+    chosen = workers.pick(worker, run_dir)
+    _check_writable(out)
+    if for_requests is None or slower_than is None:
+        profile = _record(chosen, f"seconds={seconds:g}", seconds)
+        if profile is None:
+            msg = f"worker {chosen.number} sent no trace"
+            raise CommandError(msg)
+        _show(chosen, profile, out, top, as_json=as_json)
+        return
+    found = 0
+    for profile in _slow(chosen, slower_than, deadline):
+        _show(chosen, profile, out, top, as_json=as_json)
+        found += 1
+        if found == for_requests:
+            return
+    msg = f"{found} of {for_requests} requests to worker {chosen.number} were slower"
+    raise CommandError(msg)
+
+
+def _slow(worker: Worker, slower_than: float, deadline: float) -> Iterator[Profile]:
+    """Yield a profile for each slow request of *worker*, for *deadline* seconds."""
+    until = monotonic() + deadline
+    while (left := until - monotonic()) > 0:
+        seconds = min(left, _ARMED_SECONDS)
+        target = f"seconds={seconds:g}&slower_than={slower_than:g}"
+        profile = _record(worker, target, seconds + 2 * _PATIENCE)
+        if profile is not None:
+            yield profile
+
+
+def _show(
+    worker: Worker, profile: Profile, out: Path, top: int, *, as_json: bool
+) -> None:
+    """Write the files of *profile*, and print its table."""
     from jaxmon.profile import table, xspace
+    from jaxmon.report.layout import clean
     from jaxmon.report.model import read
     from jaxmon.report.text import heading
 
-    chosen = workers.pick(worker, run_dir)
-    _check_writable(out)
-    space, cut_short = _record(chosen, seconds)
     try:
-        planes = xspace.parse(space)
+        planes = xspace.parse(profile.space)
     except WireError as error:
-        msg = f"worker {chosen.number} sent an unreadable trace: {error}"
+        msg = f"worker {worker.number} sent an unreadable trace: {error}"
         raise CommandError(msg) from error
     rows = table.rows(planes)
-    names = _labels(chosen)
-    files = _write(out, f"worker_{chosen.number}", space, planes)
+    names = _labels(worker)
+    name = profile.facts.get("jaxmon-profile", "")
+    stamp = name if re.fullmatch(_NAME, name) else time.strftime("%Y_%m_%d_%H_%M_%S")
+    files = _write(out, f"{stamp}_worker_{worker.number}", profile.space, planes)
+    request = profile.document()
     if as_json:
-        output.document(_document(rows, names, files, cut_short))
+        document = _document(rows, names, files, profile.cut_short)
+        if request["route"] is not None:
+            document["request"] = request
+        output.document(document)
         return
     width = output.report_width()
-    output.line(heading(read(chosen.overview).process, chosen.number, width))
-    if cut_short:
-        output.line(f"Cut short: {cut_short}.")
+    output.line(heading(read(worker.overview).process, worker.number, width))
+    if request["route"] is not None:
+        took, recorded = (clean(str(request[one])) for one in ("took", "recorded"))
+        output.line(f"{clean(request['route'])} took {took} s; recorded {recorded} s")
+        if request["trace"] is not None:
+            output.line(f"trace {clean(request['trace'])}")
+    if profile.cut_short:
+        output.line(f"Cut short: {clean(profile.cut_short)}.")
     output.line()
     output.lines(_lines(rows, names, top, width))
     output.line()
@@ -122,12 +225,17 @@ def _check_writable(out: Path) -> None:
         raise CommandError(msg)
 
 
-def _record(worker: Worker, seconds: float) -> tuple[bytes, str | None]:
-    """Return the trace of *worker*, and why it is shorter than requested, if it is."""
+def _record(worker: Worker, query: str, seconds: float) -> Profile | None:
+    """
+    Return a trace of *worker*, which takes *seconds*; `None` if no request was slow.
+
+    Raises:
+        CommandError: there is none.
+    """
     from jaxmon.http import client
     from jaxmon.http.stream import TooLargeError
 
-    target = f"/debug/profile?seconds={seconds:g}"
+    target = f"/debug/profile?{query}"
     try:
         response = client.get(
             worker.socket, target, seconds=seconds + _PATIENCE, max_bytes=_MAX_BYTES
@@ -141,6 +249,8 @@ def _record(worker: Worker, seconds: float) -> tuple[bytes, str | None]:
     except (OSError, HTTPException) as error:
         msg = f"worker {worker.number} sent no trace: {error}; is it still running?"
         raise CommandError(msg) from error
+    if response.status == _NOTHING:
+        return None
     if response.status != _OK:
         from jaxmon.report.layout import clean
 
@@ -148,7 +258,7 @@ def _record(worker: Worker, seconds: float) -> tuple[bytes, str | None]:
         reason = said.strip().partition(": ")[2] or said
         msg = f"worker {worker.number} cannot be profiled: {reason}"
         raise CommandError(msg)
-    return response.body, response.headers.get(_CUT_SHORT)
+    return Profile(response.body, response.headers)
 
 
 def _labels(worker: Worker) -> dict[str, str]:
@@ -165,19 +275,15 @@ def _labels(worker: Worker) -> dict[str, str]:
     return {name: labels[0] for name, labels in found.items() if len(labels) == 1}
 
 
-def _write(
-    out: Path, whose: str, space: bytes, planes: Iterable[Any]
-) -> dict[str, str]:
+def _write(out: Path, name: str, space: bytes, planes: Iterable[Any]) -> dict[str, str]:
     """Write the trace for XProf, and a second file for Perfetto."""
     import socket
-    import time
 
     from jaxmon.files import whole as whole_file
     from jaxmon.profile import perfetto
 
-    stamp = time.strftime("%Y_%m_%d_%H_%M_%S")
     # Several programs may be recorded at once.
-    directory = out / "plugins" / "profile" / f"{stamp}_{whose}"
+    directory = out / "plugins" / "profile" / name
     host = socket.gethostname()
     files = {
         "xprof": directory / f"{host}.xplane.pb",

@@ -13,6 +13,7 @@ from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram, histograms, series
 from jaxmon.indicators.endings import now
 from jaxmon.indicators.labels import Labels
+from jaxmon.indicators.tracing import RequestTrace
 
 
 Outcome = Literal["success", "client_error", "error"]
@@ -22,9 +23,20 @@ _LATEST = 32
 
 
 class Serving(Protocol):
-    """A request in progress."""
+    """
+    A request in progress.
+
+    Attributes:
+        started: when it began, on the performance counter.
+        trace: its span, if traces are on.
+    """
 
     started: float
+    trace: RequestTrace | None
+
+    def in_progress(self) -> bool:
+        """Return whether it is in progress and recorded."""
+        ...
 
 
 class Route:
@@ -135,6 +147,11 @@ class Routes:
     def explain(self) -> dict[str, Mapping[str, Any]]:
         """Return the requests so far, by route."""
         return {route.name: route.explain() for route in list(self._routes.values())}
+
+    def in_progress(self) -> list[tuple[str, Serving]]:
+        """Return the requests in progress, each with its route."""
+        routes = list(self._routes.values())
+        return [(one.name, request) for one in routes for request in list(one.serving)]
 
     def any(self) -> bool:
         """Return whether there has been a request."""

@@ -43,6 +43,13 @@ class RequestTrace(Protocol):
         """Say on the span how the request is about to end."""
         ...
 
+    def profiled(self, profile: str) -> str | None:
+        """
+        Say on the span that a *profile* of that name has the request; return the id of
+        its trace.
+        """
+        ...
+
     def end(
         self, ended: float, outcome: str, start: str, error: BaseException | None
     ) -> str | None:

@@ -10,16 +10,21 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxmon.agent.context import Context
-from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import backends
-from jaxmon.agent.jaxlink.profiler import Busy, Session, reserved
+from jaxmon.agent.jaxlink.profiler import Busy, reserved
 from jaxmon.agent.part import Part
+from jaxmon.agent.reports.recording import Recording
+from jaxmon.agent.reports.slow_requests import Caught, SlowRequests
 from jaxmon.http.messages import Request, Response, error_response
 from jaxmon.http.server import Handler
+from jaxmon.indicators.routes import Routes
+from jaxmon.otel.traces import conventions
+from jaxmon.otel.traces.children import Child
 from jaxmon.threads import DaemonThread
 
 
@@ -31,6 +36,13 @@ DEFAULT_SECONDS = 3.0
 MAX_SECONDS = 60.0
 CUT_SHORT = "Jaxmon-Cut-Short"
 """Header of a trace that ended early, with the reason."""
+PROFILE, ROUTE, TOOK, RECORDED, TRACE = (
+    f"Jaxmon-{name}" for name in ("Profile", "Route", "Took", "Recorded", "Trace")
+)
+"""
+Headers of a trace: its name; and for that of a slow request its route, the seconds that
+it took, how many of them were recorded, and the id of its trace.
+"""
 
 SITE = "profile"
 
@@ -50,81 +62,124 @@ class TraceRefused(Exception):  # noqa: N818 - a refusal is no error of ours
 
 
 class Profiler(Part):
-    """Takes one trace at a time."""
+    """
+    Takes one trace at a time.
+
+    Args:
+        context: shared state of the agent.
+        routes: the program's requests.
+    """
 
     name = SITE
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, routes: Routes) -> None:
         self._jax = context.jax
         self._guard = context.guard
+        self._observers = context.observers
+        self._routes = routes
         self._allow_gpu = context.settings.profile_gpu
         self._lock = threading.RLock()
-        self._running: _Recording | None = None
+        self._running: Recording | SlowRequests | None = None
 
     def pages(self) -> dict[str, Handler]:
         """Return the endpoint that takes a trace."""
         return {"/debug/profile": self.page}
 
     def page(self, request: Request) -> Response | Future[Response]:
-        """Handle ``/debug/profile?seconds=3``: return an XSpace, as read by XProf."""
+        """
+        Handle ``/debug/profile?seconds=3``: return an XSpace, as read by XProf. With
+        ``slower_than=1``: that of the next request slower than a second, or 204 if
+        there was none in *seconds*.
+        """
+        query = request.query
         try:
-            recording = self._begin(_seconds(request.query.get("seconds")))
+            seconds = _seconds(query.get("seconds"))
+            if (slower_than := query.get("slower_than")) is not None:
+                waiting = self._arm(_threshold(slower_than))
+                work = functools.partial(self._wait, waiting, seconds)
+            else:
+                recording = self._begin()
+                work = functools.partial(self._record, recording, seconds)
         except TraceRefused as refused:
             return error_response(refused.status, str(refused))
+        return self._answer(work)
+
+    def stop(self) -> None:
+        """End the trace in progress, if any."""
+        if (running := self._running) is not None:
+            running.end("the agent was stopped")
+
+    def abandon(self) -> None:
+        """Leave the trace to the parent process; called in a forked child."""
+        if (running := self._running) is not None:
+            running.release()
+            self._running = None
+
+    # --- requests ------------------------------------------------------------------
+
+    def _arm(self, slower_than: float) -> SlowRequests:
+        with self._lock:
+            # Refuse now, not when a request comes.
+            session = functools.partial(self._session, self._platform())
+            waiting = SlowRequests(self._routes, session, slower_than)
+            self._running = waiting
+        return waiting
+
+    def _begin(self) -> Recording:
+        with self._lock:
+            self._running = recording = self._session(self._platform())
+        return recording
+
+    def _platform(self) -> str:
+        """Return the platform to record, if nothing else records."""
+        if not backends.initialised(self._jax):
+            msg = "JAX has not initialised its devices yet; try again later"
+            raise TraceRefused(HTTPStatus.CONFLICT, msg)
+        platform: str = self._jax.local_devices()[0].platform
+        if platform == "gpu" and not self._allow_gpu:
+            raise TraceRefused(HTTPStatus.FORBIDDEN, _GPU_REASON)
+        if self._running is not None:
+            msg = "another trace of this process is in progress"
+            raise TraceRefused(HTTPStatus.CONFLICT, msg)
+        return platform
+
+    def _session(self, platform: str) -> Recording:
+        """Begin to record."""
+        try:
+            with reserved(self._jax):
+                recording = Recording(self._jax, self._guard, SITE)
+                recording.begin(platform)
+        except Busy as busy:
+            raise TraceRefused(HTTPStatus.CONFLICT, str(busy)) from busy
+        return recording
+
+    # --- on a thread of ours -------------------------------------------------------
+
+    def _answer(
+        self, work: Callable[[Callable[[], bool]], Response]
+    ) -> Future[Response]:
         from concurrent.futures import Future  # noqa: PLC0415
 
         answer: Future[Response] = Future()
-        thread = DaemonThread(
-            "jaxmon-profile",
-            functools.partial(
-                self._guard.run,
-                SITE,
-                functools.partial(self._finish, recording, answer),
-            ),
-        )
+        finish = functools.partial(self._finish, work, answer)
+        run = functools.partial(self._guard.run, SITE, finish)
+        thread = DaemonThread("jaxmon-profile", run)
         try:
             thread.start()
         except RuntimeError:  # no threads left
-            recording.end("no thread was available")
+            if (running := self._running) is not None:
+                running.end("no thread was available")
             self._running = None
             raise
         return answer
 
-    def stop(self) -> None:
-        """End the trace in progress, if any."""
-        if (recording := self._running) is not None:
-            recording.end("the agent was stopped")
-
-    def abandon(self) -> None:
-        """Leave the trace to the parent process; called in a forked child."""
-        if (recording := self._running) is not None:
-            recording.release()
-            self._running = None
-
-    def _begin(self, seconds: float) -> _Recording:
-        if not backends.initialised(self._jax):
-            msg = "JAX has not initialised its devices yet; try again later"
-            raise TraceRefused(HTTPStatus.CONFLICT, msg)
-        platform = self._jax.local_devices()[0].platform
-        if platform == "gpu" and not self._allow_gpu:
-            raise TraceRefused(HTTPStatus.FORBIDDEN, _GPU_REASON)
-        with self._lock:
-            if self._running is not None:
-                msg = "another trace of this process is in progress"
-                raise TraceRefused(HTTPStatus.CONFLICT, msg)
-            try:
-                with reserved(self._jax):
-                    recording = _Recording(self._jax, self._guard, seconds)
-                    recording.begin(platform)
-            except Busy as busy:
-                raise TraceRefused(HTTPStatus.CONFLICT, str(busy)) from busy
-            self._running = recording
-        return recording
-
-    def _finish(self, recording: _Recording, answer: Future[Response]) -> None:
+    def _finish(
+        self, work: Callable[[Callable[[], bool]], Response], answer: Future[Response]
+    ) -> None:
         try:
-            recording.wait()
-            response = recording.response()
+            response = work(answer.cancelled)
+        except TraceRefused as refused:
+            response = error_response(refused.status, str(refused))
         except Exception:  # noqa: BLE001 - our own thread; the answer says it
             self._guard.failed(SITE, stays_on=True)
             response = error_response(
@@ -136,68 +191,68 @@ class Profiler(Part):
         if answer.set_running_or_notify_cancel():
             answer.set_result(response)
 
+    def _record(
+        self, recording: Recording, seconds: float, _: Callable[[], bool]
+    ) -> Response:
+        recording.wait(seconds)
+        recording.end(None)
+        tracer = self._observers.tracer
+        if tracer is not None and (payer := tracer.payer(())) is not None:
+            tracer.kept(_span(recording), payer)
+        return _response(recording, {})
 
-class _Recording:
-    """One session of XLA's profiler."""
+    def _wait(
+        self, waiting: SlowRequests, seconds: float, gave_up: Callable[[], bool]
+    ) -> Response:
+        caught = waiting.wait(seconds, gave_up)
+        if caught is None:
+            if waiting.cut_short is not None:
+                return error_response(HTTPStatus.CONFLICT, waiting.cut_short)
+            return Response(b"", status=HTTPStatus.NO_CONTENT)
+        tracer, trace = self._observers.tracer, caught.request.trace
+        if tracer is not None and trace is not None:
+            tracer.below(trace, _span(caught.recording))
+        return _response(caught.recording, _facts(caught))
 
-    def __init__(self, jax: Any, guard: Guard, seconds: float) -> None:
-        self._session = Session(jax, self._make_way, guard=guard, site=SITE)
-        self._seconds = seconds
-        self._over = threading.Event()
-        self._lock = threading.RLock()
-        self._ended = True
-        self._space: bytes | None = None
-        self._problem: str | None = None
-        self._cut_short: str | None = None
 
-    def begin(self, platform: str) -> None:
-        """
-        Start recording the activity of devices of *platform*.
+def _span(recording: Recording) -> Child:
+    began, ended = recording.began, recording.ended or recording.began
+    profile = {conventions.PROFILE: recording.name}
+    return Child(conventions.PROFILE_NAME, began, ended, profile)
 
-        Raises:
-            Busy: another session is recording.
-        """
-        self._session.begin(platform)
-        self._ended = False
 
-    def wait(self) -> None:
-        """Record for the requested time."""
-        self._over.wait(self._seconds)
-        self.end(None)
+def _facts(caught: Caught) -> dict[str, str]:
+    trace = {} if caught.trace is None else {TRACE: caught.trace}
+    return {
+        ROUTE: caught.route.encode("ascii", "backslashreplace").decode(),
+        TOOK: f"{caught.seconds:.3f}",
+        RECORDED: f"{caught.recorded:.3f}",
+        **trace,
+    }
 
-    def end(self, reason: str | None) -> None:
-        """
-        Stop recording. Idempotent and thread-safe.
 
-        Args:
-            reason: why it is cut short, if so.
-        """
-        with self._lock:
-            if self._ended:
-                return
-            self._ended = True
-            self._cut_short = reason
-            try:
-                self._space = self._session.stop()
-            except Busy as busy:
-                self._problem = str(busy)
-        self._over.set()
+def _response(recording: Recording, facts: Mapping[str, str]) -> Response:
+    """Return the trace with *facts* about it, or why there is none."""
+    space = recording.space()
+    if space is None:
+        problem = recording.problem or "nothing was recorded"
+        return error_response(HTTPStatus.CONFLICT, problem)
+    headers = {PROFILE: recording.name, **facts}
+    if recording.cut_short:
+        headers[CUT_SHORT] = recording.cut_short
+    return Response(space, "application/octet-stream", headers=headers)
 
-    def release(self) -> None:
-        """Stop intercepting the program's own sessions."""
-        self._session.release()
 
-    def response(self) -> Response:
-        """Return the trace, or why there is none."""
-        with self._lock:
-            if self._space is None:
-                problem = self._problem or "nothing was recorded"
-                return error_response(HTTPStatus.CONFLICT, problem)
-            headers = {CUT_SHORT: self._cut_short} if self._cut_short else {}
-            return Response(self._space, "application/octet-stream", headers=headers)
-
-    def _make_way(self) -> None:
-        self.end("the program started its own profile")
+def _threshold(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= MAX_SECONDS / 2:
+        allowed = f"more than 0, at most {MAX_SECONDS / 2:g}"
+        msg = f"slower_than={text} is invalid; give {allowed}"
+        raise TraceRefused(HTTPStatus.BAD_REQUEST, msg)
+    return seconds
 
 
 def _seconds(text: str | None) -> float:

@@ -92,6 +92,15 @@ class RequestSpan:
         if self._children <= MOST:
             emit(self._spans, child, self.inside, self.clock)
 
+    def profiled(self, profile: str) -> str | None:
+        """Name the *profile* on the span; see `RequestTrace`."""
+        try:
+            self.span.set_attribute(conventions.PROFILE, profile)
+            return trace_id(self.span)
+        except Exception:  # noqa: BLE001 - contained: the profile goes on
+            self._guard.failed(SITE)
+            return None
+
     def describe(self, outcome: str, start: str) -> None:
         """
         Say on the span how the request is about to end: an application's server span

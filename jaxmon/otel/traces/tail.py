@@ -26,8 +26,9 @@ _DECIDED = 1024
 
 class Tail(SpanProcessor):
     """
-    Keeps the traces of requests that were cold, delayed, failed, or slower than 99 % of
-    their kind, and a fraction of the others; what is outside of requests as well.
+    Keeps the traces of requests that were cold, delayed, failed, profiled, or slower
+    than 99 % of their kind, and a fraction of the others; what is outside of requests
+    as well.
 
     Children wait for their root, the first span of their trace in this process. At most
     4,096 spans in 1,024 traces wait; beyond, the oldest trace is dropped.
@@ -118,6 +119,8 @@ class Tail(SpanProcessor):
         slow = start == "warm" and self._usual.is_slow(root.name, duration)
         if start in ("cold", "delayed"):
             return str(start)
+        if conventions.PROFILE in attributes:
+            return "profiled"
         if root.status.status_code is StatusCode.ERROR:
             return "failed"
         if slow:

@@ -139,6 +139,11 @@ class Tracer:
         except Exception:  # noqa: BLE001 - contained: the program goes on
             self._guard.failed(SITE)
 
+    def below(self, request: RequestTrace, child: Child) -> None:
+        """Make the span of *child* below that of *request*."""
+        if isinstance(request, RequestSpan):
+            self.add(child, request)
+
     def kept(self, child: Child, payer: Payer) -> str | None:
         """Make the span of *child* for *payer*; return the id of its trace."""
         try:

@@ -1,0 +1,95 @@
+"""One session of XLA's profiler, whose trace is kept in memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from jaxmon.agent.guard import Guard
+from jaxmon.agent.jaxlink.profiler import Busy, Session
+from jaxmon.clocks import wall_time
+from jaxmon.indicators.endings import now
+
+
+class Recording:
+    """
+    A session that makes way for the program's own.
+
+    Args:
+        jax: the module.
+        guard: contains failures.
+        site: name under which these are counted.
+
+    Attributes:
+        name: of the profile, in its files and on spans: when it began, in UTC.
+        began: the same on the performance counter.
+        ended: when it ended there, `None` while it runs.
+        cut_short: why it ended early, if it did.
+        problem: why there is no trace, if there is none.
+    """
+
+    def __init__(self, jax: Any, guard: Guard, site: str) -> None:
+        self._session = Session(jax, self._make_way, guard=guard, site=site)
+        self._over = threading.Event()
+        self._lock = threading.RLock()
+        self._space: bytes | None = None
+        self.name = ""
+        self.began = 0.0
+        self.ended: float | None = 0.0
+        self.cut_short: str | None = None
+        self.problem: str | None = None
+
+    def begin(self, platform: str) -> None:
+        """
+        Start recording the activity of devices of *platform*.
+
+        Raises:
+            Busy: another session is recording.
+        """
+        self._session.begin(platform)
+        wall = wall_time()
+        stamp = time.strftime("%Y_%m_%d_%H_%M_%S", time.gmtime(wall))
+        self.name = f"{stamp}_{int(wall * 1000) % 1000:03}"
+        self.began, self.ended = now(), None
+
+    def wait(self, seconds: float) -> None:
+        """Record for so long, unless it ends before."""
+        self._over.wait(seconds)
+
+    def end(self, reason: str | None) -> None:
+        """
+        Stop recording. Idempotent and thread-safe.
+
+        Args:
+            reason: why it is cut short, if so.
+        """
+        with self._lock:
+            if self.ended is not None:
+                return
+            self.ended = now()
+            self.cut_short = reason
+            try:
+                self._space = self._session.stop()
+            except Busy as busy:
+                self.problem = str(busy)
+        self._over.set()
+
+    def discard(self) -> None:
+        """Stop recording without a trace."""
+        with self._lock:
+            if self.ended is None:
+                self.ended = now()
+                self._session.discard()
+
+    def release(self) -> None:
+        """Stop intercepting the program's own sessions."""
+        self._session.release()
+
+    def space(self) -> bytes | None:
+        """Return the trace, an XSpace; `None` if there is none."""
+        with self._lock:
+            return self._space
+
+    def _make_way(self) -> None:
+        self.end("the program started its own profile")
