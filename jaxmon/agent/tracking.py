@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,14 @@ if TYPE_CHECKING:
     from jaxmon.agent.runtime import Runtime
 
 
-def log_to(
-    tracker: Any, *, every: int = 100, loop: str = "train", start: int = 0
+def log_to(  # noqa: PLR0913 - options, each with a default
+    tracker: Any,
+    *,
+    every: int = 100,
+    loop: str = "train",
+    start: int = 0,
+    step_flops: float | None = None,
+    peak_flops: float | None = None,
 ) -> None:
     """
     Write figures of a loop that `jaxmon.steps` marks to *tracker*, until the agent
@@ -41,9 +48,12 @@ def log_to(
         every: number of steps from one row to the next.
         loop: name of the loop.
         start: number of the step at which a resumed training starts.
+        step_flops: floating-point operations that the model needs for one step, on all
+            devices together; with *peak_flops*, ``jaxmon/mfu`` is written.
+        peak_flops: what all devices together can do in a second, in that precision.
 
     Raises:
-        JaxmonError: *tracker* is none of these, or *every* or *start* is no count.
+        JaxmonError: *tracker* is none of these, or a number is out of range.
 
     Example:
         >>> import jaxmon
@@ -58,6 +68,13 @@ def log_to(
         if not isinstance(number, int) or number < least:
             msg = f"log_to(): {name} is {number!r}; give a whole number from {least}"
             raise JaxmonError(msg)
+    operations = step_flops, peak_flops
+    if operations != (None, None) and not all(map(_is_amount, operations)):
+        msg = (
+            f"log_to(): step_flops is {step_flops!r} and peak_flops {peak_flops!r}; "
+            "give two positive numbers, or neither"
+        )
+        raise JaxmonError(msg)
     kind, target = target_of(tracker)
     agent = running()
     runtime = None if agent is None else runtime_of(agent)
@@ -72,9 +89,14 @@ def log_to(
             loop=loop,
             every=every,
             start=start,
+            ideal_seconds=(step_flops or 0.0) / (peak_flops or 1.0),
             findings=partial(_findings, runtime),
         )
     )
+
+
+def _is_amount(number: Any) -> bool:
+    return isinstance(number, (int, float)) and 0 < number < math.inf
 
 
 def _findings(runtime: Runtime) -> str:

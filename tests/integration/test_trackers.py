@@ -72,6 +72,7 @@ def test_figures_are_those_of_the_page(run: Run) -> None:
         )
         assert counts == EVERY
         assert row["jaxmon/step_seconds"] == pytest.approx(sums / counts)
+        assert row["jaxmon/mfu"] == pytest.approx(3e9 / 1e12 / (sums / counts))
         waited += row["jaxmon/data_wait_seconds"] * EVERY
         # The page has the wait for one more batch.
         assert run.waited[step - START] <= waited
@@ -269,6 +270,8 @@ def test_without_an_agent_nothing_is_written() -> None:
         (object(), {}, "cannot write to object"),
         (print, {"every": 0}, "every is 0"),
         (print, {"start": -1}, "start is -1"),
+        (print, {"step_flops": 1e9}, "peak_flops None"),
+        (print, {"step_flops": 1e9, "peak_flops": 0}, "peak_flops 0"),
     ],
 )
 def test_a_mistake_is_said_at_once(

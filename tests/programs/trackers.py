@@ -52,7 +52,7 @@ def main() -> None:
     active = mlflow.start_run()
     writer = Writer(str(DIRECTORY / "tensorboard"))
     for target in (run, mlflow, writer, lambda values, n: rows.append((n, values))):
-        jaxmon.log_to(target, every=EVERY, start=START)
+        jaxmon.log_to(target, every=EVERY, start=START, step_flops=3e9, peak_flops=1e12)
     for number in jaxmon.steps(batches()):
         if number and number % EVERY == 0:
             pages[START + number] = samples(AGENT)

@@ -66,8 +66,17 @@ def reading(loop: Loop, timeline: Timeline) -> Reading:
     )
 
 
-def times(now: Reading, before: Reading | None) -> dict[str, float]:
-    """Return times and ratios between *before*, `None` at first, and *now*."""
+def times(
+    now: Reading, before: Reading | None, *, ideal: float = 0.0
+) -> dict[str, float]:
+    """
+    Return times and ratios between *before*, `None` at first, and *now*.
+
+    Args:
+        now: the counters.
+        before: those of the row before.
+        ideal: seconds that a step would take at the peak of its devices; 0 if unknown.
+    """
     found: dict[str, float] = {}
     if before is None:
         before = Reading(0, 0.0, 0.0, 0.0, 0.0)
@@ -75,6 +84,8 @@ def times(now: Reading, before: Reading | None) -> dict[str, float]:
     if steps > 0:
         found["step_seconds"] = seconds / steps
         found["data_wait_seconds"] = (now.waited - before.waited) / steps
+    if ideal and seconds > 0:
+        found["mfu"] = ideal * steps / seconds
     if now.wall > before.wall:
         found["goodput"] = (now.useful - before.useful) / (now.wall - before.wall)
     return found

@@ -43,7 +43,12 @@ class Tracker:
         loop: whose steps count.
         every: number of steps from one row to the next.
         start: number of steps that were done before this process.
+        ideal_seconds: what a step would take if the devices did nothing but its model's
+            arithmetic; 0 if unknown.
         findings: returns what to say at the end.
+
+    Attributes:
+        findings: as given.
     """
 
     def __init__(  # noqa: PLR0913 - facts, each kept as it is
@@ -54,6 +59,7 @@ class Tracker:
         loop: str,
         every: int,
         start: int,
+        ideal_seconds: float = 0.0,
         findings: Callable[[], str],
     ) -> None:
         self.kind = kind
@@ -61,7 +67,8 @@ class Tracker:
         self._target = target
         self.every = every
         self._start = start
-        self._findings = findings
+        self._ideal = ideal_seconds
+        self.findings = findings
         self._worker: Worker | None = None
         self._taken = 0
         self._refused = 0
@@ -88,7 +95,7 @@ class Tracker:
         """Queue a row of the loop *now*, with what else is *known*; never blocks."""
         if self._worker is None:
             return
-        row = {**times(now, self._before), **known}
+        row = {**times(now, self._before, ideal=self._ideal), **known}
         self._before, self._step = now, self._start + now.steps
         named = {f"{PREFIX}{name}": value for name, value in row.items()}
         self._taken += 1
@@ -102,13 +109,13 @@ class Tracker:
         finally:
             self._done.add()
 
-    def close(self, seconds: float) -> None:
-        """Write what is queued, and the findings; wait *seconds* at most."""
+    def close(self, findings: str, seconds: float) -> None:
+        """Write what is queued, and the *findings*; wait *seconds* at most."""
         worker, self._worker = self._worker, None
         if worker is None:
             return
         try:
-            worker.submit(partial(self._target.finish, self._findings(), self._step))
+            worker.submit(partial(self._target.finish, findings, self._step))
             worker.drain(max(seconds, 0.0))
         finally:
             worker.stop(0.0)
@@ -184,13 +191,22 @@ class Trackers(Part):
         if not trackers:
             return
         atexit.unregister(self.stop)
+        # The same for all of them.
+        findings = self._read(trackers[0].findings)
         end = monotonic() + _PATIENCE_SECONDS
         for tracker in trackers:
             try:
-                tracker.close(min(end - monotonic(), _PATIENCE_SECONDS))
+                tracker.close(findings, min(end - monotonic(), _PATIENCE_SECONDS))
             except Exception:  # noqa: BLE001 - contained: the others are to be closed
                 self._guard.failed(SITE, stays_on=True)
             self._dropped += tracker.dropped
+
+    def _read(self, findings: Callable[[], str]) -> str:
+        try:
+            return findings()
+        except Exception:  # noqa: BLE001 - contained: the rows are to be written
+            self._guard.failed(SITE, stays_on=True)
+            return "the findings are not available"
 
     def abandon(self) -> None:
         """Leave the trackers to the parent process."""
