@@ -59,6 +59,10 @@ class Pace:
         with jaxmon.activity("rest"):
             time.sleep(self._pause)
 
+    def may_suffer(self, fault: str) -> bool:
+        """Return whether *fault* is the one that signals begin and end."""
+        return self._fault == fault
+
     def suffers(self, fault: str) -> bool:
         """Return whether *fault* is active."""
         return self._broken and self._fault == fault

@@ -2,7 +2,8 @@
 Train a small classifier with Flax and Optax, until stopped.
 
 With the fault ``stall``, the data source stops while the loop waits for it; with
-``starve``, it is slow; with ``slow``, each step is; with ``nan``, batches are NaN.
+``starve``, it is slow; with ``slow``, each step is; with ``nan``, batches are NaN. With
+``unsaved``, the program saves checkpoints, which fail while the fault lasts.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np  # noqa: E402
 import optax  # noqa: E402
 from flax import nnx  # noqa: E402
 
+from jaxmon.demo.checkpoints import Checkpoints  # noqa: E402
 from jaxmon.demo.pace import Pace  # noqa: E402
 
 
@@ -28,8 +30,9 @@ FEATURES, HIDDEN, CLASSES = 32, 128, 10
 BATCH = 256
 SLOW_SECONDS = 0.25
 NONSENSE = np.full((BATCH, FEATURES), np.nan, np.float32)
-FAULTS = ("die", "nan", "slow", "stall", "starve")
+FAULTS = ("die", "nan", "slow", "stall", "starve", "unsaved")
 EVALUATE_EVERY = 25
+SAVE_EVERY = 50
 REPORT_EVERY = 100
 
 
@@ -103,11 +106,20 @@ def batches(
         yield step, NONSENSE if pace.suffers("nan") else x, label
 
 
+def save(checkpoints: Checkpoints, weights: nnx.State, *, writable: bool) -> None:
+    """Save *weights*, or report why not: training is worth more than one checkpoint."""
+    try:
+        checkpoints.save(jax.tree.leaves(weights), writable=writable)
+    except OSError as error:
+        print(f"not saved: {error}", flush=True)
+
+
 def main() -> None:
     """Train, evaluate now and then, report now and then."""
     pace = Pace(__doc__ or "", pause=0.05, faults=FAULTS)
     print(f"metrics: {agent.url}", flush=True)
     weights, state = parameters, optimizer.init(parameters)
+    checkpoints = Checkpoints() if pace.may_suffer("unsaved") else None
     training, validation = jax.random.split(jax.random.key(2))
     # Compiled before the loop starts, so that its first steps are like the others.
     train_step(weights, state, *make_batch(training, 0))
@@ -125,6 +137,8 @@ def main() -> None:
             accuracy = evaluate(weights, validation, step)
             if step % REPORT_EVERY == 0:
                 print(f"step {step}: loss {loss:.3f}, accuracy {accuracy:.3f}")
+        if checkpoints is not None and step % SAVE_EVERY == 0:
+            save(checkpoints, weights, writable=not pace.suffers("unsaved"))
         pace.rest()
 
 

@@ -45,6 +45,12 @@ TRAINING = (
         alert="JaxmonNonFinite",
     ),
     Scenario(
+        name="unsaved",
+        summary="checkpoints cannot be written",
+        program="train",
+        alert="JaxmonCheckpointFailed",
+    ),
+    Scenario(
         name="slow",
         guide="F7",
         summary="a training step takes several times as long as before",
