@@ -7,18 +7,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from jaxmon.exposition.families import Family
+from jaxmon.report.status.history import History
 from jaxmon.report.status.reading import read
 from jaxmon.report.status.window import Window
 from jaxmon_exporter.collecting import Clock
 
 
 if TYPE_CHECKING:
+    from jaxmon.report.status.history import Charts
     from jaxmon.report.status.model import CollectorSummary, Summary
     from jaxmon.report.status.verdicts import HostVerdict
     from jaxmon_exporter.polling import Status
-
-SAMPLED_EVERY = 5.0
-"""Seconds between two samples."""
 
 
 class Live:
@@ -45,10 +44,17 @@ class Live:
         self._run_dir = run_dir
         self._clock = clock
         self._window = Window()
+        self._history = History()
 
     def sample(self) -> None:
         """Keep the latest values, without those of functions."""
-        self._window.add(read(self._families(), time=self._clock(), details=False))
+        now = read(self._families(), time=self._clock(), details=False)
+        self._window.add(now)
+        self._history.add(now)
+
+    def charts(self, worker: str | None) -> Charts | None:
+        """Return the samples of the host, or of one process; `None` without any."""
+        return self._history.charts(worker)
 
     def summary(self, statuses: Sequence[Status], verdict: HostVerdict) -> Summary:
         """Return the status as of now, with the findings in *verdict*."""

@@ -1,12 +1,8 @@
-"""The sidecar's endpoints other than ``/metrics``."""
+"""The sidecar's endpoints other than ``/metrics``; `jaxmon.livepage` has the page."""
 
 from __future__ import annotations
 
-import base64
-import re
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from jaxmon.http.page import shared
@@ -16,18 +12,13 @@ from jaxmon.http.server import Request, Response
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from jaxmon.report.status.history import Charts
     from jaxmon.report.status.model import Summary
 
 Page: TypeAlias = Callable[[Request], Response]
 SlowPage: TypeAlias = Callable[[Request], "Response | Future[Response]"]
 
-_INLINE = re.compile(r"<(style|script)>(.*?)</\1>", re.DOTALL)
 _NO_STORE = {"Cache-Control": "no-store"}
-
-
-def landing_page() -> Page:
-    """Return the handler of ``/``: one self-contained HTML page."""
-    return lambda _request: _landing()
 
 
 def summary_page(
@@ -46,12 +37,9 @@ def summary_page(
     """
 
     def make(admitted: bool) -> Response:  # noqa: FBT001 - the variant
-        import json  # noqa: PLC0415 - most hosts have no viewer
+        from jaxmon.livepage.data import json_response  # noqa: PLC0415 - few look
 
-        body = json.dumps(summary(admitted), allow_nan=False, separators=(",", ":"))
-        return Response(
-            body.encode("utf-8"), content_type="application/json", headers=_NO_STORE
-        )
+        return json_response(summary(admitted))
 
     respond = shared(make, admits)
 
@@ -59,6 +47,24 @@ def summary_page(
         if not admits(request) or (refreshed := refresh()) is None:
             return respond(request)
         return _after(refreshed, lambda: respond(request))
+
+    return handle
+
+
+def landing_page(request: Request) -> Response:
+    """Respond to ``/``: one self-contained HTML page."""
+    from jaxmon.livepage import document  # noqa: PLC0415 - most hosts have no viewer
+
+    return document.landing_page(request)
+
+
+def history_page(charts: Callable[[str | None], Charts | None]) -> Page:
+    """Return the handler of ``/api/history``."""
+
+    def handle(request: Request) -> Response:
+        from jaxmon.livepage import data  # noqa: PLC0415 - most hosts have no viewer
+
+        return data.history_page(charts)(request)
 
     return handle
 
@@ -101,40 +107,3 @@ def _after(first: Future[None], respond: Callable[[], Response]) -> Future[Respo
 
     first.add_done_callback(give)
     return given
-
-
-@cache
-def _landing() -> Response:
-    html = Path(__file__).with_name("page.html").read_text("utf-8")
-    return Response(
-        html.encode("utf-8"),
-        content_type="text/html; charset=utf-8",
-        headers={
-            "Content-Security-Policy": _policy(html),
-            "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": "no-referrer",
-            "Cache-Control": "no-cache",
-        },
-    )
-
-
-def _policy(html: str) -> str:
-    """Return a content security policy that allows only this page's own content."""
-    import hashlib  # noqa: PLC0415 - most hosts have no viewer
-
-    hashes: dict[str, list[str]] = {"style": [], "script": []}
-    for kind, text in _INLINE.findall(html):
-        digest = base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest())
-        hashes[kind].append(f"'sha256-{digest.decode()}'")
-    return "; ".join(
-        [
-            "default-src 'none'",
-            f"style-src {' '.join(hashes['style'])}",
-            f"script-src {' '.join(hashes['script'])}",
-            "connect-src 'self'",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "frame-ancestors 'none'",
-        ]
-    )

@@ -16,13 +16,14 @@ from jaxmon.errors import CommandError
 from jaxmon.exposition.families import Family, Histogram, gauge, series
 from jaxmon.http.hosts import HostPolicy
 from jaxmon.http.server import Request, Server, metrics_handler
+from jaxmon.report.status.history import EVERY
 from jaxmon.report.status.verdicts import HostVerdict
 from jaxmon.resources.container import ContainerFamilies
 from jaxmon.resources.process import ProcessFamilies
 from jaxmon.version import version
 from jaxmon_exporter import pages
 from jaxmon_exporter.collectors import registry
-from jaxmon_exporter.live import SAMPLED_EVERY, Live
+from jaxmon_exporter.live import Live
 from jaxmon_exporter.options import Options
 from jaxmon_exporter.polling import PollerGroup
 from jaxmon_exporter.precedence import unserved
@@ -111,7 +112,7 @@ class Service:
         self._pusher = self._make_pusher() if options.otlp else None
         self._server = Server(
             {
-                "/": pages.landing_page(),
+                "/": pages.landing_page,
                 "/metrics": metrics_handler(
                     self.families,
                     self._seconds,
@@ -122,6 +123,7 @@ class Service:
                 "/api/summary": pages.summary_page(
                     self.summary, admits=self._admits, refresh=self._verdict.refresh
                 ),
+                "/api/history": pages.history_page(self._live.charts),
                 "/-/healthy": pages.health_page(),
                 "/-/ready": pages.ready_page(self._polling.ready),
             },
@@ -143,7 +145,7 @@ class Service:
         except (OSError, OverflowError) as error:
             msg = f"cannot listen on {host} port {wanted}: {_reason(error)}"
             raise CommandError(msg) from error
-        self._server.every(SAMPLED_EVERY, self._live.sample)
+        self._server.every(EVERY, self._live.sample)
         registry.load_libraries(self._options)
         self._polling.start()
         self._server.start()

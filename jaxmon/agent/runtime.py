@@ -34,6 +34,7 @@ from jaxmon.settings import Settings
 
 if TYPE_CHECKING:
     from jaxmon.agent.reports.overview import Overview
+    from jaxmon.agent.reports.own_page import OwnPage
 
 PartT = TypeVar("PartT", bound=Part)
 
@@ -65,6 +66,7 @@ class Runtime:
         )
         self._reduction = reduction_of(settings, self.context.table)
         self._started = wall_time(), monotonic()
+        self._live: OwnPage | None = None
         self._scrapes = Histogram(catalog.SCRAPE_SECONDS)
         self.serving = Serving(
             settings,
@@ -78,6 +80,7 @@ class Runtime:
                     for one in self.parts
                     for path, page in one.public_pages().items()
                 },
+                **dict.fromkeys(_OWN_PAGE, self._own_page),
             },
             {
                 **{
@@ -288,6 +291,13 @@ class Runtime:
 
         return pages.page(name, request, self.overview, self.context.events)
 
+    def _own_page(self, request: Request) -> Response:
+        if self._live is None:
+            from jaxmon.agent.reports.own_page import OwnPage  # noqa: PLC0415
+
+            self._live = OwnPage(self.collect, str(self.serving.slot or 0))
+        return self._live.respond(request)
+
     def refresh(self) -> None:
         """Update every part now. Failures are counted, not raised."""
         for part in self.parts:
@@ -360,6 +370,8 @@ class Runtime:
             self._guard.failed(site, stays_on=True)
 
 
+# The live page and its data.
+_OWN_PAGE = ("/", "/api/summary", "/api/history")
 # Debug pages; see `jaxmon.agent.reports.pages`.
 _PAGES = ("overview", "functions", "memory", "environment", "events")
 # Exported from the start, even if the part is disabled by settings.

@@ -66,6 +66,11 @@ class Serving:
         """Path of the Unix socket, `None` if there is none."""
         return None if self._local is None else self._local.path
 
+    @property
+    def slot(self) -> int | None:
+        """Number of the slot that the Unix socket has, `None` if there is none."""
+        return None if self._local is None else self._local.number
+
     def dropped(self) -> int:
         """Return the number of refused connections."""
         return self._server.dropped if self._server is not None else 0
@@ -196,6 +201,11 @@ class LocalSocket:
         self._closed = False
         # Checks run on the server's thread, closing does not.
         self._lock = RLock()
+
+    @property
+    def number(self) -> int | None:
+        """Number of the slot, `None` until there was one."""
+        return self._number
 
     @property
     def path(self) -> str | None:

@@ -39,7 +39,7 @@ def metrics_handler(
         headers = request.headers
         return (
             negotiate(headers.get("accept", "")),
-            _accepts_gzip(headers.get("accept-encoding", "")),
+            accepts_gzip(headers.get("accept-encoding", "")),
         )
 
     def make(wanted: tuple[Format, bool]) -> Response:
@@ -87,6 +87,7 @@ def shared(
     return handle
 
 
-def _accepts_gzip(accept: str) -> bool:
+def accepts_gzip(accept: str) -> bool:
+    """Return whether a client with this ``Accept-Encoding`` reads gzip."""
     wishes = {coding: q for coding, _, q in preferences(accept)}
     return wishes.get("gzip", wishes.get("*", 0.0)) > 0

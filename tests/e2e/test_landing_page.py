@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,10 +15,23 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family, Histogram, gauge, series
+from jaxmon.exposition.families import (
+    Family,
+    Histogram,
+    gauge,
+    histograms,
+    series,
+)
 from jaxmon.http.server import Response, Server, metrics_handler
 from tests.fakes.nvml.build import build
-from tests.support import clean_environ, free_port, require_program, until
+from tests.support import (
+    ROOT,
+    clean_environ,
+    free_port,
+    http_get,
+    require_program,
+    until,
+)
 
 
 if TYPE_CHECKING:
@@ -70,10 +84,19 @@ def exporter(run_dir: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 class Agent:
-    """An agent whose figures and overview a test sets."""
+    """An agent whose figures, requests, steps and overview a test sets."""
 
     def __init__(self, run_dir: Path, slot: int = 0) -> None:
         self.calls = {"train.step": 100.0}
+        self.extra: list[Family] = []
+        self.latency = {
+            outcome: Histogram(
+                catalog.REQUEST_SECONDS, "POST /predict", outcome, "warm"
+            )
+            for outcome in ("success", "error")
+        }
+        self.serves = False
+        self.started = time.time() - 7300
         self.overview: dict[str, Any] = {"schema": 1, "functions": {}}
         scrape = Histogram(catalog.SCRAPE_SECONDS)
         self.server = Server(
@@ -88,12 +111,24 @@ class Agent:
         self.server.listen_unix(run_dir / f"agent-{slot}.sock")
         self.server.start()
 
+    def respond(self, count: int, outcome: str = "success") -> None:
+        """Serve *count* requests."""
+        self.serves = True
+        for _ in range(count):
+            self.latency[outcome].observe(0.1)
+
     def _page(self) -> list[Family]:
         calls, hits = catalog.JIT_CALLS, catalog.JIT_CACHE_HITS
         items = list(self.calls.items())
         return [
             Family(calls, [(series(calls, name), value) for name, value in items]),
             Family(hits, [(series(hits, name), value * 0.9) for name, value in items]),
+            *self.extra,
+            *(
+                [histograms(catalog.REQUEST_SECONDS, self.latency.values())]
+                * self.serves
+            ),
+            gauge(catalog.PROCESS_START_TIME_SECONDS, self.started),
             gauge(catalog.COMPILES, 3, "train.step", "compiled"),
             gauge(catalog.RECOMPILES, 2, "train.step", "shape"),
             gauge(catalog.RUNTIME_INFO, 1, "0.10.2", "0.10.2", "3.12", "cpu", ""),
@@ -204,12 +239,11 @@ def test_figures_appear_and_update_without_a_reload(
     assert row[0] == "train.step"
     assert row[2:5] == ["100", "90.0 %", "3"]
     assert row[5].split("\n") == ["2", "shape"]
-    assert text(chrome, "#t-calls") == "100"
-    assert cells(chrome, "agents")[0][:3] == ["worker 0", "up", "0.10.2 · cpu"]
+    assert cells(chrome, "agents")[0][:4] == ["worker 0", "up", "2.0 h", "0.10.2 · cpu"]
     assert cells(chrome, "devices")[0][0].startswith("worker 0 · device 0")
     chrome.execute_script("window.same = true")
     agent.calls["train.step"] = 1_234_567
-    until(lambda: text(chrome, "#t-calls") == "1.2M", "the new count")
+    until(lambda: cells(chrome, "functions")[0][2] == "1.2M", "the new count")
     assert cells(chrome, "functions")[0][1] not in ("\N{EN DASH}", "0.0")
     assert chrome.execute_script("return window.same") is True
     agent.calls["serve.generate"] = 5
@@ -243,6 +277,7 @@ def test_page_fits_its_width(
     agent.calls[LONG] = agent.calls["x" * 120] = 7
     open_page(chrome, exporter("--port", "0", "--demo").url, width, scheme=scheme)
     until(lambda: len(cells(chrome, "functions")) == 8, "all functions")
+    until(lambda: text(chrome, "#charts-title"), "the charts")
     until(lambda: cells(chrome, "collectors")[-1][1] == "working", "the collectors")
     until(lambda: findings(chrome), "that the agent has none")
     scroll, client, inner = chrome.execute_script(
@@ -254,6 +289,7 @@ def test_page_fits_its_width(
     clipped = chrome.execute_script(
         "return [...document.querySelectorAll('.card, dl > div, td, th')]"
         ".filter(node => node.scrollWidth > node.clientWidth + 1 && node.clientWidth)"
+        ".filter(node => !node.closest('.uplot'))"
         ".map(node => node.innerText)"
     )
     assert clipped == []
@@ -300,7 +336,7 @@ def test_findings_come_first_and_say_what_to_do(
         third.server.stop()
 
     assert failure.startswith("failure train.step failed 3 times: trace_error.")
-    assert " Worker 0 · " in failure
+    assert " Worker 0 (pid 7) · " in failure
     assert storm.startswith("time train.step was recompiled 39 times because")
     assert "Pad to a few fixed sizes" in storm
     assert "Workers 0, 1 · To win back: 39.0 s, 39.0 % of the time · Debug" in storm
@@ -459,13 +495,154 @@ def test_tables_have_captions_and_headers(
         "table.id, table.caption?.innerText.length > 9, table.role,"
         "table.querySelectorAll('tbody th[scope=row][role=rowheader]').length"
         " === table.tBodies[0].rows.length,"
-        "table.querySelectorAll('thead th[scope=col][role=columnheader]').length > 3,"
+        "table.querySelectorAll('thead th[scope=col][role=columnheader]').length > 1,"
         "table.closest('section').getAttribute('aria-labelledby')])"
     )
-    assert found == [
-        [name, True, "table", True, True, f"{name}-title"]
-        for name in ("functions", "agents", "accelerators", "devices", "collectors")
+    names = [
+        *("requests", "loops", "queues", "batches", "errors", "agents"),
+        *("functions", "accelerators", "devices", "collectors"),
     ]
+    assert found == [
+        [name, True, "table", True, True, f"{name}-title"] for name in names
+    ]
+
+
+def answer(chrome: Chrome) -> tuple[str, str]:
+    """Return the state and the sentence at the top of the page."""
+    state = chrome.execute_script("return document.querySelector('#answer').className")
+    return state, text(chrome, "#answer-text")
+
+
+def test_planted_500s_are_the_first_thing_that_the_page_says(
+    chrome: Chrome, exporter: Callable[..., Any], agent: Agent
+) -> None:
+    """
+    160 failed requests are the answer at the top in words, in the title, in the tiles
+    and in the table, on a phone as well; they are over when requests succeed again.
+    """
+    agent.respond(500)
+    agent.started = time.time() - 30
+    open_page(chrome, exporter("--port", "0").url, PHONE)
+    until(lambda: answer(chrome)[0] == "fine", "the answer")
+    assert answer(chrome)[1].endswith("requests a second, and none fails.")
+    assert text(chrome, "#t-failed") == "0 %"
+    agent.respond(160, "error")
+    until(lambda: answer(chrome)[0] == "failing", "the failure")
+    _, said = answer(chrome)
+    assert re.match(
+        "No: 160 of 660 requests to POST /predict failed in the last ", said
+    )
+    assert chrome.title.startswith("No · jaxmon")
+    assert text(chrome, "#t-failed") == "24.2 %"
+    assert text(chrome, "#t-errors") == "160"
+    (row,) = cells(chrome, "requests")
+    assert row[0].split("\n") == ["POST /predict", "worker 0"]
+    assert row[2].split("\n") == ["24.2 %", "160 in all"]
+    assert chrome.execute_script(CONTRAST) == []
+    assert console(chrome) == []
+
+
+def test_without_marks_the_page_says_what_to_mark(
+    chrome: Chrome, exporter: Callable[..., Any], agent: Agent
+) -> None:
+    """Users may be anything then, so that the page is neither green nor red."""
+    open_page(chrome, exporter("--port", "0").url)
+    until(lambda: text(chrome, "#answer-advice"), "the advice")
+    assert answer(chrome) == (
+        "unknown",
+        "Not known: no program here marks its requests or steps.",
+    )
+    assert "@jaxmon.request" in text(chrome, "#answer-advice")
+
+
+def test_own_functions_of_jax_are_one_row_at_the_end(
+    chrome: Chrome, exporter: Callable[..., Any], agent: Agent
+) -> None:
+    """However many JAX compiles for itself, the user's functions come first."""
+    compiled = [f"jax._src.numpy.f{number}" for number in range(13)]
+    metric = catalog.COMPILES
+    agent.extra = [
+        Family(metric, [(series(metric, name, "compiled"), 7.0) for name in compiled])
+    ]
+    agent.calls = dict.fromkeys((f"serve.f{number}" for number in range(40)), 5.0)
+    open_page(chrome, exporter("--port", "0").url)
+    until(lambda: cells(chrome, "functions"), "the functions")
+    *users, last = cells(chrome, "functions")
+    assert len(users) == 15
+    assert all("jax._src" not in row[0] for row in users)
+    assert last[0].split("\n") == ["JAX's own functions", "13 functions"]
+    assert last[4] == "91"
+    more = "return document.querySelector('#functions ~ .more')"
+    assert chrome.execute_script(f"{more}.innerText") == "Show all 42"
+    chrome.execute_script(f"{more}.click()")
+    assert len(cells(chrome, "functions")) == 42
+
+
+def test_charts_begin_with_history_and_say_what_they_show(
+    chrome: Chrome, exporter: Callable[..., Any], agent: Agent
+) -> None:
+    """
+    What was sampled before the page was opened is drawn, and in words for those who
+    cannot see it; a chart without data is not there.
+    """
+    agent.respond(50)
+    agent.started = time.time() - 5
+    running = exporter("--port", "0")
+    history = f"{running.url}api/history"
+    until(lambda: len(json.loads(http_get(history))["times"]) > 1, "two samples")
+    open_page(chrome, running.url)
+    until(lambda: text(chrome, "#charts-title"), "the charts")
+    labels = chrome.execute_script(
+        "return [...document.querySelectorAll('.chart')].filter(one => !one.hidden)"
+        ".map(one => one.querySelector('.plot').getAttribute('aria-label'))"
+    )
+    assert labels[0].startswith("Requests a second: now ")
+    assert not any("Accelerators" in one or "Steps" in one for one in labels)
+    drawn = "return document.querySelectorAll('.chart:not([hidden]) canvas').length"
+    assert chrome.execute_script(drawn) == len(labels)
+    assert console(chrome) == []
+
+
+def test_nothing_moves_when_values_change(
+    chrome: Chrome, exporter: Callable[..., Any], agent: Agent
+) -> None:
+    """A refresh changes texts only: nothing is laid out anew, and focus stays."""
+    agent.respond(200)
+    open_page(chrome, exporter("--port", "0").url)
+    until(lambda: text(chrome, "#charts-title"), "the charts")
+    until(lambda: findings(chrome), "that there are none")
+    chrome.execute_script(
+        "window.moved = 0; document.querySelector('#functions button').focus();"
+        "new PerformanceObserver(list => { for (const one of list.getEntries())"
+        " window.moved += one.value; }).observe({type: 'layout-shift'})"
+    )
+    agent.calls["train.step"] = 4321.0
+    until(lambda: cells(chrome, "functions")[0][2] == "4,321", "the new value")
+    assert chrome.execute_script("return window.moved") == 0
+    focused = "return document.activeElement.textContent"
+    assert chrome.execute_script(focused) == "Function"
+
+
+@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+def test_no_accessibility_fault(
+    chrome: Chrome, exporter: Callable[..., Any], agent: Agent, width: int
+) -> None:
+    """axe-core finds none, whether users are all right or not."""
+    axe = ROOT / "tools/accessibility/node_modules/axe-core/axe.min.js"
+    if not axe.is_file():
+        pytest.skip("needs axe-core: npm ci --prefix tools/accessibility")
+    agent.overview = recompiling("train.step")
+    agent.respond(160, "error")
+    open_page(chrome, exporter("--port", "0").url, width)
+    until(lambda: len(findings(chrome)) > 1, "the findings")
+    until(lambda: text(chrome, "#charts-title"), "the charts")
+    assert answer(chrome)[0] in ("failing", "degraded")
+    chrome.execute_script(axe.read_text())
+    found = chrome.execute_async_script(
+        "const done = arguments[0]; axe.run(document).then(result =>"
+        " done(result.violations.map(one => [one.id, one.nodes[0].html])))"
+    )
+    assert found == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

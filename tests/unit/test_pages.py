@@ -38,7 +38,7 @@ def test_ready_page_follows_the_collectors(ready: bool, status: int) -> None:  #
 
 def test_policy_names_exactly_the_text_of_the_page() -> None:
     """The hashes of style and script in the policy are those a browser computes."""
-    response = pages.landing_page()(GET)
+    response = pages.landing_page(GET)
     html, policy = response.body.decode(), response.headers["Content-Security-Policy"]
     for kind in ("style", "script"):
         (text,) = re.findall(f"<{kind}>(.*?)</{kind}>", html, re.DOTALL)

@@ -344,10 +344,10 @@ def test_processes_that_crashed_or_hang_are_reasons() -> None:
     found = status(Worker(), extra=[died, up])
     assert [one["worker"] for one in found["agents"]] == ["0", "3", "7"]
     assert [one["text"] for one in found["answer"]["reasons"]] == [
-        "process 3 crashed.",
-        "process 7 does not respond.",
+        "worker 3 crashed.",
+        "worker 7 does not respond.",
     ]
-    assert found["answer"]["text"] == "No: process 3 crashed. And 1 more reason."
+    assert found["answer"]["text"] == "No: worker 3 crashed. And 1 more reason."
 
 
 def test_findings_are_reasons_unless_the_numbers_say_so() -> None:

@@ -25,6 +25,7 @@ Endpoints:
   /              live overview of this host
   /metrics       for Prometheus, text or OpenMetrics
   /api/summary   data of the landing page, as JSON
+  /api/history   its charts, as JSON
   /-/healthy     200 while this process is serving
   /-/ready       200 once every collector has been polled
 

@@ -37,7 +37,7 @@ STATES: tuple[State, ...] = ("failing", "degraded", "fine", "unknown")
 _STUCK_REQUEST = 60.0
 _OF_USUAL = 3.0
 # Twice as slow as usual, where that is not noise.
-_SLOWER, _SLOWER_BY, _ENOUGH = 2.0, 0.02, 20
+_SLOWER, _SLOWER_BY, _ENOUGH = 2.0, 0.05, 20
 # As the alert JaxmonColdStarts.
 _COLD_SHARE, _COLD_REQUESTS = 0.05, 10
 _STUCK_STEP, _OF_STEPS = 60.0, 10.0
@@ -223,13 +223,13 @@ def _processes(known: Known) -> Iterator[Reason]:
     """Yield processes that died, do not respond, or compile forever."""
     died = [one["worker"] for one in known.agents if one["died"]]
     if died:
-        yield _reason("failing", f"{_listed('process', died)} crashed.", died)
+        yield _reason("failing", f"{_listed('worker', died)} crashed.", died)
     silent = [
         one["worker"] for one in known.agents if not one["up"] and not one["died"]
     ]
     if silent:
         does = "do" if len(silent) > 1 else "does"
-        text = f"{_listed('process', silent)} {does} not respond."
+        text = f"{_listed('worker', silent)} {does} not respond."
         yield _reason("degraded", text, silent)
     for one in known.agents:
         age = one["compile_oldest"] or 0.0
@@ -293,13 +293,12 @@ def _reason(state: State, text: str, workers: Iterable[str]) -> Reason:
 
 
 def _listed(noun: str, names: Sequence[str]) -> str:
-    """Return ``processes 1, 2 and 7 more``."""
+    """Return ``workers 1, 2 and 7 more``."""
     if len(names) == 1:
         return f"{noun} {clean(names[0])}"
     shown = ", ".join(map(clean, names[:_MOST_LISTED]))
     more = len(names) - _MOST_LISTED
-    plural = "processes" if noun == "process" else f"{noun}s"
-    return f"{plural} {shown}" + (f" and {more} more" if more > 0 else "")
+    return f"{noun}s {shown}" + (f" and {more} more" if more > 0 else "")
 
 
 def _named(loop: LoopSummary) -> str:

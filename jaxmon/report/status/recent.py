@@ -7,8 +7,7 @@ from jaxmon.report.status.distributions import Distribution
 from jaxmon.report.status.reading import Key, Reading
 
 
-# Of a process this young, everything happened lately.
-_YOUNG = 90.0
+YOUNG = 90.0
 _SAME_START = 1.0
 
 
@@ -19,10 +18,13 @@ class Recent:
     Args:
         now: the latest one.
         before: the one to compare with, `None` if there is none.
+        young: age in seconds up to which all that a process did is recent.
     """
 
-    def __init__(self, now: Reading, before: Reading | None) -> None:
-        self._now, self._before = now, before
+    def __init__(
+        self, now: Reading, before: Reading | None, *, young: float = YOUNG
+    ) -> None:
+        self._now, self._before, self._young = now, before, young
         self._known = _processes(before) if before is not None else frozenset()
 
     def seconds(self, worker: str) -> float | None:
@@ -33,7 +35,7 @@ class Recent:
         if self._before is not None and self._is_old(worker):
             return self._now.time - self._before.time
         started = self._now.started(worker)
-        if started is not None and 0 < self._now.time - started < _YOUNG:
+        if started is not None and 0 < self._now.time - started < self._young:
             return self._now.time - started
         return None
 
@@ -54,6 +56,18 @@ class Recent:
             if self.seconds(key[0]) is not None
         }
 
+    def sums(self, metric: Metric) -> dict[str, float]:
+        """Return how fast the sum over all functions of *metric* rose, by process."""
+        before = self._before
+        found = {}
+        for worker, value in self._now.sums.get(metric.name, {}).items():
+            if seconds := self.seconds(worker):
+                old = before is not None and self._is_old(worker)
+                past = before.sums.get(metric.name, {}) if before and old else {}
+                rose = value - past.get(worker, 0.0)
+                found[worker] = (rose if rose >= 0 else value) / seconds
+        return found
+
     def usual(self, metric: Metric) -> dict[Key, Distribution]:
         """Return what each histogram *metric* of processes that are old observed."""
         return {
@@ -73,14 +87,15 @@ class Recent:
         return self._before.distributions(metric).get(key)
 
     def _is_old(self, worker: str) -> bool:
-        """Return whether the process is the one that was read before."""
+        """Return whether the process is the one that was read before, and not young."""
         before, now = self._before, self._now
         if before is None or worker not in self._known:
             return False
         first, started = before.started(worker), now.started(worker)
         if first is None or started is None:
             return True
-        return abs(first - started) < _SAME_START
+        young = 0 < now.time - started < self._young
+        return abs(first - started) < _SAME_START and not young
 
 
 def _processes(reading: Reading) -> frozenset[str]:

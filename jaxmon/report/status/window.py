@@ -9,6 +9,8 @@ from jaxmon.report.status.reading import Reading
 
 MINUTE = 60.0
 _MOST = 6
+# Shorter differences are chance; longer ones are not of the last minute.
+_LEAST, _OLDEST = 10.0, 180.0
 
 
 class Window:
@@ -36,6 +38,8 @@ class Window:
             kept.popleft()
 
     def before(self, time: float) -> Reading | None:
-        """Return the reading to compare with one of *time*, `None` without any."""
+        """Return the reading to compare with one of *time*, `None` without one."""
         first = self._kept[0] if self._kept else None
-        return first if first is not None and first.time < time else None
+        if first is None or not _LEAST <= time - first.time < _OLDEST:
+            return None
+        return first

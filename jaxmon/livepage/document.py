@@ -1,0 +1,75 @@
+"""The page as one response, and the policy that lets it load nothing else."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from jaxmon.http.messages import Request, Response
+from jaxmon.http.page import accepts_gzip
+
+
+_HERE = Path(__file__).parent
+# In the order in which they need each other.
+_STYLES = ("uplot/uPlot.min.css", "page.css")
+_SCRIPTS = (
+    "uplot/uPlot.iife.min.js",
+    "format.js",
+    "table.js",
+    "findings.js",
+    "charts.js",
+    "sections.js",
+    "page.js",
+)
+
+
+def landing_page(request: Request) -> Response:
+    """Return the page; the same for everyone, because it has no data."""
+    return _response(zipped=accepts_gzip(request.headers.get("accept-encoding", "")))
+
+
+@cache
+def _response(*, zipped: bool) -> Response:
+    style, script = _joined(_STYLES), _joined(_SCRIPTS)
+    html = (_HERE / "page.html").read_text("utf-8")
+    html = html.replace("{{style}}", style).replace("{{script}}", script)
+    body = html.encode("utf-8")
+    headers = {
+        "Content-Security-Policy": _policy(style, script),
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-cache",
+        "Vary": "Accept-Encoding",
+    }
+    if zipped:
+        body = gzip.compress(body, mtime=0)
+        headers["Content-Encoding"] = "gzip"
+    return Response(body, content_type="text/html; charset=utf-8", headers=headers)
+
+
+def _joined(names: tuple[str, ...]) -> str:
+    return "\n".join([(_HERE / name).read_text("utf-8") for name in names])
+
+
+def _policy(style: str, script: str) -> str:
+    """Return a content security policy that allows only this page's own content."""
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"style-src {_hash(style)}",
+            f"script-src {_hash(script)}",
+            "connect-src 'self'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        ]
+    )
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

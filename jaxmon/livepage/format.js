@@ -1,0 +1,47 @@
+"use strict";
+/* Text of numbers, and elements. */
+const whole = new Intl.NumberFormat("en-US", {maximumFractionDigits: 0});
+const short = new Intl.NumberFormat("en-US", {notation: "compact", maximumFractionDigits: 1});
+const known = v => v !== null && v !== undefined;
+const fixed = (v, digits) => v.toFixed(digits);
+const count = v => !known(v) ? "–" : v < 1e6 ? whole.format(v) : short.format(v);
+const percent = v => !known(v) ? "–" : v >= 1 ? "100 %" : v === 0 ? "0 %"
+  : v > .99 ? fixed(Math.floor(v * 1e4) / 100, 2) + " %" : fixed(v * 100, 1) + " %";
+const seconds = v => !known(v) ? "–" : v === 0 ? "0 s" : v < 1 ? fixed(v * 1e3, v < .01 ? 1 : 0) + " ms"
+  : v < 100 ? fixed(v, 1) + " s" : v < 7200 ? fixed(v / 60, 1) + " min"
+  : v < 172800 ? fixed(v / 3600, 1) + " h" : fixed(v / 86400, 1) + " d";
+const bytes = v => {
+  if (!known(v)) return "–";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  while (v >= 1024 && unit < 4) { v /= 1024; unit++; }
+  return fixed(v, unit && v < 100 ? 1 : 0) + " " + units[unit];
+};
+const rate = v => !known(v) ? "–" : v === 0 ? "0" : v < .095 ? fixed(v, 2) : v < 10 ? fixed(v, 1) : count(v);
+const part = (a, b) => known(a) && b ? a / b : null;
+const sum = (rows, of) => {
+  const values = rows.map(of).filter(known);
+  return values.length ? values.reduce((a, b) => a + b, 0) : null;
+};
+const capital = text => text.charAt(0).toUpperCase() + text.slice(1);
+const byId = id => document.getElementById(id);
+function say(node, text) { if (node.textContent !== text) node.textContent = text; }
+
+/* Styled as blocks on a phone, tables keep their meaning only by role. */
+const ROLES = {table: "table", thead: "rowgroup", tbody: "rowgroup", tr: "row", td: "cell"};
+function el(tag, props = {}, ...children) {
+  const node = Object.assign(document.createElement(tag), props);
+  if (ROLES[tag]) node.role = ROLES[tag];
+  node.append(...children);
+  return node;
+}
+const p = (...parts) => el("p", {}, ...parts);
+const code = text => el("code", {textContent: text});
+
+/* What processes are called: ten of 64 say enough. */
+let pids = new Map();
+const NAMED = 6;
+const worker = name => name + (pids.has(name) ? " (pid " + pids.get(name) + ")" : "");
+const workers = names => (names.length > 1 ? "Workers " : "Worker ")
+  + (names.length > 1 ? names.slice(0, NAMED).join(", ") : names.map(worker).join(""))
+  + (names.length > NAMED ? " and " + (names.length - NAMED) + " more" : "");
