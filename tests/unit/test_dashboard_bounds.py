@@ -25,7 +25,7 @@ PANELS = {one.id: one for board in BOARDS for one in board.panels}
 # Labels with few values, whatever runs: the catalogue's closed sets, and buckets.
 FEW = {
     *("outcome", "phase", "cause", "kind", "state", "activity", "result", "mode"),
-    *("direction", "generation", "hook", "label", "what", "le"),
+    *("direction", "generation", "hook", "label", "signal", "what", "le"),
 }
 # A line for each service, loop or route is what these tables are for; versions and
 # models differ by generations of hardware and releases.
