@@ -131,19 +131,43 @@ def test_a_change_is_drawn_when_it_happens(name, old, new, tmp_path):
 
 
 def test_recompiles_name_the_function(tmp_path):
-    """Whatever the cause, a function that recompiles is drawn once."""
+    """
+    Whatever the cause, a function that begins to recompile is drawn once, and not for
+    as long as it does.
+    """
     name = "job:jaxmon_recompiles:rate5m{" + JOB + ',function="step",cause='
-    test = {
-        "expr": annotation("Recompiles"),
-        "eval_time": "5m",
-        "exp_samples": [{"labels": f'{{{JOB},function="step"}}', "value": 3}],
-    }
+    drawn = {"labels": f'{{{JOB},function="step"}}', "value": 3}
+    tests = [
+        {"expr": annotation("Recompiles"), "eval_time": at, "exp_samples": found}
+        for at, found in (("5m", [drawn]), ("15m", []), ("30m", []))
+    ]
 
     evaluate(
         tmp_path,
         [],
-        {f'{name}"shape"}}': "1x9", f'{name}"dtype"}}': "2x9"},
-        promql_expr_test=[test],
+        {f'{name}"shape"}}': "1x40", f'{name}"dtype"}}': "2x40"},
+        promql_expr_test=tests,
+    )
+
+
+def test_an_alert_is_drawn_where_it_begins(tmp_path):
+    """Not for as long as it fires, and once, whatever it has besides."""
+    name = 'ALERTS{alertname="JaxmonSlow",alertstate="firing",severity="ticket",' + JOB
+    labels = f'{{{JOB},alertname="JaxmonSlow",severity="ticket"}}'
+    tests = [
+        {"expr": annotation("Alerts"), "eval_time": at, "exp_samples": found}
+        for at, found in (
+            ("8m", []),
+            ("11m", [{"labels": labels, "value": 1}]),
+            ("20m", []),
+        )
+    ]
+
+    evaluate(
+        tmp_path,
+        [],
+        {f'{name},function="a"}}': "_x9 1x30", f'{name},function="b"}}': "_x9 1x30"},
+        promql_expr_test=tests,
     )
 
 

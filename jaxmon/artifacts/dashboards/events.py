@@ -34,7 +34,11 @@ def _new(name: str, *labels: str) -> Expr:
 
 RECOMPILES = Annotation(
     name="Recompiles",
-    expr=functions.RECOMPILES(q.JOB).sum("job", "function").topk(_MOST),
+    # Where it begins: of many services, some function always recompiles.
+    expr=functions.RECOMPILES(q.JOB)
+    .sum("job", "function")
+    .unless(functions.RECOMPILES(q.JOB).offset(_RECENT), "job", "function")
+    .topk(_MOST),
     title="Recompiling",
     text="{{job}}: {{function}}",
     color="orange",
