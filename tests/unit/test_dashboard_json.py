@@ -184,14 +184,16 @@ ALL_VALUES = {
 )
 def test_variables(name, variables):
     """
-    The data source comes first; the rest are queried again when the time range changes.
-    On-call shows services, of which no process can be chosen.
+    The data source comes first, that of traces last; the rest are queried again when
+    the time range changes. On-call shows services, of which no process can be chosen.
     """
     dashboard = DASHBOARDS[name]
     expected = dict(list(ALL_VALUES.items())[:variables])
-    first, *rest = dashboard["templating"]["list"]
+    first, *rest, last = dashboard["templating"]["list"]
     assert (first["name"], first["type"]) == ("datasource", "datasource")
     assert first["query"] == "prometheus"
+    assert (last["name"], last["type"]) == ("traces", "datasource")
+    assert last["query"] == "tempo"
     assert [one["name"] for one in rest] == list(expected)
     for one in rest:
         assert one["type"] == "query"

@@ -20,7 +20,7 @@ from grafana_foundation_sdk.models import dashboard as d
 from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-from jaxmon.artifacts.dashboards import empty, sdk
+from jaxmon.artifacts.dashboards import empty, sdk, traces
 from jaxmon.artifacts.dashboards.model import (
     Kind,
     Link,
@@ -56,11 +56,14 @@ def render(panel: Panel, *, runbooks: str) -> d.Panel:
     """Return *panel*, not yet placed."""
     built = _KINDS[panel.kind](panel)
     built.id_val = panel.id
-    if panel.alerts:
-        built.links = [
-            sdk.link(Link(f"Runbook {name}", f"{runbooks}{name}.md"))
-            for name in panel.alerts
-        ]
+    found = [Link(f"Runbook {name}", f"{runbooks}{name}.md") for name in panel.alerts]
+    found += traces.links(panel)
+    if found:
+        built.links = [*map(sdk.link, found)]
+    series = traces.series_links(panel)
+    if series and built.field_config is not None:
+        # As the SDK's models have them: like those of dashboards.
+        built.field_config.defaults.links = [*map(sdk.link, series)]
     return built
 
 
@@ -206,7 +209,7 @@ def _table(panel: Panel) -> d.Panel:
     if panel.mappings:
         text = d.DynamicConfigValue("custom.cellOptions", {"type": "color-text"})
         builder.override_by_name(column_title(panel.labels[0]), [text])
-    for label, link in panel.cell_links:
+    for label, link in {**traces.cell_links(panel), **dict(panel.cell_links)}.items():
         url = {"title": link.title, "url": link.url, "targetBlank": True}
         builder.override_by_name(
             column_title(label), [d.DynamicConfigValue("links", [url])]
@@ -261,6 +264,8 @@ def _common(
             .format(format_)
             .legend_format(target.legend)
         )
+        if traces.has_exemplars(target) and not panel.instant:
+            query.exemplar(exemplar=True)
         builder.with_target(query.instant() if panel.instant else query.range())
     return builder
 

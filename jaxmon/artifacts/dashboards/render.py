@@ -12,7 +12,7 @@ from grafana_foundation_sdk.builders import dashboard as classic
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as d
 
-from jaxmon.artifacts.dashboards import panels, sdk
+from jaxmon.artifacts.dashboards import panels, sdk, traces
 from jaxmon.artifacts.dashboards.model import (
     Annotation,
     Dashboard,
@@ -58,6 +58,8 @@ def build(dashboard: Dashboard, options: Options) -> d.Dashboard:
     )
     for variable in dashboard.variables:
         builder.with_variable(_variable(variable))
+    if traces.linked(dashboard):
+        builder.with_variable(_traces())
     built = builder.build()
     built.schema_version = SCHEMA_VERSION
     built.links = [_siblings()]
@@ -110,6 +112,16 @@ def _datasource(uid: str) -> classic.DatasourceVariable:
     if uid:
         variable.current(d.VariableOption(selected=True, text=uid, value=uid))
     return variable
+
+
+def _traces() -> classic.DatasourceVariable:
+    return (
+        classic.DatasourceVariable(traces.VARIABLE)
+        .label("Traces")
+        .description("The Tempo that links lead to; none is needed.")
+        .type(traces.PLUGIN)
+        .regex("")
+    )
 
 
 def _variable(variable: Variable | DependentVariable) -> classic.QueryVariable:
