@@ -33,6 +33,7 @@ class Options(TypedDict, total=False):
     nonfinite: bool
     shadow_interval: float
     event_values: bool
+    log_events: bool
     traces: bool | None
     traces_wait: float
     report: bool

@@ -210,6 +210,11 @@ class Settings:
     event_values: bool = _setting(
         "Keep values of static arguments in the local event log.", default=True
     )
+    log_events: bool = _setting(
+        "Log the events of the local event log, such as recompiles with their causes, "
+        "to the logger `jaxmon.events`.",
+        default=False,
+    )
     traces: bool | None = _setting(
         "Make OpenTelemetry spans of requests, steps and compiles; `None` means if the "
         "program has a tracer provider, or the environment names a receiver.",

@@ -12,6 +12,9 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
+    ExportLogsServiceRequest,
+)
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
@@ -46,10 +49,7 @@ class Request(NamedTuple):
 
     def resource(self) -> dict[str, Any]:
         (one,) = self.message.resource_metrics
-        return {
-            pair.key: getattr(pair.value, pair.value.WhichOneof("value"))
-            for pair in one.resource.attributes
-        }
+        return _values_of(one.resource.attributes)
 
     def metrics(self) -> dict[str, Metric]:
         found = [
@@ -94,6 +94,26 @@ class Receiver:
     def requests(self) -> list[Request]:
         """Return what came so far, in order."""
         return [_read(path) for path in sorted(self._directory.glob("got-*"))]
+
+    def logs(self, service: str) -> list[dict[str, Any]]:
+        """Return the log records that *service* has sent so far, in order."""
+        found = []
+        for path in sorted(self._directory.glob("logs-*")):
+            body = path.read_bytes().partition(b"\n")[2]
+            for one in ExportLogsServiceRequest.FromString(body).resource_logs:
+                if _values_of(one.resource.attributes)["service.name"] == service:
+                    records = [r for scope in one.scope_logs for r in scope.log_records]
+                    found += [
+                        {
+                            "body": record.body.string_value,
+                            "severity": record.severity_text,
+                            "trace": record.trace_id.hex(),
+                            "span": record.span_id.hex(),
+                            **_values_of(record.attributes),
+                        }
+                        for record in records
+                    ]
+        return found
 
     def refused(self) -> int:
         """Return the number of refused requests."""
@@ -185,6 +205,13 @@ def _values(kind: str, point: Any) -> Iterator[tuple[str, dict[str, str], float]
     assert running == point.count
     yield "_sum", {}, point.sum
     yield "_count", {}, point.count
+
+
+def _values_of(attributes: Any) -> dict[str, Any]:
+    return {
+        pair.key: getattr(pair.value, pair.value.WhichOneof("value") or "string_value")
+        for pair in attributes
+    }
 
 
 def _read(path: Path) -> Request:

@@ -42,14 +42,15 @@ def pusher(
 def own(families: Iterable[Family]) -> list[Family]:
     """
     Return *families* without the series of agents that push: those with a count of
-    exports. What the sidecar itself says about them stays.
+    exports of metrics. What the sidecar itself says about them stays.
     """
     page = list(families)
     workers = {
-        labels(series).get("worker", "")
+        known.get("worker", "")
         for family in page
         if family.metric.name == OTLP_EXPORTS.name
-        for series, _ in family.samples
+        for known in [labels(series) for series, _ in family.samples]
+        if known.get("signal") == "metrics"
     } - {""}
     if not workers:
         return page

@@ -3,19 +3,21 @@ Event log: the latest events of each kind, kept in this process.
 
 Events are for people who inspect one process. They may contain what labels must not:
 source lines, argument names and types, static values. They never leave the machine:
-only the Unix socket, the exit report and the user's own code read them.
+only the Unix socket, the exit report and the user's own code read them, unless the
+setting ``log_events`` gives them to `logging`.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
 from jaxmon import interrupts
 from jaxmon.clocks import wall_time
+from jaxmon.otel import current
 
 
 Kind = Literal[
@@ -49,6 +51,8 @@ class Event(NamedTuple):
         function: label of the function concerned, `None` if there is none.
         message: one sentence, or several lines.
         details: the message as data; JSON types only.
+        trace_id: of the span that was current, in hexadecimal, empty if none was.
+        span_id: likewise.
     """
 
     number: int
@@ -57,6 +61,8 @@ class Event(NamedTuple):
     function: str | None
     message: str
     details: Mapping[str, Any] = MappingProxyType({})
+    trace_id: str = ""
+    span_id: str = ""
 
 
 class EventLog:
@@ -66,9 +72,13 @@ class EventLog:
     oldest events.
 
     Thread-safe without a lock: deques are.
+
+    Attributes:
+        listener: called with each event where it happens; must not block or raise.
     """
 
     def __init__(self) -> None:
+        self.listener: Callable[[Event], None] | None = None
         self._numbers = count(1)
         self._kept: dict[Kind, dict[str | None, deque[Event]]] = {
             kind: {} for kind in KINDS
@@ -88,14 +98,17 @@ class EventLog:
         """
         kept = self._kept[kind]
         number = next(self._numbers)
+        text = message[:_TEXT_LIMIT]
         event = Event(
-            number, wall_time(), kind, function, message[:_TEXT_LIMIT], details
+            number, wall_time(), kind, function, text, details, *current.ids()
         )
         found = kept.get(function)
         if found is None:
             found = kept.setdefault(function, deque())
         found.append(event)
         _make_room(kept, found)
+        if (listener := self.listener) is not None:
+            listener(event)
 
     def last(self) -> int:
         """Return the number of the last event, 0 before the first."""

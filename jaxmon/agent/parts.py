@@ -145,10 +145,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         found.append(WallTime(context, indicators.timeline))
     if devices is not None:
         found.append(devices)
-    if wanted.traces is not False:
-        from jaxmon.agent.traces.part import Traces  # noqa: PLC0415
-
-        found.append(Traces(context, indicators))
+    found += _for_opentelemetry(context, indicators)
     found += [
         Profiler(context, indicators.routes),
         Trackers(
@@ -158,4 +155,17 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
             [one.collect for one in (memory, devices) if one is not None],
         ),
     ]
+    return found
+
+
+def _for_opentelemetry(context: Context, indicators: Indicators) -> list[Part]:
+    wanted, found = context.settings, list[Part]()
+    if wanted.traces is not False:
+        from jaxmon.agent.traces.part import Traces  # noqa: PLC0415
+
+        found.append(Traces(context, indicators))
+    if wanted.log_events:
+        from jaxmon.agent.eventlog.part import EventLogging  # noqa: PLC0415
+
+        found.append(EventLogging(context))
     return found

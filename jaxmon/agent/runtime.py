@@ -375,7 +375,7 @@ _OWN_PAGE = ("/", "/api/summary", "/api/history")
 # Debug pages; see `jaxmon.agent.reports.pages`.
 _PAGES = ("overview", "functions", "memory", "environment", "events")
 # Exported from the start, even if the part is disabled by settings.
-_DROPPED = ("figure", "program", "sample", "span", "tracker", "value")
+_DROPPED = ("event", "figure", "program", "sample", "span", "tracker", "value")
 
 
 def _healthy(_: Request) -> Response:

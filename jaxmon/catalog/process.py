@@ -68,7 +68,10 @@ DROPPED = _self_of_both.counter(
     "Items dropped by jaxmon: beyond its limits, or implausible values.",
     (
         "what",
-        ("connection", "figure", "program", "sample", "span", "tracker", "value"),
+        (
+            *("connection", "event", "figure", "program", "sample", "span"),
+            *("tracker", "value"),
+        ),
     ),
 )
 WEB_CONFIG_SUCCESS = _self_of_sidecar.gauge(

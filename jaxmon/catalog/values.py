@@ -5,7 +5,7 @@ from __future__ import annotations
 
 PHASES = ("trace", "lower", "backend_compile", "cache_retrieval")
 # Of an export by OTLP.
-EXPORT_SIGNALS = ("metrics", "traces")
+EXPORT_SIGNALS = ("logs", "metrics", "traces")
 EXPORT_OUTCOMES = ("success", "failure")
 OUTCOMES = ("compiled", "cache_hit", "failed")
 CAUSES = (

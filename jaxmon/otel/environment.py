@@ -64,6 +64,18 @@ def is_asked(environ: Mapping[str, str]) -> bool:
     return any([environ.get(name, "").strip() for name in _ENDPOINTS])
 
 
+def logs_are_asked(environ: Mapping[str, str]) -> bool:
+    """
+    Return whether the variables ask for logs to be sent by OTLP: OTEL_LOGS_EXPORTER
+    names it, or there is an endpoint for logs.
+    """
+    if is_disabled(environ):
+        return False
+    if named := _word(environ, "OTEL_LOGS_EXPORTER"):
+        return "otlp" in {one.strip() for one in named.split(",")}
+    return bool(environ.get("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "").strip())
+
+
 def is_disabled(environ: Mapping[str, str]) -> bool:
     """Return whether the environment disables OpenTelemetry."""
     return _word(environ, "OTEL_SDK_DISABLED") == "true"
@@ -96,8 +108,8 @@ def plan(environ: Mapping[str, str]) -> Plan:
 
 def protocol(environ: Mapping[str, str], signal: str, problems: list[str]) -> str:
     """
-    Return `GRPC` or `HTTP`: which OTLP to use for a *signal*, ``METRICS`` or
-    ``TRACES``. Variables that are ignored are added to *problems*.
+    Return `GRPC` or `HTTP`: which OTLP to use for a *signal*, ``METRICS``,
+    ``TRACES`` or ``LOGS``. Variables that are ignored are added to *problems*.
     """
     for name in (one.format(signal) for one in _PROTOCOLS):
         if found := _word(environ, name):

@@ -6,11 +6,9 @@ The SDK is imported here, in some 0.15 s, when something is to be pushed.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from opentelemetry import context
 from opentelemetry.sdk.metrics.export import (
     ConsoleMetricExporter,
     MetricExporter,
@@ -21,6 +19,7 @@ from jaxmon.exposition.families import Family
 from jaxmon.otel import resource
 from jaxmon.otel.environment import CONSOLE, GRPC, Plan
 from jaxmon.otel.points import Converter
+from jaxmon.otel.unobserved import unobserved
 from jaxmon.version import version
 
 
@@ -42,7 +41,7 @@ class Pipe:
         Export *families* as of *time*, in Unix nanoseconds; return whether they
         arrived. Blocks while the exporter tries again, by default at most ten seconds.
         """
-        with _unobserved():
+        with unobserved():
             data = self._converter.convert(families, time)
             arrived = self._exporter.export(data) is MetricExportResult.SUCCESS
         if arrived:
@@ -133,17 +132,3 @@ def _exporter(route: str) -> MetricExporter:
     )
 
     return Http()
-
-
-@contextlib.contextmanager
-def _unobserved() -> Iterator[None]:
-    """Keep an instrumented HTTP client from making spans of our exports."""
-    current = context.get_current()
-    for key in ("_SUPPRESS_INSTRUMENTATION_KEY", "_SUPPRESS_HTTP_INSTRUMENTATION_KEY"):
-        if (name := getattr(context, key, None)) is not None:
-            current = context.set_value(name, True, current)  # noqa: FBT003 - its API
-    token = context.attach(current)
-    try:
-        yield
-    finally:
-        context.detach(token)

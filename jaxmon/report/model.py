@@ -181,6 +181,7 @@ class Event:
     function: str = ""
     message: str = ""
     details: Json = field(default_factory=dict)
+    trace_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +197,8 @@ class Difference:
 class Recompile:
     """
     One recompile, its cause and its differences, but for those *omitted*; *place* is
-    the line of the program that jits or calls the function.
+    the line of the program that jits or calls the function, *trace_id* that of the
+    request that waited, if it has a trace.
     """
 
     time: float = 0.0
@@ -206,6 +208,7 @@ class Recompile:
     omitted: int = 0
     seconds: float | None = None
     place: str = ""
+    trace_id: str = ""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -557,7 +560,15 @@ def read(overview: object, events: object = None) -> Snapshot:
     happened = mapping(events).get("events")
     found = from_json(Snapshot, {**mapping(overview), "events": happened})
     recompiles = (
-        from_json(Recompile, {**e.details, "time": e.time, "function": e.function})
+        from_json(
+            Recompile,
+            {
+                **e.details,
+                "time": e.time,
+                "function": e.function,
+                "trace_id": e.trace_id,
+            },
+        )
         for e in found.of_kind("recompile")
     )
     functions = sorted(found.functions, key=_importance)

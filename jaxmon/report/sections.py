@@ -184,6 +184,8 @@ def _latest(found: Sequence[Recompile], now: float, width: int) -> list[str]:
         if same[0].seconds is not None:
             facts.append(duration(same[0].seconds))
         facts.append(ago(now - same[0].time))
+        if same[0].trace_id:
+            facts.append(f"trace {same[0].trace_id}")
         details = list(differences[:_MOST_DIFFERENCES]) or [cause]
         if rest := len(differences) + same[0].omitted - len(details):
             details += [f"and {rest} more"] if rest > 0 else []

@@ -34,6 +34,7 @@ SILENT: Options = {
     "nonfinite": False,
     "shadow_interval": 0,
     "event_values": True,
+    "log_events": False,
     "traces": False,
     "traces_wait": 0,
     "report": False,

@@ -23,6 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
+    ExportLogsServiceResponse,
+)
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2_grpc import (
+    LogsServiceServicer,
+    add_LogsServiceServicer_to_server,
+)
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
@@ -49,6 +56,16 @@ class Book:
         new = self._directory / f"new-{name}"
         new.write_bytes(json.dumps(about).encode() + b"\n" + body)
         new.rename(self._directory / name)
+
+
+class Logs(LogsServiceServicer):
+    def __init__(self, book: Book) -> None:
+        self._book = book
+
+    def Export(self, request: Any, context: Any) -> Any:  # noqa: N802 - the protocol's
+        del context
+        self._book.note({"protocol": "grpc"}, request.SerializeToString(), kind="logs")
+        return ExportLogsServiceResponse()
 
 
 class Service(MetricsServiceServicer):
@@ -82,6 +99,10 @@ class Handler(BaseHTTPRequestHandler):
             return
         if headers.get("content-encoding") == "gzip":
             body = gzip.decompress(body)
+        if self.path == "/v1/logs":
+            self.book.note(about, body, kind="logs")
+            self._respond(200, ExportLogsServiceResponse().SerializeToString())
+            return
         request = ExportMetricsServiceRequest.FromString(body)
         self.book.note(about, request.SerializeToString())
         self._respond(200, ExportMetricsServiceResponse().SerializeToString())
@@ -101,6 +122,7 @@ def main(directory: str, *pair: str) -> None:
     book = Book(Path(directory))
     server = grpc.server(ThreadPoolExecutor(4))
     add_MetricsServiceServicer_to_server(Service(book), server)
+    add_LogsServiceServicer_to_server(Logs(book), server)
     web = ThreadingHTTPServer(("127.0.0.1", 0), type("H", (Handler,), {"book": book}))
     if pair:
         certificate, key = pair

@@ -1,0 +1,1 @@
+"""The agent's events as records of `logging`, and by OTLP."""
