@@ -160,6 +160,21 @@ def test_what_the_program_marks_keeps_its_name(books: Books) -> None:
     assert books.spent("marked", "evaluate") > 0
 
 
+def test_checkpoints_of_flax_are_those_of_orbax(books: Books) -> None:
+    """`flax.training.checkpoints` needs no marks either; it restores NumPy arrays."""
+    pytest.importorskip("flax")
+    truth, before = books.truth, "marked"
+    assert books.count("flax_save", "save") - books.count(before, "save") == 1
+    saved = books.seconds("flax_save", "save") - books.seconds(before, "save")
+    assert truth["flax_inside"] - CLOCKS_DIFFER <= saved
+    assert saved <= truth["flax"] + CLOCKS_DIFFER
+    size = books.of("flax_save", BYTES, operation="save") or 0
+    assert size - (books.of(before, BYTES, operation="save") or 0) == truth["bytes"]
+    assert books.count("flax", "restore") - books.count(before, "restore") == 1
+    restored = books.seconds("flax", "restore") - books.seconds(before, "restore")
+    assert 0 < restored <= truth["flax_restore"] + CLOCKS_DIFFER
+
+
 def test_the_overview_lists_them(books: Books) -> None:
     """By operation, with failures and bytes."""
     found, size = books.truth["overview"], books.truth["bytes"]

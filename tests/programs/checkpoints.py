@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,31 @@ def save_elsewhere(tree: Any) -> None:
     look("marked")
 
 
+def save_with_flax(tree: Any) -> None:
+    """Save and restore by Flax's own functions, which call Orbax."""
+    try:
+        checkpoints: Any = import_module("flax.training.checkpoints")
+    except ImportError:  # it supports the newest JAX only
+        return
+    handler: Any = ocp.PyTreeCheckpointHandler
+    original = handler.finalize
+
+    def slow(self: Any, directory: Any) -> None:
+        with clock("flax_inside"):
+            time.sleep(SLOW_SECONDS)
+            original(self, directory)
+
+    handler.finalize = slow
+    with clock("flax"):
+        checkpoints.save_checkpoint(DIRECTORY / "flax", tree, step=1)
+    handler.finalize = original
+    look("flax_save")
+    with clock("flax_restore"):
+        restored = checkpoints.restore_checkpoint(DIRECTORY / "flax", tree)
+    assert jnp.array_equal(restored["w"], tree["w"])
+    look("flax")
+
+
 def overview() -> Any:
     running = runtime_of(AGENT)
     assert running is not None
@@ -186,6 +212,7 @@ def main() -> None:
     fail(tree)
     save_elsewhere(tree)
     truth["overview"] = overview().get("checkpoints")
+    save_with_flax(tree)
     truth["failures"] = sum(
         v for s, v in samples(AGENT).items() if s.startswith("jaxmon_internal_errors")
     )
