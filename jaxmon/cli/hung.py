@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import struct
 from pathlib import Path
@@ -17,6 +18,7 @@ _STATES = {
     "Z": "ended, but not waited for",
 }
 _MOST = 200
+_LONGEST = 500
 
 
 def listener(path: Path) -> int | None:
@@ -47,6 +49,37 @@ def threads(pid: int) -> list[str]:
             with contextlib.suppress(OSError):
                 found.append(_line(task))
     return found
+
+
+def program(pid: int) -> str:
+    """Return the command line of process *pid*, empty if it is gone or not visible."""
+    with contextlib.suppress(OSError):
+        text = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+        command, *arguments = text.removesuffix("\0").split("\0")
+        return " ".join([Path(command).name, *arguments])[:_LONGEST]
+    return ""
+
+
+def age(pid: int) -> float | None:
+    """
+    Return how many seconds ago process *pid* was started, by the kernel's clock; `None`
+    if it is gone or not visible.
+    """
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        # Linux: proc(5), the twentieth field behind the name; ticks since boot.
+        ticks = int(stat[stat.rindex(")") + 2 :].split()[19])
+        uptime = float(Path("/proc/uptime").read_text().split()[0])
+        return max(uptime - ticks / os.sysconf("SC_CLK_TCK"), 0.0)
+    return None
+
+
+def is_stopped(pid: int) -> bool:
+    """Return whether process *pid* is stopped by a signal or a debugger."""
+    with contextlib.suppress(OSError, ValueError):
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        return stat[stat.rindex(")") + 2] in "Tt"
+    return False
 
 
 def _line(task: Path) -> str:

@@ -59,6 +59,11 @@ def lines(text: str | Iterable[str], *, err: bool = False) -> None:
         line(one, err=err)
 
 
+def control(sequence: str) -> None:
+    """Send our own control *sequence* to the terminal that standard output is."""
+    _echo(sequence, newline=False)
+
+
 def document(data: Any) -> None:
     """Print *data* as JSON, in ASCII."""
     import json

@@ -116,7 +116,8 @@ def command(
 ) -> None:
     """
     Record a device trace of a running process and list the operations that take the
-    most time. WORKER is the process's number, optional if only one is running.
+    most time. WORKER is the process's number, pid or name, optional if only one is
+    running.
 
     Also writes files for XProf and Perfetto. The process is slowed down slightly
     while recording. On GPUs this requires JAXMON_PROFILE_GPU=1 in the program; it is
@@ -126,7 +127,7 @@ def command(
     them took longer than --slower-than: the name of the profile is then on the span of
     the request.
     """
-    from jaxmon.cli import workers
+    from jaxmon.cli.selection import pick
 
     if (for_requests is None) != (slower_than is None):
         msg = "--for-requests and --slower-than go together"
@@ -134,7 +135,7 @@ def command(
     if slower_than is not None and not 0.05 <= slower_than <= 30:  # noqa: PLR2004 - as its help says
         msg = "--slower-than is out of range; give 50ms to 30s"
         raise click.UsageError(msg)
-    chosen = workers.pick(worker, run_dir)
+    chosen = pick(worker, run_dir)
     _check_writable(out)
     if for_requests is None or slower_than is None:
         profile = _record(chosen, f"seconds={seconds:g}", seconds)

@@ -32,7 +32,7 @@ def command() -> None:
 Exit codes:
   0 the file was written
   1 no instrumented process is running, or it does not respond
-  2 several are running and none was selected, or no worker has that number
+  2 several are running and none was selected, or none or several have that name
 
 \b
 Examples:
@@ -52,8 +52,8 @@ def export(*, worker: str | None, file: Path | None, run_dir: Path | None) -> No
     """
     Write each function's recorded signatures: shapes, types, static arguments.
 
-    WORKER is the process's number, as in the `worker` label; required only if several
-    are running. No values of arrays are written.
+    WORKER is the process's number, as in the `worker` label, its pid or its name;
+    required only if several are running. No values of arrays are written.
     """
     from jaxmon.files import whole
 
@@ -101,8 +101,10 @@ def buckets(*, source: str | None, run_dir: Path | None) -> None:
     from jaxmon.signatures.buckets import proposals
     from jaxmon.signatures.document import read
 
-    worker = source is None or (source.isascii() and source.isdigit())
-    document = _of_worker(source, run_dir) if worker else read(Path(str(source)))
+    is_file = source is not None and (
+        Path(source).exists() or "/" in source or source.endswith(".json")
+    )
+    document = read(Path(str(source))) if is_file else _of_worker(source, run_dir)
     found = proposals(document)
     if not found:
         output.line("no function has signatures that differ only in sizes")
@@ -119,7 +121,7 @@ def buckets(*, source: str | None, run_dir: Path | None) -> None:
 
 
 def _of_worker(worker: str | None, run_dir: Path | None) -> Document:
-    from jaxmon.cli.workers import pick
+    from jaxmon.cli.selection import pick
     from jaxmon.signatures.document import parsed
 
     found = pick(worker, run_dir)

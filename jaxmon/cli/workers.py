@@ -1,19 +1,21 @@
-"""Instrumented processes on this host, and selecting one of them."""
+"""Instrumented processes on this host."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from jaxmon import rundir
+from jaxmon.cli import hung
 from jaxmon.errors import CommandError
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.report import responses
-from jaxmon.report.layout import clean, shortened
+from jaxmon.report.layout import clean, duration, shortened
 
 
 TIMEOUT = 5.0
@@ -21,15 +23,10 @@ TIMEOUT = 5.0
 
 _NEIGHBOUR_TIMEOUT = 1.0
 _MAX_BYTES = 32 << 20
-_MOST_LISTED = 20
 _ROOM = 76
-_HINTS = {
-    True: "It may be stopped, or running native code that holds the GIL; try again.",
-    False: "It may be another version of jaxmon, or another program listening there.",
-}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Worker:
     """
     A process with an agent.
@@ -48,15 +45,44 @@ class Worker:
     trouble: str = ""
     slow: bool = False
 
+    @cached_property
+    def pid(self) -> int | None:
+        """Its number; from the kernel if it does not respond."""
+        found = self._process.get("pid")
+        return found if type(found) is int else hung.listener(self.socket)
+
+    @cached_property
+    def program(self) -> str:
+        """Its command line, sanitised; empty if unknown."""
+        found = self._process.get("program")
+        if isinstance(found, str) and found:
+            return clean(found)
+        return "" if self.pid is None else clean(hung.program(self.pid))
+
+    @cached_property
+    def age(self) -> float | None:
+        """Seconds since it was started, or else since its agent was."""
+        if self.pid is not None and (age := hung.age(self.pid)) is not None:
+            return age
+        found = self._process.get("observed_seconds")
+        return float(found) if isinstance(found, (int, float)) else None
+
     @property
     def description(self) -> str:
-        """Number, process and program as one sanitised line."""
-        if self.trouble:
-            return f"{self.number}  {self.trouble}"
-        process = self.overview.get("process")
-        process = process if isinstance(process, dict) else {}
-        pid, program = process.get("pid"), clean(str(process.get("program") or ""))
-        return shortened(f"{self.number}  pid {clean(str(pid))}  {program}", _ROOM)
+        """Slot, process, age and program as one sanitised line."""
+        facts = [
+            self.number,
+            "" if self.pid is None else f"pid {self.pid}",
+            "" if self.age is None else f"for {duration(self.age)}",
+            self.program,
+            self.trouble,
+        ]
+        return shortened("  ".join(filter(None, facts)), _ROOM)
+
+    @property
+    def _process(self) -> Mapping[str, Any]:
+        found = self.overview.get("process")
+        return found if isinstance(found, dict) else {}
 
     def fetch(self, target: str, *, timeout: float = TIMEOUT) -> Any:
         """
@@ -117,42 +143,6 @@ def running(
     return sorted(found, key=lambda worker: int(worker.number))
 
 
-def pick(number: str | None, run_dir: Path | None) -> Worker:
-    """
-    Return the process *number*, or the only running one.
-
-    Raises:
-        CommandError: there is none, there are several, or it does not respond.
-    """
-    # Only a caller who asks for a hung process waits for it.
-    workers = running(run_dir, only=number) or running(run_dir)
-    if not workers:
-        msg = (
-            "no instrumented process is running: no agent in "
-            f"{run_dir or rundir.locate()}. Start one with `jaxmon run PROGRAM`, "
-            "or set its directory with --run-dir."
-        )
-        raise CommandError(msg)
-    chosen = [one for one in workers if number in (None, one.number)]
-    if len(chosen) == 1:
-        worker = chosen[0]
-        if worker.trouble:
-            msg = f"worker {worker.number} {worker.trouble}. {_HINTS[worker.slow]}"
-            raise CommandError(msg, details=_of_kernel(worker))
-        return worker
-    listed = [one.description for one in workers[:_MOST_LISTED]]
-    if (rest := len(workers) - _MOST_LISTED) > 0:
-        listed.append(f"and {rest} more")
-    if chosen:
-        msg = (
-            f"{len(workers)} instrumented processes are running here; give a worker "
-            "number:"
-        )
-    else:
-        msg = f"no worker {number!r}; running here:"
-    raise CommandError(msg, details=listed, exit_code=2)
-
-
 def neighbours(worker: Worker, run_dir: Path | None) -> list[Mapping[str, Any]]:
     """
     Return the functions of the other processes, as ``/debug/functions`` has them, those
@@ -175,13 +165,3 @@ def neighbours(worker: Worker, run_dir: Path | None) -> list[Mapping[str, Any]]:
         with suppress(FetchError):
             found.append(responses.decoded(answer))
     return found
-
-
-def _of_kernel(worker: Worker) -> list[str]:
-    """Return what the kernel knows of a process that does not respond in time."""
-    if not worker.slow:
-        return []
-    from jaxmon.cli import hung
-
-    pid = hung.listener(worker.socket)
-    return [] if pid is None else [f"pid {pid}:", *hung.threads(pid)]

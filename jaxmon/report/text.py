@@ -47,6 +47,21 @@ def explanation(
     )
 
 
+def screen(
+    snapshot: Snapshot,
+    findings: Sequence[Finding],
+    *,
+    worker: str,
+    width: int = WIDTH,
+    height: int = MOST_LINES,
+) -> list[str]:
+    """Return the process and its findings in at most *height* lines."""
+    head = [*_head(snapshot, worker, width), ""]
+    observed = snapshot.process.observed_seconds
+    room = height - len(head)
+    return [*head, *sections.findings(findings, width, observed=observed, room=room)]
+
+
 def summary(
     snapshot: Snapshot, findings: Sequence[Finding], *, width: int = WIDTH
 ) -> list[str]:

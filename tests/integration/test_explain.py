@@ -233,20 +233,87 @@ def test_nothing_that_runs_is_said(run_dir):
     assert f"{run_dir}/none" in elsewhere.err
 
 
-def test_of_several_programs_one_is_chosen(programs, run_dir):
-    """They are listed with process and program; a wrong number lists them, too."""
-    first, second = programs(IDLE, "one.py"), programs(IDLE, "two.py")
-    several = explain(run_dir)
-    wrong = explain(run_dir, "7")
+def test_of_several_programs_one_is_chosen(programs, run_dir, tmp_path):
+    """
+    Without a choice, the worst finding of each process is printed, the worst first;
+    slot, pid, script and beginning of the command choose one, and what fits none or
+    several lists them with pid, age and command.
+    """
+    bad, idle = programs(BUSY, "one.py"), programs(IDLE, "two.py")
+    until(lambda: "recompiled" in explain(run_dir, "0").out, "the recompiles")
+    several, everyone = explain(run_dir).ok(), explain(run_dir, "--all").ok()
+    documents = json.loads(explain(run_dir, "--all", "--json").ok().out)
 
-    assert (several.code, wrong.code) == (2, 2)
-    assert several.err.startswith(
-        "Error: 2 instrumented processes are running here; give a worker number:\n"
-        f"  0  pid {first.pid}  {PYTHON} "
-    )
-    assert f"\n  1  pid {second.pid}  {PYTHON} " in several.err
-    assert wrong.err.startswith("Error: no worker '7'; running here:\n  0  pid ")
-    assert f"pid {second.pid}" in explain(run_dir, "1").ok().out.splitlines()[0]
+    lines = several.out.splitlines()
+    assert lines[0] == "2 instrumented processes are running here, the worst first."
+    assert lines[2].startswith(f"worker 0 · pid {bad.pid} · {PYTHON} ")
+    assert "__main__.forward was recompiled" in several.out
+    assert several.out.index(f"pid {bad.pid}") < several.out.index(f"pid {idle.pid}")
+    assert lines[-1] == "One of them: jaxmon explain 0. All: jaxmon explain --all."
+    first, _, second = everyone.out.partition("\n\nworker 1 ")
+    assert "Advice: Pad to a few fixed sizes (buckets)" in " ".join(first.split())
+    assert second.startswith(f"· pid {idle.pid}")
+    assert [one["pid"] for one in documents["processes"]] == [bad.pid, idle.pid]
+    assert documents["processes"][0]["findings"]
+    for choice in ("1", str(idle.pid), "two.py", "two", f"{tmp_path}/tw"):
+        chosen = explain(run_dir, choice).ok().out
+        assert f"pid {idle.pid}" in chosen.splitlines()[0], choice
+    for choice, said in (
+        (str(tmp_path), f"{str(tmp_path)!r} may be any of these; give one by its"),
+        ("7", "no process has the number, pid or name '7'; running here:"),
+        ("", "no process has the number, pid or name ''; running here:"),
+        ("three", "no process has the number, pid or name 'three'; running here:"),
+    ):
+        wrong = explain(run_dir, choice)
+        assert wrong.code == 2
+        assert wrong.err.startswith(f"Error: {said}"), choice
+        assert f"\n  0  pid {bad.pid}  for " in wrong.err
+        assert f"\n  1  pid {idle.pid}  for " in wrong.err
+    script = explain(run_dir, "--json")
+    assert (script.code, script.out) == (2, "")
+    assert "give one by its number, pid or name:" in script.err
+    both = explain(run_dir, "--all", "0")
+    assert both.code == 2
+    stacks = explain(run_dir, "--all", "--stacks").ok().out
+    assert stacks.startswith(f"worker 0  pid {bad.pid}  for ")
+    assert f"\nworker 1  pid {idle.pid}  for " in stacks
+    assert stacks.count("MainThread") == 2
+
+
+def test_reports_are_repeated_until_interrupted(programs, run_dir):
+    """
+    With --watch one report follows another, also when no process is left, and Ctrl-C
+    ends the command.
+    """
+    program = programs(IDLE)
+    command = [
+        sys.executable,
+        "-m",
+        "jaxmon",
+        "explain",
+        "0",
+        "--watch",
+        "--every",
+        "1",
+    ]
+    with subprocess.Popen(
+        command,
+        env=clean_environ(run_dir),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as watching:
+        assert watching.stdout is not None
+        assert watching.stderr is not None
+        heads = [one for one, _ in zip(watching.stdout, range(20), strict=False)]
+        program.kill()
+        said = next(one for one in watching.stderr if one.startswith("Error"))
+        watching.send_signal(signal.SIGINT)
+        code = watching.wait(90)
+
+    assert len([one for one in heads if one.startswith("worker 0 · pid ")]) > 1
+    assert said.startswith("Error: no instrumented process is running")
+    assert code == 130
 
 
 def test_others_are_not_waited_for(programs, run_dir):
@@ -285,14 +352,18 @@ def test_a_stopped_program_is_not_waited_for(programs, run_dir):
         alone = explain(run_dir)
         fine = programs(IDLE)
         both = explain(run_dir)
+        named = explain(run_dir, str(hung.pid))
     finally:
         hung.send_signal(signal.SIGCONT)
 
-    assert (alone.code, both.code) == (1, 2)
+    assert (alone.code, both.code) == (1, 0)
     assert "worker 0 does not respond: no complete response within 5 s." in alone.err
     assert "It may be stopped, or running native code" in alone.err
-    assert "  0  does not respond: no complete response within 5 s\n" in both.err
-    assert f"  1  pid {fine.pid}  {PYTHON} " in both.err
+    lines = both.out.splitlines()
+    assert lines[2].startswith(f"worker 0  pid {hung.pid}  for ")
+    assert f"worker 1 · pid {fine.pid} · {PYTHON} " in both.out
+    # By its pid it is found without its response.
+    assert (named.code, len(named.err.splitlines())) == (1, len(alone.err.splitlines()))
 
 
 @pytest.mark.parametrize(

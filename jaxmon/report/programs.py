@@ -1,0 +1,51 @@
+"""What a process is called by people, out of its command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+# Options of Python that are followed by a value.
+_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
+
+
+def without_interpreter(program: str) -> str:
+    """Return the command line *program* from its script or module on."""
+    words = program.split(" ")
+    return " ".join(words[_start(words) :]) or program
+
+
+def names(program: str) -> tuple[str, ...]:
+    """
+    Return the names of what the command line *program* runs: a module, or a script as
+    given, without its directory, and without its ending.
+    """
+    words = program.split(" ")
+    start = _start(words)
+    first = words[start] if start < len(words) else ""
+    if first == "-m":
+        return tuple(words[start + 1 : start + 2])
+    if not first or first.startswith("-"):
+        return ()
+    base = first.rstrip("/").rpartition("/")[2]
+    return tuple(dict.fromkeys((first, base, base.removesuffix(".py"))))
+
+
+def begins(program: str, text: str) -> bool:
+    """
+    Return whether *text* is the beginning of the command line *program*, of its script
+    or of its module.
+    """
+    rest = without_interpreter(program)
+    whole = (program, rest, rest.removeprefix("-m "), *names(program))
+    return any(one.startswith(text) for one in whole)
+
+
+def _start(words: Sequence[str]) -> int:
+    """Return the index of the script, ``-m`` or ``-c`` in *words*."""
+    place = 1
+    while place < len(words) and words[place].startswith("-"):
+        if words[place] in ("-m", "-c", "-"):
+            break
+        place += 2 if words[place] in _WITH_VALUE else 1
+    return place
