@@ -80,6 +80,26 @@ def sockets(directory: Path) -> dict[str, Path]:
     return {str(slot): found[slot] for slot in sorted(found)}
 
 
+def of_others(uid: int) -> dict[Path, int | None]:
+    """
+    Return the run directories of users other than *uid* where this module puts them,
+    and how many sockets are there, `None` if that cannot be seen. Links are skipped.
+    """
+    found: dict[Path, int | None] = {}
+    for directory in (
+        *_temporary().glob("jaxmon-[0-9]*"),
+        *Path("/run/user").glob("*/jaxmon"),
+    ):
+        with contextlib.suppress(OSError):
+            status = directory.lstat()
+            if stat.S_ISDIR(status.st_mode) and status.st_uid != uid:
+                try:
+                    found[directory] = len(sockets(directory))
+                except PermissionError:
+                    found[directory] = None
+    return {path: count for path, count in sorted(found.items()) if count != 0}
+
+
 class Slot:
     """
     A slot of a run directory. Release it to unlink its files; a killed process leaves

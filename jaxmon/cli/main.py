@@ -27,6 +27,8 @@ _ENDED_UNREAD = 128 + signal.SIGPIPE
 
 COMMANDS = {
     "run": "jaxmon.cli.run",
+    "ps": "jaxmon.cli.ps",
+    "top": "jaxmon.cli.top.command",
     "explain": "jaxmon.cli.explain",
     "bundle": "jaxmon.cli.bundle.command",
     "exporter": "jaxmon.cli.exporter.command",

@@ -1,0 +1,224 @@
+"""What goes on on a host: whether users are all right, and what its processes do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from jaxmon import catalog
+from jaxmon.cli.sources import STOPPED, Source
+from jaxmon.report.findings.finding import NOTHING
+from jaxmon.report.layout import UNKNOWN, amount
+from jaxmon.report.programs import without_interpreter
+from jaxmon.report.status.model import AgentSummary, State, Summary
+from jaxmon.report.status.reading import Reading, read
+from jaxmon.report.status.split import by_process
+from jaxmon.report.status.summary import summarise
+from jaxmon.report.status.verdicts import UNREAD, HostVerdict
+from jaxmon.report.status.window import Window
+
+
+Condition: TypeAlias = Literal["running", "stuck?", "stopped", "crashed"]
+"""The state of a process, as far as it can be seen from outside."""
+
+_NOTHING_YET = Reading(0.0, {}, {}, {})
+_STUCK = ("stalled", "compile_stuck")
+_RANKS: tuple[State, ...] = ("failing", "degraded", "fine", "unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """
+    A process, and what it does.
+
+    Attributes:
+        agent: what identifies it, and its findings.
+        summary: its status, as if it were alone on the host.
+        condition: whether it runs.
+        compiles: in the last minute; `None` if unknown.
+    """
+
+    agent: AgentSummary
+    summary: Summary
+    condition: Condition
+    compiles: float | None
+
+    @property
+    def number(self) -> str:
+        """Its slot."""
+        return self.agent["worker"]
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """What slots are sorted by."""
+        return len(self.number), self.number
+
+    @property
+    def command(self) -> str:
+        """Its command line, from its script or module on."""
+        return without_interpreter(self.agent["program"])
+
+    @property
+    def requests(self) -> float | None:
+        """Requests a second."""
+        return _sum(one["rate"] for one in self.summary["requests"])
+
+    @property
+    def steps(self) -> float | None:
+        """Steps a second, of all its loops."""
+        return _sum(one["rate"] for one in self.summary["loops"])
+
+    @property
+    def error_ratio(self) -> float | None:
+        """The fraction of the last minute's requests that failed."""
+        finished = _sum(one["recent"] for one in self.summary["requests"])
+        failed = _sum(one["recent_failed"] for one in self.summary["requests"])
+        return failed / finished if finished and failed is not None else None
+
+    @property
+    def p95(self) -> float | None:
+        """Latency of its slowest route, or of the steps of its slowest loop."""
+        requests = [one["warm"] or one["cold"] for one in self.summary["requests"]]
+        times = [one["p95"] for one in requests if one is not None]
+        times = times or [one["p95"] for one in self.summary["loops"]]
+        return max((one for one in times if one is not None), default=None)
+
+    @property
+    def memory(self) -> tuple[float | None, float | None]:
+        """Bytes in use on its devices and their limit; of the host without devices."""
+        devices = self.summary["devices"]
+        used = _sum(one["memory_in_use"] for one in devices)
+        if used is not None:
+            return used, _sum(one["memory_limit"] for one in devices)
+        return self.agent["resident_bytes"], None
+
+    @property
+    def state(self) -> State:
+        """How its users are."""
+        return self.summary["answer"]["state"]
+
+    @property
+    def verdict(self) -> str:
+        """What is wrong with it in a sentence, the worst first; not sanitised."""
+        if self.condition == "crashed":
+            return "It ended without finishing."
+        if reasons := self.summary["answer"]["reasons"]:
+            text = reasons[0]["text"]
+            return text[:1].upper() + text[1:]
+        if self.agent["trouble"]:
+            return f"It {self.agent['trouble']}."
+        if self.agent["findings"] and not self.agent["verdict"]:
+            return str(self.agent["findings"][0]["verdict"])
+        return self.agent["verdict"] or (
+            "" if self.agent["findings"] is None else NOTHING
+        )
+
+    @property
+    def rank(self) -> tuple[int, int, tuple[int, str]]:
+        """The worst first."""
+        findings = self.agent["findings"] or []
+        urgent = sum(one.get("urgency") in ("failure", "time") for one in findings)
+        return _RANKS.index(self.state), -urgent, self.order
+
+
+class Host:
+    """
+    Reads *source* again and again, and knows the last minute from what it has read.
+
+    Args:
+        source: where to read.
+        clock: Unix time.
+    """
+
+    def __init__(
+        self, source: Source, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._source = source
+        self._clock = clock
+        self._window = Window()
+        self._now = _NOTHING_YET
+        self._verdict = UNREAD
+
+    def poll(self) -> None:
+        """
+        Read what is measured.
+
+        Raises:
+            CommandError: nothing could be read.
+        """
+        found = self._source.families()
+        self._now = read(found, time=self._clock())
+        self._window.add(self._now)
+
+    def judge(self) -> None:
+        """Read the findings."""
+        self._verdict = self._source.verdict()
+
+    def summary(self) -> Summary:
+        """Return the status of the host."""
+        return self._summary(self._now, self._before(), self._verdict)
+
+    def processes(self) -> list[Process]:
+        """Return the processes by slot, those that crashed among them."""
+        before = self._before()
+        earlier = by_process(before) if before is not None else {}
+        found = []
+        for worker, now in by_process(self._now).items():
+            of = self._verdict.processes.get(worker)
+            verdict = HostVerdict({} if of is None else {worker: of})
+            then = earlier.get(worker)
+            summary = self._summary(now, then, verdict, whole=False)
+            # What ended in order is none.
+            found += [
+                Process(one, summary, _condition(one), _compiles(worker, now, then))
+                for one in summary["agents"]
+            ]
+        return sorted(found, key=lambda one: one.order)
+
+    def _before(self) -> Reading | None:
+        return self._window.before(self._now.time)
+
+    def _summary(
+        self,
+        now: Reading,
+        before: Reading | None,
+        verdict: HostVerdict,
+        *,
+        whole: bool = True,
+    ) -> Summary:
+        return summarise(
+            now, before, whole=whole, run_dir=self._source.name, verdict=verdict
+        )
+
+
+def rate(one: Process) -> str:
+    """Return requests or steps a second."""
+    if one.requests is not None:
+        return f"{amount(one.requests)} req/s"
+    if one.steps is not None:
+        return f"{amount(one.steps)} steps/s"
+    return UNKNOWN
+
+
+def _condition(agent: AgentSummary) -> Condition:
+    if agent["died"]:
+        return "crashed"
+    if not agent["up"]:
+        return "stopped" if agent["trouble"] == STOPPED else "stuck?"
+    topics = {one.get("topic") for one in agent["findings"] or ()}
+    return "stuck?" if topics.intersection(_STUCK) else "running"
+
+
+def _compiles(worker: str, now: Reading, before: Reading | None) -> float | None:
+    total = now.sums.get(catalog.COMPILES.name, {}).get(worker)
+    if total is None or before is None:
+        return None
+    earlier = before.sums.get(catalog.COMPILES.name, {}).get(worker, 0.0)
+    return max(total - earlier, 0.0)
+
+
+def _sum(values: Any) -> float | None:
+    known = [one for one in values if one is not None]
+    return sum(known) if known else None

@@ -1,0 +1,227 @@
+"""``jaxmon ps``: the observed processes of this host, and how they are."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jaxmon.cli import output
+from jaxmon.cli.options import RUN_DIR, Number
+from jaxmon.errors import CommandError
+from jaxmon.report.layout import (
+    UNKNOWN,
+    Column,
+    clean,
+    counted,
+    duration,
+    table,
+    wrapped,
+)
+
+
+if TYPE_CHECKING:
+    from jaxmon.cli.host import Process
+    from jaxmon.report.status.model import Summary
+
+_SCHEMA = 1
+_NONE = 1
+_WIDE = 110
+_INDENT = " " * 7
+_COLOURS = {"failing": "red", "degraded": "yellow", "fine": "green"}
+
+
+@click.command(
+    epilog="""
+\b
+Exit codes:
+  0 there are processes
+  1 there are none, or the run directory cannot be read
+
+\b
+Examples:
+  jaxmon ps
+  jaxmon ps --json | jq '.processes[] | select(.state != "running")'
+"""
+)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.option(
+    "--ended", is_flag=True, help="Also list slots whose process finished in order."
+)
+@click.option(
+    "--seconds",
+    type=Number(0, 60),
+    default=1.0,
+    show_default=True,
+    help="How long to count requests and steps.",
+)
+@RUN_DIR
+def command(
+    *, as_json: bool, ended: bool, seconds: float, run_dir: Path | None
+) -> None:
+    """
+    List the observed processes of this host.
+
+    Of each: its slot (the `worker` label), pid, age and state, how many requests or
+    steps a second it does, its command, and what is wrong with it. A process that
+    crashed is listed until another takes its slot; one that does not respond is
+    "stuck?", one that a signal stopped is "stopped".
+    """
+    from jaxmon import rundir
+    from jaxmon.cli.host import Host
+    from jaxmon.cli.sources import Sockets
+
+    directory = run_dir or rundir.locate()
+    host = Host(Sockets(directory))
+    host.poll()
+    if host.processes():
+        time.sleep(seconds)
+        host.poll()
+        host.judge()
+    processes, summary = host.processes(), host.summary()
+    finished = _finished(directory, processes) if ended else {}
+    if as_json:
+        output.document(_document(summary, processes, finished))
+    elif processes or finished:
+        _show(summary, processes, finished)
+    if run_dir is None and not os.environ.get("JAXMON_RUN_DIR"):
+        output.lines(_of_others(directory), err=True)
+    if not processes:
+        msg = (
+            f"no instrumented process is running: no agent in {directory}. Start one "
+            "with `jaxmon run PROGRAM`, or set its directory with --run-dir."
+        )
+        raise CommandError(msg, exit_code=_NONE)
+
+
+def _show(
+    summary: Summary, processes: Sequence[Process], finished: Mapping[str, float]
+) -> None:
+    """Print whether users are all right, and a line for each process."""
+    width = output.report_width()
+    answer = summary["answer"]
+    colour = _COLOURS.get(answer["state"])
+    for line in wrapped(clean(answer["text"]), width):
+        output.line(line, colour=colour)
+    output.line()
+    layout = [
+        Column("WORKER", 7, right=False),
+        Column("PID", 8),
+        Column("AGE", 14),
+        Column("", 2),
+        Column("STATE", 9, right=False),
+        Column("RATE", 14, right=False),
+        Column("COMMAND", 0 if width < _WIDE else 34, right=False),
+    ]
+    if width >= _WIDE:
+        layout += [Column("JAX", 8, right=False), Column("DEVICES", right=False)]
+    rows = [*map(_row, processes), *_ended_rows(finished)]
+    lines = table(layout, (row[: len(layout)] for row in rows), width=width, indent="")
+    output.line(lines[0])
+    for one, line in zip(processes, lines[1:], strict=False):
+        output.line(line)
+        for said in wrapped(clean(one.verdict), width, first=_INDENT, rest=_INDENT):
+            output.line(said, colour=_COLOURS.get(one.state))
+    output.lines(lines[len(processes) + 1 :])
+
+
+def _row(one: Process) -> list[str]:
+    from jaxmon.cli.host import rate
+
+    age, pid = one.agent["age"], one.agent["pid"]
+    return [
+        clean(one.number),
+        UNKNOWN if pid is None else str(pid),
+        UNKNOWN if age is None else duration(age),
+        "",
+        one.condition,
+        rate(one),
+        clean(one.command) or UNKNOWN,
+        clean(one.agent["jax"] or UNKNOWN),
+        _devices(one),
+    ]
+
+
+def _devices(one: Process) -> str:
+    kinds = [clean(of["kind"] or of["platform"]) for of in one.summary["devices"]]
+    if not kinds:
+        return clean(one.agent["platform"] or "") or UNKNOWN
+    return ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+
+
+def _ended_rows(finished: Mapping[str, float]) -> Iterator[list[str]]:
+    for worker, since in finished.items():
+        blank = [UNKNOWN] * 3
+        yield [worker, UNKNOWN, duration(since), "", "ended", *blank, UNKNOWN]
+
+
+def _finished(directory: Path, processes: Sequence[Process]) -> dict[str, float]:
+    """Return the slots whose process finished, and the seconds since."""
+    from jaxmon import life
+
+    running = {one.number for one in processes}
+    found = {}
+    try:
+        slots = life.slots(directory)
+    except OSError:
+        return {}
+    for worker, slot in slots.items():
+        if worker not in running and slot.record.state == life.FINISHED:
+            try:
+                written = (directory / f"agent-{worker}.life").lstat().st_mtime
+            except OSError:
+                continue
+            found[worker] = max(time.time() - written, 0.0)
+    return found
+
+
+def _of_others(directory: Path) -> Iterator[str]:
+    """Yield what is to be said of other users' processes."""
+    from jaxmon import rundir
+
+    for path, count in rundir.of_others(os.getuid()).items():
+        if path == directory:
+            continue
+        if count is None:
+            yield f"{path}: another user's, who can list it, as can root"
+        else:
+            listed = f"jaxmon ps --run-dir {path}"
+            yield f"{path}: {counted(count, 'process')} of another user: {listed}"
+
+
+def _document(
+    summary: Summary, processes: Sequence[Process], finished: Mapping[str, float]
+) -> dict[str, Any]:
+    return {
+        "schema": _SCHEMA,
+        "answer": summary["answer"],
+        "processes": [
+            *(
+                {
+                    "worker": one.number,
+                    "pid": one.agent["pid"],
+                    "command": one.agent["program"],
+                    "age_seconds": one.agent["age"],
+                    "state": one.condition,
+                    "jax": one.agent["jax"],
+                    "devices": [
+                        {"platform": of["platform"], "kind": of["kind"]}
+                        for of in one.summary["devices"]
+                    ],
+                    "requests_per_second": one.requests,
+                    "steps_per_second": one.steps,
+                    "users": one.state,
+                    "verdict": one.verdict,
+                }
+                for one in processes
+            ),
+            *(
+                {"worker": worker, "state": "ended", "ended_seconds_ago": since}
+                for worker, since in finished.items()
+            ),
+        ],
+    }

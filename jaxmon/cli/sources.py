@@ -1,0 +1,162 @@
+"""Where a terminal reads what goes on on a host: its agents, or its sidecar."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from jaxmon.cli import hung
+from jaxmon.errors import CommandError, PageError
+from jaxmon.exposition.families import Family
+from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
+
+
+if TYPE_CHECKING:
+    from jaxmon.monitoring.session import Session
+
+STOPPED = "is stopped by a signal"
+"""The trouble of such a process."""
+
+_FINDINGS_SECONDS = 3.0
+
+
+class Source(Protocol):
+    """Where to read from; each call takes at most some seconds."""
+
+    name: str
+
+    def families(self) -> list[Family]:
+        """
+        Return what is measured now.
+
+        Raises:
+            CommandError: nothing could be read.
+        """
+        ...
+
+    def verdict(self) -> HostVerdict:
+        """Return the findings on all processes; never raises."""
+        ...
+
+
+class Sockets:
+    """The agents in a run directory, over their Unix sockets."""
+
+    def __init__(self, run_dir: Path) -> None:
+        from jaxmon_exporter.collectors.agents.collector import Agents
+
+        self.name = str(run_dir)
+        self._run_dir = run_dir
+        self._agents = Agents(run_dir)
+        # What it would log is shown, as the state of a process.
+        logging.getLogger("jaxmon.exporter").addHandler(logging.NullHandler())
+
+    def families(self) -> list[Family]:
+        """Read all agents; an absent run directory has none."""
+        from jaxmon_exporter.collecting import NO_RUN_DIR, CollectorUnavailable
+
+        try:
+            return list(self._agents.collect())
+        except CollectorUnavailable as error:
+            if error.reason == NO_RUN_DIR:
+                return []
+            raise CommandError(str(error)) from error
+
+    def verdict(self) -> HostVerdict:
+        """
+        Evaluate what all agents report; of a process that does not respond, the kernel
+        knows something.
+        """
+        from jaxmon_exporter.judge import judge
+
+        found = judge(self._run_dir, timeout=_FINDINGS_SECONDS)
+        processes = {
+            worker: self._seen(worker, one) if one.trouble else one
+            for worker, one in found.processes.items()
+        }
+        return found._replace(processes=processes)
+
+    def _seen(self, worker: str, found: ProcessVerdict) -> ProcessVerdict:
+        pid = hung.listener(self._run_dir / f"agent-{worker}.sock")
+        if pid is None:
+            return found
+        trouble = STOPPED if hung.is_stopped(pid) else found.trouble
+        return found._replace(pid=pid, program=hung.program(pid), trouble=trouble)
+
+
+class Sidecar:
+    """The sidecar of a host, which also knows its accelerators."""
+
+    def __init__(self, session: Session, url: str) -> None:
+        self.name = url
+        self._session = session
+
+    def families(self) -> list[Family]:
+        """Read ``/metrics``."""
+        from jaxmon.exposition.parse import parse, to_family
+        from jaxmon.monitoring.session import MonitoringError
+
+        try:
+            text = self._session.get("/metrics").body.decode(errors="replace")
+            return [to_family(one) for one in parse(text)]
+        except MonitoringError as error:
+            raise CommandError(str(error)) from error
+        except PageError as error:
+            msg = f"{self.name} is no sidecar of jaxmon: {error}"
+            raise CommandError(msg) from error
+
+    def verdict(self) -> HostVerdict:
+        """Read the findings in ``/api/summary``."""
+        from jaxmon.formats import json_text
+        from jaxmon.monitoring.session import MonitoringError
+
+        try:
+            body = self._session.get("/api/summary").body
+            found = json_text.parse(body.decode(errors="replace"))
+        except (MonitoringError, ValueError) as error:
+            return HostVerdict(trouble=f"unknown: {error}")
+        agents = found.get("agents") if isinstance(found, dict) else None
+        processes = {
+            str(one.get("worker")): _verdict(one)
+            for one in (agents if isinstance(agents, list) else [])
+            if isinstance(one, dict)
+        }
+        return HostVerdict(processes)
+
+
+def _verdict(agent: Mapping[str, Any]) -> ProcessVerdict:
+    """Return what a sidecar, of perhaps another release, says of a process."""
+    pid, findings = agent.get("pid"), agent.get("findings")
+    seconds = agent.get("observed_seconds")
+    return ProcessVerdict(
+        pid if type(pid) is int else None,
+        _text(agent.get("program")),
+        float(seconds) if isinstance(seconds, (int, float)) else None,
+        [_finding(one) for one in findings if isinstance(one, dict)]
+        if isinstance(findings, list)
+        else None,
+        _text(agent.get("verdict")),
+        _text(agent.get("trouble")),
+    )
+
+
+def _finding(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a finding with all that a screen shows."""
+    evidence, seconds = found.get("evidence"), found.get("seconds")
+    return {
+        **{
+            name: _text(found.get(name))
+            for name in ("topic", "subject", "verdict", "action", "where")
+        },
+        **{name: _text(found.get(name)) for name in ("urgency", "panel", "runbook")},
+        "evidence": [_text(one) for one in evidence]
+        if isinstance(evidence, list)
+        else [],
+        "seconds": float(seconds) if isinstance(seconds, (int, float)) else 0.0,
+    }
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

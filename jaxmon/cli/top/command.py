@@ -1,0 +1,131 @@
+"""``jaxmon top``: the processes of a host, live."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from jaxmon.cli.options import RUN_DIR, Number, Url
+from jaxmon.cli.servers import Access
+from jaxmon.cli.servers import access as server_access
+
+
+if TYPE_CHECKING:
+    from jaxmon.cli.host import Process
+    from jaxmon.cli.sources import Source
+    from jaxmon.cli.top.reader import Reader
+    from jaxmon.cli.top.state import State
+    from jaxmon.cli.top.terminal import Terminal
+
+_SECONDS = 1.0
+_LEAST_COLUMNS = 24
+
+
+@click.command(
+    epilog="""
+\b
+Examples:
+  jaxmon top
+  jaxmon top --url http://127.0.0.1:9467
+"""
+)
+@click.option(
+    "--url",
+    type=Url(path_follows=True),
+    metavar="URL",
+    help="Read from this sidecar, which knows accelerators, instead of the agents.",
+)
+@click.option(
+    "--every",
+    type=Number(0.5, 3600),
+    default=2.0,
+    show_default=True,
+    help="Seconds between two readings.",
+)
+@RUN_DIR
+@server_access
+def command(
+    *, url: str | None, every: float, run_dir: Path | None, access: Access
+) -> None:
+    """
+    Show live whether users are all right, and what the processes of this host do.
+
+    At the top stands the answer, with its reasons; below, each process with what is
+    wrong with it, its rates, errors, latency, compiles and memory; at the bottom,
+    accelerators. Keys: Enter opens a process, s sorts, ? explains all of them, q quits.
+    Nothing needs to be installed or to run besides the programs.
+    """
+    from jaxmon.cli.host import Host
+    from jaxmon.cli.top.reader import Reader
+    from jaxmon.cli.top.terminal import Terminal
+
+    source = _source(url, run_dir, access)
+    terminal = Terminal()
+    reader = Reader(Host(source), terminal.wake, every=every)
+    name = platform.node() if url is None else url
+    try:
+        with terminal:
+            reader.start()
+            _show(terminal, reader, name)
+    finally:
+        reader.stop()
+
+
+def _source(url: str | None, run_dir: Path | None, access: Access) -> Source:
+    from jaxmon import rundir
+    from jaxmon.cli.sources import Sidecar, Sockets
+
+    if url is not None:
+        return Sidecar(access.session("sidecar", url), url)
+    return Sockets(run_dir or rundir.locate())
+
+
+def _show(terminal: Terminal, reader: Reader, name: str) -> None:
+    """Draw and obey keys until one quits."""
+    from jaxmon.cli.top.host_view import help_view, host_view
+    from jaxmon.cli.top.process_view import process_view
+    from jaxmon.cli.top.state import State
+
+    state = State()
+    seen, last = reader.seen, None
+    while True:
+        if not state.paused:
+            seen = reader.seen
+        width, height = terminal.size
+        # What is laid out for more is cut.
+        width = max(width, _LEAST_COLUMNS)
+        if state.opened:
+            last = _opened(seen.processes, state, last)
+        if state.helped:
+            lines = help_view(width, height)
+        elif state.opened:
+            lines = process_view(last, seen, state, width=width, height=height)
+        else:
+            last = None
+            lines = host_view(
+                seen, state, name=name, width=width, height=height, plain=terminal.plain
+            )
+        terminal.draw(lines)
+        try:
+            keys = terminal.keys(_SECONDS)
+        except (EOFError, OSError):  # the terminal is gone
+            return
+        for key in keys:
+            if key == "redraw":
+                terminal.redraw()
+            elif not state.press(key, seen.processes):
+                return
+
+
+def _opened(
+    processes: Sequence[Process], state: State, last: Process | None
+) -> Process | None:
+    """Return the process that is open, as it was seen last while it ran."""
+    found = [one for one in processes if one.number == state.chosen]
+    if last is not None and last.number == state.chosen:
+        found = [one for one in found if one.agent["up"]] or [last]
+    return found[0] if found else None

@@ -1,0 +1,202 @@
+"""`jaxmon ps` beside real processes: those that run, hang, crashed or finished."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from jaxmon import rundir
+from jaxmon.cli.main import main
+from jaxmon.report import layout
+from tests.support import Result, clean_environ, until
+
+
+SERVES = """
+import itertools, sys, time
+import jaxmon
+jaxmon.instrument(port=None)
+print("ready", flush=True)
+for number in itertools.count():
+    try:
+        with jaxmon.request("predict"):
+            time.sleep(0.01)
+            if number % 2:
+                raise ValueError
+    except ValueError:
+        pass
+"""
+TRAINS = """
+import itertools, sys, time
+import jaxmon
+jaxmon.instrument(port=None)
+print("ready", flush=True)
+for _ in jaxmon.steps(itertools.count()):
+    time.sleep(0.05)
+"""
+ENDS = """
+import jaxmon
+jaxmon.instrument(port=None)
+print("ready", flush=True)
+"""
+
+
+def started(directory: Path, run_dir: Path, name: str, source: str) -> Any:
+    (directory / name).write_text(source)
+    process = subprocess.Popen(
+        [sys.executable, name, "--size", "3"],
+        cwd=directory,
+        env=clean_environ(run_dir),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def ps(run_dir: Path, *args: str, columns: int = 80) -> Result:
+    """Run the command in this process."""
+    environ = {"JAXMON_RUN_DIR": str(run_dir), "COLUMNS": str(columns)}
+    done = CliRunner().invoke(main, ["ps", *args], env=environ)
+    if not isinstance(done.exception, SystemExit | None):
+        raise done.exception
+    return Result(done.exit_code, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """Start a server, a training, and two programs that are over."""
+    processes: dict[str, Any] = {}
+    scripts = tmp_path_factory.mktemp("host")
+    # A short path, as that of the fixture of the same name.
+    run_dir = Path(tempfile.mkdtemp(prefix="jm-", dir="/tmp"))
+    try:
+        for name, source in (
+            ("serve.py", SERVES),
+            ("train.py", TRAINS),
+            ("crash.py", TRAINS),
+            ("ends.py", ENDS),
+        ):
+            processes[name] = started(scripts, run_dir, name, source)
+        processes["crash.py"].kill()
+        for name in ("crash.py", "ends.py"):
+            processes[name].wait(90)
+        yield {"run_dir": run_dir, **processes}
+    finally:
+        for one in processes.values():
+            one.kill()
+            one.wait()
+            one.stdout.close()
+        shutil.rmtree(run_dir, ignore_errors=True)
+
+
+def test_processes_are_listed_with_what_they_do(host: dict[str, Any]) -> None:
+    """
+    Slot, pid, command, age, state, rate and what is wrong stand there, at 80 columns
+    and more; what crashed is listed, what finished only on request.
+    """
+
+    def measured() -> Any:
+        found = json.loads(ps(host["run_dir"], "--json", "--ended").ok().out)
+        rates = [one.get("steps_per_second") for one in found["processes"]]
+        return found if rates[1] else None
+
+    found = until(measured, "a step in a second")
+    narrow, wide = (
+        ps(host["run_dir"]).ok().out,
+        ps(host["run_dir"], columns=140).ok().out,
+    )
+    serve, train = host["serve.py"].pid, host["train.py"].pid
+    one, two, crashed, ended = found["processes"]
+
+    assert found["schema"] == 1
+    assert found["answer"]["state"] == "failing"
+    assert (one["worker"], one["pid"], one["state"]) == ("0", serve, "running")
+    assert one["command"].endswith(" serve.py --size 3")
+    assert one["requests_per_second"] > 0
+    assert one["users"] == "failing"
+    assert "requests to predict failed" in one["verdict"]
+    assert (two["worker"], two["pid"], two["users"]) == ("1", train, "fine")
+    assert two["steps_per_second"] > 0
+    assert (crashed["worker"], crashed["state"]) == ("2", "crashed")
+    assert (ended["worker"], ended["state"]) == ("3", "ended")
+    for text, width in ((narrow, 80), (wide, 120)):
+        lines = text.splitlines()
+        assert lines[0].startswith("No: ")
+        assert max(map(layout.columns, lines)) <= width
+        row = next(line for line in lines if line.startswith("0 "))
+        assert row.split()[1] == str(serve)
+        assert "running" in row
+        assert " req/s" in row
+        assert "serve.py --size 3" in row
+        assert "\n2 " in text
+        assert "crashed" in text
+        assert "\n3 " not in text
+        assert "\x1b" not in text
+    assert " JAX " in wide.splitlines()[2 if wide.splitlines()[1] == "" else 3]
+
+
+def test_a_stopped_process_is_named_by_the_kernel(host: dict[str, Any]) -> None:
+    """One that does not respond has pid, command and state; others are listed."""
+    host["serve.py"].send_signal(signal.SIGSTOP)
+    try:
+        found = json.loads(ps(host["run_dir"], "--json", "--seconds", "0").ok().out)
+    finally:
+        host["serve.py"].send_signal(signal.SIGCONT)
+    one, two, _ = found["processes"]
+
+    assert (one["pid"], one["state"]) == (host["serve.py"].pid, "stopped")
+    assert one["command"].endswith(" serve.py --size 3")
+    assert (two["pid"], two["state"]) == (host["train.py"].pid, "running")
+
+
+def test_none_is_an_error_with_advice(run_dir: Path, tmp_path: Path) -> None:
+    """A directory that was cleaned, is absent, or is no directory says so."""
+    (tmp_path / "file").write_text("")
+    for directory, said in (
+        (run_dir, "no instrumented process is running: no agent in "),
+        (run_dir / "none", "Start one with `jaxmon run PROGRAM`"),
+        (tmp_path / "file", "Not a directory"),
+    ):
+        result = ps(run_dir, "--run-dir", str(directory))
+        assert (result.code, result.out) == (1, "")
+        assert said in result.err
+    empty = ps(run_dir, "--json")
+    assert (empty.code, json.loads(empty.out)["processes"]) == (1, [])
+
+
+def test_other_users_directories_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Those of other users with sockets, or that cannot be read, are named; links and
+    empty ones are not.
+    """
+    monkeypatch.setattr(rundir, "_temporary", lambda: tmp_path)
+    mine = tmp_path.stat().st_uid
+    for name in ("jaxmon-1", "jaxmon-2", "jaxmon-x"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "jaxmon-1/agent-0.sock").touch()
+    (tmp_path / "jaxmon-3").symlink_to(tmp_path / "jaxmon-1")
+
+    assert rundir.of_others(mine) == {}
+    assert rundir.of_others(mine + 1) == {tmp_path / "jaxmon-1": 1}
+
+    def refuse(_: object) -> Any:
+        raise PermissionError
+
+    monkeypatch.setattr(rundir, "sockets", refuse)
+    assert rundir.of_others(mine + 1) == {
+        tmp_path / "jaxmon-1": None,
+        tmp_path / "jaxmon-2": None,
+    }

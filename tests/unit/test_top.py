@@ -1,0 +1,227 @@
+"""What keys mean, what a refresh sends, and what is marked, sorted and shown."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from jaxmon.cli.host import Host, Process
+from jaxmon.cli.top import terminal
+from jaxmon.cli.top.host_view import host_view
+from jaxmon.cli.top.lines import BLANK, Line, line
+from jaxmon.cli.top.process_view import process_view
+from jaxmon.cli.top.reader import Seen
+from jaxmon.cli.top.state import ORDERS, State
+from jaxmon.exposition.families import Family
+from jaxmon.exposition.parse import parse, to_family
+from jaxmon.report.layout import columns
+from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
+
+
+FINDING = {
+    "topic": "error",
+    "subject": "f",
+    "verdict": "It fails \x1b[2J and fails.",
+    "evidence": ["once", "twice"],
+    "action": "Mend it.",
+    "urgency": "failure",
+}
+
+
+class Source:
+    """Serves pages that a test wrote."""
+
+    name = "here"
+
+    def __init__(self, *pages: str) -> None:
+        self._pages = list(pages)
+
+    def families(self) -> list[Family]:
+        page = self._pages.pop(0) if len(self._pages) > 1 else self._pages[0]
+        return [to_family(one) for one in parse(page)]
+
+    def verdict(self) -> HostVerdict:
+        process = ProcessVerdict(7, "python3 train.py", 9.0, [FINDING])
+        return HostVerdict({"0": process})
+
+
+def page(processes: int, steps: int) -> str:
+    """Return metrics of *processes*, each with *steps* and a memory of its own."""
+    up, memory, buckets = [], [], []
+    for n in range(processes):
+        up.append(f'jaxmon_agent_up{{worker="{n}"}} 1')
+        memory.append(f'process_resident_memory_bytes{{worker="{n}"}} {n}e6')
+        loop = f'worker="{n}",loop="train"'
+        count = steps * (n + 1)
+        buckets += [
+            f'jaxmon_step_seconds_bucket{{{loop},le="0.1"}} {count}',
+            f'jaxmon_step_seconds_bucket{{{loop},le="+Inf"}} {count}',
+            f"jaxmon_step_seconds_count{{{loop}}} {count}",
+            f"jaxmon_step_seconds_sum{{{loop}}} {count / 20}",
+        ]
+    return "\n".join(
+        [
+            "# TYPE jaxmon_agent_up gauge",
+            *up,
+            "# TYPE process_resident_memory_bytes gauge",
+            *memory,
+            "# TYPE jaxmon_step_seconds histogram",
+            *buckets,
+            "",
+        ]
+    )
+
+
+def host(processes: int) -> Host:
+    """Return a host that was read twice, ten seconds apart."""
+    times = iter((1000.0, 1010.0))
+    found = Host(
+        Source(page(processes, 100), page(processes, 150)), clock=times.__next__
+    )
+    found.poll()
+    found.poll()
+    found.judge()
+    return found
+
+
+def seen(processes: int) -> Seen:
+    found = host(processes)
+    return Seen(found.summary(), found.processes(), 1010.0)
+
+
+def texts(lines: list[Line]) -> list[str]:
+    return ["".join(span.text for span in one) for one in lines]
+
+
+def test_each_process_has_its_own_status() -> None:
+    """Rates are those of one process, from two readings; findings belong to theirs."""
+    zero, one, two = host(3).processes()
+
+    assert [of.steps for of in (zero, one, two)] == [5.0, 10.0, 15.0]
+    assert [of.memory[0] for of in (zero, one, two)] == [0.0, 1e6, 2e6]
+    assert zero.command == "train.py"
+    assert (zero.state, one.state) == ("degraded", "fine")
+    assert zero.verdict == "It fails \x1b[2J and fails."
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        ("worst first", "012"),
+        ("steps", "210"),
+        ("memory", "210"),
+        ("worker", "012"),
+        ("requests", "012"),
+    ],
+)
+def test_processes_are_sorted(order: str, expected: str) -> None:
+    """The highest come first, and the worst; what is unknown keeps its order."""
+    state = State(order=order)
+    processes = host(3).processes()
+
+    assert "".join(one.number for one in state.sorted(processes)) == expected
+    state.reverse = True
+    assert "".join(one.number for one in state.sorted(processes)) == expected[::-1]
+    assert order in ORDERS
+
+
+def test_the_mark_stays_with_its_process() -> None:
+    """However processes are sorted, the same one is marked, and opened."""
+    state, processes = State(), host(4).processes()
+    for key in ("down", "down", "s", "s", "r", "enter"):
+        assert state.press(key, processes)
+
+    assert (state.chosen, state.opened) == ("2", True)
+    assert state.press("esc", processes)
+    assert state.press("home", [])
+    assert not state.press("q", processes)
+
+
+@pytest.mark.parametrize("width", [24, 53, 80, 200])
+@pytest.mark.parametrize("height", [1, 3, 8, 24])
+@pytest.mark.parametrize("processes", [0, 1, 5, 64])
+def test_screens_fit(width: int, height: int, processes: int) -> None:
+    """
+    No screen has more lines than there are, the keys stand on the last one, the marked
+    process is among those shown, and nothing moves the cursor.
+    """
+    found = seen(processes)
+    state = State(chosen=str(processes - 1))
+    lines = host_view(
+        found, state, name="here", width=width, height=height, plain=False
+    )
+    opened = process_view(
+        found.processes[0] if processes else None,
+        found,
+        State(chosen="0", opened=True),
+        width=width,
+        height=height,
+    )
+
+    for shown in (lines, opened):
+        assert len(shown) <= height
+        assert all(text.isprintable() for text in texts(shown))
+        assert columns(texts(shown)[-1]) <= max(width, 1)
+    if height >= 24 and width >= 80 and processes:
+        assert any(one.startswith(f"{processes - 1} ") for one in texts(lines))
+        assert "Advice: Mend it." in "\n".join(texts(opened))
+
+
+def test_keys_are_read_from_their_codes() -> None:
+    """Sequences of several terminals, single characters, and what is no key."""
+    text = "\x1b[A\x1bOB\x1b[5~q?\r\x7f\x1b[99;1~\x01 é"
+
+    found = terminal.parsed(text)
+
+    assert found == ["up", "down", "pageup", "q", "?", "enter", "backspace", " ", "é"]
+    assert terminal.parsed("\x1b") == ["esc"]
+    assert terminal.parsed("\x1bq") == ["esc", "q"]
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"TERM": "xterm-256color"}, True),
+        ({"TERM": "vt220"}, False),
+        ({"TERM": "xterm-mono"}, False),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, False),
+        ({"TERM": "xterm", "NO_COLOR": ""}, True),
+    ],
+)
+def test_colours_are_those_of_the_terminal(
+    environ: dict[str, str], *, expected: bool
+) -> None:
+    """NO_COLOR counts unless it is empty, as its definition says."""
+    assert terminal.has_colours(environ) == expected
+
+
+def test_only_changes_are_drawn() -> None:
+    """What differs is sent, near differences together, wide characters as a whole."""
+    old = terminal._cells(line("0 requests a second    17:00:00"), 40)
+    new = terminal._cells(line("9 requests a second    17:00:01"), 40)
+
+    assert terminal._runs(old, new) == [(0, 1), (30, 31)]
+    assert terminal._runs(new, new) == []
+    wide = terminal._cells(line("日本"), 40)
+    assert len(wide) == 40
+    assert terminal._runs(terminal._cells(BLANK, 40), wide) == [(0, 4)]
+    assert all(first < last for first, last in terminal._runs(wide, old))
+    runs = terminal._runs(terminal._cells(line("a" * 40), 40), old)
+    assert all(first[1] < second[0] for first, second in pairwise(runs))
+
+
+def test_a_crash_is_the_worst() -> None:
+    """A process that crashed is listed, and says so."""
+    died = 'jaxmon_agent_died{worker="1",loop="train"} 1\n'
+    text = page(1, 5) + f"# TYPE jaxmon_agent_died gauge\n{died}"
+    found = Host(Source(text))
+    found.poll()
+    processes = State().sorted(found.processes())
+
+    assert [(one.number, one.condition) for one in processes] == [
+        ("1", "crashed"),
+        ("0", "running"),
+    ]
+    assert isinstance(processes[0], Process)
+    assert processes[0].verdict == "It ended without finishing."
