@@ -152,7 +152,8 @@ def test_shards_by_job_fire_what_one_prometheus_fires(
 def test_dashboards_ask_what_a_fleet_answers(page: Templates, tmp_path: Path) -> None:
     """
     Prometheus answers every query of every panel, variable and annotation as Grafana
-    asks it, without error or warning.
+    asks it, without error or warning, and with at most 100 series for a panel, also
+    while alerts fire.
     """
     plan = costs.Plan(write(tmp_path).parent, SMALL, hours=1.0)
     data = tmp_path / "data"
@@ -162,6 +163,9 @@ def test_dashboards_ask_what_a_fleet_answers(page: Templates, tmp_path: Path) ->
     assert [one for one in result.costs if one.problems] == []
     views = {(one.board, one.chosen) for one in result.costs}
     assert {("jaxmon / On-call", "All"), ("jaxmon / Debug", "job=train-1")} <= views
+    most = {one.title: one.series for one in result.costs if one.kind != "variable"}
+    assert {title: number for title, number in most.items() if number > 100} == {}
+    assert most["Firing alerts"] > 0
     (jobs,) = {one.series for one in result.costs if one.title == "job"}
     assert jobs == 2
     assert "jaxmon / On-call | All" in boards.table([result])

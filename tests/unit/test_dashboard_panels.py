@@ -160,9 +160,31 @@ def test_graphs_can_be_read(dashboard):
         assert legend["calcs"] == ["lastNotNull", "min" if low else "max"]
         assert legend["sortBy"] == ("Min" if low else "Max")
         assert legend["sortDesc"] is not low
+        # Many areas would add up to a wall.
+        custom = panel["fieldConfig"]["defaults"]["custom"]
+        if custom["stacking"]["mode"] == "none":
+            ranked = any("topk(" in one["expr"] for one in panel["targets"])
+            assert custom["fillOpacity"] == (0 if low or ranked else 8)
         assert panel["options"]["tooltip"] == {"mode": "multi", "sort": "desc"}
         lowest = -1 if panel["title"] == "Error budget remaining" else 0
         assert panel["fieldConfig"]["defaults"]["min"] == lowest
+
+
+def test_nothing_has_no_colour_in_a_table():
+    """Without a value, a coloured column says so in the colour of text."""
+    columns = [
+        {one["id"]: one["value"] for one in override["properties"]}
+        for dashboard in DASHBOARDS.values()
+        for panel in panels(dashboard)
+        if panel["type"] == "table"
+        for override in panel["fieldConfig"]["overrides"]
+    ]
+    coloured = [one for one in columns if "thresholds" in one]
+    assert coloured
+    for column in coloured:
+        (mapping,) = column["mappings"]
+        assert mapping["options"]["match"] == "null+nan"
+        assert mapping["options"]["result"] == {"text": "-", "color": "text"}
 
 
 def test_how_long_an_alert_fires_is_seen_without_scrolling():

@@ -153,6 +153,13 @@ class Panel:
         return self.kind in _INSTANT
 
     @property
+    def ranked(self) -> bool:
+        """Whether its queries choose the worst of many series."""
+        return any(
+            re.search(r"\b(top|bottom)k\(", str(one.expr)) for one in self.targets
+        )
+
+    @property
     def lowest_first(self) -> bool:
         """Whether those with the lowest values are the worst: few fit into a legend."""
         return all("bottomk(" in str(target.expr) for target in self.targets)

@@ -111,7 +111,7 @@ def _timeseries(panel: Panel) -> d.Panel:
         _common(timeseries.Panel(), panel)
         .color_scheme(sdk.color(d.FieldColorModeId.PALETTE_CLASSIC))
         .line_width(1)
-        .fill_opacity(8 if panel.stacked == "none" else 40)
+        .fill_opacity(_fill(panel))
         .show_points(c.VisibilityMode.NEVER)
         .stacking(common.StackingConfig().mode(stacking).group("A"))
         .legend(legend)
@@ -125,6 +125,13 @@ def _timeseries(panel: Panel) -> d.Panel:
     if panel.maximum is None and panel.unit in _LEAST_TOP:
         builder.axis_soft_max(_LEAST_TOP[panel.unit])
     return builder.build()
+
+
+def _fill(panel: Panel) -> float:
+    """Return the per cent below lines; of many series they add up to a wall."""
+    if panel.stacked != "none":
+        return 40
+    return 0 if panel.ranked else 8
 
 
 def _state_timeline(panel: Panel) -> d.Panel:
@@ -231,6 +238,8 @@ def _column(target: Target) -> list[d.DynamicConfigValue]:
             d.DynamicConfigValue("thresholds", steps),
             d.DynamicConfigValue("color", {"mode": "thresholds"}),
             d.DynamicConfigValue("custom.cellOptions", {"type": "color-text"}),
+            # Nothing is neither good nor bad.
+            d.DynamicConfigValue("mappings", [_unknown(_NO_VALUE, "text")]),
         ]
     return properties
 
@@ -276,9 +285,9 @@ def _empty(panel: Panel) -> str:
     return panel.no_value or empty.text(panel.metrics, brief=brief)
 
 
-def _unknown(text: str) -> d.SpecialValueMap:
+def _unknown(text: str, color: str = "transparent") -> d.SpecialValueMap:
     """Return the mapping of no value, which Grafana would colour like the lowest."""
-    shown = d.ValueMappingResult(text=text, color="transparent")
+    shown = d.ValueMappingResult(text=text, color=color)
     match = d.SpecialValueMatch.NULL_AND_NAN
     return d.SpecialValueMap(
         d.DashboardSpecialValueMapOptions(match=match, result=shown)

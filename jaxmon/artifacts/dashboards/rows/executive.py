@@ -107,19 +107,20 @@ def _services(slos: Slos) -> Line:
             Target(left, "Budget left", q.BUDGET_LEFT),
             Target(burning, "Burn", q.BURN),
             Target(_requests().sum("job"), "Requests"),
-            Target(_against_last_week("job"), "vs last week"),
+            Target(_against_last_week("job"), "Trend"),
             Target(_quantile(0.5, "job"), "p50"),
             Target(_quantile(0.95, "job"), "p95", q.latency(slos, "warm-latency")),
             Target(_quantile(0.99, "job"), "p99"),
             Target(_goodput("job"), "Goodput"),
-            Target(used, "Accelerators"),
+            Target(used, "In use"),
             Target(_price().max("job").of_unit("dollars"), "Per hour"),
             Target(_per_requests(_total(_price()), _total(_requests())), "Per 1,000"),
             Target(_per_items(_total(_price()), _total(_items())), "Per million"),
             text=(
-                "One line per service: success, latency, goodput, use and cost of "
-                "1,000 requests or a million items over the selected time range; "
-                "burn, requests and price now. The name opens On-call."
+                "One line per service: success, latency, goodput, use of accelerators "
+                "and cost of 1,000 requests or a million items over the selected time "
+                "range; requests against last week; burn, requests and price now. The "
+                "name opens On-call."
             ),
             labels=("job",),
             cell_links=(("job", _ONCALL),),

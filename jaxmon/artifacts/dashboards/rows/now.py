@@ -28,6 +28,8 @@ ALERT = ("severity", "alertname", "job", "route", "function", "loop", "instance"
 _LISTED = ("severity", "alertname", "job", "subject", "instance")
 # Of each objective, of which there are five.
 _SERVICES = 10
+# As many as have room for their names.
+_ROWS = 10
 # Of each kind; a table of a hundred is more than anyone reads.
 _ALERTS = 50
 _SEVERITIES = (
@@ -216,11 +218,11 @@ def _alerts(runbooks: str) -> Line:
             112,
             "Alerts over time",
             Target(
-                firing.max("alertname", "job").longest(q.FEW), "{{alertname}} {{job}}"
+                firing.max("alertname", "job").longest(_ROWS), "{{alertname}} {{job}}"
             ),
             text=(
-                "When each alert fired, of the 20 that fired for longest. The first is "
-                "often the cause of the others."
+                "When each alert fired, of the ten that fired for longest. The first "
+                "is often the cause of the others."
             ),
             mappings=(Mapping("1", "firing", "red"),),
             thresholds=Thresholds("red", ()),
