@@ -107,6 +107,7 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "memory": _of("memory"),
     "otlp": _of("otlp"),
     "programs": _of("programs"),
+    "requests": _of("requests"),
     "sampling": _of("sampling"),
     "scrape": _of("scrape"),
     "signatures": _of("signatures"),
