@@ -34,17 +34,34 @@ class Steps(Generic[T]):
         self._item = item
 
     def __iter__(self) -> Run[T]:
-        return Run(iter(self._iterable), self._loop, self._items, self._item)
+        # Loaders with worker processes start them here, in each epoch.
+        end: End = []
+        began = _begin_to_open(end)
+        try:
+            source = iter(self._iterable)
+        finally:
+            end.append(now())
+        return Run(source, self._loop, self._items, self._item, end[0] - began)
 
 
 class Run(Generic[T]):
     """
     One iteration over a `Steps`; it ends when its source does, when it is closed, or
     when it is no longer referenced.
+
+    Args:
+        source: of the batches.
+        loop: name of the loop.
+        items: number of items, or what returns it.
+        item: what is counted.
+        opening: seconds that it took to get *source*.
     """
 
-    def __init__(self, source: Iterator[T], loop: str, items: Count, item: str) -> None:
+    def __init__(
+        self, source: Iterator[T], loop: str, items: Count, item: str, opening: float
+    ) -> None:
         self._source = source
+        self._opening = opening
         self._loop = loop
         self._items = items
         self._item = item
@@ -93,7 +110,10 @@ class Run(Generic[T]):
         try:
             if self._observed is None:
                 item = None if self._items is None else self._item
-                self._observed = _RunRecorder(self, indicators, self._loop, item)
+                opening, self._opening = self._opening, 0.0
+                self._observed = _RunRecorder(
+                    self, indicators, self._loop, item, opening
+                )
             else:
                 self._observed.finish()
         except Exception:  # noqa: BLE001 - contained: the program goes on
@@ -141,7 +161,12 @@ class _RunRecorder:
     )
 
     def __init__(
-        self, run: object, indicators: Recorder, loop: str, item: str | None
+        self,
+        run: object,
+        indicators: Recorder,
+        loop: str,
+        item: str | None,
+        opening: float,
     ) -> None:
         self.indicators = indicators
         self.items = 0
@@ -156,7 +181,7 @@ class _RunRecorder:
             self._figures.begin(self.end, run)
             self._mark, self._body = indicators.timeline.open_loop(self.end)
             indicators.loops.changed()
-            self._began = self._arrived = now()
+            self._began = self._arrived = now() - opening
             if indicators.tracer is not None:
                 # After the loop, whose first run may have enabled it.
                 self._follow(indicators.tracer)
@@ -225,6 +250,17 @@ def loop_trace() -> LoopTrace | None:
     return None if run is None or run.indicators is not recorder() else run.trace
 
 
+def _begin_to_open(end: End) -> float:
+    """Return the time; until *end*, the loop waits for its source to begin."""
+    indicators = recorder()
+    if indicators is not None and indicators.guard.on(SITE):
+        try:
+            indicators.timeline.open_pause(DATA_WAIT, end)
+        except Exception:  # noqa: BLE001 - contained: the program goes on
+            indicators.guard.failed(SITE)
+    return now()
+
+
 def steps(
     iterable: Iterable[T],
     *,
@@ -237,9 +273,10 @@ def steps(
 
     A step starts when the loop requests a batch and ends when it requests the next, so
     a step left by ``break`` or an exception is not counted. Data wait and work are
-    recorded separately. While the loop runs, ``jaxmon_step_age_seconds`` is the time
-    since it started or last finished a step; it disappears when the loop ends, so a
-    finished job is not mistaken for a stalled one.
+    recorded separately; the first wait includes what starting the loader takes. While
+    the loop runs, ``jaxmon_step_age_seconds`` is the time since it started or last
+    finished a step; it disappears when the loop ends, so a finished job is not mistaken
+    for a stalled one.
 
     Dispatch is asynchronous: JAX may still be computing when the loop continues. Over
     many steps the times are accurate, because the queue is bounded.

@@ -14,6 +14,7 @@ from jaxmon.catalog import (
     STEP_AGE_SECONDS,
     STEP_SECONDS,
     STEPS,
+    TIME_SECONDS,
 )
 from jaxmon.indicators import steps
 from jaxmon.indicators.loops import Loop
@@ -54,6 +55,31 @@ def test_steps_take_the_whole_time_of_the_loop(recorded):
 
     assert last - pulled[0] <= total <= spent
     assert 0 < recorded.value(DATA_WAIT_SECONDS.name) < total
+
+
+def test_the_start_of_a_loader_is_a_wait_for_data(recorded):
+    """What `iter` takes, as to start worker processes, belongs to the first wait."""
+    opened = []
+
+    class Loader:
+        def __iter__(self):
+            began = time.perf_counter()
+            while time.perf_counter() - began < 0.02:
+                pass
+            opened.append(time.perf_counter() - began)
+            return iter("ab")
+
+    loader = jaxmon.steps(Loader())
+    started = time.perf_counter()
+    for _ in range(3):
+        list(loader)
+    spent = time.perf_counter() - started
+
+    waited = recorded.value(DATA_WAIT_SECONDS.name)
+    assert sum(opened) <= waited <= recorded.value(f"{STEP_SECONDS.name}_sum") <= spent
+    # The timeline begins with the first loop.
+    activities = recorded.value(TIME_SECONDS.name, activity="data_wait")
+    assert sum(opened[1:]) <= activities <= spent
 
 
 @pytest.mark.parametrize(
