@@ -249,6 +249,22 @@ class Cache:
 
 
 @dataclass(frozen=True, slots=True)
+class Signatures:
+    """
+    What functions were compiled for.
+
+    Attributes:
+        recorded: signatures that another process can compile ahead.
+        omitted: compiles whose signature cannot be recorded.
+        warmed: signatures that this process was warmed up with.
+    """
+
+    recorded: int = 0
+    omitted: int = 0
+    warmed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Device:
     """A device and its memory in bytes; `None` if JAX does not report it."""
 
@@ -529,6 +545,7 @@ class Snapshot:
     memory: Memory = field(default_factory=Memory)
     allocations: Allocations = field(default_factory=Allocations)
     cache: Cache = field(default_factory=Cache)
+    signatures: Signatures = field(default_factory=Signatures)
     transfers: Transfers = field(default_factory=Transfers)
     tracing: Tracing = field(default_factory=Tracing)
     time: WallTime = field(default_factory=WallTime)

@@ -15,11 +15,12 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Finished requests of one outcome and start, and quantiles of their latency."""
+    """Finished requests of one outcome and start, and their latency."""
 
     outcome: str = ""
     start: str = ""
     count: int = 0
+    mean_seconds: float | None = None
     p50_seconds: float | None = None
     p99_seconds: float | None = None
 

@@ -37,6 +37,7 @@ _SECTIONS = (
     "memory",
     "allocations",
     "cache",
+    "signatures",
     "transfers",
     "tracing",
     "errors",

@@ -15,7 +15,7 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arguments import Call
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.observers import Options, Shapes
-from jaxmon.agent.part import Part
+from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.warm.readiness import Readiness
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.http.messages import Request, Response, error_response
@@ -83,6 +83,15 @@ class WarmStarts(Part):
                 [(series(metric, name), n.value) for name, n in self.warmed.items()],
             ),
         ]
+
+    def explain(self) -> Explanation:
+        """Return how many signatures there are, and how many were warmed up."""
+        return Explanation({"signatures": self._explain})
+
+    def _explain(self) -> Mapping[str, int]:
+        # Without a compile nothing is loaded that would record one.
+        known = self.recorder.explain() if self._recorders else {}
+        return {**known, **{name: n.value for name, n in self.warmed.items()}}
 
     def pages(self) -> Mapping[str, Handler]:
         """Return the signatures, for `jaxmon signatures export`."""

@@ -131,6 +131,14 @@ class Recorder:
             count, total = found or (0, 0.0)
             known.signatures[text] = count + 1, total + seconds
 
+    def explain(self) -> dict[str, int]:
+        """Return how many signatures were recorded, and how many could not be."""
+        known = list(self._functions.values())
+        return {
+            "recorded": sum(len(one.signatures) for one in known),
+            "omitted": sum(sum(one.omitted.copy().values()) for one in known),
+        }
+
     def document(self, calls: Callable[[str, Any], float | None]) -> Document:
         """
         Return everything recorded so far.

@@ -23,6 +23,7 @@ from jaxmon.report.findings import (
     tracing,
     transfers,
     values,
+    warm_starts,
 )
 from jaxmon.report.findings.finding import Finding, ranked
 from jaxmon.report.findings.neighbours import compared, compiled_together
@@ -72,6 +73,7 @@ RULES: tuple[Rule, ...] = (
     cache.cache,
     exports.metrics,
     exports.spans,
+    warm_starts.cold_requests,
 )
 """Within an urgency, findings that win back the same time keep this order."""
 

@@ -117,6 +117,9 @@ TOPICS: dict[str, Topic] = {
     "operations": _COMPILES,
     "compiled_together": _COMPILES,
     "compile_share": _COMPILES,
+    "cold_requests": Topic(
+        _HINT, catalog.REQUESTS, "On-call: Cold request ratio", "JaxmonColdStarts"
+    ),
     "padding": Topic(_TIME, catalog.BATCH_FILL_RATIO, "On-call: Batch fill"),
     "effects": Topic(
         _TIME, catalog.JIT_CACHE_MISSES, "Debug: Cache misses by function"

@@ -1,0 +1,73 @@
+"""The finding on requests that waited for compiles which were recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.reports import findings, function
+
+
+def route(cold: int, seconds: float, *, warm: int = 100) -> dict[str, Any]:
+    """Return a route with *cold* requests of that mean, and *warm* ones of 0.5 s."""
+    kinds = (("cold", cold, seconds), ("warm", warm, 0.5))
+    return {
+        "finished": [
+            {
+                "outcome": "success",
+                "start": start,
+                "count": count,
+                "mean_seconds": mean,
+                "p50_seconds": mean,
+            }
+            for start, count, mean in kinds
+            if count
+        ]
+    }
+
+
+SIGNATURES = {"recorded": 14, "omitted": 0, "warmed": 0, "failed": 0}
+
+
+def test_requests_that_waited_for_recorded_compiles_are_found() -> None:
+    """With how many and for how long, in all and by route."""
+    requests = {"/chat": route(8, 5.5), "/embed": route(2, 3.0), "/ping": route(0, 0)}
+    (finding,) = findings(requests=requests, signatures=SIGNATURES)
+
+    assert finding.topic == "cold_requests"
+    assert finding.verdict == (
+        "10 requests waited about 45.0 s for compiles that a warm-up would have avoided."
+    )
+    assert finding.evidence == (
+        "/chat: 8 requests, 40.0 s",
+        "/embed: 2 requests, 5.0 s",
+    )
+    assert "14 signatures" in finding.action
+
+
+@pytest.mark.parametrize(
+    "different",
+    [
+        {"signatures": {**SIGNATURES, "recorded": 0}},
+        {"signatures": {**SIGNATURES, "warmed": 3}},
+        {"requests": {"/chat": route(8, 2.0)}},
+        {"requests": {"/chat": route(8, 5.5, warm=0)}},
+        {"process": {"observed_seconds": 86_400.0, "now": 90_000.0}},
+    ],
+    ids=["not recorded", "warmed up", "soon over", "never warm", "long ago"],
+)
+def test_others_are_not(different: dict[str, Any]) -> None:
+    """A warm-up could not have avoided it, or it is not worth one."""
+    parts = {"requests": {"/chat": route(8, 5.5)}, "signatures": SIGNATURES}
+    assert findings(**{**parts, **different}) == []
+
+
+def test_of_a_function_that_keeps_recompiling_its_recompiles_are_found() -> None:
+    """The next process would have others."""
+    (finding,) = findings(
+        requests={"/chat": route(8, 5.5)},
+        signatures=SIGNATURES,
+        functions=function(calls=100, recompiles={"shape": 50}),
+    )
+    assert finding.topic == "recompile"
