@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.support import Result, run_python
+from tests.support import ROOT, Result, clean_environ, run_python
 
 
 SERVICE = """
@@ -122,6 +125,13 @@ def entries(cache: Path) -> int:
     return sum(one.name.endswith("-cache") for one in cache.iterdir())
 
 
+def pipeline_step(job: str) -> str:
+    """Return the command that *job* of the example of a pipeline runs."""
+    found = yaml.safe_load((ROOT / "examples" / "ci" / "warm-start.yaml").read_text())
+    command: str = found["jobs"][job]["steps"][-1]["run"]
+    return command
+
+
 @pytest.mark.ground_truth
 def test_the_file_has_what_was_compiled(place: Path) -> None:
     """Each call that compiled is one signature, with its arguments as passed."""
@@ -176,6 +186,7 @@ def test_in_the_process_no_call_misses(place: Path) -> None:
         import json, urllib.request, urllib.error, jaxmon
         agent = jaxmon.instrument(port=0, socket=False, expect_warmup=True)
         from requests_ import *
+        from tests import inside
         def ready():
             try:
                 url = agent.url.replace("/metrics", "/-/ready")
@@ -200,10 +211,11 @@ def test_in_the_process_no_call_misses(place: Path) -> None:
         {dedent(COUNT).strip().replace(chr(10), chr(10) + " " * 8)}
         serve(), service.inner(1.0)
         print(json.dumps([before, seen, ready(), warmed.warmed, warmed.failed,
-                          misses() - earlier, len(BUILT), old, sizes()]))
+                          misses() - earlier, len(BUILT), old, sizes(),
+                          inside.overview(agent)["signatures"]]))
     """
-    before, seen, after, count, failed, missed, built, old, new = python(
-        place, program
+    before, seen, after, count, failed, missed, built, old, new, known = python(
+        place, program, PYTHONPATH=str(ROOT)
     ).json()
 
     assert before == [
@@ -215,13 +227,15 @@ def test_in_the_process_no_call_misses(place: Path) -> None:
     assert after == [200, ""]
     assert (count, failed) == (7, [])
     assert missed == built == 0
+    assert known == {"recorded": 7, "omitted": 0, "warmed": 7, "failed": 0}
     assert sum(old) == 7
     assert new == old
 
 
 def test_a_changed_program_is_named(place: Path, tmp_path: Path) -> None:
-    """Changed, missing, unjitted and local functions fail with a reason; the rest
-    are compiled.
+    """
+    In a pipeline, changed, missing, unjitted and local functions fail with a reason,
+    and stop it; the rest are compiled.
     """
     changed = (
         dedent(SERVICE)
@@ -230,12 +244,22 @@ def test_a_changed_program_is_named(place: Path, tmp_path: Path) -> None:
         .replace("decode = jax.jit(_decode, donate_argnums=0)", "")
     )
     (tmp_path / "service.py").write_text(changed)
-    cache = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache")}
+    (tmp_path / "signatures.json").write_bytes((place / "signatures.json").read_bytes())
+    environ = clean_environ(JAX_COMPILATION_CACHE_DIR=str(tmp_path / "cache"))
+    environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"
 
-    done = warmup(tmp_path, "--signatures", str(place / "signatures.json"), **cache)
+    done = subprocess.run(
+        ["bash", "-e", "-c", pipeline_step("compile")],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
 
-    assert done.code == 1
-    lines = done.out.splitlines()
+    assert done.returncode == 1, done.stderr
+    lines = done.stdout.splitlines()
     assert lines[0] == "2 compiled, 0 cached, 5 failed"
     assert (
         sum("(state, x, scale) and are now (state, x, factor)" in s for s in lines) == 3
