@@ -20,7 +20,9 @@ _HINTS = {
 }
 
 
-def pick(choice: str | None, run_dir: Path | None) -> Worker:
+def pick(
+    choice: str | None, run_dir: Path | None, *, responding: bool = True
+) -> Worker:
     """
     Return the process *choice*, or the only running one.
 
@@ -28,6 +30,7 @@ def pick(choice: str | None, run_dir: Path | None) -> Worker:
         choice: its slot, its pid, the name of its script or module, or the beginning of
             its command line; the first of these that fits any process.
         run_dir: directory of the sockets; `None` for the default.
+        responding: whether it has to respond.
 
     Raises:
         CommandError: there is none, there are several, or it does not respond.
@@ -36,7 +39,7 @@ def pick(choice: str | None, run_dir: Path | None) -> Worker:
     chosen = matching(workers, choice)
     if len(chosen) == 1:
         worker = chosen[0]
-        if worker.trouble:
+        if worker.trouble and responding:
             msg = f"worker {worker.number} {worker.trouble}. {_HINTS[worker.slow]}"
             raise CommandError(msg, details=of_kernel(worker))
         return worker

@@ -207,10 +207,12 @@ def test_a_process_that_hangs_does_not_stop_the_rest(host, tmp_path):
     try:
         path = tmp_path / "bundle.tar.gz"
         done = host.bundle(f"--out={path}")
+        one = host.bundle("0", f"--out={tmp_path / 'one.tar.gz'}")
+        none = host.bundle("nothing.py", f"--out={tmp_path / 'none.tar.gz'}")
     finally:
         stop(hung)
         host.processes.remove(hung)
-    found = files(path)
+    found, chosen = files(path), files(tmp_path / "one.tar.gz")
     missing = json.loads(found["manifest.json"])["missing"]
 
     assert done.exit_code == 0, done.output
@@ -218,6 +220,13 @@ def test_a_process_that_hangs_does_not_stop_the_rest(host, tmp_path):
     assert f"pid {hung.pid} " in found["worker-1/kernel.txt"]
     assert "stopped by a signal" in found["worker-1/kernel.txt"]
     assert "worker-0/explain.txt" in found
+    # One that is chosen does not wait for others.
+    assert one.exit_code == 0, one.output
+    assert json.loads(chosen["manifest.json"])["processes"] == ["0"]
+    assert "agents" not in json.loads(chosen["manifest.json"])["missing"]
+    assert none.exit_code == 2
+    assert "no process has the number, pid or name 'nothing.py'" in none.output
+    assert not (tmp_path / "none.tar.gz").exists()
 
 
 def test_without_processes_there_is_still_a_bundle(tmp_path):

@@ -13,6 +13,7 @@ from typing import Any
 from jaxmon.cli import hung
 from jaxmon.cli.bundle import secrets
 from jaxmon.cli.bundle.archive import Archive
+from jaxmon.cli.selection import pick
 from jaxmon.cli.workers import TIMEOUT, Worker, running
 from jaxmon.errors import CommandError
 from jaxmon.http.fetch import FetchError, fetch_all
@@ -49,11 +50,23 @@ class Process:
     findings: tuple[str, ...] = ()
 
 
-def collect(archive: Archive, run_dir: Path | None) -> list[Process]:
+def collect(
+    archive: Archive, run_dir: Path | None, choice: str | None = None
+) -> list[Process]:
     """
     Add what each agent returns to *archive*, and return it. Agents that do not respond
     are named as missing. Takes milliseconds, and `TIMEOUT` for each page that hangs.
+
+    Args:
+        archive: to add to.
+        run_dir: directory of the sockets; `None` for the default.
+        choice: number, pid or name of the process; `None` for all.
+
+    Raises:
+        CommandError: *choice* fits none or several.
     """
+    if choice is not None:
+        return _collected(archive, [pick(choice, run_dir, responding=False)])
     try:
         workers = running(run_dir)
     except CommandError as error:
@@ -61,6 +74,11 @@ def collect(archive: Archive, run_dir: Path | None) -> list[Process]:
         return []
     if not workers:
         archive.missing["agents"] = "no instrumented process is running here"
+    return _collected(archive, workers)
+
+
+def _collected(archive: Archive, workers: list[Worker]) -> list[Process]:
+    """Add what *workers* return."""
     lines = [_program(worker) for worker in workers]
     known = secrets.secrets_of(*lines)
     archive.redacted = lambda text: secrets.anywhere(known.redacted(text))

@@ -31,10 +31,12 @@ _SIDECAR_SECONDS = 5.0
 \b
 Examples:
   jaxmon bundle
+  jaxmon bundle train.py
   jaxmon bundle --out incident.tar.gz --prometheus https://prometheus.example.org
   kubectl exec POD -c jaxmon -- jaxmon bundle --out - > incident.tar.gz
 """
 )
+@click.argument("worker", required=False)
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
@@ -53,6 +55,7 @@ Examples:
 @server_access
 def command(
     *,
+    worker: str | None,
     out: Path | None,
     run_dir: Path | None,
     sidecar: str,
@@ -62,7 +65,8 @@ def command(
     """
     Collect what a post-mortem needs, before a restart destroys it.
 
-    For each instrumented process of this host: findings, events, cache hit rates,
+    For each instrumented process of this host, or for WORKER, given by its number, pid
+    or name: findings, events, cache hit rates,
     programs, stacks, versions and out-of-memory reports. Besides these, what the
     sidecar sees, facts about the host, active alerts, and a post-mortem to complete.
 
@@ -85,7 +89,7 @@ def command(
         msg = f"{path} exists; give another file with --out"
         raise CommandError(msg)
     archive = Archive(name, moment, secrets.anywhere)
-    processes = agents.collect(archive, run_dir)
+    processes = agents.collect(archive, run_dir, worker)
     _add_sidecar(archive, sidecar)
     disks = [run_dir or rundir.locate(), Path.cwd()]
     archive.add_json("host.json", facts(disks))
