@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from jaxmon.errors import SettingsError as SettingsError
     from jaxmon.indicators.activities import activity as activity
     from jaxmon.indicators.batches import batch as batch
+    from jaxmon.indicators.invocations import flush as flush
+    from jaxmon.indicators.invocations import serverless as serverless
     from jaxmon.indicators.queues import Queue as Queue
     from jaxmon.indicators.queues import queue as queue
     from jaxmon.indicators.requests import request as request
@@ -65,6 +67,8 @@ _HOMES = {
     "activity": "jaxmon.indicators.activities",
     "batch": "jaxmon.indicators.batches",
     "Queue": "jaxmon.indicators.queues",
+    "flush": "jaxmon.indicators.invocations",
+    "serverless": "jaxmon.indicators.invocations",
     "queue": "jaxmon.indicators.queues",
     "request": "jaxmon.indicators.requests",
     "steps": "jaxmon.indicators.steps",
@@ -86,11 +90,13 @@ __all__ = [
     "budget",
     "check_determinism",
     "check_gradients",
+    "flush",
     "instrument",
     "log_to",
     "log_values",
     "queue",
     "request",
+    "serverless",
     "steps",
     "uninstrument",
     "warmup",

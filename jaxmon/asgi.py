@@ -12,6 +12,9 @@ the last byte of the response is sent. The status determines the outcome: 4xx is
 ``client_error``, 5xx ``error``. A truncated response, for example a stream that fails
 midway, is an ``error`` whatever its status; if the client disconnects first, it is a
 ``client_error``.
+
+With the setting ``serverless``, metrics and spans are pushed before the last byte is
+sent: after it, the platform may freeze the process.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from typing import Any, TypeAlias
 
+from jaxmon.indicators import invocations
 from jaxmon.indicators.origins import origin_of
 from jaxmon.indicators.recorder import recorder
 from jaxmon.indicators.requests import OpenRequest, ServedRequest, serving
@@ -59,8 +63,9 @@ class Middleware:
             return
         route = self._route(scope)
         origin = origin_of(route, "http", scope.get("method", ""), _headers(scope))
+        frozen = invocations.frozen(route)
         with ServedRequest(route, origin) as request:
-            exchange = _Exchange(receive, send, request, origin)
+            exchange = _Exchange(receive, send, request, origin, frozen=frozen)
             # If nothing is left to send, the request has ended, and no verdict counts.
             try:
                 await self.app(scope, exchange.receive, exchange.send)
@@ -92,7 +97,15 @@ class _Exchange:
     outcome and end.
     """
 
-    __slots__ = ("_all_said", "_left", "_origin", "_receive", "_request", "_send")
+    __slots__ = (
+        "_all_said",
+        "_frozen",
+        "_left",
+        "_origin",
+        "_receive",
+        "_request",
+        "_send",
+    )
 
     def __init__(
         self,
@@ -100,7 +113,10 @@ class _Exchange:
         send: Send,
         request: OpenRequest,
         origin: Origin | None,
+        *,
+        frozen: bool,
     ) -> None:
+        self._frozen = frozen
         self._origin = origin
         self._receive = receive
         self._send = send
@@ -130,6 +146,9 @@ class _Exchange:
             self._all_said = True
             # What is around us may end its span with the last byte.
             self._request.describe()
+            if self._frozen:  # with the last byte
+                self._request.end()
+                await invocations.flush_in_thread()
         try:
             await self._send(message)
         except OSError:  # how servers may tell that the client has left

@@ -223,6 +223,12 @@ def slots(directory: Path) -> dict[str, Slot]:
     return {str(number): found[number] for number in sorted(found)}
 
 
+def record(path: Path) -> Record | None:
+    """Return the record in the file *path*, `None` if there is none."""
+    found = _slot(os.fspath(path))
+    return None if found is None else found.record
+
+
 def _slot(path: str) -> Slot | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | _FLAGS)

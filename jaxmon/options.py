@@ -42,3 +42,4 @@ class Options(TypedDict, total=False):
     device_figures: bool
     profile_gpu: bool
     otlp: bool | None
+    serverless: bool

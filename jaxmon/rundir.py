@@ -4,7 +4,8 @@ The run directory: Unix sockets of agents, one slot each.
 A slot is the lowest free number, held by a lock on ``agent-N.lock`` for as long as the
 process lives; the kernel releases it however the process exits. So a restarted worker
 gets its predecessor's number, and the ``worker`` label stays bounded. What is known of
-a slot's processes outlives them in ``agent-N.life`` (`jaxmon.life`).
+a slot's processes outlives them in ``agent-N.life`` (`jaxmon.life`), and what they
+counted in ``agent-N.ended`` (`jaxmon.ended`).
 
 Temporary-file cleaners remove locks, sockets and the directory while agents run; the
 agents recreate them (`Slot.in_place`). So a path proves nothing: files are unlinked
@@ -147,6 +148,17 @@ class Slot:
         Costs three system calls, about 5 µs.
         """
         return self._has_socket() and self._lock.in_place()
+
+    def withdraw(self) -> None:
+        """
+        Unlink the socket and keep the slot: no other process connects or takes it.
+        Idempotent.
+        """
+        try:
+            if self._lock.in_place() and self._has_socket():
+                self.socket.unlink()
+        except OSError as error:
+            interrupts.pass_on(error)
 
     def release(self) -> None:
         """

@@ -30,6 +30,17 @@ _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
 _NONE = ("", "none")
 
+# Defaults where nothing runs between invocations.
+_FROZEN: Mapping[str, Any] = {
+    "port": None,
+    "socket": False,
+    "history": False,
+    "memory_interval": 0.0,
+    "memory_lines_interval": 0.0,
+    "sample_rate": 0.0,
+    "time_interval": 0.0,
+}
+
 # Types accepted for each annotation, and their description.
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "bool": ((bool,), "True or False"),
@@ -257,6 +268,13 @@ class Settings:
         default=None,
     )
 
+    serverless: bool = _setting(
+        "For platforms that freeze the process between invocations: metrics and spans "
+        "are pushed by `jaxmon.serverless` and `jaxmon.flush` only. By default, there "
+        "is then no port, no socket, and nothing that is done periodically.",
+        default=False,
+    )
+
     def __post_init__(self) -> None:
         for one in fields(self):
             _check(one, getattr(self, one.name))
@@ -289,7 +307,9 @@ def load(
         for name, kind in kinds.items()
         if PREFIX + name.upper() in environ and name not in options
     }
-    return Settings(**{**values, **options})
+    values.update(options)
+    defaults = _FROZEN if values.get("serverless") is True else {}
+    return Settings(**{**defaults, **values})
 
 
 def words(text: str) -> list[str]:

@@ -15,6 +15,9 @@ because the client has left, it is a ``client_error``.
 
 A file that the application leaves to the server, with ``wsgi.file_wrapper``, is passed
 on as it is: its request ends when the application returns.
+
+With the setting ``serverless``, metrics and spans are pushed when the body ends: after
+the response, the platform may freeze the process.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self, TypeAlias
 
+from jaxmon.indicators import invocations
 from jaxmon.indicators.origins import origin_of
 from jaxmon.indicators.recorder import recorder
 from jaxmon.indicators.requests import OpenRequest, ServedRequest, serving
@@ -68,7 +72,10 @@ class Middleware:
             return self.app(environ, start_response)
         route, method = self._route(environ), str(environ.get("REQUEST_METHOD", ""))
         origin = origin_of(route, "http", method, _headers(environ))
-        exchange = _Exchange(ServedRequest(route, origin), start_response)
+        frozen = invocations.frozen(route)
+        exchange = _Exchange(
+            ServedRequest(route, origin), start_response, frozen=frozen
+        )
         try:
             body = self.app(environ, exchange.start_response)
         except BaseException as error:
@@ -121,9 +128,20 @@ class _Exchange:
         whole: whether the server need not read the rest of the response.
     """
 
-    __slots__ = ("_block", "_open", "_origin", "_start", "_status", "whole")
+    __slots__ = (
+        "_block",
+        "_frozen",
+        "_open",
+        "_origin",
+        "_start",
+        "_status",
+        "whole",
+    )
 
-    def __init__(self, block: ServedRequest, start_response: StartResponse) -> None:
+    def __init__(
+        self, block: ServedRequest, start_response: StartResponse, *, frozen: bool
+    ) -> None:
+        self._frozen = frozen
         self._start = start_response
         self._status = 0
         self.whole = False
@@ -151,6 +169,7 @@ class _Exchange:
     def end(self) -> None:
         """End the request: the server has the last byte."""
         self._open.end()
+        self._push()
 
     def close(self) -> None:
         """Leave the request; the client has left if the server has not read it all."""
@@ -167,6 +186,13 @@ class _Exchange:
         if block is not None:
             kind = None if error is None else type(error)
             block.__exit__(kind, error, None)
+            self._push()
+
+    def _push(self) -> None:
+        # Once: the end of the body is followed by that of the block.
+        frozen, self._frozen = self._frozen, False
+        if frozen:
+            invocations.flush()
 
 
 class _Body:

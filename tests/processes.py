@@ -16,5 +16,6 @@ def get(url):
 
 
 def files(run_dir: Path) -> list[str]:
-    """Return the names in *run_dir*, sorted, without records: those stay."""
-    return sorted(path.name for path in run_dir.iterdir() if path.suffix != ".life")
+    """Return the names in *run_dir*, sorted, without what outlives a process."""
+    stay = (".life", ".ended")
+    return sorted(path.name for path in run_dir.iterdir() if path.suffix not in stay)

@@ -1,7 +1,7 @@
 # A base image for programs that use JAX, observed without changing them:
 #
 #   docker build -f exporters/docker/workload.Dockerfile -t jax-workload \
-#     --build-arg JAXMON=jaxmon==VERSION .
+#     --build-arg JAXMON=jaxmon[otel]==VERSION .
 #
 # and, in the program's own Dockerfile:
 #
@@ -13,7 +13,8 @@ ARG PYTHON=3.11
 FROM python:${PYTHON}-slim
 # jax[tpu] on TPUs; jax[cuda12] includes CUDA, so the host needs only the driver.
 ARG JAX=jax[cuda12]
-ARG JAXMON=jaxmon
+# With what pushes by OTLP, which costs nothing until a variable asks for it.
+ARG JAXMON=jaxmon[otel]
 RUN pip install --no-cache-dir "${JAX}" "${JAXMON}" && \
     install -d -m 2770 -o 10001 -g 10001 /run/jaxmon
 # The persistent cache needs a volume that outlives the container: see docs/deployment.md.

@@ -132,6 +132,13 @@ class Options:
     agents_interval: float = _option(
         "Seconds between scrapes of the agents.", default=2.0, within=_SECONDS
     )
+    linger: float = _option(
+        "When stopped, wait up to this many seconds for a scrape of what ended "
+        "processes counted: for the sidecar of a Kubernetes Job, less than "
+        "`terminationGracePeriodSeconds`. 0 does not wait.",
+        default=0.0,
+        within=(0, 3600),
+    )
     findings: str = _option(
         "Who sees the findings on the landing page, which name files, lines and "
         "values: clients on this host and those with a password or certificate, all, "

@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -28,6 +29,7 @@ from jaxmon_exporter.options import Options
 from jaxmon_exporter.polling import PollerGroup
 from jaxmon_exporter.precedence import unserved
 from jaxmon_exporter.refreshed import Refreshed
+from jaxmon_exporter.unseen import Unseen
 
 
 if TYPE_CHECKING:
@@ -109,6 +111,7 @@ class Service:
             version=self._version,
             run_dir=str(options.run_dir),
         )
+        self._unseen = Unseen(self._polling.families, clock=time.monotonic)
         self._pusher = self._make_pusher() if options.otlp else None
         self._server = Server(
             {
@@ -154,7 +157,14 @@ class Service:
         return port
 
     def stop(self) -> None:
-        """Finish pending responses and stop, within about eleven seconds."""
+        """
+        Finish pending responses and stop, within about eleven seconds, and `linger`
+        before.
+        """
+        if self._options.linger and "agents" not in self._options.disabled:
+            # A process that has just ended is seen by the next poll.
+            least = 2 * self._options.agents_interval
+            self._unseen.wait(self._options.linger, least=least)
         if self._pusher is not None:
             self._pusher.stop()
         self._server.stop()
@@ -179,6 +189,7 @@ class Service:
         """Return what ``/metrics`` shows; reads only memory and ``/proc/self``."""
         yield gauge(BUILD_INFO, 1, self._version)
         found = self._contained("polling", self._polling.families)
+        self._unseen.seen(found)
         yield from found
         if (names := self._names) is not None:
             yield from self._contained("compat", lambda: names.families(found))

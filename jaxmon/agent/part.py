@@ -61,6 +61,9 @@ class Part:
         """Return its contribution to the debug overview."""
         return Explanation()
 
+    def flush(self, seconds: float) -> None:
+        """Send what is to be sent, waiting at most so many *seconds*."""
+
     def dropped(self) -> Mapping[str, int]:
         """Return the number of dropped items by kind."""
         return _EMPTY

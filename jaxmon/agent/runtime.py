@@ -23,7 +23,9 @@ from jaxmon.agent.reduction import reduction_of
 from jaxmon.agent.serving import Serving
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import OtlpError
-from jaxmon.exposition.families import Family, Histogram, series
+from jaxmon.exposition.add import added, lasting, read
+from jaxmon.exposition.encode import encode
+from jaxmon.exposition.families import Family, Histogram, gauge, series
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.page import metrics_handler
 from jaxmon.indicators.figures import Indicators
@@ -96,6 +98,8 @@ class Runtime:
             self._on_server_error,
             running=indicators.loops.running,
         )
+        indicators.flush = self.flush
+        indicators.serverless = settings.serverless
         indicators.loops.on_change = self.serving.note_loop
         self._pusher = self._prepared_pusher(settings)
         self.running = False
@@ -196,6 +200,7 @@ class Runtime:
                 self.serving.close,
                 *(part.stop for part in self.parts),
                 self._write_baseline,
+                functools.partial(self.serving.withdraw, self._last),
                 self.hooks.detach,
                 self._markers.stop,
                 functools.partial(atexit.unregister, self._exit),
@@ -218,6 +223,7 @@ class Runtime:
         pusher = Pusher(
             self.collect,
             plan(os.environ),
+            timer=not settings.serverless,
             failed=functools.partial(self._guard.failed, stays_on=True),
             run=functools.partial(self._guard.run, "otlp"),
             join=self._guard.join,
@@ -284,6 +290,22 @@ class Runtime:
             interrupts.pass_on(error)
             log.warning("jaxmon could not write the baseline file: %s", error)
 
+    def flush(self, seconds: float) -> bool:
+        """
+        Push metrics and spans, waiting at most so many *seconds*; return whether that
+        was long enough. Failures are counted, not raised.
+        """
+        end = monotonic() + seconds
+        # At the same time: metrics on their own thread.
+        pushed = None if self._pusher is None else self._pusher.push()
+        for part in self.parts:
+            try:
+                part.flush(max(end - monotonic(), 0))
+            except Exception:  # noqa: BLE001 - contained: the program goes on
+                self._guard.failed("flush", stays_on=True)
+        left = max(end - monotonic(), 0)
+        return (pushed is None or pushed.wait(left)) and monotonic() <= end
+
     # --- requests ---------------------------------------------------------------
 
     def _page(self, name: str, request: Request) -> Response:
@@ -325,6 +347,16 @@ class Runtime:
         families += self._own_families()
         return families if self._reduction is None else self._reduction.of(families)
 
+    def _last(self, before: str) -> bytes:
+        """
+        Return what outlives this agent, added to what the text *before* has.
+
+        Raises:
+            PageError: that is invalid.
+        """
+        families = lasting(self.collect())
+        return encode(added(families, read(before)) if before else families)
+
     def _own_families(self) -> list[Family]:
         errors, overflow = catalog.INTERNAL_ERRORS, catalog.LABEL_OVERFLOW
         overflows = {
@@ -340,6 +372,7 @@ class Runtime:
             )
         ] + [
             Family(catalog.SCRAPE_SECONDS, self._scrapes.samples()),
+            gauge(catalog.COUNTING_SECONDS, monotonic() - self._started[1]),
             *(() if self._pusher is None else self._pusher.families()),
         ]
 

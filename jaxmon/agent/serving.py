@@ -9,13 +9,15 @@ listens again.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import RLock
 
-from jaxmon import interrupts, life, rundir
+from jaxmon import ended, interrupts, life, rundir
 from jaxmon.agent.guard import log
-from jaxmon.errors import JaxmonError
+from jaxmon.clocks import monotonic
+from jaxmon.errors import JaxmonError, PageError
 from jaxmon.http.listeners import Listener
 from jaxmon.http.server import Handler, Server
 from jaxmon.settings import SIDECAR_PORT, Settings
@@ -106,13 +108,23 @@ class Serving:
         if self._local is not None:
             self._local.note_crash()
 
+    def withdraw(self, last: Callable[[str], bytes]) -> None:
+        """
+        Stop the server, and leave to the sidecar what was counted: all that any
+        response had. Idempotent.
+
+        Args:
+            last: see `LocalSocket.keep`.
+        """
+        self._stop()
+        if self._local is not None:
+            self._local.keep(last)
+
     def close(self) -> None:
-        """Release the slot and stop the server. Idempotent."""
+        """Stop the server and release the slot. Idempotent."""
+        self._stop()
         if self._local is not None:
             self._local.close()
-        if self._server is not None:
-            self._server.stop()
-        self.url = None
 
     def abandon(self) -> None:
         """Close descriptors and leave files to the parent; called in a forked child."""
@@ -120,6 +132,13 @@ class Serving:
             self._server.abandon()
         if self._local is not None:
             self._local.abandon()
+        self.url = None
+
+    def _stop(self) -> None:
+        if self._local is not None:
+            self._local.withdraw()
+        if self._server is not None:
+            self._server.stop()
         self.url = None
 
     def _listen_tcp(self, server: Server) -> bool:
@@ -197,6 +216,9 @@ class LocalSocket:
         self._life: life.Life | None = None
         # The latest record of this process.
         self._record: life.Record | None = None
+        # What was counted in the slot before.
+        self._before: ended.Ended | None = None
+        self._began = monotonic()
         self._trouble = ""
         self._closed = False
         # Checks run on the server's thread, closing does not.
@@ -227,6 +249,8 @@ class LocalSocket:
         try:
             self._listener = listener = self._server.listen_unix(slot.socket, slot.mode)
             slot.bound()
+            # Known before this process counts as a start, and before it responds.
+            self._continue(slot)
         except BaseException:
             if listener is not None:
                 slot.bound()
@@ -264,11 +288,45 @@ class LocalSocket:
                     self.path,
                 )
 
+    def withdraw(self) -> None:
+        """
+        Unlink the socket before the server stops, so that the sidecar finds no dead
+        one. The slot stays taken. Idempotent.
+        """
+        with self._lock:
+            self._closed = True
+            if self._slot is not None:
+                self._slot.withdraw()
+
+    def keep(self, last: Callable[[str], bytes]) -> None:
+        """
+        Write what was counted in this slot, for the sidecar and the next process. If
+        that fails, there is no file.
+
+        Args:
+            last: returns the counters of this agent as text, added to those in a text;
+                raises `PageError` if that has something else.
+        """
+        slot, mine, before = self._slot, self._life, self._before
+        record = None if mine is None else mine.record
+        if slot is None or record is None:
+            return
+        try:
+            since, text = self._began, b""
+            if before is not None:
+                since = before.since
+                with contextlib.suppress(ValueError, PageError):
+                    text = last(before.text())
+            if not 0 < len(text) <= ended.MOST:
+                since, text = self._began, last("")
+            if len(text) <= ended.MOST:
+                counts = ended.ended(record.starts, since, text)
+                ended.write(ended.path_of(slot.socket), counts, slot.mode)
+        except OSError as error:  # a full disk, too small a volume
+            interrupts.pass_on(error)
+
     def close(self) -> None:
-        """
-        Release the slot before the server stops, so that the next agent finds it free
-        and the sidecar finds no dead socket.
-        """
+        """Release the slot, so that the next agent finds it free."""
         with self._lock:
             self._closed = True
             self._end_life()
@@ -298,6 +356,27 @@ class LocalSocket:
         """Record that an uncaught exception ends the program."""
         if (mine := self._life) is not None:
             mine.end(life.CRASHED)
+
+    def _continue(self, slot: rundir.Slot) -> None:
+        """Decide whether this process adds to what its predecessors counted."""
+        path, before = ended.path_of(slot.socket), self._before
+        if self._record is not None and slot.number == self._number:
+            if before is not None and ended.read(path) is None:  # it was removed
+                with contextlib.suppress(OSError):
+                    ended.write(path, before, slot.mode)
+            return
+        predecessor = life.record(slot.socket.with_suffix(".life"))
+        found = None if self._record is not None else ended.read(path)
+        if (
+            found is None
+            or predecessor is None
+            or predecessor.state != life.FINISHED
+            or predecessor.starts != found.starts
+            or found.age() is None
+        ):
+            ended.remove(path)
+            found = None
+        self._before = found
 
     def _look_after_life(self) -> None:
         # Loops that were left without their knowledge end here.

@@ -56,6 +56,12 @@ AGENT_DIED = _collectors.gauge(
     "loop",
     limits=(0, 1),
 )
+AGENT_ENDED_SECONDS = _collectors.gauge(
+    "jaxmon_agent_ended_seconds",
+    "Time since the last process of this slot ended, while its counts are still "
+    "served.",
+    "worker",
+)
 
 # --- Host ------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from jaxmon.catalog.model import Sheet
 from jaxmon.catalog.values import (
     CHECKPOINT_DIRECTIONS,
     CHECKPOINT_OPERATIONS,
+    INSTANCE_STARTS,
     REQUEST_OUTCOMES,
     STARTS,
 )
@@ -40,6 +41,19 @@ REQUEST_OLDEST_SECONDS = _requests.gauge(
     "jaxmon_request_oldest_seconds",
     "Age of the oldest request in progress; 0 if none.",
     "route",
+)
+INVOCATIONS = _requests.counter(
+    "jaxmon_invocations_total",
+    "Invocations of a serverless function; a cold instance start is the first of a "
+    "process.",
+    "route",
+    ("instance_start", INSTANCE_STARTS),
+)
+INSTANCE_START_SECONDS = _requests.histogram(
+    "jaxmon_instance_start_seconds",
+    "Time from the start of a process to its first invocation.",
+    buckets=(0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0),
+    few=(1.0, 5.0, 30.0),
 )
 QUEUE_DEPTH = _requests.gauge(
     "jaxmon_queue_depth", "Number of items waiting in a queue of the program.", "queue"

@@ -48,6 +48,11 @@ UPTIME_SECONDS = _self_of_both.gauge(
     "jaxmon_uptime_seconds",
     "Time since the process started, by its own clock.",
 )
+COUNTING_SECONDS = _self.gauge(
+    "jaxmon_counting_seconds",
+    "Time since the counters were zero; a sidecar adds those of processes that had the "
+    "slot before.",
+)
 INTERNAL_ERRORS = _self_of_both.counter(
     "jaxmon_internal_errors_total",
     "Contained failures of jaxmon's own code; the program was not affected.",

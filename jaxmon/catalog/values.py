@@ -73,6 +73,8 @@ TPU_TRANSFER_DIRECTIONS = (
 TRANSFER_DIRECTIONS = ("device_to_host", "host_to_device")
 CHECK_OUTCOMES = ("passed", "failed")
 WARMUP_RESULTS = ("warmed", "failed")
+# Whether an invocation is the first of its process.
+INSTANCE_STARTS = ("cold", "warm")
 STARTS = ("cold", "delayed", "warm")
 # Xids after which a GPU or its work is usually lost (NVIDIA's Xid catalogue):
 # double-bit ECC, NVLink, fallen off the bus, contained and uncontained ECC, GSP.

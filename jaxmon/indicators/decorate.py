@@ -44,7 +44,7 @@ def decorated(
         step: creates, for one generator, the context of each of its steps. Between
             steps, the consumer runs, in any thread and context.
     """
-    kind = _kind(function)
+    kind = kind_of(function)
     wrapper: Callable[..., Any]
     if inspect.iscoroutinefunction(kind):
 
@@ -169,7 +169,7 @@ class _ManagerInStep:
             return self._manager.__exit__(*failure)
 
 
-def _kind(function: Any) -> Callable[..., Any]:
+def kind_of(function: Any) -> Callable[..., Any]:
     """Return the inner function, which determines the kind of a call."""
     while isinstance(function, functools.partial):
         function = function.func

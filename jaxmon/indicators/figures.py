@@ -8,6 +8,7 @@ from typing import Any
 from jaxmon.exposition.families import Family
 from jaxmon.indicators.batches import BatchFill
 from jaxmon.indicators.compile_log import CompileLog
+from jaxmon.indicators.invocations import Invocations
 from jaxmon.indicators.loops import Loops
 from jaxmon.indicators.queues import QueueDepths
 from jaxmon.indicators.recorder import Guard
@@ -28,6 +29,8 @@ class Indicators:
             source of a loop; must not raise.
 
     Attributes:
+        flush: pushes what is measured, within so many seconds.
+        serverless: whether the process is frozen between requests.
         tracer: makes the spans of requests, if traces are on.
     """
 
@@ -42,6 +45,9 @@ class Indicators:
         self.batches = BatchFill(self.routes.labels)
         self.queues = QueueDepths(limit, guard)
         self.logged = Values(limit)
+        self.invocations = Invocations()
+        self.flush: Callable[[float], bool] = bool
+        self.serverless = False
         self.guard = guard
         self.on_error = on_error
 
@@ -54,6 +60,7 @@ class Indicators:
             *self.batches.collect(),
             *self.queues.collect(),
             *self.logged.collect(),
+            *self.invocations.collect(),
         ]
 
     def explain_requests(self) -> dict[str, Mapping[str, Any]]:

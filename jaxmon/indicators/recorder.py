@@ -32,6 +32,14 @@ class Guard(Protocol):
         ...
 
 
+class Invocations(Protocol):
+    """Where invocations are counted."""
+
+    def begin(self, route: str) -> None:
+        """Count an invocation of *route*, which is a label."""
+        ...
+
+
 class Batches(Protocol):
     """Where batches are counted."""
 
@@ -68,8 +76,15 @@ class Recorder(Protocol):
     timeline: Timeline
     compiles: CompileLog
     tracer: Tracer | None
+    flush: Callable[[float], bool]
+    serverless: bool
     guard: Guard
     on_error: Callable[[BaseException], None]
+
+    @property
+    def invocations(self) -> Invocations:
+        """Invocations by route."""
+        ...
 
     @property
     def batches(self) -> Batches:

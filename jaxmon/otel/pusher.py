@@ -43,6 +43,7 @@ class Pusher:
         own: whether the families are this process's; see `Converter`.
         name: default of ``service.name``; `None` to find one.
         environ: the environment.
+        timer: whether to push every so often, besides when asked.
         run: runs the body of the thread.
         join: waits for a thread, at most so many seconds.
     """
@@ -56,6 +57,7 @@ class Pusher:
         own: bool = True,
         name: str | None = None,
         environ: Mapping[str, str] = os.environ,
+        timer: bool = True,
         run: Callable[[Callable[[], None]], None] = lambda body: body(),
         join: Callable[[threading.Thread, float], None] = threading.Thread.join,
     ) -> None:
@@ -65,6 +67,7 @@ class Pusher:
         self._own = own
         self._name = name
         self._environ = environ
+        self._interval = plan.interval if timer else None
         self._run = run
         self._join = join
         self._parts: Parts | None = None
@@ -72,7 +75,10 @@ class Pusher:
         self._outcomes = dict.fromkeys(catalog.EXPORT_OUTCOMES, 0)
         self._failing = 0
         self._failing_since: float | None = None
-        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._stopping = False
+        # Who waits for an export that begins after they asked.
+        self._waiting: list[threading.Event] = []
         self._thread: threading.Thread | None = None
 
     def prepare(self) -> None:
@@ -112,7 +118,8 @@ class Pusher:
     def stop(self) -> None:
         """Export once more, within the deadline of the plan, and stop. Idempotent."""
         thread, self._thread = self._thread, None
-        self._stopping.set()
+        self._stopping = True
+        self._wake.set()
         if thread is None or not thread.is_alive():
             self._close()
             return
@@ -124,6 +131,19 @@ class Pusher:
             )
             # Ends its attempts; what it is waiting for times out.
             self._close()
+
+    def push(self) -> threading.Event:
+        """
+        Export soon; return what is set when an export that began after this call has
+        finished, whether or not it arrived. Never blocks.
+        """
+        done = threading.Event()
+        if (thread := self._thread) is None or not thread.is_alive():
+            done.set()
+        else:
+            self._waiting.append(done)
+            self._wake.set()
+        return done
 
     def abandon(self) -> None:
         """Leave the connections to the parent; called in a forked child."""
@@ -153,8 +173,14 @@ class Pusher:
         try:
             stopping = False
             while not stopping:
-                stopping = self._stopping.wait(self._plan.interval)
+                self._wake.wait(self._interval)
+                self._wake.clear()
+                # In single steps: others add to the list meanwhile.
+                stopping, waiting = self._stopping, self._waiting.copy()
                 self._push()
+                for one in waiting:
+                    self._waiting.remove(one)
+                    one.set()
         finally:
             self._close()
 

@@ -43,8 +43,8 @@ class ProcessFamilies:
         self._proc = proc
         self._page = os.sysconf("SC_PAGE_SIZE")
         # Once: the clock may be set while we run, and a start does not move.
-        age = _age(proc)
-        self._started = None if age is None else (wall_time() - age, monotonic() - age)
+        old = age(proc)
+        self._started = None if old is None else (wall_time() - old, monotonic() - old)
 
     def collect(self) -> list[Family]:
         """Return the current values; thread-safe."""
@@ -85,7 +85,7 @@ class ProcessFamilies:
         return found
 
 
-def _age(proc: Path) -> float | None:
+def age(proc: Path = Path("/proc/self")) -> float | None:
     """Return how long ago the process started, in seconds."""
     try:
         fields = (proc / "stat").read_bytes().rpartition(b")")[2].split()

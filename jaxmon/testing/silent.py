@@ -43,4 +43,5 @@ SILENT: Options = {
     "device_figures": False,
     "profile_gpu": False,
     "otlp": False,
+    "serverless": False,
 }

@@ -182,6 +182,45 @@ def test_counts_are_exact(tmp_path):
     evaluate(tmp_path, groups, series, promql_expr_test=[test])
 
 
+def test_counts_of_short_processes_are_exact(tmp_path):
+    """
+    A job that counts the same in each run counts each time: its process is a new one.
+    One that continues the counts of ended processes adds to them, also while there is
+    no process, and after Prometheus was away what it missed is not counted.
+    """
+
+    def counting(pod):
+        return uptime(pod).replace("uptime", "counting")
+
+    series = {
+        # Every eight minutes, served for five.
+        counting(0): "2+60x5 stale _x2 2+60x5 stale _x2 2+60x5 stale",
+        requests("success", 0): "3+0x5 stale _x2 3+0x5 stale _x2 3+0x5 stale",
+        # One job after another: the slot counts on, and no process is old.
+        counting(1): "2+60x60",
+        uptime(1): "1 stale 1 stale 1 stale 1 stale",
+        requests("success", 1): "4+4x9 40+0x50",
+        # Ended long before Prometheus was there.
+        counting(2): "_x20 2000+60x5 stale",
+        requests("success", 2): "_x20 70+0x5 stale",
+    }
+    own = 'sloth_id="jaxmon-request-error"'
+    labels = (
+        f'{{job="web", route="/gen", {own}, sloth_service="jaxmon", '
+        'sloth_slo="request-error"}'
+    )
+    test = {
+        "expr": f"slo:events:increase1h{{{own}}}",
+        "eval_time": "50m",
+        "exp_samples": [
+            {"labels": f"slo:events:increase1h{labels}", "value": 3 * 3 + 40}
+        ],
+    }
+    groups = needed(ALERT, shipped())
+
+    evaluate(tmp_path, groups, series, promql_expr_test=[test])
+
+
 def test_clusters_are_told_apart(tmp_path):
     """One job in two clusters is two services: one burns, the other does not."""
     series = {

@@ -50,6 +50,7 @@ with jaxmon.request("predict"):
     step(np.ones(3))
 with jaxmon.activity("save"):
     pass
+jaxmon.serverless(route="predict")(lambda *_: None)({}, None)
 jaxmon.queue("predict").set(3)
 jaxmon.batch("predict", size=5, capacity=8)
 jaxmon.log_values({"loss": step(np.ones(1))})

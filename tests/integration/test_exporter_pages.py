@@ -125,6 +125,8 @@ def test_page_and_catalogue_agree(
     # The demo's GPUs are whole, young and real, and nobody asked for processes.
     others = {name for name in expected if "_mig_" in name or "_retired_" in name}
     others |= {"jaxmon_gpu_process_memory_bytes", "jaxmon_gpu_vgpu_licensed"}
+    # No process ended.
+    others.add("jaxmon_agent_ended_seconds")
     # That is for --otlp.
     others.add("jaxmon_otlp_exports_total")
     # Rates beside counters are for --compat dcgm.

@@ -26,7 +26,7 @@ from tests.support import ROOT, clean_environ, free_port, http_get, until
 
 DOCKER = ROOT / "exporters/docker"
 HEALTHCHECK = DOCKER / "healthcheck.py"
-EXTRAS = ("nvidia", "tpu", "web")
+EXTRAS = ("nvidia", "otel", "tpu", "web")
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 
 

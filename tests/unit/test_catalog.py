@@ -40,6 +40,7 @@ LABELS = {
     "gpu_instance",  # at most 7 of a GPU
     "hook",  # names in our code
     "index",  # one per accelerator
+    "instance_start",  # closed set
     "interface",  # network cards, at most 16
     "item",  # named by the program's code
     "jax",  # one per process

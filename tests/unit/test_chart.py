@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from typing import Any
+from urllib.parse import unquote
 
 import jsonschema
 import pytest
@@ -39,6 +40,13 @@ EVERYTHING: Document = {
     "resources": {"requests": {"cpu": 1}, "limits": {"memory": "1Gi"}},
     "serviceAccount": {"create": True, "name": "mine"},
     "webConfig": {"content": "basic_auth_users:\n  a: $2b$10$x\n"},
+    "otlp": {
+        "enabled": True,
+        "endpoint": "http://$(HOST_IP):4317",
+        "protocol": "grpc",
+        "resourceAttributes": {"team": "a b", "deployment.environment.name": "prod"},
+        "headersSecret": "token",
+    },
     "podMonitor": {
         "enabled": True,
         "interval": "1m30s",
@@ -82,6 +90,37 @@ def test_chart_renders_valid_manifests() -> None:
     default = chart_documents(answers[0])
     assert "Secret" not in default
     assert "volumes" not in default["DaemonSet"]["spec"]["template"]["spec"]
+
+
+def test_chart_pushes_by_otlp() -> None:
+    """
+    With otlp, the sidecar knows receiver and pod, attributes arrive as they were given,
+    and the policy lets it reach DNS and the receiver's port, besides what is given.
+    """
+    secure = {"otlp": {"enabled": True, "endpoint": "https://collector.example/x"}}
+    answers, _ = deployment.rendered(EVERYTHING, secure, {"otlp": {"enabled": True}})
+    full, usual = map(chart_documents, answers[:2])
+    [container] = deployment.sidecars(full["DaemonSet"])
+    names = [one["name"] for one in container["env"]]
+    found = environ(container)
+    assert found["JAXMON_EXPORTER_OTLP"] == "true"
+    assert names.index("HOST_IP") < names.index("OTEL_EXPORTER_OTLP_ENDPOINT")
+    pairs = [one.split("=") for one in found["OTEL_RESOURCE_ATTRIBUTES"].split(",")]
+    attributes = {key: unquote(value) for key, value in pairs}
+    assert attributes == EVERYTHING["otlp"]["resourceAttributes"]
+    sources = {one["name"]: one.get("valueFrom") for one in container["env"]}
+    assert sources["K8S_NODE_NAME"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
+    assert sources["OTEL_EXPORTER_OTLP_HEADERS"] == {
+        "secretKeyRef": {"name": "token", "key": "headers"}
+    }
+
+    def reached(documents: dict[str, Document]) -> list[int]:
+        rules = documents["NetworkPolicy"]["spec"]["egress"]
+        return [port["port"] for rule in rules for port in rule["ports"]]
+
+    assert reached(full) == [9400, 53, 53, 4317]
+    assert reached(usual) == [53, 53, 443]
+    assert "otlp.endpoint" in answers[2]["error"]
 
 
 def test_chart_switches_off_what_is_not_wanted() -> None:

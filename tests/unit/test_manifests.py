@@ -10,6 +10,10 @@ import jsonschema
 import pytest
 import yaml
 
+from jaxmon.otel import identity
+from jaxmon.otel.environment import is_asked, plan
+from jaxmon.settings import DEFAULT_PORT
+from jaxmon.settings import load as load_settings
 from tests import deployment, schemas
 from tests.deployment import IMAGE, assert_hardened, assert_known, environ
 from tests.schemas import RELEASES
@@ -171,6 +175,41 @@ def test_native_sidecar_shares_sockets_with_the_program(name: str) -> None:
         assert template["metadata"]["labels"]["jaxmon"] == "sidecar"
 
 
+def test_a_pushing_server_says_where_it_runs_and_is_ready_when_warm() -> None:
+    """
+    Its variables are those that the resource is made of, its probe is the agent's, and
+    its cache is on a volume.
+    """
+    document = MANIFESTS["exporters/kubernetes/otlp.yaml#0"]
+    [template] = deployment.pod_templates(document)
+    [server] = template["spec"]["containers"]
+    found = environ(server)
+    attributes = identity.attributes(
+        {name: value or "x" for name, value in found.items()}
+    )
+    assert {"k8s.pod.name", "k8s.node.name", "k8s.namespace.name"} <= set(attributes)
+    assert is_asked(found)
+    assert plan(found).problems == ()
+    port = server["readinessProbe"]["httpGet"]["port"]
+    assert server["readinessProbe"]["httpGet"]["path"] == "/-/ready"
+    assert {"name": port, "containerPort": DEFAULT_PORT} in server["ports"]
+    assert load_settings({}, found).expect_warmup is True
+    mounted = {one["mountPath"] for one in server["volumeMounts"]}
+    assert found["JAX_COMPILATION_CACHE_DIR"] in mounted
+
+
+def test_the_receiver_lets_those_in_that_push() -> None:
+    """Its policy selects the pods of the manifests that push, and OTLP's ports."""
+    policy = MANIFESTS["exporters/kubernetes/otlp.yaml#2"]
+    [rule] = policy["spec"]["ingress"]
+    wanted = [one["podSelector"]["matchLabels"] for one in rule["from"]]
+    for name in ("otlp", "daemonset"):
+        document = MANIFESTS[f"exporters/kubernetes/{name}.yaml#0"]
+        [template] = deployment.pod_templates(document)
+        assert any(labels(template).items() >= one.items() for one in wanted)
+    assert {one["port"] for one in rule["ports"]} == {4317, 4318}
+
+
 def test_monitors_and_policies_select_pods_and_name_their_port() -> None:
     """
     Each PodMonitor and NetworkPolicy finds pods of a manifest here, and a port of them.
@@ -183,6 +222,8 @@ def test_monitors_and_policies_select_pods_and_name_their_port() -> None:
     for document in MANIFESTS.values():
         if document["kind"] not in ("PodMonitor", "NetworkPolicy"):
             continue
+        if document["metadata"].get("namespace") == "observability":
+            continue  # of the receiver, which is the site's
         spec = document["spec"]
         wanted = (spec.get("podSelector") or spec.get("selector"))["matchLabels"]
         chosen = [one for one in templates if labels(one).items() >= wanted.items()]

@@ -105,7 +105,7 @@ class PersistentCache(Part):
         self._worker = Worker(
             "cache",
             context.guard,
-            every=_EVERY,
+            every=0 if context.settings.serverless else _EVERY,
             routine=self._scan_periodically,
             gives_up=False,
         )

@@ -99,6 +99,11 @@ class Traces(Part):
             self._tracer.settle()
         return ()
 
+    def flush(self, seconds: float) -> None:
+        """Send the spans that have ended."""
+        if (tracer := self._tracer) is not None:
+            tracer.flush(seconds)
+
     def dropped(self) -> Mapping[str, int]:
         """Return the number of spans dropped."""
         tracer = self._tracer

@@ -51,6 +51,7 @@ class Batches:
         self._lock = threading.RLock()
         self._thread: DaemonThread | None = None
         self._stopped = False
+        self._asked: list[threading.Event] = []
         self._dropped = 0
 
     @property
@@ -72,6 +73,16 @@ class Batches:
                 self._thread.start()
         if len(self._waiting) >= _BATCH:
             self._wake.set()
+
+    def flush(self, seconds: float) -> None:
+        """Send what is there now, and wait at most so many *seconds* for that."""
+        done = threading.Event()
+        with self._lock:
+            if self._thread is None or self._stopped:
+                return
+            self._asked.append(done)
+        self._wake.set()
+        done.wait(seconds)
 
     def stop(self) -> None:
         """Send what is left, stop the thread, and wait at most five seconds for it."""
@@ -99,8 +110,12 @@ class Batches:
             while not self._stopped:
                 self._wake.wait(_EVERY_SECONDS)
                 self._wake.clear()
+                with self._lock:
+                    asked, self._asked = self._asked, []
                 if not self._stopped:
                     self._send_all()
+                for one in asked:
+                    one.set()
             self._send_all(until=monotonic() + _DEADLINE_SECONDS)
 
     def _send_all(self, until: float | None = None) -> None:

@@ -181,6 +181,13 @@ class Tracer:
         """End the spans of steps that were left."""
         self._loops.settle()
 
+    def flush(self, seconds: float) -> None:
+        """Send what has ended, and wait at most so many *seconds* for that."""
+        if self._own is not None:
+            self._own.batches.flush(seconds)
+        elif (provider := application_provider()) is not None:
+            provider.force_flush(int(seconds * 1000))
+
     def stop(self) -> None:
         """Send what is left, within a deadline."""
         self._loops.settle(all_of_them=True)

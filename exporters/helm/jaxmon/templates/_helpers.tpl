@@ -31,3 +31,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{ include "jaxmon.name" . }}-web
 {{- end }}
 {{- end }}
+
+{{- define "jaxmon.otlpPort" -}}
+{{- /* By default that of the scheme. */ -}}
+{{- $port := regexFind ":[0-9]+(/|$)" .Values.otlp.endpoint -}}
+{{- if $port -}}
+{{ $port | trimPrefix ":" | trimSuffix "/" }}
+{{- else -}}
+{{ hasPrefix "https:" .Values.otlp.endpoint | ternary "443" "80" }}
+{{- end }}
+{{- end }}

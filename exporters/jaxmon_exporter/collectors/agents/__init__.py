@@ -1,6 +1,6 @@
 """
 The agents of this host, read over their sockets.
 
-`collector` fetches the metrics of each, `page` validates and labels them,
-`distributions` does so for histograms and summaries.
+`collector` fetches the metrics of each, `page` validates and labels them, `ended` adds
+what processes counted that have ended, `lives` says how they ended.
 """

@@ -4,8 +4,9 @@ Every instrumented process on the host, over its Unix socket.
 All agents' metrics are combined, distinguished by the label ``worker``. A faulty agent
 affects only itself: a killed process only has ``jaxmon_agent_up 0`` while its socket
 exists, and so does one that hangs, floods, or does not serve metrics. A process that
-exits cleanly removes its socket and has no series, except those of its slot: how many
-agents started in it, and how many of them did not finish.
+exits cleanly removes its socket. What it counted stays for a while, and its successor
+adds to it (`jaxmon.ended`). What else stays is of its slot: how many agents started in
+it, and how many of them did not finish.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from jaxmon import rundir
+from jaxmon import life, rundir
 from jaxmon.catalog import AGENT_UP
 from jaxmon.errors import PageError
 from jaxmon.exposition.families import Family, series
@@ -27,6 +28,7 @@ from jaxmon_exporter.collecting import (
     CollectorUnavailable,
     partial_failures,
 )
+from jaxmon_exporter.collectors.agents.ended import EndedCounts, changed
 from jaxmon_exporter.collectors.agents.lives import Lives
 from jaxmon_exporter.precedence import unowned
 
@@ -68,7 +70,8 @@ class Agents:
         self.interval = interval
         self.deadline = timeout + 5.0
         self._run_dir = run_dir
-        self._lives = Lives(run_dir)
+        self._lives = Lives()
+        self._ended = EndedCounts(run_dir, max_total)
         self._timeout = timeout
         self._max_bytes = max_bytes
         self._max_total = max_total
@@ -85,6 +88,7 @@ class Agents:
             CollectorUnavailable: the run directory is missing or unreadable.
         """
         sockets = self._sockets()
+        before = self._slots()
         answers = fetch_all(
             sockets,
             "/metrics",
@@ -93,39 +97,61 @@ class Agents:
             max_bytes=self._max_bytes,
             max_total=self._max_total,
         )
+        # After the responses: what died meanwhile is dead, and what it counted is kept.
+        # In this order: a count that is not read yet has a process that is known.
+        for worker, trouble in self._ended.read().items():
+            self._trouble(f"{worker} (ended)", BAD_PAGE, trouble)
+        slots = self._slots()
+        pages, gone = self._pages(answers)
         up = Family(AGENT_UP, [])
-        found = [up]
-        owned: set[str] = set()
-        taken: dict[str, str] = {}
-        responded, gone = set(), set()
-        for worker in sockets:
-            try:
-                page = _page(worker, answers.pop(worker))
-            except FetchError as error:
-                if error.reason == fetch.LEFT:  # in order, since we looked
-                    self._troubles.pop(worker, None)
-                    continue
-                self._trouble(worker, error.reason, error)
-                if error.reason == fetch.GONE:
-                    gone.add(worker)
-                page = None
-            except PageError as error:
-                self._trouble(worker, BAD_PAGE, error)
-                page = None
-            else:
-                self._troubles.pop(worker, None)
-                responded.add(worker)
+        responded = set()
+        for worker, page in pages.items():
             up.samples.append((series(AGENT_UP, worker), 0.0 if page is None else 1.0))
-            if page:
-                found += unowned(self._compatible(worker, page, taken), owned)
-        for worker in self._troubles.keys() - sockets.keys():
-            del self._troubles[worker]
-        # After the responses: what died meanwhile is dead.
-        lives = self._lives.collect(up=responded, gone=gone)
+            if page is not None:
+                responded.add(worker)
+        # Where another process started meanwhile, it is unknown whose page it is.
+        known = {
+            worker: page
+            for worker, page in pages.items()
+            if page and not changed(before, slots, worker)
+        }
+        found, owned, taken = [up], set[str](), dict[str, str]()
+        for worker, page in self._ended.merged(known, slots):
+            found += unowned(self._compatible(worker, page, taken), owned)
+        lives = self._lives.families(slots, up=responded, gone=gone)
         return [*found, *lives, partial_failures(self.name, self._failures)]
 
     def close(self) -> None:
         """Nothing is held between polls."""
+
+    def _pages(
+        self, answers: dict[str, str | FetchError]
+    ) -> tuple[dict[str, list[Family] | None], set[str]]:
+        """
+        Return the families of each agent, `None` if it has a socket and no valid
+        response, and on whose sockets nothing listens. Removes *answers*.
+        """
+        pages: dict[str, list[Family] | None] = {}
+        gone = set()
+        for worker in list(answers):
+            pages[worker] = None
+            try:
+                pages[worker] = _page(worker, answers.pop(worker))
+            except FetchError as error:
+                if error.reason == fetch.LEFT:  # in order, since we looked
+                    self._troubles.pop(worker, None)
+                    del pages[worker]
+                    continue
+                self._trouble(worker, error.reason, error)
+                if error.reason == fetch.GONE:
+                    gone.add(worker)
+            except PageError as error:
+                self._trouble(worker, BAD_PAGE, error)
+            else:
+                self._troubles.pop(worker, None)
+        for worker in self._troubles.keys() - pages.keys():
+            del self._troubles[worker]
+        return pages, gone
 
     def _sockets(self) -> dict[str, Path]:
         try:
@@ -145,6 +171,12 @@ class Agents:
             )
             raise CollectorUnavailable(NO_RUN_DIR, message, costly=False)
         return found
+
+    def _slots(self) -> dict[str, life.Slot]:
+        try:
+            return life.slots(self._run_dir)
+        except OSError:  # removed meanwhile; it was there for the sockets
+            return {}
 
     def _compatible(
         self, worker: str, page: list[Family], taken: dict[str, str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
 
 from jaxmon import life
 from jaxmon.catalog import AGENT_CRASHES, AGENT_DIED, AGENT_STARTS
@@ -11,28 +11,30 @@ from jaxmon.exposition.families import Family, series
 
 class Lives:
     """
-    Reads the records in *run_dir*: also of slots that no process holds, so that one
+    Exports the records of slots: also of those that no process holds, so that one
     killed between two polls is counted, with or without a successor.
     """
 
-    def __init__(self, run_dir: Path) -> None:
-        self._run_dir = run_dir
+    def __init__(self) -> None:
         # A successor may hold a slot a moment before it has counted a crash; the
         # counter does not go back in between.
         self._counted: dict[str, tuple[int, int]] = {}
 
-    def collect(self, *, up: set[str], gone: set[str]) -> list[Family]:
+    def families(
+        self, slots: Mapping[str, life.Slot], *, up: set[str], gone: set[str]
+    ) -> list[Family]:
         """
-        Return the families of all slots, some 20 µs each.
+        Return the families of all *slots*, some 10 µs each.
 
         Args:
+            slots: the slots by worker.
             up: workers that have just responded.
             gone: workers on whose socket nothing listens.
         """
         starts, crashes = Family(AGENT_STARTS, []), Family(AGENT_CRASHES, [])
         died = Family(AGENT_DIED, [])
         counted = {}
-        for worker, slot in self._slots().items():
+        for worker, slot in slots.items():
             dead = slot.died
             if dead is None:  # the system does not say
                 dead = worker in gone
@@ -45,12 +47,6 @@ class Lives:
             died.samples.append((series(AGENT_DIED, worker, record.loop), float(now)))
         self._counted = counted
         return [starts, crashes, died]
-
-    def _slots(self) -> dict[str, life.Slot]:
-        try:
-            return life.slots(self._run_dir)
-        except OSError:  # removed meanwhile; it was there for the sockets
-            return {}
 
     def _number(
         self, worker: str, record: life.Record, *, dead: bool

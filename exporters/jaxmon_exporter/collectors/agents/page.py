@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from jaxmon.catalog import BORROWED, BY_NAME, METRICS, Metric
 from jaxmon.errors import PageError
+from jaxmon.exposition.distributions import check_distribution
 from jaxmon.exposition.encode import names_of
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels, parse, relabel, to_family
-from jaxmon_exporter.collectors.agents.distributions import check_distribution
 from jaxmon_exporter.precedence import device_of
 
 

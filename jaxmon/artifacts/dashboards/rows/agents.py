@@ -83,6 +83,7 @@ def cost() -> Row:
     """Return what agents and sidecars take from the machines they run on."""
     memory = gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, *q.HOST, eq("worker", ""))
     programs = functions.PROGRAMS(*q.PROCESS).max(*q.BY_PROCESS)
+    ended = gauge(catalog.AGENT_ENDED_SECONDS, *q.PROCESS).count(*_HOST)
     return row(
         45,
         "What jaxmon costs",
@@ -112,6 +113,16 @@ def cost() -> Row:
                     "Functions that a process reports. Most of its series are theirs; "
                     "`max_functions` bounds them."
                 ),
+            ),
+            timeseries(
+                4504,
+                "Ended processes still served",
+                Target(ended.worst(10), _NAMED),
+                text=(
+                    "Slots whose process has ended, and whose counts a sidecar serves "
+                    "for five minutes, or until the next process adds to them."
+                ),
+                no_value="None ended recently",
             ),
         ),
     )

@@ -7,7 +7,7 @@ from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.overviews import requests as overviews
-from jaxmon.artifacts.promql import Histogram, gauge, histogram
+from jaxmon.artifacts.promql import Histogram, counter, gauge, histogram
 from jaxmon.artifacts.slo import Slos, durations
 
 
@@ -18,6 +18,7 @@ def oncall(slos: Slos) -> Row:
     every = overviews.REQUESTS(q.JOB)
     errors = q.share(q.failed(*by), q.served(*by))
     cold = q.share(q.cold(*by), every.sum(*by))
+    started = histogram(catalog.INSTANCE_START_SECONDS, *q.PROCESS, rare=True)
     return row(
         3,
         "Requests",
@@ -134,6 +135,40 @@ def oncall(slos: Slos) -> Row:
                 ),
                 maximum=1,
                 no_value="No batches",
+            ),
+            timeseries(
+                210,
+                "Invocations by instance start",
+                Target(
+                    counter(catalog.INVOCATIONS, *q.PROCESS)
+                    .rate()
+                    .sum("instance_start"),
+                    "{{instance_start}}",
+                ),
+                text=(
+                    "Invocations of serverless functions per second; cold: the first "
+                    "of their process. Many cold ones: instances end too early, or the "
+                    "load varies. A cold request, in the panel above, compiled."
+                ),
+                stacked="normal",
+                no_value="No invocations",
+            ),
+            timeseries(
+                211,
+                "Instance start, p50 and p95",
+                *(
+                    Target(
+                        q.known(started.quantile(one, "job")),
+                        f"{{{{job}}}} p{100 * one:.0f}",
+                    )
+                    for one in (0.5, 0.95)
+                ),
+                text=(
+                    "Time from the start of a process to its first invocation: imports "
+                    "and loading, before any compile. A smaller image or more warm "
+                    "instances shorten it."
+                ),
+                no_value="No invocations",
             ),
         ),
     )

@@ -1,0 +1,201 @@
+"""
+Serverless functions: each invocation is a request, and is pushed before it ends.
+
+A platform freezes the process when an invocation has returned, and ends it whenever it
+likes. So what was measured is pushed within the invocation. The start of the instance,
+which the first invocation waited for, is counted apart from compiles, which any may
+wait for.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from threading import RLock
+from typing import Any, TypeVar, overload
+
+from jaxmon import catalog
+from jaxmon.exposition.families import Family, Histogram, series
+from jaxmon.indicators.decorate import kind_of
+from jaxmon.indicators.recorder import recorder
+from jaxmon.indicators.requests import Request
+from jaxmon.resources import process
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SITE = "invocations"
+FLUSH_SECONDS = 2.0
+"""How long an invocation waits for a push, by default: as long as it is new."""
+
+# No invocation takes longer, and no lock can wait for ever.
+_LONGEST_SECONDS = 900.0
+# What a platform has left of an invocation must suffice to return.
+_RESERVE_SECONDS = 0.1
+_NAME = "AWS_LAMBDA_FUNCTION_NAME"
+
+
+class Invocations:
+    """Invocations by route, and how long the instance took to start."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str], int] = {}
+        self._start = Histogram(catalog.INSTANCE_START_SECONDS)
+        self._lock = RLock()
+
+    def begin(self, route: str) -> None:
+        """Count an invocation of *route*, which is a label."""
+        with self._lock:
+            first = not self._counts
+            for start in catalog.INSTANCE_STARTS:
+                self._counts.setdefault((route, start), 0)
+            self._counts[route, "cold" if first else "warm"] += 1
+        if first and (seconds := process.age()) is not None:
+            self._start.observe(seconds)
+
+    def collect(self) -> list[Family]:
+        """Return the metrics, nothing without invocations."""
+        if not self._counts:
+            return []
+        metric, counts = catalog.INVOCATIONS, self._counts.copy().items()
+        return [
+            Family(metric, [(series(metric, *kind), n) for kind, n in counts]),
+            Family(catalog.INSTANCE_START_SECONDS, self._start.samples()),
+        ]
+
+
+def flush(timeout: float = FLUSH_SECONDS) -> bool:
+    """
+    Push metrics and spans by OTLP now, as the agent does otherwise from time to time.
+
+    Never raises. What does not arrive is in the next push.
+
+    Args:
+        timeout: maximum seconds to wait.
+
+    Returns:
+        Whether the push has ended; without an agent, or without OTLP, there is none.
+    """
+    indicators = recorder()
+    if indicators is None:
+        return True
+    try:
+        return indicators.flush(min(max(timeout, 0.0), _LONGEST_SECONDS))
+    except Exception:  # noqa: BLE001 - contained: the program goes on
+        indicators.guard.failed(SITE, stays_on=True)
+        return False
+
+
+@overload
+def serverless(handler: F, /) -> F: ...
+@overload
+def serverless(
+    *, route: str = "", timeout: float = FLUSH_SECONDS
+) -> Callable[[F], F]: ...
+
+
+def serverless(
+    handler: F | None = None,
+    /,
+    *,
+    route: str = "",
+    timeout: float = FLUSH_SECONDS,
+) -> F | Callable[[F], F]:
+    """
+    Decorate the *handler* of a serverless function, ``def`` or ``async def``.
+
+    Each call is a `jaxmon.request`; then metrics and spans are pushed, before it
+    returns. It waits for at most *timeout* seconds, and for no longer than the second
+    argument, if that is AWS Lambda's context, has left. Counted apart are the start of
+    the instance, before its first invocation, and compiles (``start="cold"``).
+
+    Without an agent it calls *handler*, and nothing else. Never raises.
+
+    Args:
+        handler: takes any arguments, such as ``event, context``.
+        route: the label; by default the name of the Lambda function, or the handler's.
+        timeout: maximum seconds for the push.
+
+    Example:
+        >>> import jaxmon
+        >>> @jaxmon.serverless
+        ... def handler(event, context):
+        ...     return {"statusCode": 200}
+    """
+    if handler is None:
+        return lambda one: _decorated(one, route, timeout)
+    return _decorated(handler, route, timeout)
+
+
+def begin(route: str) -> None:
+    """Count an invocation; never raises."""
+    indicators = recorder()
+    if indicators is not None and indicators.guard.on(SITE):
+        try:
+            indicators.invocations.begin(indicators.routes.of(str(route)).name)
+        except Exception:  # noqa: BLE001 - contained: the invocation goes on
+            indicators.guard.failed(SITE)
+
+
+def frozen(route: str) -> bool:
+    """
+    Return whether the process may be frozen after each request; then this is an
+    invocation of *route*, which is counted.
+    """
+    indicators = recorder()
+    if indicators is None or not indicators.serverless:
+        return False
+    begin(route)
+    return True
+
+
+def _decorated(handler: F, route: str, timeout: float) -> F:
+    named = os.environ.get(_NAME) or getattr(handler, "__name__", "handler")
+    name = route or str(named)
+    wrapper: Callable[..., Any]
+    if inspect.iscoroutinefunction(kind_of(handler)):
+
+        async def wrapper(*args: Any, **kwargs: Any) -> Any:
+            begin(name)
+            try:
+                with Request(name):
+                    return await handler(*args, **kwargs)
+            finally:
+                await flush_in_thread(_seconds(args, timeout))
+
+    else:
+
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            begin(name)
+            try:
+                with Request(name):
+                    return handler(*args, **kwargs)
+            finally:
+                flush(_seconds(args, timeout))
+
+    return functools.wraps(handler)(wrapper)  # type: ignore[return-value]  # alike
+
+
+async def flush_in_thread(seconds: float = FLUSH_SECONDS) -> None:
+    """`flush` without blocking the event loop."""
+    if recorder() is None:
+        return
+    import asyncio  # noqa: PLC0415 - whoever has a coroutine has it
+
+    try:
+        await asyncio.to_thread(flush, seconds)
+    except RuntimeError:  # no threads left, or the loop's pool was shut down
+        flush(0)
+
+
+def _seconds(args: tuple[Any, ...], timeout: float) -> float:
+    """Return how long to wait: *timeout*, or less if the platform says so."""
+    if recorder() is None:
+        return timeout
+    try:
+        left = float(args[1].get_remaining_time_in_millis()) / 1000
+        return max(min(timeout, left - _RESERVE_SECONDS), 0.0)
+    except Exception:  # noqa: BLE001 - another platform's arguments
+        return timeout

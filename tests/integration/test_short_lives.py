@@ -1,0 +1,382 @@
+"""Processes that end before anyone polls or scrapes: what they counted is not lost."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import yaml
+
+from jaxmon import catalog, ended, life
+from jaxmon.artifacts.promql import counter
+from jaxmon.artifacts.slo.counting import Evaluation, counted
+from jaxmon.clocks import monotonic
+from jaxmon_exporter.collectors.agents.collector import Agents
+from tests.exporter import exporters
+from tests.fakes.agents import GOOD, Serve, failures, page_of, up
+from tests.preloaded import run_preloaded
+from tests.support import Prometheus, Result, until
+
+
+JOB = """
+import json, os, signal, sys
+import jax, jaxmon
+def begin():
+    return jaxmon.instrument(
+        port=None, memory_interval=0, memory_lines_interval=0, time_interval=0
+    )
+agent = begin()
+@jax.jit
+def work(x):
+    return x * 2
+def count(number):
+    for size in range(number):
+        with jaxmon.request("predict"):
+            work(jax.numpy.ones(size + 1))
+    for _ in jaxmon.steps(range(2 * number)):
+        pass
+count(int(sys.argv[1]))
+"""
+REQUESTS = 'jaxmon_requests_total{worker="0",route="predict",outcome="success"'
+STEPS = 'jaxmon_steps_total{worker="0",loop="train"}'
+
+
+def job(run_dir: Path, number: int, then: str = "") -> Result:
+    """Run a job with so many requests, compiles, and twice as many steps."""
+    return run_preloaded("-c", JOB + then, str(number), run_dir=run_dir, seconds=90)
+
+
+def requests(page: dict[str, float]) -> float:
+    """Return the successful requests of the first slot."""
+    return sum(value for name, value in page.items() if name.startswith(REQUESTS))
+
+
+def of(page: dict[str, float], metric: catalog.Metric) -> float:
+    """Return the value of the first slot."""
+    return page[f'{metric.name}{{worker="0"}}']
+
+
+def counts(run_dir: Path) -> tuple[float, float]:
+    """Return requests and steps of the first slot, as a sidecar that starts sees it."""
+    page = page_of(Agents(run_dir))
+    return requests(page), page.get(STEPS, 0)
+
+
+def test_what_a_process_counted_outlives_it(run_dir: Path) -> None:
+    """
+    Its counters and histograms stay, marked; its gauges, and that it was up, do not. It
+    has not died.
+    """
+    agents = Agents(run_dir)
+    assert job(run_dir, 2).code == 0
+    page = page_of(agents)
+    assert (requests(page), page[STEPS]) == (2, 4)
+    assert page['jaxmon_step_seconds_count{worker="0",loop="train"}'] == 4
+    assert 0 <= of(page, catalog.AGENT_ENDED_SECONDS) < 90
+    since = of(page, catalog.COUNTING_SECONDS)
+    assert since > of(page, catalog.AGENT_ENDED_SECONDS)
+    assert up(page) == failures(page) == {}
+    for gone in ("jaxmon_uptime", "jaxmon_runtime_info", "jaxmon_step_age", "process_"):
+        assert not [name for name in page if name.startswith(gone)]
+    died = [value for name, value in page.items() if "agent_died" in name]
+    assert died == [0]
+
+
+def test_the_next_process_adds_to_it(run_dir: Path) -> None:
+    """In the same slot, while it runs and afterwards, also for another sidecar."""
+    agents = Agents(run_dir)
+    job(run_dir, 2)
+    inside = (
+        "sys.path.insert(0, os.getcwd())\n"
+        "from pathlib import Path\n"
+        "from jaxmon_exporter.collectors.agents.collector import Agents\n"
+        "found = Agents(Path(os.environ['JAXMON_RUN_DIR'])).collect()\n"
+        "page = {n: v for one in found for n, v in one.samples}\n"
+        "print(json.dumps(page))\n"
+    )
+    page = job(run_dir, 3, inside).json()
+    assert (requests(page), page[STEPS], up(page)) == (5, 10, {"0": 1})
+    # By their own clock and the slot's: the first job counted before this one began.
+    assert of(page, catalog.COUNTING_SECONDS) > ended_since(run_dir)
+    assert counts(run_dir) == (5, 10)
+    assert requests(page_of(agents)) == 5
+
+
+def ended_since(run_dir: Path) -> float:
+    """Return how long the latest process of the first slot counted, at most."""
+    found = ended.read(run_dir / "agent-0.ended")
+    assert found is not None
+    return 0.0 if found.ended < found.since else monotonic() - found.ended
+
+
+def test_one_process_may_have_several_agents(run_dir: Path) -> None:
+    """Stopped and started again, an agent counts from zero, and the slot goes on."""
+    again = "jaxmon.uninstrument()\nbegin()\ncount(1)\n"
+    assert job(run_dir, 2, again).code == 0
+    assert counts(run_dir) == (3, 6)
+
+
+def test_a_forked_child_leaves_nothing(run_dir: Path) -> None:
+    """What its parent counted is the parent's; an agent of its own has its own slot."""
+    fork = (
+        "if (child := os.fork()) == 0:\n"
+        "    begin()\n"
+        "    for _ in jaxmon.steps(range(14)): pass\n"  # JAX itself would hang
+        "    jaxmon.uninstrument()\n"
+        "    os._exit(0)\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+    )
+    job(run_dir, 2, fork).ok()
+    page = page_of(Agents(run_dir))
+    assert (requests(page), page[STEPS]) == (2, 4)
+    assert page[STEPS.replace('"0"', '"1"')] == 14
+
+
+@pytest.mark.parametrize("end", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGKILL)"])
+def test_after_a_killed_process_counts_begin_anew(run_dir: Path, end: str) -> None:
+    """
+    What it counted since the last poll is not known: its successor starts at zero, and
+    says so.
+    """
+    job(run_dir, 2)
+    job(run_dir, 3, end)
+    assert counts(run_dir) == (0, 0)
+    before = monotonic()
+    job(run_dir, 1)
+    assert counts(run_dir) == (1, 2)
+    assert of(page_of(Agents(run_dir)), catalog.COUNTING_SECONDS) < monotonic() - before
+
+
+def test_a_process_that_crashes_is_counted_too(run_dir: Path) -> None:
+    """Until the next one begins anew: one that crashes again and again does nothing."""
+    job(run_dir, 2)
+    assert job(run_dir, 3, "raise ValueError").code == 1
+    assert counts(run_dir) == (5, 10)
+    job(run_dir, 1)
+    assert counts(run_dir) == (1, 2)
+
+
+def test_old_counts_are_void(run_dir: Path) -> None:
+    """After five minutes they are not served, and the next process begins anew."""
+    job(run_dir, 2)
+    path = run_dir / "agent-0.ended"
+    found = ended.read(path)
+    assert found is not None
+    late = found.ended - ended.KEPT - 1
+    ended.write(path, found._replace(since=late - 1, ended=late), 0o600)
+    assert counts(run_dir) == (0, 0)
+    job(run_dir, 1)
+    assert counts(run_dir) == (1, 2)
+
+
+def test_a_cleaner_costs_nothing(run_dir: Path) -> None:
+    """A process restores what was counted before it when the directory is removed."""
+    job(run_dir, 2)
+    wait = (
+        "import shutil, time\n"
+        "shutil.rmtree(os.environ['JAXMON_RUN_DIR'])\n"
+        "for _ in range(3000):\n"
+        "    if os.path.exists(agent.socket): break\n"
+        "    time.sleep(0.02)\n"
+    )
+    job(run_dir, 1, wait).ok()
+    assert counts(run_dir) == (3, 6)
+
+
+def test_a_full_disk_loses_counts_and_nothing_else(run_dir: Path) -> None:
+    """The program ends as it would; its successor begins anew."""
+    job(run_dir, 2)
+    full = (
+        "import resource\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))\n"  # a record fits
+    )
+    done = job(run_dir, 1, full).ok()
+    assert done.err == ""
+    assert counts(run_dir) == (0, 0)
+    job(run_dir, 4)
+    assert counts(run_dir) == (4, 8)
+
+
+def written(run_dir: Path, text: bytes, starts: int = 1) -> None:
+    """Write counts of the first slot with *text*, and a record with so many starts."""
+    now = monotonic()
+    raw = b"jaxmon %d %.3f %.3f\n" % (starts, now - 20, now - 10)
+    (run_dir / "agent-0.ended").write_bytes(raw + zlib.compress(text))
+    record = life.Life(run_dir / "agent-0.life", 0o600)
+    record.begin()
+    record.end(life.FINISHED)
+    record.abandon()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"garbage",
+        b"# TYPE up gauge\nup 0\n",
+        b"# TYPE jaxmon_agent_starts_total counter\njaxmon_agent_starts_total 5\n",
+        b"# TYPE jaxmon_steps_total counter\n"
+        + 2 * b'jaxmon_steps_total{loop="a"} 1\n',
+        b"# TYPE jaxmon_step_seconds histogram\njaxmon_step_seconds_sum 1\n",
+        b"\xff",
+    ],
+)
+def test_counts_are_not_trusted(run_dir: Path, serve: Serve, text: bytes) -> None:
+    """
+    What an agent may not export is rejected as a whole, once, and costs others nothing;
+    the next agent of the slot replaces it.
+    """
+    written(run_dir, text)
+    serve(3, GOOD)
+    agents = Agents(run_dir)
+    for _ in range(2):
+        page = page_of(agents)
+        assert page['jaxmon_jit_calls_total{worker="3",function="f"}'] == 7
+        assert failures(page) == {"agent_page": 1}
+        assert "jaxmon_steps_total" not in "".join(page)
+
+    job(run_dir, 1)
+    assert counts(run_dir) == (1, 2)
+
+
+def test_gauges_in_the_file_are_dropped(run_dir: Path) -> None:
+    """A process that has ended has no depth of a queue, whatever is written."""
+    written(run_dir, GOOD + b"# TYPE jaxmon_queue_depth gauge\njaxmon_queue_depth 4\n")
+    page = page_of(Agents(run_dir))
+    assert page['jaxmon_jit_calls_total{worker="0",function="f"}'] == 7
+    assert not [name for name in page if "queue" in name]
+
+
+def test_an_agent_without_such_counts_is_served_as_it_is(
+    run_dir: Path, serve: Serve
+) -> None:
+    """One of an earlier release neither removes nor continues what is there."""
+    written(run_dir, GOOD)
+    record = life.Life(run_dir / "agent-0.life", 0o600)
+    record.begin()
+    serve(0, GOOD)
+    page = page_of(Agents(run_dir))
+    record.end(life.FINISHED)
+    record.abandon()
+    assert page['jaxmon_jit_calls_total{worker="0",function="f"}'] == 7
+
+
+def test_counts_never_fall(run_dir: Path) -> None:
+    """
+    Whenever the sidecar polls while jobs start, end and replace each other: what it
+    serves rises, or is missing for one poll, and in the end it is what they counted.
+    """
+    agents, stop = Agents(run_dir), threading.Event()
+    falls: list[tuple[str, float, float]] = []
+    last: dict[str, float] = {}
+    polls = Counter[bool]()
+
+    def poll() -> None:
+        while not stop.is_set():
+            for name, value in page_of(agents).items():
+                if name.startswith(("jaxmon_requests_total", "jaxmon_steps_total")):
+                    if value < last.get(name, 0):
+                        falls.append((name, last[name], value))
+                    last[name] = value
+            polls[True] += 1
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda _: job(run_dir, 2).ok(), range(6)))
+    finally:
+        stop.set()
+        thread.join()
+    page = page_of(agents)
+    assert falls == []
+    assert polls[True] > 6
+    steps = [value for name, value in page.items() if "steps_total" in name]
+    assert sum(steps) == 24
+
+
+RULES = {
+    "requests": counter(catalog.REQUESTS),
+    "steps": counter(catalog.STEPS),
+    "compiles": counter(catalog.COMPILES),
+}
+
+
+def rules(directory: Path) -> Path:
+    """Write rules that count as those of our objectives do, once a second."""
+    when = Evaluation(interval="1s", delay="1s", memory="5m")
+    found = [
+        {"record": f"test:{name}", "expr": str(counted(one, when).sum())}
+        for name, one in RULES.items()
+    ]
+    path = directory / "rules.yaml"
+    groups = [{"name": "test", "interval": "1s", "rules": found}]
+    path.write_text(yaml.safe_dump({"groups": groups}))
+    return path
+
+
+def test_prometheus_counts_batch_jobs_once(
+    run_dir: Path, tmp_path: Path, prometheus: Callable[..., Prometheus]
+) -> None:
+    """
+    Ten jobs one after another and three at once, most of which no scrape sees alive,
+    two Prometheis, and a sidecar that is restarted in the middle: each counts what the
+    jobs counted themselves.
+    """
+    ledger = Counter[str]()
+
+    def count(number: int) -> None:
+        # One compile for each size, and those that `ones` needs.
+        done = job(
+            run_dir,
+            number,
+            "print(json.dumps(sum(value for one in agent.collect()"
+            " if one.metric.name == 'jaxmon_compiles_total'"
+            " for _, value in one.samples)))\n",
+        )
+        compiles = done.json()
+        assert compiles >= number
+        ledger.update(requests=number, steps=2 * number, compiles=compiles)
+
+    path = rules(tmp_path)
+    with exporters(run_dir) as start:
+        quick = ("--agents-interval", "0.5", "--disable", "host", "--disable", "nvml")
+        sidecar = start(*quick)
+        port = sidecar.url.rpartition(":")[2]
+        config = {"rule_files": [str(path)]}
+        target = {"jobs": [f"127.0.0.1:{port}"]}
+        servers = [
+            prometheus(target, interval=one, config=config) for one in ("1s", "3s")
+        ]
+        for server in servers:
+            server.until_up()
+        for number in (3, 1, 1, 2, 1):
+            count(number)
+        sidecar.stop()
+        sidecar = start(*quick, "--port", port)
+        for number in (1, 1, 2, 1, 3):
+            count(number)
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(count, (2, 2, 1)))
+
+        def seen(server: Prometheus) -> dict[str, float]:
+            return {
+                name: value
+                for name in RULES
+                for _, value in server.query(f"sum_over_time(test:{name}[10m])")
+            }
+
+        for server in servers:
+            until(lambda one=server: seen(one) == ledger, f"{dict(ledger)}")  # type: ignore[misc]
+        evaluations = "count_over_time(test:steps[10m])"
+        for server in servers:
+            ((_, before),) = server.query(evaluations)
+            until(
+                lambda one=server, n=before: one.query(evaluations)[0][1] > n + 2,  # type: ignore[misc]
+                "more evaluations",
+            )
+            assert seen(server) == ledger
