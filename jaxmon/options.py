@@ -42,4 +42,5 @@ class Options(TypedDict, total=False):
     device_figures: bool
     profile_gpu: bool
     otlp: bool | None
+    otlp_names: str
     serverless: bool

@@ -267,6 +267,13 @@ class Settings:
         "metrics.",
         default=None,
     )
+    otlp_names: str = _setting(
+        "Names of what is pushed by OTLP: `served`, as on the page, or `semantic`, by "
+        "OpenTelemetry's conventions where they exist.",
+        default="served",
+        give="served or semantic",
+        among=("served", "semantic"),
+    )
 
     serverless: bool = _setting(
         "For platforms that freeze the process between invocations: metrics and spans "

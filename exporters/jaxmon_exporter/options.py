@@ -11,6 +11,7 @@ from dataclasses import MISSING, Field, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jaxmon.catalog import conventions
 from jaxmon.settings import SIDECAR_PORT
 from jaxmon_exporter.collectors.registry import NAMES
 
@@ -219,6 +220,12 @@ class Options:
         "Push all metrics by OTLP too, as OpenTelemetry's standard variables say, "
         "except those of agents that push their own; needs `jaxmon[otel]`.",
         default=False,
+    )
+    otlp_names: str = _option(
+        "Names of what is pushed by OTLP: as served, or by OpenTelemetry's semantic "
+        "conventions where they exist.",
+        default=conventions.SERVED,
+        choices=conventions.NAMES,
     )
     demo: bool = _option(
         "Add a synthetic fleet of 8 accelerators and 4 workers.", default=False

@@ -17,7 +17,10 @@ NAME = "jaxmon-exporter"
 
 
 def pusher(
-    collect: Callable[[], Iterable[Family]], failed: Callable[[str], None]
+    collect: Callable[[], Iterable[Family]],
+    failed: Callable[[str], None],
+    *,
+    names: str,
 ) -> Pusher:
     """
     Return what pushes *collect*'s families as OpenTelemetry's standard variables say.
@@ -25,12 +28,18 @@ def pusher(
     Args:
         collect: returns the families of the page.
         failed: called while an exception is handled, with its place.
+        names: one of `jaxmon.catalog.conventions.NAMES`.
 
     Raises:
         CommandError: the extra is missing, or a variable is invalid.
     """
     made = Pusher(
-        lambda: own(collect()), plan(os.environ), failed=failed, own=False, name=NAME
+        lambda: own(collect()),
+        plan(os.environ),
+        failed=failed,
+        own=False,
+        name=NAME,
+        names=names,
     )
     try:
         made.prepare()

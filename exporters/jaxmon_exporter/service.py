@@ -245,7 +245,9 @@ class Service:
     def _make_pusher(self) -> Pusher:
         from jaxmon_exporter.pushing import pusher  # noqa: PLC0415 - few push
 
-        return pusher(self.families, self._count_current_error)
+        return pusher(
+            self.families, self._count_current_error, names=self._options.otlp_names
+        )
 
     def _contained(
         self, site: str, source: Callable[[], Iterable[Family]]

@@ -224,6 +224,7 @@ class Runtime:
             self.collect,
             plan(os.environ),
             timer=not settings.serverless,
+            names=settings.otlp_names,
             failed=functools.partial(self._guard.failed, stays_on=True),
             run=functools.partial(self._guard.run, "otlp"),
             join=self._guard.join,

@@ -10,7 +10,7 @@ import click
 
 from jaxmon import catalog
 from jaxmon.artifacts.write import HEADER
-from jaxmon.catalog import Metric
+from jaxmon.catalog import Metric, conventions
 from jaxmon.catalog.model import GAUGES
 from jaxmon.settings import PREFIX, Settings, declared, wanted
 
@@ -63,7 +63,37 @@ def metrics(listed: Sequence[Metric] = catalog.METRICS) -> str:
             _group([metric for metric in listed if metric.group == group]),
         )
     ]
-    return page(HEADER, "# Metrics", _introduction(), *tables)
+    return page(HEADER, "# Metrics", _introduction(), *tables, *_conventions(listed))
+
+
+def _conventions(listed: Sequence[Metric]) -> Iterator[str]:
+    """Yield the table of those that have a name by convention, if any has."""
+    found = [(one, conventions.CONVENTIONS.get(one)) for one in listed]
+    if not any(convention for _, convention in found):
+        return
+    yield "## Names by OpenTelemetry's conventions"
+    yield (
+        "Pushed by [OTLP](opentelemetry.md#names-by-convention) with "
+        "`otlp_names=semantic`, these metrics have the names of the semantic "
+        f"conventions {conventions.VERSION}; all others, and accelerators that are no "
+        "GPUs, keep theirs."
+    )
+    rows = []
+    for metric, one in found:
+        if one is None:
+            continue
+        renamed = [f"`{label}` as `{name}`" for label, name in one.labels]
+        fixed = [f"`{name}` is `{value}`" for name, value in one.attributes]
+        rows.append(
+            (
+                f"`{metric.name}`",
+                f"`{one.name}`",
+                one.instrument,
+                f"`{one.unit}`",
+                "<br>".join([*renamed, *fixed]) or "-",
+            )
+        )
+    yield table(("Metric", "By convention", "Instrument", "Unit", "Attributes"), rows)
 
 
 def _group(metrics: Sequence[Metric]) -> str:

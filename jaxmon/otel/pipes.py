@@ -15,6 +15,7 @@ from opentelemetry.sdk.metrics.export import (
     MetricExportResult,
 )
 
+from jaxmon.catalog.conventions import CONVENTIONS, SEMANTIC
 from jaxmon.exposition.families import Family
 from jaxmon.otel import resource
 from jaxmon.otel.environment import CONSOLE, GRPC, Plan
@@ -87,6 +88,7 @@ def pipes(  # noqa: PLR0913 - what the parts of a pipe need
     started: int,
     own: bool,
     name: str | None,
+    names: str,
     failed: Callable[[str], None],
 ) -> list[Pipe]:
     """
@@ -99,6 +101,7 @@ def pipes(  # noqa: PLR0913 - what the parts of a pipe need
         started: when counting began, in Unix nanoseconds.
         own: see `Converter`.
         name: default of ``service.name``; `None` to find one.
+        names: one of `jaxmon.catalog.conventions.NAMES`.
         failed: called with the name of each family that is left out.
     """
     found = resource.resource(environ, made.said, name=name)
@@ -111,6 +114,7 @@ def pipes(  # noqa: PLR0913 - what the parts of a pipe need
                 started=started,
                 temporality=plan.temporality,
                 own=own,
+                conventions=CONVENTIONS if names == SEMANTIC else {},
                 failed=failed,
             ),
         )

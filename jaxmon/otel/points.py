@@ -9,8 +9,9 @@ are, which every translation to Prometheus leaves alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from opentelemetry.sdk.metrics import Exemplar
@@ -29,9 +30,11 @@ from opentelemetry.sdk.metrics.export import Metric as SdkMetric
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from jaxmon.catalog import Metric
+from jaxmon.catalog.conventions import Convention
 from jaxmon.exposition import exemplars
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels
+from jaxmon.otel.semantic import applies, by_convention
 
 
 if TYPE_CHECKING:
@@ -111,6 +114,7 @@ class Converter:
         own: whether all series have counted from zero since *started*. Otherwise, as on
             the page of a sidecar, only those of agents that appear later have; of
             others, deltas begin when they are first delivered.
+        conventions: metrics that are called something else.
         failed: called for each metric that is left out, with its name.
     """
 
@@ -122,6 +126,7 @@ class Converter:
         started: int,
         temporality: str = "cumulative",
         own: bool = True,
+        conventions: Mapping[Metric, Convention] = MappingProxyType({}),
         failed: Callable[[str], None],
     ) -> None:
         self._resource = resource
@@ -129,6 +134,7 @@ class Converter:
         self._started = started
         self._deltas = _DELTAS[temporality]
         self._own = own
+        self._conventions = conventions
         self._failed = failed
         self._parsed: dict[str, _Parsed] = {}
         self._before: dict[str, _Count] = {}
@@ -157,15 +163,22 @@ class Converter:
                 if family.exemplars:
                     found = {**first.exemplars, **family.exemplars}
                     merged[metric.name] = first._replace(exemplars=found)
-        metrics = []
+        metrics: dict[str, tuple[Metric, Convention | None, list[Any]]] = {}
         for family in merged.values():
+            metric, convention = family.metric, self._conventions.get(family.metric)
             try:
-                if points := list(self._points(family, time, parsed)):
-                    metrics.append(self._metric(family.metric, points))
+                for point in self._points(family, time, parsed):
+                    name, called, given = metric.name, None, point
+                    if convention is not None and applies(convention, point):
+                        name, called = convention.name, convention
+                        given = by_convention(convention, point, self._started)
+                    metrics.setdefault(name, (metric, called, []))[2].append(given)
             except Exception:  # noqa: BLE001 - contained: it costs its metric
-                self._failed(family.metric.name)
+                metrics.pop(metric.name, None)
+                self._failed(metric.name)
         self._parsed = parsed
-        scope = ScopeMetrics(self._scope, metrics, "")
+        made = [self._metric(*one) for one in metrics.values()]
+        scope = ScopeMetrics(self._scope, made, "")
         return MetricsData([ResourceMetrics(self._resource, [scope], "")])
 
     def delivered(self) -> None:
@@ -293,7 +306,9 @@ class Converter:
         parsed[series] = known
         return known
 
-    def _metric(self, metric: Metric, points: list[Any]) -> SdkMetric:
+    def _metric(
+        self, metric: Metric, convention: Convention | None, points: list[Any]
+    ) -> SdkMetric:
         temporality = (
             AggregationTemporality.DELTA
             if metric.kind in self._deltas
@@ -304,8 +319,12 @@ class Converter:
             data = Histogram(points, temporality)
         elif metric.kind == "counter":
             data = Sum(points, temporality, is_monotonic=True)
+        elif convention is not None and convention.instrument == "updowncounter":
+            data = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=False)
         else:
             data = Gauge(points)
+        if convention is not None:
+            return SdkMetric(convention.name, metric.help, convention.unit, data)
         return SdkMetric(metric.name, metric.help, UNITS.get(metric.unit, ""), data)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
+from jaxmon.catalog.conventions import SERVED
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import OtlpError
 from jaxmon.exposition.families import Family, series
@@ -42,6 +43,7 @@ class Pusher:
         failed: called while an exception is handled, with the place in our code.
         own: whether the families are this process's; see `Converter`.
         name: default of ``service.name``; `None` to find one.
+        names: one of `jaxmon.catalog.conventions.NAMES`.
         environ: the environment.
         timer: whether to push every so often, besides when asked.
         run: runs the body of the thread.
@@ -56,6 +58,7 @@ class Pusher:
         failed: Callable[[str], None],
         own: bool = True,
         name: str | None = None,
+        names: str = SERVED,
         environ: Mapping[str, str] = os.environ,
         timer: bool = True,
         run: Callable[[Callable[[], None]], None] = lambda body: body(),
@@ -66,6 +69,7 @@ class Pusher:
         self._failed = failed
         self._own = own
         self._name = name
+        self._names = names
         self._environ = environ
         self._interval = plan.interval if timer else None
         self._run = run
@@ -234,6 +238,7 @@ class Pusher:
             started=min([now, *starts]),
             own=self._own,
             name=self._name,
+            names=self._names,
             failed=lambda metric: self._failed(f"otlp:{metric}"),
         )
 

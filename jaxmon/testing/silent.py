@@ -44,4 +44,5 @@ SILENT: Options = {
     "profile_gpu": False,
     "otlp": False,
     "serverless": False,
+    "otlp_names": "served",
 }

@@ -110,6 +110,19 @@ def test_a_short_batch_job_is_counted_once(running: Receiver, protocol: str) -> 
     assert resource["telemetry.sdk.language"] == "python"
 
 
+def test_names_are_those_of_the_conventions_on_request(running: Receiver) -> None:
+    """With ``otlp_names=semantic`` what has a conventional name is sent under that."""
+    environ = running.environ(
+        OTEL_SERVICE_NAME="semantic", JAXMON_OTLP_NAMES="semantic"
+    )
+    run_preloaded("-c", f"{BEGIN}\nstep(1.0)", env=environ).ok()
+    (request,) = of(running, "semantic")
+    names = set(request.metrics())
+    assert {"process.cpu.time", "process.memory.usage", "process.uptime"} <= names
+    assert "jaxmon_jit_calls_total" in names
+    assert not [one for one in names if one.startswith(("process_cpu", "process_res"))]
+
+
 def test_deltas_add_up_to_the_page(running: Receiver) -> None:
     """With deltas, what arrives in many exports adds up to what the page has."""
     source = f"""{BEGIN}

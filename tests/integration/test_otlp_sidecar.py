@@ -80,6 +80,33 @@ def test_the_page_is_pushed_without_agents_that_push(
     assert request.resource()["service.name"] == "jaxmon-exporter"
 
 
+def test_gpus_have_the_names_of_the_conventions_on_request(
+    run_dir: Path, tmp_path: Path
+) -> None:
+    """With ``--otlp-names semantic`` GPUs are in ``hw.gpu.*``, and nothing twice."""
+    with receiver(tmp_path) as running, exporters(run_dir) as start:
+        exporter = start(
+            *("--otlp", "--demo", "--otlp-names", "semantic"), **running.environ()
+        )
+        exporter.until_ready()
+        page = page_samples(exporter.get())
+        assert exporter.stop() == 0
+        metrics = running.requests()[-1].metrics()
+    size = "jaxmon_accelerator_memory_size_bytes"
+    gpus = {
+        dict(labels)["uuid"]: value
+        for (name, labels), value in page.items()
+        if name == size and dict(labels)["uuid"].startswith("GPU-")
+    }
+    points = metrics["hw.gpu.memory.limit"].sum.data_points
+    assert gpus == {one.attributes[0].value.string_value: one.as_int for one in points}
+    assert len(gpus) > 0
+    left = metrics[size].gauge.data_points if size in metrics else ()
+    assert not [
+        one for one in left if one.attributes[0].value.string_value.startswith("GPU-")
+    ]
+
+
 def test_without_the_extra_it_does_not_start(run_dir: Path) -> None:
     """A sidecar that is told to push and cannot says what to install."""
     source = (

@@ -196,7 +196,8 @@ def test_exemplars_arrive_once_with_the_ids_of_their_traces():
     histogram.observe(0.5)
     one = converter()
     families = [Family(TIMES, histogram.samples(), histogram.exemplars())]
-    now = time_ns()
+    # Later than all of them: their times are rounded to milliseconds.
+    now = time_ns() + SECOND
     for arrives in (False, True):
         found = pushed(one, families, now).metrics()
         (exemplar,) = found[TIMES.name].histogram.data_points[0].exemplars
