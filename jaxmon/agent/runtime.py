@@ -23,9 +23,10 @@ from jaxmon.agent.reduction import reduction_of
 from jaxmon.agent.serving import Serving
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import OtlpError
+from jaxmon.exposition import exponential
 from jaxmon.exposition.add import added, lasting, read
 from jaxmon.exposition.encode import encode
-from jaxmon.exposition.families import Family, Histogram, gauge, series
+from jaxmon.exposition.families import Family, Histogram, gauge, histograms, series
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.page import metrics_handler
 from jaxmon.indicators.figures import Indicators
@@ -69,6 +70,9 @@ class Runtime:
         self._reduction = reduction_of(settings, self.context.table)
         self._started = wall_time(), monotonic()
         self._live: OwnPage | None = None
+        pushes = is_asked(os.environ) if settings.otlp is None else settings.otlp
+        self._plan = plan(os.environ) if pushes else None
+        exponential.ask(wanted=self._plan is not None and self._plan.exponential)
         self._scrapes = Histogram(catalog.SCRAPE_SECONDS)
         self.serving = Serving(
             settings,
@@ -203,6 +207,7 @@ class Runtime:
                 functools.partial(self.serving.withdraw, self._last),
                 self.hooks.detach,
                 self._markers.stop,
+                functools.partial(exponential.ask, wanted=False),
                 functools.partial(atexit.unregister, self._exit),
                 *(() if self._pusher is None else (self._pusher.stop,)),
             )
@@ -217,12 +222,11 @@ class Runtime:
 
     def _prepared_pusher(self, settings: Settings) -> Pusher | None:
         """Return what pushes metrics by OTLP, `None` if nothing does."""
-        wanted = settings.otlp
-        if not (is_asked(os.environ) if wanted is None else wanted):
+        if self._plan is None:
             return None
         pusher = Pusher(
             self.collect,
-            plan(os.environ),
+            self._plan,
             timer=not settings.serverless,
             names=settings.otlp_names,
             failed=functools.partial(self._guard.failed, stays_on=True),
@@ -372,7 +376,7 @@ class Runtime:
                 (catalog.DROPPED, self._dropped()),
             )
         ] + [
-            Family(catalog.SCRAPE_SECONDS, self._scrapes.samples()),
+            histograms(catalog.SCRAPE_SECONDS, [self._scrapes]),
             gauge(catalog.COUNTING_SECONDS, monotonic() - self._started[1]),
             *(() if self._pusher is None else self._pusher.families()),
         ]

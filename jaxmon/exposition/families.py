@@ -18,7 +18,8 @@ from typing import NamedTuple, TypeAlias
 
 from jaxmon.catalog import Metric
 from jaxmon.clocks import wall_time
-from jaxmon.exposition import exemplars
+from jaxmon.exposition import exemplars, exponential
+from jaxmon.exposition.exponential import Exponential
 
 
 Sample: TypeAlias = tuple[str, float]
@@ -34,11 +35,13 @@ class Family(NamedTuple):
         metric: the metric.
         samples: its series and their values.
         exemplars: the exemplars of some series, as OpenMetrics writes them.
+        exponentials: exponential buckets, if asked for, by the series of the count.
     """
 
     metric: Metric
     samples: list[Sample]
     exemplars: Mapping[str, str] = MappingProxyType({})
+    exponentials: Mapping[str, Exponential] = MappingProxyType({})
 
 
 def labels_text(names: Sequence[str], values: Iterable[object]) -> str:
@@ -74,10 +77,12 @@ def histograms(metric: Metric, found: Iterable[Histogram]) -> Family:
     """Return the family *metric* of the histograms *found*, with their exemplars."""
     samples: list[Sample] = []
     kept: dict[str, str] = {}
+    exponentials: dict[str, Exponential] = {}
     for one in found:
         samples += one.samples()
         kept.update(one.exemplars())
-    return Family(metric, samples, kept)
+        exponentials.update(one.exponentials())
+    return Family(metric, samples, kept, exponentials)
 
 
 def gauge(metric: Metric, value: float, *labels: object) -> Family:
@@ -96,6 +101,7 @@ class Histogram:
     __slots__ = (
         "_counts",
         "_exemplars",
+        "_exponential",
         "_labels",
         "_lock",
         "_metric",
@@ -110,6 +116,7 @@ class Histogram:
         self._counts = [0] * (len(metric.buckets) + 1)
         self._sum = 0.0
         self._exemplars: dict[int, str] | None = None
+        self._exponential = exponential.counts()
         # Reentrant: while we hold it, the garbage collector may end something that
         # is measured, on this thread.
         self._lock = RLock()
@@ -129,6 +136,8 @@ class Histogram:
         with self._lock:
             self._counts[index] += 1
             self._sum += value
+            if self._exponential is not None:
+                self._exponential.add(value)
         if trace_id is not None:
             if self._exemplars is None:
                 self._exemplars = {}
@@ -189,6 +198,15 @@ class Histogram:
             return {}
         names = self._series = self._series or self._names()
         return {names[index]: text for index, text in self._exemplars.copy().items()}
+
+    def exponentials(self) -> dict[str, Exponential]:
+        """Return its exponential buckets, if asked for, by the series of the count."""
+        if self._exponential is None:
+            return {}
+        with self._lock:
+            found = self._exponential.snapshot(self._sum)
+        names = self._series = self._series or self._names()
+        return {names[-1]: found}
 
     def _names(self) -> tuple[str, ...]:
         name, text = self._metric.name, labels_text(self._metric.labels, self._labels)

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family, Histogram
+from jaxmon.exposition.families import Family, Histogram, histograms
 from jaxmon.indicators import work
 from jaxmon.indicators.labels import Labels
 from jaxmon.indicators.recorder import recorder
@@ -126,9 +126,4 @@ class BatchFill:
 
     def collect(self) -> list[Family]:
         """Return the families of batches."""
-        fills = list(self._fills.values())
-        return [
-            Family(
-                catalog.BATCH_FILL_RATIO, [one for f in fills for one in f.samples()]
-            )
-        ]
+        return [histograms(catalog.BATCH_FILL_RATIO, list(self._fills.values()))]

@@ -20,7 +20,7 @@ from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.orbax import Kind
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.clocks import wall_time
-from jaxmon.exposition.families import Family, Histogram, series
+from jaxmon.exposition.families import Family, Histogram, histograms, series
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.indicators.work import payers
 from jaxmon.otel.traces import conventions
@@ -162,14 +162,9 @@ class Checkpoints(Part):
         """Return times, bytes and failures; nothing without a checkpoint."""
         self._count(self._operations.settle())
         return [
-            Family(
+            histograms(
                 catalog.CHECKPOINT_SECONDS,
-                [
-                    sample
-                    for one in self._seconds.values()
-                    if one.count
-                    for sample in one.samples()
-                ],
+                [one for one in self._seconds.values() if one.count],
             ),
             *(
                 Family(metric, [(series(metric, what), n) for what, n in found.items()])

@@ -32,7 +32,7 @@ from jaxmon.agent.sampling.work import unready
 from jaxmon.agent.watcher import Watcher
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import perf_counter, thread_time
-from jaxmon.exposition.families import Family
+from jaxmon.exposition.families import Family, histograms
 
 
 # Maximum share of one core for sampling, and how much of it may accumulate.
@@ -191,8 +191,8 @@ class Sampling(Part):
         dispatch = [f.dispatch for f in figures if f.dispatch.count]
         execution = [f.execution for f in figures if f.execution.count]
         return [
-            Family(metric, [sample for h in histograms for sample in h.samples()])
-            for metric, histograms in (
+            histograms(metric, times)
+            for metric, times in (
                 (catalog.DISPATCH_SECONDS, dispatch),
                 (catalog.EXECUTION_SECONDS, execution),
             )
