@@ -192,6 +192,9 @@ class Runtime:
                 part.start()
             if self._pusher is not None:
                 self._pusher.start()
+            # What that imports: see `jaxmon.exposition.add.prepare`.
+            if self.serving.socket is not None:
+                self.collect()
         except (OSError, RuntimeError) as error:  # no descriptors or threads left
             interrupts.pass_on(error)
             log.warning("jaxmon is observing but cannot serve metrics: %s", error)

@@ -18,6 +18,7 @@ from jaxmon import ended, interrupts, life, rundir
 from jaxmon.agent.guard import log
 from jaxmon.clocks import monotonic
 from jaxmon.errors import JaxmonError, PageError
+from jaxmon.exposition.add import prepare
 from jaxmon.http.listeners import Listener
 from jaxmon.http.server import Handler, Server
 from jaxmon.settings import SIDECAR_PORT, Settings
@@ -25,7 +26,6 @@ from jaxmon.settings import SIDECAR_PORT, Settings
 
 EVERY = 5.0
 """Seconds between two checks. One takes some 10 µs on the server's thread."""
-
 
 # Number of ports tried after a busy one.
 _PORTS = 64
@@ -376,6 +376,8 @@ class LocalSocket:
         ):
             ended.remove(path)
             found = None
+        else:
+            prepare()
         self._before = found
 
     def _look_after_life(self) -> None:

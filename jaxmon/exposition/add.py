@@ -32,6 +32,16 @@ def lasting(families: Iterable[Family]) -> list[Family]:
     ]
 
 
+def prepare() -> None:
+    """
+    Import what `read` needs: after an import at exit, Python no longer knows that an
+    interrupt ended the program, and with which exit code.
+    """
+    import jaxmon.catalog.every  # noqa: PLC0415 - few processes need them
+    import jaxmon.exposition.distributions  # noqa: PLC0415
+    import jaxmon.exposition.parse  # noqa: F401, PLC0415
+
+
 def read(text: str) -> list[Family]:
     """
     Return the families in *text* that outlive a process and are in the catalogue.
@@ -58,7 +68,7 @@ def read(text: str) -> list[Family]:
 def added(families: Iterable[Family], before: Iterable[Family]) -> list[Family]:
     """
     Return *families* with the counts *before* added, series by series, and those that
-    only *before* has. 0.4 µs for each sample of it.
+    only *before* has. 0.3 to 1.4 µs for each sample.
 
     A histogram whose buckets were others cannot be added, and stays as it is.
     """
@@ -75,6 +85,12 @@ def added(families: Iterable[Family], before: Iterable[Family]) -> list[Family]:
 
 
 def _sums(family: Family, past: Family) -> list[Sample]:
+    if [name for name, _ in family.samples] == [name for name, _ in past.samples]:
+        counts = [value for _, value in past.samples]
+        return [
+            (name, value + count)
+            for (name, value), count in zip(family.samples, counts, strict=True)
+        ]
     if family.metric.kind != "histogram":
         rest = dict(past.samples)
         sums = [(name, value + rest.pop(name, 0)) for name, value in family.samples]

@@ -21,6 +21,7 @@ CHANGING = (
     "python_gc_",
     "jaxmon_scrape_seconds",
     "jaxmon_uptime_seconds",
+    "jaxmon_counting_seconds",
     "jaxmon_wall_seconds",
     "jaxmon_container_",
     "jaxmon_otlp_exports",

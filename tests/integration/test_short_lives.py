@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import zlib
 from collections import Counter
@@ -20,7 +21,7 @@ from jaxmon_exporter.collectors.agents.collector import Agents
 from tests.exporter import exporters
 from tests.fakes.agents import GOOD, Serve, failures, page_of, up
 from tests.preloaded import run_preloaded
-from tests.support import Prometheus, Result, until
+from tests.support import Prometheus, Result, run_python, until
 
 
 JOB = """
@@ -159,6 +160,22 @@ def test_a_process_that_crashes_is_counted_too(run_dir: Path) -> None:
     assert counts(run_dir) == (5, 10)
     job(run_dir, 1)
     assert counts(run_dir) == (1, 2)
+
+
+def test_an_interrupted_job_ends_as_it_would(run_dir: Path) -> None:
+    """
+    Ctrl-C is an end in order, with its own exit code, also for a job that adds to what
+    others counted: nothing is imported then, which would have Python forget it.
+    """
+    job(run_dir, 2)
+    program = (
+        "import jaxmon\n"
+        "jaxmon.instrument(port=None)\n"
+        "for _ in jaxmon.steps(range(3)): pass\n"
+        "raise KeyboardInterrupt\n"
+    )
+    assert run_python("-c", program, run_dir=run_dir).code == -signal.SIGINT
+    assert counts(run_dir) == (2, 7)
 
 
 def test_old_counts_are_void(run_dir: Path) -> None:
