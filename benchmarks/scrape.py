@@ -42,7 +42,7 @@ def measure() -> list[Row]:
 
     agent = jaxmon.instrument(port=0, socket=False)
     try:
-        _call_functions()
+        call_functions()
         collects, encodes, cpu = [], [], []
         for _ in range(PAGES):
             burnt, started = process_time(), perf_counter()
@@ -89,7 +89,8 @@ def measure() -> list[Row]:
     ]
 
 
-def _call_functions() -> None:
+def call_functions() -> None:
+    """Compile `FUNCTIONS` functions, and call each of them again."""
     import jax
 
     argument = jax.numpy.ones(())

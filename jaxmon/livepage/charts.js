@@ -51,7 +51,7 @@ class Chart {
       cursor: {sync: {key: "time"}, drag: {x: false, y: false}, y: false, points: {size: 6}},
       hooks: {setCursor: [u => this.tell(u.cursor.idx ?? this.data[0].length - 1)]},
       scales: {x: {range: (u, low, high) => [high - SPAN, high]}, y: {range: (u, low, high) => [0, this.top ?? (high > 0 ? high * 1.1 : 1)]}},
-      axes: [{...ink, space: 60, incrs: [60, 120, 300, 600], values: (u, splits) => splits.map(time)},
+      axes: [{...ink, size: 24, space: 60, incrs: [60, 120, 300, 600], values: (u, splits) => splits.map(time)},
         {...ink, size: 66, space: 34, ...this.format === bytes && {incrs: POWERS}, values: (u, splits) => splits.map(v => this.format(v))}],
       series: [{}, ...this.series.map(([, , name], i) => ({stroke: colour(name), width: 1.5, dash: i ? [5, 3] : undefined,
         fill: i ? undefined : colour(name) + "1a", points: {show: false}, spanGaps: false}))],

@@ -39,9 +39,9 @@ const p = (...parts) => el("p", {}, ...parts);
 const code = text => el("code", {textContent: text});
 
 /* What processes are called: ten of 64 say enough. */
-let pids = new Map();
+let pids = new Map(), processes = 0;
 const NAMED = 6;
 const worker = name => name + (pids.has(name) ? " (pid " + pids.get(name) + ")" : "");
-const workers = names => (names.length > 1 ? "Workers " : "Worker ")
+const workers = names => names.length > 2 && names.length === processes ? "All " + names.length + " processes" : (names.length > 1 ? "Workers " : "Worker ")
   + (names.length > 1 ? names.slice(0, NAMED).join(", ") : names.map(worker).join(""))
   + (names.length > NAMED ? " and " + (names.length - NAMED) + " more" : "");

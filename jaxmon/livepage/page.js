@@ -6,13 +6,14 @@ function showAnswer({state, text, reasons, advice}, summary) {
   const box = byId("answer");
   if (box.className !== state) box.className = state;
   say(byId("answer-text"), text);
-  const more = reasons.length > 1 || reasons.some(r => r.workers.length) ? reasons : [];
-  const now = JSON.stringify([more, advice]);
+  const now = JSON.stringify([reasons, advice, [...pids]]);
   if (now === heard) return;
   heard = now;
-  const list = byId("answer-more");
-  const single = summary.agents.length < 2;
-  const told = more.filter((r, i) => i || more.length > 1).map(r => el("li", {}, el("span", {className: "tag " + r.state, textContent: WORDS[r.state]}), " ",
+  const list = byId("answer-more"), single = summary.agents.length < 2;
+  const where = reasons.length && !single ? reasons[0].workers : [];
+  say(byId("answer-where"), where.length ? workers(where) : "");
+  byId("answer-where").hidden = !where.length;
+  const told = reasons.slice(1).map(r => el("li", {}, el("span", {className: "tag " + r.state, textContent: WORDS[r.state]}), " ",
     capital(r.text), ...r.workers.length && !single ? [el("small", {textContent: workers(r.workers)})] : []));
   list.replaceChildren(...told.slice(0, 10), ...told.length > 10 ? [el("li", {textContent: told.length - 10 + " more."})] : []);
   list.hidden = !told.length;
@@ -51,6 +52,7 @@ function show(summary) {
   addRates(summary);
   last = new Date();
   every = summary.whole ? EVERY : EVERY_OF_PROCESS;
+  processes = summary.agents.length;
   pids = new Map(summary.agents.filter(a => known(a.pid)).map(a => [a.worker, a.pid]));
   showAnswer(summary.answer, summary);
   showMinute(summary);
@@ -62,9 +64,9 @@ function show(summary) {
   byId("main").classList.remove("stale");
   const up = summary.agents.filter(a => a.up).length;
   byId("state").className = "live";
-  const processes = summary.whole ? up + (up === 1 ? " process" : " processes") : "pid " + summary.agents[0]?.pid;
-  say(byId("state"), "live · " + processes);
-  document.title = WORDS[summary.answer.state] + " · jaxmon · " + processes;
+  const live = summary.whole ? up + (up === 1 ? " process" : " processes") : "pid " + summary.agents[0]?.pid;
+  say(byId("state"), "live · " + live);
+  document.title = WORDS[summary.answer.state] + " · jaxmon · " + live;
 }
 function lose() {
   const since = last ? " Data is from " + last.toLocaleTimeString() + "." : "";

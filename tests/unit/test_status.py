@@ -203,6 +203,18 @@ def hangs(worker: Worker) -> None:
     worker.set(catalog.REQUEST_OLDEST_SECONDS, 130, ROUTE)
 
 
+def hangs_since_lately(worker: Worker) -> None:
+    worker.requests(100)
+    worker.set(catalog.REQUESTS_IN_PROGRESS, 12, ROUTE)
+    worker.set(catalog.REQUEST_OLDEST_SECONDS, 25, ROUTE)
+
+
+def takes_long(worker: Worker) -> None:
+    worker.requests(100)
+    worker.set(catalog.REQUESTS_IN_PROGRESS, 1, ROUTE)
+    worker.set(catalog.REQUEST_OLDEST_SECONDS, 2.5, ROUTE)
+
+
 def is_slow(worker: Worker) -> None:
     worker.requests(100, took=0.9)
 
@@ -260,6 +272,8 @@ CASES = {
     fails: ("failing", "No: 160 of 160 requests to POST /predict failed in the last"),
     fails_rarely: ("fine", "Yes: 16.7 requests a second, and hardly any fails; 1"),
     hangs: ("failing", "No: no request to POST /predict finishes: 12 requests in"),
+    hangs_since_lately: ("degraded", "Not quite: requests to POST /predict hang: 12"),
+    takes_long: ("fine", "Yes: 1.67 requests a second, and none fails; 1 loop"),
     is_slow: ("degraded", "Not quite: requests to POST /predict are slow: 95 % take"),
     waits_for_compiles: (
         "degraded",

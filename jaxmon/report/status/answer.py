@@ -36,6 +36,8 @@ STATES: tuple[State, ...] = ("failing", "degraded", "fine", "unknown")
 # A minute without an answer, unless requests always take long.
 _STUCK_REQUEST = 60.0
 _OF_USUAL = 3.0
+# Or, while some still finish, far longer than usual.
+_LATE_REQUEST, _LATE_OF_USUAL = 15.0, 30.0
 # Twice as slow as usual, where that is not noise.
 _SLOWER, _SLOWER_BY, _ENOUGH = 2.0, 0.05, 20
 # As the alert JaxmonColdStarts.
@@ -145,15 +147,19 @@ def _failing(one: RequestSummary) -> tuple[State, str] | None:
 
 
 def _stuck(one: RequestSummary) -> tuple[State, str] | None:
-    oldest, waiting = one["oldest"], one["in_progress"]
-    if oldest is None or not waiting or one["recent"]:
+    oldest, waiting, usual = one["oldest"], one["in_progress"], one["usual_p95"]
+    if oldest is None or not waiting:
         return None
-    if oldest < max(_STUCK_REQUEST, _OF_USUAL * (one["usual_p95"] or 0.0)):
-        return None
-    return "failing", (
-        f"no request to {clean(one['route'])} finishes: {counted(waiting, 'request')} "
-        f"in progress, the oldest for {duration(oldest)}."
-    )
+    told = f"{counted(waiting, 'request')} in progress, the oldest for"
+    if not one["recent"] and oldest >= max(_STUCK_REQUEST, _OF_USUAL * (usual or 0.0)):
+        lead = f"no request to {clean(one['route'])} finishes"
+        return "failing", f"{lead}: {told} {duration(oldest)}."
+    if usual and oldest >= max(_LATE_REQUEST, _LATE_OF_USUAL * usual):
+        lead = f"requests to {clean(one['route'])} hang"
+        return "degraded", (
+            f"{lead}: {told} {duration(oldest)}; 95 % take up to {duration(usual)}."
+        )
+    return None
 
 
 def _waiting(one: RequestSummary) -> tuple[State, str] | None:

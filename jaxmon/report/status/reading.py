@@ -185,16 +185,22 @@ def _parse(family: Family, default: Mapping[str, str], into: dict[Key, float]) -
 
 def _add(family: Family, default: str, into: dict[str, float]) -> None:
     """Add up the values of *family* by process, which all series usually share."""
-    lead, process = "\0", default
-    for series, value in family.samples:
-        if not series.startswith(lead):
-            text = series.partition("{")[2]
-            process = labels(text).get("worker", default)
-            head, quote, _ = series.removeprefix(family.metric.name).partition('",')
-            whole = head.startswith('{worker="') and quote
-            lead = f"{family.metric.name}{head}{quote}" if whole else "\0"
+    samples = family.samples
+    if not samples:
+        return
+    first, last = (_process(samples[at][0], default) for at in (0, -1))
+    whole = sum([value for _, value in samples])
+    # An agent's series are of one process, and ours are sorted.
+    if first == last and isfinite(whole):
+        into[first] += whole
+        return
+    for series, value in samples:
         if isfinite(value):
-            into[process] += value
+            into[_process(series, default)] += value
+
+
+def _process(series: str, default: str) -> str:
+    return labels(series.partition("{")[2]).get("worker", default)
 
 
 _HISTOGRAMS = frozenset(metric.name for metric in COMPARED)

@@ -1,0 +1,112 @@
+"""What the live page costs the sidecar: 64 processes with 200 functions each."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tracemalloc
+from collections.abc import Callable
+from time import process_time
+from typing import TYPE_CHECKING
+
+from benchmarks.rows import Row
+from benchmarks.scrape import FUNCTIONS, call_functions
+
+
+if TYPE_CHECKING:
+    from jaxmon.exposition.families import Family
+
+PROCESSES = 64
+ROUNDS = 5
+# The rings have their full size from the first sample on, and a minute has twelve.
+SAMPLES = 20
+_NOW = 2e9
+_MIB = 1 << 20
+
+
+def measure() -> list[Row]:
+    """Return the CPU time of a sample, of a summary and of the charts; memory kept."""
+    from jaxmon.report.status.history import EVERY
+    from jaxmon.report.status.verdicts import UNREAD
+    from jaxmon_exporter.live import Live
+
+    page = _page()
+    families, parsing = _families(page)
+    samples = sum(len(family.samples) for family in families)
+    clock = iter(_NOW + EVERY * number for number in range(10**6))
+    live = Live(lambda: families, version="0", run_dir="/", clock=lambda: next(clock))
+    tracemalloc.start()
+    for _ in range(SAMPLES):
+        live.sample()
+    kept = tracemalloc.get_traced_memory()[0] / _MIB
+    tracemalloc.stop()
+    sampled = _median(live.sample)
+    summarised = _median(lambda: json.dumps(live.summary([], UNREAD)))
+    charted = _median(lambda: json.dumps(live.charts(None)))
+    whole = f"{PROCESSES} processes x {FUNCTIONS} functions"
+    return [
+        Row(
+            name=f"parse {whole}, every 2 s",
+            value=parsing * 1e3,
+            unit="ms",
+            note=f"{samples:,} samples, {PROCESSES} x {len(page) / 1e3:,.0f} kB",
+        ),
+        Row(
+            name="sample, every 5 s",
+            value=sampled * 1e3,
+            unit="ms",
+            note=f"{sampled / EVERY:.2%} of a core",
+        ),
+        Row(
+            name="summary, every 2 s while a page is open",
+            value=summarised * 1e3,
+            unit="ms",
+        ),
+        Row(
+            name="charts, every 5 s while a page is open",
+            value=charted * 1e3,
+            unit="ms",
+        ),
+        Row(name="kept for the last minute and the charts", value=kept, unit="MiB"),
+    ]
+
+
+def _page() -> str:
+    """Return what a program with requests, steps and many functions serves."""
+    import jaxmon
+    from jaxmon.exposition.encode import encode
+
+    agent = jaxmon.instrument(port=None, socket=False)
+    try:
+        call_functions()
+        for number in range(200):
+            with jaxmon.request(f"POST /route{number % 5}") as request:
+                request.outcome = "error" if number % 9 == 0 else "success"
+        for _ in jaxmon.steps(range(20)):
+            jaxmon.queue("prompts").set(3)
+        return encode(agent.collect()).decode()
+    finally:
+        jaxmon.uninstrument()
+
+
+def _families(page: str) -> tuple[list[Family], float]:
+    """Return *page* as read from each process, and what that took."""
+    from jaxmon.catalog import AGENT_UP
+    from jaxmon.exposition.families import Family, series
+    from jaxmon_exporter.collectors.agents.page import families as parse
+
+    began = process_time()
+    found = [one for slot in range(PROCESSES) for one in parse(str(slot), page)]
+    took = process_time() - began
+    up = Family(AGENT_UP, [(series(AGENT_UP, slot), 1.0) for slot in range(PROCESSES)])
+    return [up, *found], took
+
+
+def _median(work: Callable[[], object]) -> float:
+    """Return the CPU seconds of *work*."""
+    times = []
+    for _ in range(ROUNDS):
+        began = process_time()
+        work()
+        times.append(process_time() - began)
+    return statistics.median(times)
