@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 
 from tests import leaks, support
+from tests.cpu_seconds import CpuSeconds
+from tests.fakes.nvml.build import build
 from tests.preloaded import run_preloaded
 from tests.support import Prometheus, Result
 
@@ -35,6 +37,21 @@ for _number, _handler in (
 ):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add our options."""
+    parser.addoption(
+        "--cpu-seconds",
+        action="store_true",
+        help="print the CPU seconds of each file, subprocesses included",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure if asked to."""
+    if config.getoption("cpu_seconds"):
+        config.pluginmanager.register(CpuSeconds())
 
 
 def pytest_collection_finish() -> None:
@@ -82,6 +99,12 @@ def run_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("JAXMON_RUN_DIR", str(path))
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of the compiled fake NVML."""
+    return build(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture

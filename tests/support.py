@@ -28,6 +28,13 @@ ROOT = Path(__file__).resolve().parent.parent
 # What is waited for comes at once, unless the machine has other work to do.
 DEADLINE_SECONDS = 90.0
 
+# For programs of which only what jaxmon sees matters: optimising what they compile
+# takes most of the time that they need to start.
+QUICK_COMPILES = {
+    "XLA_FLAGS": "--xla_backend_optimization_level=0 "
+    "--xla_llvm_disable_expensive_passes=true"
+}
+
 _FOREIGN_PREFIXES = ("JAX_", "JAXMON_", "OTEL_", "PYTEST_", "PYTHON", "XLA_")
 
 
@@ -50,6 +57,37 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def each(
+    cases: Mapping[str, tuple[object, ...]],
+) -> Callable[[Callable[..., None]], Callable[[], None]]:
+    """
+    Return a decorator that makes one test of a check: it is called with each of the
+    *cases*, by name, and all that fail are shown.
+
+    For hundreds of checks that take less time than pytest itself does for a parameter.
+    They get no fixtures.
+    """
+
+    def decorate(check: Callable[..., None]) -> Callable[[], None]:
+        def test() -> None:
+            assert cases
+            failures = []
+            for name, arguments in cases.items():
+                try:
+                    check(*arguments)
+                except Exception as error:  # noqa: BLE001 - any fails the test
+                    error.add_note(f"in the case {name}")
+                    failures.append(error)
+            if failures:
+                raise ExceptionGroup(check.__name__, failures)
+
+        test.__name__, test.__doc__ = check.__name__, check.__doc__
+        test.__module__, test.__qualname__ = check.__module__, check.__qualname__
+        return test
+
+    return decorate
 
 
 def until(probe: Callable[[], T], what: str, *, seconds: float = DEADLINE_SECONDS) -> T:

@@ -23,6 +23,7 @@ from tests.support import (
     ROOT,
     Prometheus,
     clean_environ,
+    each,
     free_port,
     http_get,
     until,
@@ -160,7 +161,7 @@ def test_there_is_a_runbook_for_each_alert_and_no_other():
     assert {one.name for one in alerts.all_alerts()} == set(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each({name: (name,) for name in NAMES})
 def test_a_runbook_has_four_parts(name):
     """Title, then Meaning, Impact, Diagnosis, Mitigation, none of them empty."""
     title, *parts = re.split(r"^## ", runbook.read(name), flags=re.MULTILINE)
@@ -171,7 +172,7 @@ def test_a_runbook_has_four_parts(name):
     assert all(part.partition("\n")[2].strip() for part in parts)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each({name: (name,) for name in NAMES})
 def test_a_runbook_says_how_to_use_it(name):
     """Each starts its diagnosis with the same words: filling in labels, a shell."""
     _, _, diagnosis = runbook.read(name).partition("## Diagnosis\n")
@@ -180,7 +181,7 @@ def test_a_runbook_says_how_to_use_it(name):
     assert introduction == " ".join(INTRODUCTION.format(name=name).split())
 
 
-@pytest.mark.parametrize("name", PAGES)
+@each({name: (name,) for name in PAGES})
 def test_queries_select_what_the_alert_is_about(name):
     """Each series has a matcher for the cluster, and for the job or the instance."""
     for query in blocks(name, "promql"):
@@ -192,7 +193,7 @@ def test_queries_select_what_the_alert_is_about(name):
                 assert re.search(r"(job|instance)=~", matchers), f"{metric} in {query}"
 
 
-@pytest.mark.parametrize("name", PAGES)
+@each({name: (name,) for name in PAGES})
 def test_pages_are_short(name):
     """A person reads them at three in the morning."""
     lines = runbook.read(name).splitlines()
@@ -324,7 +325,7 @@ def test_show_prints_a_runbook(name):
     assert "## Meaning" in result.output
 
 
-@pytest.mark.parametrize("name", PAGES)
+@each({name: (name,) for name in PAGES})
 def test_queries_without_labels_show_everything(name):
     """What is shown can be pasted: no query keeps a placeholder."""
     shown = runbook.filled(runbook.read(name), {})

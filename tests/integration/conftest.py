@@ -17,7 +17,6 @@ import pytest
 from tests import inside
 from tests.fakes.agents import Raw, Serve, behaving, serving
 from tests.fakes.grafana import FakeGrafana
-from tests.fakes.nvml.build import build
 from tests.fakes.nvml.gpus import Gpus, fake_gpus
 from tests.instrumented import instrumented
 from tests.push_site import Site, check_site
@@ -98,12 +97,6 @@ def raw(run_dir: Path) -> Iterator[Raw]:
     """Return a function that lets *behave* answer each connection to a slot."""
     with behaving(run_dir) as start:
         yield start
-
-
-@pytest.fixture(scope="session")
-def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the directory of the compiled fake NVML."""
-    return build(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture

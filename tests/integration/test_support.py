@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import http.server
+import subprocess
+import sys
 import threading
 
 import pytest
 
-from tests import support
+from tests import cpu_seconds, support
 
 
 class _Page(http.server.BaseHTTPRequestHandler):
@@ -73,3 +75,40 @@ def test_waiting_ends_with_an_explanation():
     """A condition that never comes true fails the test, and says what it was."""
     with pytest.raises(AssertionError, match=r"waited 0\.1 s for Godot; last saw \[\]"):
         support.until(list, "Godot", seconds=0.1)
+
+
+def test_one_test_of_many_checks_shows_each_that_fails():
+    """All cases are checked, and those that fail are named."""
+    seen = []
+
+    def check(value, limit):
+        """Compare."""
+        seen.append(value)
+        assert value < limit
+
+    test = support.each({"one": (1, 2), "two": (2, 2), "three": (3, 2)})(check)
+    with pytest.raises(ExceptionGroup, match="check") as failed:
+        test()
+    assert seen == [1, 2, 3]
+    assert [error.__notes__ for error in failed.value.exceptions] == [
+        ["in the case two"],
+        ["in the case three"],
+    ]
+    assert test.__doc__ == "Compare."
+    support.each({"one": (1, 2)})(check)()
+
+
+def test_cpu_seconds_include_processes_that_run_or_ran():
+    """A process counts while it runs and after it was waited for."""
+    spin = "t = __import__('time'); e = t.process_time() + {}\n"
+    spin += "while t.process_time() < e: pass\nprint(flush=True)\ninput()"
+    command = [sys.executable, "-c", spin.format(0.5)]
+    before = cpu_seconds.spent()
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert cpu_seconds.spent() - before > 0.4
+        process.communicate(b"\n")
+    assert cpu_seconds.spent() - before > 0.4

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from jaxmon.artifacts import alerts, slo
 from jaxmon.artifacts.alerts import boards
 from jaxmon.artifacts.dashboards import all_dashboards
 from jaxmon.artifacts.dashboards.model import Dashboard, Variable
+from tests.support import each
 
 
 BOARDS = {one.uid: one for one in all_dashboards()}
@@ -17,10 +16,8 @@ SITE = slo.load().site
 # Labels by which some variable selects; others belong to the subject alone.
 SELECTED = {"job": "job", "instance": "instance", "worker": "worker"}
 SELECTED |= {"function": "function", "device": "device", "uuid": "gpu"}
-EVERY_ALERT = pytest.mark.parametrize(
-    "alert",
-    alerts.all_alerts(),
-    ids=lambda one: f"{one.name}-{one.severity}-{dict(one.labels).get('long', '')}",
+EVERY_ALERT = each(
+    {str((one.name, one.severity, *one.labels)): (one,) for one in alerts.all_alerts()}
 )
 
 

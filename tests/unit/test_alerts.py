@@ -15,7 +15,7 @@ from jaxmon.artifacts.promql import gauge
 from jaxmon.catalog import ACCELERATOR_UP
 from jaxmon.cli import alerts as command
 from jaxmon.cli.main import main
-from tests.support import ROOT, require_program
+from tests.support import ROOT, each, require_program
 
 
 NAMES = {
@@ -87,10 +87,8 @@ def test_the_set_of_alerts():
     assert {one.name for one in alerts.all_alerts()} == NAMES
 
 
-@pytest.mark.parametrize(
-    "alert",
-    alerts.all_alerts(),
-    ids=lambda one: f"{one.name}-{dict(one.labels).get('factor', '')}",
+@each(
+    {str((one.name, one.severity, *one.labels)): (one,) for one in alerts.all_alerts()}
 )
 def test_an_alert_is_complete(alert):
     """

@@ -8,11 +8,9 @@ import re
 from collections import Counter
 from importlib import import_module
 
-import pytest
-
 from jaxmon import catalog
 from jaxmon.catalog import METRICS, Metric
-from tests.support import ROOT
+from tests.support import ROOT, each
 
 
 UNITS = ("seconds", "bytes", "ratio", "celsius", "watts", "joules", "hertz")
@@ -85,7 +83,7 @@ LABELS = {
     "xid",  # the driver's list
 }
 
-each_metric = pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+each_metric = each({metric.name: (metric,) for metric in METRICS})
 
 
 def test_names_and_constants_are_unique():

@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
 from jaxmon import catalog
 from jaxmon.artifacts.promql.shape import SCRAPED_LABELS
 from jaxmon.catalog import BY_NAME
 from tests.rendered import DASHBOARDS, EVERY_DASHBOARD, panels
+from tests.support import each
 
 
 RECORDED = re.compile(r"\b\w+:[\w:]+")
@@ -40,12 +39,7 @@ def targets() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
                 yield f"{name} {panel['id']}{target['refId']}", panel, target
 
 
-TARGETS = {name: (panel, target) for name, panel, target in targets()}
-
-
-EVERY_TARGET = pytest.mark.parametrize(
-    ("panel", "target"), TARGETS.values(), ids=TARGETS
-)
+EVERY_TARGET = each({name: (panel, target) for name, panel, target in targets()})
 
 
 @EVERY_DASHBOARD

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from jaxmon.catalog import BY_NAME
 from jaxmon.catalog.values import CAUSES
 from jaxmon.cli.main import COMMANDS, load
 from jaxmon.settings import PREFIX, Settings
-from tests.support import ROOT, require_program
+from tests.support import ROOT, each, require_program
 
 
 GENERATED = {"cli.md", "metrics.md", "settings.md"}
@@ -46,13 +47,10 @@ _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _SUFFIX = re.compile(r"_(bucket|sum|count)$")
 
 
-@pytest.fixture(params=DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def document(request: pytest.FixtureRequest) -> Path:
-    """Return one document after the other."""
-    path: Path = request.param
-    return path
+each_document = each({str(path.relative_to(ROOT)): (path,) for path in DOCUMENTS})
 
 
+@each_document
 def test_metrics_are_in_the_catalogue(document: Path) -> None:
     """
     Names in full are metrics; of abbreviated ones, such as `…_size_bytes`, one ends so.
@@ -69,6 +67,7 @@ def test_metrics_are_in_the_catalogue(document: Path) -> None:
         assert any(name.endswith(ending) for name in BY_NAME), ending
 
 
+@each_document
 def test_variables_are_settings(document: Path) -> None:
     """Each `JAXMON_*` variable is one of the agent, the sidecar or a script."""
     known = {PREFIX + field.name.upper() for field in fields(Settings)}
@@ -77,6 +76,7 @@ def test_variables_are_settings(document: Path) -> None:
     assert found - known - _OTHER_VARIABLES == set()
 
 
+@each_document
 def test_commands_exist_with_their_options(document: Path) -> None:
     """Each `jaxmon` command in a block or in the text can be typed."""
     for words in commands(document.read_text()):
@@ -93,6 +93,7 @@ def test_commands_exist_with_their_options(document: Path) -> None:
         assert given <= known, words
 
 
+@each_document
 def test_links_lead_somewhere(document: Path) -> None:
     """Files that are linked are there, and so are the headings."""
     for target, heading in re.findall(
@@ -103,12 +104,12 @@ def test_links_lead_somewhere(document: Path) -> None:
         assert not heading or heading in headings(path), f"{target}#{heading}"
 
 
+@each_document
 def test_tables_in_samples_have_the_columns_of_the_command(document: Path) -> None:
     """The heading of each table that a sample shows is made of columns in the code."""
     headings = re.findall(r"^ *([A-Z ]+  [A-Z ]+)$", document.read_text(), re.MULTILINE)
     columns = {word for line in headings for word in re.split(r" {2,}", line.strip())}
-    sources = "".join(path.read_text() for path in (ROOT / "jaxmon").rglob("*.py"))
-    assert {one for one in columns if f'"{one}"' not in sources} == set()
+    assert {one for one in columns if f'"{one}"' not in sources()} == set()
 
 
 def test_examples_are_described() -> None:
@@ -144,6 +145,12 @@ def test_queries_are_promql(tmp_path: Path) -> None:
         [promtool, "check", "rules", file], capture_output=True, text=True, check=False
     )
     assert checked.returncode == 0, checked.stderr
+
+
+@cache
+def sources() -> str:
+    """Return all of the code."""
+    return "".join(path.read_text() for path in (ROOT / "jaxmon").rglob("*.py"))
 
 
 def _causes(path: str) -> str:

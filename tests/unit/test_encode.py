@@ -23,7 +23,7 @@ from jaxmon.exposition.encode import (
 )
 from jaxmon.exposition.families import Family, Histogram, gauge, series
 from jaxmon_exporter.compat.dcgm import FOREIGN
-from tests.support import require_program
+from tests.support import each, require_program
 
 
 CALLS = Metric("t_calls_total", "counter", "Calls.", labels=("function",))
@@ -194,7 +194,7 @@ def test_text_that_is_not_unicode_is_replaced() -> None:
     assert b'{function="?"} 1' in encode([gauge(CALLS, 1, "\udcff")])
 
 
-@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+@each({metric.name: (metric,) for metric in METRICS})
 def test_strict_parsers_read_every_metric_of_the_catalogue(metric: Metric) -> None:
     """
     prometheus_client's parsers give back each sample, label and kind, unit included.

@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from tests.support import ROOT
+from tests.support import ROOT, each
 
 
 FOLDERS = (
@@ -86,7 +84,7 @@ def exists(dotted: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@each({name: (name,) for name in DOCUMENTS})
 def test_documents_name_what_is_there(name: str) -> None:
     """Each of our paths and modules in a document can be opened."""
     text = (ROOT / name).read_text()
@@ -96,7 +94,7 @@ def test_documents_name_what_is_there(name: str) -> None:
     assert [dotted for dotted in absent if not is_elsewhere(dotted)] == []
 
 
-@pytest.mark.parametrize("name", SOURCES)
+@each({name: (name,) for name in SOURCES})
 def test_sources_name_what_is_there(name: str) -> None:
     """So can those in docstrings, comments and messages of the code."""
     text = (ROOT / name).read_text()

@@ -13,6 +13,7 @@ from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, Histogram, series
 from jaxmon.otel.points import UNITS, Converter
 from tests.otlp import Request, page_samples, translated
+from tests.support import each
 
 
 SECOND = 1_000_000_000
@@ -41,7 +42,7 @@ def counter(value, label="a", metric=CALLS):
     return Family(metric, [(series(metric, label), value)])
 
 
-@pytest.mark.parametrize("metric", METRICS, ids=lambda one: one.name)
+@each({metric.name: (metric,) for metric in METRICS})
 def test_prometheus_gives_each_metric_its_name_back(metric):
     """Prometheus' default translation of each metric of the catalogue is its name."""
     assert not metric.unit or metric.unit in UNITS
