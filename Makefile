@@ -9,9 +9,6 @@ DURATION ?= 60
 ARGS ?=
 # Half of the time a test waits: for programs, intervals, sockets.
 JOBS ?= $(shell echo $$((3 * $$(nproc 2>/dev/null || echo 2))))
-# Without bytecode each process that a test starts compiles all modules again.
-WITH_BYTECODE := PYTHONDONTWRITEBYTECODE=
-
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
@@ -41,9 +38,22 @@ $(READY): pyproject.toml constraints.txt
 run: $(READY) ## Run the demo: training and serving on JAX, observed (DURATION=60 seconds).
 	$(BIN)/jaxmon demo --duration $(DURATION)
 
+# Lint has one processor busy, so tests start beside it; what it finds comes last. Tests
+# are collected once before the workers do, which would all compile the same modules.
 .PHONY: test
-test: $(READY) packages lint ## Run lint and all tests (ARGS for pytest, JOBS in parallel).
-	$(WITH_BYTECODE) $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+test: export PYTHONDONTWRITEBYTECODE :=
+test: $(READY) packages ## Run lint and all tests (ARGS for pytest, JOBS in parallel).
+	@mkdir -p .cache; log=.cache/lint.log; failed=; \
+	  $(MAKE) --no-print-directory lint >$$log 2>&1 & lint=$$!; \
+	  trap 'kill $$lint 2>/dev/null || :' EXIT; \
+	  if collected=$$($(BIN)/pytest --collect-only -q $(ARGS) 2>&1); then \
+	    $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS) || failed+=" tests"; \
+	  else \
+	    tail -n 60 <<<"$$collected"; failed+=" collection"; \
+	  fi; \
+	  wait $$lint || failed+=" lint"; \
+	  cat $$log; \
+	  if [ "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
 .PHONY: packages
 packages: ## Install the programs that some tests need, when root on Debian.
