@@ -24,7 +24,7 @@ from tools.fleet.templates import Templates, templates
 ROOT = Path(__file__).resolve().parents[2]
 
 # Two jobs of the same name in two clusters, whose hosts have the same addresses.
-SMALL = layout.Shape(processes=24, clusters=2, jobs=2, same_addresses=True, churn=False)
+SMALL = layout.Shape(processes=16, clusters=2, jobs=2, same_addresses=True, churn=False)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_a_written_fleet_is_what_it_says(page: Templates, tmp_path: Path) -> Non
         up = server.query("sum by (cluster) (up)", end)
     assert series == [({}, fleet.series(end))]
     assert decreases == set()
-    assert up == [({"cluster": "c0"}, 3), ({"cluster": "c1"}, 3)]
+    assert up == [({"cluster": "c0"}, 2), ({"cluster": "c1"}, 2)]
 
 
 def test_a_quiet_fleet_fires_nothing_and_errors_page(
@@ -98,7 +98,7 @@ def test_a_quiet_fleet_fires_nothing_and_errors_page(
     """
     start = time.time() // 86400 * 86400 - 2 * 86400
     span = (start, start + 6 * 3600)
-    shape = layout.Shape(processes=24, clusters=2, jobs=2)
+    shape = layout.Shape(processes=16, clusters=2, jobs=2)
     pods = layout.pods(shape, start, start + 86400)
     fault = Fault("errors", "c1", "serve-0", start + 4 * 3600, span[1], 0.1)
     groups = rules.read(write(tmp_path).parent)
@@ -159,7 +159,11 @@ def test_dashboards_ask_what_a_fleet_answers(page: Templates, tmp_path: Path) ->
     data = tmp_path / "data"
     data.mkdir()
     directories = [ROOT / "dashboards"]
-    (result,) = boards.measure(plan, directories, page, data, {"job": "train-1"})
+    (result,) = boards.measure(
+        # What they cost is of no interest here: each is asked once.
+        *(plan, directories, page, data, {"job": "train-1"}),
+        rounds=1,
+    )
     assert [one for one in result.costs if one.problems] == []
     views = {(one.board, one.chosen) for one in result.costs}
     assert {("jaxmon / On-call", "All"), ("jaxmon / Debug", "job=train-1")} <= views

@@ -94,6 +94,8 @@ def measure(  # noqa: PLR0913, PLR0917 - an experiment has that many parts
     directory: Path,
     chosen: grafana.Choice,
     progress: Callable[[str], object] = lambda _: None,
+    *,
+    rounds: int = _ROUNDS,
 ) -> list[Result]:
     """
     Fill a Prometheus with what the boards in *directories* read, and ask their queries.
@@ -105,6 +107,7 @@ def measure(  # noqa: PLR0913, PLR0917 - an experiment has that many parts
         directory: empty, for some gigabytes.
         chosen: on boards about one service.
         progress: called with what is measured next.
+        rounds: how often cheap queries are asked, for a median.
     """
     known = costs.known(templates)
     begun = time.time()
@@ -132,7 +135,7 @@ def measure(  # noqa: PLR0913, PLR0917 - an experiment has that many parts
         def costs_of(boards: Path) -> Iterator[Cost]:
             for board in grafana.boards(boards, chosen, scrape=plan.interval):
                 progress(f"{board.name} of {boards}")
-                yield from ask(server, board, end)
+                yield from ask(server, board, end, rounds)
 
         return [
             Result(
@@ -162,9 +165,9 @@ def _alarms(
             yield Recorded(name, labels, value, interval)
 
 
-def ask(server: Server, board: Board, end: float) -> list[Cost]:
+def ask(server: Server, board: Board, end: float, rounds: int = _ROUNDS) -> list[Cost]:
     """Return the costs of all queries of *board* up to *end*."""
-    viewer = _Viewer(server, board, end)
+    viewer = _Viewer(server, board, end, rounds)
     variables = board.variables(viewer.labels)
     found = [viewer.cost(item, board.sizes[item.title]) for item in variables]
     return [*found, *map(viewer.cost, board.items())]
@@ -173,8 +176,9 @@ def ask(server: Server, board: Board, end: float) -> list[Cost]:
 class _Viewer:
     """Asks for one board, and notes what that costs."""
 
-    def __init__(self, server: Server, board: Board, end: float) -> None:
+    def __init__(self, server: Server, board: Board, end: float, rounds: int) -> None:
         self._server, self._board, self._end = server, board, end
+        self._most = rounds
 
     def labels(self, query: Query) -> list[dict[str, str]]:
         """Return the labels of the series that *query* finds, or the values."""
@@ -189,7 +193,7 @@ class _Viewer:
         variable has so many *values*.
         """
         rounds = [self._round(item)]
-        while len(rounds) < _ROUNDS and rounds[0].cpu < _DEAR_SECONDS:
+        while len(rounds) < self._most and rounds[0].cpu < _DEAR_SECONDS:
             rounds.append(self._round(item))
         found = sorted(rounds, key=lambda one: one.cpu)[len(rounds) // 2]
         return found if values is None else replace(found, series=values)
