@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support import clean_environ, free_port
+from tests.support import QUICK_COMPILES, clean_environ, free_port
 
 
 DEADLINE = 240
@@ -36,6 +36,7 @@ def demo(
             **clean_environ(TMPDIR=str(directory), TERM="xterm", COLUMNS="80"),
             # Its programs would take the usual port, as do those of other tests.
             "JAXMON_PORT": str(free_port()),
+            **QUICK_COMPILES,
             **environ,
         },
         text=True,

@@ -22,7 +22,7 @@ from jaxmon.cli.demo import stack
 from jaxmon.cli.demo.children import Children
 from jaxmon.cli.demo.stack import Programs
 from jaxmon.gameday import SCENARIOS
-from tests.support import clean_environ, require_program, until
+from tests.support import QUICK_COMPILES, clean_environ, require_program, until
 
 
 # All of them take three to four minutes on two processors.
@@ -40,14 +40,20 @@ def programs() -> Programs:
 
 
 @contextmanager
-def gameday(directory: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def gameday(
+    directory: Path, *arguments: str, **environ: str
+) -> Iterator[subprocess.Popen[str]]:
     """
     Run the command; *directory* is a short path, as sockets are below it. Whatever is
     left of it at the end was for the command to stop.
     """
     with subprocess.Popen(
         [*_COMMAND, *arguments],
-        env=clean_environ(TMPDIR=str(directory), COLUMNS="100"),
+        env={
+            **clean_environ(TMPDIR=str(directory), COLUMNS="100"),
+            **QUICK_COMPILES,
+            **environ,
+        },
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -57,6 +63,18 @@ def gameday(directory: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]
         finally:
             if process.poll() is None:
                 process.terminate()
+
+
+def shared_cache(directory: Path) -> dict[str, str]:
+    """
+    Return what has all programs share a compile cache: each starts by compiling what
+    the others did. No two requests of the faults that are about compiles are alike.
+    """
+    return {
+        "JAX_COMPILATION_CACHE_DIR": str(directory / "cache"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
 
 
 @pytest.mark.timeout(DEADLINE + 60)
@@ -70,7 +88,7 @@ def test_every_fault_brings_its_alert(
     """
     path = tmp_path / "results.json"
     arguments = ("--all", f"--json={path}", f"--driver={nvml_library}")
-    with gameday(run_dir, *arguments) as process:
+    with gameday(run_dir, *arguments, **shared_cache(tmp_path)) as process:
         out, err = process.communicate(timeout=DEADLINE)
 
     assert process.returncode == 0, out + err
