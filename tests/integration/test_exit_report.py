@@ -75,21 +75,21 @@ def test_every_orderly_end_is_reported(python_script, end, code) -> None:
         ("jaxmon.uninstrument()", 0),
     ],
 )
-def test_other_ends_are_not(python_script, end, code) -> None:
+def test_other_ends_are_not(preloaded_script, end, code) -> None:
     """Who leaves without Python's farewell, or has sent jaxmon away, gets no report."""
-    result = python_script(PROGRAM + end)
+    result = preloaded_script(PROGRAM + end)
 
     assert result.code == code
     assert reports(result) == 0
 
 
-def test_a_report_is_only_made_when_asked_for(python_script) -> None:
+def test_a_report_is_only_made_when_asked_for(preloaded_script) -> None:
     """By argument, by variable, or by `jaxmon run --report`; not by itself."""
     silent = PROGRAM.replace(", report=True", "")
 
-    assert reports(python_script(silent).ok()) == 0
-    assert reports(python_script(silent, env={"JAXMON_REPORT": "1"}).ok()) == 1
-    assert reports(python_script(PROGRAM, env={"JAXMON_ENABLED": "0"}).ok()) == 0
+    assert reports(preloaded_script(silent).ok()) == 0
+    assert reports(preloaded_script(silent, env={"JAXMON_REPORT": "1"}).ok()) == 1
+    assert reports(preloaded_script(PROGRAM, env={"JAXMON_ENABLED": "0"}).ok()) == 0
 
 
 def test_run_reports_too(tmp_path: Path, run_dir: Path) -> None:
@@ -111,13 +111,15 @@ def test_run_reports_too(tmp_path: Path, run_dir: Path) -> None:
     assert "mine.py ──" in result.err
 
 
-def test_a_short_program_tells_its_memory(python_script) -> None:
+def test_a_short_program_tells_its_memory(preloaded_script) -> None:
     """
     Memory is looked at once more at the end, for the first look may never have come;
     the line that holds most is named.
     """
     held = "\nheld = jax.numpy.zeros(1 << 19, np.float32)\n"
-    result = python_script(PROGRAM + held, env={"JAXMON_MEMORY_INTERVAL": "3600"}).ok()
+    result = preloaded_script(
+        PROGRAM + held, env={"JAXMON_MEMORY_INTERVAL": "3600"}
+    ).ok()
 
     assert "DEVICE MEMORY: 2 MiB in live arrays at the last snapshot, on device 0" in (
         result.err
@@ -125,9 +127,9 @@ def test_a_short_program_tells_its_memory(python_script) -> None:
     assert re.search(r"  largest: 2 MiB from \S*/script.py:15\n", result.err)
 
 
-def test_forked_children_do_not_report(python_script) -> None:
+def test_forked_children_do_not_report(preloaded_script) -> None:
     """A child that ends orderly says nothing; the parent does, once."""
-    result = python_script(
+    result = preloaded_script(
         PROGRAM
         + """
 import warnings
@@ -165,9 +167,9 @@ def test_what_a_program_prints_as_it_ends_still_works(python_script) -> None:
         "sys.argv = None; sys.orig_argv = ['\\x1b[2J' * 999]",
     ],
 )
-def test_a_standard_error_that_is_gone_is_no_failure(python_script, change) -> None:
+def test_a_standard_error_that_is_gone_is_no_failure(preloaded_script, change) -> None:
     """Nothing is raised, nothing is printed elsewhere, and the exit code stays."""
-    result = python_script(PROGRAM + change + "\nsys.exit(5)")
+    result = preloaded_script(PROGRAM + change + "\nsys.exit(5)")
 
     assert result.code == 5
     assert result.out == "worked\n"
@@ -233,7 +235,7 @@ def test_a_terminal_without_unicode_gets_a_readable_report(
     assert result.err.isascii()
 
 
-def test_a_failure_in_the_report_is_contained(python_script) -> None:
+def test_a_failure_in_the_report_is_contained(preloaded_script) -> None:
     """The program ends as it did; the failure is said in a line of the log."""
     broken = """
 import jaxmon.agent.reports.exit_report
@@ -241,7 +243,7 @@ def fail(*_):
     raise RuntimeError("broken")
 jaxmon.agent.reports.exit_report.read = fail
 """
-    result = python_script(PROGRAM + broken + "sys.exit(7)")
+    result = preloaded_script(PROGRAM + broken + "sys.exit(7)")
 
     assert result.code == 7
     assert reports(result) == 0

@@ -16,6 +16,7 @@ from jaxmon import life
 from jaxmon.catalog import AGENT_CRASHES, AGENT_DIED, AGENT_STARTS
 from jaxmon_exporter.collectors.agents.collector import Agents
 from tests.fakes.agents import GOOD, Serve, page_of
+from tests.preloaded import run_preloaded
 from tests.support import clean_environ, run_python, until
 
 
@@ -52,7 +53,9 @@ def seen(agents: Agents) -> tuple[float, float, dict[str, float]]:
 
 def run(run_dir: Path, program: str) -> int:
     """Run *program* with an agent; return its exit code."""
-    return run_python("-c", HEAD + program, run_dir=run_dir).code
+    # Python itself makes a death by the signal of what is no exception to a user.
+    start = run_python if "KeyboardInterrupt" in program else run_preloaded
+    return start("-c", HEAD + program, run_dir=run_dir).code
 
 
 @contextmanager
