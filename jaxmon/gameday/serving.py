@@ -75,6 +75,8 @@ SERVING = (
             ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0"),
             ("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1"),
         ),
+        # Who drills this may have a cache in the environment.
+        broken_environ=(("JAX_ENABLE_COMPILATION_CACHE", "false"),),
     ),
     Scenario(
         name="hang",
