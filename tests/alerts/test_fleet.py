@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.alerts.promtool import shipped
-from tests.support import require_program, until
+from tests.support import QUICK_COMPILES, require_program, until
 from tools.fleet import boards, costs, history, layout, recording, replay, rules
 from tools.fleet.faults import Fault
 from tools.fleet.series import Fleet
@@ -31,7 +31,10 @@ SMALL = layout.Shape(processes=16, clusters=2, jobs=2, same_addresses=True, chur
 def page() -> Templates:
     """Return what real programs and a real sidecar export."""
     require_program("prometheus")
-    return templates(recording.record(pages=3))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in QUICK_COMPILES.items():
+            patch.setenv(name, value)
+        return templates(recording.record(pages=3))
 
 
 def write(directory: Path, **changes: object) -> Path:
