@@ -12,6 +12,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import (
     OTLPSpanExporter as HttpExporter,
 )
 
+from jaxmon.catalog.conventions import SERVED
 from jaxmon.otel import pipes
 from jaxmon.otel.environment import GRPC, HTTP, plan
 from jaxmon.otel.traces.provider import OwnProvider, exporter
@@ -70,6 +71,7 @@ def test_both_have_the_same_resource(
         started=0,
         own=True,
         name=None,
+        names=SERVED,
         failed=lambda _: None,
     )
     (metrics,) = pipe._converter.convert([], 1).resource_metrics

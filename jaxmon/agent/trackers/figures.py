@@ -112,7 +112,8 @@ def _compiles(table: FunctionTable) -> Mapping[str, float]:
 def _devices(sources: Iterable[Callable[[], Iterable[Family]]]) -> Mapping[str, float]:
     peaks, used, busy = [], [], []
     for families in sources:
-        for metric, samples, _ in families():
+        for family in families():
+            metric, samples = family.metric, family.samples
             if metric is catalog.DEVICE_MEMORY_BYTES:
                 peaks += [value for name, value in samples if _PEAK in name]
                 used += [value for name, value in samples if _IN_USE in name]
