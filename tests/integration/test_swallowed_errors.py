@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 import threading
 from collections.abc import Callable
@@ -69,8 +68,8 @@ def test_each_read_of_a_donated_array_is_counted(
 
 def test_a_backend_that_jax_tries_is_no_error(agent: Agent) -> None:
     """JAX looks for the libraries of accelerators, and goes on without them."""
-    if not inspect.isfunction(xla_client.load_pjrt_plugin_dynamically):
-        pytest.skip("without a function of Python, here the test itself calls it")
+    if sys.version_info < (3, 12) and jax.__version_info__ < (0, 10):
+        pytest.skip("the error is created where it is caught: here, not in JAX")
     fail(xla_client.load_pjrt_plugin_dynamically, "absent", "/absent/plugin.so")
 
     assert kinds(agent) == {}
