@@ -47,11 +47,12 @@ function addRates(summary) {
   }
 }
 
-let last = null, every = EVERY;
+let last = null, every = EVERY, source = "sidecar";
 function show(summary) {
   addRates(summary);
   last = new Date();
   every = summary.whole ? EVERY : EVERY_OF_PROCESS;
+  source = summary.whole ? "sidecar" : "process";
   processes = summary.agents.length;
   pids = new Map(summary.agents.filter(a => known(a.pid)).map(a => [a.worker, a.pid]));
   showAnswer(summary.answer, summary);
@@ -70,7 +71,7 @@ function show(summary) {
 }
 function lose() {
   const since = last ? " Data is from " + last.toLocaleTimeString() + "." : "";
-  say(byId("lost"), "The sidecar is not responding." + since + " Retrying every " + every / 1000 + " s.");
+  say(byId("lost"), "The " + source + " is not responding." + since + " Retrying every " + every / 1000 + " s.");
   byId("lost").hidden = false;
   byId("main").classList.add("stale");
   byId("state").className = "lost";
