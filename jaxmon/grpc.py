@@ -201,7 +201,7 @@ class _Rpc:
             code = _code(self._context, error)
             request.outcome = _outcome(code)
             if self._origin is not None:
-                self._origin.status = code.value[0]
+                self._origin.status = code.name
         except Exception:  # noqa: BLE001 - contained: the RPC is served
             indicators.guard.failed(SITE)
 

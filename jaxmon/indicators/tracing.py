@@ -16,7 +16,7 @@ class Origin:
         system: ``"http"`` or ``"grpc"``.
         method: ``GET``, say; the empty string for gRPC.
         headers: those that carry the context of a trace, names in lower case.
-        status: status code of the response, once it is known.
+        status: status code of the response, once it is known; of gRPC its name.
     """
 
     __slots__ = ("headers", "method", "status", "system")
@@ -25,7 +25,7 @@ class Origin:
         self.system = system
         self.method = method
         self.headers = headers
-        self.status: int | None = None
+        self.status: int | str | None = None
 
 
 class RequestTrace(Protocol):

@@ -150,10 +150,9 @@ class Ledger:
         codes = {"OK": "success", "INVALID_ARGUMENT": "client_error"}
         outcome = "client_error" if cancel else codes.get(code.name, "error")
         attributes = {
-            "rpc.system": "grpc",
-            "rpc.service": "models.Predict",
-            "rpc.method": method,
-            "rpc.grpc.status_code": code.value[0],
+            "rpc.system.name": "grpc",
+            "rpc.method": f"models.Predict/{method}",
+            "rpc.response.status_code": code.name,
         }
         self.entries[trace] = Entry(
             route.removeprefix("/"), route, outcome, start, attributes

@@ -102,10 +102,9 @@ def test_grpc_continues_the_clients_trace(traced: Traced) -> None:
         "jaxmon.route": "/models.Predict/Run",
         "jaxmon.outcome": "error",
         "jaxmon.start": "warm",
-        "rpc.system": "grpc",
-        "rpc.service": "models.Predict",
-        "rpc.method": "Run",
-        "rpc.grpc.status_code": 14,
+        "rpc.system.name": "grpc",
+        "rpc.method": "models.Predict/Run",
+        "rpc.response.status_code": "UNAVAILABLE",
     }
 
 

@@ -1,9 +1,9 @@
 """
 Names of spans and attributes.
 
-Those of HTTP and RPC are OpenTelemetry's semantic conventions, 1.38; what they do not
-have begins with ``jaxmon.`` and has the name of the label of our metrics. See decision
-44.
+Those of HTTP, RPC and code are OpenTelemetry's semantic conventions, 1.45, stable; what
+they do not have begins with ``jaxmon.`` and has the name of the label of our metrics.
+See decision 44.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ BLOCKED = "jaxmon.blocked_seconds"
 FILE = "code.file.path"
 LINE = "code.line.number"
 
-_GRPC_STATUS = "rpc.grpc.status_code"
+_GRPC_STATUS = "rpc.response.status_code"
 
 
 def request_name(route: str, origin: Origin | None) -> str:
@@ -67,13 +67,8 @@ def request_attributes(route: str, origin: Origin | None) -> dict[str, Any]:
     if origin is None:
         return found
     if origin.system == "grpc":
-        service, _, method = route.removeprefix("/").rpartition("/")
-        return {
-            **found,
-            "rpc.system": "grpc",
-            "rpc.service": service,
-            "rpc.method": method,
-        }
+        method = route.removeprefix("/")
+        return {**found, "rpc.system.name": "grpc", "rpc.method": method}
     found["http.request.method"] = origin.method
     if route != "unmatched":
         found["http.route"] = route
