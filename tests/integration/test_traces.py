@@ -66,7 +66,8 @@ def running(
     process = subprocess.Popen(
         [sys.executable, "tests/programs/traced.py", mode],
         cwd=ROOT,
-        env=clean_environ(None, OTEL_SERVICE_NAME="models", **environ),
+        # Its receiver takes traces only.
+        env=clean_environ(None, OTEL_SERVICE_NAME="models", JAXMON_OTLP="0", **environ),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
