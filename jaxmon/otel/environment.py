@@ -58,9 +58,10 @@ def is_asked(environ: Mapping[str, str]) -> bool:
     """
     Return whether the variables ask for metrics to be pushed: one of them names an
     endpoint, or OTEL_METRICS_EXPORTER an exporter that we have. Not if that names only
-    others, or none, or if OTEL_SDK_DISABLED is true.
+    others, or none, or if OTEL_SDK_DISABLED is true, or if OTEL_CONFIG_FILE names a
+    file, which replaces the other variables.
     """
-    if is_disabled(environ):
+    if is_disabled(environ) or _has_file(environ):
         return False
     if _word(environ, _EXPORTER):
         return bool(_exporters(environ))
@@ -70,9 +71,9 @@ def is_asked(environ: Mapping[str, str]) -> bool:
 def logs_are_asked(environ: Mapping[str, str]) -> bool:
     """
     Return whether the variables ask for logs to be sent by OTLP: OTEL_LOGS_EXPORTER
-    names it, or there is an endpoint for logs.
+    names it, or there is an endpoint for logs, and no file replaces them.
     """
-    if is_disabled(environ):
+    if is_disabled(environ) or _has_file(environ):
         return False
     if named := _word(environ, "OTEL_LOGS_EXPORTER"):
         return "otlp" in {one.strip() for one in named.split(",")}
@@ -82,6 +83,10 @@ def logs_are_asked(environ: Mapping[str, str]) -> bool:
 def is_disabled(environ: Mapping[str, str]) -> bool:
     """Return whether the environment disables OpenTelemetry."""
     return _word(environ, "OTEL_SDK_DISABLED") == "true"
+
+
+def _has_file(environ: Mapping[str, str]) -> bool:
+    return bool(environ.get("OTEL_CONFIG_FILE", "").strip())
 
 
 def plan(environ: Mapping[str, str]) -> Plan:

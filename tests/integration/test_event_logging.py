@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -204,3 +205,32 @@ print(json.dumps([dropped(agent), dict(page)[name]]))
     lost, failed = run_preloaded("-c", source, env=environ).ok().json()
     assert lost >= 1
     assert failed >= 1
+
+
+def test_a_receiver_of_logs_that_is_back_is_used_again(tmp_path: Path) -> None:
+    """What it refused is counted as lost; the next event arrives, without a restart."""
+    book = tmp_path / "otlp"
+    book.mkdir()
+    source = f"""{BEGIN}
+import os
+from jaxmon.agent.agent import runtime_of
+agent = instrument(log_events=True)
+events = runtime_of(agent).context.events
+events.add("warning", None, "refused")
+for _ in range(6000):
+    if dropped(agent):
+        break
+    time.sleep(0.02)
+os.unlink(sys.argv[1])
+events.add("warning", None, "accepted")
+jaxmon.uninstrument()
+"""
+    with receiver(book) as found:
+        found.trouble("503")
+        environ = found.environ(
+            OTEL_SERVICE_NAME="back",
+            OTEL_LOGS_EXPORTER="otlp",
+            OTEL_EXPORTER_OTLP_TIMEOUT="0.3",
+        )
+        run_preloaded("-c", source, str(book / "trouble"), env=environ).ok()
+        assert [one["body"] for one in found.logs("back")] == ["accepted"]

@@ -34,6 +34,8 @@ MOUNTS = f"""\
         ({**ENDPOINT, "OTEL_METRICS_EXPORTER": "prometheus"}, False),
         ({**ENDPOINT, "OTEL_SDK_DISABLED": "TRUE"}, False),
         ({**ENDPOINT, "OTEL_SDK_DISABLED": "false"}, True),
+        ({**ENDPOINT, "OTEL_CONFIG_FILE": "otel.yaml"}, False),
+        ({**ENDPOINT, "OTEL_CONFIG_FILE": " "}, True),
     ],
 )
 def test_variables_ask_for_metrics(environ: dict[str, str], asked: bool) -> None:  # noqa: FBT001 - expected
