@@ -11,13 +11,13 @@ from jaxmon import catalog
 from jaxmon.cli.sources import STOPPED, Source
 from jaxmon.report.findings.finding import NOTHING
 from jaxmon.report.layout import UNKNOWN, amount
-from jaxmon.report.programs import without_interpreter
+from jaxmon.report.programs import label, without_interpreter
 from jaxmon.report.status.model import AgentSummary, State, Summary
 from jaxmon.report.status.reading import Reading, read
 from jaxmon.report.status.split import by_process
 from jaxmon.report.status.summary import summarise
 from jaxmon.report.status.verdicts import UNREAD, HostVerdict
-from jaxmon.report.status.window import Window
+from jaxmon.report.status.window import MINUTE, Window
 
 
 Condition: TypeAlias = Literal["running", "stuck?", "stopped", "crashed"]
@@ -59,6 +59,11 @@ class Process:
     def command(self) -> str:
         """Its command line, from its script or module on."""
         return without_interpreter(self.agent["program"])
+
+    @property
+    def label(self) -> str:
+        """Its command line, begun by the name of its script or module."""
+        return label(self.agent["program"])
 
     @property
     def requests(self) -> float | None:
@@ -139,6 +144,7 @@ class Host:
         self._clock = clock
         self._window = Window()
         self._now = _NOTHING_YET
+        self._first: Reading | None = None
         self._verdict = UNREAD
 
     def poll(self) -> None:
@@ -151,6 +157,7 @@ class Host:
         found = self._source.families()
         self._now = read(found, time=self._clock())
         self._window.add(self._now)
+        self._first = self._first or self._now.compared()
 
     def judge(self) -> None:
         """Read the findings."""
@@ -178,7 +185,11 @@ class Host:
         return sorted(found, key=lambda one: one.order)
 
     def _before(self) -> Reading | None:
-        return self._window.before(self._now.time)
+        """Return what to compare with; at the beginning, that is what there is."""
+        now, first = self._now.time, self._first
+        if first is None or not 0 < now - first.time < MINUTE:
+            first = None
+        return self._window.before(now) or first
 
     def _summary(
         self,

@@ -42,14 +42,16 @@ def line(text: object = "", *, err: bool = False, colour: str | None = None) -> 
     Args:
         text: what to print; line breaks in it become spaces.
         err: print to standard error.
-        colour: that click knows, and removes for a file or pipe.
+        colour: that click knows, and removes for a file or pipe; none if NO_COLOR is
+            set.
 
     Raises:
         CommandError: it cannot be written.
         BrokenPipeError: the output pipe is closed.
     """
     shown = safe(str(text))
-    _echo(click.style(shown, fg=colour) if colour else shown, err=err)
+    coloured = colour and not os.environ.get("NO_COLOR")
+    _echo(click.style(shown, fg=colour) if coloured else shown, err=err)
 
 
 def lines(text: str | Iterable[str], *, err: bool = False) -> None:

@@ -31,6 +31,15 @@ def names(program: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((first, base, base.removesuffix(".py"))))
 
 
+def label(program: str) -> str:
+    """Return the command line *program* without interpreter and directory."""
+    rest = without_interpreter(program)
+    if rest.startswith("-m "):
+        return rest[3:]
+    first, gap, arguments = rest.partition(" ")
+    return (first.rstrip("/").rpartition("/")[2] or first) + gap + arguments
+
+
 def begins(program: str, text: str) -> bool:
     """
     Return whether *text* is the beginning of the command line *program*, of its script

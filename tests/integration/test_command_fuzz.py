@@ -72,6 +72,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr("jaxmon_exporter.service.Service", started)
     monkeypatch.setattr("jaxmon.cli.demo.command._start", started)
+    monkeypatch.setattr("jaxmon.cli.explain._watch", started)
     monkeypatch.setattr("jaxmon.cli.gameday.command._site", started)
     monkeypatch.setattr("jaxmon.cli.run._become", started)
     monkeypatch.setattr("jaxmon.baseline.run.run", started)

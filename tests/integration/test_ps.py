@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from jaxmon import rundir
+from jaxmon import life, rundir
 from jaxmon.cli.main import main
 from jaxmon.report import layout
 from tests.support import Result, clean_environ, until
@@ -42,11 +42,6 @@ jaxmon.instrument(port=None)
 print("ready", flush=True)
 for _ in jaxmon.steps(itertools.count()):
     time.sleep(0.05)
-"""
-ENDS = """
-import jaxmon
-jaxmon.instrument(port=None)
-print("ready", flush=True)
 """
 
 
@@ -75,28 +70,30 @@ def ps(run_dir: Path, *args: str, columns: int = 80) -> Result:
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """Start a server, a training, and two programs that are over."""
+    """Start a server and a training; two more slots had processes that are over."""
     processes: dict[str, Any] = {}
     scripts = tmp_path_factory.mktemp("host")
     # A short path, as that of the fixture of the same name.
     run_dir = Path(tempfile.mkdtemp(prefix="jm-", dir="/tmp"))
     try:
-        for name, source in (
-            ("serve.py", SERVES),
-            ("train.py", TRAINS),
-            ("crash.py", TRAINS),
-            ("ends.py", ENDS),
-        ):
+        for name, source in (("serve.py", SERVES), ("train.py", TRAINS)):
             processes[name] = started(scripts, run_dir, name, source)
-        processes["crash.py"].kill()
-        for name in ("crash.py", "ends.py"):
-            processes[name].wait(90)
+        # What their agents would have written.
+        crashed, ended = (
+            life.Life(run_dir / f"agent-{slot}.life", 0o600) for slot in (2, 3)
+        )
+        for one in (crashed, ended):
+            one.begin()
+        crashed.run("train")
+        ended.end(life.FINISHED)
+        for one in (crashed, ended):
+            one.abandon()
         yield {"run_dir": run_dir, **processes}
     finally:
-        for one in processes.values():
-            one.kill()
-            one.wait()
-            one.stdout.close()
+        for process in processes.values():
+            process.kill()
+            process.wait()
+            process.stdout.close()
         shutil.rmtree(run_dir, ignore_errors=True)
 
 

@@ -107,6 +107,11 @@ def chosen(screen: Console) -> str:
     return lines[rows[0]].split()[0] if rows else ""
 
 
+def ends_restored(screen: Console) -> bool:
+    screen.lines()
+    return screen.output.endswith(RESTORES) and screen.is_restored
+
+
 def until_chosen(screen: Console, number: str) -> None:
     until(lambda: chosen(screen) == number, f"process {number} to be marked")
 
@@ -187,15 +192,18 @@ def test_every_key_does_what_it_is_for(place: Path) -> None:  # noqa: PLR0915 - 
 
 def test_text_of_programs_is_harmless(place: Path) -> None:
     """
-    Escape sequences in names are spelled out, and wide characters take two columns.
+    Escape sequences in names are spelled out, and wide characters take two columns;
+    Ctrl-C ends the command and restores the terminal.
     """
     with top(place, lines=50) as screen:
         screen.shows("train.py")
         screen.press("s" + END + "\r")
         text = screen.shows("worker 1 · pid ", r"\x1b]0;owned", "STEPS")
-        screen.press("q")
-        screen.end()
+        screen.press("\x03")
+        assert screen.end() == 130
+        assert screen.is_restored
 
+    assert screen.output.endswith(RESTORES)
     unwritten = screen.output.replace(BEGINS, b"").replace(RESTORES, b"")
     assert b"\x1b]" not in unwritten
     assert b"\x07" not in unwritten
@@ -203,25 +211,6 @@ def test_text_of_programs_is_harmless(place: Path) -> None:
     wide = sum(unicodedata.east_asian_width(one) in "WF" for one in line)
     # The screen has a column for the second half of each.
     assert len(line.replace(" ", "")) >= wide
-
-
-@pytest.mark.parametrize(
-    ("signal_number", "code"),
-    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
-)
-def test_the_terminal_is_restored(
-    place: Path, signal_number: signal.Signals, code: int
-) -> None:
-    """However the command ends, the terminal is as it was before."""
-    with top(place) as screen:
-        screen.shows("WORKER")
-        if signal_number is signal.SIGINT:
-            screen.press("\x03")
-        else:
-            screen.process.send_signal(signal_number)
-        assert screen.end() == code
-        assert screen.output.endswith(RESTORES)
-        assert screen.is_restored
 
 
 def test_a_failure_restores_the_terminal_first(place: Path) -> None:
@@ -240,22 +229,22 @@ def test_a_failure_restores_the_terminal_first(place: Path) -> None:
 
 
 def test_it_can_be_suspended(place: Path) -> None:
-    """Ctrl-Z gives the terminal back, and to continue draws the screen anew."""
+    """Ctrl-Z gives the terminal back, to continue draws anew; so does a hangup."""
     with top(place) as screen:
         screen.shows("WORKER")
         screen.press("\x1a")
-        until(lambda: screen.text() and screen.is_restored, "the terminal back")
-        assert screen.output.endswith(RESTORES)
+        until(lambda: ends_restored(screen), "the terminal back")
+        assert screen.is_restored
         screen.process.send_signal(signal.SIGCONT)
         until(lambda: screen.text() and not screen.is_restored, "the screen back")
         screen.shows("WORKER", "train.py")
-        screen.press("q")
-        assert screen.end() == 0
-        assert screen.is_restored
+        screen.process.send_signal(signal.SIGHUP)
+        assert screen.end() == 129
+        assert ends_restored(screen)
 
 
 def test_any_size_is_used(place: Path) -> None:
-    """After a resize everything is drawn for the new size, however small."""
+    """Everything is drawn for a new size, however small; SIGTERM restores all."""
     with top(place) as screen:
         screen.shows("WORKER", "train.py")
         for columns, lines, expected in (
@@ -271,8 +260,9 @@ def test_any_size_is_used(place: Path) -> None:
         shown = screen.text().splitlines()
         assert shown[0].startswith("jaxmon top")
         assert "q quit" in shown[23]
-        screen.press("q")
-        assert screen.end() == 0
+        screen.process.send_signal(signal.SIGTERM)
+        assert screen.end() == 143
+        assert ends_restored(screen)
 
 
 @pytest.mark.parametrize(
@@ -344,7 +334,7 @@ def test_a_process_that_hangs_does_not_hold_up_the_keys(run_dir: Path) -> None:
             screen.press("?")
             screen.shows("Keys")
             screen.press("x")
-            screen.shows("process 0 does not respond", "stuck?")
+            screen.shows(" 0 does not respond", "stuck?")
             screen.press("q")
             assert screen.end() == 0
 
@@ -358,7 +348,9 @@ def test_a_sidecar_adds_its_accelerators(place: Path) -> None:
         sidecar = start("--demo")
         sidecar.until_ready()
         with top(place, "--url", sidecar.url, columns=120) as screen:
-            text = screen.shows("busy ", "█", "memory ", "GiB/", "train.py", " steps/s")
+            text = screen.shows(
+                "ACCELERATOR", "█", "MEMORY", "GiB/", "train.py", " steps/s"
+            )
             assert "No: " in text
             assert sidecar.url in text.splitlines()[0]
             screen.press("\r")

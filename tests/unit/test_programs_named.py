@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jaxmon.report.programs import begins, names, without_interpreter
+from jaxmon.report.programs import begins, label, names, without_interpreter
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,10 @@ def test_a_beginning_is_enough() -> None:
     for text in ("python3 -m uv", "-m uvicorn app", "uvicorn app:app --w", "uvi"):
         assert begins(program, text), text
     assert not begins(program, "app")
+
+
+def test_a_label_begins_with_the_name() -> None:
+    """Directories would take the room of what differs."""
+    assert label("python3 /srv/a/train.py --data /x/y") == "train.py --data /x/y"
+    assert label("python -m pkg.serve -p 1 (Worker-2)") == "pkg.serve -p 1 (Worker-2)"
+    assert label("") == ""

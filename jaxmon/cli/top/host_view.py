@@ -14,7 +14,6 @@ from jaxmon.cli.top.lines import (
     QUIET,
     STRONG,
     Line,
-    Span,
     apart,
     bar,
     fitted,
@@ -24,6 +23,7 @@ from jaxmon.cli.top.lines import (
 from jaxmon.cli.top.reader import Seen
 from jaxmon.cli.top.state import KEYS, State
 from jaxmon.report.layout import (
+    ELLIPSIS,
     UNKNOWN,
     Column,
     ago,
@@ -36,22 +36,26 @@ from jaxmon.report.layout import (
     size,
     wrapped,
 )
-from jaxmon.report.status.model import Answer
+from jaxmon.report.status.model import AcceleratorSummary, Answer, DeviceSummary
 
 
 _MOST_REASONS = 3
 _MOST_ACCELERATORS = 8
 _LOW = 8
-_BAR = 12
+_BAR = 10
+_BUSY = "BUSY"
+# What an accelerator's line has behind the name.
+_BESIDE_NAME, _WITH_POWER = 58, 62
+_LEAST_NAME, _MOST_NAME = 8, 40
 _INDENT = " " * 8
 _PROCESSES = (
     Column("WORKER", 7, right=False),
     Column("PID", 8),
     Column("STATE", 9),
-    Column("RATE", 14),
-    Column("ERRORS", 8),
-    Column("P95", 9),
-    Column("COMPILES", 10),
+    Column("RATE", 13),
+    Column("ERRORS", 7),
+    Column("P95", 8),
+    Column("COMPILES", 9),
     Column("MEMORY", 9),
 )
 # What a narrow terminal omits, first to last.
@@ -73,7 +77,9 @@ def host_view(
         *([BLANK] if height > _LOW else []),
     ]
     room = height - len(above) - 1
-    below = _accelerators(seen, width, most=max(room // 3, 1), plain=plain)
+    # A third, or all that processes leave.
+    left = room - 2 * len(seen.processes) - 3
+    below = _accelerators(seen, width, most=max(room // 3 - 1, left, 1), plain=plain)
     listed = _processes(seen, state, width, room - len(below))
     blank = [BLANK] * (room - len(below) - len(listed))
     lines = [*above, *listed, *blank, *below]
@@ -156,7 +162,7 @@ def _processes(seen: Seen, state: State, width: int, room: int) -> list[Line]:
         )
         return styled(wrapped(text, width), QUIET) if seen.time else []
     layout = _fitting(found, width)
-    command = width - sum(one.size for one in layout) - 1
+    command = max(width - sum(one.size for one in layout) - 1, 1)
     place = state.place(found)
     state.chosen, state.page = found[place].number, max(room - 2, 1)
     roomy = 2 * len(found) + 1 <= room
@@ -204,9 +210,17 @@ def _process(
         cell = shortened(clean(cells[column.heading]), column.size - 1)
         pad = " " * (column.size - columns(cell))
         text += pad + cell if column.right else cell + pad
-    text += " " + fitted(one.command or UNKNOWN, max(room, 1))
+    text += " " + fitted(_named(one.label or UNKNOWN, room), room)
     colour = "" if one.condition == "running" else BAD
     return line((text, CHOSEN if chosen else colour))
+
+
+def _named(label: str, room: int) -> str:
+    """Return the beginning of *label*; a name in brackets at its end stays."""
+    label = clean(label)
+    if columns(label) <= room or label.endswith(")"):
+        return label
+    return label[: max(room - 1, 0)] + ELLIPSIS
 
 
 def _verdict(one: Process, width: int) -> Line:
@@ -230,71 +244,57 @@ def _fitting(found: Sequence[Process], width: int) -> Sequence[Column]:
 
 def _accelerators(seen: Seen, width: int, *, most: int, plain: bool) -> list[Line]:
     """Return a line with bars for each accelerator, or else for each device of JAX."""
+    name = min(max(width - _BESIDE_NAME, _LEAST_NAME), _MOST_NAME)
     found = [
-        _device_line(
-            f"{one['index']} {one['model']}",
-            [
-                ("busy", one["utilization"], _percent(one["utilization"])),
-                ("memory", *_of(one["memory_used"], one["memory_size"])),
-            ],
-            [
-                "" if one["temperature"] is None else f"{one['temperature']:.0f} °C",
-                "" if one["power"] is None else f"{one['power']:.0f} W",
-            ],
-            width=width,
-            plain=plain,
-            lost=one["up"] is False,
-        )
+        _accelerator(one, name, plain=plain, powers=width >= name + _WITH_POWER)
         for one in seen.summary["accelerators"]
-    ] or [
-        _device_line(
-            f"worker {one['worker']} · {one['device']} {one['kind']}",
-            [("memory", *_of(one["memory_in_use"], one["memory_limit"]))],
-            [],
-            width=width,
-            plain=plain,
-            lost=False,
-        )
-        for one in seen.summary["devices"]
-        if one["memory_in_use"] is not None
     ]
+    heading = "ACCELERATOR"
+    if not found:
+        heading = "DEVICE"
+        found = [
+            _device(one, name, plain=plain)
+            for one in seen.summary["devices"]
+            if one["memory_in_use"] is not None
+        ]
+    if not found:
+        return []
+    above = line((f"{heading:<{name}}  {_BUSY:<{_BAR + 6}}  MEMORY", STRONG))
     most = min(most, _MOST_ACCELERATORS)
     more = [line((f"{len(found) - most} more", QUIET))] if len(found) > most else []
-    return [*found[:most], *more]
+    return [above, *found[:most], *more]
 
 
-def _device_line(
-    name: str,
-    bars: Sequence[tuple[str, float | None, str]],
-    facts: Sequence[str],
-    *,
-    width: int,
-    plain: bool,
-    lost: bool,
+def _accelerator(
+    one: AcceleratorSummary, name: int, *, plain: bool, powers: bool
 ) -> Line:
-    room = max(width - len(bars) * (_BAR + 26) - 2, 10)
-    spans: list[Span] = [*line((fitted(name, room), BAD if lost else ""))]
-    if lost:
-        return (*spans, *line(("  does not respond to the driver", BAD)))
-    for what, part, text in bars:
-        spans += [
-            *line(f"  {what} "),
-            bar(part, _BAR, plain=plain),
-            Span(f" {text:<15}"),
-        ]
-    return (*spans, *line("  ".join(filter(None, facts))))
+    first = fitted(f"{one['index']} {one['model']}", name)
+    if one["up"] is False:
+        return line((f"{first}  does not respond to the driver", BAD))
+    heat, power, busy = one["temperature"], one["power"], one["utilization"]
+    return (
+        *line(f"{first}  "),
+        bar(busy, _BAR, plain=plain),
+        *line(f"{UNKNOWN if busy is None else share(busy, 1):>6}  "),
+        *_memory(one["memory_used"], one["memory_size"], plain=plain),
+        *line("" if heat is None else f"  {heat:.0f} °C"),
+        *line("" if power is None or not powers else f"  {power:.0f} W"),
+    )
 
 
-def _of(used: float | None, whole: float | None) -> tuple[float | None, str]:
+def _device(one: DeviceSummary, name: int, *, plain: bool) -> Line:
+    first = fitted(f"worker {one['worker']} · {one['device']} {one['kind']}", name)
+    memory = _memory(one["memory_in_use"], one["memory_limit"], plain=plain)
+    return (*line(f"{first}  {UNKNOWN:<{_BAR + 6}}  "), *memory)
+
+
+def _memory(used: float | None, whole: float | None, *, plain: bool) -> Line:
     if used is None:
-        return None, UNKNOWN
+        return line(UNKNOWN)
     if not whole:
-        return None, size(used)
-    return used / whole, f"{size(used)}/{size(whole)}"
-
-
-def _percent(part: float | None) -> str:
-    return UNKNOWN if part is None else share(part, 1)
+        return line(size(used))
+    text = f" {size(used)}/{size(whole)}"
+    return (bar(used / whole, _BAR, plain=plain), *line(f"{text:<18}"))
 
 
 def _hint(width: int) -> Line:
