@@ -113,13 +113,13 @@ def _slot(choice: str | None, run_dir: Path | None) -> str | None:
         sockets = rundir.sockets(run_dir or rundir.locate())
         if choice in sockets:
             return choice
-        return _listening(int(choice), sockets.items())
+        return _listening(choice, sockets.items())
     return None
 
 
-def _listening(pid: int, sockets: Iterable[tuple[str, Path]]) -> str | None:
+def _listening(pid: str, sockets: Iterable[tuple[str, Path]]) -> str | None:
     """Return the slot whose socket process *pid* listens on."""
     return next(
-        (slot for slot, path in sockets if hung.listener(path) == pid),
+        (slot for slot, path in sockets if str(hung.listener(path)) == pid),
         None,
     )

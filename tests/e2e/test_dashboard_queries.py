@@ -34,6 +34,8 @@ NO_ACCELERATOR = "the host has no accelerator"
 NO_ALLOCATOR = "JAX has no allocator statistics on the CPU"
 NO_HISTORY = "there is no week before"
 NO_MIG = "no GPU is divided"
+NO_PUSH = "nothing is pushed by OTLP"
+NO_END = "no process has ended"
 NO_MISHAP = "shows mishaps only, and there was none"
 NO_TPU = "the host has no TPU, nor does the demo"
 OFF = "is off unless a program asks for it"
@@ -127,6 +129,9 @@ EMPTY_ON_CPU = {
     "Allocations": NO_ALLOCATOR,
     "Non-finite outputs": OFF,
     "Web configuration": OFF,
+    "Invocations by instance start": OFF,
+    "Instance start, p50 and p95": OFF,
+    "Ended processes still served": NO_END,
     "Promotions to float64": NO_MISHAP,
     "PRNG key reuse": NO_MISHAP,
     "Warnings of JAX": NO_MISHAP,
@@ -138,6 +143,9 @@ EMPTY_ON_CPU = {
     "Functions with different programs": NO_MISHAP,
     "Processes that crashed": NO_MISHAP,
     "Internal errors by process": NO_MISHAP,
+    "Exports by OTLP": NO_PUSH,
+    "Failed exports by process": NO_MISHAP,
+    "Dropped spans by process": NO_MISHAP,
     "Memory health": NO_MISHAP,
     "Inactive hooks by process": NO_MISHAP,
     "Hosts with silent agents": NO_MISHAP,
@@ -147,7 +155,7 @@ OF_GPUS = ("gpu", "host")
 # Variables whose labels this Prometheus does not add.
 OF_SITES = SERVICE_LABELS
 # The demo has no mishaps of this kind, and leaves this counter out.
-SELDOM = (NO_CHECKPOINT, NO_HISTORY, NO_MIG, NO_MISHAP, NO_TPU, OFF)
+SELDOM = (NO_CHECKPOINT, NO_HISTORY, NO_MIG, NO_MISHAP, NO_PUSH, NO_TPU, OFF, NO_END)
 EMPTY_IN_DEMO = (
     *(title for title, why in EMPTY_ON_CPU.items() if why in SELDOM),
     "Allocations",

@@ -26,6 +26,7 @@ PANELS = {one.id: one for board in BOARDS for one in board.panels}
 FEW = {
     *("outcome", "phase", "cause", "kind", "state", "activity", "result", "mode"),
     *("direction", "generation", "hook", "label", "signal", "what", "le"),
+    "instance_start",
 }
 # A line for each service, loop or route is what these tables are for; versions and
 # models differ by generations of hardware and releases.

@@ -39,7 +39,12 @@ DOCUMENTS = sorted(
 )
 
 # Not metrics, although they look like them.
-_OTHER_NAMES = {"jaxmon_exporter", "jaxmon_budget", "jaxmon_report"}
+_OTHER_NAMES = {
+    *("jaxmon_exporter", "jaxmon_budget", "jaxmon_report"),
+    # Attributes of log records.
+    *("jaxmon_kind", "jaxmon_function", "jaxmon_cause", "jaxmon_details"),
+    "jaxmon_number",
+}
 # Read by a script of ours, or given as an example of a mistake.
 _OTHER_VARIABLES = {"JAXMON_TARGETS_DIR", "JAXMON_LIBTPU_PYTHON", "JAXMON_PROT"}
 

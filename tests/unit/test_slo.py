@@ -332,7 +332,7 @@ def test_selectors_may_have_several_matchers(load):
     [only] = load(changed('{outcome="error"}', wanted))
 
     expected = (
-        'jaxmon_requests_total{outcome!="success",route=~"/a|/\\\\d+",job="x"} '
+        'jaxmon_requests_total{outcome!="success",route=~"/a|/\\\\d+",job="x"}[30s] '
         "offset 15s"
     )
     assert expected in str(only.errors(Evaluation()))

@@ -27,6 +27,7 @@ def board(slos: Slos) -> Dashboard:
             replicas.stalls(slos),
             replicas.throughput(slos),
             replicas.replicas(),
+            requests.serverless(),
             requests.debug().opened("Distributions"),
         ),
     )

@@ -18,7 +18,6 @@ def oncall(slos: Slos) -> Row:
     every = overviews.REQUESTS(q.JOB)
     errors = q.share(q.failed(*by), q.served(*by))
     cold = q.share(q.cold(*by), every.sum(*by))
-    started = histogram(catalog.INSTANCE_START_SECONDS, *q.PROCESS, rare=True)
     return row(
         3,
         "Requests",
@@ -136,6 +135,17 @@ def oncall(slos: Slos) -> Row:
                 maximum=1,
                 no_value="No batches",
             ),
+        ),
+    )
+
+
+def serverless() -> Row:
+    """Return how instances of serverless functions start."""
+    started = histogram(catalog.INSTANCE_START_SECONDS, *q.PROCESS, rare=True)
+    return row(
+        53,
+        "Serverless",
+        line(
             timeseries(
                 210,
                 "Invocations by instance start",
@@ -148,7 +158,7 @@ def oncall(slos: Slos) -> Row:
                 text=(
                     "Invocations of serverless functions per second; cold: the first "
                     "of their process. Many cold ones: instances end too early, or the "
-                    "load varies. A cold request, in the panel above, compiled."
+                    "load varies. A cold request, in Requests, waited for a compile."
                 ),
                 stacked="normal",
                 no_value="No invocations",
@@ -158,19 +168,20 @@ def oncall(slos: Slos) -> Row:
                 "Instance start, p50 and p95",
                 *(
                     Target(
-                        q.known(started.quantile(one, "job")),
+                        q.known(started.quantile(one, "job")).worst(10),
                         f"{{{{job}}}} p{100 * one:.0f}",
                     )
                     for one in (0.5, 0.95)
                 ),
                 text=(
                     "Time from the start of a process to its first invocation: imports "
-                    "and loading, before any compile. A smaller image or more warm "
-                    "instances shorten it."
+                    "and loading, before any compile; of the 10 slowest services. A "
+                    "smaller image or more warm instances shorten it."
                 ),
                 no_value="No invocations",
             ),
         ),
+        collapsed=True,
     )
 
 
