@@ -214,6 +214,19 @@ def test_variables(name, variables):
 
 
 @EVERY_DASHBOARD
+def test_queries_use_variables_that_the_dashboard_has(dashboard):
+    """Grafana sends the name of any other to Prometheus, which then finds nothing."""
+    known = {one["name"] for one in dashboard["templating"]["list"]}
+    texts = [target["expr"] for one in panels(dashboard) for target in one["targets"]]
+    texts += [one["expr"] for one in dashboard["annotations"]["list"] if "expr" in one]
+    texts += [one.get("definition", "") for one in dashboard["templating"]["list"]]
+    used = {name for text in texts for name in re.findall(r"\$\{?([a-z]\w*)", text)}
+
+    assert "job" in used
+    assert used <= known
+
+
+@EVERY_DASHBOARD
 def test_links_are_not_hidden_in_a_menu(dashboard):
     """
     Links and annotations stand where a reader sees them, and keep time and choices.
