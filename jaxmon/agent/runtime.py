@@ -5,12 +5,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import os
 from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 from jaxmon import catalog, interrupts
+from jaxmon.agent import pushing
 from jaxmon.agent.adapters import Container, Markers, Process
 from jaxmon.agent.context import context_of
 from jaxmon.agent.errors import uncaught
@@ -22,7 +22,6 @@ from jaxmon.agent.parts import parts_of
 from jaxmon.agent.reduction import reduction_of
 from jaxmon.agent.serving import Serving
 from jaxmon.clocks import monotonic, wall_time
-from jaxmon.errors import OtlpError
 from jaxmon.exposition import exponential
 from jaxmon.exposition.add import added, lasting, read
 from jaxmon.exposition.encode import encode
@@ -30,8 +29,6 @@ from jaxmon.exposition.families import Family, Histogram, gauge, histograms, ser
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.page import metrics_handler
 from jaxmon.indicators.figures import Indicators
-from jaxmon.otel.environment import is_asked, plan
-from jaxmon.otel.pusher import Pusher
 from jaxmon.settings import Settings
 
 
@@ -70,9 +67,7 @@ class Runtime:
         self._reduction = reduction_of(settings, self.context.table)
         self._started = wall_time(), monotonic()
         self._live: OwnPage | None = None
-        pushes = is_asked(os.environ) if settings.otlp is None else settings.otlp
-        self._plan = plan(os.environ) if pushes else None
-        exponential.ask(wanted=self._plan is not None and self._plan.exponential)
+        plan = pushing.planned(settings)
         self._scrapes = Histogram(catalog.SCRAPE_SECONDS)
         self.serving = Serving(
             settings,
@@ -105,7 +100,7 @@ class Runtime:
         indicators.flush = self.flush
         indicators.serverless = settings.serverless
         indicators.loops.on_change = self.serving.note_loop
-        self._pusher = self._prepared_pusher(settings)
+        self._pusher = pushing.prepared(plan, self.collect, settings, self._guard)
         self.running = False
         self._print_report = self._report() if settings.report else None
 
@@ -222,26 +217,6 @@ class Runtime:
             step()
         except Exception:  # noqa: BLE001 - contained: the other steps are to be done
             self._guard.failed("stop", stays_on=True)
-
-    def _prepared_pusher(self, settings: Settings) -> Pusher | None:
-        """Return what pushes metrics by OTLP, `None` if nothing does."""
-        if self._plan is None:
-            return None
-        pusher = Pusher(
-            self.collect,
-            self._plan,
-            timer=not settings.serverless,
-            names=settings.otlp_names,
-            failed=functools.partial(self._guard.failed, stays_on=True),
-            run=functools.partial(self._guard.run, "otlp"),
-            join=self._guard.join,
-        )
-        try:
-            pusher.prepare()
-        except OtlpError as error:
-            log.warning("jaxmon serves its metrics but does not push them: %s", error)
-            return None
-        return pusher
 
     def _report(self) -> Callable[[], None]:
         """

@@ -7,7 +7,8 @@ import re
 from jaxmon.artifacts import alerts, slo
 from jaxmon.artifacts.alerts import boards
 from jaxmon.artifacts.dashboards import all_dashboards
-from jaxmon.artifacts.dashboards.model import Dashboard, Variable
+from jaxmon.artifacts.dashboards.model import Dashboard
+from jaxmon.artifacts.dashboards.variables import Variable
 from tests.support import each
 
 

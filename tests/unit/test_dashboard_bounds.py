@@ -11,10 +11,9 @@ from jaxmon.artifacts.dashboards.model import (
     BUCKETS,
     EXPORTED,
     RECORDED,
-    DependentVariable,
     Panel,
-    Variable,
 )
+from jaxmon.artifacts.dashboards.variables import DependentVariable, Variable
 from tests.rendered import DASHBOARDS, EVERY_DASHBOARD, panels
 
 

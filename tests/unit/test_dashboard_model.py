@@ -18,8 +18,8 @@ from jaxmon.artifacts.dashboards.model import (
     Row,
     Target,
     Thresholds,
-    Variable,
 )
+from jaxmon.artifacts.dashboards.variables import Variable
 from jaxmon.artifacts.promql import counter, eq, gauge, histogram, recorded
 from jaxmon.catalog import COMPILE_SECONDS, JIT_CALLS, LIVE_ARRAY_BYTES, LIVE_ARRAYS
 from tests.support import ROOT

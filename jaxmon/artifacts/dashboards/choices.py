@@ -5,7 +5,8 @@ from __future__ import annotations
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.model import Annotation, Variable
+from jaxmon.artifacts.dashboards.model import Annotation
+from jaxmon.artifacts.dashboards.variables import Variable
 from jaxmon.artifacts.overviews.processes import STARTS
 from jaxmon.artifacts.promql import alerts
 

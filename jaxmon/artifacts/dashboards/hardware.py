@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jaxmon.artifacts.dashboards.model import DependentVariable
 from jaxmon.artifacts.dashboards.queries import FIRING, HOST, JOB, PROCESS
+from jaxmon.artifacts.dashboards.variables import DependentVariable
 from jaxmon.artifacts.overviews.accelerators import OWNERS, READERS
 from jaxmon.artifacts.overviews.model import Overview
 from jaxmon.artifacts.promql import (

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from jaxmon.artifacts.dashboards.units import UNITS
-from jaxmon.artifacts.promql import Expr, Matcher, counter, gauge
-from jaxmon.catalog import BY_NAME, Metric
+from jaxmon.artifacts.dashboards.variables import DependentVariable, Variable
+from jaxmon.artifacts.promql import Expr
+from jaxmon.catalog import BY_NAME
 
 
 Kind = Literal["stat", "timeseries", "table", "heatmap", "state-timeline"]
@@ -274,82 +275,6 @@ class Row:
     def opened(self, title: str = "") -> Row:
         """Return the row as it stands on a board about its subject, open."""
         return replace(self, collapsed=False, title=title or self.title)
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """
-    A dashboard variable: the values of a label.
-
-    Args:
-        label: also the variable's name.
-        title: shown before the list.
-        metric: not a histogram; its series have the label.
-        matchers: may refer to variables further left.
-        all_value: pattern for "All"; by default, the values that were found.
-        text: what selecting a value does.
-    """
-
-    label: str
-    title: str
-    metric: Metric
-    text: str
-    matchers: tuple[Matcher, ...] = ()
-    all_value: str = ""
-
-    def __post_init__(self) -> None:
-        self._series.max(self.label)
-
-    @property
-    def query(self) -> str:
-        """The query that finds the values."""
-        return f"label_values({self._series}, {self.label})"
-
-    @property
-    def _series(self) -> Expr:
-        if self.metric.kind == "counter":
-            return counter(self.metric, *self.matchers).total()
-        return gauge(self.metric, *self.matchers)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DependentVariable:
-    """
-    A variable that follows from the others: the values of a label in the result of a
-        query.
-
-    Args:
-        name: of the variable.
-        title: shown before the list.
-        label: the label whose values it offers.
-        values: pattern of the values that it offers.
-        expr: has the label; evaluated at the end of the selected time range.
-        text: what selecting a value does.
-        all_value: pattern for "All"; by default, the values that were found.
-        hidden: not shown, so that all values found are always selected.
-    """
-
-    name: str
-    title: str
-    label: str
-    values: str
-    expr: Expr
-    text: str
-    all_value: str = ""
-    hidden: bool = False
-
-    def __post_init__(self) -> None:
-        self.expr.max(self.label)
-
-    @property
-    def query(self) -> str:
-        """The query whose result, as text, holds the values."""
-        return f"query_result({self.expr})"
-
-    @property
-    def pattern(self) -> str:
-        """The pattern, for Grafana, whose group is a value."""
-        return f'/{self.label}="({self.values})"/'
 
 
 @dataclass(frozen=True, slots=True)

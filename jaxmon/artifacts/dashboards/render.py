@@ -16,13 +16,12 @@ from jaxmon.artifacts.dashboards import panels, sdk, traces
 from jaxmon.artifacts.dashboards.model import (
     Annotation,
     Dashboard,
-    DependentVariable,
     Notes,
     Row,
-    Variable,
 )
 from jaxmon.artifacts.dashboards.options import Format, Options
 from jaxmon.artifacts.dashboards.v2.resource import resource
+from jaxmon.artifacts.dashboards.variables import DependentVariable, Variable
 
 
 TAG = "jaxmon"

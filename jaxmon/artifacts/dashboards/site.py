@@ -15,7 +15,6 @@ from jaxmon import catalog
 from jaxmon.artifacts.dashboards.model import (
     Annotation,
     Dashboard,
-    DependentVariable,
     Line,
     Link,
     Mapping,
@@ -23,8 +22,8 @@ from jaxmon.artifacts.dashboards.model import (
     Panel,
     Row,
     Target,
-    Variable,
 )
+from jaxmon.artifacts.dashboards.variables import DependentVariable, Variable
 from jaxmon.artifacts.promql import Expr, Matcher
 from jaxmon.artifacts.promql.identity import Identity
 from jaxmon.artifacts.slo.site import Site

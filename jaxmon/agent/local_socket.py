@@ -1,0 +1,246 @@
+"""
+An agent's place in the run directory: its slot, its Unix socket and its record.
+
+Run directories are often under ``/tmp`` or ``/run``, where cleaners and logouts remove
+files of running programs. Existing connections keep working but new ones fail, so every
+few seconds the server's thread checks that its socket and lock still exist and, if not,
+listens again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from threading import RLock
+
+from jaxmon import ended, interrupts, life, rundir
+from jaxmon.agent.guard import log
+from jaxmon.clocks import monotonic
+from jaxmon.errors import JaxmonError, PageError
+from jaxmon.exposition.add import prepare
+from jaxmon.http.listeners import Listener
+from jaxmon.http.server import Server
+
+
+EVERY = 5.0
+"""Seconds between two checks. One takes some 10 µs on the server's thread."""
+
+
+class LocalSocket:
+    """
+    A slot in the run *directory*, with the socket of *server*, and its record.
+
+    Args:
+        running: returns the name of the loop that runs, ``""`` for none.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        directory: Path,
+        *,
+        running: Callable[[], str] = str,
+    ) -> None:
+        self._server = server
+        self._running = running
+        # The program may change its working directory.
+        self._directory = directory.absolute()
+        self._slot: rundir.Slot | None = None
+        self._listener: Listener | None = None
+        self._number: int | None = None
+        self._life: life.Life | None = None
+        # The latest record of this process.
+        self._record: life.Record | None = None
+        # What was counted in the slot before.
+        self._before: ended.Ended | None = None
+        self._began = monotonic()
+        self._trouble = ""
+        self._closed = False
+        # Checks run on the server's thread, closing does not.
+        self._lock = RLock()
+
+    @property
+    def number(self) -> int | None:
+        """Number of the slot, `None` until there was one."""
+        return self._number
+
+    @property
+    def path(self) -> str | None:
+        """Path of the socket, `None` if there is none."""
+        slot = self._slot
+        return None if slot is None else str(slot.socket)
+
+    def open(self) -> None:
+        """
+        Listen in the previous slot, or else in the lowest free one; before the server
+        starts, or on its thread.
+
+        Raises:
+            RunDirError: the directory is unusable.
+            OSError: no socket can be created there.
+        """
+        slot = rundir.acquire(self._directory, first=self._number)
+        listener = None
+        try:
+            self._listener = listener = self._server.listen_unix(slot.socket, slot.mode)
+            slot.bound()
+            # Known before this process counts as a start, and before it responds.
+            self._continue(slot)
+        except BaseException:
+            if listener is not None:
+                slot.bound()
+            slot.release()
+            raise
+        self._slot, self._number = slot, slot.number
+        # It never raises, but for the program's exceptions.
+        self._life = life.Life(slot.socket.with_suffix(".life"), slot.mode)
+        self._life.begin(self._record)
+
+    def check(self) -> None:
+        """Listen again if the socket is gone; called on the server's thread."""
+        with self._lock:
+            if self._closed:
+                return
+            if self._slot is not None and self._slot.in_place():
+                self._look_after_life()
+                return
+            self._release()
+            try:
+                self.open()
+            except (JaxmonError, OSError) as error:
+                if str(error) != self._trouble:
+                    self._trouble = str(error)
+                    log.warning(
+                        "jaxmon's run directory was modified; the sidecar cannot "
+                        "see this process until that is fixed: %s",
+                        error,
+                    )
+            else:
+                self._trouble = ""
+                log.warning(
+                    "jaxmon's run directory was modified; the socket has been "
+                    "recreated at %s",
+                    self.path,
+                )
+
+    def withdraw(self) -> None:
+        """
+        Unlink the socket before the server stops, so that the sidecar finds no dead
+        one. The slot stays taken. Idempotent.
+        """
+        with self._lock:
+            self._closed = True
+            if self._slot is not None:
+                self._slot.withdraw()
+
+    def keep(self, last: Callable[[str], bytes]) -> None:
+        """
+        Write what was counted in this slot, for the sidecar and the next process. If
+        that fails, there is no file.
+
+        Args:
+            last: returns the counters of this agent as text, added to those in a text;
+                raises `PageError` if that has something else.
+        """
+        slot, mine, before = self._slot, self._life, self._before
+        record = None if mine is None else mine.record
+        if slot is None or record is None:
+            return
+        try:
+            since, text = self._began, b""
+            if before is not None:
+                since = before.since
+                with contextlib.suppress(ValueError, PageError):
+                    text = last(before.text())
+            if not 0 < len(text) <= ended.MOST:
+                since, text = self._began, last("")
+            if len(text) <= ended.MOST:
+                counts = ended.ended(record.starts, since, text)
+                ended.write(ended.path_of(slot.socket), counts, slot.mode)
+        except OSError as error:  # a full disk, too small a volume
+            interrupts.pass_on(error)
+
+    def close(self) -> None:
+        """Release the slot, so that the next agent finds it free."""
+        with self._lock:
+            self._closed = True
+            self._end_life()
+            if self._slot is not None:
+                self._slot.release()
+                self._slot = None
+
+    def abandon(self) -> None:
+        """
+        Leave slot and socket to the parent process; called in a forked child, where the
+        lock may be held by a thread that no longer exists.
+        """
+        self._closed = True
+        if self._life is not None:
+            self._life.abandon()
+            self._life = None
+        if self._slot is not None:
+            self._slot.abandon()
+            self._slot = None
+
+    def note_loop(self) -> None:
+        """Record which loop runs."""
+        if (mine := self._life) is not None:
+            mine.run(self._running())
+
+    def note_crash(self) -> None:
+        """Record that an uncaught exception ends the program."""
+        if (mine := self._life) is not None:
+            mine.end(life.CRASHED)
+
+    def _continue(self, slot: rundir.Slot) -> None:
+        """Decide whether this process adds to what its predecessors counted."""
+        path, before = ended.path_of(slot.socket), self._before
+        if self._record is not None and slot.number == self._number:
+            if before is not None and ended.read(path) is None:  # it was removed
+                with contextlib.suppress(OSError):
+                    ended.write(path, before, slot.mode)
+            return
+        predecessor = life.record(slot.socket.with_suffix(".life"))
+        found = None if self._record is not None else ended.read(path)
+        if (
+            found is None
+            or predecessor is None
+            or predecessor.state != life.FINISHED
+            or predecessor.starts != found.starts
+            or found.age() is None
+        ):
+            ended.remove(path)
+            found = None
+        else:
+            prepare()
+        self._before = found
+
+    def _look_after_life(self) -> None:
+        # Loops that were left without their knowledge end here.
+        self.note_loop()
+        if (mine := self._life) is not None:
+            mine.hold()
+            if not mine.in_place():
+                self._record = mine.record or self._record
+                mine.abandon()
+                mine.begin(self._record)
+
+    def _end_life(self) -> None:
+        """Record that this process has finished; after an interruption, call again."""
+        if (mine := self._life) is not None:
+            mine.end(life.FINISHED)
+            # Unless it could not be written: then the latest that could.
+            self._record = mine.record or self._record
+            mine.abandon()
+            self._life = None
+
+    def _release(self) -> None:
+        # First, or our own socket would respond when we search for a free slot.
+        if self._listener is not None:
+            self._server.close_listener(self._listener)
+            self._listener = None
+        self._end_life()
+        if self._slot is not None:
+            self._slot.release()
+            self._slot = None
