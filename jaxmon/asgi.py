@@ -49,15 +49,19 @@ class Middleware:
     """
     Observes the HTTP requests of *app* and passes everything through unchanged.
 
-    Websockets and lifespan events are passed through; so are requests without a running
-    agent, and nested requests.
+    Websockets are passed through; so are requests without a running agent, and nested
+    requests. When the application has shut down, what is left to push is pushed, for at
+    most two seconds: servers may then end the process by a signal.
     """
 
     def __init__(self, app: Application) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection."""
+        """Serve one connection, or the life of the application."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, _pushing_last(send))
+            return
         if scope["type"] != "http" or recorder() is None or serving():
             await self.app(scope, receive, send)
             return
@@ -169,6 +173,17 @@ class _Exchange:
     def _leave(self) -> None:
         self._left = True
         self._request.outcome = "client_error"
+
+
+def _pushing_last(send: Send) -> Send:
+    """Return *send*, which pushes before the end of the application is said."""
+
+    async def forward(message: Message) -> None:
+        if message["type"] == "lifespan.shutdown.complete":
+            await invocations.flush_in_thread()
+        await send(message)
+
+    return forward
 
 
 def _headers(scope: Scope) -> Iterator[tuple[str, str]]:

@@ -13,9 +13,8 @@ import json
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from typing import Any
 
 import flask
@@ -58,15 +57,7 @@ predict(3)
 # --- FastAPI ----------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-    """Push what is left: uvicorn's workers end by a signal, without exit handlers."""
-    yield
-    if not THREE:
-        jaxmon.uninstrument()
-
-
-app = FastAPI(lifespan=lifespan)
+app = FastAPI()
 app.add_middleware(asgi.Middleware)
 
 

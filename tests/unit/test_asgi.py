@@ -327,18 +327,41 @@ def test_a_compile_makes_it_cold(recorded):
 # --- what passes through ------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["websocket", "lifespan"])
-def test_other_protocols_pass_through(recorded, kind):
+def test_websockets_pass_through(recorded):
     """The application gets the server's own callables."""
     seen: list[Any] = []
 
     async def app(*arguments):
         seen.extend(arguments)
 
-    given: Any = {"type": kind}, object(), object()
+    given: Any = {"type": "websocket"}, object(), object()
     asyncio.run(Middleware(app)(*given))
 
     assert list(map(id, seen)) == list(map(id, given))
+    assert recorded.values(COUNT) == []
+
+
+def test_what_is_left_is_pushed_when_the_application_has_shut_down(recorded):
+    """Servers may end the process by a signal then, so that no exit handler runs."""
+    ends = ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    said: list[str] = []
+
+    def flush(seconds):
+        said.append("pushed")
+        return True
+
+    recorded.flush = flush
+
+    async def app(scope, receive, send):
+        for one in ends:
+            await send({"type": one})
+
+    async def send(message):
+        said.append(message["type"])
+
+    asyncio.run(Middleware(app)({"type": "lifespan"}, None, send))
+
+    assert said == [ends[0], "pushed", ends[1]]
     assert recorded.values(COUNT) == []
 
 
