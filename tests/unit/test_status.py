@@ -168,7 +168,7 @@ def test_steps_of_the_last_minute() -> None:
     assert loop["goodput"] == pytest.approx(0.75)
     assert (loop["age"], loop["age_worker"]) == (8.0, "1")
     assert found["answer"]["state"] == "fine"
-    assert found["answer"]["text"] == "Yes: 1 steps a second in loop train."
+    assert found["answer"]["text"] == "Yes: 1 step a second in loop train."
 
 
 def test_queues_and_batches_add_up() -> None:
@@ -222,6 +222,11 @@ def is_slow(worker: Worker) -> None:
 def waits_for_compiles(worker: Worker) -> None:
     worker.requests(100)
     worker.requests(30, start="cold", took=2.0)
+
+
+def mostly_waits_for_compiles(worker: Worker) -> None:
+    worker.requests(30)
+    worker.requests(70, start="cold", took=2.0)
 
 
 def trains(worker: Worker) -> None:
@@ -278,6 +283,10 @@ CASES = {
     waits_for_compiles: (
         "degraded",
         "Not quite: 23 % of the requests to POST /predict",
+    ),
+    mostly_waits_for_compiles: (
+        "failing",
+        "No: 70 % of the requests to POST /predict",
     ),
     trains: ("fine", "Yes: 1.67 steps a second in loop train."),
     stands_still: ("failing", "No: loop train is stuck: its last step was 1 min 15 s"),

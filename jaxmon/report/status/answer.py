@@ -42,6 +42,8 @@ _LATE_REQUEST, _LATE_OF_USUAL = 15.0, 30.0
 _SLOWER, _SLOWER_BY, _ENOUGH = 2.0, 0.05, 20
 # As the alert JaxmonColdStarts.
 _COLD_SHARE, _COLD_REQUESTS = 0.05, 10
+# More often than not, users wait.
+_MOSTLY_COLD = 0.5
 _STUCK_STEP, _OF_STEPS = 60.0, 10.0
 # As the alert JaxmonSlowdown.
 _SLOWER_STEP = 1.5
@@ -109,7 +111,9 @@ def _fine(known: Known) -> str:
     running = [one for one in known.loops if one["age"] is not None]
     if len(running) == 1 and running[0]["rate"]:
         loop = running[0]
-        said.append(f"{amount(loop['rate'] or 0)} steps a second in {_named(loop)}")
+        rate = amount(loop["rate"] or 0)
+        steps = "step" if rate == "1" else "steps"
+        said.append(f"{rate} {steps} a second in {_named(loop)}")
     elif running:
         said.append(f"{counted(len(running), 'loop')} at work")
     if not said:
@@ -168,7 +172,7 @@ def _waiting(one: RequestSummary) -> tuple[State, str] | None:
         return None
     if part < _COLD_SHARE or cold["p95"] is None:
         return None
-    return "degraded", (
+    return "failing" if part >= _MOSTLY_COLD else "degraded", (
         f"{share(part, 1)} of the requests to {clean(one['route'])} wait for a "
         f"compile, and take up to {duration(cold['p95'])}."
     )
