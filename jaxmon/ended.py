@@ -20,6 +20,7 @@ the run directory may write anything here: what is no such file counts as none.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 import stat
@@ -145,10 +146,9 @@ def write(path: Path, counts: Ended, mode: int) -> None:
     Raises:
         OSError: it is too large, or there is too little space.
     """
-    raw = (
-        b"jaxmon %d %.3f %.3f\n" % (counts.starts, counts.since, counts.ended)
-        + counts.stored
-    )
+    # Rounded down: the end is not in the future.
+    since, end = (math.floor(one * 1000) / 1000 for one in (counts.since, counts.ended))
+    raw = b"jaxmon %d %.3f %.3f\n" % (counts.starts, since, end) + counts.stored
     if len(raw) > _MOST_STORED:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), os.fspath(path))
     space = os.statvfs(path.parent)

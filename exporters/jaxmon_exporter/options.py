@@ -11,7 +11,7 @@ from dataclasses import MISSING, Field, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jaxmon.catalog import conventions
+from jaxmon.catalog.values import PUSHED_NAMES, SERVED
 from jaxmon.settings import SIDECAR_PORT
 from jaxmon_exporter.collectors.registry import NAMES
 
@@ -224,8 +224,8 @@ class Options:
     otlp_names: str = _option(
         "Names of what is pushed by OTLP: as served, or by OpenTelemetry's semantic "
         "conventions where they exist.",
-        default=conventions.SERVED,
-        choices=conventions.NAMES,
+        default=SERVED,
+        choices=PUSHED_NAMES,
     )
     demo: bool = _option(
         "Add a synthetic fleet of 8 accelerators and 4 workers.", default=False

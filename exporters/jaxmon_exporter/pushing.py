@@ -28,7 +28,7 @@ def pusher(
     Args:
         collect: returns the families of the page.
         failed: called while an exception is handled, with its place.
-        names: one of `jaxmon.catalog.conventions.NAMES`.
+        names: one of `jaxmon.catalog.values.PUSHED_NAMES`.
 
     Raises:
         CommandError: the extra is missing, or a variable is invalid.

@@ -355,7 +355,8 @@ class Runtime:
             )
         ] + [
             histograms(catalog.SCRAPE_SECONDS, [self._scrapes]),
-            gauge(catalog.COUNTING_SECONDS, monotonic() - self._started[1]),
+            # Whatever the program does to its clocks.
+            gauge(catalog.COUNTING_SECONDS, max(0.0, monotonic() - self._started[1])),
             *(() if self._pusher is None else self._pusher.families()),
         ]
 

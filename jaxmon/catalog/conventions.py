@@ -15,8 +15,6 @@ from jaxmon.catalog.model import Metric
 
 
 VERSION = "1.44"
-SEMANTIC, SERVED = "semantic", "served"
-NAMES = (SERVED, SEMANTIC)
 
 Instrument: TypeAlias = Literal["counter", "gauge", "updowncounter"]
 Pairs: TypeAlias = tuple[tuple[str, str], ...]

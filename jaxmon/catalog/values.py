@@ -4,8 +4,10 @@ from __future__ import annotations
 
 
 PHASES = ("trace", "lower", "backend_compile", "cache_retrieval")
-# Of an export by OTLP.
+# Of an export by OTLP, and what names it uses.
 EXPORT_SIGNALS = ("logs", "metrics", "traces")
+SEMANTIC, SERVED = "semantic", "served"
+PUSHED_NAMES = (SERVED, SEMANTIC)
 EXPORT_OUTCOMES = ("success", "failure")
 OUTCOMES = ("compiled", "cache_hit", "failed")
 CAUSES = (

@@ -37,8 +37,7 @@ def prepare() -> None:
     Import what `read` needs: after an import at exit, Python no longer knows that an
     interrupt ended the program, and with which exit code.
     """
-    import jaxmon.catalog.every  # noqa: PLC0415 - few processes need them
-    import jaxmon.exposition.distributions  # noqa: PLC0415
+    import jaxmon.exposition.distributions  # noqa: PLC0415 - few processes need them
     import jaxmon.exposition.parse  # noqa: F401, PLC0415
 
 

@@ -15,7 +15,8 @@ from opentelemetry.sdk.metrics.export import (
     MetricExportResult,
 )
 
-from jaxmon.catalog.conventions import CONVENTIONS, SEMANTIC
+from jaxmon.catalog.conventions import CONVENTIONS
+from jaxmon.catalog.values import SEMANTIC
 from jaxmon.exposition.families import Family
 from jaxmon.otel import resource
 from jaxmon.otel.environment import CONSOLE, GRPC, Plan
@@ -101,7 +102,7 @@ def pipes(  # noqa: PLR0913 - what the parts of a pipe need
         started: when counting began, in Unix nanoseconds.
         own: see `Converter`.
         name: default of ``service.name``; `None` to find one.
-        names: one of `jaxmon.catalog.conventions.NAMES`.
+        names: one of `jaxmon.catalog.values.PUSHED_NAMES`.
         failed: called with the name of each family that is left out.
     """
     found = resource.resource(environ, made.said, name=name)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
-from jaxmon.catalog.conventions import SERVED
+from jaxmon.catalog.values import SERVED
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import OtlpError
 from jaxmon.exposition.families import Family, series
@@ -43,7 +43,7 @@ class Pusher:
         failed: called while an exception is handled, with the place in our code.
         own: whether the families are this process's; see `Converter`.
         name: default of ``service.name``; `None` to find one.
-        names: one of `jaxmon.catalog.conventions.NAMES`.
+        names: one of `jaxmon.catalog.values.PUSHED_NAMES`.
         environ: the environment.
         timer: whether to push every so often, besides when asked.
         run: runs the body of the thread.

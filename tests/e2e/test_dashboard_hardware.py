@@ -232,6 +232,7 @@ def test_a_service_shows_what_is_down_beside_it(
         until(
             partial(shows, server, job, down, "instance", where),
             f"what is down for {job}",
+            seconds=240,
         )
 
 

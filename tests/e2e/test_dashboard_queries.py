@@ -35,11 +35,11 @@ NO_ALLOCATOR = "JAX has no allocator statistics on the CPU"
 NO_HISTORY = "there is no week before"
 NO_MIG = "no GPU is divided"
 NO_PUSH = "nothing is pushed by OTLP"
-NO_END = "no process has ended"
 NO_MISHAP = "shows mishaps only, and there was none"
 NO_TPU = "the host has no TPU, nor does the demo"
 OFF = "is off unless a program asks for it"
 ON_SOME_HOSTS = (
+    "Ended processes still served",
     "Container memory vs limit",
     "Container CPU throttling",
     "OOM kills",
@@ -131,7 +131,6 @@ EMPTY_ON_CPU = {
     "Web configuration": OFF,
     "Invocations by instance start": OFF,
     "Instance start, p50 and p95": OFF,
-    "Ended processes still served": NO_END,
     "Promotions to float64": NO_MISHAP,
     "PRNG key reuse": NO_MISHAP,
     "Warnings of JAX": NO_MISHAP,
@@ -155,7 +154,7 @@ OF_GPUS = ("gpu", "host")
 # Variables whose labels this Prometheus does not add.
 OF_SITES = SERVICE_LABELS
 # The demo has no mishaps of this kind, and leaves this counter out.
-SELDOM = (NO_CHECKPOINT, NO_HISTORY, NO_MIG, NO_MISHAP, NO_PUSH, NO_TPU, OFF, NO_END)
+SELDOM = (NO_CHECKPOINT, NO_HISTORY, NO_MIG, NO_MISHAP, NO_PUSH, NO_TPU, OFF)
 EMPTY_IN_DEMO = (
     *(title for title, why in EMPTY_ON_CPU.items() if why in SELDOM),
     "Allocations",

@@ -15,10 +15,13 @@ import pytest
 from jaxmon.catalog import (
     AGENT_CRASHES,
     AGENT_DIED,
+    AGENT_ENDED_SECONDS,
     AGENT_STARTS,
     AGENT_UP,
+    COUNTING_SECONDS,
     JIT_CALLS,
 )
+from jaxmon.exposition.parse import parse
 from tests.processes import files
 from tests.support import ROOT, Prometheus, clean_environ, free_port, http_get, until
 
@@ -163,12 +166,12 @@ def test_killed_worker_is_replaced_in_its_slot_and_rates_stay_right(
     assert workers_seen == {"0", "1", "2"}
 
 
-def test_worker_that_ends_normally_leaves_no_series(
+def test_worker_that_ends_normally_leaves_its_counts(
     run_dir: Path, sidecar: str, stack: ExitStack
 ) -> None:
     """
     A process that exits takes its socket along, so it is not reported as down, nor as
-    dead; what remains is how many were in its slot.
+    dead. What it counted stays for a while, and how many were in its slot.
     """
     worker = Worker(run_dir, stack)
     worker.calls(1)
@@ -181,12 +184,21 @@ def test_worker_that_ends_normally_leaves_no_series(
     assert files(run_dir) == []
     until(
         lambda: (
-            [line for line in http_get(url).splitlines() if 'worker="0"' in line]
-            == [
-                f'{AGENT_STARTS.name}{{worker="0"}} 1',
-                f'{AGENT_CRASHES.name}{{worker="0"}} 0',
-                f'{AGENT_DIED.name}{{worker="0",loop=""}} 0.0',
-            ]
+            gauges(http_get(url), 'worker="0"')
+            == {AGENT_DIED.name, AGENT_ENDED_SECONDS.name, COUNTING_SECONDS.name}
         ),
-        "the worker to be gone",
+        "its gauges to be gone",
     )
+    lines = http_get(url).splitlines()
+    assert f'{AGENT_STARTS.name}{{worker="0"}} 1' in lines
+    assert f'{AGENT_CRASHES.name}{{worker="0"}} 0' in lines
+    assert f'{AGENT_DIED.name}{{worker="0",loop=""}} 0.0' in lines
+
+
+def gauges(text: str, labels: str) -> set[str]:
+    """Return the names of gauges in *text* with series that have *labels*."""
+    return {
+        one.name
+        for one in parse(text)
+        if one.kind == "gauge" and any(labels in text for _, text, _ in one.samples)
+    }

@@ -359,7 +359,8 @@ def test_what_is_left_is_pushed_when_the_application_has_shut_down(recorded):
     async def send(message):
         said.append(message["type"])
 
-    asyncio.run(Middleware(app)({"type": "lifespan"}, None, send))
+    given: Any = {"type": "lifespan"}, object(), send
+    asyncio.run(Middleware(app)(*given))
 
     assert said == [ends[0], "pushed", ends[1]]
     assert recorded.values(COUNT) == []

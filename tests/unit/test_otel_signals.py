@@ -12,7 +12,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import (
     OTLPSpanExporter as HttpExporter,
 )
 
-from jaxmon.catalog.conventions import SERVED
+from jaxmon.catalog.values import SERVED
 from jaxmon.otel import pipes
 from jaxmon.otel.environment import GRPC, HTTP, plan
 from jaxmon.otel.traces.provider import OwnProvider, exporter
