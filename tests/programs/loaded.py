@@ -1,5 +1,5 @@
 """
-A small model behind FastAPI, Flask and gRPC.
+A small model of Flax behind FastAPI, Flask and gRPC.
 
     python tests/programs/loaded.py
 
@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 import uvicorn
 from fastapi import FastAPI
+from flax import linen as nn
 from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 from werkzeug.serving import WSGIRequestHandler, make_server
@@ -36,13 +37,24 @@ from jaxmon.grpc import Interceptor
 THREE = __name__ == "__main__"
 agent = jaxmon.instrument(port=0 if THREE else None, socket=not THREE)
 
-WEIGHTS = {"in": np.ones((1, 8), np.float32), "out": np.ones((8, 1), np.float32)}
+
+class Perceptron(nn.Module):
+    """A perceptron."""
+
+    @nn.compact
+    def __call__(self, x):
+        """Return one number for all of *x*."""
+        return nn.Dense(1)(jnp.tanh(nn.Dense(8)(x[:, None]))).sum()
+
+
+PERCEPTRON = Perceptron()
+WEIGHTS = PERCEPTRON.init(jax.random.key(0), np.ones(3, np.float32))
 
 
 @jax.jit
 def model(weights, x):
-    """A perceptron."""
-    return (jnp.tanh(x[:, None] @ weights["in"]) @ weights["out"]).sum()
+    """Apply the perceptron."""
+    return PERCEPTRON.apply(weights, x)
 
 
 def predict(length: int) -> float:
