@@ -172,6 +172,7 @@ def shows(
     return shown(Grafana(server, job), title, label) == expected
 
 
+READERS = "instance:jaxmon_accelerator_info:uuid"
 GPUS = {
     "server": {"GPU-a1"},
     "trainer": {"GPU-b1"},
@@ -226,6 +227,9 @@ def test_a_service_shows_what_is_down_beside_it(
     """A selected service shows when its targets and readers of its GPUs are down."""
     down = "Targets that were down"
     assert shown(Grafana(server, ".+"), down, "instance") == set()
+    # Who reads what is recorded, while it can be read.
+    for recorded in ("worker:jaxmon_device_info:uuid", READERS):
+        server.until_query(recorded)
     pages["node a"] = pages["trainer"] = ""
     for job, expected in {"server": {"node a"}, "trainer": {"trainer"}}.items():
         where = {places[name] for name in expected}
