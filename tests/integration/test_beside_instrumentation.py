@@ -100,9 +100,6 @@ def test_no_span_and_no_metric_is_doubled(
     # No metric is in an export twice, or this raises. Ours has an export when the
     # application has shut down, and one at exit, both cumulative.
     exports = [one.metrics() for one in requests]
-    last = [one for one in exports if "jaxmon_requests_total" in one][-1]
-    points = last["jaxmon_requests_total"].sum.data_points
-    assert sum(one.as_double or one.as_int for one in points) == 3
     theirs = {name for one in exports for name in one if "http.server." in name}
     assert bool(theirs) == with_sdk
     last = next(one for one in requests if "jaxmon_requests_total" in one.metrics())

@@ -38,7 +38,7 @@ THREE = __name__ == "__main__"
 agent = jaxmon.instrument(port=0 if THREE else None, socket=not THREE)
 
 
-class Perceptron(nn.Module):
+class Perceptron(nn.Module):  # type: ignore[misc]  # Flax is not typed here
     """A perceptron."""
 
     @nn.compact
