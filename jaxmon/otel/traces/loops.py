@@ -60,7 +60,7 @@ class LoopSpans:
         # Reentrant: a signal handler may run a loop while it is held.
         self.lock = RLock()
         self._ratio = ratio
-        # The first call loads its implementation: not in somebody's step.
+        # The first call loads its implementation: not within a step.
         contexts.get_current()
 
     def loop(self, name: str, began: float, end: End) -> LoopSpan | None:
