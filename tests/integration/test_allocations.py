@@ -341,7 +341,7 @@ def counting():
         costs.append(time.thread_time() - began)
 jax.profiler.device_memory_profile = counting
 began = time.monotonic()
-while time.monotonic() - began < 4:
+while time.monotonic() - began < 4 or not costs:
     time.sleep(0.1)
 jaxmon.uninstrument()
 print(sum(costs) / (time.monotonic() - began), len(costs))

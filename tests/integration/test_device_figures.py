@@ -23,8 +23,8 @@ import sys, time
 import jax, jaxmon
 from jaxmon.agent.devices import driver_metrics
 from jaxmon.agent.devices import part as identity
-named = iter(sys.argv[1:])
-identity.hardware = lambda _: (next(named, ""), "0000:1a:00.0")
+named = dict(enumerate(sys.argv[1:]))
+identity.hardware = lambda device: (named.get(device.id, ""), "0000:1a:00.0")
 driver_metrics.EVERY = 0.1
 original = driver_metrics.DeviceMetrics.__init__
 def faster(self, context):
