@@ -13,7 +13,7 @@ import yaml
 
 from tests.alerts.promtool import shipped
 from tests.support import QUICK_COMPILES, require_program, until
-from tools.fleet import boards, costs, history, layout, recording, replay, rules
+from tools.fleet import boards, costs, filled, history, layout, recording, replay, rules
 from tools.fleet.faults import Fault
 from tools.fleet.series import Fleet
 from tools.fleet.server import Server
@@ -159,14 +159,13 @@ def test_dashboards_ask_what_a_fleet_answers(page: Templates, tmp_path: Path) ->
     while alerts fire.
     """
     plan = costs.Plan(write(tmp_path).parent, SMALL, hours=1.0)
-    data = tmp_path / "data"
-    data.mkdir()
-    directories = [ROOT / "dashboards"]
-    (result,) = boards.measure(
+    directories, chosen = [ROOT / "dashboards"], {"job": "train-1"}
+    where = tmp_path / "filled"
+    data = filled.fill(plan, directories, page, where, chosen)
+    assert filled.load(plan, directories, page, where, chosen) == data
+    with data.server(where, plan.program) as server:
         # What they cost is of no interest here: each is asked once.
-        *(plan, directories, page, data, {"job": "train-1"}),
-        rounds=1,
-    )
+        (result,) = boards.measure(data, directories, server, chosen, rounds=1)
     assert [one for one in result.costs if one.problems] == []
     views = {(one.board, one.chosen) for one in result.costs}
     assert {("jaxmon / On-call", "All"), ("jaxmon / Debug", "job=train-1")} <= views

@@ -26,6 +26,8 @@ from tools.fleet import (
     burns,
     census,
     costs,
+    filled,
+    history,
     layout,
     live,
     quiet,
@@ -79,9 +81,12 @@ def _boards(arguments: argparse.Namespace, found: Templates, directory: Path) ->
     def progress(text: str) -> None:
         print(text, file=sys.stderr)
 
-    results = boards.measure(
-        _plan(arguments), arguments.boards, found, directory, chosen, progress
-    )
+    plan, where = _plan(arguments), arguments.filled or directory
+    asked = (plan, arguments.boards, found, where, chosen)
+    data = filled.load(*asked) if filled.is_filled(where) else filled.fill(*asked)
+    with data.server(where, arguments.prometheus) as server:
+        history.until_compacted(server)
+        results = list(boards.measure(data, arguments.boards, server, chosen, progress))
     print(boards.table(results))
     if arguments.json:
         arguments.json.write_text(boards.as_json(results))
@@ -194,6 +199,7 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--json", type=Path, help="also write a file")
         one.add_argument("--rules", type=Path, default=Path("alerts"))
         one.add_argument("--boards", type=Path, nargs="+", default=[Path("dashboards")])
+        one.add_argument("--filled", type=Path, help="data to ask; made if missing")
         one.add_argument("--job", default="train-1", help="chosen on Debug")
         one.add_argument("--processes", type=int, default=1000)
         one.add_argument("--clusters", type=int, default=2)

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from urllib.parse import urlencode
 
-from tools.fleet import costs, grafana, history, layout, remote
+from tools.fleet import costs, grafana
+from tools.fleet.filled import Filled
 from tools.fleet.grafana import Board, Item, Query
-from tools.fleet.history import Recorded
-from tools.fleet.rules import Group, Rule, read, windows
-from tools.fleet.series import Fleet
 from tools.fleet.server import Server, ServerError
-from tools.fleet.templates import Templates
 
 
-# Prometheus's own limits: of samples in memory, and of points of a series.
-_MOST_SAMPLES = 50_000_000
 _SLOWEST = 12
 # The garbage of one query may be collected in another.
 _ROUNDS = 3
 _DEAR_SECONDS = 0.5
-_ALARMS = (
-    *("JaxmonTargetDown", "JaxmonAgentSilent", "JaxmonHostMemoryGrowth"),
-    *("JaxmonGpuThrottled", "JaxmonCompileSlow"),
-)
 _BOARD_TITLES = (
     *("board", "chosen", "CPU of a refresh", "all rows open", "slowest query"),
     *("samples", "most series", "most values", "asked", "answered", "problems"),
@@ -87,82 +77,39 @@ class Result:
     costs: tuple[Cost, ...]
 
 
-def measure(  # noqa: PLR0913, PLR0917 - an experiment has that many parts
-    plan: costs.Plan,
-    directories: Sequence[Path],
-    templates: Templates,
-    directory: Path,
+def measure(  # noqa: PLR0913 - an experiment has that many parts
+    filled: Filled,
+    boards: Iterable[Path],
+    server: Server,
     chosen: grafana.Choice,
     progress: Callable[[str], object] = lambda _: None,
     *,
     rounds: int = _ROUNDS,
-) -> list[Result]:
+) -> Iterator[Result]:
     """
-    Fill a Prometheus with what the boards in *directories* read, and ask their queries.
+    Ask the queries of boards, and yield what those of each directory cost.
 
     Args:
-        plan: the fleet, the rules that record, and at most how much history.
-        directories: of dashboards, such as before and after a change.
-        templates: of the fleet.
-        directory: empty, for some gigabytes.
+        filled: what is in *server*.
+        boards: directories of dashboards, such as before and after a change.
+        server: running.
         chosen: on boards about one service.
         progress: called with what is measured next.
         rounds: how often cheap queries are asked, for a median.
     """
-    known = costs.known(templates)
-    begun = time.time()
-    seconds = plan.hours * 3600
-    pods = layout.pods(plan.shape, begun - seconds - 3600, begun + 86400)
-    fleet = Fleet(templates, pods)
-    groups = read(plan.rules)
-    recorded = costs.learn(plan, fleet, groups, known, directory / "learn")
-    recorded += _alarms(pods, begun, plan.interval)
-    needed = {
-        name: min(reach, seconds)
-        for name, reach in _windows(
-            directories, chosen, known | {one.name for one in recorded}, plan.interval
-        ).items()
-    }
-    where = directory / "history"
-    where.mkdir()
-    with Server(where, plan.program, most=_MOST_SAMPLES) as server:
-        end = time.time() // plan.interval * plan.interval
-        times = history.moments(end, max(needed.values()), plan.interval)
-        history.fill(server, fleet, times, needed, recorded)
-        history.until_compacted(server)
-        stored = int(server.own()["prometheus_tsdb_head_series"])
-
-        def costs_of(boards: Path) -> Iterator[Cost]:
-            for board in grafana.boards(boards, chosen, scrape=plan.interval):
-                progress(f"{board.name} of {boards}")
-                yield from ask(server, board, end, rounds)
-
-        return [
-            Result(
-                costs.version(plan.program),
-                str(one),
-                plan.shape.processes,
-                fleet.series(end),
-                stored,
-                tuple(costs_of(one)),
-            )
-            for one in directories
-        ]
-
-
-def _alarms(
-    pods: Iterable[layout.Pod], at: float, interval: float
-) -> Iterator[Recorded]:
-    """Yield alerts of a bad day: one fires for each fourth host."""
-    names = itertools.cycle(_ALARMS)
-    for pod in [one for one in pods if one.start <= at < one.end][::4]:
-        subject = {**dict(pod.labels), "severity": "ticket", "alertname": next(names)}
-        for name, more, value in (
-            ("ALERTS", {"alertstate": "firing"}, 1.0),
-            ("ALERTS_FOR_STATE", {}, at - 3600),
-        ):
-            labels = remote.series({"__name__": name, **subject, **more}.items())
-            yield Recorded(name, labels, value, interval)
+    for directory in boards:
+        found: list[Cost] = []
+        for board in grafana.boards(directory, chosen, scrape=filled.interval):
+            progress(f"{board.name} of {directory}")
+            found += ask(server, board, filled.end, rounds)
+        yield Result(
+            costs.version(server.program),
+            str(directory),
+            filled.processes,
+            filled.series,
+            filled.stored,
+            tuple(found),
+        )
 
 
 def ask(server: Server, board: Board, end: float, rounds: int = _ROUNDS) -> list[Cost]:
@@ -322,21 +269,3 @@ def _cpu(costs_: Iterable[Cost]) -> str:
 
 def _size(sizes: Iterable[int]) -> str:
     return f"{sum(sizes) / 1000:,.0f} kB"
-
-
-def _windows(
-    directories: Iterable[Path],
-    chosen: grafana.Choice,
-    known: set[str],
-    scrape: float,
-) -> dict[str, float]:
-    """Return how many seconds of each series the boards read."""
-    found: dict[str, float] = {}
-    for directory in directories:
-        every = grafana.read(grafana.boards(directory, chosen, scrape=scrape))
-        for expression, reach in every.items():
-            rule = Rule("", expression, (), alert=False)
-            group = Group("", "", 0.0, (rule,))
-            for name, window in windows([group], known).items():
-                found[name] = max(found.get(name, 0.0), window + reach)
-    return found
