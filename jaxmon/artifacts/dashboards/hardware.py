@@ -16,15 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jaxmon.artifacts.dashboards.queries import FIRING, HOST, JOB, PROCESS
+from jaxmon.artifacts.dashboards.queries import FEW, FIRING, HOST, JOB, PROCESS
 from jaxmon.artifacts.dashboards.variables import DependentVariable
-from jaxmon.artifacts.overviews.accelerators import OWNERS, READERS
+from jaxmon.artifacts.overviews.accelerators import OWNED, OWNERS, READERS
 from jaxmon.artifacts.overviews.model import Overview
 from jaxmon.artifacts.promql import (
     Expr,
     Matcher,
     alerts,
-    alerts_since,
     counter,
     eq,
     gauge,
@@ -52,7 +51,7 @@ def of_gpus(series: Expr) -> Expr:
     Return those *series* with a uuid that are about GPUs of the selected processes, or
     read by the selected sidecars.
     """
-    return series.and_(_owned(*PROCESS), "uuid")
+    return series.and_(_used(), "uuid")
 
 
 def gpu(metric: Metric, *matchers: Matcher) -> Expr:
@@ -82,14 +81,34 @@ def host_rate(metric: Metric, *matchers: Matcher) -> Expr:
     return counter(metric, *HOST, *matchers).rate().or_(others)
 
 
+def host_recorded(recorded: Overview) -> Expr:
+    """Return what is recorded of the same sidecars."""
+    others = recorded(_READER).and_(_readers(), *_BY_HOST)
+    return recorded(*HOST).or_(others)
+
+
 def of_services(recorded: Overview) -> Expr:
     """
     Return what is recorded of the hosts of the selected services, and of those that
     read their GPUs; by uuid, of their GPUs.
     """
     if "uuid" in (recorded().shape.labels or ()):
-        return recorded().and_(_owned(JOB), "uuid")
+        return recorded().and_(_owned(), "uuid")
     return recorded(JOB).or_(recorded().and_(_hosts(), *_BY_HOST))
+
+
+def worst_of_services(
+    recorded: Overview, total: Callable[[Expr], Expr], number: int = FEW
+) -> Expr:
+    """Return the *number* largest *total* series of the same, a label for each host."""
+    return total(recorded()).worst(number, among=total(of_services(recorded)))
+
+
+def least_of_services(
+    recorded: Overview, total: Callable[[Expr], Expr], number: int = FEW
+) -> Expr:
+    """Return the *number* smallest ones."""
+    return total(recorded()).least(number, among=total(of_services(recorded)))
 
 
 def down() -> Expr:
@@ -105,29 +124,25 @@ def firing(*matchers: Matcher) -> Expr:
     """
     Return the firing alerts about the selected services and the hardware they run on.
     """
-    return _about_services(alerts, *FIRING, *matchers)
-
-
-def firing_since() -> Expr:
-    """
-    Return since when alerts about the same have been pending or firing, as a Unix time.
-    """
-    return _about_services(alerts_since, *FIRING[:1])
-
-
-def _about_services(series: Callable[..., Expr], *matchers: Matcher) -> Expr:
-    about_gpus = series(*matchers, ne("uuid", ""))
+    matchers = (*FIRING, *matchers)
+    about_gpus = alerts(*matchers, ne("uuid", ""))
     # Few GPUs have alerts, and only those are compared at each moment.
-    concerned = _owned(JOB).and_(about_gpus.over_range("last"), "uuid")
+    concerned = _owned().and_(about_gpus.over_range("last"), "uuid")
     gpus = about_gpus.and_(concerned, "uuid")
     # Of a host that programs share, but not about the GPUs of others.
-    hosts = series(*matchers, ne("instance", ""), eq("uuid", ""))
+    hosts = alerts(*matchers, ne("instance", ""), eq("uuid", ""))
     near = hosts.and_(_hosts(), *_BY_HOST)
-    return series(JOB, *matchers).or_(gpus).or_(near)
+    return alerts(JOB, *matchers).or_(gpus).or_(near)
 
 
-def _owned(*matchers: Matcher) -> Expr:
-    return OWNERS(*matchers).over_range("last")
+def _owned() -> Expr:
+    """Return the GPUs of the selected services."""
+    return OWNED(JOB).over_range("last")
+
+
+def _used() -> Expr:
+    """Return the GPUs of the selected processes."""
+    return OWNERS(*PROCESS).over_range("last")
 
 
 def _readers() -> Expr:
@@ -138,11 +153,11 @@ def _hosts() -> Expr:
     """Return the sidecars that read the GPUs of the selected services."""
     read = READERS().over_range("last")
     # At each moment, hosts are fewer to compare than GPUs.
-    return read.and_(_owned(JOB), "uuid").max(*_BY_HOST)
+    return read.and_(_owned(), "uuid").max(*_BY_HOST)
 
 
 def _offered() -> Expr:
-    found = _owned(*PROCESS).max("uuid")
+    found = _used().max("uuid")
     return found.provided(found.count() < _MOST_OFFERED)
 
 

@@ -28,7 +28,7 @@ Stacking = Literal["none", "normal", "percent"]
 WIDTH = 24
 """Columns of Grafana's grid."""
 
-RECORDED, EXPORTED, BUCKETS = 360, 120, 40
+RECORDED, EXPORTED, BUCKETS = 180, 120, 40
 """
 Points of a graph of recorded series, of which there are few; of what each process, host
 or device exports, so that an hour has every scrape; of a heatmap.

@@ -6,6 +6,7 @@ from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.overviews.model import HOST, PROCESS, Overview, Windows
 from jaxmon.artifacts.promql import Expr, counter, eq, gauge, re
+from jaxmon.catalog import Metric
 
 
 _GPU = (*HOST, "uuid")
@@ -28,6 +29,10 @@ def _owners(_: Windows) -> Expr:
 
 
 OWNERS = Overview("worker", catalog.DEVICE_INFO, "uuid", _owners)
+# For boards on which only services are chosen: fewer series than by process.
+OWNED = Overview(
+    "job", catalog.DEVICE_INFO, "uuid", lambda _: OWNERS().max("job", "uuid")
+)
 READERS = Overview(
     "instance",
     catalog.ACCELERATOR_INFO,
@@ -107,5 +112,19 @@ UNCORRECTED = Overview(
     ),
 )
 
-HOSTS = (OWNERS, READERS, UTILIZATION, MEMORY, POWER, TEMPERATURE, UP)
-SELDOM = (THROTTLED, XIDS, UNCORRECTED)
+
+def _link_errors(metric: Metric, *kinds: str) -> Overview:
+    return Overview(
+        "instance",
+        metric,
+        "increase5m",
+        lambda window: counter(metric).increase(window.recent).sum(*_GPU, *kinds) > 0,
+    )
+
+
+NVLINK_ERRORS = _link_errors(catalog.GPU_NVLINK_ERRORS, "type")
+PCIE_ERRORS = _link_errors(catalog.GPU_PCIE_ERRORS, "type")
+PCIE_REPLAYS = _link_errors(catalog.GPU_PCIE_REPLAYS)
+
+HOSTS = (OWNERS, OWNED, READERS, UTILIZATION, MEMORY, POWER, TEMPERATURE, UP)
+SELDOM = (THROTTLED, XIDS, UNCORRECTED, NVLINK_ERRORS, PCIE_ERRORS, PCIE_REPLAYS)

@@ -149,6 +149,18 @@ COLLECTOR_AGE = Overview(
     "max",
     lambda _: gauge(catalog.COLLECTOR_AGE_SECONDS).max("job", "collector"),
 )
+# Collectors seldom fail: a series only where one does.
+COLLECTOR_ERRORS = Overview(
+    "instance",
+    catalog.COLLECTOR_ERRORS,
+    "rate5m",
+    lambda window: (
+        counter(catalog.COLLECTOR_ERRORS)
+        .rate(window.recent)
+        .sum(*HOST, "collector", "reason")
+        > 0
+    ),
+)
 
 OFTEN = (
     *(STARTS, RESTARTS, COMPILES_IN_PROGRESS, COMPILE_OLDEST),
@@ -157,4 +169,5 @@ OFTEN = (
 HOSTS = (
     *(DEVICE_MEMORY, LIVE_BYTES, LIVE_ARRAYS, RESIDENT, HOST_MEMORY),
     *(HOOKS, INACTIVE_HOOKS, SCRAPES, COLLECTORS, COLLECTOR_AGE),
+    COLLECTOR_ERRORS,
 )

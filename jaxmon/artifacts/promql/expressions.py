@@ -83,16 +83,21 @@ class Expr:
         """Keep the *number* smallest."""
         return Expr(f"bottomk({number}, {self.text})", shape=self.shape)
 
-    def worst(self, number: int) -> Expr:
+    def worst(self, number: int, among: Expr | None = None) -> Expr:
         """
         Keep the *number* series that are largest at some time in Grafana's range, while
         `topk` keeps those of each moment, which may be hundreds over a range.
-        """
-        return self.and_(self._over_range("max").topk(number))
 
-    def least(self, number: int) -> Expr:
+        *among* is a part of these series, if only that is of interest: what selects it
+        is then evaluated once.
+        """
+        chosen = (among or self)._over_range("max")  # noqa: SLF001 - one of us
+        return self.and_(chosen.topk(number))
+
+    def least(self, number: int, among: Expr | None = None) -> Expr:
         """Keep the *number* series that are smallest at some time in the range."""
-        return self.and_(self._over_range("min").bottomk(number))
+        chosen = (among or self)._over_range("min")  # noqa: SLF001 - one of us
+        return self.and_(chosen.bottomk(number))
 
     def longest(self, number: int) -> Expr:
         """Keep the *number* series that exist for most of the range."""

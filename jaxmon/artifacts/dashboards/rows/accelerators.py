@@ -17,14 +17,15 @@ def oncall() -> Row:
     """Return load, memory, power and health, by host."""
     by, named = ("job", "instance"), "{{job}} {{instance}}"
     by_gpu, gpu = (*by, "uuid"), "{{instance}} {{uuid}}"
-    idle = hardware.of_services(overviews.UTILIZATION).min(*by)
-    full = hardware.of_services(overviews.MEMORY).max(*by)
-    power = hardware.of_services(overviews.POWER).sum(*by)
-    temperature = hardware.of_services(overviews.TEMPERATURE).max(*by)
-    up = hardware.of_services(overviews.UP).min(*by)
-    xid = hardware.of_services(overviews.XIDS).sum(*by_gpu, "xid")
-    held = hardware.of_services(overviews.THROTTLED).max(*by_gpu, "reason")
-    uncorrected = hardware.of_services(overviews.UNCORRECTED).sum(*by_gpu)
+    worst, least = hardware.worst_of_services, hardware.least_of_services
+    idle = least(overviews.UTILIZATION, lambda one: one.min(*by))
+    full = worst(overviews.MEMORY, lambda one: one.max(*by))
+    power = worst(overviews.POWER, lambda one: one.sum(*by))
+    temperature = worst(overviews.TEMPERATURE, lambda one: one.max(*by))
+    up = least(overviews.UP, lambda one: one.min(*by))
+    xid = worst(overviews.XIDS, lambda one: one.sum(*by_gpu, "xid"))
+    held = worst(overviews.THROTTLED, lambda one: one.max(*by_gpu, "reason"))
+    uncorrected = worst(overviews.UNCORRECTED, lambda one: one.sum(*by_gpu))
     return row(
         8,
         "Accelerators",
@@ -32,7 +33,7 @@ def oncall() -> Row:
             timeseries(
                 701,
                 "Accelerator utilization",
-                Target(idle.least(q.FEW), named),
+                Target(idle, named),
                 text=(
                     "Fraction of time a kernel was running: the mean of each host's "
                     "accelerators, of the 20 hosts with the least. If low while the "
@@ -44,7 +45,7 @@ def oncall() -> Row:
             timeseries(
                 702,
                 "Accelerator memory in use",
-                Target(full.worst(q.FEW), named),
+                Target(full, named),
                 text=(
                     "Used by all processes on the fullest accelerator of each host, "
                     "including JAX's preallocation, of the 20 fullest hosts; for free "
@@ -55,7 +56,7 @@ def oncall() -> Row:
             timeseries(
                 703,
                 "Power",
-                Target(power.worst(q.FEW), named),
+                Target(power, named),
                 text=(
                     "Power draw of each host's accelerators, of the 20 hosts with the "
                     "most. Much lower than usual under load: throttled, or waiting "
@@ -67,7 +68,7 @@ def oncall() -> Row:
             timeseries(
                 704,
                 "Temperature",
-                Target(temperature.worst(q.FEW), named),
+                Target(temperature, named),
                 text=(
                     "Hottest sensor of each host's accelerators, on the 20 hottest "
                     "hosts. Near the limit it throttles."
@@ -76,7 +77,7 @@ def oncall() -> Row:
             timeseries(
                 705,
                 "Xid errors",
-                Target(xid.worst(q.FEW), f"{gpu} Xid {{{{xid}}}}"),
+                Target(xid, f"{gpu} Xid {{{{xid}}}}"),
                 text=(
                     "Errors reported by NVIDIA's driver, within five minutes. 48, 79 "
                     "and 95, among others, mean that the GPU or its work is lost."
@@ -87,7 +88,7 @@ def oncall() -> Row:
             states(
                 706,
                 "Accelerators up",
-                Target(up.least(q.FEW), named),
+                Target(up, named),
                 text=(
                     "Whether all accelerators of a host respond to their driver, of 20 "
                     "hosts, those that did not first."
@@ -101,7 +102,7 @@ def oncall() -> Row:
             timeseries(
                 707,
                 "Throttled accelerators",
-                Target(held.worst(q.FEW), f"{gpu} {{{{reason}}}}"),
+                Target(held, f"{gpu} {{{{reason}}}}"),
                 text=(
                     "Fraction of time throttled by temperature, power supply or "
                     "board, of the 20 accelerators with the most. One slow accelerator "
@@ -114,7 +115,7 @@ def oncall() -> Row:
             timeseries(
                 708,
                 "Uncorrectable memory errors",
-                Target(uncorrected.worst(q.FEW), gpu),
+                Target(uncorrected, gpu),
                 text=(
                     "Memory errors that ECC could not correct, within five minutes. "
                     "Each terminates the program that reads the affected memory."

@@ -8,6 +8,7 @@ from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target, Thresholds
+from jaxmon.artifacts.overviews import accelerators as overviews
 from jaxmon.artifacts.promql import Expr, Matcher, counter, eq, gauge
 from jaxmon.catalog import Metric
 
@@ -110,8 +111,9 @@ def debug() -> Row:
                 "Link errors",
                 *_link_errors(),
                 text=(
-                    "NVLink and PCIe errors and recoveries. Recoveries cost time; a "
-                    "link with many is about to fail, or is loose."
+                    "NVLink and PCIe errors and recoveries, within five minutes. "
+                    "Recoveries cost time; a link with many is about to fail, or is "
+                    "loose."
                 ),
                 no_value="None",
             ),
@@ -256,23 +258,19 @@ def _activity(metric: Metric) -> Expr:
 
 
 def _link_errors() -> tuple[Target, ...]:
-    """Return errors a minute, of links that have any."""
-    by_type = tuple(
-        Target(
-            _worst(counter(metric, *hardware.GPUS).rate().sum(*_BY, "type")),
-            f"{_NAMED} {name} {{{{type}}}}",
-        )
-        for metric, name in (
-            (catalog.GPU_NVLINK_ERRORS, "NVLink"),
-            (catalog.GPU_PCIE_ERRORS, "PCIe"),
-        )
+    """Return errors within five minutes, of links that have any."""
+    found = (
+        (overviews.NVLINK_ERRORS, ("type",), "NVLink {{type}}"),
+        (overviews.PCIE_ERRORS, ("type",), "PCIe {{type}}"),
+        (overviews.PCIE_REPLAYS, (), "PCIe replays"),
     )
-    replays = counter(catalog.GPU_PCIE_REPLAYS, *hardware.GPUS).rate().sum(*_BY)
-    return (*by_type, Target(_worst(replays), f"{_NAMED} PCIe replays"))
-
-
-def _worst(rate: Expr) -> Expr:
-    return (q.per_minute(hardware.of_gpus(rate)) > 0).worst(q.FEW)
+    return tuple(
+        Target(
+            hardware.of_gpus(one(*hardware.GPUS)).sum(*_BY, *by).worst(q.FEW),
+            f"{_NAMED} {name}",
+        )
+        for one, by, name in found
+    )
 
 
 def _traffic(

@@ -25,7 +25,7 @@ def oncall(slos: Slos) -> Row:
             processes.RESIDENT,
         )
     )
-    host = hardware.of_services(processes.HOST_MEMORY).min(*by).least(q.FEW)
+    host = hardware.least_of_services(processes.HOST_MEMORY, lambda one: one.min(*by))
     return row(
         7,
         "Memory",

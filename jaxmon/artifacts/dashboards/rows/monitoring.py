@@ -8,7 +8,7 @@ from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, states, table, timeseries
 from jaxmon.artifacts.dashboards.model import Line, Mapping, Row, Target
 from jaxmon.artifacts.overviews import processes
-from jaxmon.artifacts.promql import counter, eq, gauge
+from jaxmon.artifacts.promql import counter, eq, gauge, up
 
 
 _IN_FORCE = (Mapping("0", "failed", "red"), Mapping("1", "current", "green"))
@@ -33,7 +33,10 @@ def oncall() -> Row:
             states(
                 801,
                 "Targets that were down",
-                Target(hardware.down().least(q.FEW), "{{job}} {{instance}}"),
+                Target(
+                    up().equals(0).least(q.FEW, among=hardware.down()),
+                    "{{job}} {{instance}}",
+                ),
                 text="Agents and sidecars that Prometheus could not scrape, and when.",
                 mappings=q.UP,
                 thresholds=q.below(1),
@@ -239,7 +242,7 @@ def _sidecars() -> tuple[Line, ...]:
     named = "{{instance}} {{collector}}"
     took = hardware.host(catalog.COLLECTOR_DURATION_SECONDS)
     age = hardware.host(catalog.COLLECTOR_AGE_SECONDS)
-    errors = hardware.host_rate(catalog.COLLECTOR_ERRORS).sum(*by, "reason")
+    errors = hardware.host_recorded(processes.COLLECTOR_ERRORS).sum(*by, "reason")
     config = hardware.host(catalog.WEB_CONFIG_SUCCESS)
     return (
         line(
@@ -262,11 +265,11 @@ def _sidecars() -> tuple[Line, ...]:
             timeseries(
                 2008,
                 "Collector errors by reason",
-                Target(
-                    (q.per_minute(errors) > 0).worst(q.FEW),
-                    f"{named} {{{{reason}}}}",
+                Target(q.per_minute(errors).worst(q.FEW), f"{named} {{{{reason}}}}"),
+                text=(
+                    "Collector failures, over five minutes. The sidecar's log has the "
+                    "messages."
                 ),
-                text="Collector failures. The sidecar's log has the messages.",
                 no_value="None",
                 alerts=("JaxmonCollectorDown",),
             ),

@@ -15,7 +15,7 @@ from jaxmon.artifacts.dashboards.model import (
     Thresholds,
 )
 from jaxmon.artifacts.overviews import training
-from jaxmon.artifacts.promql import Expr, alerts, call, eq, re, recorded, time
+from jaxmon.artifacts.promql import Expr, alerts_since, call, eq, re, recorded, time
 from jaxmon.artifacts.slo import Slos, durations
 from jaxmon.artifacts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
 from jaxmon.artifacts.slo.thresholds import PAGE
@@ -187,12 +187,13 @@ def _headline(slos: Slos) -> Line:
 
 def _alerts(runbooks: str) -> Line:
     firing = hardware.firing()
-    since = time() - _named(hardware.firing_since()).min(*_LISTED)
-    duration = since.and_(_named(firing).max(*_LISTED), *_LISTED)
-    page = _named(alerts(*q.FIRING, eq("severity", PAGE)))
-    pages = duration.and_(page, *_LISTED)
+    duration = time() - _named(alerts_since(q.FIRING[0])).min(*_LISTED)
+    pages, every = (
+        duration.and_(_named(found).max(*_LISTED), *_LISTED).bottomk(_ALERTS)
+        for found in (hardware.firing(eq("severity", PAGE)), firing)
+    )
     # Pages first, and of both the latest; the stat above counts all.
-    shown = pages.bottomk(_ALERTS).or_(duration.bottomk(_ALERTS))
+    shown = pages.or_(every)
     return line(
         table(
             111,

@@ -150,7 +150,7 @@ def stalls(slos: Slos) -> Row:
             current.panel("Oldest compile in progress"),
         ),
         line(
-            debugged.panel("Compile time by function"),
+            current.panel("Time spent compiling"),
             debugged.panel("Persistent cache hit rate"),
             current.panel("Recompiles by cause"),
         ),
