@@ -1,5 +1,8 @@
 """
 The dashboards as they are rendered from the defaults, and what Grafana's SDK reads.
+
+The classic ones are read from ``dashboards/``, which every worker does as it collects;
+`tests.unit.test_artifacts_docs` compares these files with fresh output.
 """
 
 from __future__ import annotations
@@ -8,15 +11,20 @@ import json
 import os
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jaxmon.artifacts.dashboards import render_all
+from tests.support import ROOT
 
 
-RENDERED = render_all()
+RENDERED = {
+    path.name: path.read_text(encoding="utf-8")
+    for path in sorted((ROOT / "dashboards").glob("*.json"))
+}
 DASHBOARDS: dict[str, dict[str, Any]] = {
     name: json.loads(text) for name, text in RENDERED.items()
 }
@@ -26,6 +34,18 @@ EVERY_DASHBOARD = pytest.mark.parametrize(
 )
 
 _ANYTHING = {"type": "object", "additionalProperties": {}}
+
+
+@cache
+def rendered_v2() -> dict[str, str]:
+    """Return the same dashboards in Grafana's v2 model, by file name."""
+    return render_all(form="v2")
+
+
+@cache
+def resources() -> dict[str, dict[str, Any]]:
+    """Return what `rendered_v2` says."""
+    return {name: json.loads(text) for name, text in rendered_v2().items()}
 
 
 def published(variable: str) -> dict[str, Any]:

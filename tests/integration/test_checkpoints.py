@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -16,8 +17,11 @@ from tests.preloaded import run_preloaded
 from tests.support import ROOT
 
 
-pytest.importorskip("orbax.checkpoint")
-pytestmark = pytest.mark.ground_truth
+# Only the programs import it, which takes half a second.
+pytestmark = [
+    pytest.mark.ground_truth,
+    pytest.mark.skipif(find_spec("orbax") is None, reason="needs orbax-checkpoint"),
+]
 
 PROGRAM = ROOT / "tests" / "programs" / "checkpoints.py"
 SECONDS, TIME = "jaxmon_checkpoint_seconds", "jaxmon_time_seconds_total"

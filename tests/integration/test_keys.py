@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -20,8 +21,9 @@ from tests import inside
 from tests.support import until
 
 
-X = jnp.ones((4, 4))
-NEW, OLD = random.key(0), random.PRNGKey(0)
+# Made by the test that needs them: each worker collects all tests.
+X = partial(jnp.ones, (4, 4))
+NEW, OLD = partial(random.key, 0), partial(random.PRNGKey, 0)
 
 
 def steps(key: Any, start: Any) -> Any:
@@ -63,7 +65,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[bool, ...]]] =
     ),
     "loop": (
         lambda k: lax.scan(lambda c, one: (c, random.normal(one)), 0.0, k),
-        (random.split(OLD, 3),),
+        (lambda: random.split(OLD(), 3),),
         (),
     ),
     "loop over parts": (
@@ -89,7 +91,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[bool, ...]]] =
 @pytest.mark.parametrize("name", CASES)
 def test_keys_are_followed_to_where_numbers_are_drawn(agent: Agent, name: str) -> None:
     """Directly or not, with other arguments mixed in or not."""
-    function, args, expected = CASES[name]
+    function, given, expected = CASES[name]
+    args = [one() if callable(one) else one for one in given]
     found: list[tuple[bool, ...]] = []
 
     def lowered(_: Function, frame: FrameType) -> None:

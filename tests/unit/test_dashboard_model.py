@@ -178,15 +178,19 @@ def test_runbooks_that_panels_link_belong_to_alerts():
     assert {name for name in existing - linked if "Deploy" not in name} == set()
 
 
-@pytest.mark.parametrize("board", all_dashboards(), ids=lambda one: one.uid)
-def test_each_row_is_documented(board):
-    """docs/dashboards.md says which question each row of the board answers."""
+def test_each_row_is_documented():
+    """docs/dashboards.md says which question each row of each board answers."""
     text = (ROOT / "docs" / "dashboards.md").read_text()
-    title = board.title.removeprefix("jaxmon / ")
-    section = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \|$", section, re.MULTILINE)
+    documented, titles = {}, {}
+    for board in all_dashboards():
+        title = board.title.removeprefix("jaxmon / ")
+        section = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+        documented[title] = re.findall(
+            r"^\| ([^|]+) \| [^|]+ \|$", section, re.MULTILINE
+        )
+        titles[title] = ["Row", "---", *(row.title for row in board.rows)]
 
-    assert rows == ["Row", "---", *(row.title for row in board.rows)]
+    assert documented == titles
 
 
 def test_panels_in_the_documentation_exist():

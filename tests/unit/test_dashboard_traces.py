@@ -9,16 +9,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from jaxmon.artifacts.dashboards import render_all
-from jaxmon.artifacts.dashboards.options import Options
+from tests.rendered import DASHBOARDS, resources
 
 
-BOARDS: dict[str, Any] = {
-    name: json.loads(text) for name, text in render_all(Options()).items()
-}
-V2: dict[str, Any] = {
-    name: json.loads(text) for name, text in render_all(Options(), "v2").items()
-}
 TRACED = "jaxmon_request_seconds|jaxmon_compile_seconds|jaxmon_step_seconds"
 ATTRIBUTES = {"route", "function", "loop"}
 
@@ -30,7 +23,7 @@ def panels(board: Any) -> list[Any]:
     return [one for one in found if one["type"] != "row"]
 
 
-PANELS = [(name, one) for name, board in BOARDS.items() for one in panels(board)]
+PANELS = [(name, one) for name, board in DASHBOARDS.items() for one in panels(board)]
 
 
 def explore_links(thing: object) -> list[str]:
@@ -52,9 +45,10 @@ def test_histograms_with_trace_ids_show_exemplars() -> None:
     assert shown > 5
 
 
-@pytest.mark.parametrize("boards", [BOARDS, V2], ids=["classic", "v2"])
-def test_links_lead_to_traces_of_the_service(boards: dict[str, Any]) -> None:
+@pytest.mark.parametrize("model", ["classic", "v2"])
+def test_links_lead_to_traces_of_the_service(model: str) -> None:
     """Each is a query of Explore, by the variable and the attributes of our spans."""
+    boards = DASHBOARDS if model == "classic" else resources()
     found = {name: explore_links(board) for name, board in boards.items()}
     assert {name for name, links in found.items() if links} == {
         *("debug.json", "executive.json", "oncall.json"),
@@ -95,7 +89,7 @@ def test_series_lead_to_their_own_traces() -> None:
 
 def test_a_board_without_traces_asks_for_none() -> None:
     """The variable is there if a link needs it; no query depends on it."""
-    for name, board in BOARDS.items():
+    for name, board in DASHBOARDS.items():
         names = [one["name"] for one in board["templating"]["list"]]
         assert ("traces" in names) == bool(explore_links(board)), name
         for panel in panels(board):

@@ -10,14 +10,10 @@ import pytest
 
 from jaxmon.artifacts.dashboards import Options, render_all
 from tests.classic import classic
-from tests.rendered import DASHBOARDS, panels, published
+from tests.rendered import DASHBOARDS, panels, published, rendered_v2, resources
 
 
-RENDERED = render_all(form="v2")
-RESOURCES: dict[str, dict[str, Any]] = {
-    name: json.loads(text) for name, text in RENDERED.items()
-}
-EVERY = pytest.mark.parametrize("name", RESOURCES)
+EVERY = pytest.mark.parametrize("name", DASHBOARDS)
 
 # What the classic SDK writes for every variable, link, annotation and panel, and what
 # says nothing: false, or nothing at all.
@@ -45,7 +41,7 @@ def validator() -> jsonschema.Draft7Validator:
 
 def test_both_models_have_the_same_dashboards():
     """Each classic dashboard exists in the v2 model, in a file of the same name."""
-    assert list(RESOURCES) == list(DASHBOARDS)
+    assert sorted(resources()) == list(DASHBOARDS)
 
 
 @EVERY
@@ -54,7 +50,7 @@ def test_every_panel_is_the_same(name):
     Queries, units, thresholds, mappings, overrides, transformations, links, repeats and
     places of each panel are those of the classic dashboard.
     """
-    back = {one["id"]: said(one) for one in panels(classic(RESOURCES[name]))}
+    back = {one["id"]: said(one) for one in panels(classic(resources()[name]))}
     assert list(back) == [one["id"] for one in panels(DASHBOARDS[name])]
     for panel in panels(DASHBOARDS[name]):
         # Each query names its data source; the panel's is not used.
@@ -72,7 +68,7 @@ def test_every_row_is_the_same(name):
                 inside = [panel["id"] for panel in one["panels"]]
                 yield one["title"], one["collapsed"], one["gridPos"], inside
 
-    assert list(rows(classic(RESOURCES[name]))) == list(rows(DASHBOARDS[name]))
+    assert list(rows(classic(resources()[name]))) == list(rows(DASHBOARDS[name]))
 
 
 @EVERY
@@ -81,7 +77,7 @@ def test_everything_around_the_panels_is_the_same(name):
     Variables with their patterns for All, annotations, links, time range, refresh and
     cursor are those of the classic dashboard.
     """
-    back, made = classic(RESOURCES[name]), dict(DASHBOARDS[name])
+    back, made = classic(resources()[name]), dict(DASHBOARDS[name])
     # A number of the classic model's versions.
     del made["schemaVersion"]
     for dashboard in (back, made):
@@ -94,7 +90,7 @@ def test_resource_is_valid(name, validator):
     """The published schema of the v2 model accepts each of ours."""
     errors = [
         f"{'/'.join(map(str, error.path))}: {error.message[:200]}"
-        for error in validator.iter_errors(RESOURCES[name]["spec"])
+        for error in validator.iter_errors(resources()[name]["spec"])
     ]
     assert errors == []
 
@@ -110,14 +106,14 @@ def test_resource_is_valid(name, validator):
 )
 def test_schema_would_notice(damage, validator):
     """An unknown key, a wrong type or a wrong kind is refused."""
-    spec = next(iter(RESOURCES.values()))["spec"]
+    spec = next(iter(resources().values()))["spec"]
     assert not validator.is_valid({**spec, **damage})
 
 
 @EVERY
 def test_resource_names_itself_and_nothing_that_grafana_assigns(name):
     """The metadata hold the uid alone: no version, no namespace."""
-    made = RESOURCES[name]
+    made = resources()[name]
     assert made["metadata"] == {"name": DASHBOARDS[name]["uid"]}
     assert set(made) == {"apiVersion", "kind", "metadata", "spec"}
 
@@ -125,12 +121,12 @@ def test_resource_names_itself_and_nothing_that_grafana_assigns(name):
 @EVERY
 def test_links_and_annotations_are_not_hidden_in_a_menu(name):
     """They stand where a reader sees them."""
-    assert "inControlsMenu" not in RENDERED[name]
+    assert "inControlsMenu" not in rendered_v2()[name]
 
 
 def test_rendering_is_stable():
     """The same input gives the same bytes, and another data source other ones."""
-    assert render_all(form="v2") == RENDERED
+    assert render_all(form="v2") == rendered_v2()
     chosen = render_all(Options(datasource="mimir"), "v2")
     current = json.loads(chosen["oncall.json"])["spec"]["variables"][0]["spec"][
         "current"

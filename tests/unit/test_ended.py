@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -61,17 +62,18 @@ def test_garbage_is_no_file_of_ours(tmp_path: Path, raw: bytes) -> None:
 @pytest.mark.parametrize(
     "stored",
     [
-        b"no compressed text",
-        zlib.compress(TEXT)[:-5],
-        zlib.compress(bytes(ended.MOST + 1)),
-        zlib.compress(bytes(1 << 26)),
-        zlib.compress(b"\xff\xfe"),
+        lambda: b"no compressed text",
+        lambda: zlib.compress(TEXT)[:-5],
+        lambda: zlib.compress(bytes(ended.MOST + 1)),
+        lambda: zlib.compress(bytes(1 << 26)),
+        lambda: zlib.compress(b"\xff\xfe"),
     ],
+    ids=["malformed", "truncated", "large", "huge", "undecodable"],
 )
-def test_text_that_is_none_is_an_error(stored: bytes) -> None:
+def test_text_that_is_none_is_an_error(stored: Callable[[], bytes]) -> None:
     """Malformed, truncated, too large when unpacked, or no text."""
     with pytest.raises(ValueError, match=r"malformed|truncated|codec"):
-        ended.Ended(1, 1.0, 2.0, stored).text()
+        ended.Ended(1, 1.0, 2.0, stored()).text()
 
 
 def test_only_regular_files_are_read(tmp_path: Path) -> None:
