@@ -14,7 +14,7 @@ from typing import Any, Self
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from tests.support import free_port, http_get, require_program, until
+from tests.support import DEADLINE_SECONDS, free_port, http_get, require_program, until
 
 
 class Webhook:
@@ -70,7 +70,7 @@ class Webhook:
             return [one for where, one in self._received if where == path]
 
     def until_alert(
-        self, name: str, status: str = "firing", *, seconds: float = 30.0
+        self, name: str, status: str = "firing", *, seconds: float = DEADLINE_SECONDS
     ) -> tuple[str, dict[str, Any]]:
         """Wait for a notification about the alert *name*, and return path and alert."""
 

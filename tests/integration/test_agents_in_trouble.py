@@ -66,7 +66,7 @@ def test_dripping_agent_does_not_outlast_the_deadline(run_dir: Path, raw: Raw) -
             client.sendall(b"#")
 
     raw(0, drip)
-    watchdog = threading.Timer(20.0, stop.set)
+    watchdog = threading.Timer(90.0, stop.set)
     watchdog.start()
     try:
         page = page_of(Agents(run_dir, timeout=0.4))

@@ -114,11 +114,11 @@ def test_a_failing_service_pages_and_recovers(
         assert unhealthy(server) == []
 
         failing.failing = True
-        path, page = webhook.until_alert(BURN, seconds=30)
+        path, page = webhook.until_alert(BURN)
         others = f'ALERTS{{alertstate="firing",alertname!="{BURN}"}}'
         assert server.query(others) == []
         failing.failing = False
-        webhook.until_alert(BURN, "resolved", seconds=60)
+        webhook.until_alert(BURN, "resolved")
 
     labels = page["labels"]
     assert path == "/page"

@@ -81,7 +81,7 @@ thread.start()
 numbers = threading.get_ident
 threading.get_ident = lambda: numbers() + 1
 go.release()
-thread.join(30)
+thread.join(90)
 threading.get_ident = numbers
 print("jaxmon-test" in [one.name for one in threading.enumerate()])
 _thread.start_new_thread = None

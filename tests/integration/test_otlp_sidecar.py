@@ -53,11 +53,7 @@ def test_the_page_is_pushed_without_agents_that_push(
             exporter.until_ready()
             page = page_samples(exporter.get())
             before = len(running.requests())
-            until(
-                lambda: len(running.requests()) > before + 1,
-                "another export",
-                seconds=30,
-            )
+            until(lambda: len(running.requests()) > before + 1, "another export")
             assert exporter.stop() == 0
             request = running.requests()[-1]
     finally:

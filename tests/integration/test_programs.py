@@ -151,7 +151,7 @@ x = np.ones((8, 4), np.float32)
 for call, argument in ((one, x), (some, spread(x, 2)), (every, spread(x, 4))):
     jax.block_until_ready(call(argument))
 jax.block_until_ready(replicas(x[:4]))
-deadline = time.monotonic() + 30
+deadline = time.monotonic() + 90
 programs = inside.programs(agent)
 while len(found := programs.snapshot()) < 4 and time.monotonic() < deadline:
     time.sleep(0.02)
@@ -287,7 +287,7 @@ agent = jaxmon.instrument(port=None, socket=False)
 def model(x):
     return jax.numpy.tanh(x @ x.T).sum(axis=0) + {constant}
 model(np.ones((8, 5), np.float32))
-deadline = time.monotonic() + 30
+deadline = time.monotonic() + 90
 while not inside.programs(agent).snapshot() and time.monotonic() < deadline:
     time.sleep(0.02)
 hits = inside.cache(agent).snapshot()["requests"]["hit"]

@@ -31,7 +31,7 @@ PROGRAM = "tests.programs.recompiles"
 def noted() -> Any:
     """Run the program once and return what it printed."""
     env = {"JAXMON_SOCKET": "0"}
-    return run_preloaded("-m", PROGRAM, cwd=support.ROOT, env=env, seconds=300).json()
+    return run_preloaded("-m", PROGRAM, cwd=support.ROOT, env=env, seconds=540).json()
 
 
 def test_every_case_is_expected_here(noted: Any) -> None:

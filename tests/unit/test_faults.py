@@ -30,7 +30,7 @@ def test_a_program_is_told_once_of_begin_and_end(tmp_path: Path) -> None:
 
     with Children(os.environ, tmp_path) as children:
         child = children.start("broken", [sys.executable, "-c", PROGRAM])
-        child.says(re.compile("(ready)"), seconds=30)
+        child.says(re.compile("(ready)"), seconds=90)
         for elapsed in (0.0, 9.9):
             fault.apply(child, elapsed)
         for elapsed, expected in ((10.0, "SIGUSR1"), (15.0, "SIGUSR2")):

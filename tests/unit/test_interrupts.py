@@ -114,7 +114,7 @@ def test_what_is_thrown_into_a_thread_goes_on() -> None:
 
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join(30)
+    thread.join(90)
 
     assert len(caught) == 1
     assert guard.failures() == {}

@@ -12,6 +12,7 @@ import pytest
 
 from jaxmon.agent.jaxlink.locks import waits_for_lock
 from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks, repeatedly
+from tests.support import until
 
 
 def enter(lock: threading.Lock) -> None:
@@ -86,8 +87,9 @@ def test_a_wait_for_a_lock_is_told_from_others(
 ) -> None:
     """However the lock is taken; a thread that sleeps while it holds one is no such."""
     with stack_in(function) as stack:
-        while len(stack()) < 3:  # it has not begun yet
-            time.sleep(0.01)
-        time.sleep(0.1)
-        others = (sleep_holding, wait_for_event)
-        assert waits_for_lock(stack()) is (function not in others)
+        until(lambda: len(stack()) >= 3, "it to begin")
+        if function not in (sleep_holding, wait_for_event):
+            until(lambda: waits_for_lock(stack()), "it to wait for the lock")
+        else:
+            time.sleep(0.1)
+            assert not waits_for_lock(stack())
