@@ -30,6 +30,7 @@ from jaxmon.agent.jaxlink.ownership import is_module
 from jaxmon.agent.jaxlink.program_lines import ProgramLine
 from jaxmon.agent.live import LiveObjects
 from jaxmon.catalog import COMPILE_SECONDS
+from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.exposition.families import Histogram
 
 
@@ -97,14 +98,14 @@ class Function:
         return self.entered_missed.value + self.other_missed.value
 
     def observe_phase(
-        self, phase: str, seconds: float, trace_id: str | None = None
+        self, phase: str, seconds: float, ids: SpanIds | None = None
     ) -> None:
-        """Add *seconds* to the phase's histogram; *trace_id* is its exemplar."""
+        """Add *seconds* to the phase's histogram, with the *ids* of its exemplar."""
         histogram = self.phases.get(phase)
         if histogram is None:
             fresh = Histogram(COMPILE_SECONDS, self.name, phase)
             histogram = self.phases.setdefault(phase, fresh)
-        histogram.observe(seconds, trace_id)
+        histogram.observe(seconds, ids)
 
     def count_error(self, kind: str) -> None:
         """Count an exception that propagated from a call of this function."""

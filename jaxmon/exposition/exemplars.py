@@ -22,6 +22,13 @@ _TEXT = re.compile(r"# \{(.*)\} (\S+)(?: (\S+))?")
 _LATEST = 1e11
 
 
+class SpanIds(NamedTuple):
+    """The ids, in hexadecimal, of a span whose trace is kept, and of that trace."""
+
+    trace: str
+    span: str
+
+
 class Exemplar(NamedTuple):
     """
     An observation.
@@ -37,9 +44,9 @@ class Exemplar(NamedTuple):
     time: float | None
 
 
-def text(trace_id: str, value: float, time: float) -> str:
-    """Return the exemplar of a *value* observed at *time* in a trace."""
-    return f'# {{trace_id="{trace_id}"}} {value} {time:.3f}'
+def text(ids: SpanIds, value: float, time: float) -> str:
+    """Return the exemplar of a *value* observed at *time* in a span."""
+    return f'# {{trace_id="{ids.trace}",span_id="{ids.span}"}} {value} {time:.3f}'
 
 
 def read(text: str) -> Exemplar | None:

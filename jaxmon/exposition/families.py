@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeAlias
 from jaxmon.catalog import Metric
 from jaxmon.clocks import wall_time
 from jaxmon.exposition import exemplars, exponential
+from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.exposition.exponential import Exponential
 
 
@@ -121,10 +122,10 @@ class Histogram:
         # is measured, on this thread.
         self._lock = RLock()
 
-    def observe(self, value: float, trace_id: str | None = None) -> None:
+    def observe(self, value: float, ids: SpanIds | None = None) -> None:
         """
         Count *value*, in the unit of the metric; a bucket includes its bound, and has
-        the latest observation with a *trace_id*, in hexadecimal, as its exemplar.
+        the latest observation with the *ids* of a span as its exemplar.
 
         The program may have replaced a clock: negative values count as 0, and values
         that are not finite are not counted, because they would spoil the sum.
@@ -138,10 +139,10 @@ class Histogram:
             self._sum += value
             if self._exponential is not None:
                 self._exponential.add(value)
-        if trace_id is not None:
+        if ids is not None:
             if self._exemplars is None:
                 self._exemplars = {}
-            self._exemplars[index] = exemplars.text(trace_id, value, wall_time())
+            self._exemplars[index] = exemplars.text(ids, value, wall_time())
 
     @property
     def count(self) -> int:

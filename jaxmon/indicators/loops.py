@@ -9,6 +9,7 @@ from typing import Any
 from weakref import ref
 
 from jaxmon import catalog
+from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.exposition.families import Family, Histogram, histograms, series
 from jaxmon.indicators.endings import End, noting, now, on_finalize
 from jaxmon.indicators.labels import Labels
@@ -60,12 +61,12 @@ class Loop:
         """Seconds since one of them started or completed a step."""
         return max(now() - self.last_step, 0.0)
 
-    def step(self, seconds: float, trace_id: str | None = None) -> None:
-        """Count a finished step, and keep the id of its trace as an exemplar."""
+    def step(self, seconds: float, ids: SpanIds | None = None) -> None:
+        """Count a finished step, and keep the *ids* of its span as an exemplar."""
         with self._lock:
             self.steps += 1
             self.last_step = now()
-        self.seconds.observe(seconds, trace_id)
+        self.seconds.observe(seconds, ids)
 
     def explain(self) -> dict[str, float | None]:
         """Return the steps so far; the wait for data is part of a step."""

@@ -161,10 +161,10 @@ class OpenRequest:
             self.home, self.started, ended, list(route.usual)
         ):
             start = "delayed"
-        trace_id = None
+        ids = None
         if self.trace is not None:
-            trace_id = self.trace.end(ended, outcome, start, error)
-        route.count(seconds, outcome, start, trace_id)
+            ids = self.trace.end(ended, outcome, start, error)
+        route.count(seconds, outcome, start, ids)
 
     def _drop_notes(self) -> bool:
         """Drop the items that are in queues; return whether there was any."""

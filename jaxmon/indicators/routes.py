@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 from weakref import ref
 
 from jaxmon import catalog
+from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.exposition.families import Family, Histogram, histograms, series
 from jaxmon.indicators.endings import now
 from jaxmon.indicators.labels import Labels
@@ -82,9 +83,9 @@ class Route:
         seconds: float,
         outcome: Outcome,
         start: Start,
-        trace_id: str | None = None,
+        ids: SpanIds | None = None,
     ) -> None:
-        """Count a finished request, and keep the id of its trace as an exemplar."""
+        """Count a finished request, and keep the *ids* of its span as an exemplar."""
         kind = (outcome, start)
         with self._lock:
             self.counts[kind] += 1
@@ -92,7 +93,7 @@ class Route:
         if latency is None:
             new = Histogram(catalog.REQUEST_SECONDS, self.name, *kind)
             latency = self.seconds.setdefault(kind, new)
-        latency.observe(seconds, trace_id)
+        latency.observe(seconds, ids)
 
     def oldest(self) -> float:
         """Return the age of the oldest request in progress, in seconds; 0 if none."""

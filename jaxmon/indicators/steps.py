@@ -199,10 +199,10 @@ class _RunRecorder:
         """Count the step that was open, and begin to wait."""
         began, self._began = self._began, now()
         self.indicators.timeline.rename(self._mark, DATA_WAIT)
-        trace_id = None
+        ids = None
         if self.trace is not None:
-            trace_id = self.trace.finish(self._arrived, self._began)
-        self._figures.step(self._began - began, trace_id)
+            ids = self.trace.finish(self._arrived, self._began)
+        self._figures.step(self._began - began, ids)
         if self._tracer is not self.indicators.tracer:
             self._follow(self.indicators.tracer)
         self._count_items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.indicators.endings import End
 
 
@@ -43,19 +44,16 @@ class RequestTrace(Protocol):
         """Say on the span how the request is about to end."""
         ...
 
-    def profiled(self, profile: str) -> str | None:
-        """
-        Say on the span that a *profile* of that name has the request; return the id of
-        its trace.
-        """
+    def profiled(self, profile: str) -> SpanIds | None:
+        """Say on the span that a *profile* has the request; return its ids."""
         ...
 
     def end(
         self, ended: float, outcome: str, start: str, error: BaseException | None
-    ) -> str | None:
+    ) -> SpanIds | None:
         """
-        End the span at *ended*, on the performance counter; return the id of its trace
-        if that is kept.
+        End the span at *ended*, on the performance counter; return its ids if its trace
+        is kept.
         """
         ...
 
@@ -66,10 +64,10 @@ class LoopTrace(Protocol):
     No method raises.
     """
 
-    def finish(self, arrived: float, ended: float) -> str | None:
+    def finish(self, arrived: float, ended: float) -> SpanIds | None:
         """
         End the step in progress, whose data *arrived* then, and begin the next; return
-        the id of its trace if that is kept.
+        the ids of its span if that is kept.
         """
         ...
 

@@ -11,6 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from jaxmon import catalog
 from jaxmon.exposition.encode import OPENMETRICS
+from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.exposition.families import Family, Histogram, gauge
 from jaxmon.http.server import Server, metrics_handler
 from tests.exporter import exporters
@@ -28,8 +29,8 @@ def test_the_sidecar_has_the_exemplars_of_its_agents(
     series, and a real Prometheus stores it; text format has none.
     """
     seconds = Histogram(catalog.REQUEST_SECONDS, "/gen", "success", "cold")
-    seconds.observe(0.02, TRACES[0])
-    seconds.observe(3.0, TRACES[1])
+    seconds.observe(0.02, SpanIds(TRACES[0], "1" * 16))
+    seconds.observe(3.0, SpanIds(TRACES[1], "2" * 16))
 
     def collect() -> list[Family]:
         found = gauge(catalog.REQUESTS, 2, "/gen", "success", "cold")
@@ -54,6 +55,7 @@ def test_the_sidecar_has_the_exemplars_of_its_agents(
             assert set(found) == set(TRACES)
             labels, exemplar = found[TRACES[1]]
             assert labels["worker"] == "0"
+            assert exemplar.labels["span_id"] == "2" * 16
             assert exemplar.value == 3.0
             assert abs(float(exemplar.timestamp) - time.time()) < 600
             assert "trace_id" not in exporter.get()

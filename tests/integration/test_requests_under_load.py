@@ -159,12 +159,23 @@ class Ledger:
         )
 
 
+class Exemplar(NamedTuple):
+    """An exemplar that was pushed: of which series, and of which span."""
+
+    metric: str
+    labels: dict[str, str]
+    trace: str
+    span: str
+    seconds: float
+
+
 class Observed(NamedTuple):
     """What the client noted, and what was exported."""
 
     ledger: Ledger
     pages: list[str]
     pushed: Counter[Kind]
+    exemplars: list[Exemplar]
     spans: list[Span]
 
 
@@ -278,6 +289,23 @@ def pushed(requests: list[Any]) -> Counter[Kind]:
     return found
 
 
+def exemplars(requests: list[Any]) -> list[Exemplar]:
+    """Return all exemplars that were pushed."""
+    return [
+        Exemplar(
+            name,
+            {pair.key: pair.value.string_value for pair in point.attributes},
+            one.trace_id.hex(),
+            one.span_id.hex(),
+            one.as_double,
+        )
+        for request in requests
+        for name, metric in request.metrics().items()
+        for point in metric.histogram.data_points
+        for one in point.exemplars
+    ]
+
+
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[Observed]:
     """Return what three servers in a process made of their load, sent by HTTP."""
@@ -315,7 +343,7 @@ def three(tmp_path: Path) -> Iterator[Observed]:
             pages = settled(ledger, lambda: [http_get(ports["agent"])])
             server.communicate("\n", timeout=240)
             assert server.returncode == 0
-            yield finished(ledger, pages, pushed(metrics.requests()), traces)
+            yield finished(ledger, pages, metrics.requests(), traces)
         finally:
             server.kill()
             server.wait()
@@ -330,7 +358,7 @@ def agents(run_dir: Path) -> list[str]:
 
 
 def finished(
-    ledger: Ledger, pages: list[str], numbers: Counter[Kind], traces: Receiver
+    ledger: Ledger, pages: list[str], requests: list[Any], traces: Receiver
 ) -> Observed:
     """Return what was observed once all spans have arrived."""
 
@@ -339,7 +367,8 @@ def finished(
         return ledger.entries.keys() <= seen
 
     until(arrived, "all spans")
-    return Observed(ledger, pages, numbers, list(traces.spans))
+    numbers, found = pushed(requests), exemplars(requests)
+    return Observed(ledger, pages, numbers, found, list(traces.spans))
 
 
 @pytest.fixture
@@ -369,7 +398,7 @@ def four(run_dir: Path, tmp_path: Path, free_port: int) -> Iterator[Observed]:
             server.wait(timeout=240)
             total = len(ledger.entries)
             until(lambda: pushed(metrics.requests()).total() == total, "all metrics")
-            yield finished(ledger, pages, pushed(metrics.requests()), traces)
+            yield finished(ledger, pages, metrics.requests(), traces)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(server.pid, signal.SIGKILL)
@@ -425,5 +454,33 @@ def test_all_agree_with_the_ledger(
             assert compile_["name"].endswith(".model")
             phases = sorted(by_parent[compile_["id"]], key=lambda one: one["began"])
             assert [one["name"] for one in phases] == PHASES
+    exemplars_name_spans(seen)
     if servers == "four":
         assert sum(1 for text in seen.pages if kinds(text)) > 1
+
+
+def exemplars_name_spans(seen: Observed) -> None:
+    """
+    Check that each exemplar of a request is its span, of that duration, and that those
+    of a compile are its span, or during the compile that of the request.
+    """
+    spans = {(one["trace"], one["id"]): one for one in seen.spans}
+    metrics = set()
+    for one in seen.exemplars:
+        span, labels = spans[one.trace, one.span], one.labels
+        metrics.add((one.metric, labels.get("phase")))
+        if one.metric == "jaxmon_request_seconds":
+            kind = labels["route"], labels["outcome"], labels["start"]
+            assert seen.ledger.entries[one.trace].kind == kind
+            assert span["kind"] == SERVER
+            assert abs((span["ended"] - span["began"]) / 1e9 - one.seconds) < 1e-6
+        elif labels.get("phase") == "backend_compile":
+            assert span["name"] == f"jax.compile {labels['function']}"
+        else:
+            assert seen.ledger.entries[one.trace].start == "cold"
+            assert span["kind"] == SERVER
+    compiles = {
+        ("jaxmon_compile_seconds", phase)
+        for phase in ("trace", "lower", "backend_compile")
+    }
+    assert metrics == {("jaxmon_request_seconds", None), *compiles}

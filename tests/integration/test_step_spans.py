@@ -151,16 +151,19 @@ def test_long_waits_are_below_what_waited(
 
 
 def test_exemplars_name_the_steps(trained: Trained) -> None:
-    """Those of the metric are the traces of steps that were kept."""
+    """Those of the metric are the spans of steps that were kept."""
     lines = [
         line
         for line in trained.page.splitlines()
         if line.startswith("jaxmon_step_seconds_bucket") and " # {" in line
     ]
-    named = {re.findall(r'trace_id="(\w+)"', line)[0] for line in lines}
-    traces = {one["trace"] for one in trained.spans if one["name"] == "step train"}
-    assert named & traces
-    assert named <= {one["trace"] for one in trained.spans}
+    ids = r'trace_id="(\w+)",span_id="(\w+)"'
+    named = {re.findall(ids, line)[0] for line in lines}
+    steps = [one for one in trained.spans if one["name"].startswith("step ")]
+    assert named <= {(one["trace"], one["id"]) for one in steps}
+    assert named & {
+        (one["trace"], one["id"]) for one in steps if one["name"] == "step train"
+    }
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from opentelemetry.sdk.resources import Resource
 
 from jaxmon.catalog import BY_NAME, METRICS, Metric
 from jaxmon.exposition.encode import encode
+from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.exposition.families import Family, Histogram, series
 from jaxmon.otel.points import UNITS, Converter
 from tests.otlp import Request, page_samples, translated
@@ -187,13 +188,13 @@ def test_units_are_those_of_the_catalogue():
 def test_exemplars_arrive_once_with_the_ids_of_their_traces():
     """
     Each bucket has the latest observation with a trace, until that has arrived; ids
-    have 16 and 8 bytes, and a span that is not known none.
+    have 16 and 8 bytes. A span that another agent does not name is none.
     """
     trace = "0af7651916cd43dd8448eb211c80319c"
     histogram = Histogram(TIMES, "a")
-    histogram.observe(0.05, "f" * 32)
-    histogram.observe(0.0625, trace)
-    histogram.observe(0.5, "no id")
+    histogram.observe(0.05, SpanIds("f" * 32, "f" * 16))
+    histogram.observe(0.0625, SpanIds(trace, "00f067aa0ba902b7"))
+    histogram.observe(0.5, SpanIds("no id", ""))
     histogram.observe(0.5)
     one = converter()
     families = [Family(TIMES, histogram.samples(), histogram.exemplars())]
@@ -203,7 +204,7 @@ def test_exemplars_arrive_once_with_the_ids_of_their_traces():
         found = pushed(one, families, now).metrics()
         (exemplar,) = found[TIMES.name].histogram.data_points[0].exemplars
         assert exemplar.trace_id == bytes.fromhex(trace)
-        assert not any(exemplar.span_id)
+        assert exemplar.span_id == bytes.fromhex("00f067aa0ba902b7")
         assert exemplar.as_double == 0.0625
         assert abs(exemplar.time_unix_nano - now) < 60 * SECOND
         if arrives:
@@ -212,10 +213,9 @@ def test_exemplars_arrive_once_with_the_ids_of_their_traces():
         pushed(one, families, now + 1).metrics()[TIMES.name].histogram.data_points
     )
     assert list(point.exemplars) == []
-    text = (
-        f'# {{trace_id="{trace}",span_id="00f067aa0ba902b7",a="b"}} 0.5 {now / 1e9 + 9}'
-    )
+    text = f'# {{trace_id="{trace}",a="b"}} 0.5 {now / 1e9 + 9}'
     later = [Family(TIMES, histogram.samples(), {histogram.samples()[1][0]: text})]
     (point,) = pushed(one, later, now + 2).metrics()[TIMES.name].histogram.data_points
-    assert point.exemplars[0].span_id == bytes.fromhex("00f067aa0ba902b7")
+    assert point.exemplars[0].trace_id == bytes.fromhex(trace)
+    assert not any(point.exemplars[0].span_id)
     assert [pair.key for pair in point.exemplars[0].filtered_attributes] == ["a"]

@@ -11,6 +11,7 @@ from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.errors import PageError
 from jaxmon.exposition.encode import OPENMETRICS, encode
+from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.exposition.families import Family, Histogram, gauge
 from jaxmon.exposition.parse import (
     ParsedFamily,
@@ -281,7 +282,7 @@ def test_openmetrics_survives_the_way_there_and_back() -> None:
     """It yields what text format does, and exemplars besides."""
     families, _ = agent_page()
     newer = Histogram(NEWER, "x")
-    newer.observe(0.25, "0af7651916cd43dd8448eb211c80319c")
+    newer.observe(0.25, SpanIds("0af7651916cd43dd8448eb211c80319c", "00f067aa0ba902b7"))
     families.append(Family(NEWER, newer.samples(), newer.exemplars()))
     page = encode(families, OPENMETRICS).decode()
 

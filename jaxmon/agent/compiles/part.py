@@ -179,14 +179,14 @@ class Compiles(Part):
         # Up to 0.9 every nested jit reports its trace within the outer trace.
         if self._clean() or not is_nested(frame):
             function = self._phase_function("trace", frame, fun_name)
-            trace_id = self._spans.phase("trace", seconds)
-            function.observe_phase("trace", seconds, trace_id)
+            ids = self._spans.phase("trace", seconds)
+            function.observe_phase("trace", seconds, ids)
 
     def _on_lowered(self, seconds: float, fun_name: str | None) -> None:
         frame = sys._getframe(2)  # noqa: SLF001
         function = self._phase_function("lower", frame, fun_name)
-        trace_id = self._spans.phase("lower", seconds)
-        function.observe_phase("lower", seconds, trace_id)
+        ids = self._spans.phase("lower", seconds)
+        function.observe_phase("lower", seconds, ids)
         self._attribution.lowered(seconds)
         for observe in self._lowered:
             observe(function, frame)
@@ -196,8 +196,8 @@ class Compiles(Part):
 
     def _on_retrieval(self, seconds: float, _: str | None) -> None:
         if (compile_ := self._current) is not None:
-            trace_id = self._spans.retrieved(compile_, seconds)
-            compile_.function.observe_phase("cache_retrieval", seconds, trace_id)
+            ids = self._spans.retrieved(compile_, seconds)
+            compile_.function.observe_phase("cache_retrieval", seconds, ids)
 
     def _take_report(self, frame: FrameType) -> None:
         """Handle JAX's report, in *frame*, that a compile has finished."""
@@ -332,7 +332,7 @@ class Compiles(Part):
         if compile_.pending is not None and not failed:
             seconds = ended - compile_.began
             cause = self._recompiles.record(function, compile_.pending, seconds=seconds)
-        trace_id = self._spans.ended(
+        ids = self._spans.ended(
             compile_,
             outcome,
             cause,
@@ -340,7 +340,7 @@ class Compiles(Part):
         )
         if outcome != "cache_hit":
             seconds = ended - compile_.started
-            function.observe_phase("backend_compile", seconds, trace_id)
+            function.observe_phase("backend_compile", seconds, ids)
         if compile_.looked_up:
             heard = not compile_.deaf
             self._cache.looked_up(function, hit=compile_.hit, heard=heard)

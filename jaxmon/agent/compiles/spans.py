@@ -7,6 +7,7 @@ from collections import deque
 
 from jaxmon.agent.compiles.compile import Compile
 from jaxmon.agent.observers import Observers
+from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.indicators.endings import now
 from jaxmon.indicators.work import payers
 from jaxmon.otel.traces.compiled import Compiled, CompileSpan, Phase
@@ -28,17 +29,17 @@ class CompileSpans:
         self._observers = observers
         self._thread = _Thread()
 
-    def phase(self, name: str, seconds: float) -> str | None:
+    def phase(self, name: str, seconds: float) -> SpanIds | None:
         """
-        Note a phase that has just ended, after *seconds*; return the id of the trace of
-        the request that waits for it.
+        Note a phase that has just ended, after *seconds*; return the ids of the span of
+        the request or step that waits for it.
         """
         tracer = self._observers.tracer
         if tracer is None:
             return None
         ended = now()
         self._thread.phases.append(Phase(name, ended - seconds, ended))
-        return tracer.trace_of(payers())
+        return tracer.ids_of(payers())
 
     def begins(self, compile_: Compile, began: float) -> None:
         """Note that *compile_* starts, for a call that *began* then."""
@@ -56,19 +57,19 @@ class CompileSpans:
         if payer is not None:
             compile_.span = CompileSpan(payer, began, first, mine)
 
-    def retrieved(self, compile_: Compile, seconds: float) -> str | None:
+    def retrieved(self, compile_: Compile, seconds: float) -> SpanIds | None:
         """Note that *compile_* has read the persistent cache, for *seconds*."""
         tracer, span, ended = self._observers.tracer, compile_.span, now()
         if tracer is None or span is None:
             return None
         span.phases.append(Phase("cache_retrieval", ended - seconds, ended))
-        return tracer.trace_of(payers())
+        return tracer.ids_of(payers())
 
     def ended(
         self, compile_: Compile, outcome: str, cause: str | None, *, looked_up: bool
-    ) -> str | None:
+    ) -> SpanIds | None:
         """
-        Make the spans of *compile_*; return the id of their trace.
+        Make the spans of *compile_*; return the ids of the outermost.
 
         Args:
             compile_: the compile.

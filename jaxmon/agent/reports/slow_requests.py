@@ -125,7 +125,8 @@ class SlowRequests:
         """Record until *request* ends."""
         trace = None
         if request.trace is not None:
-            trace = request.trace.profiled(recording.name)
+            ids = request.trace.profiled(recording.name)
+            trace = None if ids is None else ids.trace
         latest = recording.began + _LONGEST_SECONDS
         while request.in_progress() and now() < latest and recording.ended is None:
             recording.wait(_POLL_SECONDS)

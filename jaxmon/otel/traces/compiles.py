@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from opentelemetry import context as contexts
 from opentelemetry import trace
 
+from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.otel.traces import conventions
 from jaxmon.otel.traces.clock import Clock
 from jaxmon.otel.traces.compiled import Compiled, Payer
-from jaxmon.otel.traces.requests import RequestSpan, trace_id
+from jaxmon.otel.traces.requests import RequestSpan, span_ids
 
 
 def payer_of(spans: Sequence[RequestSpan]) -> Payer:
@@ -22,10 +23,10 @@ def payer_of(spans: Sequence[RequestSpan]) -> Payer:
     return Payer(first.inside, links, first.clock)
 
 
-def emit(tracer: trace.Tracer, compiled: Compiled, payer: Payer) -> str | None:
+def emit(tracer: trace.Tracer, compiled: Compiled, payer: Payer) -> SpanIds | None:
     """
     Make the spans of *compiled*, at the times at which its phases took place; return
-    the id of the trace.
+    the ids of the outermost.
     """
     unix_ns = payer.clock.unix_ns
     attributes: dict[str, str | bool] = {
@@ -56,7 +57,7 @@ def emit(tracer: trace.Tracer, compiled: Compiled, payer: Payer) -> str | None:
             start_time=unix_ns(phase.began),
         ).end(unix_ns(phase.ended))
     whole.end(unix_ns(compiled.ended))
-    return trace_id(whole)
+    return span_ids(whole)
 
 
 def _cache(compiled: Compiled) -> str:

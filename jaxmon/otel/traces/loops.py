@@ -15,6 +15,7 @@ from typing import NamedTuple
 from opentelemetry import context as contexts
 from opentelemetry import trace
 
+from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.recorder import Guard
 from jaxmon.otel.traces import conventions
@@ -22,7 +23,7 @@ from jaxmon.otel.traces.children import MOST, Child
 from jaxmon.otel.traces.clock import Clock
 from jaxmon.otel.traces.compiled import Payer
 from jaxmon.otel.traces.durations import Durations
-from jaxmon.otel.traces.requests import SITE, emit, trace_id
+from jaxmon.otel.traces.requests import SITE, emit, span_ids
 
 
 _MOST_OPEN = 64
@@ -116,7 +117,7 @@ class LoopSpan:
         self._span: trace.Span | None = None
         self._clock: Clock | None = None
 
-    def finish(self, arrived: float, ended: float) -> str | None:
+    def finish(self, arrived: float, ended: float) -> SpanIds | None:
         """End the step; see `jaxmon.indicators.tracing.LoopTrace`."""
         loops = self._loops
         try:
@@ -177,9 +178,9 @@ class LoopSpan:
             if number == self._number and len(self._children) < MOST:
                 self._children.append(child)
 
-    def trace_id(self) -> str | None:
-        """Return the id of the trace of the step in progress if that is kept."""
-        return None if self._span is None else self._id(self._span)
+    def ids(self) -> SpanIds | None:
+        """Return the ids of the span of the step in progress if that is kept."""
+        return None if self._span is None else self._ids(self._span)
 
     def _open(self) -> trace.Span:
         span = self._span
@@ -199,8 +200,10 @@ class LoopSpan:
                 loops.open.pop(next(iter(loops.open)), None)
         return span
 
-    def _close(self, arrived: float | None, ended: float, outcome: str) -> str | None:
-        """End the step that is kept; return the id of its trace."""
+    def _close(
+        self, arrived: float | None, ended: float, outcome: str
+    ) -> SpanIds | None:
+        """End the step that is kept; return the ids of its span."""
         span = self._open()
         loops, clock = self._loops, self._clock or Clock()
         if arrived is not None:
@@ -215,17 +218,17 @@ class LoopSpan:
             outcome = "error"
         span.set_attribute(conventions.OUTCOME, outcome)
         span.end(clock.unix_ns(ended))
-        found = self._id(span)
+        found = self._ids(span)
         loops.open.pop(self, None)
         self._span = self._clock = self._failed = None
         self._children = []
         self._inside = self._context
         return found
 
-    def _id(self, span: trace.Span) -> str | None:
+    def _ids(self, span: trace.Span) -> SpanIds | None:
         # Whether the trace of a request is kept is not known before that ends.
         inside = trace.get_current_span(self._context).get_span_context().is_valid
-        return None if inside and self._loops.own else trace_id(span)
+        return None if inside and self._loops.own else span_ids(span)
 
 
 class StepPlace(NamedTuple):

@@ -9,6 +9,7 @@ from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.indicators.recorder import Guard
 from jaxmon.indicators.tracing import Origin
 from jaxmon.otel.traces import conventions
@@ -92,11 +93,11 @@ class RequestSpan:
         if self._children <= MOST:
             emit(self._spans, child, self.inside, self.clock)
 
-    def profiled(self, profile: str) -> str | None:
+    def profiled(self, profile: str) -> SpanIds | None:
         """Name the *profile* on the span; see `RequestTrace`."""
         try:
             self.span.set_attribute(conventions.PROFILE, profile)
-            return trace_id(self.span)
+            return span_ids(self.span)
         except Exception:  # noqa: BLE001 - contained: the profile goes on
             self._guard.failed(SITE)
             return None
@@ -116,10 +117,10 @@ class RequestSpan:
 
     def end(
         self, ended: float, outcome: str, start: str, error: BaseException | None
-    ) -> str | None:
+    ) -> SpanIds | None:
         """
-        End the span at *ended*, on the performance counter; return the id of its trace
-        if that is kept. The application ends its own.
+        End the span at *ended*, on the performance counter; return its ids if its trace
+        is kept. The application ends its own.
         """
         try:
             span = self.span
@@ -136,7 +137,7 @@ class RequestSpan:
                 span.get_span_context().trace_id
             ):
                 return None
-            return trace_id(span)
+            return span_ids(span)
         except Exception:  # noqa: BLE001 - contained: the request goes on
             self._guard.failed(SITE)
             return None
@@ -181,8 +182,8 @@ def request_span(
 
 def emit(
     spans: trace.Tracer, child: Child, context: contexts.Context, clock: Clock
-) -> str | None:
-    """Make the span of *child* in *context*; return the id of its trace."""
+) -> None:
+    """Make the span of *child* in *context*."""
     span = spans.start_span(
         child.name,
         context,
@@ -193,12 +194,13 @@ def emit(
     if child.failed:
         span.set_status(trace.StatusCode.ERROR)
     span.end(clock.unix_ns(child.ended))
-    return trace_id(span)
 
 
-def trace_id(span: Any) -> str | None:
-    """Return the id of the trace of *span* if it is sampled."""
+def span_ids(span: Any) -> SpanIds | None:
+    """Return the ids of *span* if it is sampled."""
     context = span.get_span_context()
     if not context.is_valid or not context.trace_flags.sampled:
         return None
-    return trace.format_trace_id(context.trace_id)
+    return SpanIds(
+        trace.format_trace_id(context.trace_id), trace.format_span_id(context.span_id)
+    )

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from opentelemetry import context as contexts
 from opentelemetry import trace
 
+from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.indicators.endings import End
 from jaxmon.indicators.recorder import Guard
 from jaxmon.indicators.requests import OpenRequest, serving
@@ -25,7 +26,7 @@ from jaxmon.otel.traces.requests import (
     RequestSpan,
     emit,
     request_span,
-    trace_id,
+    span_ids,
 )
 from jaxmon.version import version
 
@@ -144,28 +145,27 @@ class Tracer:
         if isinstance(request, RequestSpan):
             self.add(child, request)
 
-    def kept(self, child: Child, payer: Payer) -> str | None:
-        """Make the span of *child* for *payer*; return the id of its trace."""
+    def kept(self, child: Child, payer: Payer) -> None:
+        """Make the span of *child* for *payer*."""
         try:
-            return emit(self._spans, child, payer.context, payer.clock)
+            emit(self._spans, child, payer.context, payer.clock)
         except Exception:  # noqa: BLE001 - contained: the program goes on
             self._guard.failed(SITE)
-            return None
 
-    def trace_of(self, requests: Sequence[OpenRequest]) -> str | None:
+    def ids_of(self, requests: Sequence[OpenRequest]) -> SpanIds | None:
         """
-        Return the id of the trace of the first of *requests* that has one; without any,
+        Return the ids of the span of the first of *requests* that has one; without any,
         of the step in progress.
         """
         for one in requests:
             if isinstance(one.trace, RequestSpan):
-                return trace_id(one.trace.span)
+                return span_ids(one.trace.span)
         if not requests and isinstance(loop := loop_trace(), LoopSpan):
-            return loop.trace_id()
+            return loop.ids()
         return None
 
-    def compiled(self, compiled: Compiled, payer: Payer) -> str | None:
-        """Make the spans of a compile; return the id of the trace."""
+    def compiled(self, compiled: Compiled, payer: Payer) -> SpanIds | None:
+        """Make the spans of a compile; return the ids of the outermost."""
         try:
             return compiles.emit(self._spans, compiled, payer)
         except Exception:  # noqa: BLE001 - contained: the compile goes on
