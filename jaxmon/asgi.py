@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapp
 from typing import Any, TypeAlias
 
 from jaxmon.indicators import invocations
-from jaxmon.indicators.origins import origin_of
+from jaxmon.indicators.origins import SERVER_ERROR, http_outcome, origin_of
 from jaxmon.indicators.recorder import recorder
 from jaxmon.indicators.requests import OpenRequest, ServedRequest, serving
 from jaxmon.indicators.routes import Outcome
@@ -40,7 +40,6 @@ UNMATCHED = "unmatched"
 SITE = "asgi"
 
 _BODIES = ("http.response.body", "http.response.zerocopysend")
-_CLIENT_ERROR, _SERVER_ERROR = 400, 500
 # Middleware around middleware; more would be a cycle.
 _MAX_DEPTH = 64
 
@@ -143,7 +142,7 @@ class _Exchange:
         if kind == "http.response.start" and not self._left:
             if self._origin is not None:
                 self._origin.status = message["status"]
-            self._request.outcome = _outcome(message["status"])
+            self._request.outcome = http_outcome(message["status"])
         if kind == "http.response.pathsend" or (
             kind in _BODIES and not message.get("more_body", False)
         ):
@@ -168,7 +167,7 @@ class _Exchange:
         self._request.outcome = outcome
         origin = self._origin
         if origin is not None and origin.status is None and outcome == "error":
-            origin.status = _SERVER_ERROR  # what the server is about to say
+            origin.status = SERVER_ERROR  # what the server is about to say
 
     def _leave(self) -> None:
         self._left = True
@@ -189,12 +188,6 @@ def _pushing_last(send: Send) -> Send:
 def _headers(scope: Scope) -> Iterator[tuple[str, str]]:
     for name, value in scope.get("headers", ()):
         yield name.decode("latin-1"), value.decode("latin-1")
-
-
-def _outcome(status: int) -> Outcome:
-    if status >= _SERVER_ERROR:
-        return "error"
-    return "client_error" if status >= _CLIENT_ERROR else "success"
 
 
 def _routes(app: Any) -> Iterable[Any]:

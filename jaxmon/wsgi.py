@@ -26,10 +26,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self, TypeAlias
 
 from jaxmon.indicators import invocations
-from jaxmon.indicators.origins import origin_of
+from jaxmon.indicators.origins import http_outcome, origin_of
 from jaxmon.indicators.recorder import recorder
 from jaxmon.indicators.requests import OpenRequest, ServedRequest, serving
-from jaxmon.indicators.routes import Outcome
 from jaxmon.indicators.tracing import CARRIED
 
 
@@ -41,7 +40,6 @@ FindRoute: TypeAlias = Callable[[Environ], str | None]
 UNMATCHED = "unmatched"
 SITE = "wsgi"
 
-_CLIENT_ERROR, _SERVER_ERROR = 400, 500
 # Servers need not read the body of these responses.
 _WITHOUT_BODY = (204, 304)
 # Middleware around middleware; more would be a cycle.
@@ -155,7 +153,7 @@ class _Exchange:
         """Forward the start of the response."""
         code = status[:3]
         self._status = int(code) if code.isascii() and code.isdigit() else 0
-        self._open.outcome = _outcome(self._status)
+        self._open.outcome = http_outcome(self._status)
         if self._origin is not None:
             self._origin.status = self._status
         return self._start(status, headers, *failure)
@@ -244,12 +242,6 @@ def _headers(environ: Environ) -> Iterator[tuple[str, str]]:
     for name in CARRIED:
         if (value := environ.get(f"HTTP_{name.upper()}")) is not None:
             yield name, str(value)
-
-
-def _outcome(status: int) -> Outcome:
-    if status >= _SERVER_ERROR:
-        return "error"
-    return "client_error" if status >= _CLIENT_ERROR else "success"
 
 
 def _flask_inside(app: Any) -> Any:

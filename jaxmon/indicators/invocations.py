@@ -18,15 +18,19 @@ from typing import Any, TypeVar, overload
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram, series
+from jaxmon.indicators import http_events
 from jaxmon.indicators.decorate import kind_of
+from jaxmon.indicators.origins import http_outcome, origin_of
 from jaxmon.indicators.recorder import recorder
-from jaxmon.indicators.requests import Request
+from jaxmon.indicators.requests import OpenRequest, ServedRequest
+from jaxmon.indicators.tracing import Origin
 from jaxmon.resources import process
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 SITE = "invocations"
+_EVENTS = "events"
 FLUSH_SECONDS = 2.0
 """How long an invocation waits for a push, by default: as long as it is new."""
 
@@ -111,6 +115,10 @@ def serverless(
     argument, if that is AWS Lambda's context, has left. Counted apart are the start of
     the instance, before its first invocation, and compiles (``start="cold"``).
 
+    If the first argument is an HTTP request, as gateways pass it (a dictionary with
+    ``headers``, or an object that has them), its span continues the trace of the
+    client, and the status of the response determines the outcome.
+
     Without an agent it calls *handler*, and nothing else. Never raises.
 
     Args:
@@ -159,9 +167,10 @@ def _decorated(handler: F, route: str, timeout: float) -> F:
 
         async def wrapper(*args: Any, **kwargs: Any) -> Any:
             begin(name)
+            event = _Event(name, args)
             try:
-                with Request(name):
-                    return await handler(*args, **kwargs)
+                with ServedRequest(name, event.origin) as request:
+                    return event.ended(request, await handler(*args, **kwargs))
             finally:
                 await flush_in_thread(_seconds(args, timeout))
 
@@ -169,13 +178,55 @@ def _decorated(handler: F, route: str, timeout: float) -> F:
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             begin(name)
+            event = _Event(name, args)
             try:
-                with Request(name):
-                    return handler(*args, **kwargs)
+                with ServedRequest(name, event.origin) as request:
+                    return event.ended(request, handler(*args, **kwargs))
             finally:
                 flush(_seconds(args, timeout))
 
     return functools.wraps(handler)(wrapper)  # type: ignore[return-value]  # alike
+
+
+class _Event:
+    """
+    What an invocation is called with, if that is an HTTP request. No method raises.
+
+    Attributes:
+        origin: for its span.
+    """
+
+    __slots__ = ("_is_http", "origin")
+
+    def __init__(self, route: str, args: tuple[Any, ...]) -> None:
+        self.origin: Origin | None = None
+        self._is_http = False
+        indicators = recorder()
+        if indicators is None or not args or not indicators.guard.on(_EVENTS):
+            return
+        try:
+            headers = http_events.headers_of(args[0])
+            if headers is not None:
+                self._is_http = True
+                carried = http_events.carried(headers)
+                self.origin = origin_of(route, "function", "", carried)
+        except Exception:  # noqa: BLE001 - contained: the invocation goes on
+            indicators.guard.failed(_EVENTS, theirs=True)
+
+    def ended(self, request: OpenRequest, response: Any) -> Any:
+        """Note what the status of *response* says of *request*; return *response*."""
+        indicators = recorder()
+        if self._is_http and indicators is not None:
+            try:
+                status = http_events.status_of(response)
+                if status is not None:
+                    if request.outcome is None:
+                        request.outcome = http_outcome(status)
+                    if self.origin is not None:
+                        self.origin.status = status
+            except Exception:  # noqa: BLE001 - contained: the invocation goes on
+                indicators.guard.failed(_EVENTS, theirs=True)
+        return response
 
 
 async def flush_in_thread(seconds: float = FLUSH_SECONDS) -> None:

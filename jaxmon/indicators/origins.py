@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from jaxmon.indicators.recorder import recorder
+from jaxmon.indicators.routes import Outcome
 from jaxmon.indicators.tracing import CARRIED, Origin
+
+
+SERVER_ERROR = 500
+"""The lowest status of HTTP that is the server's fault."""
+
+_CLIENT_ERROR = 400
 
 
 def origin_of(
@@ -16,7 +23,7 @@ def origin_of(
 
     Args:
         route: its label; the first of a process may turn traces on.
-        system: ``"http"`` or ``"grpc"``.
+        system: ``"http"``, ``"grpc"``, or ``"function"``.
         method: of the request.
         headers: all of them, names in lower case; read only with traces.
     """
@@ -31,3 +38,10 @@ def origin_of(
             return None
     carried = {name: value for name, value in headers if name in CARRIED}
     return Origin(system, method, carried)
+
+
+def http_outcome(status: int) -> Outcome:
+    """Return the outcome of a request that is responded to with *status*."""
+    if status >= SERVER_ERROR:
+        return "error"
+    return "client_error" if status >= _CLIENT_ERROR else "success"

@@ -14,8 +14,9 @@ class Origin:
     What a server knows of a request, for its span.
 
     Attributes:
-        system: ``"http"`` or ``"grpc"``.
-        method: ``GET``, say; the empty string for gRPC.
+        system: ``"http"``, ``"grpc"``, or ``"function"`` for an event that is an HTTP
+            request.
+        method: ``GET``, say; only of HTTP.
         headers: those that carry the context of a trace, names in lower case.
         status: status code of the response, once it is known; of gRPC its name.
     """

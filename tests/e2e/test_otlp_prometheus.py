@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,8 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from jaxmon import catalog
 from jaxmon.artifacts import alerts
+from jaxmon.artifacts.promql import counter, eq
+from jaxmon.artifacts.slo.counting import Evaluation, counted
 from tests.exporter import exporters
 from tests.otlp import Series, page_samples
 from tests.otlp_stores import KINDS, Store, store
@@ -110,6 +115,62 @@ def test_a_batch_job_is_stored_under_its_names(
     )
     instances = {labels["instance"] for labels, _ in found.server.query(EVERY)}
     assert instances == {"a-1"}
+
+
+FUNCTION = """
+import os, signal, sys
+import jax, jaxmon
+jaxmon.instrument(serverless=True)
+@jax.jit
+def double(x):
+    return x * 2
+@jaxmon.serverless(route="predict", timeout=60)
+def handler(event, context):
+    return float(double(event))
+for event in range(int(sys.argv[1])):
+    handler(float(event), None)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_function_that_scales_to_zero_is_counted_once(
+    stored_in: Callable[..., Store], tmp_path: Path
+) -> None:
+    """
+    Three instances one after another, each killed when its last invocation has
+    returned: counted as our objectives count, there is each invocation, each compile
+    and each cold start of an instance, once.
+    """
+    when = Evaluation(interval="1s", delay="5s", memory="5m")
+    counters = {
+        "test:requests": counter(catalog.REQUESTS),
+        "test:compiles": counter(catalog.COMPILES, eq("function", "__main__.double")),
+        "test:instances": counter(catalog.INVOCATIONS, eq("instance_start", "cold")),
+    }
+    rules = [
+        {"record": name, "expr": str(counted(one, when).sum("job"))}
+        for name, one in counters.items()
+    ]
+    groups = [{"name": "test", "interval": "1s", "rules": rules}]
+    path = tmp_path / "counts.yaml"
+    path.write_text(yaml.safe_dump({"groups": groups}))
+    found = stored_in(rule_files=[str(path)])
+    env = found.environ(OTEL_SERVICE_NAME="predict")
+    for number in (1, 3, 2):
+        done = run_preloaded("-c", FUNCTION, str(number), env=env)
+        assert done.code == -signal.SIGKILL, done.err
+
+    def seen() -> dict[str, float]:
+        return {
+            name: value
+            for name in counters
+            for _, value in found.server.query(
+                f'sum_over_time({name}{{job="predict"}}[10m])'
+            )
+        }
+
+    expected = {"test:requests": 6, "test:compiles": 3, "test:instances": 3}
+    until(lambda: seen() == expected, f"{expected}")
 
 
 @contextmanager

@@ -19,14 +19,17 @@ from jaxmon import catalog
 from jaxmon.indicators import recorder
 from tests.instrumented import instrumented
 from tests.otlp import Receiver, Series, receiver
+from tests.otlp_receiver import Receiver as SpanReceiver
 from tests.support import ROOT, clean_environ, until
 
 
 # They wait for something to do, without a time.
 WAITING = {
     f"jaxmon-{name}"
-    for name in ("cache", "numerics", "oom", "otlp", "programs", "tracing")
+    for name in ("cache", "numerics", "oom", "otlp", "programs", "traces", "tracing")
 }
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+SERVER = 2
 PROGRAM = ROOT / "tests" / "programs" / "serverless.py"
 
 
@@ -93,14 +96,19 @@ def total(running: Receiver, temporality: str) -> dict[Series, float]:
     return found
 
 
+def served(spans: SpanReceiver) -> list[str]:
+    """Return the parents of the invocations' spans, in order of arrival."""
+    return [one["parent"] for one in spans.of(TRACE) if one["kind"] == SERVER]
+
+
 @pytest.mark.parametrize(("kind", "temporality"), [("sync", "delta"), ("async", "")])
 def test_each_invocation_is_counted_once(
     run_dir: Path, tmp_path: Path, kind: str, temporality: str
 ) -> None:
     """
     What the receiver has after each response is what the platform invoked, by outcome,
-    cold compile and cold start of the instance, though the process is frozen at once
-    and killed in the end.
+    cold compile and cold start of the instance, and so are the spans, below those of
+    the clients; though the process is frozen at once and killed in the end.
     """
     book = tmp_path / "otlp"
     book.mkdir()
@@ -109,10 +117,16 @@ def test_each_invocation_is_counted_once(
         {"size": 3},
         {"size": 5},
         {"fail": True},
-        {"size": 3},
+        {"size": 3, "response": {"statusCode": 503}},
     ]
-    with receiver(book) as running:
-        environ = running.environ(OTEL_TRACES_EXPORTER="none", JAXMON_TRACES="false")
+    parents = [f"{number:016x}" for number in range(1, len(events) + 1)]
+    for event, parent in zip(events, parents, strict=True):
+        event["headers"] = {"Traceparent": f"00-{TRACE}-{parent}-01"}
+    with receiver(book) as running, SpanReceiver() as spans:
+        environ = running.environ(
+            OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=f"http://127.0.0.1:{spans.http}/v1/traces",
+            OTEL_TRACES_SAMPLER="always_on",
+        )
         if temporality:
             name = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
             environ[name] = temporality
@@ -127,6 +141,8 @@ def test_each_invocation_is_counted_once(
                 found = total(running, temporality)
                 assert len(running.requests()) == number
                 assert of(found, "jaxmon_requests_total") == number
+                # A frozen process sends no more: this waits for our own reader.
+                until(lambda: parents[:number] == served(spans), "the span")  # noqa: B023 - called here
                 if number == 1:
                     seconds = of(found, "jaxmon_instance_start_seconds_sum")
                     assert 0 < seconds <= entered
@@ -134,8 +150,13 @@ def test_each_invocation_is_counted_once(
         assert len(running.requests()) == len(events)
     requests, outcome = catalog.REQUESTS.name, "success"
     assert of(found, requests, outcome=outcome, start="cold") == 2
-    assert of(found, requests, outcome=outcome, start="warm") == 2
-    assert of(found, requests, outcome="error") == 1
+    assert of(found, requests, outcome=outcome, start="warm") == 1
+    assert of(found, requests, outcome="error") == 2
+    compiles = [
+        one for one in spans.spans if one["name"] == "jax.compile __main__.double"
+    ]
+    below = {one["id"]: one["parent"] for one in spans.spans if one["kind"] == SERVER}
+    assert [below[one["parent"]] for one in compiles] == [parents[0], parents[2]]
     invocations = catalog.INVOCATIONS.name
     assert of(found, invocations, route="predict", instance_start="cold") == 1
     assert of(found, invocations, route="predict", instance_start="warm") == 4

@@ -46,7 +46,8 @@ def respond(event: dict[str, Any]) -> dict[str, Any]:
 
     result = double(np.ones(event["size"], np.float32))
     threads = sorted(one.name for one in threading.enumerate())
-    return {"sum": float(result.sum()), "threads": threads}
+    response = {"sum": float(result.sum()), "threads": threads}
+    return {**response, **event.get("response", {})}
 
 
 @jaxmon.serverless(route="predict")

@@ -38,6 +38,7 @@ class Traces(Part):
         self._observers = context.observers
         self._indicators = indicators
         self._asked = context.settings.traces
+        self._timer = not context.settings.serverless
         self._tracer: Tracer | None = None
         self._on = False
         self._lost = 0
@@ -69,7 +70,10 @@ class Traces(Part):
             ratio = decision.healthy_ratio(os.environ)
             run = partial(self._guard.run, "traces_export")
             settling = self._observers.settling
-            self._use(own_tracer(self._guard, os.environ, ratio, run, settling))
+            own = own_tracer(
+                self._guard, os.environ, ratio, run, settling, timer=self._timer
+            )
+            self._use(own)
         except Exception:  # noqa: BLE001 - contained: no traces
             self._guard.failed(self.name)
 

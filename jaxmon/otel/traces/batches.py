@@ -39,12 +39,18 @@ class Batches:
     Args:
         send: the exporter; called on our thread alone.
         run: runs the body of the thread, and contains its failures.
+        timer: whether to send every five seconds, besides when asked.
     """
 
     def __init__(
-        self, send: SpanExporter, run: Callable[[Callable[[], None]], Any]
+        self,
+        send: SpanExporter,
+        run: Callable[[Callable[[], None]], Any],
+        *,
+        timer: bool = True,
     ) -> None:
         self._send = send
+        self._interval = _EVERY_SECONDS if timer else None
         self._run = run
         self._waiting: deque[ReadableSpan] = deque()
         self._wake = threading.Event()
@@ -108,7 +114,7 @@ class Batches:
     def _work(self) -> None:
         with suppress_instrumentation():
             while not self._stopped:
-                self._wake.wait(_EVERY_SECONDS)
+                self._wake.wait(self._interval)
                 self._wake.clear()
                 with self._lock:
                     asked, self._asked = self._asked, []

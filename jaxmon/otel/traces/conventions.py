@@ -53,7 +53,7 @@ _GRPC_STATUS = "rpc.response.status_code"
 
 def request_name(route: str, origin: Origin | None) -> str:
     """Return the name of a request's span; low in cardinality, as its route is."""
-    if origin is None:
+    if origin is None or origin.system == "function":
         return route
     if origin.system == "grpc":
         return route.removeprefix("/")
@@ -64,7 +64,7 @@ def request_name(route: str, origin: Origin | None) -> str:
 def request_attributes(route: str, origin: Origin | None) -> dict[str, Any]:
     """Return what is known of a request when it begins."""
     found: dict[str, Any] = {ROUTE: route}
-    if origin is None:
+    if origin is None or origin.system == "function":
         return found
     if origin.system == "grpc":
         method = route.removeprefix("/")
@@ -79,5 +79,5 @@ def response_attributes(origin: Origin | None) -> dict[str, Any]:
     """Return what is known of a response."""
     if origin is None or origin.status is None:
         return {}
-    name = "http.response.status_code" if origin.system == "http" else _GRPC_STATUS
+    name = _GRPC_STATUS if origin.system == "grpc" else "http.response.status_code"
     return {name: origin.status}

@@ -67,8 +67,10 @@ class OwnProvider:
         ratio: float,
         run: Callable[[Callable[[], None]], Any],
         environ: Mapping[str, str],
+        *,
+        timer: bool = True,
     ) -> None:
-        self.batches = Batches(send, run)
+        self.batches = Batches(send, run, timer=timer)
         self.tail = Tail(self.batches.put, ratio)
         # All are recorded; which are sent is decided when they have ended.
         self._provider = TracerProvider(

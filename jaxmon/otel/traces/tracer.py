@@ -211,13 +211,18 @@ def application_tracer(
     return Tracer(guard, spans, None, ratio, settling)
 
 
-def own_tracer(
+def own_tracer(  # noqa: PLR0913 - what a tracer and its provider need
     guard: Guard,
     environ: Mapping[str, str],
     ratio: float,
     run: Callable[[Callable[[], None]], Any],
     settling: Sequence[Callable[[], None]],
+    *,
+    timer: bool,
 ) -> Tracer:
-    """Return a tracer of a provider of our own, which exports as *environ* says."""
-    own = OwnProvider(exporter(environ), ratio, run, environ)
+    """
+    Return a tracer of a provider of our own, which exports as *environ* says; without a
+    *timer* only when asked, or for many spans.
+    """
+    own = OwnProvider(exporter(environ), ratio, run, environ, timer=timer)
     return Tracer(guard, own.tracer(), own, ratio, settling)
