@@ -21,7 +21,7 @@ from jaxmon.otel import current
 
 
 Kind = Literal[
-    "compile",  # a program was compiled or loaded
+    "compile",  # a compile that was slow, or that a request waited for
     "recompile",  # a function was recompiled: cause and every difference
     "miss",  # a call left the fast path without a compile
     "error",  # an exception left a jitted call or a wait for the device

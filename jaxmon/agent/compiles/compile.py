@@ -35,7 +35,7 @@ class Compile:
 
     Attributes:
         pending: why a call caused it.
-        began: when that call started, on the performance counter.
+        began: when that call started, or it did, on the performance counter.
         looked_up: whether the persistent cache was checked.
         hit: whether the persistent cache had it.
         built: whether XLA compiled it.
@@ -71,7 +71,6 @@ class Compile:
         self.frame = id(frame)
         self.thread = threading.get_ident()
         self.pending: PendingCause | None = None
-        self.began = 0.0
         self.outer_error = sys.exception()
         self.looked_up = False
         self.hit = False
@@ -83,7 +82,7 @@ class Compile:
         self._references: list[int] = []
         # Number of looks at the stacks in progress at its end.
         self._looks: list[int] = []
-        self.started = now()
+        self.started = self.began = now()
 
     def watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return a callable to be called once in place of *original*."""

@@ -17,6 +17,7 @@ from typing import Any
 from jaxmon import catalog
 from jaxmon.agent.cache.part import PersistentCache
 from jaxmon.agent.compiles.compile import Compile, CompileAttribution
+from jaxmon.agent.compiles.events import CompileEvents
 from jaxmon.agent.compiles.misses import Miss, Misses
 from jaxmon.agent.compiles.spans import CompileSpans
 from jaxmon.agent.context import Context
@@ -91,6 +92,7 @@ class Compiles(Part):
         self._compiled = context.observers.compiled
         self._cache = cache
         self._spans = CompileSpans(context.observers)
+        self._events = CompileEvents(context.events)
         self._attribution = attribution
         self._clean: Callable[[], bool] = bool  # until attached: never
         # `None` if several functions come from one line, as in generated code.
@@ -143,9 +145,10 @@ class Compiles(Part):
             self._find_cause(compile_, *served)
         compile_.deaf = not self._heard()
         try:
-            began = compile_.started if served is None else served[0].started
-            self._attribution.compile_begins(began, compile_.end)
-            self._spans.begins(compile_, began)
+            if served is not None:
+                compile_.began = served[0].started
+            self._attribution.compile_begins(compile_.began, compile_.end)
+            self._spans.begins(compile_)
             self._thread.latest = self._unsettled[id(compile_)] = compile_
             # Not a local variable: a stored traceback would keep it alive.
             return compile_.watched(original)
@@ -286,7 +289,6 @@ class Compiles(Part):
         found = self._recompiles.find_cause(miss.function, frame, inner)
         if found is not None:
             jitted, compile_.pending = found
-            compile_.began = miss.started
             self._remember(jitted, miss.function)
 
     def _outside_of_calls(self, frame: FrameType, outer: Compile | None) -> Compile:
@@ -302,7 +304,7 @@ class Compiles(Part):
         compile_ = Compile(function, frame, outer)
         if found is not None:
             cause = self._recompiles.find_transformed_cause(function, found, frame)
-            compile_.pending, compile_.began = cause, compile_.started
+            compile_.pending = cause
         return compile_
 
     def _take_program(self, compile_: Compile, frame: FrameType) -> None:
@@ -332,12 +334,10 @@ class Compiles(Part):
         if compile_.pending is not None and not failed:
             seconds = ended - compile_.began
             cause = self._recompiles.record(function, compile_.pending, seconds=seconds)
-        ids = self._spans.ended(
-            compile_,
-            outcome,
-            cause,
-            looked_up=compile_.looked_up and self._cache.configured,
-        )
+        looked_up = compile_.looked_up and self._cache.configured
+        ids = self._spans.ended(compile_, outcome, cause, looked_up=looked_up)
+        if cause is None and not failed:
+            self._events.ended(compile_, looked_up=looked_up)
         if outcome != "cache_hit":
             seconds = ended - compile_.started
             function.observe_phase("backend_compile", seconds, ids)

@@ -41,8 +41,8 @@ class CompileSpans:
         self._thread.phases.append(Phase(name, ended - seconds, ended))
         return tracer.ids_of(payers())
 
-    def begins(self, compile_: Compile, began: float) -> None:
-        """Note that *compile_* starts, for a call that *began* then."""
+    def begins(self, compile_: Compile) -> None:
+        """Note that *compile_* starts."""
         for check in list(self._observers.compiling):
             check()
         tracer, phases = self._observers.tracer, self._thread.phases
@@ -50,6 +50,7 @@ class CompileSpans:
             return
         payer = tracer.payer(payers())
         # JAX measures by another clock; a phase is no longer than the call.
+        began = compile_.began
         mine = [one._replace(began=max(one.began, began)) for one in phases]
         mine = [one for one in mine if one.began < one.ended]
         phases.clear()
