@@ -18,7 +18,7 @@ from opentelemetry.sdk._logs import LoggerProvider, LogRecordProcessor
 
 from jaxmon.otel.environment import GRPC, protocol
 from jaxmon.otel.resource import of_variables, resource
-from jaxmon.otel.unobserved import unobserved
+from jaxmon.otel.unobserved import exported
 from jaxmon.version import version
 
 
@@ -79,9 +79,7 @@ class OwnLogs:
         records, self._collected.records = self._collected.records, []
         if not records:
             return True
-        with unobserved():
-            result = self._exporter.export(records)
-        return bool(result.name == "SUCCESS")
+        return exported(self._exporter, records)
 
     def close(self) -> None:
         """Close the connection; from any thread, also during an export."""

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from opentelemetry.sdk.metrics.export import (
     ConsoleMetricExporter,
     MetricExporter,
-    MetricExportResult,
 )
 
 from jaxmon.catalog.conventions import CONVENTIONS
@@ -21,7 +20,7 @@ from jaxmon.exposition.families import Family
 from jaxmon.otel import resource
 from jaxmon.otel.environment import CONSOLE, GRPC, Plan
 from jaxmon.otel.points import Converter
-from jaxmon.otel.unobserved import unobserved
+from jaxmon.otel.unobserved import exported
 from jaxmon.version import version
 
 
@@ -43,9 +42,8 @@ class Pipe:
         Export *families* as of *time*, in Unix nanoseconds; return whether they
         arrived. Blocks while the exporter tries again, by default at most ten seconds.
         """
-        with unobserved():
-            data = self._converter.convert(families, time)
-            arrived = self._exporter.export(data) is MetricExportResult.SUCCESS
+        data = self._converter.convert(families, time)
+        arrived = exported(self._exporter, data)
         if arrived:
             self._converter.delivered()
         return arrived

@@ -24,6 +24,8 @@ log = logging.getLogger("jaxmon")
 
 _NANOSECONDS = 1_000_000_000
 _SIGNAL = "metrics"
+# What an attempt that was ended takes to return.
+_MOMENT_SECONDS = 1.0
 
 # Exporters of a parent process. A forked child must not close their connections, not
 # even by freeing them: gRPC would wait for threads that the child does not have.
@@ -80,7 +82,7 @@ class Pusher:
         self._failing = 0
         self._failing_since: float | None = None
         self._wake = threading.Event()
-        self._stopping = False
+        self._stopping = self._over = False
         # Who waits for an export that begins after they asked.
         self._waiting: list[threading.Event] = []
         self._thread: threading.Thread | None = None
@@ -133,8 +135,10 @@ class Pusher:
                 "jaxmon could not push its last metrics by OTLP within %g s",
                 self._plan.deadline,
             )
-            # Ends its attempts; what it is waiting for times out.
+            # Ends its attempts; only a response that does not come is waited for.
+            self._over = True
             self._close()
+            self._join(thread, _MOMENT_SECONDS)
 
     def push(self) -> threading.Event:
         """
@@ -181,7 +185,8 @@ class Pusher:
                 self._wake.clear()
                 # In single steps: others add to the list meanwhile.
                 stopping, waiting = self._stopping, self._waiting.copy()
-                self._push()
+                if not self._over:
+                    self._push()
                 for one in waiting:
                     self._waiting.remove(one)
                     one.set()

@@ -1,11 +1,30 @@
-"""Keeps the program's instrumentation of clients away from our exports."""
+"""An export by the SDK, of which the program notices nothing."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator
+from typing import Any
 
 from opentelemetry import context
+
+
+log = logging.getLogger("jaxmon")
+
+
+def exported(exporter: Any, data: Any) -> bool:
+    """
+    Export *data* by an *exporter* of the SDK; return whether it arrived.
+
+    Blocks while the exporter tries again, by default at most ten seconds.
+    """
+    with unobserved():
+        try:
+            return bool(exporter.export(data).name == "SUCCESS")
+        except Exception as error:  # noqa: BLE001 - up to 1.39, of a lost connection
+            log.warning("an export by OTLP failed: %s: %s", type(error).__name__, error)
+            return False
 
 
 @contextlib.contextmanager

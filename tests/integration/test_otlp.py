@@ -355,6 +355,28 @@ assert "jaxmon_build_info" in names and "jaxmon_otlp_exports_total" not in names
     assert len(of(running, "stopped")) == 1
 
 
+def test_an_attempt_that_is_ended_is_waited_for() -> None:
+    """No thread stays if the receiver is down, although an attempt takes a moment."""
+    source = f"""{BEGIN}
+import logging
+class Slow(logging.Handler):
+    def emit(self, record):
+        if "hutdown" in record.getMessage():
+            threading.Event().wait(0.3)
+logging.getLogger("opentelemetry").addHandler(Slow())
+jaxmon.uninstrument()
+print(json.dumps([one.name for one in threading.enumerate() if "jaxmon" in one.name]))
+"""
+    environ = {
+        "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://localhost:1",
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        "OTEL_METRIC_EXPORT_TIMEOUT": "100",
+    }
+    done = run_preloaded("-c", source, env=environ).ok()
+    assert done.json() == []
+    assert "could not push its last metrics" in done.err
+
+
 def test_without_the_extra_the_program_runs_and_one_warning_says_so() -> None:
     """An agent that cannot push says what to install, and serves its page."""
     source = f"import sys\nsys.modules['opentelemetry.sdk'] = None\n{BEGIN}\npage()"

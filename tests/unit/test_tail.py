@@ -135,7 +135,7 @@ def test_the_environment_says_the_fraction(
 class Sink(SpanExporter):
     """Takes spans, once it is let."""
 
-    def __init__(self, result: SpanExportResult) -> None:
+    def __init__(self, result: SpanExportResult | Exception) -> None:
         self.result = result
         self.taken = 0
         self.may = threading.Event()
@@ -143,6 +143,8 @@ class Sink(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         assert self.may.wait(60)
+        if isinstance(self.result, Exception):
+            raise self.result
         self.taken += len(spans)
         return self.result
 
@@ -152,11 +154,13 @@ class Sink(SpanExporter):
 
 
 @pytest.fixture
-def batches() -> Iterator[Callable[[SpanExportResult], tuple[Sink, Batches]]]:
+def batches() -> Iterator[
+    Callable[[SpanExportResult | Exception], tuple[Sink, Batches]]
+]:
     """Return a function that makes batches; they are stopped afterwards."""
     made: list[Batches] = []
 
-    def make(result: SpanExportResult) -> tuple[Sink, Batches]:
+    def make(result: SpanExportResult | Exception) -> tuple[Sink, Batches]:
         sink = Sink(result)
         made.append(Batches(sink, lambda work: work()))
         return sink, made[-1]
@@ -192,6 +196,17 @@ def test_what_is_refused_is_counted(batches: Any) -> None:
     sink.may.set()
     sending.put(spans(512))
     until(lambda: sending.dropped == 512, "the refusal")
+
+
+def test_an_exporter_that_raises_costs_its_spans(batches: Any) -> None:
+    """As some releases of the SDK do without a receiver; the next ones are sent."""
+    sink, sending = batches(ConnectionError("refused"))
+    sink.may.set()
+    sending.put(spans(512))
+    until(lambda: sending.dropped == 512, "the failure")
+    sink.result = SpanExportResult.SUCCESS
+    sending.put(spans(512))
+    until(lambda: sink.taken == 512, "the spans after it")
 
 
 def test_a_forked_child_sends_nothing(batches: Any) -> None:

@@ -12,15 +12,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from opentelemetry.instrumentation.utils import suppress_instrumentation
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-
 from jaxmon.clocks import monotonic
+from jaxmon.otel.unobserved import exported
 from jaxmon.threads import DaemonThread
 
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.trace.export import SpanExporter
 
 
 _MOST = 2048
@@ -112,23 +111,22 @@ class Batches:
         self._waiting = deque()
 
     def _work(self) -> None:
-        with suppress_instrumentation():
-            while not self._stopped:
-                self._wake.wait(self._interval)
-                self._wake.clear()
-                with self._lock:
-                    asked, self._asked = self._asked, []
-                if not self._stopped:
-                    self._send_all()
-                for one in asked:
-                    one.set()
-            self._send_all(until=monotonic() + _DEADLINE_SECONDS)
+        while not self._stopped:
+            self._wake.wait(self._interval)
+            self._wake.clear()
+            with self._lock:
+                asked, self._asked = self._asked, []
+            if not self._stopped:
+                self._send_all()
+            for one in asked:
+                one.set()
+        self._send_all(until=monotonic() + _DEADLINE_SECONDS)
 
     def _send_all(self, until: float | None = None) -> None:
         while self._waiting and (until is None or monotonic() < until):
             with self._lock:
                 count = min(_BATCH, len(self._waiting))
                 batch = [self._waiting.popleft() for _ in range(count)]
-            if self._send.export(batch) is not SpanExportResult.SUCCESS:
+            if not exported(self._send, batch):
                 with self._lock:
                     self._dropped += len(batch)
