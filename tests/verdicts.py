@@ -70,6 +70,7 @@ MISTAKES = {
     "padded_batches": Mistake("padding"),
     "ever_more_work": Mistake("slower", 200.0),
     "growing_queue": Mistake("queue", 150.0),
+    "cold_start": Mistake("cold_requests", 200.0),
     "becomes_nan": Mistake("nonfinite", 5.0),
     "logs_nan": Mistake("nonfinite_value", 2.0),
     "diverges": Mistake("diverging", 2.0),
@@ -90,7 +91,7 @@ HEALTHY = (
     *("training", "reading_each_loss", "several_models", "transformations"),
     *("idle_server", "busy_server", "evaluation_between", "prefetching"),
     *("loss_scaling", "scanned_epochs", "rare_checkpoints", "replicated"),
-    *("within_a_library", "connections", "folded_key"),
+    *("within_a_library", "connections", "folded_key", "warmed_up"),
 )
 
 

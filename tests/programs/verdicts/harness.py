@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import FunctionType
 from typing import Any
 
 import jax
@@ -55,3 +56,22 @@ def step(weights: Any, batch: Any) -> Any:
 def evaluate(weights: Any, batch: Any) -> Any:
     """Return a figure about a batch."""
     return jnp.mean(batch @ weights)
+
+
+def large_models(seconds: float) -> list[Any]:
+    """Return four models, each of which takes so many *seconds* to trace."""
+
+    def model(weights: Any, batch: Any) -> Any:
+        time.sleep(seconds)  # as hundreds of layers would
+        return jnp.mean(jnp.tanh(batch @ weights))
+
+    found = []
+    for number in range(4):
+        one = FunctionType(model.__code__, model.__globals__, "", (), model.__closure__)
+        one.__name__ = one.__qualname__ = f"model_{number}"
+        found.append(jax.jit(one))
+    return found
+
+
+SIZES = (32, 64, 128)
+"""Numbers of rows that clients of the models send."""

@@ -19,8 +19,10 @@ import numpy as np
 
 import jaxmon
 from tests.programs.verdicts.harness import (
+    SIZES,
     batch,
     evaluate,
+    large_models,
     loss_of,
     more,
     step,
@@ -159,6 +161,20 @@ def busy_server() -> None:
         jaxmon.batch("predict", size=size, capacity=size)
         with jaxmon.request("predict"):
             float(step(weights, np.ones((size * 32, 256), np.float32))[1])
+
+
+def warmed_up() -> None:
+    models = large_models(0.5)
+    for model in models:
+        for size in SIZES:
+            model(weights, batch[:size])
+    number = 0
+    while more():
+        model, size = models[number % 4], SIZES[number // 4 % 3]
+        with jaxmon.request("answer"):
+            float(model(weights, batch[:size]))
+        number += 1
+        time.sleep(0.02)
 
 
 def evaluation_between() -> None:

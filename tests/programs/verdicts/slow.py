@@ -24,7 +24,15 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmon
-from tests.programs.verdicts.harness import batch, loss_of, more, step, weights
+from tests.programs.verdicts.harness import (
+    SIZES,
+    batch,
+    large_models,
+    loss_of,
+    more,
+    step,
+    weights,
+)
 
 
 # --- Operations outside of jit ---------------------------------------------------
@@ -302,3 +310,14 @@ def growing_queue() -> None:
         with jaxmon.request("answer"):
             float(step(weights, batch)[1])
         time.sleep(0.05)
+
+
+def cold_start() -> None:
+    models = large_models(3.0)
+    number = 0
+    while more():
+        model, size = models[number % 4], SIZES[number // 4 % 3]
+        with jaxmon.request("answer"):
+            float(model(weights, batch[:size]))
+        number += 1
+        time.sleep(0.02)
