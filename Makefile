@@ -11,6 +11,7 @@ ARGS ?=
 JOBS ?= $(shell echo $$((3 * $$(nproc 2>/dev/null || echo 2))))
 VENV := .venv
 BIN := $(VENV)/bin
+LIGHT := $(VENV)/light
 READY := $(VENV)/ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
@@ -21,21 +22,33 @@ help: ## List the targets.
 .PHONY: setup
 setup: $(READY) ## Make .venv with jaxmon and all that development needs.
 
+define environment
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+  { echo "$(PYTHON) is older than 3.11; run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+@$(PYTHON) -m venv $(VENV) || \
+  { echo "cannot make $(VENV); on Debian: apt-get install python3-venv" >&2; exit 1; }
+endef
+
+# What `run` needs: half of what development does.
+$(LIGHT): pyproject.toml constraints.txt
+	$(environment)
+	@echo "installing jaxmon and JAX into $(VENV) ..."
+	install=($(PIP) install --quiet -c constraints.txt -e '.[demo]'); \
+	  "$${install[@]}" || "$${install[@]}"
+	@touch $@
+
 $(READY): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "$(PYTHON) is older than 3.11; run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
-	@$(PYTHON) -m venv $(VENV) || \
-	  { echo "cannot make $(VENV); on Debian: apt-get install python3-venv" >&2; exit 1; }
+	$(environment)
 	$(PIP) install --quiet --upgrade 'pip>=25.1' || $(PIP) install --quiet --upgrade 'pip>=25.1'
 	@echo "installing jaxmon, JAX and the development tools into $(VENV) ..."
 	install=($(PIP) install --quiet -c constraints.txt -e '.[dashboards,demo,nvidia]' --group dev); \
 	  "$${install[@]}" || "$${install[@]}"
 	schemas=($(PIP) install --quiet -c constraints.txt --upgrade --target $(VENV)/schemas --group schemas); \
 	  "$${schemas[@]}" || "$${schemas[@]}"
-	@touch $@
+	@touch $(LIGHT) $@
 
 .PHONY: run
-run: $(READY) ## Run the demo: training and serving on JAX, observed (DURATION=60 seconds).
+run: $(LIGHT) ## Run the demo: training and serving on JAX, observed (DURATION=60 seconds).
 	$(BIN)/jaxmon demo --duration $(DURATION)
 
 # Lint has one processor busy, so tests start beside it; what it finds comes last. Tests
