@@ -143,6 +143,8 @@ class _Exchange:
             if self._origin is not None:
                 self._origin.status = message["status"]
             self._request.outcome = http_outcome(message["status"])
+            if self._request.outcome == "error":
+                self._request.said = f"status {message['status']}"
         if kind == "http.response.pathsend" or (
             kind in _BODIES and not message.get("more_body", False)
         ):

@@ -200,6 +200,8 @@ class _Rpc:
         try:
             code = _code(self._context, error)
             request.outcome = _outcome(code)
+            if request.outcome == "error":
+                request.said = f"status {code.name}"
             if self._origin is not None:
                 self._origin.status = code.name
         except Exception:  # noqa: BLE001 - contained: the RPC is served

@@ -154,6 +154,8 @@ class _Exchange:
         code = status[:3]
         self._status = int(code) if code.isascii() and code.isdigit() else 0
         self._open.outcome = http_outcome(self._status)
+        if self._open.outcome == "error":
+            self._open.said = f"status {self._status}"
         if self._origin is not None:
             self._origin.status = self._status
         return self._start(status, headers, *failure)

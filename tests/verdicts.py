@@ -84,6 +84,7 @@ MISTAKES = {
     "donated_and_read": Mistake("error"),
     "donated_in_vain": Mistake("warning_donation", 0.5),
     "failing_requests": Mistake("requests"),
+    "hanging_request": Mistake("hanging", 30.0, hangs=True),
     "stuck_loader": Mistake("stalled", 80.0, hangs=True),
     "deadlock": Mistake("stalled", 40.0, hangs=True),
 }

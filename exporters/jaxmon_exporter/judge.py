@@ -17,6 +17,7 @@ from jaxmon import rundir
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.report import responses
+from jaxmon.report.doing import doing
 from jaxmon.report.findings import HostFindings
 from jaxmon.report.findings.finding import Finding, verdict
 from jaxmon.report.findings.neighbours import shared
@@ -70,6 +71,7 @@ def judge(run_dir: Path, *, timeout: float) -> HostVerdict:
                 of.program[:_MOST_OF_A_PROGRAM],
                 of.observed_seconds,
                 notes=[one[:_MOST_OF_A_NOTE] for one in doubts(snapshot)],
+                doing=doing(snapshot)[:_MOST_OF_A_NOTE],
             )
     known: dict[str, list[Finding]] = {}
     for worker, process in list(processes.items()):

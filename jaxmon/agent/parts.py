@@ -142,7 +142,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
     if wanted.time_interval:
         from jaxmon.agent.walltime.part import WallTime  # noqa: PLC0415
 
-        found.append(WallTime(context, indicators.timeline))
+        found.append(WallTime(context, indicators.timeline, indicators.routes))
     if devices is not None:
         found.append(devices)
     found += _for_opentelemetry(context, indicators)

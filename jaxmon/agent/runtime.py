@@ -17,6 +17,7 @@ from jaxmon.agent.errors import uncaught
 from jaxmon.agent.functions import UNKNOWN
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.hooks import Hooks
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.part import Part
 from jaxmon.agent.parts import parts_of
 from jaxmon.agent.reduction import reduction_of
@@ -98,6 +99,7 @@ class Runtime:
             running=indicators.loops.running,
         )
         indicators.flush = self.flush
+        indicators.place_of = SourceLineFinder(jax).raised_at
         indicators.serverless = settings.serverless
         indicators.loops.on_change = self.serving.note_loop
         self._pusher = pushing.prepared(plan, self.collect, settings, self._guard)

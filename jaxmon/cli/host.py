@@ -121,6 +121,13 @@ class Process:
         )
 
     @property
+    def because(self) -> str:
+        """The likely cause of that, empty if unknown; not sanitised."""
+        reasons = self.summary["answer"]["reasons"]
+        crashed = self.condition == "crashed"
+        return reasons[0]["because"] if reasons and not crashed else ""
+
+    @property
     def rank(self) -> tuple[int, int, tuple[int, str]]:
         """The worst first."""
         findings = self.agent["findings"] or []

@@ -126,6 +126,8 @@ def _show(
         output.line(line)
         for said in wrapped(clean(one.verdict), width, first=_INDENT, rest=_INDENT):
             output.line(said, colour=_COLOURS.get(one.state))
+        for said in wrapped(clean(one.because), width, first=_INDENT, rest=_INDENT):
+            output.line(said)
     output.lines(lines[len(processes) + 1 :])
 
 
@@ -216,6 +218,7 @@ def _document(
                     "steps_per_second": one.steps,
                     "users": one.state,
                     "verdict": one.verdict,
+                    "because": one.because,
                 }
                 for one in processes
             ),

@@ -139,6 +139,7 @@ def _verdict(agent: Mapping[str, Any]) -> ProcessVerdict:
         else None,
         _text(agent.get("verdict")),
         _text(agent.get("trouble")),
+        doing=_text(agent.get("doing")),
     )
 
 

@@ -30,6 +30,7 @@ class Indicators:
 
     Attributes:
         flush: pushes what is measured, within so many seconds.
+        place_of: returns the line of the program that an exception came from.
         serverless: whether the process is frozen between requests.
         tracer: makes the spans of requests, if traces are on.
     """
@@ -50,6 +51,7 @@ class Indicators:
         self.serverless = False
         self.guard = guard
         self.on_error = on_error
+        self.place_of: Callable[[BaseException], str] = _unknown
 
     def collect(self) -> list[Family]:
         """Return all application metrics. Thread-safe."""
@@ -83,3 +85,8 @@ class Indicators:
             "name": self.logged.labels,
         }
         return {name: one.overflow for name, one in labels.items()}
+
+
+def _unknown(error: BaseException) -> str:
+    del error
+    return ""

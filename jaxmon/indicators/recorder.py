@@ -80,6 +80,7 @@ class Recorder(Protocol):
     serverless: bool
     guard: Guard
     on_error: Callable[[BaseException], None]
+    place_of: Callable[[BaseException], str]
 
     @property
     def invocations(self) -> Invocations:

@@ -36,6 +36,7 @@ class OpenRequest:
     Attributes:
         outcome: outcome, if the program knows better than the default (error on an
             exception): ``"success"``, ``"client_error"`` or ``"error"``.
+        said: how a server responded, such as ``status 503``; set if it failed.
         cold: whether a compile happened on its behalf.
         delayed: whether it waited in a queue for what was compiling.
         home: the thread that it began on.
@@ -54,9 +55,12 @@ class OpenRequest:
         "home",
         "notes",
         "outcome",
+        "said",
         "started",
         "trace",
     )
+
+    said: str
 
     def __init__(
         self, route: str, indicators: Recorder | None, holder: Request
@@ -165,6 +169,10 @@ class OpenRequest:
         if self.trace is not None:
             ids = self.trace.end(ended, outcome, start, error)
         route.count(seconds, outcome, start, ids)
+        if outcome == "error" and indicators is not None:
+            # Not set beforehand, which would cost each request that succeeds.
+            said: str = getattr(self, "said", "")
+            route.failures.add(error, said, indicators.place_of)
 
     def _drop_notes(self) -> bool:
         """Drop the items that are in queues; return whether there was any."""

@@ -13,6 +13,7 @@ from jaxmon import catalog
 from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.exposition.families import Family, Histogram, histograms, series
 from jaxmon.indicators.endings import now
+from jaxmon.indicators.failures import Failures
 from jaxmon.indicators.labels import Labels
 from jaxmon.indicators.tracing import RequestTrace
 
@@ -28,10 +29,12 @@ class Serving(Protocol):
     A request in progress.
 
     Attributes:
+        home: the thread that it began on.
         started: when it began, on the performance counter.
         trace: its span, if traces are on.
     """
 
+    home: int
     started: float
     trace: RequestTrace | None
 
@@ -47,6 +50,7 @@ class Route:
     series each, of which most routes need two or three.
 
     Attributes:
+        failures: what those failed with that failed.
         serving: its requests in progress, in the order of their beginning.
         counts: finished requests, by outcome and start.
         seconds: their latency, by the same.
@@ -56,6 +60,7 @@ class Route:
     __slots__ = (
         "_lock",
         "counts",
+        "failures",
         "name",
         "seconds",
         "series",
@@ -75,6 +80,7 @@ class Route:
             kind: series(catalog.REQUESTS, name, *kind) for kind in self.counts
         }
         self.seconds: dict[tuple[str, str], Histogram] = {}
+        self.failures = Failures()
         self.usual: deque[float] = deque(maxlen=_LATEST)
         self._lock = RLock()
 
@@ -106,6 +112,7 @@ class Route:
         return {
             "in_progress": len(self.serving),
             "oldest_seconds": self.oldest(),
+            "failures": self.failures.explain(),
             "finished": [
                 {
                     "outcome": outcome,
@@ -153,6 +160,13 @@ class Routes:
         """Return the requests in progress, each with its route."""
         routes = list(self._routes.values())
         return [(one.name, request) for one in routes for request in list(one.serving)]
+
+    def oldest(self) -> dict[str, Serving]:
+        """Return the oldest request in progress of each route that has one."""
+        routes = list(self._routes.values())
+        return {
+            one.name: serving[0] for one in routes if (serving := list(one.serving))
+        }
 
     def any(self) -> bool:
         """Return whether there has been a request."""

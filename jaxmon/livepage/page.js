@@ -10,11 +10,13 @@ function showAnswer({state, text, reasons, advice}, summary) {
   if (now === heard) return;
   heard = now;
   const list = byId("answer-more"), single = summary.agents.length < 2;
-  const where = reasons.length && !single ? reasons[0].workers : [];
+  const where = reasons.length && !single ? reasons[0].workers : [], because = reasons[0]?.because || "";
+  say(byId("answer-because"), because);
+  byId("answer-because").hidden = !because;
   say(byId("answer-where"), where.length ? workers(where) : "");
   byId("answer-where").hidden = !where.length;
   const told = reasons.slice(1).map(r => el("li", {}, el("span", {className: "tag " + r.state, textContent: WORDS[r.state]}), " ",
-    capital(r.text), ...r.workers.length && !single ? [el("small", {textContent: workers(r.workers)})] : []));
+    capital(r.text), ...r.because ? [" ", el("span", {className: "because", textContent: r.because})] : [], ...r.workers.length && !single ? [el("small", {textContent: workers(r.workers)})] : []));
   list.replaceChildren(...told.slice(0, 10), ...told.length > 10 ? [el("li", {textContent: told.length - 10 + " more."})] : []);
   list.hidden = !told.length;
   say(byId("answer-advice"), advice);

@@ -22,7 +22,25 @@ class Finished:
     count: int = 0
     mean_seconds: float | None = None
     p50_seconds: float | None = None
+    p95_seconds: float | None = None
     p99_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """
+    Requests that failed with one exception on one line.
+
+    Attributes:
+        error: class of the exception, or how the program responded.
+        where: ``file:line``; empty if it raised none.
+        latest: Unix time of the latest.
+    """
+
+    error: str = ""
+    where: str = ""
+    count: int = 0
+    latest: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +51,7 @@ class Route:
     in_progress: int = 0
     oldest_seconds: float = 0.0
     finished: tuple[Finished, ...] = ()
+    failures: tuple[Failure, ...] = ()
     batches: Batches = field(default_factory=Batches)
 
 

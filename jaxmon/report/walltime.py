@@ -123,12 +123,28 @@ class Now:
 
 
 @dataclass(frozen=True, slots=True)
+class Hanging:
+    """Where the oldest request of a route is: lines of its stack, innermost first."""
+
+    name: str = ""
+    stack: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class WallTime:
-    """The ledger since the start and of the last minutes, and what goes on now."""
+    """
+    The ledger since the start and of the last minutes, and what goes on now.
+
+    Attributes:
+        recent: the last one to two minutes.
+        requests: those that have been in progress for long, the oldest of each route.
+    """
 
     since_start: Period = field(default_factory=Period)
     lately: Period = field(default_factory=Period)
+    recent: Period = field(default_factory=Period)
     now: Now = field(default_factory=Now)
+    requests: tuple[Hanging, ...] = ()
 
     @property
     def period(self) -> Period:

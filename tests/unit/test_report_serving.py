@@ -131,3 +131,64 @@ def test_padding_that_costs_nothing_is_not(figures: dict[str, Any]) -> None:
     reason to change anything.
     """
     assert padded(**figures) == []
+
+
+def requests_of(finished: int, p95: float, oldest: float, **more: Any) -> list[Finding]:
+    """Return the findings on a route with a request in progress for so long."""
+    kind = {"outcome": "success", "start": "warm", "count": finished}
+    route = {
+        "in_progress": 1,
+        "oldest_seconds": oldest,
+        "finished": [{**kind, "p95_seconds": p95}],
+    }
+    return findings(None, requests={"predict": route}, **more)
+
+
+def test_a_request_that_hangs_is_found_with_its_line() -> None:
+    """It is in progress for far longer than others take, and its stack says where."""
+    stack = ["store.py:8 in load", "serve.py:30 in handle", "serve.py:9 in <module>"]
+    (finding,) = requests_of(
+        900, 0.02, 40.0, time={"requests": {"predict": {"stack": stack}}}
+    )
+    assert (finding.topic, finding.subject) == ("hanging", "predict")
+    assert finding.where == "store.py:8"
+    assert finding.evidence == tuple(stack)
+    assert finding.verdict == (
+        "A request to predict has been in progress for 40.0 s, now at store.py:8; 95 % "
+        "take up to 20 ms."
+    )
+
+
+def test_the_line_of_a_request_that_hangs_may_be_unknown() -> None:
+    """In an event loop no stack is that of the request."""
+    (finding,) = requests_of(900, 0.02, 40.0)
+    assert (finding.where, finding.evidence) == ("", ())
+    assert "in progress for 40.0 s; 95 %" in finding.verdict
+
+
+@pytest.mark.parametrize(
+    ("finished", "p95", "oldest"), [(900, 0.02, 14.0), (900, 2.0, 59.0), (19, 0.02, 99)]
+)
+def test_a_request_that_takes_its_time_is_not(
+    finished: int, p95: float, oldest: float
+) -> None:
+    """It is young, or requests of its kind take long, or nothing is known of them."""
+    assert requests_of(finished, p95, oldest) == []
+
+
+def test_failed_requests_name_what_failed_and_where() -> None:
+    """The most frequent failures are the evidence, the first its line."""
+    kind = {"outcome": "error", "start": "warm", "count": 50}
+    failures = [
+        {"error": "status 503", "where": "", "count": 3, "latest": 999.0},
+        {"error": "StoreDown", "where": "store.py:8", "count": 40, "latest": 998.0},
+        {"error": "", "where": "", "count": 7, "latest": 990.0},
+    ]
+    route = {"finished": [kind], "failures": failures}
+    (finding,) = findings(None, requests={"predict": route})
+    assert finding.where == "store.py:8"
+    assert finding.evidence == (
+        "StoreDown at store.py:8: 40 times, the latest 2 s ago",
+        "no exception, and no status: 7 times, the latest 10 s ago",
+        "status 503: 3 times, the latest 1 s ago",
+    )

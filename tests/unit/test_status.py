@@ -373,11 +373,76 @@ def test_processes_that_crashed_or_hang_are_reasons() -> None:
     assert found["answer"]["text"] == "No: worker 3 crashed. And 1 more reason."
 
 
+def finding_on(
+    topic: str, subject: str, verdict: str, *evidence: str, where: str = ""
+) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "subject": subject,
+        "verdict": verdict,
+        "evidence": list(evidence),
+        "where": where,
+        "seconds": 0.0,
+    }
+
+
+def because(worker: Worker, before: Reading, process: ProcessVerdict) -> list[str]:
+    """Return the causes of what is wrong with *worker*."""
+    verdict = HostVerdict({"0": process})
+    found = status(worker, before=before, verdict=verdict)["answer"]
+    return [one["because"] for one in found["reasons"]]
+
+
+FAILS = finding_on(
+    "requests", ROUTE, "40 requests failed.", "StoreDown at store.py:8: 40 times"
+)
+OTHER_ROUTE = finding_on("requests", "/other", "9 requests failed.", "Typo at a.py:1")
+RECOMPILES = finding_on("recompile", "f", "f was recompiled.", where="serve.py:8")
+LATE = finding_on("hanging", ROUTE, "A request hangs at serve.py:9.")
+STALLED = finding_on("stalled", "", "The program waits for data at load.py:3.")
+DOING = "Lately, 80 % of the time goes to store.py:5 (blocked outside of JAX)."
+CAUSES: dict[Any, tuple[list[dict[str, Any]], str]] = {
+    fails: ([OTHER_ROUTE, FAILS], "StoreDown at store.py:8: 40 times."),
+    waits_for_compiles: ([RECOMPILES], "f was recompiled. At serve.py:8."),
+    hangs_since_lately: ([FAILS, LATE], "A request hangs at serve.py:9."),
+    is_slow: ([RECOMPILES], DOING),
+    steps_are_slow: ([], DOING),
+    stands_still: ([STALLED], "The program waits for data at load.py:3."),
+}
+
+
+@pytest.mark.parametrize("happens", CAUSES, ids=lambda one: one.__name__)
+def test_the_answer_names_the_likely_cause(happens: Any) -> None:
+    """The finding that explains the reason is its cause, or where the time goes."""
+    worker = Worker()
+    worker.requests(5000)
+    worker.steps(1000, 0.2)
+    before = reading(worker, at=START + 540)
+    happens(worker)
+    findings, cause = CAUSES[happens]
+    process = ProcessVerdict(findings=findings, doing=DOING)
+    assert because(worker, before, process) == [cause]
+    # Who may not see findings gets none.
+    assert because(worker, before, ProcessVerdict()) == [""]
+
+
+def test_what_has_been_slow_for_long_is_still_slow() -> None:
+    """When slow requests are a part of the usual p95, their median still tells."""
+    worker = Worker()
+    worker.requests(1000, took=0.02)
+    worker.requests(100, took=0.9)
+    before = reading(worker, at=START + 540)
+    worker.requests(100, took=0.9)
+    found = status(worker, before=before)["answer"]
+    assert found["state"] == "degraded"
+    assert "half of them take up to" in found["text"]
+
+
 def test_findings_are_reasons_unless_the_numbers_say_so() -> None:
     """A finding that costs users something is a reason, once for all processes."""
 
     def finding(topic: str, subject: str, verdict: str) -> dict[str, Any]:
-        return {"topic": topic, "subject": subject, "verdict": verdict}
+        return finding_on(topic, subject, verdict)
 
     worker = Worker()
     worker.requests(160, "error")

@@ -178,6 +178,7 @@ def test_agents_carry_what_is_known_of_them() -> None:
         "verdict": "",
         "trouble": "",
         "notes": [],
+        "doing": "",
     }
     assert (down["worker"], down["up"], down["jax"]) == ("1", False, None)
 

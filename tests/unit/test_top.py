@@ -25,6 +25,8 @@ FINDING = {
     "verdict": "It fails \x1b[2J and fails.",
     "evidence": ["once", "twice"],
     "action": "Mend it.",
+    "where": "train.py:9",
+    "seconds": 0.0,
     "urgency": "failure",
 }
 

@@ -26,9 +26,9 @@ from jaxmon.agent.jaxlink.failures import Stage
 from jaxmon.agent.jaxlink.frames import Jitted, calls_back_inline, is_below_boundary
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.source_lines import (
-    Frame,
     SourceLineFinder,
     display_path,
+    raised,
     stack_of,
 )
 from jaxmon.agent.observers import CountedError
@@ -321,13 +321,7 @@ class Errors(Part):
 
     def _where(self, error: BaseException, above: FrameType | None) -> str | None:
         """Return the innermost line of user code that *error* passed or came from."""
-        inner: list[Frame] = []
-        traceback = error.__traceback__
-        while traceback is not None:
-            code = traceback.tb_frame.f_code
-            inner.append(Frame(code.co_filename, traceback.tb_lineno, code.co_name))
-            traceback = traceback.tb_next
-        frames = inner[::-1][:_MAX_FRAMES]
+        frames = raised(error, most=_MAX_FRAMES)
         frames += stack_of(above, most=_MAX_FRAMES - len(frames))
         site = self._sites.of(frames)
         return f"{display_path(site.file)}:{site.line}" if site.file else None

@@ -105,6 +105,17 @@ def stack_of(frame: FrameType | None, *, most: int = 200) -> list[Frame]:
     return found
 
 
+def raised(error: BaseException, *, most: int = 200) -> list[Frame]:
+    """Return what *error* passed so far, at most so many lines, innermost first."""
+    found: list[Frame] = []
+    traceback = error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        found.append(Frame(code.co_filename, traceback.tb_lineno, code.co_name))
+        traceback = traceback.tb_next
+    return found[::-1][:most]
+
+
 class SourceLineFinder:
     """Finds the user's line in stacks. Costs about 0.2 µs per frame."""
 
@@ -123,6 +134,17 @@ class SourceLineFinder:
             return UNKNOWN
         # Among equals the first, which is the innermost.
         return SourceLine(*min(stack, key=lambda frame: self.tier(frame.file)))
+
+    def raised_at(self, error: BaseException) -> str:
+        """
+        Return the line that *error* came from: of the program, rather than of a package
+        that it uses; empty if unknown.
+        """
+        stack = raised(error)
+        users = [one for one in stack if self.is_user(one.file)]
+        own = [one for one in users if _package(one.file) is None]
+        line = self.of(own or stack)
+        return f"{display_path(line.file)}:{line.line}" if line.file else ""
 
     def is_library(self, file: str) -> bool:
         """Return whether *file* belongs to a library between programs and JAX."""

@@ -23,6 +23,7 @@ MARKED = "marked"
 """Does so in an activity that the program marks, so that it is expected."""
 
 _LATELY = 5
+_RECENT = 2
 _MINUTE = 60.0
 _MOST_PLACES = 200
 _IN_PYTHON = frozenset((PYTHON, DATA_WAIT))
@@ -157,6 +158,10 @@ class TimeLedger:
     def lately(self) -> Period:
         """Return the looks of the last five to six minutes."""
         return self._copy(self._minutes)
+
+    def recent(self) -> Period:
+        """Return the looks of the last one to two minutes."""
+        return self._copy(self._minutes[-_RECENT:])
 
     def by_state(self) -> dict[str, float]:
         """Return seconds by state since the start; none of them ever decreases."""

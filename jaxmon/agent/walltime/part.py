@@ -26,6 +26,7 @@ from jaxmon.exposition.families import Family, series
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.server import Handler
 from jaxmon.indicators.recorder import recorder
+from jaxmon.indicators.routes import Routes
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.threads import DaemonThread
 
@@ -58,12 +59,14 @@ class WallTime(Part):
     Args:
         context: shared state of the agent.
         timeline: the activities that the program marks.
+        routes: its requests.
     """
 
     name = SITE
 
-    def __init__(self, context: Context, timeline: Timeline) -> None:
+    def __init__(self, context: Context, timeline: Timeline, routes: Routes) -> None:
         self._guard = context.guard
+        self._routes = routes
         self._every = context.settings.time_interval
         self._ledger = TimeLedger()
         reader = ActivityReader(context.jax, context.sites)
@@ -146,7 +149,9 @@ class WallTime(Part):
         return {
             "since_start": _as_json(self._ledger.since_start()),
             "lately": _as_json(self._ledger.lately()),
+            "recent": _as_json(self._ledger.recent()),
             "now": now,
+            "requests": self._hanging(),
         }
 
     def pages(self) -> dict[str, Handler]:
@@ -175,6 +180,30 @@ class WallTime(Part):
             "stack": own["stack"][:_MOST_LINES],
             "lock": own["lock"],
             "others": others[:_MOST_OTHERS],
+        }
+
+    def _hanging(self) -> dict[str, Any]:
+        """
+        Return where the oldest request of each route is, if it has been in progress for
+        long: the stack of the thread that it began on. Not of one in an event loop,
+        whose stack is that of whatever runs there now.
+        """
+        oldest = {
+            name: one
+            for name, one in self._routes.oldest().items()
+            if perf_counter() - one.started >= _LONG
+        }
+        if not oldest:
+            return {}
+        try:
+            threads = repeatedly(partial(stacks, self._reader))["threads"]
+        except NotNowError:
+            return {}
+        known = {one["ident"]: one["stack"][:_MOST_LINES] for one in threads}
+        return {
+            name: {"stack": stack}
+            for name, one in oldest.items()
+            if (stack := known.get(one.home)) and not any(map(_is_loop, stack))
         }
 
     def _run(self) -> None:
@@ -220,6 +249,11 @@ def _serves() -> bool:
     """Return whether the program marks requests."""
     figures = recorder()
     return figures is not None and figures.routes.any()
+
+
+def _is_loop(line: str) -> bool:
+    """Return whether a *line* of a stack is of asyncio."""
+    return "asyncio/" in line
 
 
 def _calls(table: FunctionTable) -> int:

@@ -91,6 +91,8 @@ def answer_lines(answer: Answer, width: int, *, most: int) -> list[Line]:
     colour = OF_STATE[answer["state"]]
     lines = styled(wrapped(clean(answer["text"]), width), f"{STRONG} {colour}")
     further = answer["reasons"][1:]
+    if because := "".join(one["because"] for one in answer["reasons"][:1]):
+        lines += styled(wrapped(clean(because), width, first="  ", rest="  "))
     for reason in further[:most]:
         text = shortened(clean(reason["text"]), width - 4)
         lines.append(line(("  · ", QUIET), (text, OF_STATE[reason["state"]])))
@@ -224,7 +226,9 @@ def _named(label: str, room: int) -> str:
 
 
 def _verdict(one: Process, width: int) -> Line:
-    text = shortened(clean(one.verdict), width - len(_INDENT))
+    # What is wrong, its numbers show.
+    told = one.because or one.verdict
+    text = shortened(clean(told), width - len(_INDENT))
     return line(_INDENT, (text, OF_STATE[one.state] or QUIET))
 
 

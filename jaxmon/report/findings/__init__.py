@@ -39,6 +39,7 @@ RULES: tuple[Rule, ...] = (
     memory.fragmentation,
     compiles.stuck,
     stalled.stalled,
+    serving.hanging,
     errors.errors,
     errors.failed_requests,
     values.outputs,

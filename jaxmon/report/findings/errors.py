@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon.report.findings.finding import Finding
+from jaxmon.report.findings.finding import MOST_OF_A_MESSAGE, Finding, quoted
 from jaxmon.report.findings.words import (
     DEVIATION,
     FLOAT64,
@@ -15,11 +15,12 @@ from jaxmon.report.findings.words import (
 )
 from jaxmon.report.layout import ago, counted, share, times
 from jaxmon.report.model import Event, Snapshot
+from jaxmon.report.served import Failure
 
 
 # In JAX's own words: jax/_src/array.py, `_check_if_deleted`.
 _DELETED = "Array has been deleted"
-_MOST_OF_A_MESSAGE = 200
+_MOST_FAILURES = 3
 # Requests that failed, at least: so many, and this part of all.
 FAILED_REQUESTS = 5
 FAILED_SHARE = 0.01
@@ -44,7 +45,7 @@ def errors(snapshot: Snapshot) -> Iterator[Finding]:
             "error",
             function.name,
             verdict,
-            (_quoted(latest, snapshot.process.now),) if latest else (),
+            (quoted(latest, snapshot.process.now),) if latest else (),
             error_advice(most, latest.details.get("type") if latest else None),
             where=str(latest.details.get("where") or "") if latest else "",
         )
@@ -62,11 +63,19 @@ def failed_requests(snapshot: Snapshot) -> Iterator[Finding]:
             f"{share(failed, every)} of {every:,}."
         )
         now = snapshot.process.now
-        evidence = (
-            f"JAX's latest error, in {one.function}, {_quoted(one, now)}"
+        latest = (
+            f"JAX's latest error, in {one.function}, {quoted(one, now)}"
             for one in snapshot.of_kind("error")[-1:]
         )
-        yield Finding("requests", route.name, finding, (*evidence,), REQUESTS)
+        most = sorted(route.failures, key=lambda one: -one.count)
+        yield Finding(
+            "requests",
+            route.name,
+            finding,
+            (*(_failure(one, now) for one in most[:_MOST_FAILURES]), *latest),
+            REQUESTS,
+            where=most[0].where if most else "",
+        )
 
 
 def warned(snapshot: Snapshot) -> Iterator[Finding]:
@@ -78,7 +87,7 @@ def warned(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding(
                 f"warning_{one.kind}",
                 one.function,
-                f"JAX warned{by}{often}: {_ended(one.text[:_MOST_OF_A_MESSAGE])}",
+                f"JAX warned{by}{often}: {_ended(one.text[:MOST_OF_A_MESSAGE])}",
                 (f"at {one.where}",) if one.where else (),
                 WARNINGS[one.kind],
                 where=one.where,
@@ -133,6 +142,13 @@ def determinism(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding("gradients", name, finding, (*evidence,), GRADIENTS)
 
 
+def _failure(one: Failure, now: float) -> str:
+    """Return what requests failed with, where and how often."""
+    what = one.error or "no exception, and no status"
+    place = f" at {one.where}" if one.where else ""
+    return f"{what}{place}: {times(one.count)}, the latest {ago(now - one.latest)}"
+
+
 def _ended(text: str) -> str:
     return text if text.endswith((".", "!")) else f"{text}."
 
@@ -144,11 +160,3 @@ def _latest(events: list[Event], function: str, kind: str) -> Event | None:
         if one.function == function and one.details.get("error_kind", kind) == kind
     )
     return next(fitting, None)
-
-
-def _quoted(error: Event, now: float) -> str:
-    """Return when and where *error* occurred, and the first sentence of its message."""
-    said = error.message.partition(". ")[0][:_MOST_OF_A_MESSAGE]
-    where = error.details.get("where")
-    place = f", at {where}" if where else ""
-    return f"{ago(now - error.time)}{place}: {said}"

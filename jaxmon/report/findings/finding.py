@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
+from jaxmon.report.layout import ago
+from jaxmon.report.model import Event
 
 
 class Urgency(IntEnum):
@@ -40,6 +42,8 @@ class Topic(NamedTuple):
     panel: str = ""
     runbook: str = ""
 
+
+MOST_OF_A_MESSAGE = 200
 
 _FAILURE, _TIME, _HINT, _NOTE = Urgency
 _COMPILES = Topic(
@@ -90,6 +94,12 @@ TOPICS: dict[str, Topic] = {
         catalog.REQUESTS,
         "On-call: Requests by outcome",
         "JaxmonRequestErrorBudgetBurn",
+    ),
+    "hanging": Topic(
+        _FAILURE,
+        catalog.REQUEST_OLDEST_SECONDS,
+        "On-call: Oldest request in progress",
+        "JaxmonRequestsHang",
     ),
     "nonfinite": Topic(
         _FAILURE,
@@ -238,3 +248,11 @@ def verdict(findings: Iterable[Finding]) -> str:
 def ranked(findings: list[Finding]) -> list[Finding]:
     """Return *findings* by urgency, then by the time they would win back."""
     return sorted(findings, key=lambda one: (one.about.urgency, -one.seconds))
+
+
+def quoted(error: Event, now: float) -> str:
+    """Return when and where *error* occurred, and the first sentence of its message."""
+    said = error.message.partition(". ")[0][:MOST_OF_A_MESSAGE]
+    where = error.details.get("where")
+    place = f", at {where}" if where else ""
+    return f"{ago(now - error.time)}{place}: {said}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon.report.findings.finding import Finding
+from jaxmon.report.findings.finding import Finding, quoted
 from jaxmon.report.layout import counted, duration, share, size, times
 from jaxmon.report.model import Device, Snapshot
 
@@ -22,14 +22,20 @@ def out_of_memory(snapshot: Snapshot) -> Iterator[Finding]:
     failures = sum(one.errors.get("oom", 0) for one in snapshot.functions)
     reports = snapshot.errors.readable_reports
     if failures or reports:
+        known, now = snapshot.of_kind("error"), snapshot.process.now
+        latest = [one for one in known if one.details.get("error_kind") == "oom"][-1:]
         yield Finding(
             "oom",
             "",
             f"The device ran out of memory {times(failures or len(reports))}.",
-            tuple(f"report: {path}" for path in reports[-_MOST_EVIDENCE:]),
+            (
+                *(f"in {one.function}, {quoted(one, now)}" for one in latest),
+                *(f"report: {path}" for path in reports[-_MOST_EVIDENCE:]),
+            ),
             "The report names the program that requested memory and the lines "
             "that held it: free those first, donate arguments, or reduce the "
             "batch size.",
+            where="".join(str(one.details.get("where") or "") for one in latest),
         )
 
 

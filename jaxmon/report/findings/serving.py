@@ -1,4 +1,4 @@
-"""Findings on queues and batches. The constants here are the thresholds."""
+"""Findings on requests that hang, queues and batches, with their thresholds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.layout import duration, share
 from jaxmon.report.model import Snapshot
-from jaxmon.report.served import Queue
+from jaxmon.report.served import Queue, Route
 
 
 _GROWING_SECONDS = 120.0
@@ -17,6 +17,34 @@ _STEADY = 1 / 4
 _THIRDS = 3
 _BATCHES = 100
 _WORTH_OF_TIME = 0.1
+LATE_REQUEST = 15.0
+"""A request in progress for so many seconds may hang, ..."""
+LATE_OF_USUAL = 30.0
+"""... if that is so many times as long as 95 % take."""
+_ENOUGH = 20
+_MOST_LINES = 5
+
+
+def hanging(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect requests in progress for far longer than others take."""
+    stacks = {one.name: one.stack for one in snapshot.time.requests}
+    for route in snapshot.requests:
+        usual, oldest = _usual(route), route.oldest_seconds
+        if usual is None or oldest < max(LATE_REQUEST, LATE_OF_USUAL * usual):
+            continue
+        stack = stacks.get(route.name, ())
+        place = stack[0].partition(" in ")[0] if stack else ""
+        yield Finding(
+            "hanging",
+            route.name,
+            f"A request to {route.name} has been in progress for {duration(oldest)}"
+            + (f", now at {place}" if place else "")
+            + f"; 95 % take up to {duration(usual)}.",
+            stack[:_MOST_LINES],
+            "The stack shows what it waits for: a lock that another thread holds, a "
+            "file, a socket, the device. `jaxmon explain --stacks` shows all threads.",
+            where=place,
+        )
 
 
 def queues(snapshot: Snapshot) -> Iterator[Finding]:
@@ -60,6 +88,13 @@ def padding(snapshot: Snapshot) -> Iterator[Finding]:
                 "requests to fill a batch.",
                 seconds=wasted,
             )
+
+
+def _usual(route: Route) -> float | None:
+    """Return what 95 % of the successful requests take, `None` if they are few."""
+    known = [one for one in route.finished if one.outcome == "success"]
+    times = [one.p95_seconds for one in known if one.count >= _ENOUGH]
+    return max((one for one in times if one is not None), default=None)
 
 
 def _grows(queue: Queue) -> bool:

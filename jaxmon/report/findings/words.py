@@ -82,8 +82,8 @@ COPY_OF_NUMBERS = (
     "with them there."
 )
 REQUESTS = (
-    "The program's log has the exceptions; if it logs none, it answers with status "
-    "500, or sets the outcome to error, without raising."
+    "The program's log has the messages. A request without an exception set its "
+    "outcome to error itself."
 )
 WARNINGS = {
     "donation": (

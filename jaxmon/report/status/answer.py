@@ -7,15 +7,18 @@ that is over is none any more. Findings add what only they can see.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from jaxmon import catalog
 from jaxmon.report.findings.compiles import STUCK_SECONDS
 from jaxmon.report.findings.errors import FAILED_REQUESTS, FAILED_SHARE
 from jaxmon.report.findings.memory import HIGH
+from jaxmon.report.findings.serving import LATE_OF_USUAL, LATE_REQUEST
 from jaxmon.report.findings.values import RUN, RUN_OF_LOSS, is_training_loss
 from jaxmon.report.layout import amount, clean, counted, duration, share, size
+from jaxmon.report.status.because import explained
 from jaxmon.report.status.model import (
     AcceleratorSummary,
     AgentSummary,
@@ -23,6 +26,7 @@ from jaxmon.report.status.model import (
     DeviceSummary,
     LoopSummary,
     Reason,
+    ReasonKind,
     RequestSummary,
     State,
 )
@@ -36,8 +40,6 @@ STATES: tuple[State, ...] = ("failing", "degraded", "fine", "unknown")
 # A minute without an answer, unless requests always take long.
 _STUCK_REQUEST = 60.0
 _OF_USUAL = 3.0
-# Or, while some still finish, far longer than usual.
-_LATE_REQUEST, _LATE_OF_USUAL = 15.0, 30.0
 # Twice as slow as usual, where that is not noise.
 _SLOWER, _SLOWER_BY, _ENOUGH = 2.0, 0.05, 20
 # As the alert JaxmonColdStarts.
@@ -69,6 +71,9 @@ _MARK = (
 )
 
 
+_Judgement: TypeAlias = "tuple[State, str] | None"
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """What is known of the processes, besides the findings."""
@@ -85,6 +90,7 @@ def answer(known: Known, verdict: HostVerdict) -> Answer:
     """Return whether users are all right."""
     reasons = [one for rule in _RULES for one in rule(known)]
     reasons += _of_findings(verdict, {one["text"] for one in reasons})
+    reasons = explained(reasons, verdict)
     reasons.sort(key=lambda one: STATES.index(one["state"]))
     marked = bool(known.requests or known.loops)
     advice = "" if marked or not known.agents else _MARK
@@ -124,12 +130,14 @@ def _fine(known: Known) -> str:
 def _requests(known: Known) -> Iterator[Reason]:
     """Yield routes whose requests fail, hang, wait for compiles, or are slow."""
     for one in known.requests:
-        reason = _failing(one) or _stuck(one) or _waiting(one) or _slow(one)
-        if reason is not None:
-            yield _reason(*reason, one["workers"])
+        for kind, rule in _OF_ROUTE:
+            if (reason := rule(one)) is not None:
+                state, text = reason
+                yield _reason(kind, state, text, one["workers"], one["route"])
+                break
 
 
-def _failing(one: RequestSummary) -> tuple[State, str] | None:
+def _failing(one: RequestSummary) -> _Judgement:
     route = clean(one["route"])
     failed, finished = one["recent_failed"], one["recent"]
     if failed and finished:
@@ -150,7 +158,7 @@ def _failing(one: RequestSummary) -> tuple[State, str] | None:
     return "degraded", f"{told}; none has come in the last minute."
 
 
-def _stuck(one: RequestSummary) -> tuple[State, str] | None:
+def _stuck(one: RequestSummary) -> _Judgement:
     oldest, waiting, usual = one["oldest"], one["in_progress"], one["usual_p95"]
     if oldest is None or not waiting:
         return None
@@ -158,7 +166,7 @@ def _stuck(one: RequestSummary) -> tuple[State, str] | None:
     if not one["recent"] and oldest >= max(_STUCK_REQUEST, _OF_USUAL * (usual or 0.0)):
         lead = f"no request to {clean(one['route'])} finishes"
         return "failing", f"{lead}: {told} {duration(oldest)}."
-    if usual and oldest >= max(_LATE_REQUEST, _LATE_OF_USUAL * usual):
+    if usual and oldest >= max(LATE_REQUEST, LATE_OF_USUAL * usual):
         lead = f"requests to {clean(one['route'])} hang"
         return "degraded", (
             f"{lead}: {told} {duration(oldest)}; 95 % take up to {duration(usual)}."
@@ -166,7 +174,7 @@ def _stuck(one: RequestSummary) -> tuple[State, str] | None:
     return None
 
 
-def _waiting(one: RequestSummary) -> tuple[State, str] | None:
+def _waiting(one: RequestSummary) -> _Judgement:
     part, cold = one["cold_ratio"], one["cold"]
     if part is None or cold is None or cold["count"] < _COLD_REQUESTS:
         return None
@@ -178,16 +186,21 @@ def _waiting(one: RequestSummary) -> tuple[State, str] | None:
     )
 
 
-def _slow(one: RequestSummary) -> tuple[State, str] | None:
-    warm, usual = one["warm"], one["usual_p95"]
-    if warm is None or warm["count"] < _ENOUGH or not usual or warm["p95"] is None:
+def _slow(one: RequestSummary) -> _Judgement:
+    warm = one["warm"]
+    if warm is None or warm["count"] < _ENOUGH:
         return None
-    if warm["p95"] < max(_SLOWER * usual, usual + _SLOWER_BY):
-        return None
-    return "degraded", (
-        f"requests to {clean(one['route'])} are slow: 95 % take up to "
-        f"{duration(warm['p95'])}, before {duration(usual)}."
-    )
+    # What has been slow for long is a part of the usual p95 before it is of the median.
+    for part, now, usual in (
+        ("95 % take", warm["p95"], one["usual_p95"]),
+        ("half of them take", warm["p50"], one["usual_p50"]),
+    ):
+        if usual and now and now >= max(_SLOWER * usual, usual + _SLOWER_BY):
+            return "degraded", (
+                f"requests to {clean(one['route'])} are slow: {part} up to "
+                f"{duration(now)}, before {duration(usual)}."
+            )
+    return None
 
 
 def _loops(known: Known) -> Iterator[Reason]:
@@ -199,13 +212,14 @@ def _loops(known: Known) -> Iterator[Reason]:
         limit = max(_STUCK_STEP, _OF_STEPS * (usual or mean or 0.0))
         if age >= limit and not _excused(known, one["age_worker"]):
             text = f"{_named(one)} is stuck: its last step was {duration(age)} ago."
-            yield _reason("failing", text, [one["age_worker"]])
+            stuck = [one["age_worker"]]
+            yield _reason("loop_stuck", "failing", text, stuck, one["loop"])
         elif usual and mean and mean >= _SLOWER_STEP * usual and one["rate"]:
             text = (
                 f"{_named(one)} is slow: a step takes {duration(mean)}, before "
                 f"{duration(usual)}."
             )
-            yield _reason("degraded", text, one["workers"])
+            yield _reason("loop_slow", "degraded", text, one["workers"], one["loop"])
 
 
 def _excused(known: Known, worker: str) -> bool:
@@ -218,33 +232,38 @@ def _excused(known: Known, worker: str) -> bool:
 
 def _values(known: Known) -> Iterator[Reason]:
     """Yield values that are not finite any more."""
-    found: dict[str, list[str]] = {}
+    found: dict[tuple[str, str], list[str]] = {}
     for (worker, name), run in known.now.of(catalog.VALUE_NONFINITE_RUN).items():
         if run >= (RUN_OF_LOSS if is_training_loss(name) else RUN):
-            found.setdefault(f"the logged {clean(name)} is", []).append(worker)
+            key = name, f"the logged {clean(name)} is"
+            found.setdefault(key, []).append(worker)
     for (worker, name), outputs in known.now.of(catalog.NONFINITE_OUTPUTS).items():
         if outputs:
-            found.setdefault(f"outputs of {clean(name)} are", []).append(worker)
-    for what, workers in found.items():
-        yield _reason("failing", f"{what} NaN or infinite.", in_order(workers))
+            key = name, f"outputs of {clean(name)} are"
+            found.setdefault(key, []).append(worker)
+    for (name, what), workers in found.items():
+        text = f"{what} NaN or infinite."
+        yield _reason("nonfinite", "failing", text, in_order(workers), name)
 
 
 def _processes(known: Known) -> Iterator[Reason]:
     """Yield processes that died, do not respond, or compile forever."""
     died = [one["worker"] for one in known.agents if one["died"]]
     if died:
-        yield _reason("failing", f"{_listed('worker', died)} crashed.", died)
+        text = f"{_listed('worker', died)} crashed."
+        yield _reason("crashed", "failing", text, died)
     silent = [
         one["worker"] for one in known.agents if not one["up"] and not one["died"]
     ]
     if silent:
         does = "do" if len(silent) > 1 else "does"
         text = f"{_listed('worker', silent)} {does} not respond."
-        yield _reason("degraded", text, silent)
+        yield _reason("silent", "degraded", text, silent)
     for one in known.agents:
         age = one["compile_oldest"] or 0.0
         if age >= STUCK_SECONDS:
             yield _reason(
+                "compile_stuck",
                 "failing",
                 f"a compile has been running for {duration(age)}.",
                 [one["worker"]],
@@ -257,6 +276,7 @@ def _memory(known: Known) -> Iterator[Reason]:
         used, limit = one["memory_in_use"], one["memory_limit"]
         if used is not None and limit and used >= HIGH * limit:
             yield _reason(
+                "device_memory",
                 "degraded",
                 f"device {one['device']} is about to run out of memory: "
                 f"{share(used, limit)} of {size(limit)} in use.",
@@ -266,7 +286,7 @@ def _memory(known: Known) -> Iterator[Reason]:
         whole = known.now.of(catalog.HOST_MEMORY_SIZE_BYTES).get(key)
         if whole and left < _HOST_MEMORY_LEFT * whole:
             text = f"the host is about to run out of memory: {size(left)} are left."
-            yield _reason("degraded", text, [])
+            yield _reason("host_memory", "degraded", text, [])
 
 
 def _accelerators(known: Known) -> Iterator[Reason]:
@@ -275,31 +295,46 @@ def _accelerators(known: Known) -> Iterator[Reason]:
     if lost:
         does = "do" if len(lost) > 1 else "does"
         text = f"{_listed('accelerator', lost)} {does} not respond to the driver."
-        yield _reason("failing", text, [])
+        yield _reason("accelerator", "failing", text, [])
 
 
 def _of_findings(verdict: HostVerdict, known: Iterable[str]) -> Iterator[Reason]:
     """Yield what only the findings know, each once for all processes."""
     found: dict[tuple[str, str], list[str]] = {}
-    topics: dict[tuple[str, str], tuple[State, str]] = {}
+    topics: dict[tuple[str, str], tuple[State, Mapping[str, Any]]] = {}
     for worker, process in verdict.processes.items():
         for one in process.findings or ():
             topic, key = one["topic"], (one["topic"], one["subject"])
             if topic in (*_NOW, *_SOON):
                 state: State = "failing" if topic in _NOW else "degraded"
-                topics.setdefault(key, (state, one["verdict"]))
+                topics.setdefault(key, (state, one))
                 found.setdefault(key, []).append(worker)
     live = " ".join(known)
     for key, workers in found.items():
-        state, text = topics[key]
+        state, finding = topics[key]
         # The numbers say that already.
         told = key[0] in _NOW and key[1] and f" {key[1]} " in live
         if not told and not (key[0] == "stalled" and "is stuck" in live):
-            yield _reason(state, text, workers)
+            reason = _reason("finding", state, finding["verdict"], workers, key[1])
+            evidence = [*finding["evidence"], finding["where"]]
+            yield {**reason, "because": next(filter(None, evidence), "")}
 
 
-def _reason(state: State, text: str, workers: Iterable[str]) -> Reason:
-    return Reason(state=state, text=text, workers=list(workers))
+def _reason(
+    kind: ReasonKind,
+    state: State,
+    text: str,
+    workers: Iterable[str],
+    subject: str = "",
+) -> Reason:
+    return Reason(
+        state=state,
+        kind=kind,
+        subject=subject,
+        text=text,
+        because="",
+        workers=list(workers),
+    )
 
 
 def _listed(noun: str, names: Sequence[str]) -> str:
@@ -320,6 +355,12 @@ def _period(seconds: float | None) -> str:
     return "minute" if near else f"{seconds:.0f} s"
 
 
+_OF_ROUTE: tuple[tuple[ReasonKind, Callable[[RequestSummary], _Judgement]], ...] = (
+    ("requests_fail", _failing),
+    ("requests_hang", _stuck),
+    ("requests_wait", _waiting),
+    ("requests_slow", _slow),
+)
 _Rule = Callable[[Known], Iterable[Reason]]
 _RULES: tuple[_Rule, ...] = (
     _requests,

@@ -15,11 +15,38 @@ State = Literal["failing", "degraded", "fine", "unknown"]
 """Whether users are all right, the worst first; ``unknown`` if nothing is marked."""
 
 
+ReasonKind = Literal[
+    "requests_fail",
+    "requests_hang",
+    "requests_wait",
+    "requests_slow",
+    "loop_stuck",
+    "loop_slow",
+    "nonfinite",
+    "crashed",
+    "silent",
+    "compile_stuck",
+    "device_memory",
+    "host_memory",
+    "accelerator",
+    "finding",
+]
+"""What is wrong; requests *wait* for compiles."""
+
+
 class Reason(TypedDict):
-    """Why users are not all right, in one sentence; ``workers`` are the processes."""
+    """
+    Why users are not all right, in one sentence; ``workers`` are the processes.
+
+    ``because`` is the likely cause in one sentence, with its line if that is known, and
+    empty without one. ``subject`` is the route, the loop or what else it is about.
+    """
 
     state: State
+    kind: ReasonKind
+    subject: str
     text: str
+    because: str
     workers: list[str]
 
 
@@ -52,8 +79,8 @@ class RequestSummary(TypedDict):
 
     ``rate``, ``error_ratio``, ``cold_ratio`` and the latencies are recent: ``warm`` of
     requests that waited for no compile, ``cold`` of the others, `None` without any.
-    ``usual_p95`` is that of warm requests before. ``oldest`` is the age of the oldest
-    request in progress, in the process ``oldest_worker``.
+    ``usual_p50`` and ``usual_p95`` are those of warm requests before. ``oldest`` is the
+    age of the oldest request in progress, in the process ``oldest_worker``.
     """
 
     route: str
@@ -69,6 +96,7 @@ class RequestSummary(TypedDict):
     cold_ratio: float | None
     warm: Latency | None
     cold: Latency | None
+    usual_p50: float | None
     usual_p95: float | None
     in_progress: float | None
     oldest: float | None
@@ -170,7 +198,8 @@ class AgentSummary(TypedDict):
     is what it prints if nothing is to fix, else empty; ``trouble`` says why the
     findings are unknown, empty if they have not been read yet; ``notes`` say why some
     may be missing or wrong. ``observed_seconds`` is what they are about. ``pid`` and
-    ``program``, its command line, are known with the findings only.
+    ``program``, its command line, are known with the findings only, as is ``doing``,
+    where its time goes lately, in a sentence.
     """
 
     worker: str
@@ -190,6 +219,7 @@ class AgentSummary(TypedDict):
     verdict: str
     trouble: str
     notes: list[str]
+    doing: str
 
 
 class FindingsSummary(TypedDict):

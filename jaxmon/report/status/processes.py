@@ -56,6 +56,7 @@ def processes(
                 verdict=verdict.verdict,
                 trouble=verdict.trouble,
                 notes=list(verdict.notes),
+                doing=verdict.doing,
             )
         )
     return found

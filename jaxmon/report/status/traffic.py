@@ -112,6 +112,7 @@ def _request(
         cold_ratio=waited / finished if finished else None,
         warm=_latency(_of(lately, "success", warm=True)),
         cold=_latency(_of(lately, "success", warm=False)),
+        usual_p50=before.quantile(0.5) if before is not None else None,
         usual_p95=before.quantile(0.95) if before is not None else None,
         in_progress=None,
         oldest=None,

@@ -18,6 +18,7 @@ class ProcessVerdict(NamedTuple):
         verdict: what is said if nothing is to fix, else ``""``.
         trouble: why the findings are unknown, as the predicate of a sentence.
         notes: why findings may be missing or wrong, in sentences.
+        doing: where its time goes lately, in a sentence; empty if unknown.
     """
 
     pid: int | None = None
@@ -27,6 +28,7 @@ class ProcessVerdict(NamedTuple):
     verdict: str = ""
     trouble: str = ""
     notes: Sequence[str] = ()
+    doing: str = ""
 
 
 class HostVerdict(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -177,9 +178,24 @@ def failing_requests() -> None:
             with jaxmon.request("answer"):
                 float(step(weights, batch)[1])
                 if number % 3 == 0:
-                    int("no such prompt")
+                    int("no such prompt")  # here
         except ValueError:
             pass
+
+
+def hanging_request() -> None:
+    busy = threading.Lock()
+
+    def answer(number: int) -> None:
+        with jaxmon.request("answer"):
+            float(step(weights, batch)[1])
+            if number > 200:
+                busy.acquire()  # here
+
+    with ThreadPoolExecutor(2) as pool:
+        for number in rounds():
+            pool.submit(answer, number)
+            time.sleep(0.005)
 
 
 # --- Progress ------------------------------------------------------------------
