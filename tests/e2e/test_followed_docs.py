@@ -1,0 +1,46 @@
+"""The tutorial and the page on troubleshooting, followed to the letter."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.documents import Shell, commands, files
+from tests.support import ROOT, clean_environ, free_port, require_program
+
+
+PORTS = ("9466", "9467", "9090", "8000")
+INSTALLING = ("python3 -m venv", "pip install")
+HAS_GPU = Path("/proc/driver/nvidia").exists()
+
+
+@pytest.mark.parametrize("name", ["tutorial", "troubleshooting"])
+def test_every_command_prints_what_the_document_shows(
+    name: str, tmp_path: Path, run_dir: Path
+) -> None:
+    """
+    One after the other, in one shell; only the ports are others, and what is installed
+    is there already.
+    """
+    require_program("prometheus")
+    text = (ROOT / "docs" / f"{name}.md").read_text()
+    ports = {port: str(free_port()) for port in PORTS}
+    text = re.sub("|".join(PORTS), lambda found: ports[found[0]], text)
+    for file, content in files(text).items():
+        (tmp_path / file).write_text(content)
+    environ = clean_environ(
+        run_dir,
+        PATH=f"{Path(sys.executable).parent}:/usr/bin:/bin",
+        JAXMON_PORT=ports["9466"],
+        JAXMON_EXPORTER_PORT=ports["9467"],
+        COLUMNS="80",
+    )
+    with Shell(tmp_path, environ) as shell:
+        for command in commands(text):
+            needs_none = "libnvidia" in command.text
+            if command.text.startswith(INSTALLING) or (needs_none and HAS_GPU):
+                continue
+            shell.until_fits(command)
