@@ -114,10 +114,12 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
     if wanted.calls:
         found.append(CallLayer(context))
         if wanted.sample_rate:
+            from jaxmon.agent.charts.part import Charts  # noqa: PLC0415
             from jaxmon.agent.history.part import History  # noqa: PLC0415
             from jaxmon.agent.sampling.part import Sampling  # noqa: PLC0415
 
             found.append(Sampling(context))
+            found.append(Charts(context, indicators, memory.snapshot))
             found.append(
                 History(
                     context,

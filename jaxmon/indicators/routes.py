@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from threading import RLock
 from typing import Any, Literal, Protocol
@@ -141,6 +141,9 @@ class Routes:
         self.labels = Labels(limit)
         self.on_new: list[Callable[[], object]] = []
         self._routes: dict[str, Route] = {}
+
+    def __iter__(self) -> Iterator[Route]:
+        return iter(list(self._routes.values()))
 
     def of(self, name: str) -> Route:
         """Return the metrics of the route called *name*. Thread-safe."""

@@ -1,26 +1,16 @@
 """
 The sections of a report on what a program marks: requests, steps, queues.
 
-Each returns lines of at most *width* columns, the heading first, or an empty list if
-there is nothing to report.
+Each is empty if there is nothing to report.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jaxmon.report.layout import (
-    INDENT,
-    UNKNOWN,
-    Column,
-    ago,
-    amount,
-    duration,
-    share,
-    table,
-    wrapped,
-)
+from jaxmon.report.layout import UNKNOWN, Column, ago, amount, duration, share
 from jaxmon.report.model import Snapshot
+from jaxmon.report.section import Section, more
 from jaxmon.report.served import Finished, Loop, Queue, Route
 
 
@@ -28,7 +18,7 @@ _MOST = 12
 _LONG_SECONDS = 1.0
 
 
-def requests(snapshot: Snapshot, width: int) -> list[str]:
+def requests(snapshot: Snapshot, *, most: int = _MOST) -> Section:
     """
     Return finished requests by route, outcome and start, the most frequent routes
     first, and the requests that are in progress for long.
@@ -50,21 +40,17 @@ def requests(snapshot: Snapshot, width: int) -> list[str]:
         Column("P50", 11),
         Column("P99", 11),
     ]
-    lines = _table("REQUESTS", layout, rows, width)
     waiting = [
         f"{route.name} {route.in_progress:,} (the oldest for "
         f"{duration(route.oldest_seconds)})"
         for route in routes
         if route.in_progress and route.oldest_seconds >= _LONG_SECONDS
     ]
-    if waiting:
-        text = f"in progress: {', '.join(waiting[:_MOST])}"
-        lines = lines or ["REQUESTS"]
-        lines += wrapped(text, width, first=INDENT, rest=INDENT * 2)
-    return lines
+    below = [f"in progress: {', '.join(waiting[:_MOST])}"] if waiting else []
+    return _table("REQUESTS", layout, rows, most, below)
 
 
-def steps(snapshot: Snapshot, width: int) -> list[str]:
+def steps(snapshot: Snapshot, *, most: int = _MOST) -> Section:
     """Return the steps of each loop, those with most steps first."""
     loops = sorted(snapshot.steps, key=lambda one: -one.steps)
     layout = [
@@ -76,10 +62,10 @@ def steps(snapshot: Snapshot, width: int) -> list[str]:
         Column("DATA WAIT", 11),
         Column("LAST STEP", 15),
     ]
-    return _table("STEPS", layout, [_loop(one) for one in loops], width)
+    return _table("STEPS", layout, [_loop(one) for one in loops], most)
 
 
-def queues(snapshot: Snapshot, width: int) -> list[str]:
+def queues(snapshot: Snapshot, *, most: int = _MOST) -> Section:
     """Return the depth of each queue and how it has changed, deepest first."""
     found = sorted(snapshot.queues, key=lambda one: -one.depth)
     layout = [
@@ -88,17 +74,18 @@ def queues(snapshot: Snapshot, width: int) -> list[str]:
         Column("GREATEST", 11),
         Column("CHANGE", 26),
     ]
-    return _table("QUEUES", layout, [_queue(one) for one in found], width)
+    return _table("QUEUES", layout, [_queue(one) for one in found], most)
 
 
 def _table(
-    heading: str, layout: Sequence[Column], rows: Sequence[Sequence[str]], width: int
-) -> list[str]:
-    if not rows:
-        return []
-    lines = [heading, *table(layout, rows[:_MOST], width=width)]
-    rest = len(rows) - _MOST
-    return [*lines, f"{INDENT}{rest:,} more"] if rest > 0 else lines
+    title: str,
+    layout: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    most: int,
+    below: Sequence[str] = (),
+) -> Section:
+    below = (*more(len(rows) - most), *below)
+    return Section(title, columns=layout, rows=rows[:most], below=below)
 
 
 def _finished(route: Route) -> int:

@@ -1,8 +1,8 @@
 """
 The sections of a report that are about compiles: findings, functions, recompiles.
 
-Each returns lines of at most *width* columns, the heading first, or an empty list if
-there is nothing to report.
+Those that are lines have at most *width* columns, the heading first; none if there is
+nothing to report.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from jaxmon.report.layout import (
     duration,
     share,
     shortened,
-    table,
     wrapped,
 )
 from jaxmon.report.model import Function, Recompile, Snapshot
+from jaxmon.report.section import Section
 
 
+_FUNCTIONS = "COMPILE TIME"
 _MOST_FUNCTIONS = 12
 _MOST_RECOMPILES = 4
 _MOST_DIFFERENCES = 3
@@ -65,21 +66,19 @@ def findings(
     return lines
 
 
-def functions(
-    snapshot: Snapshot, width: int, *, most: int = _MOST_FUNCTIONS
-) -> list[str]:
+def functions(snapshot: Snapshot, *, most: int = _MOST_FUNCTIONS) -> Section:
     """Return the functions by compile time."""
     took, observed = snapshot.compile_time, snapshot.process.observed_seconds
     if not snapshot.functions or not took:
-        return []
+        return Section(_FUNCTIONS)
     users = [one for one in snapshot.functions if not one.internal]
     operations = [
         one for one in snapshot.functions if one.internal and one.compile_time
     ]
     shown = [one for one in users if one.compile_time or one.calls][:most]
     rows = [(one.name, [one]) for one in shown]
-    if more := [one for one in users if one not in shown]:
-        rows.append((f"{len(more)} more", more))
+    if others := [one for one in users if one not in shown]:
+        rows.append((f"{len(others)} more", others))
     if operations:
         rows.append((f"eager operations ({len(operations)})", operations))
     layout = [
@@ -90,13 +89,16 @@ def functions(
         Column("RECOMPILES", 12),
         Column("COMPILE TIME", 14),
     ]
-    heading = f"COMPILE TIME: {duration(took)}"
+    about = f": {duration(took)}"
     if observed:
-        heading += f", {share(took, observed)} of {duration(observed)}"
-    return [
-        heading,
-        *table(layout, (_function_row(*row) for row in rows), width=width),
-    ]
+        about += f", {share(took, observed)} of {duration(observed)}"
+    return Section(
+        _FUNCTIONS,
+        about,
+        layout,
+        [_function_row(*row) for row in rows],
+        [one.place for one in shown],
+    )
 
 
 def _finding(

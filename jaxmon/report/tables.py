@@ -1,8 +1,7 @@
 """
 The sections of a report that are tables of facts: programs, cache, memory, transfers.
 
-Each returns lines of at most *width* columns, the heading first, or an empty list if
-there is nothing to report.
+Each is empty if there is nothing to report.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from jaxmon.report.layout import (
-    INDENT,
     UNKNOWN,
     Column,
     ago,
@@ -19,10 +17,9 @@ from jaxmon.report.layout import (
     duration,
     ending,
     size,
-    table,
-    wrapped,
 )
 from jaxmon.report.model import Device, Snapshot, Transfer
+from jaxmon.report.section import Section, more
 
 
 _MOST_FUNCTIONS = 12
@@ -37,14 +34,12 @@ _DIRECTIONS = {
 }
 
 
-def programs(snapshot: Snapshot, width: int) -> list[str]:
+def programs(snapshot: Snapshot, *, most: int = _MOST_FUNCTIONS) -> Section:
     """
     Return XLA's analysis of each function's latest program, and sampled call times.
     """
     known = [one for one in snapshot.functions if one.program.programs or one.samples]
     known = [one for one in known if not one.internal]
-    if not known:
-        return []
     known.sort(key=lambda one: -(one.calls or one.misses))
     layout = [
         Column("FUNCTION", right=False),
@@ -63,26 +58,27 @@ def programs(snapshot: Snapshot, width: int) -> list[str]:
             _known(one.samples.get("dispatch_seconds"), duration),
             _known(one.samples.get("execution_seconds"), duration),
         ]
-        for one in known[:_MOST_FUNCTIONS]
+        for one in known[:most]
     ]
-    heading = "PROGRAMS (latest per function; median times of sampled calls)"
-    return [heading, *table(layout, rows, width=width)]
+    about = " (latest per function; median times of sampled calls)" if rows else ""
+    places = [one.place for one in known[:most]]
+    return Section("PROGRAMS", about, layout, rows, places)
 
 
-def cache(snapshot: Snapshot, width: int) -> list[str]:
+def cache(snapshot: Snapshot) -> Section:
     """Return persistent cache statistics and obstacles."""
     found = snapshot.cache
     hits, misses = found.requests.hit, found.requests.miss
     if found.enabled is None and not hits and not misses:
-        return []
+        return Section("PERSISTENT CACHE")
     if not found.enabled or not found.directory:
-        heading = "PERSISTENT CACHE: off"
+        about = ": off"
     else:
-        heading = f"PERSISTENT CACHE: {counted(hits, 'hit')}, {misses:,} "
-        heading += "miss" if misses == 1 else "misses"
+        about = f": {counted(hits, 'hit')}, {misses:,} "
+        about += "miss" if misses == 1 else "misses"
         if found.saved_seconds > 0:
-            heading += f", {duration(found.saved_seconds)} saved"
-    lines = [heading]
+            about += f", {duration(found.saved_seconds)} saved"
+    below = []
     if found.directory:
         facts = [found.directory]
         if found.entries is not None:
@@ -91,17 +87,13 @@ def cache(snapshot: Snapshot, width: int) -> list[str]:
             facts.append(size(found.size_bytes))
         if found.writes:
             facts.append(f"{counted(found.writes, 'write')}")
-        lines += wrapped(", ".join(facts), width, first=INDENT, rest=INDENT * 2)
-    for one in found.obstacles:
-        text = f"{one.message} {one.advice}".strip()
-        lines += wrapped(text, width, first=f"{INDENT}- ", rest=INDENT * 2)
-    return lines
+        below.append(", ".join(facts))
+    below += [f"- {one.message} {one.advice}".strip() for one in found.obstacles]
+    return Section("PERSISTENT CACHE", about, below=below)
 
 
-def devices(snapshot: Snapshot, width: int) -> list[str]:
+def devices(snapshot: Snapshot, *, most: int = _MOST_DEVICES) -> Section:
     """Return device memory use."""
-    if not snapshot.memory.devices:
-        return []
     layout = [
         Column("DEVICE", right=False),
         Column("IN USE", 11),
@@ -110,18 +102,16 @@ def devices(snapshot: Snapshot, width: int) -> list[str]:
         Column("LIVE ARRAYS", 13),
         Column("SIZE", 11),
     ]
-    rows = [_device(one) for one in snapshot.memory.devices[:_MOST_DEVICES]]
-    lines = ["DEVICE MEMORY", *table(layout, rows, width=width)]
-    if rest := len(snapshot.memory.devices) - _MOST_DEVICES:
-        lines += [f"{INDENT}{rest} more"] if rest > 0 else []
-    return lines
+    found = snapshot.memory.devices
+    rows = [_device(one) for one in found[:most]]
+    return Section(
+        "DEVICE MEMORY", columns=layout, rows=rows, below=more(len(found) - most)
+    )
 
 
-def memory_lines(snapshot: Snapshot, width: int) -> list[str]:
+def memory_lines(snapshot: Snapshot, *, most: int = _MOST_PLACES) -> Section:
     """Return the source lines that hold most device memory."""
     lines = [one for one in snapshot.allocations.lines if one.bytes]
-    if not lines:
-        return []
     layout = [
         Column("SIZE", 9),
         Column("ARRAYS", 10),
@@ -139,16 +129,15 @@ def memory_lines(snapshot: Snapshot, width: int) -> list[str]:
             "",
             f"{one.place} {one.function}".strip(),
         ]
-        for one in lines[:_MOST_PLACES]
+        for one in lines[:most]
     ]
-    return [_memory_heading(snapshot), *table(layout, rows, width=width)]
+    about = _age_of_memory(snapshot) if rows else ""
+    return Section("MEMORY BY SOURCE LINE", about, layout, rows)
 
 
-def transfers(snapshot: Snapshot, width: int) -> list[str]:
+def transfers(snapshot: Snapshot, *, most: int = _MOST_PLACES) -> Section:
     """Return the source lines that block longest on transfers."""
     lines = [one for one in snapshot.transfers.lines if one.seconds >= _WORTH_SECONDS]
-    if not lines:
-        return []
     layout = [
         Column("COUNT", 9),
         Column("SIZE", 11),
@@ -166,34 +155,31 @@ def transfers(snapshot: Snapshot, width: int) -> list[str]:
             _movement(one),
             one.place or UNKNOWN,
         ]
-        for one in lines[:_MOST_PLACES]
+        for one in lines[:most]
     ]
-    return ["TRANSFERS BETWEEN HOST AND DEVICE", *table(layout, rows, width=width)]
+    return Section("TRANSFERS BETWEEN HOST AND DEVICE", columns=layout, rows=rows)
 
 
-def errors(snapshot: Snapshot, width: int) -> list[str]:
+def errors(snapshot: Snapshot) -> Section:
     """Return errors and the locations of their reports."""
-    lines = []
+    found = []
     for one in snapshot.functions:
         if kinds := {kind: n for kind, n in one.errors.items() if n}:
             details = ", ".join(f"{kind} {n:,}" for kind, n in kinds.items())
-            text = f"{one.name}: {details}"
-            lines += wrapped(text, width, first=INDENT, rest=INDENT * 2)
-    for path in snapshot.errors.readable_reports[-_MOST_REPORTS:]:
-        text = f"report: {path}"
-        lines += wrapped(text, width, first=INDENT, rest=INDENT * 2)
-    return ["ERRORS", *lines] if lines else []
+            found.append(f"{one.name}: {details}")
+    reports = snapshot.errors.readable_reports[-_MOST_REPORTS:]
+    return Section("ERRORS", below=[*found, *(f"report: {path}" for path in reports)])
 
 
-def _memory_heading(snapshot: Snapshot) -> str:
-    """Return the heading with the age of the snapshot."""
-    heading, looks = "MEMORY BY SOURCE LINE", snapshot.allocations
+def _age_of_memory(snapshot: Snapshot) -> str:
+    """Return the age of the snapshot, in brackets, if it is known."""
+    looks = snapshot.allocations
     if looks.time is None:
-        return heading
+        return ""
     taken = f"snapshot {ago(snapshot.process.now - looks.time)}"
     if looks.seconds:
         taken += f"; growth over the preceding {duration(looks.seconds)}"
-    return f"{heading} ({taken})"
+    return f" ({taken})"
 
 
 def _growth(growth: float) -> str:

@@ -30,18 +30,18 @@ def explanation(
             sections.findings(
                 findings, width, observed=snapshot.process.observed_seconds
             ),
-            time_table(snapshot, width),
-            marked.requests(snapshot, width),
-            marked.steps(snapshot, width),
-            marked.queues(snapshot, width),
-            sections.functions(snapshot, width),
+            time_table(snapshot).lines(width),
+            marked.requests(snapshot).lines(width),
+            marked.steps(snapshot).lines(width),
+            marked.queues(snapshot).lines(width),
+            sections.functions(snapshot).lines(width),
             sections.recompiles(snapshot, findings, width),
-            tables.programs(snapshot, width),
-            tables.cache(snapshot, width),
-            tables.devices(snapshot, width),
-            tables.memory_lines(snapshot, width),
-            tables.transfers(snapshot, width),
-            tables.errors(snapshot, width),
+            tables.programs(snapshot).lines(width),
+            tables.cache(snapshot).lines(width),
+            tables.devices(snapshot).lines(width),
+            tables.memory_lines(snapshot).lines(width),
+            tables.transfers(snapshot).lines(width),
+            tables.errors(snapshot).lines(width),
             notes(snapshot, width),
         ]
     )
@@ -69,8 +69,8 @@ def summary(
     title = f"── {shortened(f'jaxmon: {snapshot.process.program}', width - 8)} "
     facts = [
         [title + "─" * (width - columns(title))],
-        time_table(snapshot, width, most=_MOST_STATES),
-        sections.functions(snapshot, width, most=_MOST_FUNCTIONS),
+        time_table(snapshot, most=_MOST_STATES).lines(width),
+        sections.functions(snapshot, most=_MOST_FUNCTIONS).lines(width),
         _memory(snapshot, width),
     ]
     above = _joined(facts)

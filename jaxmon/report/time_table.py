@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from jaxmon.report.layout import (
-    UNKNOWN,
-    Column,
-    duration,
-    ending,
-    share,
-    shortened,
-    table,
-)
+from jaxmon.report.layout import UNKNOWN, Column, duration, ending, share
 from jaxmon.report.model import Snapshot
+from jaxmon.report.section import Section
 from jaxmon.report.walltime import Period
 
 
@@ -30,17 +23,18 @@ STATES = {
 }
 """What is displayed for each state, in the order of equal times."""
 
+_TITLE = "WHERE THE TIME GOES"
 _WORTH = 0.005
 _MOST_ROWS = 9
 # An activity that takes more than this is what the program does.
 _MOST_OF_THE_TIME = 0.5
 
 
-def time_table(snapshot: Snapshot, width: int, *, most: int = _MOST_ROWS) -> list[str]:
+def time_table(snapshot: Snapshot, *, most: int = _MOST_ROWS) -> Section:
     """Return what the time goes into, most first."""
     period = snapshot.time.period
     if not period.settled:
-        return []
+        return Section(_TITLE)
     layout = [
         Column("STATE", 27, right=False),
         Column("TIME", 12),
@@ -50,12 +44,11 @@ def time_table(snapshot: Snapshot, width: int, *, most: int = _MOST_ROWS) -> lis
         Column("MOSTLY AT", right=False, cut=ending),
     ]
     lately = period is snapshot.time.lately
-    heading = f"WHERE THE TIME GOES: {'the last ' if lately else ''}"
-    heading += duration(period.seconds)
+    about = f": {'the last ' if lately else ''}{duration(period.seconds)}"
     if now := _now(snapshot):
-        heading += f"; now {now}"
+        about += f"; now {now}"
     rows = [row for seconds, row in _rows(period) if seconds >= _WORTH * period.seconds]
-    return [shortened(heading, width), *table(layout, rows[:most], width=width)]
+    return Section(_TITLE, about, layout, rows[:most])
 
 
 def _rows(period: Period) -> list[tuple[float, list[str]]]:

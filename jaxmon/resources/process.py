@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -51,16 +52,14 @@ class ProcessFamilies:
         return [*self._memory(), *self._times(), *self._descriptors(), *_garbage()]
 
     def _memory(self) -> list[Family]:
-        try:
-            size, resident, *_ = (self._proc / "statm").read_text().split()
-            return [
-                gauge(catalog.PROCESS_VIRTUAL_MEMORY_BYTES, int(size) * self._page),
-                gauge(
-                    catalog.PROCESS_RESIDENT_MEMORY_BYTES, int(resident) * self._page
-                ),
-            ]
-        except (OSError, ValueError):
+        pages = _pages(self._proc)
+        if pages is None:
             return []
+        size, resident = pages
+        return [
+            gauge(catalog.PROCESS_VIRTUAL_MEMORY_BYTES, size * self._page),
+            gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, resident * self._page),
+        ]
 
     def _times(self) -> list[Family]:
         found = [gauge(catalog.PROCESS_CPU_SECONDS, time.process_time())]
@@ -85,6 +84,20 @@ class ProcessFamilies:
         return found
 
 
+def resident_bytes(proc: Path = Path("/proc/self")) -> int | None:
+    """Return how much memory the process has, `None` if the system does not say."""
+    pages = _pages(proc)
+    return None if pages is None else pages[1] * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak_resident_bytes() -> int:
+    """Return how much memory the process has had at most."""
+    import resource  # noqa: PLC0415 - a shared library, for one number
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
 def age(proc: Path = Path("/proc/self")) -> float | None:
     """Return how long ago the process started, in seconds."""
     try:
@@ -95,6 +108,15 @@ def age(proc: Path = Path("/proc/self")) -> float | None:
     except (OSError, ValueError, IndexError, AttributeError) as error:
         interrupts.pass_on(error)
         return None  # not Linux, or hidden
+
+
+def _pages(proc: Path) -> tuple[int, int] | None:
+    """Return pages of the address space, and of these in memory."""
+    try:
+        size, resident, *_ = (proc / "statm").read_text().split()
+        return int(size), int(resident)
+    except (OSError, ValueError):
+        return None
 
 
 def _garbage() -> list[Family]:

@@ -69,7 +69,7 @@ def test_requests_are_by_route_outcome_and_start() -> None:
         }
     }
 
-    lines = marked.requests(read(overview), 80)
+    lines = marked.requests(read(overview)).lines(80)
     assert lines == REQUESTS.splitlines()
 
 
@@ -89,7 +89,7 @@ def test_steps_are_by_loop() -> None:
         }
     }
 
-    lines = marked.steps(read(overview), 80)
+    lines = marked.steps(read(overview)).lines(80)
     assert lines == STEPS.splitlines()
 
 
@@ -99,7 +99,7 @@ def test_queues_have_their_depth_and_its_change() -> None:
     new = {"depth": 3, "maximum": 3, "growth": None, "growth_seconds": None}
     overview = {"queues": {"new": new, "decode": deep}}
 
-    lines = marked.queues(read(overview), 80)
+    lines = marked.queues(read(overview)).lines(80)
     assert lines == QUEUES.splitlines()
 
 
@@ -107,9 +107,9 @@ def test_what_is_not_marked_has_no_section() -> None:
     """A program without marks has none of the three, nor one that only waits."""
     for overview in ({}, {"requests": {"/a": route(in_progress=1)}, "steps": None}):
         found = read(overview)
-        assert marked.requests(found, 80) == []
-        assert marked.steps(found, 80) == []
-        assert marked.queues(found, 80) == []
+        assert marked.requests(found).lines(80) == []
+        assert marked.steps(found).lines(80) == []
+        assert marked.queues(found).lines(80) == []
 
 
 def test_the_explanation_has_the_sections_in_order() -> None:
@@ -144,7 +144,7 @@ def test_many_and_strange_ones_fit(width: int) -> None:
     }
     found = read(overview)
     for section in (marked.requests, marked.steps, marked.queues):
-        lines = section(found, width)
+        lines = section(found).lines(width)
         assert any(line == "  28 more" for line in lines)
         assert all(layout.columns(line) <= width for line in lines)
         assert all(line.isprintable() for line in lines)

@@ -50,7 +50,7 @@ def test_growth_is_not_told_after_one_look() -> None:
     looks = {"time": 90.0, "seconds": 0.0, "lines": [line]}
     page = {"process": {"now": 100.0}, "allocations": looks}
 
-    heading, titles, row = tables.memory_lines(read(page), 80)
+    heading, titles, row = tables.memory_lines(read(page)).lines(80)
     assert heading == "MEMORY BY SOURCE LINE (snapshot 10 s ago)"
     assert titles.split() == ["SIZE", "ARRAYS", "GROWTH", "SOURCE", "LINE"]
     assert row.split() == ["4", "KiB", "2", "-", "a.py:3"]
@@ -60,5 +60,5 @@ def test_a_transfer_without_a_line_is_told() -> None:
     """Where no line of the program is known, the column is not blank."""
     line = {"direction": "sync", "how": "unknown", "count": 5, "seconds": 0.5}
 
-    *_, row = tables.transfers(read({"transfers": {"lines": [line]}}), 80)
+    *_, row = tables.transfers(read({"transfers": {"lines": [line]}})).lines(80)
     assert row.split() == ["5", "0", "B", "0.50", "s", "sync", "-"]

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from jaxmon.agent.history.times import ENOUGH, Times, distribution
+from jaxmon.agent.history.times import ENOUGH, Times
+from jaxmon.report.spread import distribution
 from tests.reports import findings
 
 

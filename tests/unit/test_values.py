@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from jaxmon.agent.callables import bare_name, place_of
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.recompiles.callables import bare_name, place_of
 from jaxmon.agent.recompiles.signatures import is_by_identity, text_of, value_of
 from jaxmon.agent.recompiles.value_inspection import LIMIT, Inspection
 

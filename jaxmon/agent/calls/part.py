@@ -147,7 +147,11 @@ class CallLayer(Part):
             if self.active and self._guard.on(SITE):
                 line = self._lines.that_jits(frame)
                 name, internal = label(fun, line)
-                return None if internal else (self._table.named(name), line)
+                if internal:
+                    return None
+                function = self._table.named(name)
+                function.defined_by(fun)
+                return function, line
         except Exception:  # noqa: BLE001 - contained: the user gets JAX's object
             self._guard.failed(SITE)
         return None

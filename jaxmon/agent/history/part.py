@@ -23,7 +23,6 @@ from jaxmon.agent.guard import log
 from jaxmon.agent.history import beside, store
 from jaxmon.agent.history.commit import commit_of
 from jaxmon.agent.history.store import PastRun, ProgramTimes
-from jaxmon.agent.history.times import Distribution
 from jaxmon.agent.history.watched import LoopSteps, Program, SlowerThanPast, Watched
 from jaxmon.agent.observers import Shapes
 from jaxmon.agent.part import Explanation, Part
@@ -33,6 +32,7 @@ from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, series
 from jaxmon.indicators.loops import Loops
+from jaxmon.report.spread import Distribution
 from jaxmon.resources.processors import Scheduling, scheduling
 from jaxmon.rundir import locate, prepare
 

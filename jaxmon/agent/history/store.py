@@ -17,10 +17,10 @@ from hashlib import blake2s
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxmon.agent.history.times import Distribution
 from jaxmon.errors import ConfigFileError
 from jaxmon.files import bounded, whole
 from jaxmon.formats import json_text
+from jaxmon.report.spread import Distribution
 
 
 SCHEMA = 1

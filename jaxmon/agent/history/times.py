@@ -10,8 +10,9 @@ it later becomes faster than what was usual, that is usual from then on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from typing import NamedTuple
+
+from jaxmon.report.spread import Distribution, distribution
 
 
 ENOUGH = 24
@@ -19,36 +20,6 @@ ENOUGH = 24
 
 # Times of a program that is warming up.
 _WARM_UP = 3
-# By how much recent times must exceed those before: clocks of devices vary by a tenth.
-_MARGIN = 0.25
-_LEAST_SECONDS = 2e-5
-_LOW, _MIDDLE, _HIGH = 0.25, 0.5, 0.9
-
-
-class Distribution(NamedTuple):
-    """
-    Quantiles of times, in seconds.
-
-    Attributes:
-        low: the lower quartile.
-        middle: the median.
-        high: what nine of ten do not exceed.
-    """
-
-    low: float
-    middle: float
-    high: float
-
-    def slower_than(self, before: Distribution) -> bool:
-        """Return whether these times are longer than those *before*, beyond noise."""
-        return self.low > before.high * (1 + _MARGIN) + _LEAST_SECONDS
-
-
-def distribution(times: Sequence[float]) -> Distribution:
-    """Return the quantiles of *times*, at least one."""
-    ordered = sorted(times)
-    last = len(ordered) - 1
-    return Distribution(*(ordered[round(q * last)] for q in (_LOW, _MIDDLE, _HIGH)))
 
 
 class Slowdown(NamedTuple):
@@ -128,7 +99,7 @@ class Times:
             if known is None:
                 known = Slowdown(settled, recent, *self._beginning(settled))
             self.slowdown = known._replace(settled=settled, recent=recent)
-        elif known is not None and recent.middle > settled.high * (1 + _MARGIN):
+        elif known is not None and recent.middle > settled.limit:
             self.slowdown = known._replace(recent=recent)
         else:
             self.slowdown = None
@@ -138,10 +109,9 @@ class Times:
         """
         Return when the slow times began, and after how many calls, as far as known.
         """
-        slow = settled.high * (1 + _MARGIN) + _LEAST_SECONDS
         found = (0.0, 0.0)
         for now, seconds, calls in reversed(self._recent):
-            if seconds <= slow and found != (0.0, 0.0):
+            if seconds <= settled.limit and found != (0.0, 0.0):
                 break
             found = (now, calls)
         return found

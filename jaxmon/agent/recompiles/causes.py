@@ -13,10 +13,10 @@ from operator import is_not, ne
 from typing import Any, NamedTuple
 
 from jaxmon import interrupts
+from jaxmon.agent.callables import bare_name, code_of, inner, place_of
 from jaxmon.agent.inspection import field_of, is_subclass, name_of
 from jaxmon.agent.jaxlink.jit import is_jitted
 from jaxmon.agent.recompiles.argument_differences import Difference
-from jaxmon.agent.recompiles.callables import bare_name, code_of, inner, place_of
 from jaxmon.agent.recompiles.differences import (
     changed_settings,
     differences,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxmon.agent.callables import bare_name, inner, place_of
 from jaxmon.agent.inspection import (
     ABSENT,
     field_of,
@@ -22,7 +23,6 @@ from jaxmon.agent.inspection import (
 from jaxmon.agent.jaxlink.meshes import device_text, mesh_text
 from jaxmon.agent.jaxlink.ownership import is_class
 from jaxmon.agent.jaxlink.shardings import Kind, kind_of
-from jaxmon.agent.recompiles.callables import bare_name, inner, place_of
 from jaxmon.agent.recompiles.value_inspection import (
     SHOWN,
     How,

@@ -16,6 +16,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
 from jaxmon import interrupts
+from jaxmon.agent.callables import code_of, inner
 from jaxmon.agent.counted import call_count, uncounted
 from jaxmon.agent.inspection import (
     ABSENT,
@@ -29,7 +30,6 @@ from jaxmon.agent.inspection import (
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import contents, exported
 from jaxmon.agent.jaxlink.ownership import is_class, is_code
-from jaxmon.agent.recompiles.callables import code_of, inner
 from jaxmon.agent.recompiles.signatures import Signature, value_of
 from jaxmon.agent.registry import Jit
 

@@ -45,10 +45,20 @@ _SECTIONS = (
     "slower",
     "warnings",
     "time",
+    "usual",
+    "charts",
 )
 _OF_MEMORY = ("memory", "allocations", "transfers")
 _NOT_COUNTED = {"calls": None, "hits": None}
-_OF_FUNCTION = ("cache", "program", "samples", "history", "numerics", "determinism")
+_OF_FUNCTION = (
+    "cache",
+    "program",
+    "samples",
+    "spreads",
+    "history",
+    "numerics",
+    "determinism",
+)
 
 
 class Overview:
@@ -175,6 +185,7 @@ def _importance(function: Function) -> tuple[float, int]:
 def _figures(function: Function) -> dict[str, Any]:
     return {
         "internal": function.internal,
+        "place": function.place,
         "misses": function.missed,
         "compiles": _values(function.compiles),
         "recompiles": _values(function.recompiles),

@@ -68,6 +68,11 @@ class RollingMedian:
         self._values.append(value)
 
     @property
+    def latest(self) -> list[float]:
+        """The last hundred values."""
+        return list(self._values)
+
+    @property
     def median(self) -> float | None:
         """The median of the last hundred values, `None` before the first."""
         values = list(self._values)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -33,6 +33,7 @@ from jaxmon.agent.watcher import Watcher
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.exposition.families import Family, histograms
+from jaxmon.report.spread import spread_of
 
 
 # Maximum share of one core for sampling, and how much of it may accumulate.
@@ -169,8 +170,19 @@ class Sampling(Part):
         return self._spent + self._watcher.spent + (window.spent if window else 0.0)
 
     def explain(self) -> Explanation:
-        """Return the samples."""
-        return Explanation(functions={"samples": self.snapshot})
+        """Return the samples, and how they vary."""
+        return Explanation(
+            functions={"samples": self.snapshot, "spreads": self._spreads}
+        )
+
+    def _spreads(self) -> dict[str, dict[str, Mapping[str, float] | None]]:
+        return {
+            function.name: {
+                "dispatch": spread_of(figures.dispatches.latest),
+                "execution": spread_of(figures.executions.latest),
+            }
+            for function, figures in self._figures.copy().items()
+        }
 
     def snapshot(self) -> dict[str, Any]:
         """Return samples and median times of each sampled function."""

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon.cli import hung
-from jaxmon.cli.bundle import secrets
 from jaxmon.cli.bundle.archive import Archive
 from jaxmon.cli.selection import pick
 from jaxmon.cli.workers import TIMEOUT, Worker, running
 from jaxmon.errors import CommandError
 from jaxmon.http.fetch import FetchError, fetch_all
-from jaxmon.report import responses
+from jaxmon.report import responses, secrets
 from jaxmon.report.findings import find
 from jaxmon.report.model import read
 from jaxmon.report.stacks import stacks

@@ -75,9 +75,10 @@ def command(
     only its owner can read it.
     """
     from jaxmon import rundir
-    from jaxmon.cli.bundle import agents, postmortem, secrets, timeline
+    from jaxmon.cli.bundle import agents, postmortem, timeline
     from jaxmon.cli.bundle.archive import Archive
     from jaxmon.cli.bundle.host import facts
+    from jaxmon.report import secrets
 
     moment = time.time()
     host = platform.node() or "host"

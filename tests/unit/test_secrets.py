@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jaxmon.cli.bundle.secrets import anywhere, command_line, secrets_of
+from jaxmon.report.secrets import anywhere, command_line, secrets_of
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,71 @@
+"""
+How times of one kind vary, and whether they are longer than others, beyond noise.
+
+The one judgement on a slowdown from samples: of a running process against its own past,
+and of one run against another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+# By how much times must exceed those before: clocks of devices vary by a tenth.
+_MARGIN = 0.25
+_LEAST_SECONDS = 2e-5
+_LOW, _MIDDLE, _HIGH = 0.25, 0.5, 0.9
+
+
+class Distribution(NamedTuple):
+    """
+    Quantiles of times, in seconds.
+
+    Attributes:
+        low: the lower quartile.
+        middle: the median.
+        high: what nine of ten do not exceed.
+    """
+
+    low: float
+    middle: float
+    high: float
+
+    @property
+    def limit(self) -> float:
+        """What only slower times exceed, not those that vary as these do."""
+        return self.high * (1 + _MARGIN) + _LEAST_SECONDS
+
+    def slower_than(self, before: Distribution) -> bool:
+        """Return whether these times are longer than those *before*, beyond noise."""
+        return self.low > before.limit
+
+
+def distribution(times: Sequence[float]) -> Distribution:
+    """Return the quantiles of *times*, at least one."""
+    ordered = sorted(times)
+    last = len(ordered) - 1
+    return Distribution(*(ordered[round(q * last)] for q in (_LOW, _MIDDLE, _HIGH)))
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A distribution as a report has it: seconds, and of how many times."""
+
+    count: int = 0
+    low: float = 0.0
+    middle: float = 0.0
+    high: float = 0.0
+
+    @property
+    def distribution(self) -> Distribution:
+        """The quantiles."""
+        return Distribution(self.low, self.middle, self.high)
+
+
+def spread_of(times: Sequence[float]) -> Mapping[str, float] | None:
+    """Return the spread of *times* in JSON types, `None` without any."""
+    if not times:
+        return None
+    return {"count": len(times), **distribution(times)._asdict()}
