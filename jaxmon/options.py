@@ -38,6 +38,7 @@ class Options(TypedDict, total=False):
     traces_wait: float
     report: bool
     report_dir: str | PathLike[str] | None
+    summary_dir: str | PathLike[str] | None
     figures_dir: str | PathLike[str] | None
     device_figures: bool
     profile_gpu: bool

@@ -245,6 +245,11 @@ class Settings:
         "`jaxmon-reports` in the directory for temporary files.",
         default=None,
     )
+    summary_dir: str | None = _setting(
+        "Directory to which a report of the run is written when the process exits: a "
+        "page, and a summary for `jaxmon compare`. `None` disables this.",
+        default=None,
+    )
     figures_dir: str | None = _setting(
         "Directory to which the agent writes the statistics of each function when "
         "it stops, for `jaxmon baseline`; every call is then timed, and each program "

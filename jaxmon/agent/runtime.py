@@ -34,6 +34,7 @@ from jaxmon.settings import Settings
 
 
 if TYPE_CHECKING:
+    from jaxmon.agent.reports.final import FinalReports
     from jaxmon.agent.reports.overview import Overview
     from jaxmon.agent.reports.own_page import OwnPage
 
@@ -104,7 +105,7 @@ class Runtime:
         indicators.loops.on_change = self.serving.note_loop
         self._pusher = pushing.prepared(plan, self.collect, settings, self._guard)
         self.running = False
-        self._print_report = self._report() if settings.report else None
+        self._reports = self._final_reports(settings)
 
     def part(self, kind: type[PartT]) -> PartT | None:
         """Return the part of class *kind*, `None` if disabled by settings."""
@@ -220,28 +221,28 @@ class Runtime:
         except Exception:  # noqa: BLE001 - contained: the other steps are to be done
             self._guard.failed("stop", stays_on=True)
 
-    def _report(self) -> Callable[[], None]:
-        """
-        Return a function that prints the report.
+    def _final_reports(self, settings: Settings) -> FinalReports | None:
+        if not settings.report and settings.summary_dir is None:
+            return None
+        from jaxmon.agent.reports.final import FinalReports, Source  # noqa: PLC0415
 
-        Loaded and prepared now, not at exit: after an `exec` or `eval`, Python no
-        longer knows that an interrupt ended the program, and with which exit code.
-        """
-        from jaxmon.agent.reports import exit_report  # noqa: PLC0415 - few want a report
-
-        exit_report.prepare()
-
-        def write() -> None:
+        def refresh() -> None:
             for part in self.parts:
                 self._refresh(part, "report", asked=False)
-            exit_report.write(exit_report.text(self.overview, self.context.events))
 
-        return write
+        source = Source(
+            overview=lambda: self.overview,
+            events=self.context.events,
+            collect=self.collect,
+            worker=lambda: str(self.serving.slot or 0),
+            refresh=refresh,
+        )
+        return FinalReports(settings, source)
 
     def _exit(self) -> None:
         """
-        At exit: print the report if enabled, while the hooks are still installed, then
-        stop.
+        At exit: write the reports that are enabled, while the hooks are still
+        installed, then stop.
 
         A second signal ends that too: no code is left to catch its handler's exception,
         and Python would print a traceback into our code.
@@ -249,9 +250,9 @@ class Runtime:
         try:
             if uncaught.ends_program():
                 self.serving.note_crash()
-            if self._print_report is not None:
+            if self._reports is not None:
                 try:
-                    self._print_report()
+                    self._reports.write(crashed=uncaught.ends_program())
                 except Exception:  # noqa: BLE001 - contained: the program ends as it did
                     self._guard.failed("report")
             self.stop()

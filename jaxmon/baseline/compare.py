@@ -158,7 +158,7 @@ def compare(
         ),
         times=tuple(times),
         untimed=untimed if tolerance is not None else "",
-        differences=_differences(before.versions, after.versions),
+        differences=differences(before.versions, after.versions),
     )
 
 
@@ -172,9 +172,8 @@ def _untimed(before: Record, after: Record) -> str:
     return ""
 
 
-def _differences(
-    before: Mapping[str, str], after: Mapping[str, str]
-) -> tuple[str, ...]:
+def differences(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what differs between two sides, as ``name: old → new``."""
     return tuple(
         f"{name}: {before.get(name, _NONE)} → {after.get(name, _NONE)}"
         for name in {**before, **after}

@@ -39,6 +39,7 @@ _SETTINGS = {
     "nonfinite": False,
     "shadow_interval": 0,
     "report": False,
+    "summary_dir": None,
 }
 # What a compile takes is only seen where it happens.
 _WITHOUT_CACHE = {"JAX_ENABLE_COMPILATION_CACHE": "false"}

@@ -30,6 +30,7 @@ COMMANDS = {
     "ps": "jaxmon.cli.ps",
     "top": "jaxmon.cli.top.command",
     "explain": "jaxmon.cli.explain",
+    "report": "jaxmon.cli.report",
     "bundle": "jaxmon.cli.bundle.command",
     "exporter": "jaxmon.cli.exporter.command",
     "demo": "jaxmon.cli.demo.command",

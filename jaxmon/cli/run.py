@@ -47,6 +47,7 @@ Examples:
     "max_functions",
     "memory_interval",
     "report",
+    "summary_dir",
 )
 @click.argument("program")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -77,9 +78,10 @@ def command(
         raise click.UsageError(msg)
     if no_tcp:
         settings["port"] = None
-    if run_dir := settings.get("run_dir"):
+    for name in ("run_dir", "summary_dir"):
         # The program may change directory before it imports JAX.
-        settings["run_dir"] = str(Path(run_dir).absolute())
+        if directory := settings.get(name):
+            settings[name] = str(Path(directory).absolute())
     try:
         load(settings)
     except SettingsError as error:

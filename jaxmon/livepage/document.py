@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
-import hashlib
 from functools import cache
 from pathlib import Path
 
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.page import accepts_gzip
+from jaxmon.report.html.policy import BASE, source_hash
 
 
 _HERE = Path(__file__).parent
 # In the order in which they need each other.
-_STYLES = ("uplot/uPlot.min.css", "page.css")
-_SCRIPTS = (
-    "uplot/uPlot.iife.min.js",
-    "format.js",
-    "table.js",
-    "findings.js",
-    "charts.js",
-    "sections.js",
-    "page.js",
+_STYLES = (_HERE / "uplot/uPlot.min.css", BASE, _HERE / "page.css")
+_SCRIPTS = tuple(
+    _HERE / name
+    for name in (
+        "uplot/uPlot.iife.min.js",
+        "format.js",
+        "table.js",
+        "findings.js",
+        "charts.js",
+        "sections.js",
+        "page.js",
+    )
 )
 
 
@@ -50,8 +52,8 @@ def _response(*, zipped: bool) -> Response:
     return Response(body, content_type="text/html; charset=utf-8", headers=headers)
 
 
-def _joined(names: tuple[str, ...]) -> str:
-    return "\n".join([(_HERE / name).read_text("utf-8") for name in names])
+def _joined(paths: tuple[Path, ...]) -> str:
+    return "\n".join([path.read_text("utf-8") for path in paths])
 
 
 def _policy(style: str, script: str) -> str:
@@ -59,8 +61,8 @@ def _policy(style: str, script: str) -> str:
     return "; ".join(
         [
             "default-src 'none'",
-            f"style-src {_hash(style)}",
-            f"script-src {_hash(script)}",
+            f"style-src {source_hash(style)}",
+            f"script-src {source_hash(script)}",
             "connect-src 'self'",
             "img-src data:",
             "base-uri 'none'",
@@ -68,8 +70,3 @@ def _policy(style: str, script: str) -> str:
             "frame-ancestors 'none'",
         ]
     )
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode("utf-8")).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"

@@ -122,15 +122,23 @@ def _finding(
     return lines
 
 
-def _see(finding: Finding, observed: float) -> str:
-    """Return what a finding would win back, and where to read on."""
-    topic, said = finding.about, []
-    seconds = min(finding.seconds, observed)
-    if seconds > 0 and topic.urgency is Urgency.TIME:
+def won_back(urgency: str, seconds: float, observed: float, panel: str) -> list[str]:
+    """
+    Return what a finding would win back of the *observed* seconds, and which panel
+    shows it.
+    """
+    seconds, said = min(seconds, observed), []
+    if seconds > 0 and urgency == Urgency.TIME.name.lower():
         part = share(seconds, observed)
         said.append(f"To win back: {duration(seconds)}, {part} of the time")
-    if topic.panel:
-        said.append(f"panel {topic.panel}")
+    return [*said, f"panel {panel}"] if panel else said
+
+
+def _see(finding: Finding, observed: float) -> str:
+    """Return what a finding would win back, and where to read on."""
+    topic = finding.about
+    urgency = topic.urgency.name.lower()
+    said = won_back(urgency, finding.seconds, observed, topic.panel)
     if topic.runbook:
         said.append(f"jaxmon runbook show {topic.runbook}")
     return " · ".join(said)

@@ -51,6 +51,12 @@ def time_table(snapshot: Snapshot, *, most: int = _MOST_ROWS) -> Section:
     return Section(_TITLE, about, layout, rows[:most])
 
 
+def time_parts(snapshot: Snapshot) -> list[float]:
+    """Return the parts of the time that the rows of the table are, from 0 to 1."""
+    period = snapshot.time.period
+    return [seconds / period.seconds for seconds, _ in _rows(period)]
+
+
 def _rows(period: Period) -> list[tuple[float, list[str]]]:
     own = {
         name: seconds

@@ -39,6 +39,7 @@ SILENT: Options = {
     "traces_wait": 0,
     "report": False,
     "report_dir": None,
+    "summary_dir": None,
     "figures_dir": None,
     "device_figures": False,
     "profile_gpu": False,

@@ -145,6 +145,8 @@ def test_it_has_what_each_process_knows(contents):
             "metrics.txt",
             "overview.json",
             "packages.txt",
+            "report.html",
+            "summary.json",
             "stacks.json",
             "stacks.txt",
         )

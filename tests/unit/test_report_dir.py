@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.agent.oom.directory import (
+from jaxmon.agent.reports.directory import (
     MAX_BYTES,
     MAX_REPORTS,
     ReportDirectory,

@@ -11,7 +11,7 @@ from jaxmon.indicators.routes import Routes
 from jaxmon.report.spread import spread_of
 
 
-_MOST = 100
+MOST_MEANS = 100
 """Number of means kept of each loop and route."""
 
 _WARM = ("success", "warm")
@@ -20,7 +20,7 @@ _WARM = ("success", "warm")
 class Means:
     """
     The mean times of things by name, each over the time between two polls: at most
-    `_MOST` of each, so that a moment of noise is one of a hundred.
+    `MOST_MEANS` of each, so that a moment of noise is one of a hundred.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Means:
         self._seen[name] = count, seconds
         fresh, took = count - before, max(seconds - spent, 0.0)
         if fresh > 0:
-            kept = self._kept.setdefault(name, deque(maxlen=_MOST))
+            kept = self._kept.setdefault(name, deque(maxlen=MOST_MEANS))
             kept.append(took / fresh)
         return fresh, took
 

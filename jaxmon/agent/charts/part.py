@@ -6,22 +6,25 @@ Polls what others count, once a second on the sampling thread.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from jaxmon.agent.charts.counters import Counters
+from jaxmon.agent.calibration import work
+from jaxmon.agent.charts.counters import MOST_MEANS, Counters
 from jaxmon.agent.charts.moments import Moment, Moments
 from jaxmon.agent.context import Context
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.clocks import monotonic, wall_time
+from jaxmon.clocks import monotonic, perf_counter, wall_time
 from jaxmon.indicators.figures import Indicators
+from jaxmon.report.spread import spread_of
 from jaxmon.resources.process import peak_resident_bytes, resident_bytes
 from jaxmon.resources.processors import scheduling
 
 
 _SECONDS = 1.0
 # A poll comes a little early or late; the last one may be of less than a second.
-_EARLY, _LEAST = 0.1, 0.2
+_EARLY, _LEAST = 0.1, 0.5
 _MEMORY = ("device_memory", "host_memory")
 
 
@@ -45,6 +48,7 @@ class Charts(Part):
         self._memory = memory
         self._moments = Moments(_MEMORY)
         self._polled = monotonic()
+        self._work: deque[float] = deque(maxlen=MOST_MEANS)
         context.observers.timer.append(self._tick)
 
     def _tick(self) -> None:
@@ -62,6 +66,9 @@ class Charts(Part):
         seconds, self._polled = now - self._polled, now
         values = dict([*self._counters.poll(seconds), *self._bytes()])
         self._moments.add(Moment(wall_time(), values))
+        before = perf_counter()
+        work()
+        self._work.append(perf_counter() - before)
 
     def _bytes(self) -> Iterator[tuple[str, float]]:
         if (resident := resident_bytes()) is not None:
@@ -78,14 +85,16 @@ class Charts(Part):
 
     def usual(self) -> dict[str, Any]:
         """
-        Return how the times of steps and requests vary, by loop and route; the peak of
-        the process's memory in bytes; for which part of the time in which its threads
-        could run they waited for a processor.
+        Return how the times of steps and requests vary, by loop and route, and those of
+        the same piece of work in every run; the peak of the process's memory in bytes;
+        for which part of the time in which its threads could run they waited for a
+        processor.
         """
         scheduled = scheduling()
         return {
             "steps": self._counters.steps.spreads(),
             "requests": self._counters.requests.spreads(),
+            "work": spread_of(list(self._work)),
             "peak_resident_bytes": peak_resident_bytes(),
             "waiting": None if scheduled is None else scheduled.waiting(),
         }

@@ -23,7 +23,7 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.events import Kind
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.memory.live import group_arrays
-from jaxmon.agent.oom.directory import MAX_BYTES
+from jaxmon.agent.reports.directory import MAX_BYTES
 from jaxmon.agent.reports.json_types import plain
 from jaxmon.clocks import monotonic
 from jaxmon.version import version

@@ -20,14 +20,14 @@ from jaxmon.agent.counters import Tally
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink import failures
 from jaxmon.agent.observers import CountedError
-from jaxmon.agent.oom.directory import (
+from jaxmon.agent.oom.facts import Failure, Lines, ReportBuilder, encoded
+from jaxmon.agent.part import Explanation, Part
+from jaxmon.agent.reports.directory import (
     MAX_REPORTS,
     ReportDirectory,
     ReportDirError,
     stem_of,
 )
-from jaxmon.agent.oom.facts import Failure, Lines, ReportBuilder, encoded
-from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family, gauge

@@ -18,11 +18,11 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable
-from hashlib import sha256
 from threading import get_ident
 from types import FrameType
 from typing import Any, NamedTuple
 
+from jaxmon.agent.calibration import work
 from jaxmon.agent.context import Context
 from jaxmon.agent.counted import CountedFunction, arm
 from jaxmon.agent.functions import Function
@@ -44,7 +44,6 @@ _CALLS = 1000
 _PROGRAMS = 50
 # Seconds between two runs of the piece of work, which takes a fifth of a millisecond.
 _PAUSE = 0.02
-_WORK = bytes(1 << 18)
 
 
 class CallTimes:
@@ -214,7 +213,7 @@ class ExactTiming(Part):
     def _calibrate(self, now: float) -> None:
         if now - self._calibrated >= _PAUSE:
             before = thread_time()
-            sha256(_WORK).digest()
+            work()
             self.calibration.append(thread_time() - before)
             self._calibrated = perf_counter()
 

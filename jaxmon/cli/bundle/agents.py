@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jaxmon.cli import hung
+from jaxmon.cli import hung, runs
 from jaxmon.cli.bundle.archive import Archive
 from jaxmon.cli.selection import pick
 from jaxmon.cli.workers import TIMEOUT, Worker, running
@@ -18,6 +18,7 @@ from jaxmon.errors import CommandError
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.report import responses, secrets
 from jaxmon.report.findings import find
+from jaxmon.report.html.files import files_of
 from jaxmon.report.model import read
 from jaxmon.report.stacks import stacks
 from jaxmon.report.text import explanation
@@ -81,15 +82,19 @@ def _collected(archive: Archive, workers: list[Worker]) -> list[Process]:
     lines = [_program(worker) for worker in workers]
     known = secrets.secrets_of(*lines)
     archive.redacted = lambda text: secrets.anywhere(known.redacted(text))
-    found = [_described(archive, one) for one in workers if not one.trouble]
+    metrics = _fetch([one for one in workers if not one.trouble], "/metrics")
+    found = [
+        _described(archive, one, metrics[one.number])
+        for one in workers
+        if not one.trouble
+    ]
     for worker in workers:
         if worker.trouble:
             _describe_trouble(archive, worker)
-    _add_pages(archive, [one for one in workers if not one.trouble])
     return found
 
 
-def _described(archive: Archive, worker: Worker) -> Process:
+def _described(archive: Archive, worker: Worker, metrics: str | FetchError) -> Process:
     """Add the files of *worker*."""
     place = f"worker-{worker.number}"
     overview = _without_secrets(worker.overview)
@@ -111,6 +116,14 @@ def _described(archive: Archive, worker: Worker) -> Process:
     findings = find(snapshot, [])
     text = explanation(snapshot, findings, worker=worker.number, width=_WIDTH)
     archive.add(f"{place}/explain.txt", "\n".join(text) + "\n")
+    if isinstance(metrics, FetchError):
+        archive.missing[f"worker {worker.number}, metrics"] = str(metrics)
+    else:
+        archive.add(f"{place}/metrics.txt", metrics)
+    facts = runs.facts(worker, events, environment, metrics)
+    report = files_of(facts._replace(redacted=archive.redacted))
+    archive.add(f"{place}/summary.json", report.summary, clean=True)
+    archive.add(f"{place}/report.html", report.page, clean=True)
     _add_reports(archive, worker)
     listed = events.get("events")
     return Process(
@@ -141,15 +154,6 @@ def _document(archive: Archive, worker: Worker, page: str) -> dict[str, Any]:
     except FetchError as error:
         archive.missing[f"worker {worker.number}, {page}"] = str(error)
         return {}
-
-
-def _add_pages(archive: Archive, workers: list[Worker]) -> None:
-    """Add the metrics of *workers*."""
-    for number, text in _fetch(workers, "/metrics").items():
-        if isinstance(text, FetchError):
-            archive.missing[f"worker {number}, metrics"] = str(text)
-        else:
-            archive.add(f"worker-{number}/metrics.txt", text)
 
 
 def _fetch(workers: list[Worker], target: str) -> dict[str, str | FetchError]:

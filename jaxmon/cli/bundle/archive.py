@@ -34,9 +34,17 @@ class Archive:
     missing: dict[str, str] = field(default_factory=dict)
     _files: dict[str, bytes] = field(default_factory=dict)
 
-    def add(self, name: str, text: str) -> None:
-        """Add a file, without secrets; one that is too large is reported as missing."""
-        data = self.redacted(text).encode("utf-8", "backslashreplace")
+    def add(self, name: str, text: str, *, clean: bool = False) -> None:
+        """
+        Add a file, without secrets; one that is too large is reported as missing.
+
+        Args:
+            name: of the file, with its directory.
+            text: of the file.
+            clean: whether its secrets are removed already.
+        """
+        text = text if clean else self.redacted(text)
+        data = text.encode("utf-8", "backslashreplace")
         left = MOST_BYTES - sum(map(len, self._files.values()))
         if len(data) > min(left, _MOST_OF_ONE):
             self.missing[name] = f"too large for the bundle: {len(data):,} bytes"

@@ -66,7 +66,7 @@ def command(
     Collect what a post-mortem needs, before a restart destroys it.
 
     For each instrumented process of this host, or for WORKER, given by its number, pid
-    or name: findings, events, cache hit rates,
+    or name: a report as a page and its summary, findings, events, cache hit rates,
     programs, stacks, versions and out-of-memory reports. Besides these, what the
     sidecar sees, facts about the host, active alerts, and a post-mortem to complete.
 

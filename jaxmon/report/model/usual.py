@@ -17,6 +17,7 @@ class Usual:
         steps: mean step times of a second each, by loop.
         requests: mean latencies of a second each, of successful requests that waited
             for no compile, by route.
+        work: times of the same piece of work in every run, on every machine.
         peak_resident_bytes: the process's memory on its host, at most.
         waiting: for which part of the time in which its threads could run they waited
             for a processor.
@@ -24,6 +25,7 @@ class Usual:
 
     steps: Mapping[str, Spread] = field(default_factory=dict)
     requests: Mapping[str, Spread] = field(default_factory=dict)
+    work: Spread = field(default_factory=Spread)
     peak_resident_bytes: float | None = None
     waiting: float | None = None
 

@@ -122,6 +122,9 @@ def _fine(known: Known) -> str:
         said.append(f"{rate} {steps} a second in {_named(loop)}")
     elif running:
         said.append(f"{counted(len(running), 'loop')} at work")
+    elif ended := [one for one in known.loops if one["rate"]]:
+        loop = max(ended, key=lambda one: one["steps"])
+        said.append(f"{_named(loop)} ended after {counted(loop['steps'], 'step')}")
     if not said:
         return "Yes, as far as known: no request and no step in the last minute."
     return f"Yes: {'; '.join(said)}."
@@ -351,8 +354,9 @@ def _named(loop: LoopSummary) -> str:
 
 
 def _period(seconds: float | None) -> str:
-    near = seconds is None or _MINUTE_LEAST <= seconds <= _MINUTE_MOST
-    return "minute" if near else f"{seconds:.0f} s"
+    if seconds is None or _MINUTE_LEAST <= seconds <= _MINUTE_MOST:
+        return "minute"
+    return duration(round(seconds)).replace(".0 s", " s")
 
 
 _OF_ROUTE: tuple[tuple[ReasonKind, Callable[[RequestSummary], _Judgement]], ...] = (

@@ -10,7 +10,7 @@ from jaxmon.report.status.hardware import accelerators, devices
 from jaxmon.report.status.model import CollectorSummary, FindingsSummary, Summary
 from jaxmon.report.status.processes import processes
 from jaxmon.report.status.reading import Reading
-from jaxmon.report.status.recent import Recent
+from jaxmon.report.status.recent import YOUNG, Recent
 from jaxmon.report.status.traffic import batches, queues, requests
 from jaxmon.report.status.training import loops
 from jaxmon.report.status.verdicts import UNREAD, HostVerdict
@@ -21,6 +21,7 @@ def summarise(  # noqa: PLR0913 - what a status consists of
     now: Reading,
     before: Reading | None = None,
     *,
+    young: float = YOUNG,
     version: str = "",
     whole: bool = True,
     run_dir: str = "",
@@ -34,13 +35,14 @@ def summarise(  # noqa: PLR0913 - what a status consists of
         now: the latest reading.
         before: the one to compare it with, of about a minute ago; without it, nothing
             is known of the last minute of processes older than that.
+        young: age in seconds up to which all that a process did is recent.
         version: of jaxmon.
         whole: whether it is of all processes of a host.
         run_dir: where the agents are.
         verdict: the findings on them.
         collectors: of the sidecar.
     """
-    recent = Recent(now, before)
+    recent = Recent(now, before, young=young)
     every = functions(now)
     known = Known(
         now=now,

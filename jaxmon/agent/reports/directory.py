@@ -1,4 +1,4 @@
-"""The report directory: private and size-limited."""
+"""A directory of reports: private and size-limited."""
 
 from __future__ import annotations
 
@@ -10,25 +10,46 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from jaxmon.clocks import wall_time
 from jaxmon.errors import JaxmonError
+from jaxmon.report.runs import MOST_BYTES
 
 
 MAX_REPORTS = 20
-"""Maximum number of reports in a directory, of all processes together."""
+"""Maximum number of out-of-memory reports, of all processes together."""
 
 MAX_BYTES = 256 * 1024
-"""Maximum size of one file of a report."""
+"""Maximum size of one file of these."""
 
 _NAME = "jaxmon-reports"
-_REPORT = r"(oom-\d{8}T\d{6}Z-\d+-\d+)\.(?:json|txt)"
-_UNFINISHED = r"\.oom-.*\.part"
 # A file that has been unfinished for this long belongs to a process that was killed.
 _STALE_SECONDS = 3600
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Kind(NamedTuple):
+    """
+    Reports of one kind.
+
+    Attributes:
+        prefix: of the names of their files.
+        most: maximum number of reports in a directory, of all processes together.
+        most_bytes: maximum size of one file.
+        variable: that sets the directory.
+    """
+
+    prefix: str
+    most: int
+    most_bytes: int
+    variable: str
+
+
+OOM = Kind("oom", MAX_REPORTS, MAX_BYTES, "JAXMON_REPORT_DIR")
+RUN = Kind("run", 200, MOST_BYTES, "JAXMON_SUMMARY_DIR")
 
 
 class ReportDirError(JaxmonError):
@@ -45,9 +66,11 @@ class ReportDirectory:
     Args:
         chosen: the configured directory; `None` for ``jaxmon-reports`` in the directory
             for temporary files, where other users can create files too.
+        kind: of reports.
     """
 
-    def __init__(self, chosen: str | None = None) -> None:
+    def __init__(self, chosen: str | None = None, kind: Kind = OOM) -> None:
+        self._kind = kind
         self._is_chosen = chosen is not None
         # The program may change its working directory before the first report.
         path = Path(chosen) if chosen else Path(_temporary(), _NAME)
@@ -67,7 +90,7 @@ class ReportDirectory:
         try:
             self._prune(directory)
             for suffix, text in texts.items():
-                _write(directory, f"{stem}{suffix}", _cut(text))
+                _write(directory, f"{stem}{suffix}", _cut(text, self._kind.most_bytes))
         finally:
             os.close(directory)
         return self.path / f"{stem}{next(iter(texts))}"
@@ -103,28 +126,29 @@ class ReportDirectory:
 
     def _refusal(self, what: str) -> str:
         return (
-            f"report directory {self.path} {what}; set JAXMON_REPORT_DIR to a "
+            f"report directory {self.path} {what}; set {self._kind.variable} to a "
             "writable directory that you own"
         )
 
     def _prune(self, directory: int) -> None:
         """Delete the oldest reports and unfinished files."""
-        reports: dict[str, list[str]] = {}
+        prefix, reports = self._kind.prefix, dict[str, list[str]]()
+        report = rf"({prefix}-\d{{8}}T\d{{6}}Z-\d+-\d+)\.\w+"
         for name in os.listdir(directory):
-            if found := re.fullmatch(_REPORT, name):
+            if found := re.fullmatch(report, name):
                 reports.setdefault(found[1], []).append(name)
-            elif re.fullmatch(_UNFINISHED, name):
+            elif re.fullmatch(rf"\.{prefix}-.*\.part", name):
                 _remove(directory, name, older_than=wall_time() - _STALE_SECONDS)
         # Names start with the time, so they sort by age.
-        for stem in sorted(reports)[: max(len(reports) - MAX_REPORTS + 1, 0)]:
+        for stem in sorted(reports)[: max(len(reports) - self._kind.most + 1, 0)]:
             for name in reports[stem]:
                 _remove(directory, name)
 
 
-def stem_of(moment: float, number: int) -> str:
+def stem_of(moment: float, number: int, kind: Kind = OOM) -> str:
     """Return the file name, without suffix, of this process's report *number*."""
     when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(moment))
-    return f"oom-{when}-{os.getpid()}-{number}"
+    return f"{kind.prefix}-{when}-{os.getpid()}-{number}"
 
 
 def _temporary() -> str:
@@ -158,6 +182,6 @@ def _remove(directory: int, name: str, older_than: float | None = None) -> None:
             os.unlink(name, dir_fd=directory)
 
 
-def _cut(text: str) -> bytes:
+def _cut(text: str, most: int) -> bytes:
     # File names and error messages may contain what UTF-8 cannot encode.
-    return text.encode(errors="backslashreplace")[:MAX_BYTES]
+    return text.encode(errors="backslashreplace")[:most]

@@ -1,0 +1,103 @@
+"""``jaxmon report``: what a running process did so far, as files to keep and share."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from jaxmon.cli import output
+from jaxmon.cli.options import RUN_DIR
+from jaxmon.errors import CommandError
+
+
+if TYPE_CHECKING:
+    from jaxmon.report.runs.build import Facts
+
+
+@click.command(
+    epilog="""
+\b
+Exit codes:
+  0 the report was written
+  1 no instrumented process is running, it does not respond, or a file exists
+  2 WORKER names none or several
+
+\b
+Examples:
+  jaxmon report
+  jaxmon report train.py --out reports
+  jaxmon report --json | jq .answer
+  jaxmon run --summary-dir reports train.py     # when the program exits
+"""
+)
+@click.argument("worker", required=False)
+@click.option("--all", "everyone", is_flag=True, help="One report of every process.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(),
+    help="Directory to write to; by default, the current one.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the summary instead.")
+@RUN_DIR
+def command(
+    *,
+    worker: str | None,
+    everyone: bool,
+    out: Path,
+    as_json: bool,
+    run_dir: Path | None,
+) -> None:
+    """
+    Write a report of a running process: one page, and a summary in JSON.
+
+    The page shows findings, charts, where the time went, recompiles with what differed,
+    memory by source line, requests, steps and versions. It loads nothing, and can be
+    opened from a disk, sent and printed. It has no secrets from command lines, but it
+    does have source lines, argument names and shapes, so only its owner can read it.
+
+    WORKER is the process's number, pid or name. The program keeps running.
+    """
+    from jaxmon.cli.runs import facts_of
+    from jaxmon.cli.selection import candidates, pick
+
+    if everyone and worker is not None:
+        msg = "--all is for all processes; omit it or WORKER"
+        raise click.UsageError(msg)
+    if everyone and as_json:
+        msg = "--json prints one summary; omit it or --all"
+        raise click.UsageError(msg)
+    if as_json:
+        from jaxmon.report.runs.build import build
+
+        text = build(facts_of(pick(worker, run_dir), run_dir))
+        output.document(json.loads(text))
+        return
+    chosen = candidates(None, run_dir) if everyone else [pick(worker, run_dir)]
+    for one in chosen:
+        if one.trouble:
+            output.line(f"without worker {one.number}: it {one.trouble}", err=True)
+        else:
+            _write(out, one.pid or 0, facts_of(one, run_dir))
+    if all(one.trouble for one in chosen):
+        msg = "no process responds"
+        raise CommandError(msg)
+
+
+def _write(out: Path, pid: int, facts: Facts) -> None:
+    from jaxmon.files import whole
+    from jaxmon.report.html.files import files_of
+    from jaxmon.report.runs import stem
+
+    files = files_of(facts)
+    out.mkdir(parents=True, exist_ok=True)
+    name = stem(time.time(), pid)
+    for suffix, text in ((".html", files.page), (".json", files.summary)):
+        path = out / f"{name}{suffix}"
+        data = text.encode("utf-8", "backslashreplace")
+        whole.write(path, data, private=True, replace=False)
+        output.line(path)

@@ -1,0 +1,98 @@
+"""The summaries of runs, of files and of running processes."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from jaxmon.cli.selection import pick
+from jaxmon.cli.workers import TIMEOUT, Worker, neighbours
+from jaxmon.errors import CommandError, PageError
+from jaxmon.exposition.families import Family
+from jaxmon.exposition.parse import parse, to_family
+from jaxmon.http.fetch import FetchError, fetch_all
+from jaxmon.report.findings.neighbours import is_worth_comparing
+from jaxmon.report.model import Snapshot, read
+from jaxmon.report.runs.build import Facts, build
+from jaxmon.report.runs.model import Run
+from jaxmon.report.runs.read import RunError, read_file
+from jaxmon.report.runs.read import parse as parse_run
+
+
+_MAX_BYTES = 32 << 20
+
+
+def facts_of(worker: Worker, run_dir: Path | None) -> Facts:
+    """
+    Return what the agent of *worker* reports; takes milliseconds.
+
+    Raises:
+        CommandError: it does not respond any more.
+    """
+    events = worker.fetch("/debug/events")
+    environment: Mapping[str, Any] = {}
+    with suppress(CommandError):  # an older agent has none
+        environment = worker.fetch("/debug/environment")
+    text = fetch_all(
+        {worker.number: worker.socket},
+        "/metrics",
+        timeout=TIMEOUT,
+        max_bytes=_MAX_BYTES,
+    )[worker.number]
+    snapshot = read(worker.overview, events)
+    others = neighbours(worker, run_dir) if is_worth_comparing(snapshot) else []
+    return facts(worker, events, environment, text, [read(one) for one in others])
+
+
+def facts(
+    worker: Worker,
+    events: Mapping[str, Any],
+    environment: Mapping[str, Any],
+    metrics: str | FetchError,
+    others: Sequence[Snapshot] = (),
+) -> Facts:
+    """Return what the agent of *worker* has reported, on a process that is running."""
+    return Facts(
+        overview=worker.overview,
+        events=events,
+        environment=environment,
+        families=_families(metrics),
+        host=platform.node(),
+        worker=worker.number,
+        state="running",
+        others=others,
+    )
+
+
+def run_of(name: str, run_dir: Path | None) -> Run:
+    """
+    Return the run called *name*: a summary's file, a directory with one, or a running
+    process.
+
+    Raises:
+        CommandError: it is none of these.
+    """
+    path = Path(name)
+    if path.exists():
+        try:
+            return read_file(path)
+        except RunError as error:
+            raise CommandError(str(error), exit_code=2) from error
+    try:
+        return parse_run(build(facts_of(pick(name, run_dir), run_dir)))
+    except CommandError as error:
+        msg = f"{name!r} is no file or directory, and {error.message}"
+        raise CommandError(msg, details=error.details, exit_code=2) from error
+
+
+def _families(metrics: str | FetchError) -> list[Family]:
+    """Return what *metrics* has; without it, less is known of users."""
+    if isinstance(metrics, FetchError):
+        return []
+    try:
+        return [to_family(one) for one in parse(metrics)]
+    except PageError:
+        return []

@@ -1,0 +1,42 @@
+"""Elements of HTML and SVG, which escape all text that is put into them."""
+
+from __future__ import annotations
+
+import html
+from typing import NewType
+
+
+Html = NewType("Html", str)
+"""Markup made here; any other text is escaped by `text` first."""
+
+NOTHING = Html("")
+
+_DRAWN = frozenset(("rect", "line", "polyline", "polygon"))
+_EMPTY = frozenset(("meta", "link"))
+
+
+def text(value: object) -> Html:
+    """Return *value* escaped."""
+    return Html(html.escape(str(value), quote=True))
+
+
+def element(kind: str, /, *children: Html, **attributes: object) -> Html:
+    """
+    Return the element *kind*. Of an attribute's name, an underscore at the end is
+    omitted, others become hyphens; an empty attribute is omitted.
+    """
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{text(value)}"'
+        for key, value in attributes.items()
+        if value != ""
+    )
+    if kind in _DRAWN:
+        return Html(f"<{kind}{given}/>")
+    if kind in _EMPTY:
+        return Html(f"<{kind}{given}>")
+    return Html(f"<{kind}{given}>{''.join(children)}</{kind}>")
+
+
+def joined(*parts: Html) -> Html:
+    """Return *parts*, each on a line."""
+    return Html("\n".join(part for part in parts if part))

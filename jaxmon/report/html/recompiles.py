@@ -1,0 +1,68 @@
+"""What was recompiled, and what differed from the calls before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from jaxmon.report.html.elements import NOTHING, Html, element, text
+from jaxmon.report.layout import ago, counted, duration
+from jaxmon.report.model import Function, Recompile, Snapshot
+
+
+_MOST_FUNCTIONS = 30
+_MOST = 8
+
+
+def recompiles(snapshot: Snapshot) -> Html:
+    """Return the functions that were recompiled, those that took longest first."""
+    found = [one for one in snapshot.functions if one.recompiles and not one.internal]
+    if not found:
+        return NOTHING
+    items = [
+        _function(one, [r for r in snapshot.recompiles if r.function == one.name], now)
+        for now in (snapshot.process.now,)
+        for one in found[:_MOST_FUNCTIONS]
+    ]
+    left = len(found) - _MOST_FUNCTIONS
+    more = element("p", text(f"{left:,} more")) if left > 0 else NOTHING
+    title = element("h2", text("Recompiles"))
+    note = element("span", text("What differed from the calls before, latest first"))
+    return element(
+        "section",
+        element("div", title, note, class_="head"),
+        element("div", element("ol", *items, class_="findings"), more, class_="card"),
+    )
+
+
+def _function(one: Function, known: Sequence[Recompile], now: float) -> Html:
+    causes = sorted(one.recompiles.items(), key=lambda item: (-item[1], item[0]))
+    said = ", ".join(f"{cause.replace('_', ' ')} {n:,}" for cause, n in causes)
+    newest = sorted(known, key=lambda found: -found.time)
+    groups = [list(g) for _, g in groupby(newest, key=lambda r: (r.cause, r.texts))]
+    shown = [_group(group, now) for group in groups[:_MOST]]
+    left = len(groups) - _MOST
+    if left > 0:
+        shown.append(element("small", text(f"and {counted(left, 'earlier one')}")))
+    return element(
+        "li",
+        element("p", element("strong", text(one.name)), text(f": {said}")),
+        element("small", text(one.place)) if one.place else NOTHING,
+        *shown,
+    )
+
+
+def _group(same: Sequence[Recompile], now: float) -> Html:
+    """Return recompiles that differ in nothing but their time."""
+    latest = same[0]
+    facts = [f"{len(same)} identical"] if len(same) > 1 else []
+    if latest.seconds is not None:
+        facts.append(duration(latest.seconds))
+    facts.append(ago(now - latest.time))
+    if latest.place:
+        facts.append(f"called at {latest.place}")
+    told = list(latest.texts) or [latest.cause.replace("_", " ")]
+    if latest.omitted:
+        told.append(f"and {latest.omitted} more")
+    lines = [element("code", text(one)) for one in told]
+    return element("div", *lines, element("small", text(" · ".join(facts))))

@@ -1,0 +1,96 @@
+"""Sections of the text report as tables of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jaxmon.report.html.elements import NOTHING, Html, element, joined, text
+from jaxmon.report.layout import Column
+from jaxmon.report.section import Section
+
+
+_AS_IT_IS = ("FLOP", "P50", "P99")
+
+
+def table(
+    section: Section,
+    *,
+    about: str = "",
+    before: Html = NOTHING,
+    marks: Sequence[Html] = (),
+) -> Html:
+    """
+    Return *section*, nothing if it is empty.
+
+    Args:
+        section: its first column, or else the one that takes the remaining width, says
+            what a row is about.
+        about: what its numbers are about.
+        before: what is above the table.
+        marks: what is before the first cell of each row.
+    """
+    if not section:
+        return NOTHING
+    shown = section.about.removeprefix(":").strip().removeprefix("(").removesuffix(")")
+    title = element("h2", text(capitalized(section.title)))
+    note = ". ".join(filter(None, (capitalized(shown, keep=True), about)))
+    head = element(
+        "div", title, element("span", text(note)) if note else NOTHING, class_="head"
+    )
+    below = [element("p", text(one)) for one in section.below]
+    parts = joined(before, _rows(section, marks), *below)
+    card = element("div", parts, class_="card") if parts else NOTHING
+    return element("section", head, card)
+
+
+def capitalized(words: str, *, keep: bool = False) -> str:
+    """Return a title in capitals as on a page; *keep* all but its first letter."""
+    if keep or words in _AS_IT_IS:
+        return words[:1].upper() + words[1:]
+    return words[:1] + words[1:].lower()
+
+
+def _rows(section: Section, marks: Sequence[Html]) -> Html:
+    if not section.rows:
+        return NOTHING
+    order = _order(section.columns)
+    heads = [
+        element(
+            "th", text(capitalized(column.heading)), scope="col", class_=_side(column)
+        )
+        for column in (section.columns[index] for index in order)
+    ]
+    body, name = [], ""
+    for number, row in enumerate(section.rows):
+        first, *rest = order
+        note = section.notes[number] if number < len(section.notes) else ""
+        mark = marks[number] if number < len(marks) else NOTHING
+        small = element("small", text(note)) if note else NOTHING
+        # A route is named once.
+        name = row[first] or name
+        cells = [element("th", mark, text(name), small, scope="row")]
+        cells += [_cell(section.columns[index], row[index]) for index in rest]
+        body.append(element("tr", *cells))
+    return element(
+        "table",
+        element("thead", element("tr", *heads)),
+        element("tbody", joined(*body)),
+    )
+
+
+def _order(columns: Sequence[Column]) -> list[int]:
+    """Return which columns are shown, and in which order."""
+    shown = [index for index, one in enumerate(columns) if one.heading]
+    if columns[shown[0]].right:
+        name = next(index for index in shown if not columns[index].size)
+        shown = [name, *(index for index in shown if index != name)]
+    return shown
+
+
+def _cell(column: Column, cell: str) -> Html:
+    label = capitalized(column.heading)
+    return element("td", text(cell), class_=_side(column), data_label=label)
+
+
+def _side(column: Column) -> str:
+    return "" if column.right else "text"
