@@ -31,6 +31,7 @@ COMMANDS = {
     "top": "jaxmon.cli.top.command",
     "explain": "jaxmon.cli.explain",
     "report": "jaxmon.cli.report",
+    "compare": "jaxmon.cli.compare",
     "bundle": "jaxmon.cli.bundle.command",
     "exporter": "jaxmon.cli.exporter.command",
     "demo": "jaxmon.cli.demo.command",

@@ -1,0 +1,252 @@
+"""
+What changed from one run to another, measure by measure, and whether it is worse.
+
+Times are judged as those of one process are against its own past
+(`jaxmon.report.spread`), what is counted and compiled as in records of baselines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Literal, NamedTuple, TypeAlias
+
+from jaxmon.baseline.figures import FIGURES, Tolerance
+from jaxmon.baseline.machine import CROWDED, FEWEST, TIMES, Machine, spread
+from jaxmon.baseline.slower import Verdict
+from jaxmon.report.findings.errors import FAILED_REQUESTS, FAILED_SHARE
+from jaxmon.report.model import Function, Recompile
+from jaxmon.report.served import Route
+from jaxmon.report.spread import Distribution, Spread
+
+
+What: TypeAlias = Literal["function", "loop", "route", "device", "process"]
+
+_PROGRAM = ("flops", "peak_bytes")
+_COMPILE = FIGURES["compile_seconds"].tolerance
+_MOST_EVIDENCE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """
+    A measure of something that both runs have.
+
+    Args:
+        what: kind of the thing.
+        name: of it.
+        measure: ``execution_seconds``, ``dispatch_seconds``, ``flops`` and
+            ``peak_bytes`` of the only program of a function, ``recompiles``,
+            ``compile_seconds`` of one program, ``step_seconds``, ``request_seconds``,
+            the ratio ``failed_requests``, or ``peak_bytes`` of a device or process.
+        before: its value there; of times, the median.
+        after: its value now.
+        verdict: ``worse`` if it grew beyond noise.
+        place: where it is defined, if it is a function.
+        samples: of how many times before and after; `None` for what is exact.
+        reason: why the verdict is ``unclear``.
+        evidence: what else changed, or what differed.
+        lost: seconds that it cost in the run after, as far as known.
+    """
+
+    what: What
+    name: str
+    measure: str
+    before: float
+    after: float
+    verdict: Verdict
+    place: str = ""
+    samples: tuple[int, int] | None = None
+    reason: str = ""
+    evidence: tuple[str, ...] = ()
+    lost: float = 0.0
+
+
+class Subject(NamedTuple):
+    """What is measured; as in `Change`."""
+
+    what: What
+    name: str
+    measure: str
+
+
+def times(
+    of: Subject,
+    found: tuple[Spread | None, Spread | None],
+    *,
+    calls: int,
+    machine: Machine,
+) -> Iterator[Change]:
+    """
+    Yield how times changed, if both sides have some.
+
+    Args:
+        of: whose they are.
+        found: the times before and after.
+        calls: how often it ran after.
+        machine: that of the two runs.
+    """
+    old, new = found
+    if old is None or new is None or not old.count or not new.count:
+        return
+    verdict, reason = _judged(old, new, *machine.factor(of.measure))
+    counts = verdict in ("worse", "unclear")
+    yield Change(
+        *(*of, old.middle, new.middle, verdict),
+        samples=(old.count, new.count),
+        reason=reason,
+        lost=max(new.middle - old.middle, 0.0) * calls if counts else 0.0,
+    )
+
+
+def of_function(
+    old: Function, new: Function, machine: Machine, latest: tuple[Recompile, ...]
+) -> Iterator[Change]:
+    """
+    Yield how a function changed; *latest* are its recompiles in the run after, the
+    latest last.
+    """
+    calls = new.calls or 0
+    found = [
+        change
+        for measure in TIMES
+        for change in times(
+            Subject("function", new.name, measure),
+            (spread(old, measure), spread(new, measure)),
+            calls=calls,
+            machine=machine,
+        )
+    ]
+    spent = max((one.after for one in found), default=0.0) * calls
+    for change in (*found, *_program(old, new, spent), *_built(old, new, machine)):
+        yield replace(change, place=new.place)
+    if old.built and new.built:
+        yield _recompiles(old, new, latest)
+
+
+def failures(old: Route, new: Route) -> Change | None:
+    """Return how many requests fail, as ratios; `None` if a run served none."""
+    served = finished(old), finished(new)
+    if not all(served):
+        return None
+    failed = _failed(new)
+    before, after = _failed(old) / served[0], failed / served[1]
+    worse = failed >= FAILED_REQUESTS and after >= max(FAILED_SHARE, 2 * before)
+    return Change(
+        *("route", new.name, "failed_requests", before, after),
+        "worse" if worse else "within",
+        samples=served,
+    )
+
+
+def peak(
+    what: What, name: str, values: tuple[float, float], tolerance: Tolerance
+) -> Change:
+    """Return how much memory something had at most."""
+    before, after = values
+    verdict: Verdict = "within"
+    if not tolerance.allows(before, after):
+        verdict = "worse"
+    elif not tolerance.allows(after, before):
+        verdict = "better"
+    return Change(what, name, "peak_bytes", before, after, verdict)
+
+
+def finished(route: Route) -> int:
+    """Return the number of finished requests."""
+    return sum(one.count for one in route.finished)
+
+
+def _judged(
+    old: Spread, new: Spread, factor: float, unknown: str
+) -> tuple[Verdict, str]:
+    """
+    Return the verdict on times, and why it is unclear; *factor* and *unknown* are those
+    of the machine.
+    """
+    before, after = old.distribution, new.distribution
+    if min(old.count, new.count) < FEWEST:
+        few = after.middle > before.limit
+        return ("unclear", f"fewer than {FEWEST} samples") if few else ("within", "")
+    if after.slower_than(before):
+        alone = Distribution(*(one / factor for one in after))
+        if unknown:
+            return "unclear", unknown
+        if not alone.slower_than(before):
+            return "unclear", f"the machine makes it {factor:.1f} times"
+        return "worse", ""
+    return ("better" if before.slower_than(after) else "within"), ""
+
+
+def _program(old: Function, new: Function, spent: float) -> Iterator[Change]:
+    """Yield what the only program of a function needs; the same in each run."""
+    before, after = old.program, new.program
+    if not before.programs == after.programs == 1:
+        return
+    for measure in _PROGRAM:
+        was, now = getattr(before, measure), getattr(after, measure)
+        if not was or not now:
+            continue
+        verdict: Verdict = "within"
+        lost = 0.0
+        if not FIGURES[measure].tolerance.allows(was, now):
+            verdict = "worse"
+            lost = spent * (1 - was / now) if measure == _PROGRAM[0] else 0.0
+        elif not FIGURES[measure].tolerance.allows(now, was):
+            verdict = "better"
+        yield Change("function", new.name, measure, was, now, verdict, lost=lost)
+
+
+def _built(old: Function, new: Function, machine: Machine) -> Iterator[Change]:
+    """Yield how long it takes to compile a program of a function."""
+    if not old.built or not new.built:
+        return
+    before, after = old.compile_time / old.built, new.compile_time / new.built
+    verdict: Verdict = "within"
+    reason = ""
+    if not _COMPILE.allows(before, after):
+        reason = _other_compiles(old, new) or (CROWDED if machine.crowded else "")
+        verdict = "unclear" if reason else "worse"
+    elif not _COMPILE.allows(after, before):
+        known = not (_other_compiles(old, new) or machine.was_crowded)
+        verdict = "better" if known else "within"
+    lost = (after - before) * new.built if verdict in ("worse", "unclear") else 0.0
+    yield Change(
+        *("function", new.name, "compile_seconds", before, after, verdict),
+        samples=(old.built, new.built),
+        reason=reason,
+        lost=lost,
+    )
+
+
+def _other_compiles(old: Function, new: Function) -> str:
+    """Return whether the persistent cache served more, or less."""
+    before, after = (one.compiles.get("cache_hit", 0) for one in (old, new))
+    if before == after:
+        return ""
+    return f"loaded from the persistent cache: {before:,} → {after:,}"
+
+
+def _recompiles(old: Function, new: Function, latest: tuple[Recompile, ...]) -> Change:
+    before, after = (sum(one.recompiles.values()) for one in (old, new))
+    allowed = float(before)
+    if old.calls != new.calls:
+        # A longer run has more of them, and how many is chance.
+        allowed *= max((new.calls or 0) / max(old.calls or 0, 1), 1.0)
+        allowed += 2 * sqrt(allowed)
+    verdict: Verdict = "worse" if after > allowed else "within"
+    if before and not after and (new.calls or 0) >= (old.calls or 0):
+        verdict = "better"
+    texts = dict.fromkeys(text for one in reversed(latest) for text in one.texts)
+    worse = verdict == "worse"
+    return Change(
+        *("function", new.name, "recompiles", before, after, verdict),
+        place=new.place,
+        evidence=tuple(texts)[:_MOST_EVIDENCE] if worse else (),
+        lost=(after - before) * new.compile_time / new.built if worse else 0.0,
+    )
+
+
+def _failed(route: Route) -> int:
+    return sum(one.count for one in route.finished if one.outcome == "error")

@@ -1,0 +1,182 @@
+"""Formats a comparison of two summaries, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from jaxmon.baseline.changes import Change
+from jaxmon.baseline.slower import Verdict
+from jaxmon.baseline.summaries import Comparison
+from jaxmon.report.layout import (
+    INDENT,
+    amount,
+    clean,
+    counted,
+    duration,
+    share,
+    shortened,
+    size,
+    wrapped,
+)
+from jaxmon.report.programs import label
+from jaxmon.report.runs.model import Run
+
+
+SCHEMA = 1
+"""Version of what `as_json` returns."""
+
+_TITLES: tuple[tuple[Verdict, str], ...] = (
+    ("better", "BETTER"),
+    ("unclear", "UNCLEAR"),
+    ("worse", "WORSE"),
+)
+_DOES = {
+    "execution_seconds": "executing it takes",
+    "dispatch_seconds": "dispatching it takes",
+    "step_seconds": "a step takes",
+    "request_seconds": "a warm request takes",
+    "compile_seconds": "compiling a program of it takes",
+}
+_MOST = 20
+_MANY = 10
+
+
+def lines(found: Comparison, *, width: int) -> Iterator[str]:
+    """Yield the lines to print; what is worse comes last, where a log ends."""
+    yield shortened(f"before: {_run(found.before)}", width)
+    yield shortened(f"after:  {_run(found.after)}", width)
+    for told in (*found.differences, *_few(found.packages)):
+        yield from wrapped(clean(told), width, first="changed: ", rest=INDENT)
+    for title, names in (("new", found.new), ("vanished", found.vanished)):
+        for name in _few(names):
+            yield shortened(f"{title}: {clean(name)}", width)
+    for verdict, title in _TITLES:
+        changes = found.of(verdict)
+        if not changes:
+            continue
+        yield ""
+        yield title
+        shown = changes[:_MOST]
+        for number, change in enumerate(shown, 1):
+            yield from _change(number, change, width)
+        if left := len(changes) - len(shown):
+            yield f"{INDENT}and {left:,} more"
+    yield ""
+    yield from wrapped(clean(sentence(found)), width, rest=INDENT)
+
+
+def sentence(found: Comparison) -> str:
+    """Return the outcome as a sentence without a full stop."""
+    compared = len({(one.what, one.name) for one in found.changes})
+    worse = found.of("worse")
+    if not compared:
+        return "nothing to compare: the runs have no function, loop or route in common"
+    if not worse:
+        unclear = len(found.of("unclear"))
+        more = f"; {counted(unclear, 'measure')} unclear" if unclear else ""
+        return f"nothing worse among {counted(compared, 'thing')} compared{more}"
+    names = dict.fromkeys(_named(one) for one in worse)
+    first = ", ".join(list(names)[:3])
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""  # noqa: PLR2004
+    return f"worse than before: {first}{more}"
+
+
+def as_json(found: Comparison) -> dict[str, Any]:
+    """Return the comparison in JSON types."""
+    return {
+        "schema": SCHEMA,
+        "worse": len(found.of("worse")),
+        "unclear": len(found.of("unclear")),
+        "before": _identity(found.before),
+        "after": _identity(found.after),
+        "differences": list(found.differences),
+        "packages": list(found.packages),
+        "new": list(found.new),
+        "vanished": list(found.vanished),
+        "changes": [asdict(one) for one in found.changes],
+    }
+
+
+def _identity(run: Run) -> dict[str, Any]:
+    process = run.snapshot.process
+    return {
+        "program": process.program,
+        "host": run.host,
+        "pid": process.pid,
+        "written": run.written,
+        "observed_seconds": process.observed_seconds,
+        "state": run.state,
+    }
+
+
+def _run(run: Run) -> str:
+    process = run.snapshot.process
+    facts = [
+        label(process.program) or "a process",
+        _moment(run.written),
+        f"observed for {duration(process.observed_seconds)}",
+        f"JAX {process.jax}" if process.jax else "",
+    ]
+    return " · ".join(filter(None, facts))
+
+
+def _change(number: int, one: Change, width: int) -> Iterator[str]:
+    lead = f"{INDENT}{number}. "
+    indent = " " * len(lead)
+    place = f" ({one.place})" if one.place else ""
+    text = f"{_named(one)}{place}: {_said(one)}"
+    yield from wrapped(text, width, first=lead, rest=indent)
+    facts = []
+    if one.samples is not None:
+        old, new = (f"{count:,}" for count in one.samples)
+        facts.append(f"{old} and {new} {_counted(one)}")
+    if one.reason:
+        facts.append(f"cannot tell: {one.reason}")
+    for fact in (*facts, *one.evidence):
+        yield from wrapped(fact, width, first=f"{indent}{INDENT}", rest=indent * 2)
+
+
+def _counted(one: Change) -> str:
+    """Return what the samples are."""
+    if one.measure == "failed_requests":
+        return "requests"
+    return "programs" if one.measure == "compile_seconds" else "samples"
+
+
+def _named(one: Change) -> str:
+    if one.what in ("function", "process"):
+        return one.name
+    return f"{'requests to' if one.what == 'route' else one.what} {one.name}"
+
+
+def _said(one: Change) -> str:
+    before, after = one.before, one.after
+    if one.measure == "recompiles":
+        return f"recompiled {before:,.0f} → {after:,.0f} times"
+    if one.measure == "failed_requests":
+        return f"{share(before, 1)} → {share(after, 1)} failed"
+    if one.measure == "peak_bytes":
+        whose = "its program" if one.what == "function" else "it"
+        return f"{whose} needs {size(before)} → {size(after)} of memory at its peak"
+    if one.measure == "flops":
+        return f"its program computes {amount(before)} → {amount(after)} FLOP a call"
+    ratio = after / before if before else 0.0
+    times = f"{ratio:.1f} times as long" if ratio else "longer"
+    return f"{_DOES[one.measure]} {times}: {duration(before)} → {duration(after)}"
+
+
+def _few(names: tuple[str, ...]) -> Iterator[str]:
+    yield from names[:_MANY]
+    if (left := len(names) - _MANY) > 0:
+        yield f"{left} more"
+
+
+def _moment(time: float) -> str:
+    try:
+        moment = datetime.fromtimestamp(time, UTC)
+    except (OverflowError, ValueError, OSError):
+        return ""
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC" if time else ""

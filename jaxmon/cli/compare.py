@@ -1,0 +1,62 @@
+"""``jaxmon compare``: what became slower from one run to another."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from jaxmon.cli import output
+from jaxmon.cli.options import RUN_DIR
+from jaxmon.errors import BaselineError, CommandError
+
+
+@click.command(
+    epilog="""
+\b
+Exit codes:
+  0 nothing is worse
+  1 something is worse
+  2 BEFORE or AFTER is no run, or they cannot be compared
+
+\b
+Examples:
+  jaxmon compare yesterday/run-20261126T180818Z-4242.json train.py
+  jaxmon run --summary-dir before train.py
+  jaxmon run --summary-dir after train.py
+  jaxmon compare before after
+  jaxmon compare --json before after | jq '.changes[] | select(.verdict=="worse")'
+"""
+)
+@click.argument("before")
+@click.argument("after")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@RUN_DIR
+def command(*, before: str, after: str, as_json: bool, run_dir: Path | None) -> None:
+    """
+    Compare two runs: what takes longer, recompiles more or needs more memory.
+
+    Compared are execution and dispatch time of each function, its compiles, steps,
+    requests, memory, versions and flags. A time is worse if three quarters of its
+    samples exceed nine tenths of those before by a quarter, with 16 on each side. What
+    may be the machine, or too few samples, is unclear, and not worse.
+
+    BEFORE and AFTER are summaries that `jaxmon report` or --summary-dir wrote, a
+    directory with one, or a running process: its number, pid or name.
+    """
+    from jaxmon.baseline.summaries import compare
+    from jaxmon.baseline.summary_lines import as_json as in_json
+    from jaxmon.baseline.summary_lines import lines
+    from jaxmon.cli.runs import run_of
+
+    try:
+        found = compare(run_of(before, run_dir), run_of(after, run_dir))
+    except BaselineError as error:
+        raise CommandError(str(error), exit_code=2) from error
+    if as_json:
+        output.document(in_json(found))
+    else:
+        output.lines(lines(found, width=output.report_width()))
+    if found.of("worse"):
+        sys.exit(1)
