@@ -17,8 +17,9 @@ from jaxmon.baseline.machine import CROWDED, FEWEST, TIMES, Machine, spread
 from jaxmon.baseline.slower import Verdict
 from jaxmon.report.findings.errors import FAILED_REQUESTS, FAILED_SHARE
 from jaxmon.report.model import Function, Recompile
+from jaxmon.report.model.spreads import Spread
 from jaxmon.report.served import Route
-from jaxmon.report.spread import Distribution, Spread
+from jaxmon.report.spread import Distribution
 
 
 What: TypeAlias = Literal["function", "loop", "route", "device", "process"]

@@ -21,8 +21,8 @@ from jaxmon.baseline.machine import Machine, functions
 from jaxmon.baseline.slower import Verdict
 from jaxmon.errors import BaselineError
 from jaxmon.report.layout import size
+from jaxmon.report.model.spreads import Spread
 from jaxmon.report.runs.model import Run
-from jaxmon.report.spread import Spread
 
 
 _SAME = ("platform", "device")

@@ -8,7 +8,6 @@ and of one run against another.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -47,21 +46,6 @@ def distribution(times: Sequence[float]) -> Distribution:
     ordered = sorted(times)
     last = len(ordered) - 1
     return Distribution(*(ordered[round(q * last)] for q in (_LOW, _MIDDLE, _HIGH)))
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """A distribution as a report has it: seconds, and of how many times."""
-
-    count: int = 0
-    low: float = 0.0
-    middle: float = 0.0
-    high: float = 0.0
-
-    @property
-    def distribution(self) -> Distribution:
-        """The quantiles."""
-        return Distribution(self.low, self.middle, self.high)
 
 
 def spread_of(times: Sequence[float]) -> Mapping[str, float] | None:

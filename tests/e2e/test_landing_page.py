@@ -23,13 +23,13 @@ from jaxmon.exposition.families import (
     series,
 )
 from jaxmon.http.server import Response, Server, metrics_handler
+from tests.browser import DESKTOP, PHONE, console, resize
 from tests.fakes.nvml.build import build
 from tests.support import (
     ROOT,
     clean_environ,
     free_port,
     http_get,
-    require_program,
     until,
 )
 
@@ -39,24 +39,8 @@ if TYPE_CHECKING:
 
 
 JAXMON = str(Path(sys.executable).with_name("jaxmon"))
-PHONE, DESKTOP = 390, 1280
 HOSTILE = '<img src=x onerror="document.title=\'owned\'">"\\'
 LONG = "package.module.Class.method_with_a_very_long_name." * 4
-
-
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Chrome]:
-    """Return a headless Chromium that keeps what is written to its console."""
-    selenium = pytest.importorskip("selenium.webdriver")
-    options = selenium.ChromeOptions()
-    options.binary_location = require_program("chromium")
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    service = selenium.ChromeService(require_program("chromedriver"))
-    browser = selenium.Chrome(options=options, service=service)
-    yield browser
-    browser.quit()
 
 
 @pytest.fixture
@@ -179,24 +163,6 @@ def findings(chrome: Chrome) -> list[str]:
     return found
 
 
-def resize(
-    chrome: Chrome, width: int, *, height: int = 900, scheme: str = "light"
-) -> None:
-    chrome.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {
-            "width": width,
-            "height": height,
-            "deviceScaleFactor": 1,
-            "mobile": width == PHONE,
-        },
-    )
-    chrome.execute_cdp_cmd(
-        "Emulation.setEmulatedMedia",
-        {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
-    )
-
-
 def open_page(chrome: Chrome, url: str, width: int = DESKTOP, **options: str) -> None:
     resize(chrome, width, scheme=options.get("scheme", "light"))
     chrome.get("about:blank")  # the page before may ask a server that is gone
@@ -223,10 +189,6 @@ def cells(chrome: Chrome, table: str) -> list[list[str]]:
         f"#{table}",
     )
     return rows
-
-
-def console(chrome: Chrome) -> list[str]:
-    return [entry["message"] for entry in chrome.get_log("browser")]
 
 
 def test_figures_appear_and_update_without_a_reload(

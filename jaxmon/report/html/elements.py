@@ -37,6 +37,14 @@ def element(kind: str, /, *children: Html, **attributes: object) -> Html:
     return Html(f"<{kind}{given}>{''.join(children)}</{kind}>")
 
 
+def folded(shown: Html, hidden: Html, count: int) -> Html:
+    """Return *shown*, and *hidden* for those who want to see *count* more."""
+    if count <= 0:
+        return shown
+    said = element("summary", text(f"{count:,} more"))
+    return joined(shown, element("details", said, hidden))
+
+
 def joined(*parts: Html) -> Html:
     """Return *parts*, each on a line."""
     return Html("\n".join(part for part in parts if part))

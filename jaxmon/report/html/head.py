@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from jaxmon.report.html.elements import NOTHING, Html, element, text
+from jaxmon.report.html.elements import NOTHING, Html, element, folded, text
 from jaxmon.report.layout import UNKNOWN, amount, duration, share, size
 from jaxmon.report.programs import label
 from jaxmon.report.runs.model import Found, Run
@@ -18,6 +18,7 @@ _STATES = {
     "finished": ("good", "finished"),
     "crashed": ("bad", "crashed"),
 }
+_FEW = 10
 _TAGS = {"failure": "Failure", "time": "Time", "hint": "Hint", "note": "Note"}
 
 
@@ -90,14 +91,19 @@ def findings(run: Run) -> Html:
     """Return what to change, the most urgent first."""
     observed = run.snapshot.process.observed_seconds
     items = [_finding(one, observed) for one in run.findings]
+    few = _FEW if len(items) > _FEW + 1 else len(items)
     quiet = element("p", text(run.quiet), class_="quiet") if run.quiet else NOTHING
-    listed = element("ol", *items, class_="findings") if items else NOTHING
+    listed = folded(_list(items[:few]), _list(items[few:]), len(items) - few)
     return element(
         "section",
         element("div", element("h2", text("Findings")), class_="head"),
         element("div", quiet, listed, class_="card"),
         id="findings",
     )
+
+
+def _list(items: Sequence[Html]) -> Html:
+    return element("ol", *items, class_="findings") if items else NOTHING
 
 
 def _finding(one: Found, observed: float) -> Html:

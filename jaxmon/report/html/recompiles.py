@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from jaxmon.report.html.elements import NOTHING, Html, element, text
+from jaxmon.report.html.elements import NOTHING, Html, element, folded, text
 from jaxmon.report.layout import ago, counted, duration
 from jaxmon.report.model import Function, Recompile, Snapshot
 
 
-_MOST_FUNCTIONS = 30
-_MOST = 8
+_MOST_FUNCTIONS, _FEW = 30, 5
+_MOST = 5
 
 
 def recompiles(snapshot: Snapshot) -> Html:
@@ -24,14 +24,15 @@ def recompiles(snapshot: Snapshot) -> Html:
         for now in (snapshot.process.now,)
         for one in found[:_MOST_FUNCTIONS]
     ]
-    left = len(found) - _MOST_FUNCTIONS
-    more = element("p", text(f"{left:,} more")) if left > 0 else NOTHING
+    few = _FEW if len(items) > _FEW + 1 else len(items)
+    shown = element("ol", *items[:few], class_="findings")
+    rest = element("ol", *items[few:], class_="findings")
     title = element("h2", text("Recompiles"))
     note = element("span", text("What differed from the calls before, latest first"))
     return element(
         "section",
         element("div", title, note, class_="head"),
-        element("div", element("ol", *items, class_="findings"), more, class_="card"),
+        element("div", folded(shown, rest, len(items) - few), class_="card"),
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from jaxmon.report.html.elements import NOTHING, Html, element, joined, text
+from jaxmon.report.html.elements import NOTHING, Html, element, folded, joined, text
 from jaxmon.report.layout import Column
 from jaxmon.report.section import Section
 
 
+_FEW = 12
 _AS_IT_IS = ("FLOP", "P50", "P99")
 
 
@@ -54,15 +55,22 @@ def _rows(section: Section, marks: Sequence[Html]) -> Html:
     if not section.rows:
         return NOTHING
     order = _order(section.columns)
-    heads = [
-        element(
-            "th", text(capitalized(column.heading)), scope="col", class_=_side(column)
-        )
-        for column in (section.columns[index] for index in order)
-    ]
-    body, name = [], ""
+    heads = [_heading(section.columns[index]) for index in order]
+    head = element("thead", element("tr", *heads))
+    rows = list(_body(section, order, marks))
+
+    def part(some: Sequence[Html]) -> Html:
+        return element("table", head, element("tbody", joined(*some)))
+
+    few = _FEW if len(rows) > _FEW + 1 else len(rows)
+    return folded(part(rows[:few]), part(rows[few:]), len(rows) - few)
+
+
+def _body(
+    section: Section, order: Sequence[int], marks: Sequence[Html]
+) -> Iterator[Html]:
+    (first, *rest), name = order, ""
     for number, row in enumerate(section.rows):
-        first, *rest = order
         note = section.notes[number] if number < len(section.notes) else ""
         mark = marks[number] if number < len(marks) else NOTHING
         small = element("small", text(note)) if note else NOTHING
@@ -70,12 +78,7 @@ def _rows(section: Section, marks: Sequence[Html]) -> Html:
         name = row[first] or name
         cells = [element("th", mark, text(name), small, scope="row")]
         cells += [_cell(section.columns[index], row[index]) for index in rest]
-        body.append(element("tr", *cells))
-    return element(
-        "table",
-        element("thead", element("tr", *heads)),
-        element("tbody", joined(*body)),
-    )
+        yield element("tr", *cells)
 
 
 def _order(columns: Sequence[Column]) -> list[int]:
@@ -85,6 +88,11 @@ def _order(columns: Sequence[Column]) -> list[int]:
         name = next(index for index in shown if not columns[index].size)
         shown = [name, *(index for index in shown if index != name)]
     return shown
+
+
+def _heading(column: Column) -> Html:
+    title = text(capitalized(column.heading))
+    return element("th", title, scope="col", class_=_side(column))
 
 
 def _cell(column: Column, cell: str) -> Html:

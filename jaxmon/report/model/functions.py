@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from jaxmon.report.spread import Spread
+from jaxmon.report.model.spreads import Spread
 
 
 @dataclass(frozen=True, slots=True)

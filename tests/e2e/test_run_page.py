@@ -1,0 +1,93 @@
+"""The report of a run in a real browser, opened from a file, without a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jaxmon.report.html.files import files_of
+from tests.browser import DESKTOP, PHONE, console, resize
+from tests.unit.test_run_reports import INJECTION, full
+
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
+
+
+LONG = "package.module.Class.method_with_a_very_long_name." * 4
+
+
+def open_report(
+    chrome: Chrome, directory: Path, name: str, width: int = DESKTOP, **options: str
+) -> Path:
+    """Open a report on functions called *name*; return its file."""
+    path = directory / "report.html"
+    path.write_text(files_of(full(name)).page, encoding="utf-8")
+    resize(chrome, width, scheme=options.get("scheme", "light"))
+    chrome.execute_cdp_cmd("Network.enable", {})
+    chrome.execute_cdp_cmd(
+        "Network.emulateNetworkConditions",
+        {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0},
+    )
+    chrome.get("about:blank")
+    console(chrome)
+    chrome.get(path.as_uri())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "scheme"),
+    [
+        ("train.step", DESKTOP, "light"),
+        ("train.step", PHONE, "dark"),
+        (INJECTION, PHONE, "light"),
+        (LONG, PHONE, "dark"),
+        (LONG, DESKTOP, "dark"),
+    ],
+    ids=["desktop", "phone", "markup", "long on a phone", "long"],
+)
+def test_it_opens_from_a_file_without_a_network(
+    chrome: Chrome, tmp_path: Path, name: str, width: int, scheme: str
+) -> None:
+    """Its style applies, it loads nothing, no name does anything or sticks out."""
+    open_report(chrome, tmp_path, name, width, scheme=scheme)
+    found = chrome.execute_script(
+        "return {"
+        "width: document.documentElement.scrollWidth,"
+        "loaded: performance.getEntriesByType('resource').map(one => one.name),"
+        "background: getComputedStyle(document.body).backgroundColor,"
+        "charts: [...document.querySelectorAll('.chart svg')]"
+        "  .filter(one => one.getBoundingClientRect().width > 100).length,"
+        "bar: [...document.querySelectorAll('.parts rect')]"
+        "  .map(one => one.getBoundingClientRect().width),"
+        "scripts: document.scripts.length,"
+        "text: document.body.innerText"
+        "}"
+    )
+
+    assert console(chrome) == []
+    assert [one for one in found["loaded"] if not one.startswith("data:")] == []
+    assert found["width"] <= width
+    assert found["background"] == (
+        "rgb(246, 247, 246)" if scheme == "light" else "rgb(17, 23, 21)"
+    )
+    assert found["charts"] == 6
+    assert len(found["bar"]) == 2
+    assert min(found["bar"]) > 50
+    assert found["scripts"] == 0
+    assert name in " ".join(found["text"].split())
+
+
+def test_it_prints(chrome: Chrome, tmp_path: Path) -> None:
+    """On white paper, whatever the scheme, and on few pages."""
+    open_report(chrome, tmp_path, "train.step", scheme="dark")
+    chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    background = chrome.execute_script(
+        "return getComputedStyle(document.body).backgroundColor"
+    )
+    printed = chrome.execute_cdp_cmd("Page.printToPDF", {"printBackground": False})
+
+    assert background == "rgb(255, 255, 255)"
+    assert len(printed["data"]) > 10_000

@@ -1,0 +1,231 @@
+"""What `jaxmon compare` says of two runs: whom it accuses, and whom it does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jaxmon.baseline.changes import Change
+from jaxmon.baseline.summaries import compare
+from jaxmon.baseline.summary_lines import as_json, lines
+from jaxmon.errors import BaselineError
+from jaxmon.report import layout
+from tests.hostile_text import HOSTILE, harmful
+from tests.runs import VERSIONS, function, run, spread
+
+
+CPU = {**VERSIONS, "platform": "cpu", "device": "cpu"}
+MANY = {f"layer_{n}": function(place=f"model.py:{n}") for n in range(64)}
+BUSY = {"usual": {"waiting": 0.7, "work": spread(0.0002)}}
+
+
+def times(execution: float, dispatch: float = 0.0001, **options: Any) -> dict[str, Any]:
+    """Return a function that takes so long."""
+    found = spread(execution, **options), spread(dispatch, **options)
+    return function(spreads=dict(zip(("execution", "dispatch"), found, strict=True)))
+
+
+def changes(before: Any, after: Any, verdict: str = "worse") -> list[Change]:
+    """Return the changes with *verdict*."""
+    return [one for one in compare(before, after).changes if one.verdict == verdict]
+
+
+def test_the_slower_function_is_named_among_many() -> None:
+    """With its line, by how much, of how many samples, and what else changed."""
+    slow = function(
+        place="model.py:7",
+        program={"programs": 1, "fingerprint": "b", "flops": 1e6},
+        spreads={"execution": spread(0.03), "dispatch": spread(0.0001)},
+    )
+    after = run({**MANY, "layer_7": slow}, versions={**VERSIONS, "jax": "0.11.0"})
+    (one,) = changes(run(MANY), after)
+
+    assert (one.name, one.place, one.measure) == (
+        "layer_7",
+        "model.py:7",
+        "execution_seconds",
+    )
+    assert one.samples == (50, 50)
+    assert one.lost == pytest.approx(0.02 * 1000)
+    text = "\n".join(lines(compare(run(MANY), after), width=100))
+    assert "layer_7 (model.py:7): executing it takes 3.0 times as long" in text
+    assert "50 and 50 samples" in text
+    assert "changed: jax: 0.10.2 → 0.11.0" in text
+    assert text.endswith("worse than before: layer_7")
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        MANY,
+        {name: times(0.0125) for name in MANY},
+        {name: times(0.02, noise=0.6) for name in MANY},
+    ],
+    ids=["the same", "within the margin", "noise"],
+)
+def test_noise_accuses_no_one(after: Any) -> None:
+    """The same run, a quarter more, or times that vary more than they differ."""
+    assert changes(run(MANY), run(after)) == []
+    assert changes(run(MANY), run(after), "unclear") == []
+
+
+def test_few_samples_are_unclear() -> None:
+    """Fifteen on one side show nothing, however slow; the text says so."""
+    found = compare(run({"f": function()}), run({"f": times(0.1, count=15)}))
+    (one,) = found.of("unclear")
+
+    assert one.reason == "fewer than 16 samples"
+    assert found.of("worse") == []
+    text = "\n".join(lines(found, width=100))
+    assert "50 and 15 samples" in text
+    assert "nothing worse among 1 thing compared; 1 measure unclear" in text
+
+
+def test_on_crowded_processors_only_what_is_slower_than_the_rest_is_worse() -> None:
+    """All functions take three times as long, one of them ten times."""
+    before = run({n: times(0.001, 0.0001) for n in MANY}, versions=CPU, **BUSY)
+    slow = {n: times(0.003, 0.0003) for n in MANY} | {"layer_7": times(0.01)}
+    found = compare(before, run(slow, versions=CPU, **BUSY))
+
+    assert [one.name for one in found.of("worse")] == ["layer_7"]
+    reasons = {one.reason for one in found.of("unclear")}
+    assert reasons == {"the machine makes it 3.0 times"}
+
+
+def test_on_crowded_processors_few_functions_show_nothing() -> None:
+    """There is nothing to tell the machine from the program by."""
+    before = run({"f": times(0.001)}, versions=CPU, **BUSY)
+    found = compare(before, run({"f": times(0.01)}, versions=CPU, **BUSY))
+
+    assert found.of("worse") == []
+    assert {one.reason for one in found.of("unclear")} == {"others held the processors"}
+
+
+def test_a_slower_processor_is_not_the_program() -> None:
+    """The same work took twice as long there; an accelerator has no such excuse."""
+    slower = {"usual": {"waiting": 0.0, "work": spread(0.0004)}}
+    before, after = {"f": times(0.001)}, {"f": times(0.0018)}
+    found = compare(run(before, versions=CPU), run(after, versions=CPU, **slower))
+    assert found.of("worse") == []
+    assert [one.reason for one in found.of("unclear")] == [
+        "the machine makes it 2.0 times"
+    ]
+
+    accelerated = compare(run(before), run(after, **slower))
+    assert [one.measure for one in accelerated.of("worse")] == ["execution_seconds"]
+
+
+def test_more_work_needs_no_samples() -> None:
+    """FLOPs of the only program are exact; of several, the latest is any of them."""
+    more = {"programs": 1, "fingerprint": "b", "flops": 2e6}
+    before = run({"f": function(spreads={})})
+    (one,) = changes(before, run({"f": function(spreads={}, program=more)}))
+    several = function(spreads={}, program={**more, "programs": 2})
+
+    assert (one.measure, one.before, one.after) == ("flops", 1e6, 2e6)
+    assert changes(before, run({"f": several})) == []
+
+
+def test_recompiles_are_exact_for_the_same_calls() -> None:
+    """One more is worse, with what differed; a longer run may have more of them."""
+    event = {
+        "kind": "recompile",
+        "function": "f",
+        "details": {"cause": "shape", "differences": [{"text": "argument x: a → b"}]},
+    }
+    before = run({"f": function(recompiles={"shape": 4}, compiles={"compiled": 5})})
+    more = function(recompiles={"shape": 5}, compiles={"compiled": 6})
+    (one,) = changes(before, run({"f": more}, events=[event]))
+    longer = {**more, "recompiles": {"shape": 9}, "calls": 2000}
+
+    assert (one.measure, one.before, one.after) == ("recompiles", 4, 5)
+    assert one.evidence == ("argument x: a → b",)
+    assert changes(before, run({"f": longer})) == []
+    storm = {**longer, "recompiles": {"shape": 90}}
+    assert [o.measure for o in changes(before, run({"f": storm}))] == ["recompiles"]
+
+
+def test_compile_times_are_those_of_one_program() -> None:
+    """Neither a crowded machine nor a cold persistent cache is the function."""
+    slow = function(phases={"backend_compile": {"seconds": 3.0}})
+    before = run({"f": function()})
+    loaded = function(compiles={"cache_hit": 1})
+
+    assert [o.measure for o in changes(before, run({"f": slow}))] == ["compile_seconds"]
+    assert changes(before, run({"f": slow}, **BUSY)) == []
+    (one,) = changes(run({"f": loaded}), run({"f": slow}), "unclear")
+    assert one.reason == "loaded from the persistent cache: 1 → 0"
+
+
+def test_steps_requests_and_memory_are_compared_too() -> None:
+    """Each is named, as what it is."""
+
+    def overview(factor: float, failed: int, peak: float) -> dict[str, Any]:
+        usual = {
+            "waiting": 0.0,
+            "steps": {"train": spread(0.1 * factor)},
+            "requests": {"predict": spread(0.05 * factor)},
+            "peak_resident_bytes": 1e9,
+        }
+        finished = [
+            {"outcome": "success", "start": "warm", "count": 900},
+            {"outcome": "error", "start": "warm", "count": failed},
+        ]
+        lines = [{"file": "train.py", "line": 9, "bytes": peak / 2}]
+        return {
+            "usual": usual,
+            "requests": {"predict": {"finished": finished}},
+            "steps": {"train": {"steps": 500}},
+            "memory": {"devices": [{"device": "0", "peak": peak}]},
+            "allocations": {"lines": lines},
+        }
+
+    before, after = run({}, **overview(1, 0, 4e9)), run({}, **overview(2, 90, 8e9))
+    found = {(one.what, one.measure): one for one in changes(before, after)}
+
+    assert found.keys() == {
+        ("loop", "step_seconds"),
+        ("route", "request_seconds"),
+        ("route", "failed_requests"),
+        ("device", "peak_bytes"),
+    }
+    assert found["device", "peak_bytes"].evidence[0].startswith("train.py:9 holds ")
+    assert changes(after, before) == []
+    text = "\n".join(lines(compare(before, after), width=100))
+    assert "loop train: a step takes 2.0 times as long: 0.10 s → 0.20 s" in text
+    assert "requests to predict: 0 % → 9.1 % failed" in text
+    assert "device 0: it needs 3.73 GiB → 7.45 GiB of memory at its peak" in text
+
+
+def test_other_hardware_is_not_compared() -> None:
+    """The error names both."""
+    with pytest.raises(BaselineError, match="'H100' and 'A100' cannot be compared"):
+        compare(run({}), run({}, versions={**VERSIONS, "device": "A100"}))
+
+
+def test_functions_that_come_and_go_are_named() -> None:
+    """They are no regression, and so is nothing in common."""
+    found = compare(run({"old": function()}), run({"new": function()}))
+
+    assert (found.new, found.vanished) == (("new",), ("old",))
+    text = "\n".join(lines(found, width=80))
+    assert "new: new" in text
+    assert "vanished: old" in text
+    assert "nothing to compare" in text
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_hostile_names_fit_and_harm_nothing(width: int) -> None:
+    """Neither in text, nor is the JSON anything but plain types."""
+    names = {f"{HOSTILE}{n}" * 9: function() for n in range(30)}
+    slow = {name: times(1.0) for name in names}
+    versions = {**VERSIONS, HOSTILE: HOSTILE}
+    found = compare(run(names), run(slow, versions=versions))
+    text = list(lines(found, width=width))
+
+    assert len(found.of("worse")) == 30
+    assert harmful("\n".join(text)) == []
+    assert all(layout.columns(line) <= width for line in text)
+    assert "  and 10 more" in text
+    assert as_json(found)["worse"] == 30
