@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support import ROOT
 
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
 
 PHONE, DESKTOP = 390, 1280
+_AXE = ROOT / "tools/accessibility/node_modules/axe-core/axe.min.js"
 
 
 def resize(
@@ -33,3 +38,19 @@ def resize(
 def console(chrome: Chrome) -> list[str]:
     """Return what was written to the console since the last time."""
     return [entry["message"] for entry in chrome.get_log("browser")]
+
+
+def require_axe() -> None:
+    """Skip the test if axe-core is not installed."""
+    if not _AXE.is_file():
+        pytest.skip("needs axe-core: npm ci --prefix tools/accessibility")
+
+
+def accessibility_faults(chrome: Chrome) -> list[Any]:
+    """Return what axe-core finds on the page, and an element of each fault."""
+    chrome.execute_script(_AXE.read_text())
+    found: list[Any] = chrome.execute_async_script(
+        "const done = arguments[0]; axe.run(document).then(result =>"
+        " done(result.violations.map(one => [one.id, one.nodes[0].html])))"
+    )
+    return found

@@ -23,10 +23,16 @@ from jaxmon.exposition.families import (
     series,
 )
 from jaxmon.http.server import Response, Server, metrics_handler
-from tests.browser import DESKTOP, PHONE, console, resize
+from tests.browser import (
+    DESKTOP,
+    PHONE,
+    accessibility_faults,
+    console,
+    require_axe,
+    resize,
+)
 from tests.fakes.nvml.build import build
 from tests.support import (
-    ROOT,
     clean_environ,
     free_port,
     http_get,
@@ -590,21 +596,14 @@ def test_no_accessibility_fault(
     chrome: Chrome, exporter: Callable[..., Any], agent: Agent, width: int
 ) -> None:
     """axe-core finds none, whether users are all right or not."""
-    axe = ROOT / "tools/accessibility/node_modules/axe-core/axe.min.js"
-    if not axe.is_file():
-        pytest.skip("needs axe-core: npm ci --prefix tools/accessibility")
+    require_axe()
     agent.overview = recompiling("train.step")
     agent.respond(160, "error")
     open_page(chrome, exporter("--port", "0").url, width)
     until(lambda: len(findings(chrome)) > 1, "the findings")
     until(lambda: text(chrome, "#charts-title"), "the charts")
     assert answer(chrome)[0] in ("failing", "degraded")
-    chrome.execute_script(axe.read_text())
-    found = chrome.execute_async_script(
-        "const done = arguments[0]; axe.run(document).then(result =>"
-        " done(result.violations.map(one => [one.id, one.nodes[0].html])))"
-    )
-    assert found == []
+    assert accessibility_faults(chrome) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

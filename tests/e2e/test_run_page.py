@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jaxmon.report.html.files import files_of
-from tests.browser import DESKTOP, PHONE, console, resize
+from tests.browser import (
+    DESKTOP,
+    PHONE,
+    accessibility_faults,
+    console,
+    require_axe,
+    resize,
+)
 from tests.unit.test_run_reports import INJECTION, full
 
 
@@ -91,3 +98,16 @@ def test_it_prints(chrome: Chrome, tmp_path: Path) -> None:
 
     assert background == "rgb(255, 255, 255)"
     assert len(printed["data"]) > 10_000
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["dark", "phone"]
+)
+def test_no_accessibility_fault(
+    chrome: Chrome, tmp_path: Path, width: int, scheme: str
+) -> None:
+    """axe-core finds none."""
+    require_axe()
+    open_report(chrome, tmp_path, "train.step", width, scheme=scheme)
+
+    assert accessibility_faults(chrome) == []
