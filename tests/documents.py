@@ -113,7 +113,7 @@ class Shell:
             command = ":"
         stdin.write(f"{{ {command}; }} 2>&1 < /dev/null; echo; echo '{_END}'\n")
         stdin.flush()
-        lines = []
+        lines: list[str] = []
         while (line := stdout.readline()).rstrip("\n") != _END:
             assert line, f"the shell ended: {''.join(lines)}"
             lines.append(line)
