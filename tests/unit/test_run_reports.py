@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jaxmon import catalog
-from jaxmon.exposition.families import gauge
+from jaxmon.exposition.families import Histogram, gauge, histograms
 from jaxmon.report.html.files import files_of
 from jaxmon.report.html.page import page
 from jaxmon.report.runs import MOST_BYTES, SCHEMA
@@ -172,6 +172,27 @@ def test_what_ended_with_an_exception_says_so() -> None:
     assert found.answer.state == "failing"
     assert found.answer.text.startswith("No: worker 0 crashed.")
     assert "crashed" in Page(page(found)).text
+
+
+def test_the_likely_cause_is_below_the_answer() -> None:
+    """Of each reason why users were not all right, with its line."""
+    failing = Histogram(catalog.REQUEST_SECONDS, "predict", "error", "warm")
+    for _ in range(20):
+        failing.observe(0.1)
+    families = [_started(), histograms(catalog.REQUEST_SECONDS, [failing])]
+    failure = {"error": "ValueError", "where": "serve.py:41", "count": 20}
+    finished = [{"outcome": "error", "start": "warm", "count": 20}]
+    route = {"finished": finished, "failures": [failure]}
+    found = parse(
+        build(facts({}, requests={"predict": route})._replace(families=families))
+    )
+    (reason,) = found.answer.reasons
+
+    assert found.answer.state == "failing"
+    assert (reason.kind, reason.subject) == ("requests_fail", "predict")
+    assert "ValueError" in reason.because
+    assert "serve.py:41" in reason.because
+    assert reason.because in Page(page(found)).text
 
 
 def _started() -> Any:

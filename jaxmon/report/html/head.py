@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from jaxmon.report.html.elements import NOTHING, Html, element, folded, text
 from jaxmon.report.layout import UNKNOWN, amount, duration, share, size
 from jaxmon.report.programs import label
-from jaxmon.report.runs.model import Found, Run
+from jaxmon.report.runs.model import Found, Reason, Run
 from jaxmon.report.sections import won_back
 from jaxmon.settings import RUNBOOKS
 
@@ -58,7 +58,8 @@ def answer(run: Run) -> Html:
     """Return whether users were all right."""
     found = run.answer
     reasons = found.reasons[1:] if found.reasons else ()
-    more = [element("li", text(one[:1].upper() + one[1:])) for one in reasons]
+    more = [_reason(one) for one in reasons]
+    because = found.reasons[0].because if found.reasons else ""
     asked = (
         "Are users all right?" if run.state == "running" else ("Were users all right?")
     )
@@ -68,6 +69,7 @@ def answer(run: Run) -> Html:
             "div",
             element("h2", text(asked)),
             element("p", text(found.text), id="answer-text"),
+            element("p", text(because), class_="because") if because else NOTHING,
             element("ul", *more, id="answer-more") if more else NOTHING,
             element("p", text(found.advice), id="answer-advice")
             if found.advice
@@ -76,6 +78,12 @@ def answer(run: Run) -> Html:
         id="answer",
         class_=found.state,
     )
+
+
+def _reason(one: Reason) -> Html:
+    said = element("span", text(one.text[:1].upper() + one.text[1:]))
+    because = element("span", text(f" {one.because}"), class_="because")
+    return element("li", said, because if one.because else NOTHING)
 
 
 def numbers(run: Run) -> Html:

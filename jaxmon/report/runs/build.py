@@ -122,12 +122,10 @@ def _answer(facts: Facts, snapshot: Snapshot, findings: Sequence[Finding]) -> An
         families.append(gauge(AGENT_DIED, 1, facts.worker, ""))
     now = read_families(families, time=snapshot.process.now, worker=facts.worker)
     verdicts = ProcessVerdict(findings=[one.as_json() for one in findings])
-    answer = summarise(
+    status = summarise(
         now, young=inf, whole=False, verdict=HostVerdict({facts.worker: verdicts})
-    )["answer"]
-    return from_json(
-        Answer, {**answer, "reasons": [one["text"] for one in answer["reasons"]]}
     )
+    return from_json(Answer, status["answer"])
 
 
 def _bounded(snapshot: Snapshot) -> Snapshot:

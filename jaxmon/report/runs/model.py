@@ -9,12 +9,23 @@ from jaxmon.report.model import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
+class Reason:
+    """Why users were not all right, and the likely cause, each in a sentence."""
+
+    state: str = ""
+    kind: str = ""
+    subject: str = ""
+    text: str = ""
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """Whether users were all right since the start, in one sentence, and why not."""
 
     state: str = "unknown"
     text: str = ""
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[Reason, ...] = ()
     advice: str = ""
 
 
