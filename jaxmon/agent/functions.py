@@ -29,11 +29,11 @@ from jaxmon.agent.inspection import (
 from jaxmon.agent.jaxlink.jit import exported, inside_shim, name_in_program
 from jaxmon.agent.jaxlink.ownership import is_module
 from jaxmon.agent.jaxlink.program_lines import ProgramLine
-from jaxmon.agent.jaxlink.source_lines import display_path
 from jaxmon.agent.live import LiveObjects
 from jaxmon.catalog import COMPILE_SECONDS
 from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.exposition.families import Histogram
+from jaxmon.sources import display_path
 
 
 OTHER = "other"

@@ -1,8 +1,7 @@
-"""Which line of a stack is the user's, and how it is shown."""
+"""Which line of a stack is the user's."""
 
 from __future__ import annotations
 
-import os
 import sysconfig
 
 import jax
@@ -10,12 +9,7 @@ import pytest
 
 from jaxmon import demo
 from jaxmon.agent.jaxlink import source_lines as sites
-from jaxmon.agent.jaxlink.source_lines import (
-    UNKNOWN,
-    Frame,
-    SourceLineFinder,
-    display_path,
-)
+from jaxmon.agent.jaxlink.source_lines import UNKNOWN, Frame, SourceLineFinder
 from jaxmon.indicators import decorate
 
 
@@ -69,31 +63,3 @@ def test_the_line_is_the_users(files, expected):
 def test_no_stack_is_nobodys_line():
     """What was allocated without Python has no line."""
     assert SourceLineFinder(jax).of([]) == UNKNOWN
-
-
-def test_paths_are_short(tmp_path, monkeypatch):
-    """
-    Relative to the working directory, the installed packages or the home directory.
-    """
-    monkeypatch.setenv("HOME", "/people/me")
-    monkeypatch.chdir(tmp_path)
-
-    assert display_path(f"{tmp_path}/src/train.py") == "src/train.py"
-    assert display_path(f"{tmp_path}x/train.py") == f"{tmp_path}x/train.py"
-    assert display_path(f"{PACKAGES}/trainer/loop.py") == "trainer/loop.py"
-    assert display_path(f"{PACKAGES}/single.py") == "single.py"
-    assert display_path("/people/me/train.py") == "~/train.py"
-    assert display_path("<stdin>") == "<stdin>"
-    assert display_path("") == ""
-
-
-def test_a_deleted_working_directory_is_no_obstacle(tmp_path, monkeypatch):
-    """A program may run in a directory that is gone."""
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    try:
-        assert display_path("/app/train.py") == "/app/train.py"
-    finally:
-        os.chdir(tmp_path)

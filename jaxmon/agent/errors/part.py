@@ -25,15 +25,11 @@ from jaxmon.agent.jaxlink import failures, patch_targets
 from jaxmon.agent.jaxlink.failures import Stage
 from jaxmon.agent.jaxlink.frames import Jitted, calls_back_inline, is_below_boundary
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
-from jaxmon.agent.jaxlink.source_lines import (
-    SourceLineFinder,
-    display_path,
-    raised,
-    stack_of,
-)
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, raised, stack_of
 from jaxmon.agent.observers import CountedError
 from jaxmon.agent.part import Part
 from jaxmon.exposition.families import Family
+from jaxmon.sources import display_path
 
 
 # Errors that may still be propagating, on all threads together.

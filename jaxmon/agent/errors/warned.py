@@ -22,9 +22,10 @@ from jaxmon.agent.jaxlink.jax_warnings import (
     warned_by,
 )
 from jaxmon.agent.jaxlink.patches import ModuleProxy
-from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, display_path, stack_of
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, stack_of
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.exposition.families import Family, series
+from jaxmon.sources import display_path
 
 
 SITE = "warnings"

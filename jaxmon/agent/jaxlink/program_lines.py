@@ -11,7 +11,8 @@ import os
 from types import FrameType
 from typing import NamedTuple
 
-from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, display_path
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+from jaxmon.sources import display_path
 
 
 # Functions of JAX between the line that jits and the one that creates the object.

@@ -11,62 +11,18 @@ import functools
 import os
 import sysconfig
 from collections.abc import Sequence
-from pathlib import Path
 from types import FrameType, ModuleType
 from typing import NamedTuple
 
-from jaxmon.agent.jaxlink.ownership import directories, is_module
+from jaxmon import sources
+from jaxmon.agent.jaxlink.ownership import directories
+from jaxmon.sources import OURS, PROGRAMS
 
 
-# Packages between a program and JAX: libraries built on it, and their dependencies. A
-# program installed as a package is not on the list, so its lines are the user's.
-_LIBRARIES = frozenset(
-    {
-        "blackjax",
-        "brax",
-        "chex",
-        "clu",
-        "diffrax",
-        "distrax",
-        "e3nn_jax",
-        "einops",
-        "equinox",
-        "flax",
-        "grain",
-        "haiku",
-        "jax",
-        "jaxlib",
-        "jaxopt",
-        "jaxtyping",
-        "keras",
-        "lineax",
-        "ml_collections",
-        "numpy",
-        "numpyro",
-        "optax",
-        "optimistix",
-        "orbax",
-        "paxml",
-        "penzai",
-        "praxis",
-        "rlax",
-        "scipy",
-        "t5x",
-        "tensorflow_probability",
-        "transformers",
-    }
-)
-# Path prefixes of jaxmon, of its parts that run inside programs, and of the demo, whose
-# programs are ordinary user programs.
-OURS = os.path.join(Path(__file__).parents[2], "")  # noqa: PTH118 - a prefix of files
-AGENT = os.path.join(OURS, "agent", "")  # noqa: PTH118
-PROGRAMS = os.path.join(OURS, "demo", "")  # noqa: PTH118
+AGENT = os.path.join(OURS, "agent", "")  # noqa: PTH118 - a prefix of files
+"""Path prefix of the parts of jaxmon that run inside programs."""
 
-_INSTALLED = ("site-packages", "dist-packages")
 _MAX_FILES = 10_000
-
-# Tiers, from the user's lines to the least useful ones.
-_USER, _GENERATED, _LIBRARY, _JAX = range(4)
 
 
 class Frame(NamedTuple):
@@ -142,21 +98,21 @@ class SourceLineFinder:
         """
         stack = raised(error)
         users = [one for one in stack if self.is_user(one.file)]
-        own = [one for one in users if _package(one.file) is None]
+        own = [one for one in users if sources.package_of(one.file) is None]
         line = self.of(own or stack)
-        return f"{display_path(line.file)}:{line.line}" if line.file else ""
+        return f"{sources.display_path(line.file)}:{line.line}" if line.file else ""
 
     def is_library(self, file: str) -> bool:
         """Return whether *file* belongs to a library between programs and JAX."""
-        return self.tier(file) == _LIBRARY
+        return self.tier(file) == sources.LIBRARY
 
     def is_user(self, file: str) -> bool:
         """Return whether *file* belongs to the program."""
-        return self.tier(file) == _USER
+        return self.tier(file) == sources.USER
 
     def is_jax(self, file: str) -> bool:
         """Return whether *file* belongs to JAX, or to us."""
-        return self.tier(file) == _JAX
+        return self.tier(file) == sources.JAX
 
     def tier(self, file: str) -> int:
         """Return how far *file* is from the user's own: 0 if it is one of these."""
@@ -168,46 +124,9 @@ class SourceLineFinder:
         return tier
 
     def _tier(self, file: str) -> int:
-        if file.startswith(PROGRAMS):
-            return _USER
-        if not file or file.startswith(self._jax):
-            return _JAX
-        if file.startswith("<"):
-            # Input to an interpreter is the user's; code from exec() may be.
-            return _USER if file.startswith(("<stdin", "<ipython")) else _GENERATED
-        package = _package(file)
-        if package is not None:
-            if is_module(package):
-                return _JAX
-            return _LIBRARY if package in _LIBRARIES else _USER
-        return _LIBRARY if file.startswith(self._standard) else _USER
-
-
-def display_path(file: str) -> str:
-    """
-    Return *file* for display: relative to the working directory, the directory of
-    installed packages, or the home directory.
-    """
-    package = _package(file)
-    if package is not None:
-        return file[file.rindex(f"{os.sep}{package}") + 1 :]
-    for base, prefix in ((_directory(), ""), (os.path.expanduser("~"), "~/")):  # noqa: PTH111 - a Path of a home that is unknown raises
-        if len(base) > 1 and file.startswith(f"{base}{os.sep}"):
-            return prefix + file[len(base) + 1 :]
-    return file
-
-
-def _package(file: str) -> str | None:
-    """Return the top-level package or module that *file* belongs to, if installed."""
-    parts = file.split(os.sep)  # noqa: PTH206 - not worth a Path for each file
-    for at in range(len(parts) - 2, -1, -1):
-        if parts[at] in _INSTALLED:
-            return parts[at + 1].removesuffix(".py")
-    return None
-
-
-def _directory() -> str:
-    try:
-        return os.getcwd()  # noqa: PTH109 - text is what is compared
-    except OSError:  # deleted
-        return ""
+        if file.startswith(self._jax) and not file.startswith(PROGRAMS):
+            return sources.JAX
+        found = sources.tier(file)
+        if found == sources.USER and file.startswith(self._standard):
+            return sources.USER if sources.package_of(file) else sources.LIBRARY
+        return found

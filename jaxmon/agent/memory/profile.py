@@ -7,14 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from jaxmon.agent.jaxlink.source_lines import (
-    UNKNOWN,
-    SourceLine,
-    SourceLineFinder,
-    display_path,
-)
+from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine, SourceLineFinder
 from jaxmon.agent.memory import pprof
 from jaxmon.clocks import wall_time
+from jaxmon.sources import display_path
 
 
 Kind = Literal["buffer", "executable"]

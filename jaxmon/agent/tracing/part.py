@@ -20,10 +20,11 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import static_arguments
-from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, display_path
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.tracing.mistakes import Mistake
 from jaxmon.agent.worker import Worker
+from jaxmon.sources import display_path
 
 
 _MAX_SOURCES = 5_000

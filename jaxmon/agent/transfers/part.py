@@ -14,7 +14,6 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.method_patches import SITE, MethodPatch, Record
-from jaxmon.agent.jaxlink.source_lines import display_path
 from jaxmon.agent.jaxlink.transfer_hooks import TransferHooks, trusted_view
 from jaxmon.agent.jaxlink.transfer_sites import Direction, TransferSite
 from jaxmon.agent.observers import Sample
@@ -24,6 +23,7 @@ from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.otel.traces import conventions
 from jaxmon.otel.traces.children import Child
+from jaxmon.sources import display_path
 
 
 LINES = 50

@@ -29,7 +29,7 @@ from jaxmon.agent.jaxlink.activity import (
 )
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, NUMPY, CallSites
 from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks
-from jaxmon.agent.jaxlink.source_lines import SourceLine, display_path
+from jaxmon.agent.jaxlink.source_lines import SourceLine
 from jaxmon.agent.walltime.holders import Holders, holder
 from jaxmon.agent.walltime.ledger import BLOCKED, Entry, Found, TimeLedger
 from jaxmon.agent.walltime.progress import Progress
@@ -39,6 +39,7 @@ from jaxmon.indicators.labels import OTHER
 from jaxmon.indicators.timeline import COMPILE as MARKED_COMPILE
 from jaxmon.indicators.timeline import DATA_WAIT as MARKED_DATA_WAIT
 from jaxmon.indicators.timeline import STEP, Marked, Timeline
+from jaxmon.sources import display_path
 
 
 # A look that waited for the interpreter waited for this thread, if the thread has

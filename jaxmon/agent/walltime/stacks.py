@@ -10,7 +10,8 @@ from typing import Any
 from jaxmon.agent.jaxlink.activity import ActivityReader
 from jaxmon.agent.jaxlink.locks import waits_for_lock
 from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks, repeatedly
-from jaxmon.agent.jaxlink.source_lines import SourceLine, display_path
+from jaxmon.agent.jaxlink.source_lines import SourceLine
+from jaxmon.sources import display_path
 from jaxmon.threads import is_ours
 
 
