@@ -43,8 +43,9 @@ def _settings() -> Any:
 
 def _handing_over(shared: Any) -> list[Row]:
     from jaxmon.agent.compiles.programs import Programs
+    from jaxmon.agent.loaded import LoadedPrograms
 
-    programs = Programs(shared)
+    programs = Programs(shared, LoadedPrograms(shared.jax))
     programs.start()
     executable, _ = _compiled(1)
     function = shared.table.named("benchmark")

@@ -41,6 +41,7 @@ from jaxmon.agent.devices.part import Identity
 from jaxmon.agent.errors.part import Errors
 from jaxmon.agent.errors.warned import Warnings
 from jaxmon.agent.handoffs import Handoffs
+from jaxmon.agent.loaded import LoadedPrograms
 from jaxmon.agent.memory.lines import MemoryLines
 from jaxmon.agent.memory.part import Memory
 from jaxmon.agent.oom.part import OomReports
@@ -64,11 +65,12 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
     """
     wanted = context.settings
     programs, mistakes = None, list[Part]()
+    loaded = LoadedPrograms(context.jax)
     if wanted.programs:
         from jaxmon.agent.compiles.programs import Programs  # noqa: PLC0415
         from jaxmon.agent.tracing.part import TraceMistakes  # noqa: PLC0415
 
-        programs = Programs(context)
+        programs = Programs(context, loaded)
         mistakes.append(TraceMistakes(context))
     devices = None
     if wanted.device_figures:
@@ -149,7 +151,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         found.append(devices)
     found += _for_opentelemetry(context, indicators)
     found += [
-        Profiler(context, indicators.routes),
+        Profiler(context, indicators.routes, loaded),
         Trackers(
             context,
             indicators.loops,

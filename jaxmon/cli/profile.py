@@ -21,12 +21,13 @@ from jaxmon.errors import CommandError, WireError
 
 if TYPE_CHECKING:
     from jaxmon.cli.workers import Worker
-    from jaxmon.profile.table import Row
+    from jaxmon.profile.groups import By
 
 
 _OK, _NOTHING = 200, 204
-_CUT_SHORT = "jaxmon-cut-short"
+_CUT_SHORT, _WITHOUT_PROGRAMS = "jaxmon-cut-short", "jaxmon-without-programs"
 _NAME = r"[0-9_]{1,40}"
+_SECONDS = r"\d{1,6}\.\d{1,6}"
 # The agent waits for a slow request for so long at once.
 _ARMED_SECONDS = 50.0
 # Ending and sending a trace comes after recording it.
@@ -46,7 +47,18 @@ class Profile(NamedTuple):
         """Why it is shorter than requested, if it is."""
         return self.facts.get(_CUT_SHORT)
 
-    def document(self) -> dict[str, Any]:
+    @property
+    def without_programs(self) -> str | None:
+        """Why it does not have the XLA programs, if so."""
+        return self.facts.get(_WITHOUT_PROGRAMS)
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it is."""
+        told = self.facts.get("jaxmon-seconds", "")
+        return float(told) if re.fullmatch(_SECONDS, told) else None
+
+    def request(self) -> dict[str, Any]:
         """Return what there is to say of the request that it has."""
         return {
             name: self.facts.get(f"jaxmon-{name}")
@@ -54,8 +66,18 @@ class Profile(NamedTuple):
         }
 
 
+class View(NamedTuple):
+    """
+    What is printed: rows of what, how many (`None` for enough), and whether as JSON.
+    """
+
+    by: By
+    top: int | None
+    as_json: bool
+
+
 @click.command(
-    epilog="\b\nExamples:\n  jaxmon profile\n  jaxmon profile 2 --seconds 10\n"
+    epilog="\b\nExamples:\n  jaxmon profile\n  jaxmon profile 2 --seconds 10 --by op\n"
     "  jaxmon profile --for-requests 3 --slower-than 1s"
 )
 @click.argument("worker", required=False)
@@ -94,13 +116,21 @@ class Profile(NamedTuple):
     help="Directory for the files.",
 )
 @click.option(
+    "--by",
+    type=click.Choice(["line", "function", "scope", "op"]),
+    default="line",
+    show_default=True,
+    help="What a row of the table is: a source line, a jitted function, a named "
+    "scope, or an operation of XLA.",
+)
+@click.option(
     "--top",
     type=Whole(1),
-    default=20,
-    show_default=True,
-    help="Operations to list.",
+    help="Rows of the table; by default, those with nine tenths of the time, up to 20.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON, with all rows and operations."
+)
 @RUN_DIR
 def command(
     worker: str | None,
@@ -110,14 +140,15 @@ def command(
     slower_than: float | None,
     deadline: float,
     out: Path,
-    top: int,
+    by: By,
+    top: int | None,
     as_json: bool,
     run_dir: Path | None,
 ) -> None:
     """
-    Record a device trace of a running process and list the operations that take the
-    most time. WORKER is the process's number, pid or name, optional if only one is
-    running.
+    Record a device trace of a running process and list the source lines that take the
+    most time, with their function and what they do. WORKER is the process's number, pid
+    or name, optional if only one is running.
 
     Also writes files for XProf and Perfetto. The process is slowed down slightly
     while recording. On GPUs this requires JAXMON_PROFILE_GPU=1 in the program; it is
@@ -135,6 +166,7 @@ def command(
     if slower_than is not None and not 0.05 <= slower_than <= 30:  # noqa: PLR2004 - as its help says
         msg = "--slower-than is out of range; give 50ms to 30s"
         raise click.UsageError(msg)
+    view = View(by, top, as_json)
     chosen = pick(worker, run_dir)
     _check_writable(out)
     if for_requests is None or slower_than is None:
@@ -142,11 +174,11 @@ def command(
         if profile is None:
             msg = f"worker {chosen.number} sent no trace"
             raise CommandError(msg)
-        _show(chosen, profile, out, top, as_json=as_json)
+        _show(chosen, profile, out, view)
         return
     found = 0
     for profile in _slow(chosen, slower_than, deadline):
-        _show(chosen, profile, out, top, as_json=as_json)
+        _show(chosen, profile, out, view)
         found += 1
         if found == for_requests:
             return
@@ -165,33 +197,53 @@ def _slow(worker: Worker, slower_than: float, deadline: float) -> Iterator[Profi
             yield profile
 
 
-def _show(
-    worker: Worker, profile: Profile, out: Path, top: int, *, as_json: bool
-) -> None:
+def _show(worker: Worker, profile: Profile, out: Path, view: View) -> None:
     """Write the files of *profile*, and print its table."""
-    from jaxmon.profile import table, xspace
+    from jaxmon.profile import operations, text, xspace
+    from jaxmon.profile.document import document
+    from jaxmon.profile.groups import grouped
+
+    try:
+        space = xspace.parse(profile.space)
+    except WireError as error:
+        msg = f"worker {worker.number} sent an unreadable trace: {error}"
+        raise CommandError(msg) from error
+    name = profile.facts.get("jaxmon-profile", "")
+    stamp = name if re.fullmatch(_NAME, name) else time.strftime("%Y_%m_%d_%H_%M_%S")
+    files = _write(out, f"{stamp}_worker_{worker.number}", profile.space, space.planes)
+    labels = _labels(worker)
+    found = operations.read(space, seconds=profile.seconds)
+    # Without the programs there are no lines.
+    by: By = "op" if view.by == "line" and found.without_lines else view.by
+    groups = grouped(found.operations, by, labels)
+    if view.as_json:
+        request = profile.request()
+        output.document(
+            {
+                **document(found, groups, by, labels),
+                "files": files,
+                "cut_short": profile.cut_short,
+                "without_programs": profile.without_programs,
+                **({} if request["route"] is None else {"request": request}),
+            }
+        )
+        return
+    width = output.report_width()
+    _show_head(worker, profile, width)
+    output.lines(text.lines(found, groups, by, top=view.top, width=width))
+    output.line()
+    output.line(f"For XProf: xprof --logdir {out}")
+    output.line("For https://ui.perfetto.dev:")
+    output.line(f"  {files['perfetto']}")
+
+
+def _show_head(worker: Worker, profile: Profile, width: int) -> None:
+    """Print what was profiled."""
     from jaxmon.report.layout import clean
     from jaxmon.report.model import read
     from jaxmon.report.text import heading
 
-    try:
-        planes = xspace.parse(profile.space)
-    except WireError as error:
-        msg = f"worker {worker.number} sent an unreadable trace: {error}"
-        raise CommandError(msg) from error
-    rows = table.rows(planes)
-    names = _labels(worker)
-    name = profile.facts.get("jaxmon-profile", "")
-    stamp = name if re.fullmatch(_NAME, name) else time.strftime("%Y_%m_%d_%H_%M_%S")
-    files = _write(out, f"{stamp}_worker_{worker.number}", profile.space, planes)
-    request = profile.document()
-    if as_json:
-        document = _document(rows, names, files, profile.cut_short)
-        if request["route"] is not None:
-            document["request"] = request
-        output.document(document)
-        return
-    width = output.report_width()
+    request = profile.request()
     output.line(heading(read(worker.overview).process, worker.number, width))
     if request["route"] is not None:
         took, recorded = (clean(str(request[one])) for one in ("took", "recorded"))
@@ -200,12 +252,9 @@ def _show(
             output.line(f"trace {clean(request['trace'])}")
     if profile.cut_short:
         output.line(f"Cut short: {clean(profile.cut_short)}.")
+    if profile.without_programs:
+        output.line(f"Without source lines: {clean(profile.without_programs)}.")
     output.line()
-    output.lines(_lines(rows, names, top, width))
-    output.line()
-    output.line(f"For XProf: xprof --logdir {out}")
-    output.line("For https://ui.perfetto.dev:")
-    output.line(f"  {files['perfetto']}")
 
 
 def _check_writable(out: Path) -> None:
@@ -270,9 +319,11 @@ def _labels(worker: Worker) -> dict[str, str]:
         return {}  # the table is worth having without
     found: dict[str, list[str]] = defaultdict(list)
     for label in functions if isinstance(functions, dict) else ():
-        short = label.rpartition(".")[2].replace("<lambda>", "_lambda_")
-        for wrapper in ("jit", "pmap"):
-            found[f"{wrapper}_{short}"].append(label)
+        short = label.rpartition(".")[2]
+        # As JAX names a lambda: without the last underscore since 0.8.
+        for name in {short.replace("<lambda>", one) for one in ("_lambda_", "_lambda")}:
+            for wrapper in ("jit", "pmap"):
+                found[f"{wrapper}_{name}"].append(label)
     return {name: labels[0] for name, labels in found.items() if len(labels) == 1}
 
 
@@ -298,56 +349,3 @@ def _write(out: Path, name: str, space: bytes, planes: Iterable[Any]) -> dict[st
         msg = f"cannot write to {directory}: {error.strerror}; choose another --out"
         raise CommandError(msg) from error
     return {name: str(path) for name, path in files.items()}
-
-
-def _lines(rows: list[Row], names: dict[str, str], top: int, width: int) -> list[str]:
-    """Return the table, *width* columns wide."""
-    from jaxmon.report.layout import Column, clean, duration, share, table
-
-    if not rows:
-        return [
-            "No operation ran while recording. Record for longer (--seconds), or check",
-            "with jaxmon explain whether the program is making progress.",
-        ]
-    total = sum(row.seconds for row in rows)
-    cells = [
-        (
-            clean(names.get(row.program, row.program)),
-            clean(row.operation),
-            f"{row.count:,}",
-            duration(row.seconds),
-            share(row.seconds, total),
-        )
-        for row in rows[:top]
-    ]
-    layout = (
-        Column("FUNCTION", 28, right=False),
-        Column("OPERATION", right=False),
-        Column("RUNS", 9),
-        Column("TIME", 10),
-        Column("SHARE", 8),
-    )
-    lines = table(layout, cells, width=width, indent="")
-    if rest := rows[top:]:
-        left = sum(row.seconds for row in rest)
-        lines.append(f"and {len(rest):,} more ({share(left, total)} of the time)")
-    return lines
-
-
-def _document(
-    rows: list[Row],
-    names: dict[str, str],
-    files: dict[str, str],
-    cut_short: str | None,
-) -> dict[str, Any]:
-    operations = [
-        {
-            "function": names.get(row.program),
-            "program": row.program,
-            "operation": row.operation,
-            "count": row.count,
-            "seconds": row.seconds,
-        }
-        for row in rows
-    ]
-    return {"operations": operations, "files": files, "cut_short": cut_short}

@@ -83,6 +83,12 @@ def varint(view: memoryview, position: int) -> tuple[int, int]:
     raise WireError(msg)
 
 
+def encoded(number: int, value: bytes | memoryview) -> bytes:
+    """Return field *number* with a string or message as its *value*."""
+    key = _number(number << 3 | _BYTES)
+    return b"".join((key, _number(len(value)), value))
+
+
 def packed(value: Value, limit: int = sys.maxsize) -> list[int]:
     """
     Return the numbers of a repeated field, packed or a single one; at most *limit*.
@@ -100,3 +106,12 @@ def packed(value: Value, limit: int = sys.maxsize) -> list[int]:
 def text(value: Value) -> str:
     """Return a string field; what is not UTF-8 is replaced."""
     return "" if isinstance(value, int) else str(value, "utf-8", "replace")
+
+
+def _number(value: int) -> bytes:
+    found = bytearray()
+    while value >= _MORE:
+        found.append(value & _BITS | _MORE)
+        value >>= 7
+    found.append(value)
+    return bytes(found)

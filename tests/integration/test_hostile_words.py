@@ -25,6 +25,7 @@ from tests.fakes.hostile import Answer, hostile
 from tests.fakes.http import FaultyServer, Reply, Seen
 from tests.hostile_text import HOSTILE, harmful
 from tests.push_site import ONCALL
+from tests.traces import Code
 
 
 TOKEN = "glsa_this+Is/The~Token=OfTheTest"  # noqa: S105 - opens nothing
@@ -240,10 +241,16 @@ def test_profile_of_an_agent_with_words(run_dir, tmp_path, monkeypatch):
     """Names in a trace and the reason why it is short come from the program."""
     plane = xspace.Plane
     words = HOSTILE.replace("\ud800", "")
-    events = (xspace.Event(words, 0, 10, words, words),)
-    found = (plane(words, (xspace.Line(words, 0, events),)),)
+    code = Code({"here": [(words, 3, words)]})
+    code.computation(
+        code.instruction(words, "dot", stack="here", path=f"jit(f)/{words}/{words}")
+    )
+    events = (xspace.Event(words, 0, 10, words, words, 1),)
+    planes = (plane(words, (xspace.Line(words, 0, events),)),)
+    found = xspace.Space(planes, {1: code.proto(words)})
     monkeypatch.setattr(xspace, "parse", lambda _: found)
-    short = {"jaxmon-cut-short": "x\x1b[31m\x9b2J"}
+    odd = "x\x1b[31m\x9b2J"
+    short = {"jaxmon-cut-short": odd, "jaxmon-without-programs": odd}
     pages = {
         "/debug/overview": json.dumps(OVERVIEW).encode(),
         "/debug/profile": b"",

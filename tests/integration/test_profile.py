@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,10 @@ import pytest
 from jaxmon.agent import Agent
 from jaxmon.agent.jaxlink import profiler
 from jaxmon.agent.reports import profile
+from jaxmon.agent.reports.recording import Recording
 from jaxmon.http import client
-from jaxmon.profile import table, xspace
+from jaxmon.profile import operations, xspace
+from jaxmon.profile.operations import Profile
 from tests import inside
 from tests.instrumented import instrumented, value
 from tests.support import until
@@ -68,10 +72,143 @@ def test_a_trace_names_program_and_operations(agent: Agent, busy: None) -> None:
 
     assert status == 200, body
     assert CUT_SHORT not in headers
-    rows = table.rows(xspace.parse(body))
-    assert rows[0].program == "jit_chain"
-    assert rows[0].count > 1
-    assert 0 < rows[0].seconds < 0.5 * 16
+    found = operations.read(xspace.parse(body))
+    assert found.operations[0].program == "jit_chain"
+    assert found.operations[0].count > 1
+    assert 0 < found.operations[0].seconds < 0.5 * 16
+
+
+def recorded(agent: Agent, work: Callable[[], None]) -> tuple[Profile, float]:
+    """Return a profile of *work*, and the seconds that it took in the recording."""
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(get, agent, "/debug/profile?seconds=60")
+        until(lambda: inside.profiler(agent)._running is not None, "a trace")
+        began = time.perf_counter()
+        work()
+        seconds = time.perf_counter() - began
+        running = inside.profiler(agent)._running
+        assert isinstance(running, Recording)
+        running.end(None)
+        status, body, headers = answer.result(timeout=90)
+    assert status == 200, body
+    told = float(headers[profile.SECONDS.lower()])
+    assert told >= seconds - 0.001
+    return operations.read(xspace.parse(body), seconds=told), seconds
+
+
+def line_of(word: str) -> int:
+    """Return the line of this file that ends with the comment *word*."""
+    lines = Path(__file__).read_text().splitlines()
+    return next(at for at, one in enumerate(lines, 1) if one.endswith(f"  # {word}"))
+
+
+def light(x: Any) -> Any:
+    """Return what takes little time."""
+    with jax.named_scope("first"):
+        return jnp.tanh(x @ x)  # light
+
+
+def heavy(x: Any) -> Any:
+    """Return what takes long."""
+    with jax.named_scope("second"):
+        return jnp.tanh(x @ x)  # heavy
+
+
+def by_line(found: Profile, program: str) -> dict[tuple[str, int, str], float]:
+    """Return the seconds of each line of a program, with its scope."""
+    seconds = defaultdict[tuple[str, int, str], float](float)
+    for one in found.operations:
+        if one.program == program:
+            place = one.origin.place
+            assert place is not None
+            seconds[place.file, place.line, one.origin.path.scope] += one.seconds
+    return seconds
+
+
+def cpu_seconds(function: Callable[[Any], Any], x: Any) -> float:
+    """Return the CPU time of a call, on all threads; other processes add none to it."""
+    function(x).block_until_ready()
+    began, calls = time.process_time(), 15
+    for _ in range(calls):
+        function(x).block_until_ready()
+    return (time.process_time() - began) / calls
+
+
+@pytest.mark.ground_truth
+def test_time_goes_to_the_lines_that_take_it(agent: Agent) -> None:
+    """
+    Two lines of one program have the ratio that they have alone, where one takes some
+    ten times as long as the other. Their scopes are named, and devices are busy for no
+    longer than the program waits for them.
+    """
+    inputs = {light: jnp.ones((256, 256)), heavy: jnp.ones((640, 640))}
+    less, more = (cpu_seconds(jax.jit(one), x) for one, x in inputs.items())
+
+    def both(small: Any, large: Any) -> Any:
+        return heavy(large + light(small)[0, 0])  # one after the other
+
+    together = jax.jit(both)
+    together(*inputs.values()).block_until_ready()
+
+    def work() -> None:
+        for _ in range(20):
+            together(*inputs.values()).block_until_ready()
+
+    found, seconds = recorded(agent, work)
+    assert found.without_programs == 0
+    assert 0 < found.busy <= seconds
+    assert found.located > 0.99 * found.seconds
+    shares = by_line(found, "jit_both")
+    first = shares[__file__, line_of("light"), "first"]
+    second = shares[__file__, line_of("heavy"), "second"]
+    assert first + second > 0.9 * sum(shares.values())
+    assert 1 / 3 < (second / first) / (more / less) < 3
+
+
+@pytest.mark.ground_truth
+def test_layers_of_a_library_are_named_beside_the_line_that_calls_them(
+    agent: Agent,
+) -> None:
+    """A Flax layer, forward and backward, belongs to the line of the program."""
+    nnx = pytest.importorskip("flax.nnx")
+    graph, weights = nnx.split(nnx.Linear(256, 256, rngs=nnx.Rngs(0)))
+
+    def loss(weights: Any, x: Any) -> Any:
+        y = nnx.merge(graph, weights)(x)  # layer
+        return (y**2).mean()
+
+    step, x = jax.jit(jax.grad(loss)), jnp.ones((256, 256))
+    jax.block_until_ready(step(weights, x))
+
+    def work() -> None:
+        for _ in range(20):
+            jax.block_until_ready(step(weights, x))
+
+    found, _ = recorded(agent, work)
+    ours = [one for one in found.operations if one.program == "jit_loss"]
+    products = [one for one in ours if one.origin.path.primitive == "dot_general"]
+    places = {one.origin.place for one in products}
+    assert len(places) == 1
+    (place,) = places
+    assert place is not None
+    assert (place.line, place.library) == (line_of("layer"), "flax Linear")
+    assert {one.origin.path.backward for one in products} >= {False}
+    assert any(one.origin.path.backward for one in ours)
+
+
+def test_programs_that_are_too_large_are_left_out(
+    agent: Agent, busy: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trace is there, and the response says why the programs are not."""
+    monkeypatch.setattr(profile, "_MOST_COPIED", 100)
+    status, body, headers = get(agent, "/debug/profile?seconds=0.2")
+
+    assert status == 200
+    space = xspace.parse(body)
+    assert space.planes
+    assert not space.programs
+    reason = headers[profile.WITHOUT_PROGRAMS.lower()]
+    assert reason.startswith("copying the loaded XLA programs would take")
 
 
 def test_calls_are_counted_as_usual_meanwhile(agent: Agent) -> None:
@@ -107,7 +244,7 @@ def test_the_programs_own_profile_is_not_disturbed(
 
     assert status == 200
     assert headers[CUT_SHORT] == "the program started its own profile"
-    assert xspace.parse(body)
+    assert xspace.parse(body).planes
     assert list(tmp_path.rglob("*.xplane.pb"))
 
 

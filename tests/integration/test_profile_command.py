@@ -4,71 +4,97 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import pytest
+from click.testing import CliRunner
 
+from jaxmon.cli.main import main
 from jaxmon.profile import xspace
-from tests.support import Result, run_python, until
+from tests.support import Result, clean_environ, run_python, until
 
 
 PROGRAM = """
-import sys, time, pathlib
+import sys, pathlib, threading
 import jax, jax.numpy as jnp, jaxmon
 
 jaxmon.instrument(port=None)
 
 @jax.jit
 def heavy(x):
-    return jnp.tanh(x @ x) / x.shape[0]
+    with jax.named_scope("layer"):
+        return jnp.tanh(x @ x) / x.shape[0]
 
 x = jnp.ones((400, 400))
 heavy(x).block_until_ready()
 pathlib.Path(sys.argv[1]).touch()
-while True:
+idle = threading.Event()
+while not idle.wait(0.02):
     x = heavy(x).block_until_ready()
 """
 
 
-@pytest.fixture
-def program(run_dir: Path, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+# The line of the program that takes the time.
+LINE = next(at for at, one in enumerate(PROGRAM.splitlines(), 1) if " @ " in one)
+
+
+class Running(NamedTuple):
+    """A program, where its agent is, and its script."""
+
+    process: subprocess.Popen[bytes]
+    run_dir: Path
+    script: Path
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Run a program that calls one jitted function for ever."""
-    ready = tmp_path / "ready"
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(ready)])
-    try:
-        until(lambda: ready.exists() or process.poll() is not None, "the program")
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+    place = tmp_path_factory.mktemp("program")
+    ready, script = place / "ready", place / "heavy.py"
+    script.write_text(PROGRAM)
+    with TemporaryDirectory(prefix="jm-", dir="/tmp") as run_dir:
+        process = subprocess.Popen(
+            [sys.executable, str(script), str(ready)],
+            env=clean_environ(Path(run_dir)),
+        )
+        try:
+            until(lambda: ready.exists() or process.poll() is not None, "the program")
+            yield Running(process, Path(run_dir), script)
+        finally:
+            process.kill()
+            process.wait()
 
 
-def run(*args: str, cwd: Path) -> Result:
-    directory = Path(os.environ["JAXMON_RUN_DIR"])
+def run(*args: str, run_dir: Path, cwd: Path) -> Result:
     command = ("-m", "jaxmon", "profile", *args)
-    return run_python(*command, run_dir=directory, cwd=cwd)
+    return run_python(*command, run_dir=run_dir, cwd=cwd)
 
 
-def test_table_and_files_of_a_running_program(
-    program: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
-    """The function is named by its label, the files open, no line is too long."""
-    result = run("--seconds", "0.5", "--out", "here", cwd=tmp_path).ok()
+def test_table_and_files_of_a_running_program(program: Running, tmp_path: Path) -> None:
+    """The line that takes the time is named, the files open, no line is too long."""
+    command = ("--seconds", "0.5", "--out", "here")
+    result = run(*command, run_dir=program.run_dir, cwd=tmp_path).ok()
 
     head, _, rest = result.out.partition("\n\n")
-    assert head.startswith(f"worker 0 · pid {program.pid} · python")
+    assert head.startswith(f"worker 0 · pid {program.process.pid} · python")
     assert len(head) <= 80
-    title, first, *_ = rest.splitlines()
-    assert title.split() == ["FUNCTION", "OPERATION", "RUNS", "TIME", "SHARE"]
-    assert first.startswith("__main__.heavy ")
-    listed = rest.partition("\n\n")[0].splitlines()
-    assert max(map(len, listed)) <= 80
+    use, table, _ = rest.split("\n\n")
+    recorded, located = use.splitlines()
+    assert recorded.startswith("recorded 0.")
+    assert located.endswith("comes from lines of the program")
+    title, first, *_ = table.splitlines()
+    assert title.split() == ["LINE", "IN", "MOSTLY", "TIME", "SHARE"]
+    line, function, primitive, *_ = first.split()
+    assert line.endswith(f"/heavy.py:{LINE}")
+    assert (function, primitive) == ("heavy", "dot_general")
+    assert max(map(len, result.out.partition("For XProf")[0].splitlines())) <= 80
     (space,) = (tmp_path / "here").glob("plugins/profile/*/*.xplane.pb")
-    assert xspace.parse(space.read_bytes())
+    assert xspace.parse(space.read_bytes()).planes
     (trace,) = (tmp_path / "here").glob("plugins/profile/*/*.trace.json.gz")
     names = {
         e["name"]
@@ -77,40 +103,61 @@ def test_table_and_files_of_a_running_program(
     assert len(names) > 2
 
 
-def test_json_has_every_operation(
-    program: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
-    """The document names function, program, operation, runs and seconds."""
-    document = json.loads(run("--seconds", "0.5", "--json", cwd=tmp_path).ok().out)
+def test_json_has_every_operation(program: Running, tmp_path: Path) -> None:
+    """The document names function, operation, line, runs and seconds."""
+    document = json.loads(
+        run("--seconds=0.5", "--json", run_dir=program.run_dir, cwd=tmp_path).ok().out
+    )
 
     assert document["cut_short"] is None
+    assert document["without_programs"] is None
+    assert document["recorded"] > 0.4
+    assert 0 < document["busy"] <= 1
+    assert document["located"] > 0.9
     assert all(Path(tmp_path, name).is_file() for name in document["files"].values())
     heaviest = document["operations"][0]
     assert heaviest["function"] == "__main__.heavy"
     assert heaviest["program"] == "jit_heavy"
+    assert (heaviest["file"], heaviest["line"]) == (str(program.script), LINE)
+    (group,) = [one for one in document["groups"] if one["line"] == LINE]
+    assert group["seconds"] >= heaviest["seconds"]
     assert heaviest["count"] > 0
     # Two threads at most work on it, whatever the machine has.
     assert 0 < heaviest["seconds"] < 0.5 * 64
 
 
+def test_rows_are_chosen(program: Running, tmp_path: Path) -> None:
+    """A row can be a jitted function, a named scope or an operation."""
+    options = ["profile", f"--run-dir={program.run_dir}", f"--out={tmp_path}"]
+    for by, first in (("function", "__main__.heavy"), ("scope", "layer"), ("op", "")):
+        words = [*options, "--seconds=0.2", f"--by={by}", "--top=1"]
+        done = CliRunner().invoke(main, words)
+        assert done.exit_code == 0, done.output
+
+        title, row = done.output.split("\n\n")[2].splitlines()[:2]
+        assert title.lower().startswith(by)
+        assert row.startswith(first)
+        assert f"heavy.py:{LINE} " in row
+
+
 def test_nobody_to_profile(run_dir: Path, tmp_path: Path) -> None:
     """Without a program the command says what to do."""
-    result = run(cwd=tmp_path)
+    result = run(run_dir=run_dir, cwd=tmp_path)
 
     assert result.code == 1
     assert "no instrumented process is running" in result.err
     assert "jaxmon run PROGRAM" in result.err
 
 
-def test_a_directory_that_cannot_be_written(
-    program: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
+def test_a_directory_that_cannot_be_written(program: Running, tmp_path: Path) -> None:
     """
     The error names the directory and the option that chooses another, and nothing is
     recorded first: a minute of it would be too long for this test.
     """
     (tmp_path / "file").touch()
-    result = run("--seconds", "60", "--out", "file/below", cwd=tmp_path)
+    result = run(
+        "--seconds", "60", "--out", "file/below", run_dir=program.run_dir, cwd=tmp_path
+    )
 
     assert result.code == 1
     assert "cannot write to file/below" in result.err
@@ -120,7 +167,7 @@ def test_a_directory_that_cannot_be_written(
 @pytest.mark.parametrize("seconds", ["0", "-1", "61"])
 def test_seconds_out_of_range(seconds: str, run_dir: Path, tmp_path: Path) -> None:
     """A length that cannot be used is refused before anything is looked for."""
-    result = run("--seconds", seconds, cwd=tmp_path)
+    result = run("--seconds", seconds, run_dir=run_dir, cwd=tmp_path)
 
     assert result.code == 2
     assert "--seconds" in result.err

@@ -108,6 +108,8 @@ def test_the_profile_of_a_slow_request_has_its_function(served: Served) -> None:
         assert took >= min(served.seconds)
         heaviest = document["operations"][0]
         assert heaviest["program"] == "jit_heavy"
+        assert document["without_programs"] is None
+        assert heaviest["own"]
         busy = sum(
             one["seconds"]
             for one in document["operations"]

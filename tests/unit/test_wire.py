@@ -82,3 +82,11 @@ def test_noise_ends_in_fields_or_an_error() -> None:
         except WireError:
             continue
         assert len(found) <= len(message)
+
+
+def test_what_is_encoded_is_read_back() -> None:
+    """Lengths of one byte and of several."""
+    for size in (0, 1, 127, 128, 70_000):
+        message = wire.encoded(1, b"x" * size) + wire.encoded(300, b"y")
+
+        assert read(message) == [(1, b"x" * size), (300, b"y")]

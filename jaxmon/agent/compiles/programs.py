@@ -22,6 +22,7 @@ from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import OTHER, UNKNOWN, Function
 from jaxmon.agent.jaxlink import executables
+from jaxmon.agent.loaded import Known, LoadedPrograms, copy_bytes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import wall_time
@@ -76,6 +77,8 @@ class Hlo(NamedTuple):
         devices: number of devices it runs on, including those of other processes.
         promotes: whether it computes in float64 although no argument is float64.
         double: whether it multiplies matrices of float64, or convolves with them.
+        text: length of the text.
+        copy: bytes that a copy of the program takes in memory while it is made.
     """
 
     fingerprint: str | None
@@ -84,6 +87,8 @@ class Hlo(NamedTuple):
     devices: int = 1
     promotes: bool = False
     double: bool = False
+    text: int = 0
+    copy: int = 0
 
 
 def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
@@ -99,7 +104,10 @@ def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
     digest = sha256()
     instructions = fusions = 0
     devices, promotes, double = 1, False, False
+    length = copy = 0
     for text in texts:
+        length += len(text)
+        copy += copy_bytes([text])
         digest.update(text.encode())
         # Each instruction is on its own line, and nothing else is indented.
         instructions += text.count("\n  ")
@@ -109,7 +117,9 @@ def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
         promotes = promotes or _promotes(head, text)
         double = double or re.search(_DOUBLE, text) is not None
     fingerprint = digest.hexdigest()[:_DIGITS] if comparable else None
-    return Hlo(fingerprint, instructions, fusions, devices, promotes, double)
+    return Hlo(
+        fingerprint, instructions, fusions, devices, promotes, double, length, copy
+    )
 
 
 def _number(pattern: str, head: str) -> int:
@@ -160,12 +170,17 @@ class Programs(Part):
     Analyses executables off the compiling thread.
 
     For JAX's own functions only the number of programs is kept.
+
+    Args:
+        context: shared state of the agent.
+        loaded: learns about each program.
     """
 
     name = "programs"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, loaded: LoadedPrograms) -> None:
         self._jax = context.jax
+        self.loaded = loaded
         self._worker = Worker("programs", context.guard, limit=_WAITING)
         self._records: dict[Function, _Record] = {}
         self._promotion = context.observers.promotion
@@ -183,6 +198,7 @@ class Programs(Part):
             function: the function compiled.
             executable: XLA's loaded executable; kept until analysed, usually at once.
         """
+        self.loaded.forget(executable)
         job = functools.partial(self._read, function, executable, wall_time())
         self._worker.submit(job)
 
@@ -237,6 +253,9 @@ class Programs(Part):
             text = read_hlo(texts, comparable=options is not None)
         except RuntimeError:  # deleted since, or its backend shows no HLO
             text = None
+        if text is not None:
+            known = Known(function, finished, text.text, text.copy)
+            self.loaded.note(executable, known)
         own = not function.internal and function.name not in _SHARED
         figures = executables.facts(executable) if own else {}
         if own and text is not None:

@@ -20,22 +20,34 @@ _MEMORY = {
 }
 
 
-def printing(jax: Any) -> Any:
+def loaded(jax: Any) -> list[Any]:
     """
-    Return options to print HLO without parts that differ between hosts, `None` if this
-    JAX has none.
+    Return XLA's loaded executables. Takes microseconds; JAX's devices are initialised.
 
-    Metadata is omitted, and backend configuration, which contains autotuning results.
-    The class moved within jaxlib: to ``xla_client.hlo`` in 0.9, from
-    ``xla_client._xla``.
+    Each is the object that JAX has, and lives as long as JAX holds it: what this
+    returns must not be kept.
+    """
+    found: list[Any] = jax.local_devices()[0].client.live_executables()
+    return found
+
+
+def printing(jax: Any, *, origins: bool = False) -> Any:
+    """
+    Return options to print HLO without large constants; `None` if this JAX has none,
+    which then omits them as well.
+
+    Parts that differ between hosts are omitted: metadata, unless *origins*, and backend
+    configuration, which contains autotuning results. The class moved within jaxlib: to
+    ``xla_client.hlo`` in 0.9, from ``xla_client._xla``.
     """
     client = jax._src.lib.xla_client  # noqa: SLF001 - no public way to the options
     for home in ("hlo", "_xla"):
         kind = getattr(getattr(client, home, None), "HloPrintOptions", None)
         if kind is not None:
             found = kind()
-            found.print_metadata = False
-            found.print_backend_config = False
+            found.print_large_constants = False
+            found.print_metadata = origins
+            found.print_backend_config = origins
             return found
     return None
 

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING
 from jaxmon.agent.context import Context
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.profiler import Busy, reserved
+from jaxmon.agent.loaded import LoadedPrograms
 from jaxmon.agent.part import Part
 from jaxmon.agent.reports.recording import Recording
 from jaxmon.agent.reports.slow_requests import Caught, SlowRequests
+from jaxmon.errors import WireError
 from jaxmon.http.messages import Request, Response, error_response
 from jaxmon.http.server import Handler
 from jaxmon.indicators.routes import Routes
@@ -36,15 +38,21 @@ DEFAULT_SECONDS = 3.0
 MAX_SECONDS = 60.0
 CUT_SHORT = "Jaxmon-Cut-Short"
 """Header of a trace that ended early, with the reason."""
-PROFILE, ROUTE, TOOK, RECORDED, TRACE = (
-    f"Jaxmon-{name}" for name in ("Profile", "Route", "Took", "Recorded", "Trace")
+WITHOUT_PROGRAMS = "Jaxmon-Without-Programs"
+"""Header of a trace without the XLA programs, with the reason."""
+PROFILE, SECONDS, ROUTE, TOOK, RECORDED, TRACE = (
+    f"Jaxmon-{name}"
+    for name in ("Profile", "Seconds", "Route", "Took", "Recorded", "Trace")
 )
 """
-Headers of a trace: its name; and for that of a slow request its route, the seconds that
-it took, how many of them were recorded, and the id of its trace.
+Headers of a trace: its name and how long it is; and for that of a slow request its
+route, the seconds that it took, how many of them were recorded, and its trace's id.
 """
 
 SITE = "profile"
+
+# XLA copies all loaded programs at once, with their constants.
+_MOST_COPIED = 1 << 30
 
 _GPU_REASON = (
     "profiling is disabled on GPUs: stopping a trace has taken minutes on large "
@@ -68,15 +76,19 @@ class Profiler(Part):
     Args:
         context: shared state of the agent.
         routes: the program's requests.
+        loaded: the XLA programs.
     """
 
     name = SITE
 
-    def __init__(self, context: Context, routes: Routes) -> None:
+    def __init__(
+        self, context: Context, routes: Routes, loaded: LoadedPrograms
+    ) -> None:
         self._jax = context.jax
         self._guard = context.guard
         self._observers = context.observers
         self._routes = routes
+        self._loaded = loaded
         self._allow_gpu = context.settings.profile_gpu
         self._lock = threading.RLock()
         self._running: Recording | SlowRequests | None = None
@@ -119,15 +131,19 @@ class Profiler(Part):
 
     def _arm(self, slower_than: float) -> SlowRequests:
         with self._lock:
-            # Refuse now, not when a request comes.
-            session = functools.partial(self._session, self._platform())
+            # Refuse now, not when a request comes. Without programs: most sessions
+            # are discarded, and XLA would copy the programs for each.
+            session = functools.partial(self._session, self._platform(), programs=False)
             waiting = SlowRequests(self._routes, session, slower_than)
             self._running = waiting
         return waiting
 
     def _begin(self) -> Recording:
         with self._lock:
-            self._running = recording = self._session(self._platform())
+            platform, too_large = self._platform(), self._too_large()
+            recording = self._session(platform, programs=too_large is None)
+            recording.without_programs = too_large
+            self._running = recording
         return recording
 
     def _platform(self) -> str:
@@ -143,12 +159,20 @@ class Profiler(Part):
             raise TraceRefused(HTTPStatus.CONFLICT, msg)
         return platform
 
-    def _session(self, platform: str) -> Recording:
+    def _too_large(self) -> str | None:
+        """Return why the programs are not to be in the trace, `None` if they are."""
+        needed = self._loaded.copy_bytes()
+        if needed is not None and needed <= _MOST_COPIED:
+            return None
+        size = "an unknown amount" if needed is None else f"{needed >> 20:,} MiB"
+        return f"copying the loaded XLA programs would take {size} of memory"
+
+    def _session(self, platform: str, *, programs: bool) -> Recording:
         """Begin to record."""
         try:
             with reserved(self._jax):
                 recording = Recording(self._jax, self._guard, SITE)
-                recording.begin(platform)
+                recording.begin(platform, programs=programs)
         except Busy as busy:
             raise TraceRefused(HTTPStatus.CONFLICT, str(busy)) from busy
         return recording
@@ -209,10 +233,19 @@ class Profiler(Part):
             if waiting.cut_short is not None:
                 return error_response(HTTPStatus.CONFLICT, waiting.cut_short)
             return Response(b"", status=HTTPStatus.NO_CONTENT)
+        self._add_programs(caught.recording)
         tracer, trace = self._observers.tracer, caught.request.trace
         if tracer is not None and trace is not None:
             tracer.below(trace, _span(caught.recording))
         return _response(caught.recording, _facts(caught))
+
+    def _add_programs(self, recording: Recording) -> None:
+        try:
+            recording.without_programs = self._too_large()
+            if recording.without_programs is None:
+                recording.add_programs()
+        except (Busy, WireError) as error:
+            recording.without_programs = str(error)
 
 
 def _span(recording: Recording) -> Child:
@@ -237,9 +270,13 @@ def _response(recording: Recording, facts: Mapping[str, str]) -> Response:
     if space is None:
         problem = recording.problem or "nothing was recorded"
         return error_response(HTTPStatus.CONFLICT, problem)
-    headers = {PROFILE: recording.name, **facts}
+    # The trace says when the profiler stopped, and copying programs is part of that.
+    seconds = (recording.ended or recording.began) - recording.began
+    headers = {PROFILE: recording.name, SECONDS: f"{seconds:.3f}", **facts}
     if recording.cut_short:
         headers[CUT_SHORT] = recording.cut_short
+    if recording.without_programs:
+        headers[WITHOUT_PROGRAMS] = recording.without_programs
     return Response(space, "application/octet-stream", headers=headers)
 
 

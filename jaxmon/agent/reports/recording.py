@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.jaxlink.profiler import Busy, Session
+from jaxmon.agent.jaxlink.profiler import Busy, Session, programs, reserved
 from jaxmon.clocks import wall_time
+from jaxmon.formats import protobuf as wire
 from jaxmon.indicators.endings import now
+
+
+# Of XSpace and XPlane, and the name of the plane with the programs.
+_PLANES, _NAME = 1, 2
+_PROGRAMS = "/host:metadata"
 
 
 class Recording:
@@ -27,9 +34,11 @@ class Recording:
         ended: when it ended there, `None` while it runs.
         cut_short: why it ended early, if it did.
         problem: why there is no trace, if there is none.
+        without_programs: why the trace does not have the programs, if so.
     """
 
     def __init__(self, jax: Any, guard: Guard, site: str) -> None:
+        self._jax = jax
         self._session = Session(jax, self._make_way, guard=guard, site=site)
         self._over = threading.Event()
         self._lock = threading.RLock()
@@ -39,15 +48,20 @@ class Recording:
         self.ended: float | None = 0.0
         self.cut_short: str | None = None
         self.problem: str | None = None
+        self.without_programs: str | None = None
 
-    def begin(self, platform: str) -> None:
+    def begin(self, platform: str, *, programs: bool) -> None:
         """
         Start recording the activity of devices of *platform*.
+
+        Args:
+            platform: such as ``gpu``.
+            programs: whether the trace gets the loaded programs.
 
         Raises:
             Busy: another session is recording.
         """
-        self._session.begin(platform)
+        self._session.begin(platform, programs=programs)
         wall = wall_time()
         stamp = time.strftime("%Y_%m_%d_%H_%M_%S", time.gmtime(wall))
         self.name = f"{stamp}_{int(wall * 1000) % 1000:03}"
@@ -86,6 +100,19 @@ class Recording:
         """Stop intercepting the program's own sessions."""
         self._session.release()
 
+    def add_programs(self) -> None:
+        """
+        Add the loaded programs to the trace of a session without them.
+
+        Raises:
+            Busy: another session is recording.
+        """
+        with reserved(self._jax):
+            space = programs(self._jax)
+        with self._lock:
+            if self._space is not None:
+                self._space += b"".join(_with_programs(space))
+
     def space(self) -> bytes | None:
         """Return the trace, an XSpace; `None` if there is none."""
         with self._lock:
@@ -93,3 +120,15 @@ class Recording:
 
     def _make_way(self) -> None:
         self.end("the program started its own profile")
+
+
+def _with_programs(space: bytes) -> Iterator[bytes]:
+    """
+    Yield what is to be appended to a trace so that it has the programs of *space*:
+    protocol buffers are merged by appending one to the other.
+    """
+    for number, plane in wire.fields(space):
+        if number == _PLANES and not isinstance(plane, int):
+            names = (value for key, value in wire.fields(plane) if key == _NAME)
+            if next(map(wire.text, names), "") == _PROGRAMS:
+                yield wire.encoded(_PLANES, plane)

@@ -214,6 +214,11 @@ PROGRAMS = (
         "yyy--",
         "print options",
     ),
+    Name(
+        "<device>.client.live_executables",
+        "the programs that are loaded",
+        ("source lines in profiles; the HLO of programs in a bundle",),
+    ),
     Name("<traced>.donate_argnums", "whether a call may be re-run", _REPEATED),
     Name("<jaxpr>.effects", "the same", _REPEATED),
     Name("<jaxpr>.eqns", "the same", _REPEATED),

@@ -1,0 +1,141 @@
+"""A profile as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from jaxmon import sources
+from jaxmon.profile.groups import By, Group, enough
+from jaxmon.profile.operations import Profile
+from jaxmon.profile.origins import Place
+from jaxmon.report.layout import (
+    UNKNOWN,
+    Column,
+    clean,
+    counted,
+    duration,
+    ending,
+    share,
+    shortened,
+    table,
+)
+
+
+# Rows without --top: with what is above and below them, a screen of 32 lines.
+_MOST_ROWS = 20
+_NOTHING = [
+    "No operation ran while recording. Record for longer (--seconds), or check",
+    "with jaxmon explain whether the program is making progress.",
+]
+_NOUNS: Mapping[By, str] = {
+    "line": "line",
+    "function": "function",
+    "scope": "scope",
+    "op": "operation",
+}
+_WIDE = 100
+
+
+def lines(
+    profile: Profile, groups: Sequence[Group], by: By, *, top: int | None, width: int
+) -> list[str]:
+    """
+    Return a table.
+
+    Args:
+        profile: what the devices did.
+        groups: its operations, in groups: a row each.
+        by: what the operations of a group have in common.
+        top: number of rows; `None` for those with nine tenths of the time.
+        width: in columns.
+    """
+    if not groups:
+        return [*_use(profile), *_NOTHING]
+    count = enough(groups, _MOST_ROWS) if top is None else top
+    found = [*_use(profile), *_located(profile), ""]
+    found += _table(groups[:count], by, profile.seconds, width)
+    if rest := groups[count:]:
+        left = share(sum(group.seconds for group in rest), profile.seconds)
+        noun = counted(len(rest), f"more {_NOUNS[by]}")
+        found.append(f"and {noun} ({left} of the time)")
+    return found
+
+
+def _use(profile: Profile) -> list[str]:
+    if not profile.recorded:
+        return []
+    busy = min(profile.busy, profile.recorded)
+    several = f" on {profile.devices} devices" if profile.devices > 1 else ""
+    ran = share(busy, profile.recorded)
+    idle = share(profile.recorded - busy, profile.recorded)
+    recorded = f"recorded {duration(profile.recorded)}{several}"
+    return [f"{recorded}: operations ran {ran} of the time, idle {idle}"]
+
+
+def _located(profile: Profile) -> list[str]:
+    found = []
+    if profile.located or not profile.without_programs:
+        located = share(profile.located, profile.seconds)
+        found.append(f"{located} of their time comes from lines of the program")
+    if profile.without_programs:
+        programs = counted(profile.without_programs, "XLA program")
+        found.append(f"the trace does not have the code of {programs}: no lines")
+    return found
+
+
+def _table(groups: Sequence[Group], by: By, total: float, width: int) -> list[str]:
+    wide = width >= _WIDE
+    names = _COLUMNS[by]
+    if not any(group.backward for group in groups):
+        names = tuple(name for name in names if name != "BACKWARD")
+    if by == "op" and not wide:
+        names = tuple(name for name in names if name != "MOSTLY")
+    first, *others = [_column(name, wide=wide) for name in names]
+    layout = [first._replace(size=0), *others]
+    cells = [
+        [_cell(name, group, total, wide=wide) for name in names] for group in groups
+    ]
+    return table(layout, cells, width=width, indent="")
+
+
+# The first takes the width that the others leave.
+_COLUMNS: Mapping[By, tuple[str, ...]] = {
+    "line": ("LINE", "IN", "MOSTLY", "BACKWARD", "TIME", "SHARE"),
+    "function": ("FUNCTION", "LINE", "MOSTLY", "BACKWARD", "TIME", "SHARE"),
+    "scope": ("SCOPE", "LINE", "MOSTLY", "BACKWARD", "TIME", "SHARE"),
+    "op": ("OPERATION", "LINE", "MOSTLY", "RUNS", "TIME", "SHARE"),
+}
+_NUMBERS = {"BACKWARD": 10, "RUNS": 9, "TIME": 9, "SHARE": 8}
+# Up to a hundred columns, and beyond.
+_TEXTS = {"LINE": (20, 30), "IN": (17, 26), "MOSTLY": (15, 36)}
+
+
+def _column(name: str, *, wide: bool) -> Column:
+    if name in _NUMBERS:
+        return Column(name, _NUMBERS[name])
+    # The end of a path, and of a qualified name, is the most informative.
+    cut = shortened if name in ("OPERATION", "MOSTLY") else ending
+    sizes = _TEXTS.get(name, (0, 0))
+    return Column(name, sizes[wide], right=False, cut=cut)
+
+
+def _cell(name: str, group: Group, total: float, *, wide: bool) -> str:
+    kind = group.kind if wide else group.kind[:1]
+    return {
+        "BACKWARD": lambda: share(group.backward, group.seconds),
+        "FUNCTION": lambda: clean(group.function),
+        "IN": lambda: clean("" if group.place is None else group.place.function),
+        "LINE": lambda: _where(group.place),
+        "MOSTLY": lambda: clean(" in ".join(filter(None, kind))) or UNKNOWN,
+        "OPERATION": lambda: clean(group.operation),
+        "RUNS": lambda: f"{group.count:,}",
+        "SCOPE": lambda: clean(group.scope) or "no scope",
+        "SHARE": lambda: share(group.seconds, total),
+        "TIME": lambda: duration(group.seconds),
+    }[name]()
+
+
+def _where(place: Place | None) -> str:
+    if place is None:
+        return "no line known"
+    return f"{clean(sources.display_path(place.file))}:{place.line}"

@@ -1,0 +1,59 @@
+"""A profile of an example says where its time goes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from jaxmon.cli.main import main
+from tests.support import QUICK_COMPILES, ROOT, clean_environ
+
+
+EXAMPLE = ROOT / "examples" / "train_flax_nnx.py"
+
+
+def test_nine_tenths_of_the_time_have_a_line_of_the_program(
+    run_dir: Path, tmp_path: Path
+) -> None:
+    """Flax and Optax do the work; the lines are those that call them."""
+    if find_spec("flax") is None or find_spec("optax") is None:
+        pytest.skip("needs flax and optax")
+    process = subprocess.Popen(
+        [sys.executable, "-u", str(EXAMPLE), "--steps", "100000000"],
+        env=clean_environ(run_dir, JAXMON_PORT="0", **QUICK_COMPILES),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        while not process.stdout.readline().startswith("first loss"):
+            assert process.poll() is None
+        words = ["profile", "--json", "--seconds=0.5", f"--out={tmp_path}"]
+        done = CliRunner().invoke(main, [*words, f"--run-dir={run_dir}"])
+    finally:
+        process.kill()
+        process.communicate()
+
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.output)
+    assert document["located"] >= 0.9
+    lines = EXAMPLE.read_text().splitlines()
+    seconds = {
+        lines[group["line"] - 1].strip(): group["seconds"]
+        for group in document["groups"]
+        if group["file"] == str(EXAMPLE)
+    }
+    assert sum(seconds.values()) >= 0.9 * sum(
+        group["seconds"] for group in document["groups"]
+    )
+    for call in ("self.out(nnx.tanh(self.hidden(x)))", "optimizer.update("):
+        assert any(call in line for line in seconds)
+    libraries = {one["library"] for one in document["operations"]}
+    assert "flax Linear" in libraries
+    assert any(library and library.startswith("optax ") for library in libraries)
