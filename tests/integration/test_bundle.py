@@ -159,6 +159,23 @@ def test_it_has_what_each_process_knows(contents):
     assert "# TYPE jaxmon_jit_calls_total counter" in contents["worker-0/metrics.txt"]
 
 
+def test_the_code_of_programs_is_in_it_on_request(host, contents, tmp_path):
+    """The newest of each function first; otherwise there is nothing of it."""
+    assert not [name for name in contents if "hlo" in name]
+    path = tmp_path / "bundle.tar.gz"
+    done = host.bundle(f"--out={path}", "--hlo=2")
+    assert done.exit_code == 0, done.output
+
+    found = files(path)
+    listed = json.loads(found["worker-0/hlo/programs.json"])
+    assert len(listed) == 2
+    (forward,) = [one for one in listed if one["function"] == "__main__.forward"][:1]
+    assert forward["file"].endswith("-__main__.forward.txt")
+    text = found[forward["file"]]
+    assert text.startswith("HloModule jit_forward")
+    assert "f32[3]" in text.partition("\n")[0]
+
+
 def test_it_has_no_secrets_and_no_environment(contents):
     """Neither a token on the command line nor a variable is in any file."""
     for name, text in contents.items():

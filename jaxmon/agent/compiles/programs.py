@@ -19,6 +19,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from jaxmon import catalog
+from jaxmon.agent.compiles.hlo_page import HloPage
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import OTHER, UNKNOWN, Function
 from jaxmon.agent.jaxlink import executables
@@ -27,6 +28,7 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, Sample, series
+from jaxmon.http.server import Handler
 
 
 # Hex digits of a fingerprint: 64 bits distinguish the programs of a fleet.
@@ -182,9 +184,14 @@ class Programs(Part):
         self._jax = context.jax
         self.loaded = loaded
         self._worker = Worker("programs", context.guard, limit=_WAITING)
+        self._hlo = HloPage(context.jax, context.guard, self._worker, loaded)
         self._records: dict[Function, _Record] = {}
         self._promotion = context.observers.promotion
         context.observers.executable.append(self.take)
+
+    def pages(self) -> dict[str, Handler]:
+        """Return the endpoint that prints programs."""
+        return {"/debug/hlo": self._hlo.respond}
 
     def dropped(self) -> dict[str, int]:
         """Return the number of executables not analysed because the queue was full."""

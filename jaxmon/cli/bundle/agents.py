@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon.cli import hung, runs
+from jaxmon.cli.bundle import hlo
 from jaxmon.cli.bundle.archive import Archive
 from jaxmon.cli.selection import pick
 from jaxmon.cli.workers import TIMEOUT, Worker, running
@@ -51,7 +52,11 @@ class Process:
 
 
 def collect(
-    archive: Archive, run_dir: Path | None, choice: str | None = None
+    archive: Archive,
+    run_dir: Path | None,
+    choice: str | None = None,
+    *,
+    programs: int | None = None,
 ) -> list[Process]:
     """
     Add what each agent returns to *archive*, and return it. Agents that do not respond
@@ -61,12 +66,13 @@ def collect(
         archive: to add to.
         run_dir: directory of the sockets; `None` for the default.
         choice: number, pid or name of the process; `None` for all.
+        programs: of how many XLA programs of each the HLO is added.
 
     Raises:
         CommandError: *choice* fits none or several.
     """
     if choice is not None:
-        return _collected(archive, [pick(choice, run_dir, responding=False)])
+        return _collected(archive, [pick(choice, run_dir, responding=False)], programs)
     try:
         workers = running(run_dir)
     except CommandError as error:
@@ -74,10 +80,12 @@ def collect(
         return []
     if not workers:
         archive.missing["agents"] = "no instrumented process is running here"
-    return _collected(archive, workers)
+    return _collected(archive, workers, programs)
 
 
-def _collected(archive: Archive, workers: list[Worker]) -> list[Process]:
+def _collected(
+    archive: Archive, workers: list[Worker], programs: int | None
+) -> list[Process]:
     """Add what *workers* return."""
     lines = [_program(worker) for worker in workers]
     known = secrets.secrets_of(*lines)
@@ -91,6 +99,10 @@ def _collected(archive: Archive, workers: list[Worker]) -> list[Process]:
     for worker in workers:
         if worker.trouble:
             _describe_trouble(archive, worker)
+    if programs is not None:
+        for worker in workers:
+            if not worker.trouble:
+                hlo.add(archive, worker, programs)
     return found
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import RUN_DIR, Url
+from jaxmon.cli.options import RUN_DIR, Url, Whole
 from jaxmon.cli.servers import Access, prometheus
 from jaxmon.cli.servers import access as server_access
 from jaxmon.errors import CommandError
@@ -31,7 +31,7 @@ _SIDECAR_SECONDS = 5.0
 \b
 Examples:
   jaxmon bundle
-  jaxmon bundle train.py
+  jaxmon bundle train.py --hlo 3
   jaxmon bundle --out incident.tar.gz --prometheus https://prometheus.example.org
   kubectl exec POD -c jaxmon -- jaxmon bundle --out - > incident.tar.gz
 """
@@ -41,6 +41,14 @@ Examples:
     "--out",
     type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
     help="File to write, - for standard output; by default, named by host and time.",
+)
+@click.option(
+    "--hlo",
+    "programs",
+    type=Whole(1, 50),
+    metavar="N",
+    help="Add the optimised HLO of the newest N programs of each process. It has small "
+    "constants and source paths of the program.",
 )
 @RUN_DIR
 @click.option(
@@ -57,6 +65,7 @@ def command(
     *,
     worker: str | None,
     out: Path | None,
+    programs: int | None,
     run_dir: Path | None,
     sidecar: str,
     prometheus_url: str | None,
@@ -90,7 +99,7 @@ def command(
         msg = f"{path} exists; give another file with --out"
         raise CommandError(msg)
     archive = Archive(name, moment, secrets.anywhere)
-    processes = agents.collect(archive, run_dir, worker)
+    processes = agents.collect(archive, run_dir, worker, programs=programs)
     _add_sidecar(archive, sidecar)
     disks = [run_dir or rundir.locate(), Path.cwd()]
     archive.add_json("host.json", facts(disks))
