@@ -25,6 +25,7 @@ from jaxmon.report.layout import clean
 from jaxmon.report.model import read
 from jaxmon.report.notes import doubts
 from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
+from jaxmon.resources import hung
 
 
 # An agent's events are at most 4 MiB, its overview usually a tenth of that.
@@ -43,7 +44,8 @@ def judge(run_dir: Path, *, timeout: float) -> HostVerdict:
 
     Takes at most *timeout* seconds for each of the two responses, which all agents
     generate at the same time, plus some milliseconds per process. A process that does
-    not respond, or whose response is unusable, has a reason instead of findings.
+    not respond, or whose response is unusable, has a reason instead of findings; what
+    the kernel knows of it is added, if it is visible from here.
     """
     try:
         sockets = rundir.sockets(run_dir)
@@ -82,6 +84,10 @@ def judge(run_dir: Path, *, timeout: float) -> HostVerdict:
                     findings=_as_json(found), verdict=verdict(found)
                 )
                 known[worker] = found
+    processes = {
+        worker: _seen(sockets[worker], one) if one.trouble else one
+        for worker, one in processes.items()
+    }
     together = [
         {**one.as_json(), "workers": list(workers)} for workers, one in shared(known)
     ]
@@ -93,6 +99,17 @@ def _fetched(
 ) -> dict[str, str | FetchError]:
     return fetch_all(
         sockets, target, timeout=timeout, max_bytes=_MAX_BYTES, max_total=_MAX_TOTAL
+    )
+
+
+def _seen(path: Path, found: ProcessVerdict) -> ProcessVerdict:
+    """Return *found* with what the kernel knows of the process that listens there."""
+    pid = hung.listener(path)
+    if pid is None:
+        return found
+    trouble = hung.STOPPED if hung.is_stopped(pid) else found.trouble
+    return found._replace(
+        pid=pid, program=hung.program(pid)[:_MOST_OF_A_PROGRAM], trouble=trouble
     )
 
 

@@ -56,18 +56,35 @@ class Live:
         """Return the samples of the host, or of one process; `None` without any."""
         return self._history.charts(worker)
 
-    def summary(self, statuses: Sequence[Status], verdict: HostVerdict) -> Summary:
-        """Return the status as of now, with the findings in *verdict*."""
-        from jaxmon.report.status.summary import summarise  # noqa: PLC0415 - few look
+    def summary(
+        self,
+        statuses: Sequence[Status],
+        verdict: HostVerdict,
+        worker: str | None = None,
+    ) -> Summary | None:
+        """
+        Return the status as of now, with the findings in *verdict*: of the host, or of
+        the process *worker*, `None` if there is none.
+        """
+        from jaxmon.report.status.split import by_process  # noqa: PLC0415 - few look
+        from jaxmon.report.status.summary import summarise  # noqa: PLC0415 - likewise
 
         now = read(self._families(), time=self._clock())
+        before = self._window.before(now.time)
+        if worker is not None:
+            found = by_process(now).get(worker)
+            if found is None or not worker:
+                return None
+            now, verdict = found, verdict.of(worker)
+            before = by_process(before).get(worker) if before is not None else None
         return summarise(
             now,
-            self._window.before(now.time),
+            before,
             version=self._version,
+            whole=worker is None,
             run_dir=self._run_dir,
             verdict=verdict,
-            collectors=[_collector(one) for one in statuses],
+            collectors=[] if worker else [_collector(one) for one in statuses],
         )
 
 

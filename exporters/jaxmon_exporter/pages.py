@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeAlias
 
+from jaxmon.http.messages import error_response
 from jaxmon.http.page import shared
 from jaxmon.http.server import Request, Response
 
@@ -22,26 +24,32 @@ _NO_STORE = {"Cache-Control": "no-store"}
 
 
 def summary_page(
-    summary: Callable[[bool], Summary],
+    summary: Callable[[bool, str | None], Summary | None],
     *,
     admits: Callable[[Request], bool],
     refresh: Callable[[], Future[None] | None],
 ) -> SlowPage:
     """
-    Return the handler of ``/api/summary``.
+    Return the handler of ``/api/summary``, and of that of one process, ``?worker=3``.
 
     Args:
-        summary: returns it, with the findings or without them.
+        summary: returns it, with the findings or without them, of all processes or of
+            one; `None` if that one is unknown.
         admits: returns whether a request gets the findings.
         refresh: returns what is done when the findings are recent, `None` if they are.
     """
 
     def make(admitted: bool) -> Response:  # noqa: FBT001 - the variant
-        from jaxmon.livepage.data import json_response  # noqa: PLC0415 - few look
+        return _json(summary(admitted, None))
 
-        return json_response(summary(admitted))
+    every = shared(make, admits)
 
-    respond = shared(make, admits)
+    def respond(request: Request) -> Response:
+        worker = request.query.get("worker")
+        if worker is None:
+            return every(request)
+        # Not shared: what clients ask for is not bounded, and few ask.
+        return _json(summary(admits(request), worker))
 
     def handle(request: Request) -> Response | Future[Response]:
         if not admits(request) or (refreshed := refresh()) is None:
@@ -49,6 +57,14 @@ def summary_page(
         return _after(refreshed, lambda: respond(request))
 
     return handle
+
+
+def _json(found: Summary | None) -> Response:
+    from jaxmon.livepage.data import json_response  # noqa: PLC0415 - few look
+
+    if found is None:
+        return error_response(HTTPStatus.NOT_FOUND, "no such process")
+    return json_response(found)
 
 
 def landing_page(request: Request) -> Response:

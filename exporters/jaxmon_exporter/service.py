@@ -213,9 +213,17 @@ class Service:
                 ],
             )
 
-    def summary(self, admitted: bool) -> Summary:  # noqa: FBT001 - one of two variants
-        """Return what ``/api/summary`` shows, with the findings to the *admitted*."""
-        return self._live.summary(self._polling.statuses(), self._findings(admitted))
+    def summary(
+        self,
+        admitted: bool,  # noqa: FBT001 - one of two variants
+        worker: str | None = None,
+    ) -> Summary | None:
+        """
+        Return what ``/api/summary`` shows, with the findings to the *admitted*: of the
+        host, or of the process *worker*, `None` if there is none.
+        """
+        found = self._findings(admitted)
+        return self._live.summary(self._polling.statuses(), found, worker)
 
     def _findings(self, admitted: bool) -> HostVerdict:  # noqa: FBT001 - see above
         if not admitted:

@@ -61,8 +61,16 @@ Examples:
     show_default=True,
     help="Seconds between two reports of --watch.",
 )
+@click.option(
+    "--color/--no-color",
+    "colour",
+    default=None,
+    help="Whether to use colours; default: on a terminal, unless NO_COLOR is set.",
+)
 @RUN_DIR
+@click.pass_context
 def command(
+    context: click.Context,
     *,
     worker: str | None,
     everyone: bool,
@@ -70,6 +78,7 @@ def command(
     only_stacks: bool,
     watch: bool,
     every: float,
+    colour: bool | None,
     run_dir: Path | None,
 ) -> None:
     """
@@ -82,6 +91,7 @@ def command(
     running and none is given, the worst finding of each is printed. The processes keep
     running meanwhile.
     """
+    context.color = colour
     if everyone and worker is not None:
         msg = "--all is for all processes; omit it or WORKER"
         raise click.UsageError(msg)
@@ -143,11 +153,14 @@ def _show(worker: str | None, run_dir: Path | None, *, everyone: bool) -> None:
 
 
 def _show_one(worker: Worker, run_dir: Path | None) -> None:
+    from jaxmon.cli.painted import painted
     from jaxmon.report.text import explanation
 
     snapshot, findings, _ = _evaluated(worker, run_dir)
     width = output.report_width()
-    output.lines(explanation(snapshot, findings, worker=worker.number, width=width))
+    lines = explanation(snapshot, findings, worker=worker.number, width=width)
+    for one in painted(lines, findings):
+        output.line(one.text, colour=one.colour, bold=one.bold)
 
 
 def _in_brief(found: Sequence[Judged]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from jaxmon import catalog
-from jaxmon.cli.sources import STOPPED, Source
+from jaxmon.cli.sources import Source
 from jaxmon.report.findings.finding import NOTHING
 from jaxmon.report.layout import UNKNOWN, amount
 from jaxmon.report.programs import label, without_interpreter
@@ -18,6 +18,7 @@ from jaxmon.report.status.split import by_process
 from jaxmon.report.status.summary import summarise
 from jaxmon.report.status.verdicts import UNREAD, HostVerdict
 from jaxmon.report.status.window import MINUTE, Window
+from jaxmon.resources.hung import STOPPED
 
 
 Condition: TypeAlias = Literal["running", "stuck?", "stopped", "crashed"]
@@ -180,13 +181,12 @@ class Host:
         earlier = by_process(before) if before is not None else {}
         found = []
         for worker, now in by_process(self._now).items():
-            of = self._verdict.processes.get(worker)
-            verdict = HostVerdict({} if of is None else {worker: of})
+            verdict = self._verdict.of(worker)
             then = earlier.get(worker)
             summary = self._summary(now, then, verdict, whole=False)
             # What ended in order is none.
             found += [
-                Process(one, summary, _condition(one), _compiles(worker, now, then))
+                Process(one, summary, condition(one), _compiles(worker, now, then))
                 for one in summary["agents"]
             ]
         return sorted(found, key=lambda one: one.order)
@@ -220,7 +220,8 @@ def rate(one: Process) -> str:
     return UNKNOWN
 
 
-def _condition(agent: AgentSummary) -> Condition:
+def condition(agent: AgentSummary) -> Condition:
+    """Return whether a process runs, as far as is known."""
     if agent["died"]:
         return "crashed"
     if not agent["up"]:

@@ -35,23 +35,32 @@ def hide(*secrets: str) -> None:
     click.get_current_context().meta[_SECRETS] = Secrets(*long)
 
 
-def line(text: object = "", *, err: bool = False, colour: str | None = None) -> None:
+def line(
+    text: object = "",
+    *,
+    err: bool = False,
+    colour: str | None = None,
+    bold: bool = False,
+) -> None:
     """
     Print *text* as one line.
 
     Args:
         text: what to print; line breaks in it become spaces.
         err: print to standard error.
-        colour: that click knows, and removes for a file or pipe; none if NO_COLOR is
-            set.
+        colour: that click knows, and removes for a file or pipe; none if the user or
+            the terminal wants none.
+        bold: likewise.
 
     Raises:
         CommandError: it cannot be written.
         BrokenPipeError: the output pipe is closed.
     """
     shown = safe(str(text))
-    coloured = colour and not os.environ.get("NO_COLOR")
-    _echo(click.style(shown, fg=colour) if coloured else shown, err=err)
+    styled = (colour or bold) and (_wants_colours() or has_colours(os.environ))
+    # Without a style there is none to reset.
+    shown = click.style(shown, fg=colour, bold=bold or None) if styled else shown
+    _echo(shown, err=err)
 
 
 def lines(text: str | Iterable[str], *, err: bool = False) -> None:
@@ -99,6 +108,19 @@ def short(text: str) -> str:
     readable length.
     """
     return shortened(safe(text), _LONGEST)
+
+
+def has_colours(environ: Mapping[str, str]) -> bool:
+    """Return whether the terminal of *environ* has colours that its user wants."""
+    term = environ.get("TERM", "")
+    mono = term.startswith(("vt", "dumb")) or term.endswith(("-m", "-mono"))
+    return not environ.get("NO_COLOR") and not mono
+
+
+def _wants_colours() -> bool:
+    """Return whether the running command was given ``--color``."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.color is True
 
 
 def is_terminal(

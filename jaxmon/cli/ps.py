@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import RUN_DIR, Number
+from jaxmon.cli.options import RUN_DIR, Number, Url
+from jaxmon.cli.servers import Access
+from jaxmon.cli.servers import access as server_access
 from jaxmon.errors import CommandError
 from jaxmon.report.layout import (
     UNKNOWN,
@@ -40,11 +42,12 @@ _COLOURS = {"failing": "red", "degraded": "yellow", "fine": "green"}
 \b
 Exit codes:
   0 there are processes
-  1 there are none, or the run directory cannot be read
+  1 there are none, or run directory or sidecar cannot be read
 
 \b
 Examples:
   jaxmon ps
+  jaxmon ps --url http://host-1:9467
   jaxmon ps --json | jq '.processes[] | select(.state != "running")'
 """
 )
@@ -59,12 +62,25 @@ Examples:
     show_default=True,
     help="How long to count requests and steps.",
 )
+@click.option(
+    "--url",
+    type=Url(path_follows=True),
+    metavar="URL",
+    help="Ask this sidecar, of another host or container, instead of the agents.",
+)
 @RUN_DIR
+@server_access
 def command(
-    *, as_json: bool, ended: bool, seconds: float, run_dir: Path | None
+    *,
+    as_json: bool,
+    ended: bool,
+    seconds: float,
+    url: str | None,
+    run_dir: Path | None,
+    access: Access,
 ) -> None:
     """
-    List the observed processes of this host.
+    List the observed processes of this host, or of the host of a sidecar.
 
     Of each: its slot (the `worker` label), pid, age and state, how many requests or
     steps a second it does, its command, and what is wrong with it. A process that
@@ -75,21 +91,32 @@ def command(
     from jaxmon.cli.host import Host
     from jaxmon.cli.sources import Sockets
 
+    if url is not None and ended:
+        msg = "--ended reads the run directory, and --url a sidecar; omit one"
+        raise click.UsageError(msg)
     directory = run_dir or rundir.locate()
-    host = Host(Sockets(directory))
-    host.poll()
-    if host.processes():
-        time.sleep(seconds)
+    if url is not None:
+        from jaxmon.cli import remote
+
+        summary, processes = remote.processes(access.session("sidecar", url), url)
+    else:
+        host = Host(Sockets(directory))
         host.poll()
-        host.judge()
-    processes, summary = host.processes(), host.summary()
+        if host.processes():
+            time.sleep(seconds)
+            host.poll()
+            host.judge()
+        processes, summary = host.processes(), host.summary()
     finished = _finished(directory, processes) if ended else {}
     if as_json:
         output.document(_document(summary, processes, finished))
     elif processes or finished:
         _show(summary, processes, finished)
-    if run_dir is None and not os.environ.get("JAXMON_RUN_DIR"):
+    if url is None and run_dir is None and not os.environ.get("JAXMON_RUN_DIR"):
         output.lines(_of_others(directory), err=True)
+    if not processes and url is not None:
+        msg = f"no instrumented process is running on the host of {url}"
+        raise CommandError(msg, exit_code=_NONE)
     if not processes:
         msg = (
             f"no instrumented process is running: no agent in {directory}. Start one "

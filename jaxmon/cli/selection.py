@@ -7,10 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from jaxmon import rundir
-from jaxmon.cli import hung
 from jaxmon.cli.workers import Worker, running
 from jaxmon.errors import CommandError
 from jaxmon.report.programs import begins, names
+from jaxmon.resources import hung
 
 
 _MOST_LISTED = 20

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jaxmon.cli import hung
 from jaxmon.errors import CommandError, PageError
 from jaxmon.exposition.families import Family
 from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
@@ -15,9 +14,6 @@ from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
 
 if TYPE_CHECKING:
     from jaxmon.monitoring.session import Session
-
-STOPPED = "is stopped by a signal"
-"""The trouble of such a process."""
 
 _FINDINGS_SECONDS = 3.0
 
@@ -65,25 +61,10 @@ class Sockets:
             raise CommandError(str(error)) from error
 
     def verdict(self) -> HostVerdict:
-        """
-        Evaluate what all agents report; of a process that does not respond, the kernel
-        knows something.
-        """
+        """Evaluate what all agents report."""
         from jaxmon_exporter.judge import judge
 
-        found = judge(self._run_dir, timeout=_FINDINGS_SECONDS)
-        processes = {
-            worker: self._seen(worker, one) if one.trouble else one
-            for worker, one in found.processes.items()
-        }
-        return found._replace(processes=processes)
-
-    def _seen(self, worker: str, found: ProcessVerdict) -> ProcessVerdict:
-        pid = hung.listener(self._run_dir / f"agent-{worker}.sock")
-        if pid is None:
-            return found
-        trouble = STOPPED if hung.is_stopped(pid) else found.trouble
-        return found._replace(pid=pid, program=hung.program(pid), trouble=trouble)
+        return judge(self._run_dir, timeout=_FINDINGS_SECONDS)
 
 
 class Sidecar:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon import rundir
-from jaxmon.cli import hung
 from jaxmon.errors import CommandError
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.report import responses
 from jaxmon.report.layout import clean, duration, shortened
+from jaxmon.resources import hung
 
 
 TIMEOUT = 5.0

@@ -67,7 +67,7 @@ let asked = 0;
 async function refreshCharts(now) {
   if (!now && Date.now() - asked < 4800) return;
   asked = Date.now();
-  const of = chartsOf.value ? "?worker=" + encodeURIComponent(chartsOf.value) : "";
+  const chosen = OF ?? chartsOf.value, of = chosen ? ofWorker(chosen) : "";
   const answer = await fetch("api/history" + of, {cache: "no-store", signal: AbortSignal.timeout(12000)});
   if (!answer.ok) { if (of) chartsOf.value = ""; return; }
   const history = await answer.json();

@@ -23,6 +23,9 @@ const sum = (rows, of) => {
   const values = rows.map(of).filter(known);
   return values.length ? values.reduce((a, b) => a + b, 0) : null;
 };
+/* The process that the page is about, if the sidecar shows one alone. */
+const OF = new URLSearchParams(location.search).get("worker");
+const ofWorker = name => "?worker=" + encodeURIComponent(name);
 const capital = text => text.charAt(0).toUpperCase() + text.slice(1);
 const byId = id => document.getElementById(id);
 function say(node, text) { if (node.textContent !== text) node.textContent = text; }

@@ -53,8 +53,8 @@ let last = null, every = EVERY, source = "sidecar";
 function show(summary) {
   addRates(summary);
   last = new Date();
-  every = summary.whole ? EVERY : EVERY_OF_PROCESS;
-  source = summary.whole ? "sidecar" : "process";
+  source = summary.whole || OF !== null ? "sidecar" : "process";
+  every = source === "sidecar" ? EVERY : EVERY_OF_PROCESS;
   processes = summary.agents.length;
   pids = new Map(summary.agents.filter(a => known(a.pid)).map(a => [a.worker, a.pid]));
   showAnswer(summary.answer, summary);
@@ -67,7 +67,8 @@ function show(summary) {
   byId("main").classList.remove("stale");
   const up = summary.agents.filter(a => a.up).length;
   byId("state").className = "live";
-  const live = summary.whole ? up + (up === 1 ? " process" : " processes") : "pid " + summary.agents[0]?.pid;
+  const only = summary.agents[0], called = known(only?.pid) ? "pid " + only.pid : "worker " + only?.worker;
+  const live = summary.whole ? up + (up === 1 ? " process" : " processes") : called;
   say(byId("state"), "live · " + live);
   document.title = WORDS[summary.answer.state] + " · jaxmon · " + live;
 }
@@ -81,12 +82,23 @@ function lose() {
   document.title = "jaxmon · unreachable";
 }
 
+function ended() {
+  lose();
+  say(byId("lost"), "Worker " + OF + " does not run here." + (last ? " Data is from " + last.toLocaleTimeString() + "." : ""));
+  say(byId("state"), "ended");
+  document.title = "jaxmon · ended";
+}
+
+byId("everything").hidden = OF === null;
 async function refresh() {
   try {
-    const answer = await fetch("api/summary", {cache: "no-store", signal: AbortSignal.timeout(TIMEOUT)});
-    if (!answer.ok) throw new Error("status " + answer.status);
-    show(await answer.json());
-    await refreshCharts();
+    const answer = await fetch("api/summary" + (OF === null ? "" : ofWorker(OF)), {cache: "no-store", signal: AbortSignal.timeout(TIMEOUT)});
+    if (answer.status === 404) ended();
+    else if (!answer.ok) throw new Error("status " + answer.status);
+    else {
+      show(await answer.json());
+      await refreshCharts();
+    }
   } catch { lose(); }
   setTimeout(refresh, every);
 }

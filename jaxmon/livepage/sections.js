@@ -46,8 +46,8 @@ const ERRORS = [
   ["Count", null, e => bad(e.count)],
 ];
 const AGENTS = [
-  ["Process", null, a => ({text: known(a.pid) ? "pid " + a.pid : "worker " + a.worker,
-    note: [known(a.pid) && "worker " + a.worker, a.program].filter(Boolean).join(" · ")})],
+  ["Process", null, (a, s) => ({text: known(a.pid) ? "pid " + a.pid : "worker " + a.worker,
+    href: s.whole ? ofWorker(a.worker) : "", note: [known(a.pid) && "worker " + a.worker, a.program].filter(Boolean).join(" · ")})],
   ["State", null, a => a.died ? state(false, "crashed") : state(a.up, a.up ? "up" : "not responding")],
   ["Up for", null, a => plain(seconds(a.age))],
   ["JAX", null, a => plain(known(a.jax) ? a.jax + (a.platform ? " · " + a.platform : "") : "–")],
@@ -99,6 +99,8 @@ function folded(functions) {
   for (const f of own) for (const [cause, n] of Object.entries(f.causes)) one.causes[cause] = (one.causes[cause] || 0) + n;
   return [...users, one];
 }
+const omitted = n => ({name: count(n) + " more", last: true, note: "not shown; the metrics have them", rate: null, calls: null, hits: null,
+  hit_rate: null, compiles: null, loads: 0, recompiles: null, compile_seconds: null, errors: null, causes: {}});
 const why = (summary, name) => {
   const found = summary.collectors.find(c => c.name === name);
   return !found ? "The " + name + " collector is disabled." : found.message || "Nothing found yet.";
@@ -123,7 +125,7 @@ const tables = [
     {most: FEW, empty: s => [p("None. ", "This sidecar looks for agents in ", code(s.run_dir), ".")]}), s => s.agents, true],
   [new Table("functions", "Functions", "Jitted functions, all processes together, since they started.", FUNCTIONS, {sort: 6, most: 15,
     empty: s => s.agents.some(a => a.up) ? [p("Processes are connected, and have called no jitted function yet.")] : instrument(s)}),
-    s => folded(s.functions), true],
+    s => [...folded(s.functions), ...s.functions_omitted ? [omitted(s.functions_omitted)] : []], true],
   [new Table("accelerators", "Accelerators", "As reported by the driver, all processes together.", ACCELERATORS,
     {most: 16, empty: s => [p("No accelerator. ", why(s, "nvml"))]}), s => s.accelerators],
   [new Table("devices", "JAX devices", "As reported by JAX in each process; memory of that process only.", DEVICES,

@@ -1,6 +1,6 @@
 /*
  * A table in a section of its own.
- * A column is [heading, value for sorting, cell]; a cell is {text, note, tone, bar, dot}.
+ * A column is [heading, value for sorting, cell]; a cell is {text, href, note, tone, bar, dot}.
  */
 const plain = text => ({text});
 class Table {
@@ -75,9 +75,13 @@ class Table {
   }
   fill(tr, row, summary) {
     this.columns.forEach(([, , make, kind], i) => {
-      const {text, note = "", tone = "", bar, dot = ""} = make(row, summary), cell = tr.cells[i];
+      const {text, href = "", note = "", tone = "", bar, dot = ""} = make(row, summary), cell = tr.cells[i];
       const [value, small] = cell.children;
-      say(value, text);
+      if (href) {
+        const link = value.firstElementChild || value.appendChild(el("a"));
+        say(link, text);
+        if (link.getAttribute("href") !== href) link.setAttribute("href", href);
+      } else say(value, text);
       say(small, note);
       small.hidden = !note;
       const look = dot ? "dot " + dot : "", name = [kind, tone, known(bar) && "bar"].filter(Boolean).join(" ");

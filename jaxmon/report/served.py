@@ -78,6 +78,22 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """
+    Saves or restores of checkpoints.
+
+    Attributes:
+        name: the operation, such as ``save``.
+        failures: those that failed.
+        failed_in_a_row: those of them after the latest that succeeded.
+    """
+
+    name: str = ""
+    failures: int = 0
+    failed_in_a_row: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Queue:
     """
     The depth of one queue.

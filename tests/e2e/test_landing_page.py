@@ -140,6 +140,13 @@ def agent(run_dir: Path) -> Iterator[Agent]:
     agent.server.stop()
 
 
+@pytest.fixture
+def other(run_dir: Path) -> Iterator[Agent]:
+    agent = Agent(run_dir, 1)
+    yield agent
+    agent.server.stop()
+
+
 def recompiling(function: str) -> dict[str, Any]:
     """Return the overview of a process with findings."""
     return {
@@ -508,6 +515,38 @@ def test_planted_500s_are_the_first_thing_that_the_page_says(
     assert row[2].split("\n") == ["24.2 %", "160 in all"]
     assert chrome.execute_script(CONTRAST) == []
     assert console(chrome) == []
+
+
+def test_a_process_opens_alone(
+    chrome: Chrome, exporter: Callable[..., Any], agent: Agent, other: Agent
+) -> None:
+    """
+    The row of a process leads to a page of its own, with its answer, cause and
+    functions, which leads back; that of a process that is not there says so.
+    """
+    other.calls = {"other.step": 5.0}
+    other.started = time.time() - 30
+    other.respond(20, "error")
+    failure = {"error": "StoreDown", "where": "store.py:8", "count": 20}
+    kind = {"outcome": "error", "start": "warm", "count": 20}
+    of = {"POST /predict": {"finished": [kind], "failures": [failure]}}
+    other.overview["requests"] = of
+    url = exporter("--port", "0").url
+    open_page(chrome, url)
+    until(lambda: len(cells(chrome, "agents")) == 2, "two processes")
+    chrome.find_element("link text", "worker 1").click()
+    until(lambda: answer(chrome)[0] == "failing", "the answer")
+    cause = lambda: text(chrome, "#answer-because")  # noqa: E731 - read twice
+    until(cause, "the cause")
+    assert cause().startswith("StoreDown at store.py:8: 20 times")
+    assert "other.step" in [row[0] for row in cells(chrome, "functions")]
+    assert len(cells(chrome, "agents")) == 1
+    # The sidecar has no samples of a process that it has just met.
+    assert [one for one in console(chrome) if "api/history" not in one] == []
+    chrome.get(f"{url}?worker=7")
+    until(lambda: "Worker 7 does not run here." in text(chrome, "#lost"), "the reason")
+    chrome.find_element("link text", "All processes").click()
+    until(lambda: len(cells(chrome, "agents")) == 2, "two processes again")
 
 
 def test_without_marks_the_page_says_what_to_mark(

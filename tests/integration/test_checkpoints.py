@@ -184,6 +184,7 @@ def test_the_overview_lists_them(books: Books) -> None:
     found, size = books.truth["overview"], books.truth["bytes"]
     assert found["save"]["count"] == 7
     assert found["save"]["failures"] == 2
+    assert found["save"]["failed_in_a_row"] <= 2
     assert found["save"]["bytes"] == 7 * size
     assert found["save"]["in_progress"] == 0
     assert found["restore"]["failures"] == 1

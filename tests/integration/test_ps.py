@@ -97,6 +97,38 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         shutil.rmtree(run_dir, ignore_errors=True)
 
 
+def test_a_sidecar_is_asked_for_another_host(
+    host: dict[str, Any], free_port: int
+) -> None:
+    """With ``--url`` the list is the sidecar's: state, rate, cause and command."""
+    command = [sys.executable, "-m", "jaxmon", "exporter", "--port", str(free_port)]
+    environ = clean_environ(host["run_dir"])
+    url = f"http://127.0.0.1:{free_port}"
+    elsewhere = host["run_dir"] / "elsewhere"
+    with subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL) as sidecar:
+        try:
+
+            def listed() -> Any:
+                out = ps(elsewhere, "--url", url, "--json").out
+                found = json.loads(out)["processes"] if out else []
+                return found and found[0]["pid"] and found
+
+            one, two, crashed = until(listed, "the sidecar")
+            text = ps(elsewhere, "--url", url).ok().out
+        finally:
+            sidecar.kill()
+    assert one["pid"] == host["serve.py"].pid
+    assert one["command"].endswith(" serve.py --size 3")
+    assert (one["users"], one["state"]) == ("failing", "running")
+    assert one["requests_per_second"] > 0
+    assert "at serve.py:" in one["because"]
+    assert two["steps_per_second"] > 0
+    assert crashed["state"] == "crashed"
+    assert text.startswith("No: ")
+    assert ps(elsewhere, "--url", url).code == 1
+    assert ps(elsewhere, "--url", url, "--ended").code == 2
+
+
 def test_processes_are_listed_with_what_they_do(host: dict[str, Any]) -> None:
     """
     Slot, pid, command, age, state, rate and what is wrong stand there, at 80 columns

@@ -129,7 +129,7 @@ def test_every_key_does_what_it_is_for(place: Path) -> None:  # noqa: PLR0915 - 
         assert lines[0].startswith("jaxmon top · ")
         assert "2 processes" in lines[0]
         assert lines[1].startswith("No: ")
-        screen.shows("ValueError at serve.py:15")
+        screen.shows("ValueError at serve.py:14")
         assert any(line.split()[:2] == ["WORKER", "PID"] for line in lines)
         assert len(screen.lines()) == 24
         assert "q quit" in lines[23]
@@ -178,7 +178,7 @@ def test_every_key_does_what_it_is_for(place: Path) -> None:  # noqa: PLR0915 - 
         screen.hides("more lines below")
         screen.press(HOME)
         screen.shows("more lines below")
-        screen.press(PAGE_DOWN + UP + DOWN + PAGE_DOWN)
+        screen.press(PAGE_DOWN + UP + DOWN + PAGE_DOWN + PAGE_DOWN)
         screen.hides("more lines below")
         screen.resize(80, 24)
         screen.press("n")

@@ -192,3 +192,11 @@ def test_failed_requests_name_what_failed_and_where() -> None:
         "no exception, and no status: 7 times, the latest 10 s ago",
         "status 503: 3 times, the latest 1 s ago",
     )
+
+
+def test_checkpoints_are_found_while_the_latest_failed() -> None:
+    """Failures before one that succeeded are over."""
+    of = {"save": {"failures": 9, "failed_in_a_row": 2}, "restore": {"failures": 1}}
+    (finding,) = findings(None, checkpoints=of)
+    assert (finding.topic, finding.subject) == ("checkpoint", "save")
+    assert finding.verdict == "The latest 2 checkpoint saves failed."

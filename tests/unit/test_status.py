@@ -261,6 +261,11 @@ def norm_was_nan(worker: Worker) -> None:
     worker.set(catalog.VALUE_NONFINITE_RUN, 2, "grad_norm")
 
 
+def saves_fail(worker: Worker) -> None:
+    worker.steps(100, 0.2)
+    worker.set(catalog.CHECKPOINT_FAILURES, 3, "save")
+
+
 def device_is_full(worker: Worker) -> None:
     worker.requests(100)
     worker.set(catalog.DEVICE_INFO, 1, "0", "gpu", "H100", "0", "GPU-1", "")
@@ -295,6 +300,7 @@ CASES = {
     steps_are_slow: ("degraded", "Not quite: loop train is slow: a step takes 0.40 s"),
     loss_is_nan: ("failing", "No: the logged loss is NaN or infinite."),
     norm_was_nan: ("fine", "Yes: 1.67 steps a second in loop train."),
+    saves_fail: ("degraded", "Not quite: 3 checkpoint saves failed in the last minute"),
     device_is_full: ("degraded", "Not quite: device 0 is about to run out of memory"),
     compile_is_stuck: ("failing", "No: a compile has been running for 6 min 40 s."),
 }

@@ -46,7 +46,9 @@ def status(**changes: Any) -> Status:
 
 def summary_of(*families: Family) -> Summary:
     live = Live(lambda: families, version="1.2", run_dir="/run", clock=lambda: 1000.0)
-    return live.summary([status()], UNREAD)
+    found = live.summary([status()], UNREAD)
+    assert found is not None
+    return found
 
 
 def test_functions_are_summed_over_workers() -> None:

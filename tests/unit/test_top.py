@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from jaxmon.cli import output
 from jaxmon.cli.host import Host, Process
 from jaxmon.cli.top import terminal
 from jaxmon.cli.top.host_view import host_view
@@ -195,7 +196,7 @@ def test_colours_are_those_of_the_terminal(
     environ: dict[str, str], *, expected: bool
 ) -> None:
     """NO_COLOR counts unless it is empty, as its definition says."""
-    assert terminal.has_colours(environ) == expected
+    assert output.has_colours(environ) == expected
 
 
 def test_only_changes_are_drawn() -> None:

@@ -8,6 +8,7 @@ is imported or hooked; a program without it pays for a few entries of a dictiona
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from threading import RLock
 from typing import Any, Final
@@ -57,6 +58,7 @@ class Checkpoints(Part):
         }
         self._bytes: dict[str, int] = {}
         self._failures: dict[str, int] = {}
+        self._in_a_row: Counter[str] = Counter()
         # Reentrant: a signal handler may save.
         self._lock = RLock()
 
@@ -110,6 +112,8 @@ class Checkpoints(Part):
 
     def _succeed(self, kind: Kind, seconds: float, _: str | None) -> None:
         self._seconds[kind.operation].observe(seconds)
+        with self._lock:
+            self._in_a_row[kind.operation] = 0
         if kind == orbax.SAVE:
             self._seconds["blocking"].observe(seconds)
         if (operation := self._operations.succeed(kind)) is not None:
@@ -139,6 +143,7 @@ class Checkpoints(Part):
                 self._bytes.setdefault(operation, 0)
             for one in failed:
                 self._failures[one.kind.operation] += 1
+                self._in_a_row[one.kind.operation] += 1
                 self._trace(one, failed=True)
 
     def _trace(self, operation: Operation, *, failed: bool) -> None:
@@ -191,6 +196,7 @@ class Checkpoints(Part):
                     {
                         "in_progress": running[operation],
                         "failures": self._failures.get(operation, 0),
+                        "failed_in_a_row": self._in_a_row[operation],
                         "bytes": self._bytes.get(operation, 0),
                     }
                     if operation in running

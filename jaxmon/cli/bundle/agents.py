@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jaxmon.cli import hung, runs
+from jaxmon.cli import runs
 from jaxmon.cli.bundle import hlo
 from jaxmon.cli.bundle.archive import Archive
 from jaxmon.cli.selection import pick
@@ -23,6 +23,7 @@ from jaxmon.report.html.files import files_of
 from jaxmon.report.model import read
 from jaxmon.report.stacks import stacks
 from jaxmon.report.text import explanation
+from jaxmon.resources import hung
 
 
 _MAX_BYTES = 16 << 20

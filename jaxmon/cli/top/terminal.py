@@ -84,7 +84,7 @@ class Terminal:
             )
             raise CommandError(msg)
         self.plain = "utf" not in (sys.stdout.encoding or "").lower()
-        self._colours = has_colours(environ)
+        self._colours = output.has_colours(environ)
         self._in, self._out = sys.stdin.fileno(), sys.stdout.fileno()
         self._encoding = sys.stdout.encoding or "ascii"
         self._wake_end, self._wake_start = os.pipe()
@@ -221,13 +221,6 @@ class Terminal:
         self.written += len(data)
         while data:
             data = data[os.write(self._out, data) :]
-
-
-def has_colours(environ: Mapping[str, str]) -> bool:
-    """Return whether the terminal of *environ* has colours that its user wants."""
-    term = environ.get("TERM", "")
-    mono = term.startswith(("vt", "dumb")) or term.endswith(("-m", "-mono"))
-    return not environ.get("NO_COLOR") and not mono
 
 
 def parsed(text: str) -> list[str]:

@@ -50,6 +50,7 @@ RULES: tuple[Rule, ...] = (
     errors.double,
     errors.determinism,
     serving.queues,
+    serving.checkpoints,
     *tracing.RULES,
     recompiles.recompiles,
     recompiles.scattered,

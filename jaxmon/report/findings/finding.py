@@ -119,6 +119,12 @@ TOPICS: dict[str, Topic] = {
     ),
     "gradients": Topic(_FAILURE, catalog.GRADIENT_CHECKS, "Debug: Gradient checks"),
     "queue": Topic(_FAILURE, catalog.QUEUE_DEPTH, "On-call: Queue depth"),
+    "checkpoint": Topic(
+        _FAILURE,
+        catalog.CHECKPOINT_FAILURES,
+        "Training: Checkpoints that failed",
+        "JaxmonCheckpointFailed",
+    ),
     "frozen_value": Topic(_FAILURE),
     "dropped_update": Topic(_FAILURE),
     "leaked_tracer": Topic(_FAILURE),

@@ -1,11 +1,13 @@
-"""Findings on requests that hang, queues and batches, with their thresholds."""
+"""
+Findings on requests that hang, queues, checkpoints and batches, with their thresholds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from jaxmon.report.findings.finding import Finding
-from jaxmon.report.layout import duration, share
+from jaxmon.report.layout import counted, duration, share
 from jaxmon.report.model import Snapshot
 from jaxmon.report.served import Queue, Route
 
@@ -62,6 +64,22 @@ def queues(snapshot: Snapshot) -> Iterator[Finding]:
                 "what blocks if they are not. Limit the queue and reject what exceeds "
                 "it, or the wait grows with it.",
             )
+
+
+def checkpoints(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect checkpoints of which the latest failed."""
+    for one in snapshot.checkpoints:
+        if not (failed := one.failed_in_a_row):
+            continue
+        many = counted(failed, f"checkpoint {one.name}").removeprefix("1 ")
+        yield Finding(
+            "checkpoint",
+            one.name,
+            f"The latest {many} failed.",
+            (),
+            "The program's log has the exception, unless it was swallowed: a full "
+            "disk, permissions, a storage that does not respond.",
+        )
 
 
 def padding(snapshot: Snapshot) -> Iterator[Finding]:

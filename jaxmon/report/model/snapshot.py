@@ -12,7 +12,7 @@ from jaxmon.report.model.memory import Allocations, Memory, Transfers
 from jaxmon.report.model.mistakes import Errors, Slower, Tracing
 from jaxmon.report.model.usual import Series, Usual
 from jaxmon.report.model.values import Quantity
-from jaxmon.report.served import Loop, Queue, Route
+from jaxmon.report.served import Checkpoints, Loop, Queue, Route
 from jaxmon.report.typed import from_json, mapping
 from jaxmon.report.walltime import WallTime
 
@@ -73,6 +73,7 @@ class Snapshot:
     functions_left_out: int = 0
     requests: tuple[Route, ...] = ()
     steps: tuple[Loop, ...] = ()
+    checkpoints: tuple[Checkpoints, ...] = ()
     queues: tuple[Queue, ...] = ()
     memory: Memory = field(default_factory=Memory)
     allocations: Allocations = field(default_factory=Allocations)

@@ -30,7 +30,7 @@ from jaxmon.report.status.model import (
     RequestSummary,
     State,
 )
-from jaxmon.report.status.reading import Reading, in_order
+from jaxmon.report.status.reading import Key, Reading, in_order
 from jaxmon.report.status.verdicts import HostVerdict
 
 
@@ -84,6 +84,8 @@ class Known:
     agents: Sequence[AgentSummary]
     devices: Sequence[DeviceSummary]
     accelerators: Sequence[AcceleratorSummary]
+    failed_checkpoints: Mapping[Key, float]
+    """In the last minute, by process and operation."""
 
 
 def answer(known: Known, verdict: HostVerdict) -> Answer:
@@ -301,6 +303,18 @@ def _accelerators(known: Known) -> Iterator[Reason]:
         yield _reason("accelerator", "failing", text, [])
 
 
+def _checkpoints(known: Known) -> Iterator[Reason]:
+    """Yield saves and restores of checkpoints that fail."""
+    found: dict[str, dict[str, float]] = {}
+    for (worker, operation), failed in known.failed_checkpoints.items():
+        if failed > 0:
+            found.setdefault(operation, {})[worker] = failed
+    for operation, of in found.items():
+        many = counted(sum(of.values()), f"checkpoint {clean(operation)}")
+        text = f"{many} failed in the last minute."
+        yield _reason("checkpoints", "degraded", text, in_order(of), operation)
+
+
 def _of_findings(verdict: HostVerdict, known: Iterable[str]) -> Iterator[Reason]:
     """Yield what only the findings know, each once for all processes."""
     found: dict[tuple[str, str], list[str]] = {}
@@ -373,4 +387,5 @@ _RULES: tuple[_Rule, ...] = (
     _processes,
     _memory,
     _accelerators,
+    _checkpoints,
 )

@@ -14,6 +14,15 @@ from jaxmon.report.status.reading import Reading, in_order
 _OF_JAX = ("jax", "jaxlib")
 
 
+MOST = 500
+"""Functions in a summary: two and a half processes of 200 that share none."""
+
+
+def shown(found: Sequence[FunctionSummary]) -> list[FunctionSummary]:
+    """Return `MOST` of *found*: the program's before JAX's own, then in their order."""
+    return sorted(found, key=lambda one: one["internal"])[:MOST]
+
+
 def functions(now: Reading) -> list[FunctionSummary]:
     """Return the functions that did anything, by compile time."""
     sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))

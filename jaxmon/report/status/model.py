@@ -29,6 +29,7 @@ ReasonKind = Literal[
     "device_memory",
     "host_memory",
     "accelerator",
+    "checkpoints",
     "finding",
 ]
 """What is wrong; requests *wait* for compiles."""
@@ -287,8 +288,9 @@ class Summary(TypedDict):
     """
     Everything that a screen shows.
 
-    ``whole`` is whether it is of all processes of a host, or of one. ``run_dir`` is
-    where the sidecar looks for agents.
+    ``functions`` are the program's first, then JAX's own, by compile time; those of
+    more than 500 are omitted. ``whole`` is whether it is of all processes of a host, or
+    of one. ``run_dir`` is where the sidecar looks for agents.
     """
 
     version: str
@@ -303,6 +305,7 @@ class Summary(TypedDict):
     errors: list[ErrorSummary]
     totals: Totals
     functions: list[FunctionSummary]
+    functions_omitted: int
     agents: list[AgentSummary]
     findings: FindingsSummary
     accelerators: list[AcceleratorSummary]

@@ -29,6 +29,7 @@ COMPARED = (
 _COUNTERS = (
     catalog.DATA_WAIT_SECONDS,
     catalog.TIME_SECONDS,
+    catalog.CHECKPOINT_FAILURES,
     catalog.PROCESS_START_TIME_SECONDS,
 )
 _GAUGES = (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jaxmon import catalog
 from jaxmon.report.status.answer import Known, answer
-from jaxmon.report.status.functions import errors, functions, totals
+from jaxmon.report.status.functions import MOST, errors, functions, shown, totals
 from jaxmon.report.status.hardware import accelerators, devices
 from jaxmon.report.status.model import CollectorSummary, FindingsSummary, Summary
 from jaxmon.report.status.processes import processes
@@ -51,6 +52,7 @@ def summarise(  # noqa: PLR0913 - what a status consists of
         agents=processes(now, verdict.processes),
         devices=devices(now),
         accelerators=accelerators(now),
+        failed_checkpoints=recent.values(catalog.CHECKPOINT_FAILURES),
     )
     return Summary(
         version=version,
@@ -64,7 +66,8 @@ def summarise(  # noqa: PLR0913 - what a status consists of
         loops=list(known.loops),
         errors=errors(now),
         totals=totals(every),
-        functions=every,
+        functions=shown(every),
+        functions_omitted=max(len(every) - MOST, 0),
         agents=list(known.agents),
         findings=FindingsSummary(
             shared=verdict.shared,

@@ -48,6 +48,12 @@ class HostVerdict(NamedTuple):
     trouble: str = ""
     age: float | None = None
 
+    def of(self, worker: str) -> HostVerdict:
+        """Return what is wrong with the process *worker* alone."""
+        known = self.processes.get(worker)
+        alone = {} if known is None else {worker: known}
+        return self._replace(processes=alone, shared=[])
+
 
 UNREAD = HostVerdict()
 """Before anything was read."""

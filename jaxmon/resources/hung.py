@@ -9,6 +9,9 @@ import struct
 from pathlib import Path
 
 
+STOPPED = "is stopped by a signal"
+"""What is said of such a process."""
+
 _STATES = {
     "R": "running",
     "S": "sleeping",
