@@ -15,7 +15,10 @@ from tests.support import ROOT, run_python
 
 STEPS = 60
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-NEEDS = {"train_equinox": ("equinox", "optax"), "train_flax_nnx": ("flax", "optax")}
+NEEDS = {
+    "train_equinox": ("equinox", "optax"),
+    "train_flax_nnx": ("flax", "optax", "orbax"),
+}
 
 # Runs an example as a script, then prints the page of the agent that it started.
 RUN_AND_READ = """
