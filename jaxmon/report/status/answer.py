@@ -30,7 +30,8 @@ from jaxmon.report.status.model import (
     RequestSummary,
     State,
 )
-from jaxmon.report.status.reading import Key, Reading, in_order
+from jaxmon.report.status.reading import Reading, in_order
+from jaxmon.report.status.recent import Recent
 from jaxmon.report.status.verdicts import HostVerdict
 
 
@@ -79,13 +80,12 @@ class Known:
     """What is known of the processes, besides the findings."""
 
     now: Reading
+    recent: Recent
     requests: Sequence[RequestSummary]
     loops: Sequence[LoopSummary]
     agents: Sequence[AgentSummary]
     devices: Sequence[DeviceSummary]
     accelerators: Sequence[AcceleratorSummary]
-    failed_checkpoints: Mapping[Key, float]
-    """In the last minute, by process and operation."""
 
 
 def answer(known: Known, verdict: HostVerdict) -> Answer:
@@ -306,12 +306,14 @@ def _accelerators(known: Known) -> Iterator[Reason]:
 def _checkpoints(known: Known) -> Iterator[Reason]:
     """Yield saves and restores of checkpoints that fail."""
     found: dict[str, dict[str, float]] = {}
-    for (worker, operation), failed in known.failed_checkpoints.items():
+    failures = known.recent.values(catalog.CHECKPOINT_FAILURES)
+    for (worker, operation), failed in failures.items():
         if failed > 0:
             found.setdefault(operation, {})[worker] = failed
     for operation, of in found.items():
         many = counted(sum(of.values()), f"checkpoint {clean(operation)}")
-        text = f"{many} failed in the last minute."
+        times = [known.recent.seconds(worker) or 0.0 for worker in of]
+        text = f"{many} failed in the last {_period(max(times))}."
         yield _reason("checkpoints", "degraded", text, in_order(of), operation)
 
 

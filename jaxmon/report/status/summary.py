@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jaxmon import catalog
 from jaxmon.report.status.answer import Known, answer
 from jaxmon.report.status.functions import MOST, errors, functions, shown, totals
 from jaxmon.report.status.hardware import accelerators, devices
@@ -47,12 +46,12 @@ def summarise(  # noqa: PLR0913 - what a status consists of
     every = functions(now)
     known = Known(
         now=now,
+        recent=recent,
         requests=requests(now, recent),
         loops=loops(now, recent),
         agents=processes(now, verdict.processes),
         devices=devices(now),
         accelerators=accelerators(now),
-        failed_checkpoints=recent.values(catalog.CHECKPOINT_FAILURES),
     )
     return Summary(
         version=version,
