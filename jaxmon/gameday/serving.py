@@ -67,7 +67,8 @@ SERVING = (
         summary="replicas start without their shared cache, and compile the same",
         program="serve",
         alert="JaxmonThunderingCompilation",
-        means="redeploy",
+        # Once all are compiled, nothing is left to mend.
+        means="deploy",
         processes=4,
         environ=(
             ("JAX_COMPILATION_CACHE_DIR", "{directory}/cache"),

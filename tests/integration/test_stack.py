@@ -41,11 +41,26 @@ def test_alerts_of_the_rules_are_told(
     assert found.alerts() == []
     rules = http_get(f"{found.prometheus}/api/v1/rules")
     assert "JaxmonTrainingStalled" in rules
+    assert "jaxmon-overviews" in rules
     assert '"duration":5,' in rules  # five minutes for a target that is down
     asked = f"{found.prometheus}/api/v1/targets"
     until(lambda: '"health":"down"' in http_get(asked), "a scrape")
     known = f"{found.prometheus}/api/v1/alertmanagers"
     until(lambda: found.alertmanager in http_get(known), "Alertmanager to be known")
+
+
+def test_overviews_are_recorded_for_dashboards_only(
+    programs: Programs, children: Children, tmp_path: Path
+) -> None:
+    """Without any, all rules that alerts read are there, and no others."""
+    found = stack.start(
+        programs, children, tmp_path, targets={}, webhook=None, drawn=False
+    )
+
+    rules = http_get(f"{found.prometheus}/api/v1/rules")
+    assert "JaxmonTrainingStalled" in rules
+    assert "jaxmon-slo-request-error-short" in rules
+    assert "jaxmon-overviews" not in rules
 
 
 def test_a_port_that_was_taken_meanwhile_is_given_up(

@@ -74,7 +74,7 @@ def recording(slos: Slos, options: Options) -> list[Group]:
         starts_group(slos.thresholds.scaled(options.scale), options.scale),
         slowdown_group(options.scale),
         power_group(options.scale),
-        *overview_groups(options.scale),
+        *(overview_groups(options.scale) if options.drawn else ()),
     ]
     identity = Identity(slos.site.service_labels, slos.site.process_labels)
     return [one.identified(identity) for one in found]

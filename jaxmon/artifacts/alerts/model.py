@@ -33,9 +33,11 @@ class Options:
     Args:
         scale: divides every duration, so that alerts can be watched arriving: at 60, an
             hour is a minute. Thresholds that are not durations stay.
+        drawn: whether there are dashboards, for which overviews are recorded.
     """
 
     scale: float = 1
+    drawn: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,7 @@ def start(
     *,
     targets: Mapping[str, str],
     webhook: str | None,
+    drawn: bool = True,
 ) -> Stack:
     """
     Start both, and return them once they are ready.
@@ -142,6 +143,7 @@ def start(
         directory: where their files and data go.
         targets: ``host:port`` to scrape, by job.
         webhook: where notifications are sent; `None` sends none.
+        drawn: whether it records what dashboards show.
 
     Raises:
         CommandError: one of them exited, or took too long.
@@ -149,7 +151,7 @@ def start(
     for attempt in range(_ATTEMPTS):
         ports = _free_ports()
         write_targets(directory / _TARGETS, targets)
-        for name, text in _files(ports[1], webhook).items():
+        for name, text in _files(ports[1], webhook, drawn=drawn).items():
             (directory / name).write_text(text, encoding="utf-8")
         alertmanager = children.start(
             "alertmanager",
@@ -193,7 +195,7 @@ def _url(port: int) -> str:
     return f"http://{_HOST}:{port}"
 
 
-def _files(alertmanager: int, webhook: str | None) -> Mapping[str, str]:
+def _files(alertmanager: int, webhook: str | None, *, drawn: bool) -> Mapping[str, str]:
     """Return what the two read, by file name."""
     import yaml
 
@@ -207,7 +209,7 @@ def _files(alertmanager: int, webhook: str | None) -> Mapping[str, str]:
     )
     site = slo.Site(webhook=webhook or "")
     slos = replace(shipped, thresholds=thresholds, site=site)
-    options = alerts.Options(scale=SCALE)
+    options = alerts.Options(scale=SCALE, drawn=drawn)
     settings = {
         "global": {
             "scrape_interval": "1s",

@@ -261,6 +261,11 @@ def _site(
     )
     with Receiver() as receiver:
         running = stack.start(
-            installed, children, directory, targets={}, webhook=receiver.url
+            installed,
+            children,
+            directory,
+            targets={},
+            webhook=receiver.url,
+            drawn=False,
         )
         yield OwnSite(running, receiver)
