@@ -7,15 +7,24 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
-from tests.support import QUICK_COMPILES, ROOT, clean_environ
+from tests.support import QUICK_COMPILES, ROOT, clean_environ, until
 
 
 EXAMPLE = ROOT / "examples" / "train_flax_nnx.py"
+
+
+def profiled(run_dir: Path, out: Path) -> dict[str, Any] | None:
+    words = ["profile", "--json", "--seconds=0.5", f"--out={out}"]
+    done = CliRunner().invoke(main, [*words, f"--run-dir={run_dir}"])
+    assert done.exit_code == 0, done.output
+    document: dict[str, Any] = json.loads(done.output)
+    return document if document["operations"] else None
 
 
 def test_nine_tenths_of_the_time_have_a_line_of_the_program(
@@ -34,14 +43,12 @@ def test_nine_tenths_of_the_time_have_a_line_of_the_program(
         assert process.stdout is not None
         while not process.stdout.readline().startswith("first loss"):
             assert process.poll() is None
-        words = ["profile", "--json", "--seconds=0.5", f"--out={tmp_path}"]
-        done = CliRunner().invoke(main, [*words, f"--run-dir={run_dir}"])
+        # On a busy machine a program may not have its turn within a half second.
+        document = until(lambda: profiled(run_dir, tmp_path), "operations")
     finally:
         process.kill()
         process.communicate()
 
-    assert done.exit_code == 0, done.output
-    document = json.loads(done.output)
     assert document["located"] >= 0.9
     lines = EXAMPLE.read_text().splitlines()
     seconds = {
