@@ -41,19 +41,21 @@ def reports(result: Result) -> int:
 
 
 @pytest.mark.parametrize(
-    ("end", "code"),
+    ("script", "end", "code"),
     [
-        ("", 0),
-        ("sys.exit(3)", 3),
-        ("raise ValueError('mine')", 1),
-        ("raise KeyboardInterrupt", -2),
-        ("forward('no')", 1),
-        ("jax.config.update('jax_platforms', 'none')", 0),
+        ("python_script", "", 0),
+        ("python_script", "raise KeyboardInterrupt", -2),
+        ("preloaded_script", "sys.exit(3)", 3),
+        ("preloaded_script", "raise ValueError('mine')", 1),
+        ("preloaded_script", "forward('no')", 1),
+        ("preloaded_script", "jax.config.update('jax_platforms', 'none')", 0),
     ],
 )
-def test_every_orderly_end_is_reported(python_script, end, code) -> None:
+def test_every_orderly_end_is_reported(
+    request: pytest.FixtureRequest, script, end, code
+) -> None:
     """Once, after all that the program printed, and the exit code is the program's."""
-    result = python_script(PROGRAM + end)
+    result = request.getfixturevalue(script)(PROGRAM + end)
 
     assert result.code == code, result.err
     assert reports(result) == 1
