@@ -9,6 +9,7 @@ import gc
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -26,6 +27,8 @@ from tests.support import Prometheus, Result
 
 # Tests run on the CPU unless the caller chose otherwise; set before JAX is loaded.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Most of what tests compile runs once; see the mark ``optimised``.
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 # Programs in Go, such as Prometheus, are short-lived here: they need not tidy so often.
 os.environ.setdefault("GOGC", "400")
 
@@ -58,6 +61,16 @@ def pytest_collection_finish() -> None:
     """Keep thousands of collected tests out of every later collection of garbage."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Have XLA optimise for what is marked ``optimised``, its fixtures included."""
+    optimised = item.get_closest_marker("optimised") is not None
+    if optimised or "jax" in sys.modules:
+        import jax
+
+        jax.config.update("jax_disable_most_optimizations", not optimised)
 
 
 @pytest.fixture(autouse=True)

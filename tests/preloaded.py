@@ -36,11 +36,13 @@ def run_preloaded(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     seconds: float = 240.0,
+    optimised: bool = False,
 ) -> Result:
     """
     Run ``-c`` source, ``-m`` module or a script in a clean environment.
 
-    The process is a fork of one that has imported JAX. It exits after `atexit`.
+    The process is a fork of one that has imported JAX. It exits after `atexit`. Unless
+    *optimised*, XLA compiles with little optimisation.
 
     Raises:
         subprocess.TimeoutExpired: it took longer than *seconds*; it was killed.
@@ -58,6 +60,7 @@ def run_preloaded(
                 "arguments": args,
                 "environ": clean_environ(run_dir, **(env or {})),
                 "cwd": str(cwd or Path.cwd()),
+                "optimised": optimised,
                 "files": [os.devnull, str(out), str(err)],
             },
             seconds,

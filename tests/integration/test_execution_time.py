@@ -34,6 +34,9 @@ from tests.support import ROOT
 from tests.truth import Comparison, Naps, agreed_once, fifth, looking, nearest, sometime
 
 
+pytestmark = pytest.mark.optimised
+
+
 @pytest.fixture
 def agent() -> Iterator[Agent]:
     """Return an agent that samples on demand."""
@@ -300,7 +303,7 @@ def test_caller_is_not_blocked() -> None:
 
     Once a callback has failed in a process, JAX 0.6 waits for all work on a CPU itself.
     """
-    found = run_preloaded("-c", GOES_ON, cwd=ROOT).json()
+    found = run_preloaded("-c", GOES_ON, cwd=ROOT, optimised=True).json()
 
     assert found == {"pending": [True, True], "taken": 4, "samples": 1}
 
@@ -344,7 +347,11 @@ def test_each_device_has_a_queue_of_its_own() -> None:
     """A short program on one device does not wait for a long one on another."""
     devices = "--xla_force_host_platform_device_count=2"
     result = run_preloaded(
-        "-c", SEVERAL_DEVICES, env={"XLA_FLAGS": devices}, seconds=400
+        "-c",
+        SEVERAL_DEVICES,
+        env={"XLA_FLAGS": devices},
+        seconds=400,
+        optimised=True,
     ).ok()
     found = dict(line.split() for line in result.out.splitlines())
 

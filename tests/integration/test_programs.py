@@ -19,7 +19,7 @@ from tests.preloaded import run_preloaded
 from tests.support import until
 
 
-pytestmark = pytest.mark.ground_truth
+pytestmark = [pytest.mark.ground_truth, pytest.mark.optimised]
 
 INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?[\w.\-]+ = ", re.MULTILINE)
 FUSION = re.compile(r"^\s+(?:ROOT )?%?[\w.\-]+ = .*? fusion\(", re.MULTILINE)
@@ -163,7 +163,7 @@ jaxmon.uninstrument()
 def test_devices_are_those_of_the_mesh() -> None:
     """One, some or all of those that there are, by partitions as by replicas."""
     flag = "--xla_force_host_platform_device_count=4"
-    found = run_preloaded("-c", SPREAD, env={"XLA_FLAGS": flag}).json()
+    found = run_preloaded("-c", SPREAD, env={"XLA_FLAGS": flag}, optimised=True).json()
 
     assert found == {"one": 1, "some": 2, "every": 4, "<lambda>": 4}
 
@@ -308,7 +308,7 @@ def test_ranks_that_run_one_program_agree_and_others_differ(tmp_path: Path) -> N
         path = tmp_path / place / "train.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text("\n" * lines + RANK.replace("{constant}", constant))
-        found, hits = run_preloaded(str(path), cache).json()
+        found, hits = run_preloaded(str(path), cache, optimised=True).json()
         assert found.pop("finished") > 0
         return found, hits
 

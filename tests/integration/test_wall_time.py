@@ -31,7 +31,9 @@ CASES: dict[str, tuple[str, ...]] = {
 
 
 def measured(kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(run_preloaded(str(PROGRAM), kind, "4").ok().out)
+    found: dict[str, Any] = json.loads(
+        run_preloaded(str(PROGRAM), kind, "4", optimised=True).ok().out
+    )
     return found
 
 

@@ -36,7 +36,8 @@ class Exit:
 at_exit = Exit()
 atexit.register(at_exit.now)
 
-import jax.numpy  # noqa: E402, F401 - what each program would import otherwise
+import jax  # noqa: E402 - with the next, what each program would import otherwise
+import jax.numpy  # noqa: E402
 
 
 def serve(reading: int, writing: int) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def serve(reading: int, writing: int) -> dict[str, Any]:
 
 
 def become(request: dict[str, Any]) -> None:
-    """Take on the environment, directory and descriptors of the program."""
+    """Take on environment, directory, descriptors and optimisation of the program."""
     os.environ.clear()
     os.environ.update(request["environ"])
     time.tzset()
@@ -64,6 +65,7 @@ def become(request: dict[str, Any]) -> None:
         opened = os.open(path, os.O_RDWR | os.O_APPEND)
         os.dup2(opened, number)
         os.close(opened)
+    jax.config.update("jax_disable_most_optimizations", not request["optimised"])
 
 
 def run(arguments: list[str]) -> None:
