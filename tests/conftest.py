@@ -52,7 +52,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Measure if asked to."""
+    """Measure if asked to. Until all is imported, there is no garbage to look for."""
+    gc.disable()
     if config.getoption("cpu_seconds"):
         config.pluginmanager.register(CpuSeconds())
 
@@ -61,6 +62,7 @@ def pytest_collection_finish() -> None:
     """Keep thousands of collected tests out of every later collection of garbage."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
