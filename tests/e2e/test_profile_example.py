@@ -42,7 +42,7 @@ def test_nine_tenths_of_the_time_have_a_line_of_the_program(
     )
     try:
         assert process.stdout is not None
-        while not process.stdout.readline().startswith("first loss"):
+        while not process.stdout.readline().startswith("held-out loss"):
             assert process.poll() is None
         # On a busy machine a program may not have its turn within a half second.
         document = until(lambda: profiled(run_dir, tmp_path), "operations")
