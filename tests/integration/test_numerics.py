@@ -56,7 +56,8 @@ def test_nonfinite_values_are_counted(agent: Agent) -> None:
     step, x = jax.jit(spoil), jnp.array([1.0, -1.0, 0.0, 2.0])
     name = name_of(spoil)
     step(jnp.ones(4)), step(x)
-    until(lambda: inside.numerics(agent).snapshot().get(name), "the first call")
+    read = inside.numerics(agent).snapshot
+    until(lambda: read().get(name, {}).get("values") == 8, "the first call")
     first = inside.numerics(agent).snapshot()[name]["nonfinite"]
     sampling = inside.sampling(agent)
     sampling.arm()
@@ -67,7 +68,7 @@ def test_nonfinite_values_are_counted(agent: Agent) -> None:
     )
     before = value(agent, "jaxmon_compiles_total")
     until(
-        lambda: inside.numerics(agent).snapshot()[name]["values"] > 8,
+        lambda: read()[name]["values"] > 8,
         "outputs to be read",
     )
 

@@ -91,7 +91,9 @@ def test_table_and_files_of_a_running_program(program: Running, tmp_path: Path) 
     assert title.split() == ["LINE", "IN", "MOSTLY", "TIME", "SHARE"]
     line, function, primitive, *_ = first.split()
     assert line.endswith(f"/heavy.py:{LINE}")
-    assert (function, primitive) == ("heavy", "dot_general")
+    # On a busy machine, either may be what waited for a processor.
+    assert function == "heavy"
+    assert primitive in ("dot_general", "tanh")
     assert max(map(len, result.out.partition("For XProf")[0].splitlines())) <= 80
     (space,) = (tmp_path / "here").glob("plugins/profile/*/*.xplane.pb")
     assert xspace.parse(space.read_bytes()).planes

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 import yaml
@@ -336,6 +337,14 @@ def rules(directory: Path) -> Path:
     return path
 
 
+def missed_evaluations(server: Prometheus) -> float:
+    """Return how often *server* came too late to evaluate rules at all."""
+    with urlopen(f"{server.url}/metrics", timeout=60) as response:
+        lines = response.read().decode().splitlines()
+    name = "prometheus_rule_group_iterations_missed_total"
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
+
+
 def test_prometheus_counts_batch_jobs_once(
     run_dir: Path, tmp_path: Path, prometheus: Callable[..., Prometheus]
 ) -> None:
@@ -388,7 +397,13 @@ def test_prometheus_counts_batch_jobs_once(
             }
 
         for server in servers:
-            until(lambda one=server: seen(one) == ledger, f"{dict(ledger)}")  # type: ignore[misc]
+            try:
+                until(lambda one=server: seen(one) == ledger, f"{dict(ledger)}")  # type: ignore[misc]
+            except AssertionError as error:
+                if missed_evaluations(server):
+                    pytest.skip("the machine is too busy for rules each second")
+                msg = f"counted {seen(server)}, not {dict(ledger)}"
+                raise AssertionError(msg) from error
         evaluations = "count_over_time(test:steps[10m])"
         for server in servers:
             ((_, before),) = server.query(evaluations)

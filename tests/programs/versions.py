@@ -26,7 +26,7 @@ from jaxmon.http.fetch import fetch_all
 FIRST, MORE = 0.005, 0.4
 FUNCTIONS, SLOWER = 5, 3
 ENOUGH = 18
-DEADLINE_SECONDS = 150.0
+DEADLINE_SECONDS = 90.0
 
 
 def layer(number: int, seconds: float) -> Callable[[Any], Any]:
