@@ -27,7 +27,7 @@ from tests.support import Prometheus, Result, run_python, until
 
 JOB = """
 import json, os, signal, sys
-import jax, jaxmon, numpy
+import jax, jaxmon
 def begin():
     return jaxmon.instrument(
         port=None, memory_interval=0, memory_lines_interval=0, time_interval=0
@@ -39,7 +39,7 @@ def work(x):
 def count(number):
     for size in range(number):
         with jaxmon.request("predict"):
-            work(numpy.ones(size + 1, numpy.float32))
+            work(jax.numpy.ones(size + 1))
     for _ in jaxmon.steps(range(2 * number)):
         pass
 count(int(sys.argv[1]))
@@ -317,6 +317,8 @@ def test_counts_never_fall(run_dir: Path) -> None:
     assert sum(steps) == 24
 
 
+# Rules count what is a second old: by then the samples of a scrape must be there.
+_LATE = 0.25
 RULES = {
     "requests": counter(catalog.REQUESTS),
     "steps": counter(catalog.STEPS),
@@ -335,6 +337,12 @@ def rules(directory: Path) -> Path:
     groups = [{"name": "test", "interval": "1s", "rules": found}]
     path.write_text(yaml.safe_dump({"groups": groups}))
     return path
+
+
+def longest_scrape(server: Prometheus) -> float:
+    """Return the seconds after which the samples of a scrape came at the latest."""
+    ((_, seconds),) = server.query("max(max_over_time(scrape_duration_seconds[10m]))")
+    return seconds
 
 
 def missed_evaluations(server: Prometheus) -> float:
@@ -356,7 +364,7 @@ def test_prometheus_counts_batch_jobs_once(
     ledger = Counter[str]()
 
     def count(number: int) -> None:
-        # One compile for each size.
+        # One compile for each size, and those that `ones` needs.
         done = job(
             run_dir,
             number,
@@ -365,7 +373,7 @@ def test_prometheus_counts_batch_jobs_once(
             " for _, value in one.samples)))\n",
         )
         compiles = done.json()
-        assert compiles == number
+        assert compiles >= number
         ledger.update(requests=number, steps=2 * number, compiles=compiles)
 
     path = rules(tmp_path)
@@ -400,8 +408,8 @@ def test_prometheus_counts_batch_jobs_once(
             try:
                 until(lambda one=server: seen(one) == ledger, f"{dict(ledger)}")  # type: ignore[misc]
             except AssertionError as error:
-                if missed_evaluations(server):
-                    pytest.skip("the machine is too busy for rules each second")
+                if missed_evaluations(server) or longest_scrape(server) > _LATE:
+                    pytest.skip("the machine is too busy to count each second")
                 msg = f"counted {seen(server)}, not {dict(ledger)}"
                 raise AssertionError(msg) from error
         evaluations = "count_over_time(test:steps[10m])"
