@@ -65,8 +65,9 @@ def test_slower_build_fails_the_gate_and_names_the_flag(place: Path) -> None:
 
 def test_same_build_is_no_regression(place: Path) -> None:
     """The same program again passes, however busy the machine is."""
-    result = compared(place, "b.json", "--", "train.py")
-    assert (result.code, "WORSE" in result.out) == (0, False), result.out
+    for _ in range(3):
+        result = compared(place, "b.json", "--", "train.py")
+        assert (result.code, "WORSE" in result.out) == (0, False), result.out
 
 
 def test_two_commands_are_compared_without_a_file(place: Path) -> None:
