@@ -16,7 +16,6 @@ from threading import RLock
 
 from jaxmon import ended, interrupts, life, rundir
 from jaxmon.agent.guard import log
-from jaxmon.clocks import monotonic
 from jaxmon.errors import JaxmonError, PageError
 from jaxmon.exposition.add import prepare
 from jaxmon.http.listeners import Listener
@@ -32,6 +31,7 @@ class LocalSocket:
     A slot in the run *directory*, with the socket of *server*, and its record.
 
     Args:
+        began: when counting began, by `monotonic`, as the page of *server* says.
         running: returns the name of the loop that runs, ``""`` for none.
     """
 
@@ -40,6 +40,7 @@ class LocalSocket:
         server: Server,
         directory: Path,
         *,
+        began: float,
         running: Callable[[], str] = str,
     ) -> None:
         self._server = server
@@ -54,7 +55,7 @@ class LocalSocket:
         self._record: life.Record | None = None
         # What was counted in the slot before.
         self._before: ended.Ended | None = None
-        self._began = monotonic()
+        self._began = began
         self._trouble = ""
         self._closed = False
         # Checks run on the server's thread, closing does not.

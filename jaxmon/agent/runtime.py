@@ -98,6 +98,7 @@ class Runtime:
             },
             self._on_server_error,
             running=indicators.loops.running,
+            began=self._started[1],
         )
         indicators.flush = self.flush
         indicators.place_of = SourceLineFinder(jax).raised_at

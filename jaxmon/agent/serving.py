@@ -26,12 +26,13 @@ class Serving:
         local_routes: handlers only for the Unix socket.
         on_error: called with the site of each failure.
         running: returns the name of the loop that runs, ``""`` for none.
+        began: when counting began, by `monotonic`.
 
     Attributes:
         url: URL of the metrics, `None` if no TCP port is open.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is served, and who asks
         self,
         settings: Settings,
         routes: Mapping[str, Handler],
@@ -39,11 +40,12 @@ class Serving:
         on_error: Callable[[str, BaseException], None],
         *,
         running: Callable[[], str],
+        began: float,
     ) -> None:
         self._settings = settings
         self._routes, self._local_routes = dict(routes), dict(local_routes)
         self._on_error = on_error
-        self._running = running
+        self._running, self._began = running, began
         self._server: Server | None = None
         self._local: LocalSocket | None = None
         self.url: str | None = None
@@ -160,7 +162,7 @@ class Serving:
         if not self._settings.socket:
             return False
         directory = rundir.locate(self._settings.run_dir)
-        local = LocalSocket(server, directory, running=self._running)
+        local = LocalSocket(server, directory, running=self._running, began=self._began)
         # Stored first, like the server.
         self._local = local
         try:

@@ -31,7 +31,7 @@ from pathlib import Path
 from jaxmon.agent.local_socket import LocalSocket
 from jaxmon.http.server import Response, Server
 server = Server({"/metrics": lambda _: Response(sys.argv[2].encode())})
-local = LocalSocket(server, Path(sys.argv[1]))
+local = LocalSocket(server, Path(sys.argv[1]), began=0)
 local.open()
 server.every(0.1, local.check)
 server.start()

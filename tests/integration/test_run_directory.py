@@ -40,7 +40,7 @@ from jaxmon.http.server import Response, Server
 name, every = sys.argv[2], float(sys.argv[3])
 page = lambda _: Response(name.encode())
 server = Server({"/metrics": page, "/-/healthy": page})
-local = LocalSocket(server, Path(sys.argv[1]))
+local = LocalSocket(server, Path(sys.argv[1]), began=0)
 print("go", flush=True)
 sys.stdin.readline()
 local.open()
