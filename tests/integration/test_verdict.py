@@ -15,7 +15,6 @@ SOME = (
     *(name for name, one in MISTAKES.items() if one.seconds <= 5),
 )
 SOME_HEALTHY = ("training", "several_models", "idle_server")
-ATTEMPTS = 3
 
 
 @pytest.mark.parametrize("name", SOME)
@@ -29,17 +28,8 @@ def test_a_mistake_is_found_first(name: str) -> None:
 
 @pytest.mark.parametrize("name", SOME_HEALTHY)
 def test_nobody_is_accused(name: str) -> None:
-    """
-    A program without a mistake is told what its time goes into, if anything.
-
-    What waits for a processor on a busy machine may look like waiting for a device: a
-    rule that is wrong finds something in each run.
-    """
-    seen: list[object] = []
-    while [] not in seen and len(seen) < ATTEMPTS:
-        seen.append(run(name).findings)
-
-    assert seen[-1] == [], seen
+    """A program without a mistake is told what its time goes into, if anything."""
+    assert run(name).findings == []
 
 
 def said(found: Verdict) -> bool:

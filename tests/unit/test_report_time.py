@@ -111,6 +111,17 @@ def test_reads_are_a_fault_if_the_device_is_idle():
     assert only.seconds == pytest.approx(240.0)
 
 
+def test_waiting_for_a_processor_is_no_idle_device():
+    """While others hold the processors, nothing is won by reading later."""
+
+    def won(waiting: float) -> list[Any]:
+        figures = {"functions": computing(60.0), "usual": {"waiting": waiting}}
+        return [one.seconds for one in found({"fetch": 0.5}, **figures)]
+
+    assert won(0.1) == [pytest.approx(210.0)]
+    assert won(0.6) == []
+
+
 def test_rare_reads_let_the_host_work_ahead():
     """One read in a hundred calls hides nothing that could be hidden."""
     line = {"place": "fetch.py:7", "direction": "device_to_host", "seconds": 300.0}

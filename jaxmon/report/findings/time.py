@@ -210,7 +210,9 @@ def fetches(snapshot: Snapshot) -> Iterator[Finding]:
     # Who is asked waits for the answer; who reads rarely works ahead between reads.
     waits = snapshot.requests or _reads_rarely(snapshot)
     ahead = 0.0 if waits else min(work, computing)
-    won = waited - computing + ahead
+    # While others hold the processors, neither device nor host gets on.
+    starved = waited * (snapshot.usual.waiting or 0.0)
+    won = max(waited - computing - starved, 0.0) + ahead
     if won < _WORTH_ESTIMATED * period.seconds:
         return
     lines = period.lines("fetch")
