@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -32,7 +33,7 @@ def test_demo_measures_and_leaves_nothing(short_tmp: Path) -> None:
 
     Without Prometheus it says what is missing, once, and does the rest.
     """
-    with demo(short_tmp, "--duration", "15", PATH=str(short_tmp)) as process:
+    with demo(short_tmp, PATH=str(short_tmp)) as process:
         started = read_until(process, "serving metrics")
         urls = re.findall(r"http://\S+", started)
         children = psutil.Process(process.pid).children()
@@ -45,6 +46,8 @@ def test_demo_measures_and_leaves_nothing(short_tmp: Path) -> None:
         told = re.search("jaxmon (explain .*)", read_until(process, "explanation"))
         assert told is not None
         explained = run_python("-m", "jaxmon", *told[1].split()).ok().out
+        until(lambda: has_done_enough(urls[0]), "steps, calls and recompiles")
+        process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=DEADLINE)
 
     assert process.returncode == 0, err
@@ -101,6 +104,14 @@ def test_death_of_a_child_is_told(short_tmp: Path) -> None:
     assert process.returncode == 1
     assert "training exited with signal 9" in err
     assert not any(child.is_running() for child in workloads)
+
+
+def has_done_enough(page: str) -> bool:
+    """Return whether the sidecar, too, has read what the totals are asked for."""
+    summary = json.loads(http_get(f"{page}api/summary"))
+    calls = {one["name"]: one["calls"] for one in summary["functions"]}
+    ours = [calls.get(f"__main__.{name}", 0) for name in ("train_step", "forward")]
+    return min(ours) > 10 and summary["totals"]["recompiles"] > 0
 
 
 def totals_in(out: str) -> dict[str, float]:
