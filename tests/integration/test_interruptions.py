@@ -148,14 +148,15 @@ def test_the_program_gets_its_alarm_wherever_it_lands(
     assert inside.guard(agent).failures() == {}
     look_from_another_thread(agent)
     assert value(agent, ERRORS) == 0
-    hooks = {one: n for one, n in samples(agent).items() if one.startswith(ACTIVE)}
-    assert [one for one, active in hooks.items() if not active] == []
     assert value(agent, "jaxmon_compiles_in_progress") == 0
     assert value(agent, "jaxmon_requests_in_progress") == 0
     assert value(agent, "jaxmon_request_oldest_seconds") == 0
     assert value(agent, "jaxmon_step_age_seconds") == 0
     assert open_marks(agent) == []
     figures_are_right(agent)
+    # Only now: the alarm may have kept the report of the last compile from us.
+    hooks = {one: n for one, n in samples(agent).items() if one.startswith(ACTIVE)}
+    assert [one for one, active in hooks.items() if not active] == []
 
 
 @pytest.fixture
