@@ -57,6 +57,7 @@ class Runtime:
         self.context = context_of(jax, settings)
         self.context.table.named(UNKNOWN)
         self._guard = self.context.guard
+        self._started = wall_time(), monotonic()
         self.hooks = Hooks(jax, self._guard)
         indicators = Indicators(
             settings.max_functions, self._guard, on_error=self._on_surfaced
@@ -67,7 +68,6 @@ class Runtime:
             *(self._markers, Process(), Container()),
         )
         self._reduction = reduction_of(settings, self.context.table)
-        self._started = wall_time(), monotonic()
         self._live: OwnPage | None = None
         plan = pushing.planned(settings)
         self._scrapes = Histogram(catalog.SCRAPE_SECONDS)

@@ -62,10 +62,11 @@ class Charts(Part):
             self._poll()
 
     def _poll(self) -> None:
-        now = monotonic()
+        # Together: on a busy machine, what follows may take as long as it likes.
+        now, time = monotonic(), wall_time()
         seconds, self._polled = now - self._polled, now
         values = dict([*self._counters.poll(seconds), *self._bytes()])
-        self._moments.add(Moment(wall_time(), values))
+        self._moments.add(Moment(time, values))
         before = perf_counter()
         work()
         self._work.append(perf_counter() - before)
