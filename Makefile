@@ -72,6 +72,7 @@ test: $(READY) packages ## Run lint and all tests (ARGS for pytest, JOBS in para
 packages: ## Install the programs that some tests need, when root on Debian.
 	@tools/system-packages
 	@tools/otlp-receiver
+	@tools/accessibility/install
 
 .PHONY: lint
 lint: $(READY) ## Check style, types, import rules, generated files.
