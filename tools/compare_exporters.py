@@ -177,7 +177,7 @@ def hanging(exporter: Exporter, environ: dict[str, str], directory: Path) -> lis
         took = statistics.median(timed(process.page) for _ in range(TIMES)) * 1e3
         page = process.page()
         stale = exporter.ready in page
-        told = 'collector_success{collector="nvml"} 0' in page
+        reported = 'collector_success{collector="nvml"} 0' in page
         process.popen.terminate()
         try:
             code = str(process.popen.wait(15))
@@ -186,7 +186,7 @@ def hanging(exporter: Exporter, environ: dict[str, str], directory: Path) -> lis
     return [
         f"{took:.0f} ms",
         "still served as if new" if stale else "no longer served",
-        "yes" if told else "no",
+        "yes" if reported else "no",
         "exit code " + code if code.lstrip("-").isdigit() else code,
     ]
 
@@ -330,7 +330,7 @@ def render(
 ) -> str:
     """Return the table as Markdown."""
     goals = ("", "", f"≤ {MEGABYTES} MB", f"≤ {SCRAPE} ms", "", "")
-    told = (
+    reported = (
         "scrape while a call hangs",
         "figures 12 s after the driver hung",
         "page tells that it hangs",
@@ -345,7 +345,7 @@ def render(
         lines.append(row(title, [*cells, goal]))
     alone = [f"{per_poll:.1f} ms", *[""] * (len(names) - 1), f"≤ {POLL} ms"]
     lines.append(row("CPU per poll, GPUs alone", alone))
-    for number, title in enumerate(told):
+    for number, title in enumerate(reported):
         lines.append(row(title, [*(words[name][number] for name in names), ""]))
     return "\n".join(lines)
 

@@ -200,7 +200,7 @@ def figure(text: str) -> tuple[float, float] | None:
     return float(found[1]) * factor, tolerance
 
 
-def told(gpu: ET.Element, row: Row) -> tuple[float, float] | None:
+def their_values(gpu: ET.Element, row: Row) -> tuple[float, float] | None:
     """Return value and tolerance of *row* in nvidia-smi's account of *gpu*."""
     for place in row.places:
         parts = [figure(gpu.findtext(one, "")) for one in place.split("+")]
@@ -222,7 +222,7 @@ def compare(
         for row in ROWS:
             name = series(row.metric, uuid, *row.labels)
             ours = [page[name] for page in (before, after) if name in page]
-            theirs = told(gpu, row)
+            theirs = their_values(gpu, row)
             verdict = verdicts.setdefault((uuid, row), Verdict())
             verdict.ours = ours[-1] if ours else verdict.ours
             if theirs is None:

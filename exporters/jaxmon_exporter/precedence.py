@@ -97,10 +97,10 @@ def unowned(families: Sequence[Family], owned: set[str]) -> list[Family]:
     metrics. Only the metrics in the catalogue's `BORROWED` can overlap.
     """
     shared = [family for family in families if family.metric.name in _BORROWED]
-    told = {device_of(name) for family in shared for name, _ in family.samples}
-    told |= _identities(families)
+    described = {device_of(name) for family in shared for name, _ in family.samples}
+    described |= _identities(families)
     found = list(families)
-    if not told.isdisjoint(owned):
+    if not described.isdisjoint(owned):
         found = [
             Family(
                 family.metric,
@@ -110,7 +110,7 @@ def unowned(families: Sequence[Family], owned: set[str]) -> list[Family]:
             else family
             for family in families
         ]
-    owned |= told
+    owned |= described
     return found
 
 

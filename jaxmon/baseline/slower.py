@@ -102,7 +102,7 @@ class _Sides:
             [one.wall_seconds for one in old],
             [one.wall_seconds / slower for one in new],
         )
-        told, (verdict, reason) = walls, self._verdict(*walls)
+        compared, (verdict, reason) = walls, self._verdict(*walls)
         if self.cpu:
             busy = (
                 [one.processor_seconds for one in old],
@@ -110,16 +110,16 @@ class _Sides:
             )
             of_busy = self._verdict(*busy)
             if of_busy[0] == "worse" and verdict != "worse":
-                told, verdict, reason = busy, "unclear", _NO_LONGER
+                compared, verdict, reason = busy, "unclear", _NO_LONGER
             elif of_busy[0] == "worse" or verdict != "worse":
-                told, (verdict, reason) = busy, of_busy
+                compared, (verdict, reason) = busy, of_busy
             elif self._crowded:
                 verdict, reason = "unclear", _CROWDED
-        before, after = map(median, told)
+        before, after = map(median, compared)
         return Slowdown(
             name,
             "" if alone else shapes,
-            "run_seconds" if told is walls else "processor_seconds",
+            "run_seconds" if compared is walls else "processor_seconds",
             before,
             after,
             verdict,

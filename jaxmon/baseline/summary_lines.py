@@ -48,8 +48,8 @@ def lines(found: Comparison, *, width: int) -> Iterator[str]:
     """Yield the lines to print; what is worse comes last, where a log ends."""
     yield shortened(f"before: {_run(found.before)}", width)
     yield shortened(f"after:  {_run(found.after)}", width)
-    for told in (*found.differences, *_few(found.packages)):
-        yield from wrapped(clean(told), width, first="changed: ", rest=INDENT)
+    for changed in (*found.differences, *_few(found.packages)):
+        yield from wrapped(clean(changed), width, first="changed: ", rest=INDENT)
     for title, names in (("new", found.new), ("vanished", found.vanished)):
         for name in _few(names):
             yield shortened(f"{title}: {clean(name)}", width)

@@ -97,12 +97,12 @@ def verdict(comparison: Comparison) -> str:
 
 
 def _versions(title: str, record: Record, width: int) -> Iterator[str]:
-    told = [
+    parts = [
         f"{name} {record.versions[name]}"
         for name in VERSIONS
         if name in record.versions
     ]
-    yield shortened(f"{title + ':':9} {clean(', '.join(told))}", width)
+    yield shortened(f"{title + ':':9} {clean(', '.join(parts))}", width)
 
 
 def _row(change: Change) -> list[str]:

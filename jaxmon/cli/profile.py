@@ -55,8 +55,8 @@ class Profile(NamedTuple):
     @property
     def seconds(self) -> float | None:
         """How long it is."""
-        told = self.facts.get("jaxmon-seconds", "")
-        return float(told) if re.fullmatch(_SECONDS, told) else None
+        stated = self.facts.get("jaxmon-seconds", "")
+        return float(stated) if re.fullmatch(_SECONDS, stated) else None
 
     def request(self) -> dict[str, Any]:
         """Return what there is to say of the request that it has."""

@@ -265,8 +265,8 @@ def _body(response: bytearray) -> str:
         raise FetchError(BROKEN, message)
     if int(status[1]) != _OK:
         raise FetchError(BROKEN, f"it returned HTTP status {int(status[1])}")
-    if (told := _LENGTH.search(head)) is not None:
-        length = int(told[1])
+    if (declared := _LENGTH.search(head)) is not None:
+        length = int(declared[1])
         if len(body) < length:
             message = f"its response was truncated after {len(body)} of {length} bytes"
             raise FetchError(BROKEN, message)

@@ -215,11 +215,11 @@ class _Plane:
             yield Line(name, timestamp, tuple(events))
 
     def _kind(self, metadata: _EventMetadata) -> _Kind:
-        told = self._read(metadata.stats, self._ids(*_STATED))
+        found = self._read(metadata.stats, self._ids(*_STATED))
         return _Kind(
             metadata.display_name or metadata.name,
             self._read(metadata.stats, self._of_events),
-            Stated(*(_text(told, name) or "" for name in _STATED)) if told else None,
+            Stated(*(_text(found, name) or "" for name in _STATED)) if found else None,
         )
 
     def _event(self, message: memoryview, kinds: dict[int, _Kind]) -> Event:

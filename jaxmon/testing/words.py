@@ -92,12 +92,12 @@ def _recompiles(one: FunctionCost, events: Iterable[Event]) -> Iterator[str]:
             "its first recompile is unknown; call jaxmon.instrument() earlier to "
             "see it"
         )
-    told = [event for event in events if event.function == one.name]
-    for event in _some(told):
+    related = [event for event in events if event.function == one.name]
+    for event in _some(related):
         texts = [each["text"] for each in event.details.get("differences", ())]
         for text in texts or [event.message]:
             yield f"    {text}"
-    yield from _rest(told, "recompiles", indent=4)
+    yield from _rest(related, "recompiles", indent=4)
 
 
 def _some(items: Iterable[_T]) -> list[_T]:

@@ -111,7 +111,7 @@ def has_done_enough(page: str) -> bool:
     summary = json.loads(http_get(f"{page}api/summary"))
     calls = {one["name"]: one["calls"] for one in summary["functions"]}
     ours = [calls.get(f"__main__.{name}", 0) for name in ("train_step", "forward")]
-    return min(ours) > 10 and summary["totals"]["recompiles"] > 0
+    return min(ours) > 10 and bool(summary["totals"]["recompiles"])
 
 
 def totals_in(out: str) -> dict[str, float]:

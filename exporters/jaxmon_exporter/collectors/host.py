@@ -109,9 +109,9 @@ class Host:
         finally:
             psutil.PROCFS_PATH = usual
         # In the kernel's order; old ones have fewer modes.
-        told = [mode for mode in _MODES if mode in spent]
+        known = [mode for mode in _MODES if mode in spent]
         yield Family(
-            HOST_CPU_SECONDS, [(_CPU_SERIES[mode], spent[mode]) for mode in told]
+            HOST_CPU_SECONDS, [(_CPU_SERIES[mode], spent[mode]) for mode in known]
         )
         if memory is not None:
             yield gauge(HOST_MEMORY_SIZE_BYTES, memory.total)

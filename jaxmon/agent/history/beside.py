@@ -45,8 +45,8 @@ def started(others: Iterable[tuple[str, float]], since: float) -> Iterator[str]:
 def crowded(before: float | None, now: float | None) -> Iterator[str]:
     """Yield whether threads wait longer for processors, as fractions of the time."""
     if now is not None and now > (before or 0.0) + _MOST_WAITING:
-        told = "" if before is None else f", {before:.0%} before"
-        yield f"threads here wait for a processor {now:.0%} of the time{told}"
+        earlier = "" if before is None else f", {before:.0%} before"
+        yield f"threads here wait for a processor {now:.0%} of the time{earlier}"
 
 
 def throttled(read: Callable[[], Iterable[Family]]) -> Iterator[str]:

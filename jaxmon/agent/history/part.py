@@ -363,7 +363,7 @@ class History(Part):
 def _told(one: Watched) -> dict[str, Any]:
     """Return how *one* is slower, in JSON types."""
     found, past, settled = one.times.slowdown, one.past, one.times.settled
-    told: dict[str, Any] = {
+    described: dict[str, Any] = {
         "what": one.kind,
         "name": one.name,
         "shapes": one.shapes,
@@ -372,7 +372,7 @@ def _told(one: Watched) -> dict[str, Any]:
         "beside": list(one.beside),
     }
     if found is not None:
-        told |= {
+        described |= {
             "against": "earlier",
             "settled_seconds": found.settled.middle,
             "recent_seconds": found.recent.middle,
@@ -380,7 +380,7 @@ def _told(one: Watched) -> dict[str, Any]:
             "calls": max(one.calls - found.calls, 0.0),
         }
     elif past is not None and settled is not None:
-        told |= {
+        described |= {
             "against": "past_run",
             "settled_seconds": past.then.seconds.middle,
             "recent_seconds": settled.middle,
@@ -388,7 +388,7 @@ def _told(one: Watched) -> dict[str, Any]:
             "calls": one.calls,
             "changed": list(past.changed),
         }
-    return told
+    return described
 
 
 def _times(now: Distribution, then: Distribution) -> float:

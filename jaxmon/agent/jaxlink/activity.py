@@ -144,8 +144,8 @@ class ActivityReader:
                 library = library or at
             elif _ROLES.get(at.code.co_name) == COMPILE and kind == _JAX:
                 state = COMPILE
-        told = user or library
-        line = _UNKNOWN if told is None else _line(told)
+        chosen = user or library
+        line = _UNKNOWN if chosen is None else _line(chosen)
         return Doing(state or PYTHON, line, function, drives)
 
     def _innermost(self, stack: Stack) -> tuple[str, str, Stack]:

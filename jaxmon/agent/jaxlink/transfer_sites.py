@@ -70,7 +70,7 @@ class TransferSite:
         "how",
         "line",
         "nanoseconds",
-        "told",
+        "reported",
     )
 
     def __init__(
@@ -89,7 +89,7 @@ class TransferSite:
         self.count = 0
         self.bytes = 0
         self.nanoseconds = 0
-        self.told = False
+        self.reported = False
 
 
 class TransferSites:

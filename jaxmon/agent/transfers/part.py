@@ -222,8 +222,12 @@ class Transfers(Part):
                 self._sites[id(site)] = site
                 if place is not None and spent >= self._shortest * 1e9:
                     long.append(record)
-                if not site.told and site.count >= _REPEATED and self._is_often(site):
-                    site.told = True
+                if (
+                    not site.reported
+                    and site.count >= _REPEATED
+                    and self._is_often(site)
+                ):
+                    site.reported = True
                     self._tell(site)
 
         for record in long:

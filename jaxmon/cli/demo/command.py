@@ -278,8 +278,8 @@ class _Demo:
     def _scene(self, elapsed: float) -> DisplayState:
         """Perform due actions and return the scene to show."""
         alerts = active(self.stack.alerts()) if self.stack is not None else None
-        told = fetch("the sidecar", f"{self.sidecar}/api/summary")
-        scene = DisplayState(elapsed, cast("Summary", told), alerts)
+        summary = fetch("the sidecar", f"{self.sidecar}/api/summary")
+        scene = DisplayState(elapsed, cast("Summary", summary), alerts)
         if (fault := self.fault) is None:
             return scene
         fault.apply(self.workloads[fault.place], elapsed)

@@ -82,9 +82,9 @@ class Stack:
         Raises:
             CommandError: it does not respond.
         """
-        told = fetch("Alertmanager", f"{self.alertmanager}/api/v2/alerts")
+        response = fetch("Alertmanager", f"{self.alertmanager}/api/v2/alerts")
         try:
-            return {str(one["fingerprint"]): one["status"]["state"] for one in told}
+            return {str(one["fingerprint"]): one["status"]["state"] for one in response}
         except (LookupError, TypeError) as error:
             msg = f"{self.alertmanager} returned an invalid alert: {error!r}"
             raise CommandError(msg) from error
@@ -102,8 +102,8 @@ def alerts_of(prometheus: str) -> list[dict[str, Any]]:
     Raises:
         CommandError: it does not respond, or is no Prometheus.
     """
-    told = fetch("Prometheus", f"{prometheus}/api/v1/alerts")
-    data = told.get("data") if isinstance(told, dict) else None
+    response = fetch("Prometheus", f"{prometheus}/api/v1/alerts")
+    data = response.get("data") if isinstance(response, dict) else None
     found = data.get("alerts") if isinstance(data, dict) else None
     if not isinstance(found, list):
         msg = f"{prometheus} returned no alert list; is it really Prometheus?"

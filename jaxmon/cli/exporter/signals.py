@@ -51,9 +51,9 @@ class Signals:
         Args:
             reload: called at each SIGHUP.
         """
-        while (told := self._events.get()) == _RELOAD:
+        while (event := self._events.get()) == _RELOAD:
             reload()
-        return "" if told == _STOP else told
+        return "" if event == _STOP else event
 
     def _stop(self, number: int, _frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)

@@ -227,8 +227,8 @@ def _named(label: str, room: int) -> str:
 
 def _verdict(one: Process, width: int) -> Line:
     # What is wrong, its numbers show.
-    told = one.because or one.verdict
-    text = shortened(clean(told), width - len(_INDENT))
+    reason = one.because or one.verdict
+    text = shortened(clean(reason), width - len(_INDENT))
     return line(_INDENT, (text, OF_STATE[one.state] or QUIET))
 
 

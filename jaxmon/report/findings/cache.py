@@ -29,14 +29,14 @@ def cache(snapshot: Snapshot) -> Iterator[Finding]:
             "cache", obstacle.reason, _sentence(obstacle.message), (), obstacle.advice
         )
     if broken := {kind: n for kind, n in cache.errors.items() if n}:
-        told = " and ".join(
+        counts = " and ".join(
             f"{counted(n, f'{kind} error')}" for kind, n in broken.items()
         )
         failed = [e for e in snapshot.of_kind("cache") if e.details.get("operation")]
         yield Finding(
             "cache",
             "errors",
-            f"The persistent cache had {told}.",
+            f"The persistent cache had {counts}.",
             tuple(event.message for event in failed[-1:]),
             f"Check space and permissions of {cache.directory or 'its directory'}.",
         )

@@ -59,8 +59,8 @@ def operations(snapshot: Snapshot) -> Iterator[Finding]:
     if often:
         cause = causes.most_common(1)[0][0]
         # JAX creates a new function for each set of options of an operation.
-        told = cause in WHY and cause != "new_function"
-        why = f", mostly because {WHY[cause]}" if told else ""
+        known = cause in WHY and cause != "new_function"
+        why = f", mostly because {WHY[cause]}" if known else ""
         finding += f", {recompiled:,} of them recompiles{why}"
     short = (f"{_short(one.name)} {one.built}" for one in inside[:_MOST_EVIDENCE])
     lines = _lines(snapshot, took)

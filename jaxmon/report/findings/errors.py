@@ -33,12 +33,12 @@ def errors(snapshot: Snapshot) -> Iterator[Finding]:
         if not kinds:
             continue
         most = max(kinds, key=lambda kind: kinds[kind])
-        told = ", ".join(f"{kind} {n:,}" for kind, n in kinds.items())
-        told = most if len(kinds) == 1 else told
+        listed = ", ".join(f"{kind} {n:,}" for kind, n in kinds.items())
+        listed = most if len(kinds) == 1 else listed
         name = function.name if function.name != "unknown" else "A jitted function"
         latest = _latest(snapshot.of_kind("error"), function.name, most)
         often = times(sum(kinds.values()))
-        verdict = f"{name} failed {often}: {told}."
+        verdict = f"{name} failed {often}: {listed}."
         if function.name == "unknown" and latest and _DELETED in latest.message:
             verdict = f"Arrays that had been deleted or donated were read {often}."
         yield Finding(
@@ -128,17 +128,17 @@ def determinism(snapshot: Snapshot) -> Iterator[Finding]:
     events = snapshot.of_kind("determinism")
     for function in snapshot.functions:
         found, name = function.determinism, function.name
-        told = [one for one in events if one.function == name]
+        listed = [one for one in events if one.function == name]
         if failed := found.checks.failed:
             finding = (
                 f"{name} returned different outputs for the same inputs "
                 f"{times(failed)}."
             )
-            evidence = [e.message for e in told if "deviations" in e.details][-1:]
+            evidence = [e.message for e in listed if "deviations" in e.details][-1:]
             yield Finding("determinism", name, finding, (*evidence,), DEVIATION)
         if failed := found.gradient_checks.failed:
             finding = f"Gradient checks of {name} failed {times(failed)}."
-            evidence = [e.message for e in told if "gradients" in e.message][-1:]
+            evidence = [e.message for e in listed if "gradients" in e.message][-1:]
             yield Finding("gradients", name, finding, (*evidence,), GRADIENTS)
 
 

@@ -42,7 +42,7 @@ def header(run: Run) -> Html:
         when,
         f"observed for {duration(process.observed_seconds)}",
     ]
-    told = " · ".join(filter(None, facts))
+    sentence = " · ".join(filter(None, facts))
     return element(
         "header",
         element(
@@ -50,7 +50,7 @@ def header(run: Run) -> Html:
             heading,
             element("div", text(state), id="state", class_=f"dot {tone}"),
         ),
-        element("p", text(told), class_="facts"),
+        element("p", text(sentence), class_="facts"),
     )
 
 
@@ -118,7 +118,7 @@ def _finding(one: Found, observed: float) -> Html:
     tag = element("span", text(_TAGS.get(one.urgency, "")), class_=f"tag {one.urgency}")
     evidence = [element("code", text(line)) for line in one.evidence]
     said = [
-        text(told) for told in won_back(one.urgency, one.seconds, observed, one.panel)
+        text(line) for line in won_back(one.urgency, one.seconds, observed, one.panel)
     ]
     if one.runbook:
         address = f"{RUNBOOKS}{one.runbook}.md"

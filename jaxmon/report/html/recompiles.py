@@ -62,8 +62,8 @@ def _group(same: Sequence[Recompile], now: float) -> Html:
     facts.append(ago(now - latest.time))
     if latest.place:
         facts.append(f"called at {latest.place}")
-    told = list(latest.texts) or [latest.cause.replace("_", " ")]
+    reasons = list(latest.texts) or [latest.cause.replace("_", " ")]
     if latest.omitted:
-        told.append(f"and {latest.omitted} more")
-    lines = [element("code", text(one)) for one in told]
+        reasons.append(f"and {latest.omitted} more")
+    lines = [element("code", text(one)) for one in reasons]
     return element("div", *lines, element("small", text(" · ".join(facts))))

@@ -147,34 +147,35 @@ def _failing(one: RequestSummary) -> _Judgement:
     failed, finished = one["recent_failed"], one["recent"]
     if failed and finished:
         period = _period(one["recent_seconds"])
-        told = f"{failed:,.0f} of {counted(finished, 'request')} to {route} failed"
-        text = f"{told} in the last {period}."
+        described = f"{failed:,.0f} of {counted(finished, 'request')} to {route} failed"
+        text = f"{described} in the last {period}."
         if failed >= FAILED_REQUESTS and failed >= FAILED_SHARE * finished:
             return "failing", text
         if failed == finished:
             return "degraded", text
     if finished or one["failed"] < max(FAILED_REQUESTS, FAILED_SHARE * one["total"]):
         return None
-    told = (
+    described = (
         f"{one['failed']:,.0f} of {counted(one['total'], 'request')} to {route} failed"
     )
     if finished is None:
-        return "failing", f"{told} since the start."
-    return "degraded", f"{told}; none has come in the last minute."
+        return "failing", f"{described} since the start."
+    return "degraded", f"{described}; none has come in the last minute."
 
 
 def _stuck(one: RequestSummary) -> _Judgement:
     oldest, waiting, usual = one["oldest"], one["in_progress"], one["usual_p95"]
     if oldest is None or not waiting:
         return None
-    told = f"{counted(waiting, 'request')} in progress, the oldest for"
+    described = f"{counted(waiting, 'request')} in progress, the oldest for"
     if not one["recent"] and oldest >= max(_STUCK_REQUEST, _OF_USUAL * (usual or 0.0)):
         lead = f"no request to {clean(one['route'])} finishes"
-        return "failing", f"{lead}: {told} {duration(oldest)}."
+        return "failing", f"{lead}: {described} {duration(oldest)}."
     if usual and oldest >= max(LATE_REQUEST, LATE_OF_USUAL * usual):
         lead = f"requests to {clean(one['route'])} hang"
         return "degraded", (
-            f"{lead}: {told} {duration(oldest)}; 95 % take up to {duration(usual)}."
+            f"{lead}: {described} {duration(oldest)}; "
+            f"95 % take up to {duration(usual)}."
         )
     return None
 
@@ -332,8 +333,8 @@ def _of_findings(verdict: HostVerdict, known: Iterable[str]) -> Iterator[Reason]
     for key, workers in found.items():
         state, finding = topics[key]
         # The numbers say that already.
-        told = key[0] in _NOW and key[1] and f" {key[1]} " in live
-        if not told and not (key[0] == "stalled" and "is stuck" in live):
+        described = key[0] in _NOW and key[1] and f" {key[1]} " in live
+        if not described and not (key[0] == "stalled" and "is stuck" in live):
             reason = _reason("finding", state, finding["verdict"], workers, key[1])
             evidence = [*finding["evidence"], finding["where"]]
             yield {**reason, "because": next(filter(None, evidence), "")}

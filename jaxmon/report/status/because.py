@@ -48,14 +48,14 @@ def _found(reason: Reason, processes: Sequence[ProcessVerdict]) -> Iterator[str]
             (one for one in every if one["topic"] == topic),
             key=lambda one: (one["subject"] != reason["subject"], -_cost(one)),
         )
-        yield from (text for one in fitting if (text := told(one)))
+        yield from (text for one in fitting if (text := sentence_of(one)))
     if reason["kind"] == "silent":
         yield from (f"It {one.trouble}." for one in processes if one.trouble)
     if reason["kind"] in _OF_TIME:
         yield from (one.doing for one in processes if one.doing)
 
 
-def told(finding: Mapping[str, Any]) -> str:
+def sentence_of(finding: Mapping[str, Any]) -> str:
     """Return the cause that *finding* names."""
     if finding["topic"] in _IN_EVIDENCE:
         return f"{finding['evidence'][0]}." if finding["evidence"] else ""

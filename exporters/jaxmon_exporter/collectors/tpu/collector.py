@@ -133,8 +133,8 @@ class Tpus:
         if not self._chips:
             return _placeholder_chips(readings)
         per_chip = next(iter(self._chips.values())).model.cores
-        told = sum(reading.count_cores() for reading in readings)
-        if told == len(present) * per_chip:
+        reported = sum(reading.count_cores() for reading in readings)
+        if reported == len(present) * per_chip:
             # A program that began after the loss of a chip counts without it.
             return [uuid for uuid in self._chips if uuid in present], per_chip
         return list(self._chips), per_chip

@@ -103,7 +103,7 @@ class Figures:
         Yield uuid, core, runtime and state of each tensor core; of a core that is
         listed twice the first counts.
         """
-        told: set[tuple[int, int]] = set()
+        reported: set[tuple[int, int]] = set()
         keys = [
             (one.runtime, state.chip) for one in self._readings for state in one.states
         ]
@@ -113,8 +113,8 @@ class Figures:
                 chip = chips.get((reading.runtime, state.chip))
                 if chip is None or not 0 <= state.core < self._per_chip:
                     continue
-                if (chip, state.core) not in told:
-                    told.add((chip, state.core))
+                if (chip, state.core) not in reported:
+                    reported.add((chip, state.core))
                     yield self._uuids[chip], state.core, reading.runtime, state
 
     def _memory(self) -> Iterator[Family]:
@@ -171,9 +171,9 @@ class Figures:
         for reading in self._readings:
             runtime = reading.runtime
             for metric, labels, name in _LATENCIES:
-                told = [one for _, one in reading.distributions(name)]
+                reported = [one for _, one in reading.distributions(name)]
                 # Sizes of buffers are apart there; their sum is exact.
-                yield Family(metric, _histogram(metric, (runtime, *labels), told))
+                yield Family(metric, _histogram(metric, (runtime, *labels), reported))
             for metric, name in _COUNTERS:
                 yield _of_runtime(metric, runtime, reading.values(name), sum)
             yield _of_runtime(
@@ -205,12 +205,12 @@ class Figures:
 
     def _by_core(self, name: str) -> list[tuple[Place, float]]:
         """Return a metric that numbers cores."""
-        told = {
+        reported = {
             (reading.runtime, device): value
             for reading in self._readings
             for device, value in reading.numbers(name).items()
         }
-        return [(place, told[key]) for key, place in self._placed(told).items()]
+        return [(place, reported[key]) for key, place in self._placed(reported).items()]
 
     def _by_chip(self, name: str) -> dict[int, float]:
         """
@@ -268,30 +268,30 @@ def _of_runtime(
 
 
 def _histogram(
-    metric: Metric, labels: Sequence[str], told: Sequence[Distribution]
+    metric: Metric, labels: Sequence[str], reported: Sequence[Distribution]
 ) -> list[Sample]:
     """
-    Return the series of a histogram in seconds; *told* is in microseconds.
+    Return the series of a histogram in seconds; *reported* is in microseconds.
 
     Its bounds are bounds of the runtime, so that all counts are exact: for each
     bucket of *metric* the lowest one that is not below it.
     """
-    if not told:
+    if not reported:
         return []
-    count = sum(one.count for one in told)
+    count = sum(one.count for one in reported)
     text = labels_text(metric.labels, labels)
     samples: list[Sample] = []
-    bounds = told[0].bounds
-    if all(one.bounds == bounds for one in told):
+    bounds = reported[0].bounds
+    if all(one.bounds == bounds for one in reported):
         counts = [0] * (len(bounds) + 1)
-        for one in told:
+        for one in reported:
             for index, some in enumerate(one.counts):
                 counts[index] += some
         running = list(accumulate(counts))
         count = max(count, running[-1])
         for bound, below in _kept(metric.buckets, bounds, running):
             samples.append((f'{metric.name}_bucket{{{text},le="{bound}"}}', below))
-    seconds = sum(one.mean * one.count for one in told) / _MICROSECONDS
+    seconds = sum(one.mean * one.count for one in reported) / _MICROSECONDS
     return [
         *samples,
         (f'{metric.name}_bucket{{{text},le="+Inf"}}', count),
