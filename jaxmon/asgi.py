@@ -23,9 +23,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapp
 from typing import Any, TypeAlias
 
 from jaxmon.indicators import invocations
+from jaxmon.indicators.open_request import OpenRequest
 from jaxmon.indicators.origins import SERVER_ERROR, http_outcome, origin_of
 from jaxmon.indicators.recorder import recorder
-from jaxmon.indicators.requests import OpenRequest, ServedRequest, serving
+from jaxmon.indicators.requests import ServedRequest, serving
 from jaxmon.indicators.routes import Outcome
 from jaxmon.indicators.tracing import Origin
 

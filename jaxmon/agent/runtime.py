@@ -263,19 +263,14 @@ class Runtime:
 
     def _write_baseline(self) -> None:
         directory = self.context.settings.figures_dir
-        if directory is None:
-            return
-        try:
+        if directory is not None:
             from jaxmon.agent.compiles.programs import Programs  # noqa: PLC0415
             from jaxmon.agent.reports import baseline  # noqa: PLC0415 - few want them
             from jaxmon.agent.sampling.exact import ExactTiming  # noqa: PLC0415
 
-            baseline.write_baseline(
+            baseline.write_at_end(
                 self.context, self.part(Programs), self.part(ExactTiming), directory
             )
-        except Exception as error:  # noqa: BLE001 - contained: the program goes on
-            interrupts.pass_on(error)
-            log.warning("jaxmon could not write the baseline file: %s", error)
 
     def flush(self, seconds: float) -> bool:
         """

@@ -10,8 +10,8 @@ from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram, histograms
 from jaxmon.indicators import work
 from jaxmon.indicators.labels import Labels
+from jaxmon.indicators.open_request import OpenRequest
 from jaxmon.indicators.recorder import recorder
-from jaxmon.indicators.requests import OpenRequest
 
 
 SITE = "batches"

@@ -20,9 +20,10 @@ from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram, series
 from jaxmon.indicators import http_events
 from jaxmon.indicators.decorate import kind_of
+from jaxmon.indicators.open_request import OpenRequest
 from jaxmon.indicators.origins import http_outcome, origin_of
 from jaxmon.indicators.recorder import recorder
-from jaxmon.indicators.requests import OpenRequest, ServedRequest
+from jaxmon.indicators.requests import ServedRequest
 from jaxmon.indicators.tracing import Origin
 from jaxmon.resources import process
 

@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 from jaxmon.indicators import work
 from jaxmon.indicators.endings import now
-from jaxmon.indicators.requests import OpenRequest, serving
+from jaxmon.indicators.open_request import OpenRequest
+from jaxmon.indicators.requests import serving
 
 
 _Key: TypeAlias = tuple[int, int]

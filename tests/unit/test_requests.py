@@ -14,7 +14,7 @@ from jaxmon.catalog import (
     REQUESTS,
     REQUESTS_IN_PROGRESS,
 )
-from jaxmon.indicators import requests
+from jaxmon.indicators import open_request
 from jaxmon.indicators.requests import mark_cold
 from jaxmon.indicators.routes import Outcome, Route, Routes
 from tests.indicators import recording
@@ -166,7 +166,7 @@ def test_a_failure_of_ours_is_contained(recorded, monkeypatch, figures, method):
         with jaxmon.request("predict"):
             pass
 
-    assert recorded.failures.failures() == {requests.SITE: 10}
+    assert recorded.failures.failures() == {open_request.SITE: 10}
 
 
 @pytest.mark.contained
@@ -177,7 +177,7 @@ def test_an_outcome_that_is_none_is_contained(recorded):
 
     assert recorded.requests() == {}
     assert recorded.value(IN_PROGRESS) == 0
-    assert recorded.failures.failures() == {requests.SITE: 1}
+    assert recorded.failures.failures() == {open_request.SITE: 1}
 
 
 def test_a_forked_child_leaves_the_parents_requests_alone(run_dir):

@@ -9,7 +9,6 @@ modules, so probes observe them: ``compiler._cache_write`` and the ``warn`` that
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 import threading
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmon import catalog
 from jaxmon.agent.cache import directory as cache_directory
 from jaxmon.agent.cache.directory import DirectoryScan
+from jaxmon.agent.cache.errors import CacheErrors
 from jaxmon.agent.cache.scanner import DirectoryScanner
 from jaxmon.agent.cache.uncached import CacheMiss, UncachedByReason, reason_not_stored
 from jaxmon.agent.context import Context
@@ -27,7 +27,6 @@ from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import patch_targets
 from jaxmon.agent.jaxlink.cache import (
-    SUFFIX,
     JaxCache,
     failed_at,
     is_refusal,
@@ -51,8 +50,6 @@ _EVERY = 30.0
 
 # Keys that missed are remembered, to recognise our own entries.
 _KEYS = 10_000
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class _Thread(threading.local):
@@ -88,7 +85,7 @@ class PersistentCache(Part):
         self._requests = {"hit": Tally(), "miss": Tally()}
         self._functions: dict[Function, dict[str, Tally]] = {}
         self._writes = Tally()
-        self._errors = {"read": Tally(), "write": Tally()}
+        self._errors = CacheErrors(context.events)
         self._thread = _Thread()
         # Reentrant: see Histogram.
         self._lock = threading.RLock()
@@ -98,8 +95,6 @@ class PersistentCache(Part):
         self._missing_keys = 0
         self._asked = False
         self._started = wall_time()
-        self._last_error: str | None = None
-        self._trouble: str | None = None
         self._queued = False
         self._told: dict[str, object] = {}
         self._worker = Worker(
@@ -139,8 +134,7 @@ class PersistentCache(Part):
                 tallies = self._functions.setdefault(function, fresh)
             tallies[result].add()
             if hit:
-                with self._lock:
-                    self._trouble = None
+                self._errors.over()
             elif attempt is not None and heard:
                 self._settle(function, attempt)
         if first:
@@ -190,7 +184,8 @@ class PersistentCache(Part):
                 self._thread.attempt.failed = True
         elif not failed.sought:
             self._thread.attempt = CacheMiss(failed.key, unread=True)
-        self._failed(failed.operation, failed.module, failed.key, error)
+        self._errors.add(failed, error)
+        self._scan_soon()
 
     def on_refusal(self, frame: FrameType, original: object) -> None:
         """
@@ -268,7 +263,7 @@ class PersistentCache(Part):
                 for function, tallies in self._functions.copy().items()
             },
             "writes": self._writes.value,
-            "errors": {o: tally.value for o, tally in self._errors.items()},
+            "errors": {o: n.value for o, n in self._errors.counts.items()},
             "saved_seconds": self._saved,
             "size_bytes": listing.size,
             "entries": listing.entries,
@@ -283,7 +278,7 @@ class PersistentCache(Part):
         listing = self._watch.listing
         families = [
             _family(catalog.PERSISTENT_CACHE_REQUESTS, self._requests),
-            _family(catalog.PERSISTENT_CACHE_ERRORS, self._errors),
+            _family(catalog.PERSISTENT_CACHE_ERRORS, self._errors.counts),
             gauge(catalog.PERSISTENT_CACHE_WRITES, self._writes.value),
             gauge(catalog.PERSISTENT_CACHE_SAVED_SECONDS, self._saved),
         ]
@@ -318,8 +313,7 @@ class PersistentCache(Part):
             # JAX does not replace an unreadable entry.
             if attempt.stored and not attempt.unread:
                 self._writes.add()
-                with self._lock:
-                    self._trouble = None
+                self._errors.over()
             return
         self._refused.add(reason, function.name, attempt.seconds)
 
@@ -328,35 +322,6 @@ class PersistentCache(Part):
             if self._missing_keys < _KEYS:
                 self._missing_keys += 1
                 self._missing.setdefault(attempt.module, set()).add(attempt.key)
-        self._scan_soon()
-
-    def _failed(
-        self, operation: str, module: str, key: str, error: BaseException
-    ) -> None:
-        self._errors[operation].add()
-        said = f"{type(error).__name__}: {error}"
-        self._last_error = said
-        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-            said = os.strerror(error.errno) if error.errno else said
-            full = "the file system is full, or a quota was reached: "
-            with self._lock:
-                self._trouble = (full if error.errno in _FULL else "") + said
-        advice = ""
-        if operation == "read" and not isinstance(error, OSError):
-            advice = (
-                " JAX does not replace unreadable entries: delete the file "
-                f"{key}{SUFFIX}."
-            )
-        done = "read" if operation == "read" else "written"
-        self._events.add(
-            "cache",
-            None,
-            f"An entry for {module} could not be {done}: {said}.{advice}",
-            operation=operation,
-            module=module,
-            file=f"{key}{SUFFIX}",
-            error=type(error).__name__,
-        )
         self._scan_soon()
 
     def _scan_periodically(self) -> None:
@@ -379,8 +344,8 @@ class PersistentCache(Part):
                 enabled=bool(jax.config.jax_enable_compilation_cache),
                 directory=jax.configured,
                 asked=self._asked,
-                given_up=jax.given_up(self._last_error),
-                trouble=self._trouble or self._watch.problem,
+                given_up=jax.given_up(self._errors.last),
+                trouble=self._errors.trouble or self._watch.problem,
                 max_size=jax.config.jax_compilation_cache_max_size,
                 size=listing.size,
                 free=listing.free,

@@ -9,8 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from jaxmon import interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import UNKNOWN, Function, FunctionTable
+from jaxmon.agent.guard import log
 from jaxmon.agent.sampling.exact import ExactTiming
 from jaxmon.agent.versions import versions
 from jaxmon.resources.processors import scheduling
@@ -53,20 +55,30 @@ class Programs(Protocol):
         ...
 
 
-def write_baseline(
+def write_at_end(
     context: Context,
     programs: Programs | None,
     timing: ExactTiming | None,
     directory: str,
 ) -> None:
     """
-    Write the costs to a new file in *directory*, atomically.
+    Write the costs to a new file in *directory*, atomically. A failure is logged.
 
     Waits for queued executables, half a minute at most.
-
-    Raises:
-        OSError: the file cannot be written.
     """
+    try:
+        _write(context, programs, timing, directory)
+    except Exception as error:  # noqa: BLE001 - contained: the program goes on
+        interrupts.pass_on(error)
+        log.warning("jaxmon could not write the baseline file: %s", error)
+
+
+def _write(
+    context: Context,
+    programs: Programs | None,
+    timing: ExactTiming | None,
+    directory: str,
+) -> None:
     known: dict[str, Any] = {}
     if programs is not None:
         programs.finish(_PATIENCE_SECONDS)
