@@ -18,7 +18,7 @@ from jaxmon.report.status.history import (
     History,
 )
 from jaxmon.report.status.reading import read
-from tests.unit.test_status import ROUTE, START, Worker, reading
+from tests.status import ROUTE, START, Worker, reading
 
 
 def charts(history: History, worker: str | None = None) -> Charts:

@@ -1,0 +1,1 @@
+"""Sources of jitted functions, for the finder of mistakes in them."""

@@ -1,0 +1,237 @@
+"""Code that looks like a mistake, but is none: what `step` contains."""
+
+from __future__ import annotations
+
+
+HEALTHY = {
+    "pure": """
+        def step(x):
+            '''print(x)'''
+            y = jnp.dot(x, x)
+            return {"y": y, "time": x.shape[0]}
+        """,
+    "jax.random": """
+        from jax import random
+        def step(x):
+            key = random.PRNGKey(0)
+            return x + random.normal(key, x.shape) + random.uniform(key)
+        """,
+    "statements that do something": """
+        import optax
+        def step(x, state):
+            state.apply_gradients([x])
+            state.restore(**{"x": x})
+            jnp.set_printoptions(precision=3)
+            jax.debug.print("{}", x)
+            jnp.broadcast_shapes(x.shape, (1,))
+            state.update(x)
+            jax.block_until_ready(x)
+            log.info("step")
+            x = optax.apply_updates(x, x)
+            return x
+        """,
+    "counters of traces, and names": """
+        class Layers:
+            def __init__(self): self.count, self.depth = 0, 0
+            def name(self):
+                self.count += 1
+                return f"layer{self.count}"
+            def step(self, x):
+                global count
+                count += 1
+                self.depth += 1
+                name = self.name()
+                y = x * self.depth
+                self.depth -= 1
+                total = 0
+                for one in (1, 2):
+                    total += one
+                return {name: y * total}
+        step = Layers().step
+        """,
+    "messages about tracing": """
+        def step(x):
+            print("tracing step for", x)
+            log.info("compiling for %s", x)
+            begin = time.time()
+            y = jnp.dot(x, x)
+            log.debug("traced in %.1f s", time.time() - begin)
+            return y
+        """,
+    "messages about shapes": """
+        def step(x):
+            print(x.shape, x.dtype, len(x), type(x))
+            log.info(f"step {x.shape=} {x.ndim}")
+            print("step")
+            return x
+        """,
+    "counters of traces": """
+        def step(x):
+            global count
+            count += 1
+            losses.append(1)
+            seen[x.shape] = count
+            state.loss = x.shape
+            return x
+        """,
+    "callbacks": """
+        def host(x):
+            print(x)
+            losses.append(x)
+            return np.random.normal(size=x.shape)
+        def step(x):
+            jax.debug.print("x = {}", x)
+            jax.debug.callback(host, x)
+            jax.debug.callback(lambda y: losses.append(time.time() + y), x)
+            def inner(y):
+                print(y)
+                return np.float32(time.time())
+            t = jax.pure_callback(inner, jax.ShapeDtypeStruct((), jnp.float32), x)
+            return x + t
+        """,
+    "local containers": """
+        def step(x):
+            kept, found = [], {}
+            for at in range(3):
+                kept.append(x * at)
+                found[at] = x
+            def inner(y):
+                kept.append(y)
+                return y
+            inner(x)
+            class Box: pass
+            box = Box()
+            box.x = x
+            return jnp.stack(kept)
+        """,
+    "local state of a closure": """
+        def step(x):
+            total = 0
+            def add(y):
+                nonlocal total
+                total = total + y
+            add(x)
+            return total
+        """,
+    "restored": """
+        def step(x):
+            before = state.loss
+            state.loss = x
+            recent.append(x)
+            y = jnp.tanh(state.loss)
+            recent.pop()
+            state.loss = before
+            return y
+        """,
+    "a setting that is off": """
+        def step(x):
+            if DEBUG:
+                print(x)
+                losses.append(x)
+            if not VERBOSE or x.ndim > 7:
+                x = x + np.random.normal()
+            return x
+        """,
+    "after a return": """
+        def step(x):
+            if x.ndim:
+                return x
+            print(x)
+            return x + time.time()
+        """,
+    "seeded": """
+        def step(x):
+            fixed = np.random.default_rng(0).normal(size=3)
+            more = np.random.RandomState(1).rand(3)
+            np.random.seed(0)
+            return x + fixed + more
+        """,
+    "updates that are used": """
+        def step(x):
+            x = x.at[0].set(1.0)
+            y, z = x.at[1].add(2.0), x.at[0].get()
+            found = {}
+            found.setdefault("a", x)
+            return y.at[2].set(z)
+        """,
+    "a time that no result depends on": """
+        def step(x):
+            begin = time.time()
+            y = jnp.dot(x, x)
+            state.seconds = time.time() - begin
+            log.info("building")
+            return y
+        """,
+    "what stands beside a traced value": """
+        def layer(x, name):
+            return jnp.tanh(x), name
+        def step(x):
+            y, name = layer(x, "first")
+            print(name)
+            losses.append(name)
+            found = {"x": x, "name": name}
+            print(found["name"])
+            pair = x, "second"
+            log.info(pair[1])
+            a, b = pair
+            log.info("%s", b)
+            for name in ["a", x]:
+                print(name)
+            print(found.get("name"))
+            named = [(name, one) for one in (x, y)]
+            print(named[0][0])
+            losses.append(jax.tree.leaves(found)[1])
+            names = [*pair, name]
+            losses.append(names[1])
+            state.sizes = [1, x.ndim]
+            return y
+        """,
+    "names of leaves": """
+        def step(params):
+            for name, value in params.items():
+                print(name)
+            for name in params:
+                log.info(name)
+            return params
+        """,
+    "checks": """
+        def step(x):
+            assert x.ndim == 1, f"{x} is no vector"
+            if x.shape[0] == 0:
+                raise ValueError(f"{x} is empty")
+            return x
+        """,
+    "the same names for other things": """
+        class time:
+            time = staticmethod(lambda: 3.0)
+        def print(x): return x
+        class Random:
+            def random(self): return 4
+        rng = Random()
+        def step(x):
+            print(x)
+            return x + time.time() + rng.random()
+        """,
+    "helpers that are not called": """
+        def report(x):
+            print(x, time.time())
+        def step(x):
+            other = report
+            return x
+        """,
+    "concrete": """
+        def step(x):
+            with jax.ensure_compile_time_eval():
+                table = jnp.sin(np.arange(3.0))
+                losses.append(table)
+                print(table)
+            return x * table
+        """,
+    "a generator of names": """
+        ids = iter(range(10))
+        def step(x):
+            name = f"layer{next(ids)}-{uuid.uuid4()}"
+            with jax.named_scope(name):
+                return x * 2
+        """,
+}

@@ -1,0 +1,295 @@
+"""Whether users are all right, and the likely cause if not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jaxmon import catalog
+from jaxmon.exposition.families import Family, series
+from jaxmon.report.status.reading import Reading
+from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
+from tests.status import ROUTE, START, Worker, reading, status
+
+
+def fails(worker: Worker) -> None:
+    worker.requests(160, "error")
+
+
+def fails_rarely(worker: Worker) -> None:
+    worker.requests(4, "error")
+    worker.requests(1000)
+
+
+def hangs(worker: Worker) -> None:
+    worker.set(catalog.REQUESTS_IN_PROGRESS, 12, ROUTE)
+    worker.set(catalog.REQUEST_OLDEST_SECONDS, 130, ROUTE)
+
+
+def hangs_since_lately(worker: Worker) -> None:
+    worker.requests(100)
+    worker.set(catalog.REQUESTS_IN_PROGRESS, 12, ROUTE)
+    worker.set(catalog.REQUEST_OLDEST_SECONDS, 25, ROUTE)
+
+
+def takes_long(worker: Worker) -> None:
+    worker.requests(100)
+    worker.set(catalog.REQUESTS_IN_PROGRESS, 1, ROUTE)
+    worker.set(catalog.REQUEST_OLDEST_SECONDS, 2.5, ROUTE)
+
+
+def is_slow(worker: Worker) -> None:
+    worker.requests(100, took=0.9)
+
+
+def waits_for_compiles(worker: Worker) -> None:
+    worker.requests(100)
+    worker.requests(30, start="cold", took=2.0)
+
+
+def mostly_waits_for_compiles(worker: Worker) -> None:
+    worker.requests(30)
+    worker.requests(70, start="cold", took=2.0)
+
+
+def trains(worker: Worker) -> None:
+    worker.steps(100, 0.2)
+
+
+def stands_still(worker: Worker) -> None:
+    worker.set(catalog.STEP_AGE_SECONDS, 75, "train")
+
+
+def stands_still_and_compiles(worker: Worker) -> None:
+    stands_still(worker)
+    worker.set(catalog.COMPILES_IN_PROGRESS, 1)
+
+
+def evaluates(worker: Worker) -> None:
+    stands_still(worker)
+    worker.set(catalog.ACTIVITY_RUNNING_SECONDS, 70, "evaluate")
+
+
+def steps_are_slow(worker: Worker) -> None:
+    worker.steps(100, 0.4)
+
+
+def loss_is_nan(worker: Worker) -> None:
+    worker.steps(100, 0.2)
+    worker.set(catalog.VALUE_NONFINITE_RUN, 2, "loss")
+
+
+def norm_was_nan(worker: Worker) -> None:
+    worker.steps(100, 0.2)
+    worker.set(catalog.VALUE_NONFINITE_RUN, 2, "grad_norm")
+
+
+def saves_fail(worker: Worker) -> None:
+    worker.steps(100, 0.2)
+    worker.set(catalog.CHECKPOINT_FAILURES, 3, "save")
+
+
+def device_is_full(worker: Worker) -> None:
+    worker.requests(100)
+    worker.set(catalog.DEVICE_INFO, 1, "0", "gpu", "H100", "0", "GPU-1", "")
+    worker.set(catalog.DEVICE_MEMORY_BYTES, 93, "0", "in_use")
+    worker.set(catalog.DEVICE_MEMORY_BYTES, 100, "0", "limit")
+
+
+def compile_is_stuck(worker: Worker) -> None:
+    worker.requests(100)
+    worker.set(catalog.COMPILE_OLDEST_SECONDS, 400)
+
+
+CASES = {
+    fails: ("failing", "No: 160 of 160 requests to POST /predict failed in the last"),
+    fails_rarely: ("fine", "Yes: 16.7 requests a second, and hardly any fails; 1"),
+    hangs: ("failing", "No: no request to POST /predict finishes: 12 requests in"),
+    hangs_since_lately: ("degraded", "Not quite: requests to POST /predict hang: 12"),
+    takes_long: ("fine", "Yes: 1.67 requests a second, and none fails; 1 loop"),
+    is_slow: ("degraded", "Not quite: requests to POST /predict are slow: 95 % take"),
+    waits_for_compiles: (
+        "degraded",
+        "Not quite: 23 % of the requests to POST /predict",
+    ),
+    mostly_waits_for_compiles: (
+        "failing",
+        "No: 70 % of the requests to POST /predict",
+    ),
+    trains: ("fine", "Yes: 1.67 steps a second in loop train."),
+    stands_still: ("failing", "No: loop train is stuck: its last step was 1 min 15 s"),
+    stands_still_and_compiles: ("fine", "Yes: 1 loop at work."),
+    evaluates: ("fine", "Yes: 1 loop at work."),
+    steps_are_slow: ("degraded", "Not quite: loop train is slow: a step takes 0.40 s"),
+    loss_is_nan: ("failing", "No: the logged loss is NaN or infinite."),
+    norm_was_nan: ("fine", "Yes: 1.67 steps a second in loop train."),
+    saves_fail: ("degraded", "Not quite: 3 checkpoint saves failed in the last minute"),
+    device_is_full: ("degraded", "Not quite: device 0 is about to run out of memory"),
+    compile_is_stuck: ("failing", "No: a compile has been running for 6 min 40 s."),
+}
+
+
+@pytest.mark.parametrize("happens", CASES, ids=lambda one: one.__name__)
+def test_answer_names_what_is_wrong_and_nothing_else(happens: Any) -> None:
+    """Each fault of the last minute is the answer, and what is healthy is none."""
+    worker = Worker()
+    worker.requests(5000)
+    worker.steps(1000, 0.2)
+    before = reading(worker, at=START + 540)
+    happens(worker)
+    found = status(worker, before=before)["answer"]
+    state, text = CASES[happens]
+    assert found["state"] == state, found
+    assert found["text"].startswith(text), found
+    assert len(found["reasons"]) == (state != "fine"), found
+
+
+def test_a_fault_that_is_over_is_none() -> None:
+    """Errors before the last minute do not count while requests succeed now."""
+    worker = Worker()
+    worker.requests(160, "error")
+    before = reading(worker, at=START + 540)
+    worker.requests(60)
+    assert status(worker, before=before)["answer"]["state"] == "fine"
+
+
+def test_failures_after_which_no_one_comes_are_not_forgotten() -> None:
+    """Requests that failed are said as long as none has come since."""
+    worker = Worker()
+    worker.requests(160, "error")
+    before = reading(worker, at=START + 540)
+    found = status(worker, before=before)["answer"]
+    assert found["state"] == "degraded"
+    assert "160 of 160 requests to POST /predict failed; none has come" in found["text"]
+
+
+def test_failures_are_known_before_the_first_minute_is() -> None:
+    """A sidecar that has just started judges by the totals."""
+    worker = Worker()
+    worker.requests(160, "error")
+    found = status(worker)["answer"]
+    assert found["state"] == "failing"
+    assert found["text"].endswith("requests to POST /predict failed since the start.")
+
+
+def test_without_marks_the_answer_says_what_to_mark() -> None:
+    """Nothing is known of users without marks; that is not the same as fine."""
+    found = status(Worker())["answer"]
+    assert found["state"] == "unknown"
+    assert "no program here marks its requests or steps" in found["text"]
+    assert "@jaxmon.request" in found["advice"]
+    empty = status()["answer"]
+    assert (empty["state"], empty["advice"]) == ("unknown", "")
+    assert empty["text"] == "Not known: no instrumented process runs here."
+
+
+def test_processes_that_crashed_or_hang_are_reasons() -> None:
+    """A slot whose training crashed is one; a server's that is gone is not."""
+    died = Family(
+        catalog.AGENT_DIED,
+        [
+            (series(catalog.AGENT_DIED, "3", "train"), 1.0),
+            (series(catalog.AGENT_DIED, "4", ""), 1.0),
+        ],
+    )
+    up = Family(catalog.AGENT_UP, [(series(catalog.AGENT_UP, "7"), 0.0)])
+    found = status(Worker(), extra=[died, up])
+    assert [one["worker"] for one in found["agents"]] == ["0", "3", "7"]
+    assert [one["text"] for one in found["answer"]["reasons"]] == [
+        "worker 3 crashed.",
+        "worker 7 does not respond.",
+    ]
+    assert found["answer"]["text"] == "No: worker 3 crashed. And 1 more reason."
+
+
+def finding_on(
+    topic: str, subject: str, verdict: str, *evidence: str, where: str = ""
+) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "subject": subject,
+        "verdict": verdict,
+        "evidence": list(evidence),
+        "where": where,
+        "seconds": 0.0,
+    }
+
+
+def because(worker: Worker, before: Reading, process: ProcessVerdict) -> list[str]:
+    """Return the causes of what is wrong with *worker*."""
+    verdict = HostVerdict({"0": process})
+    found = status(worker, before=before, verdict=verdict)["answer"]
+    return [one["because"] for one in found["reasons"]]
+
+
+FAILS = finding_on(
+    "requests", ROUTE, "40 requests failed.", "StoreDown at store.py:8: 40 times"
+)
+OTHER_ROUTE = finding_on("requests", "/other", "9 requests failed.", "Typo at a.py:1")
+RECOMPILES = finding_on("recompile", "f", "f was recompiled.", where="serve.py:8")
+LATE = finding_on("hanging", ROUTE, "A request hangs at serve.py:9.")
+STALLED = finding_on("stalled", "", "The program waits for data at load.py:3.")
+DOING = "Lately, 80 % of the time goes to store.py:5 (blocked outside of JAX)."
+CAUSES: dict[Any, tuple[list[dict[str, Any]], str]] = {
+    fails: ([OTHER_ROUTE, FAILS], "StoreDown at store.py:8: 40 times."),
+    waits_for_compiles: ([RECOMPILES], "f was recompiled. At serve.py:8."),
+    hangs_since_lately: ([FAILS, LATE], "A request hangs at serve.py:9."),
+    is_slow: ([RECOMPILES], DOING),
+    steps_are_slow: ([], DOING),
+    stands_still: ([STALLED], "The program waits for data at load.py:3."),
+}
+
+
+@pytest.mark.parametrize("happens", CAUSES, ids=lambda one: one.__name__)
+def test_the_answer_names_the_likely_cause(happens: Any) -> None:
+    """The finding that explains the reason is its cause, or where the time goes."""
+    worker = Worker()
+    worker.requests(5000)
+    worker.steps(1000, 0.2)
+    before = reading(worker, at=START + 540)
+    happens(worker)
+    findings, cause = CAUSES[happens]
+    process = ProcessVerdict(findings=findings, doing=DOING)
+    assert because(worker, before, process) == [cause]
+    # Who may not see findings gets none.
+    assert because(worker, before, ProcessVerdict()) == [""]
+
+
+def test_what_has_been_slow_for_long_is_still_slow() -> None:
+    """When slow requests are a part of the usual p95, their median still tells."""
+    worker = Worker()
+    worker.requests(1000, took=0.02)
+    worker.requests(100, took=0.9)
+    before = reading(worker, at=START + 540)
+    worker.requests(100, took=0.9)
+    found = status(worker, before=before)["answer"]
+    assert found["state"] == "degraded"
+    assert "half of them take up to" in found["text"]
+
+
+def test_findings_are_reasons_unless_the_numbers_say_so() -> None:
+    """A finding that costs users something is a reason, once for all processes."""
+
+    def finding(topic: str, subject: str, verdict: str) -> dict[str, Any]:
+        return finding_on(topic, subject, verdict)
+
+    worker = Worker()
+    worker.requests(160, "error")
+    worker.set(catalog.VALUE_NONFINITE_RUN, 9, "loss")
+    of = [
+        finding("requests", ROUTE, "160 requests failed."),
+        finding("nonfinite_value", "loss", "The logged loss is NaN."),
+        finding("leak", "0", "Memory of device 0 grew steadily."),
+        finding("recompile", "f", "f was recompiled."),
+    ]
+    verdict = HostVerdict(
+        {"0": ProcessVerdict(findings=of), "1": ProcessVerdict(findings=of[2:])}
+    )
+    reasons = status(worker, verdict=verdict)["answer"]["reasons"]
+    assert [(one["state"], one["text"]) for one in reasons] == [
+        ("failing", "160 of 160 requests to POST /predict failed since the start."),
+        ("failing", "the logged loss is NaN or infinite."),
+        ("degraded", "Memory of device 0 grew steadily."),
+    ]
+    assert reasons[2]["workers"] == ["0", "1"]
