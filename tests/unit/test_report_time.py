@@ -206,6 +206,29 @@ def test_tracing_without_a_compile_belongs_to_the_operations():
     assert only.seconds == pytest.approx(180 + 360 - 6)
 
 
+@pytest.mark.parametrize(
+    ("name", "waiting", "large"),
+    [
+        ("train.step", 0.0, True),
+        ("train.step", 0.8, False),
+        ("jax.numpy.add", 0.0, False),
+    ],
+)
+def test_only_a_program_of_the_user_that_takes_long_by_itself_is_large(
+    name, waiting, large
+):
+    """Neither one of JAX's own nor one that waited for a processor."""
+    phases = {"backend_compile": {"seconds": 40.0, "count": 1}}
+    (one,) = function(compiles={"compiled": 1}, recompiles={}, phases=phases).values()
+    all_ = found(
+        {"compile": 0.11},
+        functions={name: {**one, "internal": name != "train.step"}},
+        usual={"waiting": waiting},
+    )
+    (only,) = [one for one in all_ if one.topic == "compiling"]
+    assert ("jax.lax.scan" in only.action) is large
+
+
 def test_large_numpy_arguments_are_copied_on_each_call():
     """JAX copies them in C++: the function looks busy, and is not computing."""
     functions = function(

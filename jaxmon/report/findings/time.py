@@ -272,8 +272,11 @@ def compiling(snapshot: Snapshot) -> Iterator[Finding]:
     if took < _WORTH * period.seconds or again > took / 2:
         return
     known = [one for one in functions if one.built][:_MOST_LINES]
-    longest = max((one.compile_time / one.built for one in known), default=0.0)
-    large = max(longest, snapshot.compiling.oldest_seconds) >= _LARGE_PROGRAM
+    users = [one for one in functions if one.built and not one.internal]
+    longest = max((one.compile_time / one.built for one in users), default=0.0)
+    longest = max(longest, snapshot.compiling.oldest_seconds)
+    # A small program takes long, too, while others hold the processors.
+    large = longest * (1 - (snapshot.usual.waiting or 0.0)) >= _LARGE_PROGRAM
     yield Finding(
         "compiling",
         known[0].name if known else "",
