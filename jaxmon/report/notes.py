@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon.report import SCHEMA
-from jaxmon.report.layout import INDENT, counted, wrapped
+from jaxmon.report.layout import INDENT, counted, share, wrapped
 from jaxmon.report.model import Snapshot
 from jaxmon.version import version
 
 
 _MOST_FUNCTIONS = 8
+# More threads than processors wait for each other, also in a program alone.
+_STARVED = 0.5
 
 
 def doubts(snapshot: Snapshot) -> Iterator[str]:
@@ -25,6 +27,14 @@ def doubts(snapshot: Snapshot) -> Iterator[str]:
     if failed := {site: n for site, n in snapshot.internal_errors.items() if n}:
         details = ", ".join(f"{site} {n:,}" for site, n in failed.items())
         yield f"jaxmon had internal errors, so some data may be missing: {details}."
+    waiting = snapshot.usual.waiting or 0.0
+    if waiting >= _STARVED:
+        yield (
+            "Threads of this process waited for a processor for "
+            f"{share(waiting, 1)} of the time in which they could run: other "
+            "processes, or too many threads of its own, hold the processors, or a CPU "
+            "limit is reached. Everything takes longer for it."
+        )
 
 
 def notes(snapshot: Snapshot, width: int) -> list[str]:

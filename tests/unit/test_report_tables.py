@@ -29,6 +29,16 @@ def test_another_version_is_noted() -> None:
     )
 
 
+def test_a_crowded_host_is_noted() -> None:
+    """Who reads long times learns that the program could not run all the while."""
+    text = notes({"usual": {"waiting": 0.62}})
+
+    assert text.startswith(
+        "NOTES Threads of this process waited for a processor for 62"
+    )
+    assert notes({"usual": {"waiting": 0.3}}) == ""
+
+
 def test_functions_that_are_not_repeated_are_noted() -> None:
     """Who asked for repetitions learns why some functions have none."""
     functions = {
