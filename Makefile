@@ -30,10 +30,11 @@ define environment
 endef
 
 # What `run` needs: half of what development does.
+# Python compiles what it imports; compiling everything takes as long as the rest.
 $(LIGHT): pyproject.toml constraints.txt
 	$(environment)
 	@echo "installing jaxmon and JAX into $(VENV) ..."
-	install=($(PIP) install --quiet -c constraints.txt -e '.[demo]'); \
+	install=($(PIP) install --quiet --no-compile -c constraints.txt -e '.[demo]'); \
 	  "$${install[@]}" || "$${install[@]}"
 	@touch $@
 
@@ -41,9 +42,9 @@ $(READY): pyproject.toml constraints.txt
 	$(environment)
 	$(PIP) install --quiet --upgrade 'pip>=25.1' || $(PIP) install --quiet --upgrade 'pip>=25.1'
 	@echo "installing jaxmon, JAX and the development tools into $(VENV) ..."
-	install=($(PIP) install --quiet -c constraints.txt -e '.[dashboards,demo,nvidia]' --group dev); \
+	install=($(PIP) install --quiet --no-compile -c constraints.txt -e '.[dashboards,demo,nvidia]' --group dev); \
 	  "$${install[@]}" || "$${install[@]}"
-	schemas=($(PIP) install --quiet -c constraints.txt --upgrade --target $(VENV)/schemas --group schemas); \
+	schemas=($(PIP) install --quiet --no-compile -c constraints.txt --upgrade --target $(VENV)/schemas --group schemas); \
 	  "$${schemas[@]}" || "$${schemas[@]}"
 	@touch $(LIGHT) $@
 
