@@ -1,5 +1,5 @@
 """
-Programs that find JAX imported: that import is most of what a small program costs.
+Programs that find JAX and jaxmon imported: that is most of what a small program costs.
 
 For tests of what a program does. What depends on how Python starts and exits, or on the
 order of imports, is for `tests.support.run_python`.
@@ -41,8 +41,8 @@ def run_preloaded(
     """
     Run ``-c`` source, ``-m`` module or a script in a clean environment.
 
-    The process is a fork of one that has imported JAX. It exits after `atexit`. Unless
-    *optimised*, XLA compiles with little optimisation.
+    The process is a fork of one that has imported JAX and jaxmon. It exits after
+    `atexit`. Unless *optimised*, XLA compiles with little optimisation.
 
     Raises:
         subprocess.TimeoutExpired: it took longer than *seconds*; it was killed.

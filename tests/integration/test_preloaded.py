@@ -64,12 +64,13 @@ def test_it_exits_as_it_would_elsewhere(end: str, code: int) -> None:
 
 
 def test_programs_know_nothing_of_each_other() -> None:
-    """Each starts from the same state, without JAX's backends."""
+    """Each starts from the same state, without JAX's backends and without an agent."""
     source = """
 import jax, sys
 from jax._src import xla_bridge
 assert not xla_bridge.backends_are_initialized()
-assert "jaxmon" not in sys.modules
+from jaxmon.agent.current import running
+assert running() is None
 import jaxmon
 jaxmon.instrument(port=None, socket=False)
 print(jax.device_count())

@@ -101,10 +101,10 @@ def test_the_port_of_the_sidecar_is_left_alone(
     unless it was configured to use exactly that one.
     """
     with three_ports() as first:
-        sidecars = (
-            f"import jaxmon.settings\njaxmon.settings.SIDECAR_PORT = {first + 1}\n"
+        before = (
+            "import jaxmon.agent.serving\n"
+            f"jaxmon.agent.serving.SIDECAR_PORT = {first + 1}\n"
         )
-        before = f"import jaxmon.settings\n{sidecars}"
         (moved, _), (asked, _) = starts(
             [({"port": first}, {}), ({"port": first + 1}, {})], before
         )

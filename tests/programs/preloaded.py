@@ -1,5 +1,7 @@
 """
-Imports JAX once, and runs each requested program in a fork; see `tests.preloaded`.
+Imports JAX and jaxmon once, and runs each requested program in a fork.
+
+See `tests.preloaded`.
 
 Arguments: the descriptors to read requests from and to write responses to. A request is
 a line of JSON; its responses are the process id and, once it exited, the exit code.
@@ -8,12 +10,14 @@ a line of JSON; its responses are the process id and, once it exited, the exit c
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import runpy
 import sys
 import time
 import types
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +40,28 @@ class Exit:
 at_exit = Exit()
 atexit.register(at_exit.now)
 
-import jax  # noqa: E402 - with the next, what each program would import otherwise
+import jax  # noqa: E402 - with the others, what each program would import otherwise
 import jax.numpy  # noqa: E402
+
+
+# Loaded by an agent as it starts and at the first compile, with all that they import.
+for _name in (
+    "runtime",
+    "history.part",
+    "compiles.programs",
+    "recompiles.signature_builder",
+    "sampling.part",
+    "traces.part",
+    "tracing.part",
+    "transfers.part",
+    "walltime.part",
+    "warm.recorder",
+):
+    import_module(f"jaxmon.agent.{_name}")
+
+# Or each program's collector goes through all of it, and has the kernel copy it.
+gc.collect()
+gc.freeze()
 
 
 def serve(reading: int, writing: int) -> dict[str, Any]:
