@@ -123,7 +123,7 @@ def test_counters_are_never_shown_bare(panel, target):
     assert found == []
     # A range vector of a gauge is for changes alone.
     windows = re.findall(r"(\w+)\((?!recorded\b)\w+\[[^]]*\]\)", expr)
-    over_range = {"last_over_time", "max_over_time"}
+    over_range = {f"{name}_over_time" for name in ("count", "last", "max", "min")}
     assert {*windows} <= {"rate", "increase", "changes", *over_range}
 
 

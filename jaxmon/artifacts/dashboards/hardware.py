@@ -7,14 +7,16 @@ GPUs are selected by their uuid, of which a rule records who uses it and who rea
 and hosts by their GPUs. A TPU's uuid is its position in its host; it is always read
 next to its program.
 
-Both sets are the same at each moment of a graph, and are looked up only once. Before
-that, a variable selects the hosts, so that of one service not every GPU of the fleet is
-read; if they are many, it is a pattern for all.
+Both sets are the same at each moment of a graph, and are looked up only once; in a
+subquery, they would be at each of its moments. Before that, a variable selects the
+hosts, so that of one service not every GPU of the fleet is read; if they are many, it
+is a pattern for all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from jaxmon.artifacts.dashboards.queries import FEW, FIRING, HOST, JOB, PROCESS
 from jaxmon.artifacts.dashboards.variables import DependentVariable
@@ -87,28 +89,34 @@ def host_recorded(recorded: Overview) -> Expr:
     return recorded(*HOST).or_(others)
 
 
-def of_services(recorded: Overview) -> Expr:
-    """
-    Return what is recorded of the hosts of the selected services, and of those that
-    read their GPUs; by uuid, of their GPUs.
-    """
-    if "uuid" in (recorded().shape.labels or ()):
-        return recorded().and_(_owned(), "uuid")
-    return recorded(JOB).or_(recorded().and_(_hosts(), *_BY_HOST))
-
-
 def worst_of_services(
     recorded: Overview, total: Callable[[Expr], Expr], number: int = FEW
 ) -> Expr:
-    """Return the *number* largest *total* series of the same, a label for each host."""
-    return total(recorded()).worst(number, among=total(of_services(recorded)))
+    """
+    Return the *number* largest *total* series of the hosts of the selected services,
+    and of those that read their GPUs; by uuid, of their GPUs.
+    """
+    return total(recorded()).and_(_extremes(recorded, total, "max").topk(number))
 
 
 def least_of_services(
     recorded: Overview, total: Callable[[Expr], Expr], number: int = FEW
 ) -> Expr:
     """Return the *number* smallest ones."""
-    return total(recorded()).least(number, among=total(of_services(recorded)))
+    return total(recorded()).and_(_extremes(recorded, total, "min").bottomk(number))
+
+
+def _extremes(
+    recorded: Overview, total: Callable[[Expr], Expr], function: Literal["max", "min"]
+) -> Expr:
+    """
+    Return the extremes over Grafana's range of what services have; evaluated once.
+    """
+    every = total(recorded().over_range(function))
+    if "uuid" in (recorded().shape.labels or ()):
+        return every.and_(_owned(), "uuid")
+    own = total(recorded(JOB).over_range(function))
+    return own.or_(every.and_(_hosts(), *_BY_HOST))
 
 
 def down() -> Expr:
@@ -116,23 +124,44 @@ def down() -> Expr:
     Return 0 for targets of the selected services, and for what reads their GPUs, that
     Prometheus cannot scrape.
     """
-    others = up().equals(0).and_(_hosts(), *_BY_HOST)
-    return up(JOB).equals(0).or_(others)
+    return _down(up(JOB), up())
+
+
+def were_down() -> Expr:
+    """Return 0 for those that it could not scrape at some time in Grafana's range."""
+    return _down(up(JOB).over_range("min"), up().over_range("min"))
+
+
+def _down(own: Expr, every: Expr) -> Expr:
+    return own.equals(0).or_(every.equals(0).and_(_hosts(), *_BY_HOST))
 
 
 def firing(*matchers: Matcher) -> Expr:
     """
     Return the firing alerts about the selected services and the hardware they run on.
     """
+    return _concerning(lambda series: series, *matchers)
+
+
+def fired(*matchers: Matcher) -> Expr:
+    """Return how often in Grafana's range each of them was found to fire."""
+    return _concerning(lambda series: series.over_range("count"), *matchers)
+
+
+def _concerning(seen: Callable[[Expr], Expr], *matchers: Matcher) -> Expr:
+    """
+    Return what is *seen* of the alerts about the selected services and their hardware.
+    """
     matchers = (*FIRING, *matchers)
     about_gpus = alerts(*matchers, ne("uuid", ""))
-    # Few GPUs have alerts, and only those are compared at each moment.
+    # Few have alerts, and only those are compared at each moment.
     concerned = _owned().and_(about_gpus.over_range("last"), "uuid")
-    gpus = about_gpus.and_(concerned, "uuid")
+    gpus = seen(about_gpus).and_(concerned, "uuid")
     # Of a host that programs share, but not about the GPUs of others.
-    hosts = alerts(*matchers, ne("instance", ""), eq("uuid", ""))
-    near = hosts.and_(_hosts(), *_BY_HOST)
-    return alerts(JOB, *matchers).or_(gpus).or_(near)
+    about_hosts = alerts(*matchers, ne("instance", ""), eq("uuid", ""))
+    shared = _hosts().and_(about_hosts.over_range("last"), *_BY_HOST)
+    near = seen(about_hosts).and_(shared, *_BY_HOST)
+    return seen(alerts(JOB, *matchers)).or_(gpus).or_(near)
 
 
 def _owned() -> Expr:

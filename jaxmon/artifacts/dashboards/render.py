@@ -31,6 +31,9 @@ TAG = "jaxmon"
 # is newer than itself, as the SDK's own 42 is.
 SCHEMA_VERSION = 39
 
+# What annotations read is recorded each minute; between two, nothing can change.
+_ANNOTATION_STEP = "1m"
+
 
 def render(dashboard: Dashboard, options: Options, form: Format = "classic") -> str:
     """Return *dashboard* as JSON, keys sorted, with a final newline."""
@@ -163,7 +166,9 @@ def _annotation(annotation: Annotation | Notes) -> d.AnnotationQuery:
             limit=100, match_any=False, tags=tags, type_val="tags"
         )
     else:
-        builder.datasource(sdk.DATASOURCE).expr(str(annotation.expr)).step("30s")
+        builder.datasource(sdk.DATASOURCE).expr(str(annotation.expr)).step(
+            _ANNOTATION_STEP
+        )
         builder.title_format(annotation.title).text_format(annotation.text)
         built = builder.build()
     built.placement = None  # type: ignore[assignment]  # as in sdk.placed

@@ -79,29 +79,21 @@ class Expr:
         """Keep the *number* largest."""
         return Expr(f"topk({number}, {self.text})", shape=self.shape)
 
-    def bottomk(self, number: int) -> Expr:
-        """Keep the *number* smallest."""
-        return Expr(f"bottomk({number}, {self.text})", shape=self.shape)
+    def bottomk(self, number: int, *by: str) -> Expr:
+        """Keep the *number* smallest, of each combination of the labels *by*."""
+        each = f" by ({', '.join(by)}) " if by else ""
+        return Expr(f"bottomk{each}({number}, {self.text})", shape=self.shape)
 
-    def worst(self, number: int, among: Expr | None = None) -> Expr:
+    def worst(self, number: int) -> Expr:
         """
         Keep the *number* series that are largest at some time in Grafana's range, while
         `topk` keeps those of each moment, which may be hundreds over a range.
-
-        *among* is a part of these series, if only that is of interest: what selects it
-        is then evaluated once.
         """
-        chosen = (among or self)._over_range("max")  # noqa: SLF001 - one of us
-        return self.and_(chosen.topk(number))
+        return self.and_(self._over_range("max").topk(number))
 
-    def least(self, number: int, among: Expr | None = None) -> Expr:
+    def least(self, number: int) -> Expr:
         """Keep the *number* series that are smallest at some time in the range."""
-        chosen = (among or self)._over_range("min")  # noqa: SLF001 - one of us
-        return self.and_(chosen.bottomk(number))
-
-    def longest(self, number: int) -> Expr:
-        """Keep the *number* series that exist for most of the range."""
-        return self.and_(self._over_range("count").topk(number))
+        return self.and_(self._over_range("min").bottomk(number))
 
     def quantile(self, q: float, *by: str) -> Expr:
         """
@@ -220,10 +212,11 @@ class Expr:
         """
         return replace(self, text=f"{self._selector('an offset')}{offset(back)}")
 
-    def over_range(self, function: Literal["last", "max", "min"]) -> Expr:
+    def over_range(self, function: Literal["count", "last", "max", "min"]) -> Expr:
         """
         Aggregate a selector over Grafana's range, the same at each moment of a graph:
-        evaluated only once, it tells which of many series matter.
+        evaluated only once, it tells which of many series matter. Unlike in what
+        `worst` and `least` evaluate, what it is compared with is evaluated once, too.
 
         Raises:
             ValueError: it is an expression; `worst` and `least` are for those.
@@ -237,7 +230,7 @@ class Expr:
             raise ValueError(msg)
         return self.text
 
-    def _over_range(self, function: Literal["count", "max", "min"]) -> Expr:
+    def _over_range(self, function: Literal["max", "min"]) -> Expr:
         """
         Aggregate over Grafana's range, the same at each moment: evaluated only once.
         """

@@ -34,7 +34,7 @@ def oncall() -> Row:
                 801,
                 "Targets that were down",
                 Target(
-                    up().equals(0).least(q.FEW, among=hardware.down()),
+                    up().equals(0).and_(hardware.were_down().bottomk(q.FEW)),
                     "{{job}} {{instance}}",
                 ),
                 text="Agents and sidecars that Prometheus could not scrape, and when.",

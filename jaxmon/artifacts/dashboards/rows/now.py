@@ -15,10 +15,9 @@ from jaxmon.artifacts.dashboards.model import (
     Thresholds,
 )
 from jaxmon.artifacts.overviews import training
-from jaxmon.artifacts.promql import Expr, alerts_since, call, eq, re, recorded, time
+from jaxmon.artifacts.promql import Expr, alerts_since, call, re, recorded, time
 from jaxmon.artifacts.slo import Slos, durations
 from jaxmon.artifacts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
-from jaxmon.artifacts.slo.thresholds import PAGE
 
 
 _ZERO = call("vector", promql.number(0))
@@ -30,8 +29,9 @@ _LISTED = ("severity", "alertname", "job", "subject", "instance")
 _SERVICES = 10
 # As many as have room for their names.
 _ROWS = 10
-# Of each kind; a table of a hundred is more than anyone reads.
-_ALERTS = 50
+# Of each severity, of which there are three; a table of a hundred is more than anyone
+# reads.
+_ALERTS = 33
 _SEVERITIES = (
     Mapping("page", "page", "red"),
     Mapping("ticket", "ticket", "orange"),
@@ -186,24 +186,20 @@ def _headline(slos: Slos) -> Line:
 
 
 def _alerts(runbooks: str) -> Line:
-    firing = hardware.firing()
+    firing, named = hardware.firing(), ("alertname", "job")
     duration = time() - _named(alerts_since(q.FIRING[0])).min(*_LISTED)
-    pages, every = (
-        duration.and_(_named(found).max(*_LISTED), *_LISTED).bottomk(_ALERTS)
-        for found in (hardware.firing(eq("severity", PAGE)), firing)
-    )
-    # Pages first, and of both the latest; the stat above counts all.
-    shown = pages.or_(every)
+    every = duration.and_(_named(firing).max(*_LISTED), *_LISTED)
+    # No flood of tickets hides a page; the stat above counts all.
+    shown = every.bottomk(_ALERTS, "severity")
     return line(
         table(
             111,
             "Firing alerts",
             Target(shown, "For"),
             text=(
-                "Firing alerts, their subject and duration: the latest "
-                f"{_ALERTS} pages, and the latest {_ALERTS} of all. The name links to "
-                "the runbook. While JaxmonDeployInProgress is listed, compile tickets "
-                "are inhibited."
+                f"Firing alerts, their subject and duration: the latest {_ALERTS} of "
+                "each severity. The name links to the runbook. While "
+                "JaxmonDeployInProgress is listed, compile tickets are inhibited."
             ),
             width=15,
             mappings=_SEVERITIES,
@@ -219,7 +215,8 @@ def _alerts(runbooks: str) -> Line:
             112,
             "Alerts over time",
             Target(
-                firing.max("alertname", "job").longest(_ROWS), "{{alertname}} {{job}}"
+                firing.max(*named).and_(hardware.fired().max(*named).topk(_ROWS)),
+                "{{alertname}} {{job}}",
             ),
             text=(
                 "When each alert fired, of the ten that fired for longest. The first "
