@@ -78,6 +78,21 @@ def test_the_figure_is_right(title, tmp_path):
     evaluate(tmp_path, [], SERIES, promql_expr_test=[test])
 
 
+def test_activities_are_fractions_of_their_sum(tmp_path):
+    """Of many processes, activities take many seconds per second, and 100 %."""
+    values = {"step": 0.45, "rest": 0.5, "checkpoint": 0.05}
+    test = {
+        "expr": f"round({expression('Time by activity', '')}, 0.0001)",
+        "eval_time": "1h",
+        "exp_samples": [
+            {"labels": f'{{activity="{name}"}}', "value": value}
+            for name, value in values.items()
+        ],
+    }
+
+    evaluate(tmp_path, [], SERIES, promql_expr_test=[test])
+
+
 def test_last_week_is_the_week_before(tmp_path):
     """Twice the requests of the same hour a week earlier are 200 %."""
     name = f'{RATE},outcome="success",start="warm"}}'

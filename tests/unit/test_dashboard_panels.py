@@ -249,3 +249,21 @@ def test_columns_of_tables_exist(dashboard):
         for label in set(renamed) - set(values) - set(SCRAPED_LABELS):
             for target in panel["targets"]:
                 assert label in target["expr"] or "by" not in target["expr"]
+
+
+def test_a_colour_means_that_a_threshold_was_compared():
+    """A single value has a background only if thresholds say which values are good."""
+    stats = [
+        panel
+        for dashboard in DASHBOARDS.values()
+        for panel in panels(dashboard)
+        if panel["type"] == "stat"
+    ]
+    found = {
+        (
+            panel["options"]["colorMode"],
+            len(panel["fieldConfig"]["defaults"]["thresholds"]["steps"]) > 1,
+        )
+        for panel in stats
+    }
+    assert found == {("background", True), ("none", False)}

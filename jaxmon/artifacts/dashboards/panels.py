@@ -82,13 +82,19 @@ def _stat(panel: Panel) -> d.Panel:
     builder = (
         _common(stat.Panel(), panel)
         .color_scheme(sdk.color(d.FieldColorModeId.THRESHOLDS))
-        .color_mode(c.BigValueColorMode.BACKGROUND)
+        .color_mode(_judged(panel))
         .graph_mode(c.BigValueGraphMode.NONE)
         .reduce_options(_last())
         .thresholds(sdk.thresholds(panel.thresholds or _PLAIN))
         .mappings([_unknown(_empty(panel))])
     )
     return builder.build()
+
+
+def _judged(panel: Panel) -> c.BigValueColorMode:
+    """Return no colour for a value of which no threshold says that it is good."""
+    modes = c.BigValueColorMode
+    return modes.NONE if panel.thresholds is None else modes.BACKGROUND
 
 
 # Where an axis ends at least; of nothing but zeros, Grafana would go up to 100.

@@ -13,6 +13,10 @@ from jaxmon.artifacts.overviews import accelerators as overviews
 from jaxmon.artifacts.promql import Expr, counter, gauge, recorded
 
 
+# As many as have room for their names.
+_ROWS = 10
+
+
 def oncall() -> Row:
     """Return load, memory, power and health, by host."""
     by, named = ("job", "instance"), "{{job}} {{instance}}"
@@ -22,7 +26,7 @@ def oncall() -> Row:
     full = worst(overviews.MEMORY, lambda one: one.max(*by))
     power = worst(overviews.POWER, lambda one: one.sum(*by))
     temperature = worst(overviews.TEMPERATURE, lambda one: one.max(*by))
-    up = least(overviews.UP, lambda one: one.min(*by))
+    up = least(overviews.UP, lambda one: one.min(*by), _ROWS)
     xid = worst(overviews.XIDS, lambda one: one.sum(*by_gpu, "xid"))
     held = worst(overviews.THROTTLED, lambda one: one.max(*by_gpu, "reason"))
     uncorrected = worst(overviews.UNCORRECTED, lambda one: one.sum(*by_gpu))
@@ -88,10 +92,11 @@ def oncall() -> Row:
             states(
                 706,
                 "Accelerators up",
-                Target(up, named),
+                # The end of a name that does not fit is shown.
+                Target(up, "{{instance}}"),
                 text=(
-                    "Whether all accelerators of a host respond to their driver, of 20 "
-                    "hosts, those that did not first."
+                    "Whether all accelerators of a host respond to their driver, of "
+                    f"{_ROWS} hosts, those that did not first."
                 ),
                 mappings=q.UP,
                 thresholds=q.below(1),
@@ -166,6 +171,7 @@ def debug() -> Row:
                     "Current load of the 50 accelerators with the least; an idle one "
                     "among busy ones is waiting for its host."
                 ),
+                width=15,
                 labels=by,
                 sort="Utilization",
             ),

@@ -13,7 +13,7 @@ from jaxmon.catalog import Metric
 def debug() -> Row:
     """Return execution and dispatch times, in separate panels."""
     nonfinite = counter(catalog.NONFINITE, *q.PROCESS).mishaps().sum("name")
-    time = counter(catalog.WALL_SECONDS, *q.PROCESS).rate().sum("state")
+    time = counter(catalog.WALL_SECONDS, *q.PROCESS).rate().avg("state")
     promotions = counter(catalog.FLOAT64_PROMOTIONS, *q.FUNCTION)
     return row(
         23,

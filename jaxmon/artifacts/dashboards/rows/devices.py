@@ -125,12 +125,13 @@ def _services() -> Line:
             Target(busy.avg("job"), "Utilization"),
             Target(busy.min("job"), "Lowest"),
             Target(promql.ratio(used.sum("job"), size.sum("job")), "Memory"),
-            Target(tensor.avg("job"), "Tensor cores"),
+            Target(tensor.avg("job"), "Tensor"),
             Target(inuse.of_job(catalog.ACCELERATOR_POWER_WATTS).sum("job"), "Power"),
             Target(price.sum("job").of_unit("dollars"), "Per hour"),
             text=(
-                "What each service uses; one that is shared counts for each. The name "
-                "selects the service."
+                "What each service uses; one that is shared counts for each. Tensor: "
+                "the fraction of time its tensor cores were busy. The name selects the "
+                "service."
             ),
             labels=("job",),
             cell_links=(("job", _ONLY),),

@@ -210,8 +210,10 @@ def differences() -> Row:
         42,
         "Versions and programs",
         line(
-            replace(versions.panel("Versions of JAX and its platform"), width=12),
+            replace(versions.panel("Versions of JAX and its platform"), width=16),
             versions.panel("Versions of jaxmon"),
+        ),
+        line(
             table(
                 4201,
                 "Functions with different programs",
@@ -226,6 +228,7 @@ def differences() -> Row:
                 sort="Fingerprints",
                 alerts=("JaxmonProgramsDiverge",),
             ),
+            height=6,
         ),
     )
 

@@ -139,7 +139,7 @@ def debug() -> Row:
             table(
                 1818,
                 "GPU state",
-                column(asked, "Recovery action", q.above(1)),
+                column(asked, "Recovery", q.above(1)),
                 column(state, "State"),
                 column(
                     _state(catalog.GPU_PCIE_LINK_GENERATION, _CURRENT),
@@ -158,7 +158,7 @@ def debug() -> Row:
                 ),
                 labels=_BY,
                 no_value="Not available",
-                sort="Recovery action",
+                sort="Recovery",
                 alerts=("JaxmonGpuNeedsReset",),
             ),
             height=6,

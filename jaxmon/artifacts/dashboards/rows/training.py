@@ -7,7 +7,7 @@ from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.overviews import training as overviews
-from jaxmon.artifacts.promql import counter, histogram
+from jaxmon.artifacts.promql import call, counter, histogram
 from jaxmon.artifacts.slo import Slos, durations
 
 
@@ -20,6 +20,9 @@ def oncall(slos: Slos) -> Row:
         for p in (0.5, 0.99)
         for quantile in (overviews.STEP_SECONDS(q.JOB).quantile(p, *by),)
     )
+    spent = overviews.ACTIVITY(q.JOB)
+    # The legend has values, which of many processes are many seconds per second.
+    activity = (spent.sum("activity") / call("scalar", spent.sum())).of_unit("ratio")
     logged, saved = ("job", "name"), overviews.CHECKPOINT_AGE(q.JOB).min("job")
     return row(
         4,
@@ -73,7 +76,7 @@ def oncall(slos: Slos) -> Row:
             timeseries(
                 305,
                 "Time by activity",
-                Target(overviews.ACTIVITY(q.JOB).sum("activity"), "{{activity}}"),
+                Target(activity, "{{activity}}"),
                 text=(
                     "Wall time by activity. Anything other than step is lost to "
                     "training."
