@@ -2,10 +2,10 @@
 Notes whether the program starts Python processes, for one line at its end: a program
 that does not import JAX, but starts others that do, would be observed in vain.
 
-The standard library starts processes by a function of C. An object takes its place
-whose ``__call__`` is a property, which has returned before that function is called: no
-frame of ours is on the stack (`jaxmon.agent.jaxlink.probe` has more). It steps aside
-with the first Python process, and once JAX is imported.
+The standard library starts processes by functions of C. An object takes the place of
+each whose ``__call__`` is a property, which has returned before that function is
+called: no frame of ours is on the stack (`jaxmon.agent.jaxlink.probe` has more). They
+step aside with the first Python process, and once JAX is imported.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from types import ModuleType
 from typing import Any
 
 
@@ -33,6 +34,7 @@ class Started:
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._python = False
+        self._watching: list[_Watching] = []
 
     def watch(self) -> None:
         """Begin to watch; the first to register is the last to run at exit."""
@@ -40,34 +42,33 @@ class Started:
             import _posixsubprocess  # noqa: PLC0415 - not on every system
         except ImportError:
             return
-        self._module: Any = _posixsubprocess
-        self._original: Callable[..., Any] = self._module.fork_exec
-        self._watching = _Watching(self._original, self._note)
-        self._replace(self._original, self._watching)
+        # The second since Python 3.13, if the path of the executable is given.
+        for module, name in ((_posixsubprocess, "fork_exec"), (os, "posix_spawn")):
+            if (original := getattr(module, name, None)) is not None:
+                self._watching.append(_Watching(module, name, original, self._note))
+        for one in self._watching:
+            one.replace(one.original, one)
         atexit.register(self._end)
 
     def _note(self) -> None:
         """Note what is started by the caller of the caller."""
         if "jax" in sys.modules:
-            self._replace(self._watching, self._original)
+            self._step_aside()
             return
         # Below this function and the property.
         values = sys._getframe(2).f_locals  # noqa: SLF001 - as in a probe
         words = [_text(one) for one in values.get("args") or ()]
-        candidates = values.get("executable_list") or [values.get("path")]
+        one = values.get("path") or values.get("executable")
+        candidates = values.get("executable_list") or [one]
         if _runs_python(map(_text, candidates)) and not any(
             _TRACKER in one for one in words
         ):
             self._python = True
-            self._replace(self._watching, self._original)
+            self._step_aside()
 
-    def _replace(self, present: object, other: object) -> None:
-        for module, name in (
-            (self._module, "fork_exec"),
-            (sys.modules.get("subprocess"), "_fork_exec"),
-        ):
-            if getattr(module, name, None) is present:
-                setattr(module, name, other)
+    def _step_aside(self) -> None:
+        for one in self._watching:
+            one.replace(one, one.original)
 
     def _end(self) -> None:
         if os.getpid() != self._pid or not self._python or "jax" in sys.modules:
@@ -77,15 +78,31 @@ class Started:
 
 
 class _Watching:
-    def __init__(self, original: Callable[..., Any], note: Callable[[], None]) -> None:
-        self._original = original
+    def __init__(
+        self,
+        module: ModuleType,
+        name: str,
+        original: Callable[..., Any],
+        note: Callable[[], None],
+    ) -> None:
+        self._module, self._name = module, name
+        self.original = original
         self._note = note
+
+    def replace(self, present: object, other: object) -> None:
+        """Put *other* in the place of *present*, also where subprocess keeps it."""
+        for module, name in (
+            (self._module, self._name),
+            (sys.modules.get("subprocess"), f"_{self._name}"),
+        ):
+            if getattr(module, name, None) is present:
+                setattr(module, name, other)
 
     @property
     def __call__(self) -> Callable[..., Any]:
         with suppress(Exception):  # the program comes first
             self._note()
-        return self._original
+        return self.original
 
 
 def _text(value: object) -> str:
