@@ -103,6 +103,9 @@ class Handler(BaseHTTPRequestHandler):
             self.book.note(about, body, kind="logs")
             self._respond(200, ExportLogsServiceResponse().SerializeToString())
             return
+        if self.path == "/v1/traces":  # tests of spans have another receiver
+            self._respond(200, b"")
+            return
         request = ExportMetricsServiceRequest.FromString(body)
         self.book.note(about, request.SerializeToString())
         self._respond(200, ExportMetricsServiceResponse().SerializeToString())

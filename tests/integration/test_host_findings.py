@@ -257,7 +257,7 @@ def test_agents_in_trouble_cost_only_themselves(host: Host, raw: Raw) -> None:
         dead.bind(str(host.run_dir / "agent-3.sock"))
     host.agent(4, b"<html>")
     host.agent(5, {"schema": 99, "functions": {"f": 3, "g": {"phases": [1]}}, "new": 1})
-    host.agent(6, hang, b"[" * 1000)
+    host.agent(6, hang, b"[" * 1000 + b"]" * 1000)
     host.agent(7, recompiling(), {"events": "none"})
     try:
         found = host.judge(timeout=SHORT)
