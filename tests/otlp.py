@@ -91,9 +91,11 @@ class Receiver:
             **more,
         }
 
-    def requests(self) -> list[Request]:
-        """Return what came so far, in order."""
-        return [_read(path) for path in sorted(self._directory.glob("got-*"))]
+    def requests(self, service: str = "") -> list[Request]:
+        """Return what came so far, in order; only that of *service* if it is given."""
+        found = [_read(path) for path in sorted(self._directory.glob("got-*"))]
+        of = [one for one in found if one.resource().get("service.name") == service]
+        return of if service else found
 
     def logs(self, service: str) -> list[dict[str, Any]]:
         """Return the log records that *service* has sent so far, in order."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trustme
 
-from tests.otlp import Receiver, Request, page_samples, receiver
+from tests.otlp import Receiver, page_samples, receiver
 from tests.preloaded import run_preloaded
-from tests.support import ROOT, run_python
 
 
 # What changes between two looks at it, or by looking.
@@ -67,12 +64,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
         yield found
 
 
-def of(running: Receiver, name: str) -> list[Request]:
-    """Return what the service *name* has pushed."""
-    found = running.requests()
-    return [one for one in found if one.resource()["service.name"] == name]
-
-
 def steady(samples):
     """Return the *samples* that do not change by themselves."""
     return {key: n for key, n in samples.items() if not key[0].startswith(CHANGING)}
@@ -94,7 +85,7 @@ def test_a_short_batch_job_is_counted_once(running: Receiver, protocol: str) -> 
         SLURM_JOB_ID="17",
     )
     page = run_preloaded("-c", BATCH, env=environ).ok().json()
-    (request,) = of(running, name)
+    (request,) = running.requests(name)
     expected = steady(page_samples(page))
     assert steady(request.samples()) == expected
     calls = ("jaxmon_jit_calls_total", frozenset({("function", "__main__.step")}))
@@ -117,7 +108,7 @@ def test_names_are_those_of_the_conventions_on_request(running: Receiver) -> Non
         OTEL_SERVICE_NAME="semantic", JAXMON_OTLP_NAMES="semantic"
     )
     run_preloaded("-c", f"{BEGIN}\nstep(1.0)", env=environ).ok()
-    (request,) = of(running, "semantic")
+    (request,) = running.requests("semantic")
     names = set(request.metrics())
     assert {"process.cpu.time", "process.memory.usage", "process.uptime"} <= names
     assert "jaxmon_jit_calls_total" in names
@@ -133,7 +124,7 @@ def test_histograms_are_exponential_on_request(running: Receiver) -> None:
         ),
     )
     page = page_samples(run_preloaded("-c", BATCH, env=environ).ok().json())
-    (request,) = of(running, "exponential")
+    (request,) = running.requests("exponential")
     metrics = request.metrics()
     kinds = {one.WhichOneof("data") for one in metrics.values()}
     assert kinds == {"sum", "gauge", "exponential_histogram"}
@@ -167,7 +158,7 @@ print(json.dumps(page()))
         OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE="delta",
     )
     page = page_samples(run_preloaded("-c", source, env=environ).ok().json())
-    requests = of(running, "deltas")
+    requests = running.requests("deltas")
     assert len(requests) >= 4
     for name in ("jaxmon_jit_calls_total", "jaxmon_compile_seconds_count"):
         arrived = [
@@ -331,7 +322,7 @@ print(os.getpid())
     )
     done = run_preloaded("-c", source, env=environ).ok()
     _, child, parent = map(int, done.out.split())
-    pushed = {one.resource()["process.pid"] for one in of(running, "forks")}
+    pushed = {one.resource()["process.pid"] for one in running.requests("forks")}
     assert pushed == {child, parent}
 
 
@@ -350,7 +341,7 @@ assert "jaxmon_build_info" in names and "jaxmon_otlp_exports_total" not in names
 """
     environ = running.environ(OTEL_SERVICE_NAME="stopped")
     run_preloaded("-c", source, env=environ).ok()
-    assert len(of(running, "stopped")) == 1
+    assert len(running.requests("stopped")) == 1
 
 
 def test_an_attempt_that_is_ended_is_waited_for() -> None:
@@ -400,124 +391,3 @@ def test_nothing_of_opentelemetry_is_loaded_unasked(environ: dict[str, str]) -> 
     source = f"{BEGIN}\nprint([n for n in sys.modules if n.startswith('opentelem')])"
     without_traces = {**environ, "JAXMON_TRACES": "false"}
     assert run_preloaded("-c", source, env=without_traces).ok().out == "[]\n"
-
-
-COMMAND = (
-    "import sys; sys.argv[0] = 'opentelemetry-instrument'\n"
-    "from opentelemetry.instrumentation import auto_instrumentation as auto\n"
-    "auto.run()"
-)
-INSTRUMENTED = """
-import json, sys
-import jax, jaxmon
-from opentelemetry import metrics
-from jaxmon.agent.current import running
-step = jax.jit(lambda x: x + 1)
-step(1.0)
-counter = metrics.get_meter("program").create_counter("of_the_program")
-counter.add(3)
-print(json.dumps(running() is not None))
-"""
-
-
-@pytest.mark.parametrize("with_sdk", [True, False])
-def test_opentelemetry_instrument_starts_jaxmon(
-    running: Receiver,
-    tmp_path: Path,
-    with_sdk: bool,  # noqa: FBT001 - a parameter
-) -> None:
-    """
-    ``opentelemetry-instrument`` observes an unchanged program. If the program has set
-    up the SDK, its own metrics go its own way, and ours have its resource.
-    """
-    name = f"instrumented-{with_sdk}"
-    provider = f"""
-from opentelemetry import metrics
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-from opentelemetry.sdk.resources import Resource
-resource = Resource.create({{"service.name": {name!r}, "of.program": "yes"}})
-reader = PeriodicExportingMetricReader(OTLPMetricExporter())
-metrics.set_meter_provider(MeterProvider([reader], resource))
-"""
-    script = tmp_path / "train.py"
-    script.write_text((provider if with_sdk else "") + INSTRUMENTED)
-    environ = running.environ(PYTHONPATH=str(ROOT))
-    if not with_sdk:
-        environ["OTEL_SERVICE_NAME"] = name
-    done = run_python("-c", COMMAND, sys.executable, str(script), env=environ).ok()
-    assert json.loads(done.out.splitlines()[-1]) is True
-    requests = of(running, name)
-    ours = [one for one in requests if "jaxmon_jit_calls_total" in one.metrics()]
-    theirs = [one for one in requests if "of_the_program" in one.metrics()]
-    assert (len(ours), len(theirs)) == (1, int(with_sdk))
-    assert not any(one in theirs for one in ours)
-    if with_sdk:
-        assert ours[0].resource()["of.program"] == "yes"
-
-
-WITH_TRACES = """
-import json, threading
-from opentelemetry import trace
-from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
-class Names(Sampler):
-    def should_sample(self, parent_context, trace_id, name, *rest, **more):
-        drop = name.startswith("dropped")
-        return SamplingResult(Decision.DROP if drop else Decision.RECORD_AND_SAMPLE)
-    def get_description(self):
-        return "names"
-class Ended(SpanProcessor):
-    names = []
-    def on_end(self, span):
-        self.names.append(span.name)
-provider = TracerProvider(sampler=Names())
-provider.add_span_processor(Ended())
-trace.set_tracer_provider(provider)
-import jax, jaxmon
-from jaxmon.agent.current import running
-from jaxmon.otel.instrumentor import JaxmonInstrumentor
-def ours():
-    return sorted(
-        one.name for one in threading.enumerate() if one.name.startswith("jaxmon")
-    )
-jit, before = jax.jit, ours()
-step = jax.jit(lambda x: x + 1)
-for route in ("kept", "dropped"):
-    with jaxmon.request(route):
-        step(1.0 if route == "kept" else 2)
-seen = Ended.names[:]
-JaxmonInstrumentor().uninstrument()
-with jaxmon.request("kept"):
-    step(1)
-print(json.dumps({
-    "seen": seen, "later": Ended.names[len(seen):], "threads": [before, ours()],
-    "running": running() is not None, "global": trace.get_tracer_provider() is provider,
-    "jit": type(jax.jit(lambda x: x)).__module__,
-}))
-"""
-
-
-def test_a_programs_own_traces_are_respected_and_uninstrument_leaves_nothing(
-    running: Receiver, tmp_path: Path
-) -> None:
-    """
-    Under ``opentelemetry-instrument``, spans go through the program's sampler and
-    processor alone; after `uninstrument` no thread, hook or span of ours is left.
-    """
-    script = tmp_path / "serve.py"
-    script.write_text(WITH_TRACES)
-    environ = running.environ(PYTHONPATH=str(ROOT), OTEL_SERVICE_NAME="own-traces")
-    done = run_python("-c", COMMAND, sys.executable, str(script), env=environ).ok()
-    found = done.json()
-    assert "kept" in found["seen"]
-    assert any(one.startswith("jax.compile") for one in found["seen"])
-    assert not any("dropped" in one for one in found["seen"])
-    before, after = found["threads"]
-    assert "jaxmon-traces" not in before
-    assert after == []
-    assert found["later"] == []
-    assert (found["running"], found["global"]) == (False, True)
-    assert not found["jit"].startswith("jaxmon")
-    assert len(of(running, "own-traces")) == 1

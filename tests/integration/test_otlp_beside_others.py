@@ -1,0 +1,141 @@
+"""OTLP where the program uses OpenTelemetry, too."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.otlp import Receiver, receiver
+from tests.support import ROOT, run_python
+
+
+COMMAND = (
+    "import sys; sys.argv[0] = 'opentelemetry-instrument'\n"
+    "from opentelemetry.instrumentation import auto_instrumentation as auto\n"
+    "auto.run()"
+)
+INSTRUMENTED = """
+import json, sys
+import jax, jaxmon
+from opentelemetry import metrics
+from jaxmon.agent.current import running
+step = jax.jit(lambda x: x + 1)
+step(1.0)
+counter = metrics.get_meter("program").create_counter("of_the_program")
+counter.add(3)
+print(json.dumps(running() is not None))
+"""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
+    """Return a receiver; tests tell their requests by the name of the service."""
+    with receiver(tmp_path_factory.mktemp("otlp")) as found:
+        yield found
+
+
+@pytest.mark.parametrize("with_sdk", [True, False])
+def test_opentelemetry_instrument_starts_jaxmon(
+    running: Receiver,
+    tmp_path: Path,
+    with_sdk: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    """
+    ``opentelemetry-instrument`` observes an unchanged program. If the program has set
+    up the SDK, its own metrics go its own way, and ours have its resource.
+    """
+    name = f"instrumented-{with_sdk}"
+    provider = f"""
+from opentelemetry import metrics
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+resource = Resource.create({{"service.name": {name!r}, "of.program": "yes"}})
+reader = PeriodicExportingMetricReader(OTLPMetricExporter())
+metrics.set_meter_provider(MeterProvider([reader], resource))
+"""
+    script = tmp_path / "train.py"
+    script.write_text((provider if with_sdk else "") + INSTRUMENTED)
+    environ = running.environ(PYTHONPATH=str(ROOT))
+    if not with_sdk:
+        environ["OTEL_SERVICE_NAME"] = name
+    done = run_python("-c", COMMAND, sys.executable, str(script), env=environ).ok()
+    assert json.loads(done.out.splitlines()[-1]) is True
+    requests = running.requests(name)
+    ours = [one for one in requests if "jaxmon_jit_calls_total" in one.metrics()]
+    theirs = [one for one in requests if "of_the_program" in one.metrics()]
+    assert (len(ours), len(theirs)) == (1, int(with_sdk))
+    assert not any(one in theirs for one in ours)
+    if with_sdk:
+        assert ours[0].resource()["of.program"] == "yes"
+
+
+WITH_TRACES = """
+import json, threading
+from opentelemetry import trace
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
+class Names(Sampler):
+    def should_sample(self, parent_context, trace_id, name, *rest, **more):
+        drop = name.startswith("dropped")
+        return SamplingResult(Decision.DROP if drop else Decision.RECORD_AND_SAMPLE)
+    def get_description(self):
+        return "names"
+class Ended(SpanProcessor):
+    names = []
+    def on_end(self, span):
+        self.names.append(span.name)
+provider = TracerProvider(sampler=Names())
+provider.add_span_processor(Ended())
+trace.set_tracer_provider(provider)
+import jax, jaxmon
+from jaxmon.agent.current import running
+from jaxmon.otel.instrumentor import JaxmonInstrumentor
+def ours():
+    return sorted(
+        one.name for one in threading.enumerate() if one.name.startswith("jaxmon")
+    )
+jit, before = jax.jit, ours()
+step = jax.jit(lambda x: x + 1)
+for route in ("kept", "dropped"):
+    with jaxmon.request(route):
+        step(1.0 if route == "kept" else 2)
+seen = Ended.names[:]
+JaxmonInstrumentor().uninstrument()
+with jaxmon.request("kept"):
+    step(1)
+print(json.dumps({
+    "seen": seen, "later": Ended.names[len(seen):], "threads": [before, ours()],
+    "running": running() is not None, "global": trace.get_tracer_provider() is provider,
+    "jit": type(jax.jit(lambda x: x)).__module__,
+}))
+"""
+
+
+def test_a_programs_own_traces_are_respected_and_uninstrument_leaves_nothing(
+    running: Receiver, tmp_path: Path
+) -> None:
+    """
+    Under ``opentelemetry-instrument``, spans go through the program's sampler and
+    processor alone; after `uninstrument` no thread, hook or span of ours is left.
+    """
+    script = tmp_path / "serve.py"
+    script.write_text(WITH_TRACES)
+    environ = running.environ(PYTHONPATH=str(ROOT), OTEL_SERVICE_NAME="own-traces")
+    done = run_python("-c", COMMAND, sys.executable, str(script), env=environ).ok()
+    found = done.json()
+    assert "kept" in found["seen"]
+    assert any(one.startswith("jax.compile") for one in found["seen"])
+    assert not any("dropped" in one for one in found["seen"])
+    before, after = found["threads"]
+    assert "jaxmon-traces" not in before
+    assert after == []
+    assert found["later"] == []
+    assert (found["running"], found["global"]) == (False, True)
+    assert not found["jit"].startswith("jaxmon")
+    assert len(running.requests("own-traces")) == 1
