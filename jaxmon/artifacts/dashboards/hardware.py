@@ -140,28 +140,33 @@ def firing(*matchers: Matcher) -> Expr:
     """
     Return the firing alerts about the selected services and the hardware they run on.
     """
-    return _concerning(lambda series: series, *matchers)
+    own, about_gpus, about_hosts = _alerts(*matchers)
+    # Few have alerts, and only those are compared at each moment.
+    owned = _owned().and_(about_gpus.over_range("last"), "uuid")
+    hosts = _hosts().and_(about_hosts.over_range("last"), *_BY_HOST)
+    gpus = about_gpus.and_(owned, "uuid")
+    return own.or_(gpus).or_(about_hosts.and_(hosts, *_BY_HOST))
 
 
 def fired(*matchers: Matcher) -> Expr:
     """Return how often in Grafana's range each of them was found to fire."""
-    return _concerning(lambda series: series.over_range("count"), *matchers)
+    own, about_gpus, about_hosts = (
+        one.over_range("count") for one in _alerts(*matchers)
+    )
+    gpus = about_gpus.and_(_owned(), "uuid")
+    return own.or_(gpus).or_(about_hosts.and_(_hosts(), *_BY_HOST))
 
 
-def _concerning(seen: Callable[[Expr], Expr], *matchers: Matcher) -> Expr:
-    """
-    Return what is *seen* of the alerts about the selected services and their hardware.
-    """
+def _alerts(*matchers: Matcher) -> tuple[Expr, Expr, Expr]:
+    """Return firing alerts: of the selected services, about all GPUs, and all hosts."""
     matchers = (*FIRING, *matchers)
-    about_gpus = alerts(*matchers, ne("uuid", ""))
-    # Few have alerts, and only those are compared at each moment.
-    concerned = _owned().and_(about_gpus.over_range("last"), "uuid")
-    gpus = seen(about_gpus).and_(concerned, "uuid")
     # Of a host that programs share, but not about the GPUs of others.
-    about_hosts = alerts(*matchers, ne("instance", ""), eq("uuid", ""))
-    shared = _hosts().and_(about_hosts.over_range("last"), *_BY_HOST)
-    near = seen(about_hosts).and_(shared, *_BY_HOST)
-    return seen(alerts(JOB, *matchers)).or_(gpus).or_(near)
+    of_hosts = (ne("instance", ""), eq("uuid", ""))
+    return (
+        alerts(JOB, *matchers),
+        alerts(*matchers, ne("uuid", "")),
+        alerts(*matchers, *of_hosts),
+    )
 
 
 def _owned() -> Expr:
