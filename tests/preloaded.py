@@ -21,7 +21,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from tests.support import ROOT, Result, clean_environ
+from tests.support import NO_FUSION_EMITTERS, ROOT, Result, clean_environ
 
 
 _SERVER = ROOT / "tests" / "programs" / "preloaded.py"
@@ -42,7 +42,8 @@ def run_preloaded(
     Run ``-c`` source, ``-m`` module or a script in a clean environment.
 
     The process is a fork of one that has imported JAX and jaxmon. It exits after
-    `atexit`. Unless *optimised*, XLA compiles with little optimisation.
+    `atexit`. Unless *optimised*, XLA compiles with little optimisation, and
+    ``XLA_FLAGS`` says so.
 
     Raises:
         subprocess.TimeoutExpired: it took longer than *seconds*; it was killed.
@@ -55,10 +56,14 @@ def run_preloaded(
         out, err = Path(directory, "out"), Path(directory, "err")
         out.touch()
         err.touch()
+        environ = clean_environ(run_dir, **(env or {}))
+        if not optimised:
+            flags = f"{environ.get('XLA_FLAGS', '')} {NO_FUSION_EMITTERS}"
+            environ["XLA_FLAGS"] = flags.strip()
         code = _server().run(
             {
                 "arguments": args,
-                "environ": clean_environ(run_dir, **(env or {})),
+                "environ": environ,
                 "cwd": str(cwd or Path.cwd()),
                 "optimised": optimised,
                 "files": [os.devnull, str(out), str(err)],

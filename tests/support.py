@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self, TypeVar
 from urllib.error import URLError
@@ -28,11 +29,19 @@ ROOT = Path(__file__).resolve().parent.parent
 # What is waited for comes at once, unless the machine has other work to do.
 DEADLINE_SECONDS = 90.0
 
+# XLA for CPUs compiles in half the time without these. An older one, which lacks them,
+# takes no flag that it does not know.
+NO_FUSION_EMITTERS = (
+    "--xla_cpu_use_fusion_emitters=false"
+    if tuple(map(int, version("jaxlib").split(".")[:2])) >= (0, 6)
+    else ""
+)
+
 # For programs of which only what jaxmon sees matters: optimising what they compile
 # takes most of the time that they need to start.
 QUICK_COMPILES = {
     "XLA_FLAGS": "--xla_backend_optimization_level=0 "
-    "--xla_llvm_disable_expensive_passes=true"
+    f"--xla_llvm_disable_expensive_passes=true {NO_FUSION_EMITTERS}"
 }
 
 _FOREIGN_PREFIXES = ("JAX_", "JAXMON_", "OTEL_", "PYTEST_", "PYTHON", "XLA_")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def test_a_program_finds_what_it_would_find_elsewhere(
     for arguments in (["-c", SHOW], [str(tmp_path / "show.py")], ["-m", "show"]):
         started, forked = (
             run(*arguments, "one", run_dir=run_dir, env={"A": "b"}, cwd=tmp_path).ok()
-            for run in (run_python, run_preloaded)
+            for run in (run_python, partial(run_preloaded, optimised=True))
         )
         assert forked == started
         assert forked.err == "2\n"

@@ -24,7 +24,8 @@ from jaxmon.report.model import read
 _SCRAPED = 5.0
 name, seconds, times, *hangs = sys.argv[1:]
 if name == "replicated":
-    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+    flags = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count=2"
 
 AGENT = jaxmon.instrument(port=0, socket=False, report=True, time_interval=0.02)
 
