@@ -73,3 +73,42 @@ def test_what_goes_on_now_counts_while_it_lasts():
     assert now["state"] == "data_wait"
     # The wait may end between the last look and the reading.
     assert max(now["seconds"], now["longest_there"]) > 3
+
+
+TRACED = """
+import json, time
+import jax, jax.numpy as jnp, jaxmon
+agent = jaxmon.instrument(port=0, socket=False, memory_interval=0, time_interval=0.02)
+@jax.jit
+def known(x):
+    return x + 1
+@jax.jit
+def model(x):
+    began = time.perf_counter()
+    while time.perf_counter() < began + 2:
+        sum(range(10_000))
+    return x * 2
+x = jnp.ones(3)
+for _ in range(100):
+    known(x)
+model(x)
+print(json.dumps({
+    series: seconds
+    for family in agent.collect() for series, seconds in family.samples
+    if series.startswith("jaxmon_wall_seconds")
+}))
+jaxmon.uninstrument()
+"""
+
+
+@pytest.mark.ground_truth
+def test_python_that_runs_while_it_is_traced_is_compile_time() -> None:
+    """A model that takes long to trace is no fault of the loop that calls it."""
+    found = run_preloaded("-c", TRACED).ok().json()
+
+    compiling, python = (
+        found.get(f'jaxmon_wall_seconds_total{{state="{state}"}}', 0.0)
+        for state in ("compile", "python")
+    )
+    assert compiling > 1
+    assert python < compiling

@@ -35,7 +35,8 @@ JOIN = "join"
 # Functions of JAX that trace, lower or compile.
 _COMPILING = frozenset(
     (
-        "trace_to_jaxpr_dynamic",
+        # The second since JAX 0.10, the third since 0.12.
+        *("trace_to_jaxpr_dynamic", "trace_to_jaxpr", "trace_to_jaxpr_nocache"),
         "lower_sharding_computation",
         "_cached_compilation",
         "compile_or_get_cached",

@@ -14,6 +14,18 @@ ACTIVITY = (
         "traces",
         _TIME,
     ),
+    Name(
+        "jax._src.interpreters.partial_eval:trace_to_jaxpr",
+        "the same for jit since 0.10",
+        _TIME,
+        "y-yy-",
+    ),
+    Name(
+        "jax._src.interpreters.partial_eval:trace_to_jaxpr_nocache",
+        "the same since 0.12",
+        _TIME,
+        "----y",
+    ),
     *each(
         "jax._src.interpreters.pxla:*",
         "lower_sharding_computation _cached_compilation",
