@@ -71,9 +71,17 @@ class Points:
     def _pass(self, frame: FrameType) -> None:
         self.passed += 1
         if self.passed == self._at:
-            code = frame.f_code
-            self.where = f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}"
+            self.where = " < ".join(_ours(frame))
             signal.raise_signal(signal.SIGUSR1)
+
+
+def _ours(frame: FrameType | None) -> Iterator[str]:
+    """Yield what runs at *frame*, and what of jaxmon has called it."""
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith("jaxmon."):
+            code = frame.f_code
+            yield f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}"
+        frame = frame.f_back
 
 
 @contextmanager

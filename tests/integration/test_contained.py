@@ -143,7 +143,8 @@ def test_a_failing_hook_is_contained(
             assert bomb.calls > 0
             assert value(agent, ERRORS, site=hook) == bomb.calls
             while bomb.calls < LIMIT:
-                assert value(agent, ACTIVE, hook=hook) == 1
+                # A hook that misses how long compiles took says so at once.
+                assert value(agent, ACTIVE, hook=hook) or name == "on_duration"
                 program()
             assert value(agent, ACTIVE, hook=hook) == 0
             calls = bomb.calls

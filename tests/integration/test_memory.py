@@ -133,6 +133,9 @@ jaxmon.uninstrument()
 
 def test_arrays_in_the_hosts_memory_are_told_apart() -> None:
     """They take nothing of the device's, however they are spread over devices."""
+    kinds = {one.kind for one in jax.devices()[0].addressable_memories()}
+    if len(kinds) == 1:
+        pytest.skip("in JAX 0.4, CPUs have one kind of memory")
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     found = run_preloaded("-c", OFFLOADED, env=flags).json()
 

@@ -21,7 +21,7 @@ from tests.support import until
 CHECKS = "jaxmon_determinism_checks_total"
 
 # On a CPU an array is looked at where it is, unless its numbers are packed.
-PACKED = jnp.float4_e2m1fn
+PACKED = getattr(jnp, "float4_e2m1fn", jnp.int4)  # which JAX 0.4 lacks
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +60,7 @@ def test_a_call_is_repeated() -> None:
         until(lambda: value(agent, CHECKS, outcome="passed") == 1, "the repetition")
 
 
+@pytest.mark.skipif(PACKED is jnp.int4, reason="JAX 0.4 packs no floats")
 def test_outputs_are_looked_at_for_numbers_that_are_not_finite() -> None:
     """A figure of 0 would say that all were."""
     with instrumented(sample_rate=0.001) as agent:
