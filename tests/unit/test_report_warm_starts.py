@@ -45,6 +45,7 @@ def test_requests_that_waited_for_recorded_compiles_are_found() -> None:
         "/embed: 2 requests, 5.0 s",
     )
     assert "14 signatures" in finding.action
+    assert finding.seconds == 4.0  # all that was compiled
 
 
 @pytest.mark.parametrize(
@@ -62,6 +63,30 @@ def test_others_are_not(different: dict[str, Any]) -> None:
     """A warm-up could not have avoided it, or it is not worth one."""
     parts = {"requests": {"/chat": route(8, 5.5)}, "signatures": SIGNATURES}
     assert findings(**{**parts, **different}) == []
+
+
+def test_requests_that_wait_come_before_what_happens_once() -> None:
+    """
+    What they waited for is the time that compiling took, and a hint comes later; other
+    compiles are a finding of their own if they take much of the time.
+    """
+    parts: dict[str, Any] = {
+        "requests": {"/chat": route(8, 20.5)},
+        "signatures": SIGNATURES,
+        "cache": {"enabled": False, "obstacles": {"no_directory": {"count": 1}}},
+    }
+
+    def compiling(seconds: float) -> Any:
+        return function(phases={"backend_compile": {"seconds": seconds}})
+
+    found = findings(**parts, functions=compiling(170.0))
+    assert [one.topic for one in found] == ["cold_requests", "cache"]
+    assert found[0].seconds == 160.0
+    del parts["cache"]
+    found = findings(**parts, functions=compiling(170.0))
+    assert [one.topic for one in found] == ["cold_requests"]
+    found = findings(**parts, functions=compiling(300.0))
+    assert [one.topic for one in found] == ["cold_requests", "compile_share"]
 
 
 def test_of_a_function_that_keeps_recompiling_its_recompiles_are_found() -> None:

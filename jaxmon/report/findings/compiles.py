@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from jaxmon.report.findings.cache import NO_CACHE
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.findings.recompiles import SCATTERED, SCATTERED_OF_TIME
+from jaxmon.report.findings.warm_starts import cold_requests
 from jaxmon.report.findings.words import WHY
 from jaxmon.report.layout import counted, duration, share, times
 from jaxmon.report.model import Snapshot
@@ -116,11 +117,20 @@ def effects(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def compile_dominated(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect programs that mostly compile."""
+    """
+    Detect programs that mostly compile. The finding on requests that wait for that says
+    more.
+    """
     observed, took = snapshot.process.observed_seconds, snapshot.compile_time
     known = any(one.reason in NO_CACHE for one in snapshot.cache.obstacles)
-    if observed < _SETTLED_SECONDS or took < _COMPILE_SHARE * observed or known:
+    rest = took - sum(one.seconds for one in cold_requests(snapshot))
+    if observed < _SETTLED_SECONDS or rest < _COMPILE_SHARE * observed or known:
         return
+    recompiling = sum(
+        one.recompile_time(cause)
+        for one in snapshot.functions
+        for cause in one.recompiles
+    )
     yield Finding(
         "compile_share",
         "",
@@ -129,8 +139,7 @@ def compile_dominated(snapshot: Snapshot) -> Iterator[Finding]:
         (),
         "Warm up before the work starts, or reuse compiled programs between runs: "
         "set JAX_COMPILATION_CACHE_DIR.",
-        seconds=took
-        - sum(f.recompile_time(c) for f in snapshot.functions for c in f.recompiles),
+        seconds=max(rest - recompiling, 0.0),
     )
 
 

@@ -134,7 +134,7 @@ TOPICS: dict[str, Topic] = {
     "compiled_together": _COMPILES,
     "compile_share": _COMPILES,
     "cold_requests": Topic(
-        _HINT, catalog.REQUESTS, "On-call: Cold request ratio", "JaxmonColdStarts"
+        _TIME, catalog.REQUESTS, "On-call: Cold request ratio", "JaxmonColdStarts"
     ),
     "padding": Topic(_TIME, catalog.BATCH_FILL_RATIO, "On-call: Batch fill"),
     "effects": Topic(

@@ -44,6 +44,8 @@ def cold_requests(snapshot: Snapshot) -> Iterator[Finding]:
         f"What they waited for is recorded, {counted(known.recorded, 'signature')}: "
         "write it to a file with `jaxmon signatures export`, and let the next process "
         "compile it before it serves (docs/warm-starts.md).",
+        # Several requests may wait for the same compile.
+        seconds=min(waited, snapshot.compile_time),
     )
 
 

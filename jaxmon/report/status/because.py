@@ -13,7 +13,7 @@ _COMPILES = ("recompile", "recompiles", "operations", "compiled_together")
 _TOPICS: Mapping[str, Sequence[str]] = {
     "requests_fail": ("requests", "oom", "error"),
     "requests_hang": ("hanging", "stalled"),
-    "requests_wait": (*_COMPILES, "compile_share", "cold_requests"),
+    "requests_wait": (*_COMPILES, "cold_requests", "compile_share"),
     "loop_stuck": ("stalled",),
     "loop_slow": ("slower",),
     "nonfinite": ("nonfinite", "nonfinite_value"),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
 from types import FunctionType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+import jaxmon
 
 
 class Clock:
@@ -62,7 +66,9 @@ def large_models(seconds: float) -> list[Any]:
     """Return four models, each of which takes so many *seconds* to trace."""
 
     def model(weights: Any, batch: Any) -> Any:
-        time.sleep(seconds)  # as hundreds of layers would
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            sum(range(10_000))  # as hundreds of layers would
         return jnp.mean(jnp.tanh(batch @ weights))
 
     found = []
@@ -75,3 +81,24 @@ def large_models(seconds: float) -> list[Any]:
 
 SIZES = (32, 64, 128)
 """Numbers of rows that clients of the models send."""
+
+
+def serve(models: list[Any]) -> None:
+    """Have clients ask four times a second, one model after the other."""
+    work = queue.Queue[int]()
+
+    def answer() -> None:
+        while (number := work.get()) >= 0:
+            model, size = models[number % 4], SIZES[number // 4 % 3]
+            with jaxmon.request("answer"):
+                float(model(weights, batch[:size]))
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    number = 0
+    while more():
+        work.put(number)
+        number += 1
+        time.sleep(0.25)
+    work.put(-1)
+    thread.join()

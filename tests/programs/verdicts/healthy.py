@@ -25,6 +25,7 @@ from tests.programs.verdicts.harness import (
     large_models,
     loss_of,
     more,
+    serve,
     step,
     weights,
 )
@@ -164,17 +165,11 @@ def busy_server() -> None:
 
 
 def warmed_up() -> None:
-    models = large_models(0.5)
+    models = large_models(0.05)
     for model in models:
         for size in SIZES:
             model(weights, batch[:size])
-    number = 0
-    while more():
-        model, size = models[number % 4], SIZES[number // 4 % 3]
-        with jaxmon.request("answer"):
-            float(model(weights, batch[:size]))
-        number += 1
-        time.sleep(0.02)
+    serve(models)
 
 
 def evaluation_between() -> None:

@@ -25,11 +25,11 @@ import numpy as np
 
 import jaxmon
 from tests.programs.verdicts.harness import (
-    SIZES,
     batch,
     large_models,
     loss_of,
     more,
+    serve,
     step,
     weights,
 )
@@ -313,11 +313,4 @@ def growing_queue() -> None:
 
 
 def cold_start() -> None:
-    models = large_models(3.0)
-    number = 0
-    while more():
-        model, size = models[number % 4], SIZES[number // 4 % 3]
-        with jaxmon.request("answer"):
-            float(model(weights, batch[:size]))
-        number += 1
-        time.sleep(0.02)
+    serve(large_models(3.0))
