@@ -64,7 +64,8 @@ class Store(NamedTuple):
 def prometheus3() -> str:
     """Return the path of a Prometheus that receives OTLP; skip the test without one."""
     for path in (os.environ.get("JAXMON_PROMETHEUS3"), shutil.which("prometheus")):
-        if path and _FLAG in _help(path):
+        # The help says --[no-]web.enable-otlp-receiver.
+        if path and _FLAG.removeprefix("--") in _help(path):
             return path
     pytest.skip("no Prometheus with a receiver of OTLP; JAXMON_PROMETHEUS3 names one")
 
