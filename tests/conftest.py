@@ -29,6 +29,9 @@ from tests.support import Prometheus, Result
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Most of what tests compile runs once; see the mark ``optimised``.
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+# XLA reads its flags once in a process: this holds for what is marked, too.
+if support.NO_FUSION_EMITTERS:
+    os.environ.setdefault("XLA_FLAGS", support.NO_FUSION_EMITTERS)
 # Programs in Go, such as Prometheus, are short-lived here: they need not tidy so often.
 os.environ.setdefault("GOGC", "400")
 
