@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -271,7 +271,8 @@ class _Demo:
                     shown.show(scene)
                     time.sleep(max(0.0, min(_REDRAW_SECONDS, end - time.monotonic())))
             except KeyboardInterrupt:
-                pass
+                with suppress(CommandError):  # what was shown may be a second old
+                    scene = self._scene(time.monotonic() - started)
             shown.finish(scene)
         return scene.summary
 
