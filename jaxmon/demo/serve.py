@@ -36,6 +36,7 @@ COUNTS = (1, 5)
 Parameters = dict[str, jax.Array]
 
 
+@jax.jit
 def initial_parameters(key: jax.Array) -> Parameters:
     """Return random weights."""
     shapes = {

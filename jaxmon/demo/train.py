@@ -50,9 +50,15 @@ class Classifier(nnx.Module):
         return self.last(nnx.relu(self.second(x)))
 
 
-graph, parameters = nnx.split(Classifier(nnx.Rngs(0)))
+@nnx.jit
+def new_model() -> Classifier:
+    """Return a model with random weights; not one compile for each operation."""
+    return Classifier(nnx.Rngs(0))
+
+
+graph, parameters = nnx.split(new_model())
 optimizer = optax.adamw(optax.cosine_decay_schedule(3e-3, 20_000))
-centres = 1.2 * jax.random.normal(jax.random.key(1), (CLASSES, FEATURES))
+centres = np.random.default_rng(1).normal(0, 1.2, (CLASSES, FEATURES)).astype("float32")
 
 
 @jax.jit
@@ -61,7 +67,7 @@ def make_batch(key: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
     for_label, for_noise = jax.random.split(jax.random.fold_in(key, number))
     label = jax.random.randint(for_label, (BATCH,), 0, CLASSES)
     noise = 2.0 * jax.random.normal(for_noise, (BATCH, FEATURES))
-    return centres[label] + noise, label
+    return jnp.asarray(centres)[label] + noise, label
 
 
 def loss_of(parameters: nnx.State, x: jax.Array, label: jax.Array) -> jax.Array:
@@ -118,9 +124,9 @@ def main() -> None:
     """Train, evaluate now and then, report now and then."""
     pace = Pace(__doc__ or "", pause=0.05, faults=FAULTS)
     print(f"metrics: {agent.url}", flush=True)
-    weights, state = parameters, optimizer.init(parameters)
+    weights, state = parameters, jax.jit(optimizer.init)(parameters)
     checkpoints = Checkpoints() if pace.may_suffer("unsaved") else None
-    training, validation = jax.random.split(jax.random.key(2))
+    training, validation = map(jax.random.key, (2, 3))
     # Compiled before the loop starts, so that its first steps are like the others.
     train_step(weights, state, *make_batch(training, 0))
     evaluate(weights, validation, 0)
