@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from tests.alerts.promtool import shipped
 from tests.support import QUICK_COMPILES, require_program, until
 from tools.fleet import boards, costs, filled, history, layout, recording, replay, rules
 from tools.fleet.faults import Fault
+from tools.fleet.remote import Floats
 from tools.fleet.series import Fleet
 from tools.fleet.server import Server
 from tools.fleet.targets import Targets
@@ -90,6 +91,25 @@ def test_a_written_fleet_is_what_it_says(page: Templates, tmp_path: Path) -> Non
     assert series == [({}, fleet.series(end))]
     assert decreases == set()
     assert up == [({"cluster": "c0"}, 2), ({"cluster": "c1"}, 2)]
+
+
+def test_a_series_is_the_same_in_each_part_of_a_fleet(page: Templates) -> None:
+    """What a process exports does not depend on who else is written."""
+
+    class Kept:
+        def __init__(self, pods: Sequence[layout.Pod]) -> None:
+            self.values: dict[bytes, bytes] = {}
+            Fleet(page, pods).write(self, history.moments(1800, 1800, 30.0))  # type: ignore[arg-type]
+
+        def add(self, labels: bytes, laid: object, values: Floats, _: object) -> None:
+            del laid
+            assert labels not in self.values
+            self.values[labels] = values.tobytes()
+
+    pods = layout.pods(SMALL, 0, 1800)
+    whole, last = Kept(pods).values, Kept(pods[-1:]).values
+    assert 0 < len(last) < len(whole)
+    assert [one for one, values in last.items() if whole[one] != values] == []
 
 
 def test_a_quiet_fleet_fires_nothing_and_errors_page(

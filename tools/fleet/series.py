@@ -37,6 +37,12 @@ class Owner:
     # When the next process takes the slot; infinity if none does.
     taken: float = float("inf")
 
+    @property
+    def number(self) -> int:
+        """A number of its own, whatever else is in the fleet."""
+        life = f"{self.life.worker}/{self.life.start}"
+        return zlib.crc32(f"{self.pod.labels}{self.labels}{life}".encode())
+
 
 class Values:
     """
@@ -125,10 +131,18 @@ class Values:
         if line.shape is Shape.AGE:
             return self.age + max(0.0, line.base)
         if line.shape is Shape.VARIES:
-            key = f"{line.name}{line.labels}{self.times[0]}"
-            chance = np.random.default_rng(zlib.crc32(key.encode()))
-            return chance.choice(np.array(line.recorded), self.alive.shape)
+            return self._varying(line)
         return np.full((1, 1), line.base)
+
+    def _varying(self, line: Line) -> Floats:
+        """Draw what was recorded: for each owner the same, whoever else there is."""
+        seed = zlib.crc32(f"{line.name}{line.labels}{self.times[0]}".encode())
+        recorded, count = np.array(line.recorded), len(self.times)
+        rows = [
+            np.random.default_rng((seed, owner.number)).choice(recorded, count)
+            for owner in self.owners
+        ]
+        return np.array(rows, float)
 
     def _rank(self, *, of: bool) -> Floats:
         """Return which rank a process is, or *of* how many; replicas have no ranks."""
