@@ -95,25 +95,6 @@ class Agent:
         ]
 
 
-def recompiling(function: str) -> dict[str, Any]:
-    """Return the overview of a process with findings."""
-    return {
-        "schema": 1,
-        "process": {"pid": 7, "observed_seconds": 100.0, "now": 1000.0},
-        "functions": {
-            function: {
-                "calls": 100,
-                "hits": 60,
-                "misses": 40,
-                "compiles": {"compiled": 40},
-                "recompiles": {"shape": 39},
-                "errors": {"trace_error": 3},
-                "phases": {"backend_compile": {"seconds": 40.0, "count": 40}},
-            }
-        },
-    }
-
-
 def findings(chrome: Chrome) -> list[str]:
     """Return the visible text of each finding, in one line each."""
     found: list[str] = chrome.execute_script(

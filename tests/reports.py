@@ -49,3 +49,22 @@ def findings(events: list[dict[str, Any]] | None = None, **parts: Any) -> list[F
 def function(**figures: Any) -> dict[str, Any]:
     """Return the functions of a healthy program, of which one has other *figures*."""
     return {"train.step": {**HEALTHY["functions"]["train.step"], **figures}}
+
+
+def recompiling(function: str = "train.step", **more: Any) -> dict[str, Any]:
+    """Return the overview of a process, of which one function has a fault."""
+    return {
+        "schema": 1,
+        "process": {"pid": 7, "observed_seconds": 100.0, "now": 1000.0},
+        "functions": {
+            function: {
+                "calls": 100,
+                "hits": 60,
+                "misses": 40,
+                "compiles": {"compiled": 40},
+                "recompiles": {"shape": 39},
+                "phases": {"backend_compile": {"seconds": 40.0, "count": 40}},
+                **more,
+            }
+        },
+    }

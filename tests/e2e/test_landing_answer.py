@@ -30,9 +30,9 @@ from tests.landing_page import (
     cells,
     findings,
     open_page,
-    recompiling,
     text,
 )
+from tests.reports import recompiling
 
 
 def test_findings_come_first_and_say_what_to_do(
@@ -43,9 +43,12 @@ def test_findings_come_first_and_say_what_to_do(
     several processes have is there once, one without any says so, one that does not
     respond as well.
     """
-    agent.overview = recompiling("train.step")
+    agent.overview = recompiling("train.step", errors={"trace_error": 3})
     second, third = Agent(run_dir, 1), Agent(run_dir, 2)
-    second.overview = {**recompiling("train.step"), "errors": {}}
+    second.overview = {
+        **recompiling("train.step", errors={"trace_error": 3}),
+        "errors": {},
+    }
     second.overview["functions"]["train.step"]["errors"] = {}
     third.overview["schema"] = 99
     (run_dir / "agent-3.sock").symlink_to(run_dir / "none")
@@ -88,7 +91,7 @@ def test_findings_of_hostile_agents_are_text(
     Markup in a finding is shown letter by letter, on a phone as well, and no link leads
     anywhere but to a runbook.
     """
-    agent.overview = recompiling(HOSTILE)
+    agent.overview = recompiling(HOSTILE, errors={"trace_error": 3})
     agent.overview["errors"] = {"oom_reports": ["javascript:alert(1)", HOSTILE, LONG]}
     agent.overview["functions"][LONG + "x" * 300] = {"errors": {HOSTILE: 4}}
     open_page(chrome, exporter("--port", "0").url, PHONE)
@@ -115,7 +118,7 @@ def test_findings_that_may_not_be_seen_have_a_reason(
     chrome: Chrome, exporter: Callable[..., Any], agent: Agent
 ) -> None:
     """In place of findings, the page says why there are none; the rest is there."""
-    agent.overview = recompiling("train.step")
+    agent.overview = recompiling("train.step", errors={"trace_error": 3})
     open_page(chrome, exporter("--port", "0", "--findings", "off").url)
     until(lambda: findings(chrome), "the reason")
     assert findings(chrome) == ["Findings are disabled by --findings off."]

@@ -38,9 +38,9 @@ from tests.landing_page import (
     cells,
     findings,
     open_page,
-    recompiling,
     text,
 )
+from tests.reports import recompiling
 
 
 def test_figures_appear_and_update_without_a_reload(
@@ -283,7 +283,7 @@ def test_no_accessibility_fault(
 ) -> None:
     """axe-core finds none, whether users are all right or not."""
     require_axe()
-    agent.overview = recompiling("train.step")
+    agent.overview = recompiling("train.step", errors={"trace_error": 3})
     agent.respond(160, "error")
     open_page(chrome, exporter("--port", "0").url, width)
     until(lambda: len(findings(chrome)) > 1, "the findings")

@@ -23,7 +23,7 @@ from jaxmon_exporter.options import Options
 from jaxmon_exporter.service import Service
 from tests.exporter import Exporter, exporters
 from tests.fakes.agents import GOOD, Raw
-from tests.reports import HEALTHY
+from tests.reports import HEALTHY, recompiling
 from tests.support import ROOT, http_get, until
 
 
@@ -121,25 +121,6 @@ def exporter(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
     """Return a function that starts ``jaxmon exporter`` on a free port."""
     with exporters(run_dir) as start:
         yield start
-
-
-def recompiling(function: str = "train.step", **more: Any) -> dict[str, Any]:
-    """Return the overview of a process with a fault."""
-    return {
-        "schema": 1,
-        "process": {"pid": 7, "observed_seconds": 100.0, "now": 1000.0},
-        "functions": {
-            function: {
-                "calls": 100,
-                "hits": 60,
-                "misses": 40,
-                "compiles": {"compiled": 40},
-                "recompiles": {"shape": 39},
-                "phases": {"backend_compile": {"seconds": 40.0, "count": 40}},
-                **more,
-            }
-        },
-    }
 
 
 def compiled_at(finished: float) -> dict[str, Any]:

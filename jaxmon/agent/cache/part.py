@@ -96,7 +96,7 @@ class PersistentCache(Part):
         self._asked = False
         self._started = wall_time()
         self._queued = False
-        self._told: dict[str, object] = {}
+        self._reported: dict[str, object] = {}
         self._worker = Worker(
             "cache",
             context.guard,
@@ -229,7 +229,7 @@ class PersistentCache(Part):
         self._watch.scan(sought, hits=self._requests["hit"].value)
         for obstacle in self._obstacles():
             mark = object()
-            if self._told.setdefault(obstacle.reason, mark) is mark:
+            if self._reported.setdefault(obstacle.reason, mark) is mark:
                 self._events.add(
                     "cache",
                     None,

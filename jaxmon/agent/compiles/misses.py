@@ -86,7 +86,7 @@ class Misses(Part):
         self._sites = context.sites
         self._attribution = attribution
         self._looked: dict[Function, int] = {}
-        self._told: set[tuple[Function, str]] = set()
+        self._reported: set[tuple[Function, str]] = set()
         self._hooks: Hooks | None = None
         self._clean: Callable[[], bool] = bool  # until attached: never
         self._thread = _Thread()
@@ -215,7 +215,7 @@ class Misses(Part):
         from jaxmon.agent.recompiles.miss_reasons import why_missed  # noqa: PLC0415
 
         reason = why_missed(frame, original)
-        if reason is None or (function, reason.name) in self._told:
+        if reason is None or (function, reason.name) in self._reported:
             return
-        self._told.add((function, reason.name))
+        self._reported.add((function, reason.name))
         self._events.add("miss", function.name, reason.text, reason=reason.name)

@@ -209,7 +209,10 @@ class History(Part):
             f"{when}: {duration(then)} → {duration(now)}"
         )
         self._context.events.add(
-            "slower", one.name if one.kind == "function" else None, text, **_told(one)
+            "slower",
+            one.name if one.kind == "function" else None,
+            text,
+            **_slowdown(one),
         )
 
     def _beside(self, one: Watched, since: float) -> Iterator[str]:
@@ -324,7 +327,7 @@ class History(Part):
     def slower(self) -> list[dict[str, Any]]:
         """Return programs and loops that are slower than before, one way each."""
         return [
-            _told(one)
+            _slowdown(one)
             for one in self._watched()
             if one.times.slowdown is not None or one.past is not None
         ]
@@ -360,7 +363,7 @@ class History(Part):
         return [Family(metric, [(series(metric, *k), v) for k, v in found.items()])]
 
 
-def _told(one: Watched) -> dict[str, Any]:
+def _slowdown(one: Watched) -> dict[str, Any]:
     """Return how *one* is slower, in JSON types."""
     found, past, settled = one.times.slowdown, one.past, one.times.settled
     described: dict[str, Any] = {

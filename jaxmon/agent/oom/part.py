@@ -76,7 +76,7 @@ class OomReports(Part):
         self._busy = threading.Lock()
         self._due = 0.0
         self._skipped = Tally()
-        self._told = 0
+        self._reported = 0
         self._reserve: bytes | None = None
         self._stopped = False
 
@@ -167,7 +167,7 @@ class OomReports(Part):
         skipped = self._skipped.value
         stem = stem_of(failure.time, next(self._numbers))
         try:
-            report = self.facts.build(failure, skipped=skipped - self._told)
+            report = self.facts.build(failure, skipped=skipped - self._reported)
             path = self._directory.write(
                 stem,
                 {".json": encoded(report), ".txt": render(report)},
@@ -180,7 +180,7 @@ class OomReports(Part):
                 str(error) or type(error).__name__,
             )
             return
-        self._told = skipped
+        self._reported = skipped
         self._count.add()
         self._written.append(str(path))
         readable = path.with_suffix(".txt")

@@ -214,9 +214,9 @@ class Expr:
 
     def over_range(self, function: Literal["count", "last", "max", "min"]) -> Expr:
         """
-        Aggregate a selector over Grafana's range, the same at each moment of a graph:
-        evaluated only once, it tells which of many series matter. Unlike in what
-        `worst` and `least` evaluate, what it is compared with is evaluated once, too.
+        Aggregate a selector over Grafana's range. The result is the same at each moment
+        of a graph, so Prometheus evaluates it once; use it to choose among many series.
+        `worst` and `least` use a subquery, whose parts are evaluated at each moment.
 
         Raises:
             ValueError: it is an expression; `worst` and `least` are for those.

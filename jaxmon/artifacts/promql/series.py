@@ -86,8 +86,8 @@ class Counter:
 
     def rise_in_range(self) -> Expr:
         """
-        Return the rise over Grafana's range, the same at each moment of a graph:
-        evaluated only once, it tells which of many series matter.
+        Return the rise over Grafana's range. It is the same at each moment of a graph,
+        so Prometheus evaluates it once; use it to choose among many series.
         """
         text = f"increase({self.selector}[{RANGE}] @ end())"
         return Expr(text, shape=self.shape)

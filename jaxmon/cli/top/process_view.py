@@ -99,21 +99,23 @@ def _life(
     then = time.strftime("%H:%M:%S", time.localtime(one.summary["time"]))
     began, started = state.began, agent["started"]
     if present is None:
-        lines += _told(
+        lines += _paragraph(
             f"It has ended. Below is what it did at {then}.", DOUBTFUL, width
         )
     elif present.condition == "crashed":
-        lines += _told(f"It has crashed. Below is what it did at {then}.", BAD, width)
+        lines += _paragraph(
+            f"It has crashed. Below is what it did at {then}.", BAD, width
+        )
     elif present.condition != "running":
         text = f"It is {present.condition} Below is what it did at {then}."
-        lines += _told(text.replace("stopped ", "stopped. "), BAD, width)
+        lines += _paragraph(text.replace("stopped ", "stopped. "), BAD, width)
     elif began and started and abs(started - began) > 1:
         text = "The process that was opened has ended; this is its successor."
-        lines += _told(text, DOUBTFUL, width)
+        lines += _paragraph(text, DOUBTFUL, width)
     return lines
 
 
-def _told(text: str, colour: str, width: int) -> list[Line]:
+def _paragraph(text: str, colour: str, width: int) -> list[Line]:
     return styled(wrapped(text, width), f"{STRONG} {colour}")
 
 

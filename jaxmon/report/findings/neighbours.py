@@ -46,8 +46,8 @@ def compiled_together(
     yield Finding(
         "compiled_together",
         first.name,
-        f"{_told(first, count)} at the same time.",
-        tuple(_told(*one) for one in found[1 : 1 + _MOST_EVIDENCE]),
+        f"{_compiled_by(first, count)} at the same time.",
+        tuple(_compiled_by(*one) for one in found[1 : 1 + _MOST_EVIDENCE]),
         action,
         seconds=seconds,
     )
@@ -90,7 +90,7 @@ def is_worth_comparing(snapshot: Snapshot) -> bool:
     return sum(map(_seconds, own)) >= _WORTH_SECONDS
 
 
-def _told(function: Function, others: int) -> str:
+def _compiled_by(function: Function, others: int) -> str:
     took = duration(_seconds(function))
     return (
         f"{others + 1} processes of this host compiled {function.name}, each for {took}"

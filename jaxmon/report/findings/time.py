@@ -48,7 +48,7 @@ def eager(snapshot: Snapshot) -> Iterator[Finding]:
         lines[0][0] if lines else "",
         f"Operations outside of jit took {_part(took, period)}"
         + _mostly(lines, dispatch),
-        _told(lines),
+        _further(lines),
         "Call them within a function decorated with jax.jit: one program instead of "
         "one dispatch for each operation. Replace loops over elements by jax.vmap, "
         "jax.lax.scan or array operations.",
@@ -71,7 +71,7 @@ def data_wait(snapshot: Snapshot) -> Iterator[Finding]:
         "data_wait",
         lines[0][0] if lines else "",
         f"The program waited for data for {_part(took, period)}" + _mostly(lines, took),
-        _told(lines),
+        _further(lines),
         "Prepare the next batches while the device computes: a prefetching loader in "
         "other threads or processes, fewer and larger files, decoding ahead of time.",
         where=lines[0][0] if lines else "",
@@ -95,7 +95,7 @@ def host(snapshot: Snapshot) -> Iterator[Finding]:
         lines[0][0] if lines else "",
         f"Python {'kept the device waiting for' if busy else 'took'} "
         f"{_part(idle, period)}" + _mostly(lines, took),
-        _told(lines),
+        _further(lines),
         "Move this work out of the loop, to another thread or process, or do it while "
         "the device computes: between the call and the first read of its result.",
         where=lines[0][0] if lines else "",
@@ -115,7 +115,7 @@ def garbage(snapshot: Snapshot) -> Iterator[Finding]:
         "garbage",
         lines[0][0] if lines else "",
         f"Python collected garbage for {_part(took, period)}" + _mostly(lines, took),
-        _told(lines),
+        _further(lines),
         "Keep fewer Python objects; call gc.freeze() once the program has started, so "
         "that what stays is not looked at again, or raise gc.set_threshold(). If the "
         "loop calls gc.collect, remove that.",
@@ -137,7 +137,7 @@ def held_up(snapshot: Snapshot) -> Iterator[Finding]:
         lines[0][0] if lines else "",
         f"The loop waited for the Python interpreter for {_part(took, period)}, which "
         f"another thread had{_mostly(lines, took)}",
-        _told(lines),
+        _further(lines),
         "Only one thread runs Python at a time. Do this work in another process, such "
         "as a worker of the loader, or with functions that work on whole arrays in C, "
         "as those of NumPy do.",
@@ -162,7 +162,7 @@ def blocked(snapshot: Snapshot) -> Iterator[Finding]:
         lines[0][0] if lines else "",
         f"The program was blocked outside of JAX for {_part(took, period)}"
         + _mostly(lines, took),
-        _told(lines),
+        _further(lines),
         "Look at what these lines wait for: a lock, a file, a socket, a timer. Let "
         "another thread wait for it, or do it less often.",
         where=lines[0][0] if lines else "",
@@ -182,7 +182,7 @@ def copies(snapshot: Snapshot) -> Iterator[Finding]:
         "copies",
         lines[0][0] if lines else "",
         f"Copying to the device took {_part(took, period)}" + _mostly(lines, took),
-        _told(lines),
+        _further(lines),
         "Copy data that does not change once, and the rest ahead of time: call "
         "jax.device_put on the next batch before the step of this one.",
         where=lines[0][0] if lines else "",
@@ -221,7 +221,7 @@ def fetches(snapshot: Snapshot) -> Iterator[Finding]:
         lines[0][0] if lines else "",
         f"Reading results took {_part(waited, period)}; the device was computing for "
         f"{duration(computing)} of that{_mostly(lines, waited)}",
-        _told(lines),
+        _further(lines),
         "Each read waits for all preceding device work, and the host cannot work "
         "ahead. Read a value one step later, every hundredth step, or several at once "
         "with jax.device_get.",
@@ -378,7 +378,7 @@ def _mostly(lines: list[tuple[str, float]], took: float) -> str:
     return f": {share(min(lines[0][1], took), took)} of it at {lines[0][0]}."
 
 
-def _told(lines: list[tuple[str, float]]) -> tuple[str, ...]:
+def _further(lines: list[tuple[str, float]]) -> tuple[str, ...]:
     whole = sum(seconds for _, seconds in lines)
     return tuple(
         f"{place}: {duration(seconds)}"
