@@ -8,33 +8,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import jax
 import pytest
 
 import jaxmon
 from jaxmon.agent import Agent
-from jaxmon.agent.adapters import Markers
-from jaxmon.agent.context import context_of
-from jaxmon.agent.current import running
-from jaxmon.agent.jaxlink.hooks import Hooks
-from jaxmon.agent.parts import parts_of
-from jaxmon.agent.serving import Serving
-from jaxmon.agent.transfers.part import Transfers
-from jaxmon.indicators.figures import Indicators
-from tests import leaks
-from tests.bombs import ACTIVE, Bomb, InjectedError
-from tests.instrumented import SILENT, samples
-from tests.interruption import Alarm, alarms, run
+from tests.instrumented import SILENT
 from tests.processes import files
 from tests.support import Result, run_python
 
 
 pytestmark = pytest.mark.contained
-
 COULD_NOT = "jaxmon could not start; the program runs without it: "
-
 USES_ALL = """
 import jax
 import jaxmon
@@ -47,9 +32,6 @@ import threading
 print([t.name for t in threading.enumerate() if "jaxmon" in t.name])
 jaxmon.uninstrument()
 """
-
-
-# --- switched off -----------------------------------------------------------------
 
 
 def public(kind: type) -> set[str]:
@@ -83,9 +65,6 @@ def test_an_agent_that_is_switched_off_answers_everything() -> None:
     assert off.memory().growth_since(off.memory()) == ()
     assert off.determinism.snapshot() == {}
     assert "stopped" in repr(off)
-
-
-# --- nothing to start with --------------------------------------------------------
 
 
 def test_a_module_of_the_program_with_a_name_of_pythons(
@@ -149,7 +128,6 @@ except jaxmon.JaxmonError as error:
     print(error)
     assert error.__cause__ is error.__context__ is None
 """
-
 RAISED = {
     "raise RuntimeError('jaxlib 1 is too old')": "RuntimeError: jaxlib 1 is too old.",
     "import http; http.server": "AttributeError: module 'http' has no attribute",
@@ -209,11 +187,8 @@ def test_a_jax_that_is_another_is_one_line(
     assert result.err.count("\n") == 1
 
 
-# --- what it loads ----------------------------------------------------------------
-
 LATER = ("jaxmon.agent.recompiles.causes", "jaxmon.agent.reports.overview")
 NEVER = ("jaxmon.catalog.gpus", "jaxmon.catalog.host")
-
 LOADS = f"""
 import sys
 import jax, jaxmon
@@ -233,176 +208,3 @@ def test_an_agent_loads_what_it_needs_when_it_needs_it(
 ) -> None:
     """Causes at the first compile, pages on request, metrics of a sidecar never."""
     assert python_script(LOADS).ok().out.splitlines() == ["[]", str([*LATER])]
-
-
-# --- half-way ---------------------------------------------------------------------
-
-
-def places() -> list[tuple[Any, str]]:
-    """Return what is called while an agent starts."""
-    kinds = {
-        type(part)
-        for part in parts_of(CONTEXT, Indicators(1, CONTEXT.guard, on_error=print))
-    }
-    parts = [
-        (kind, name)
-        for kind in sorted(kinds, key=lambda one: one.__name__)
-        for name in ("attach", "start")
-        if name in vars(kind)
-    ]
-    return [
-        (Hooks, "attach"),
-        (Markers, "attach"),
-        *parts,
-        (Serving, "start"),
-        (Serving, "_listen_unix"),
-    ]
-
-
-CONTEXT: Any = context_of(jax, jaxmon.instrument(enabled=False).settings)
-
-
-@pytest.mark.parametrize(
-    ("owner", "name", "error"),
-    [
-        *((*place, InjectedError) for place in places()),
-        *((Hooks, "attach", error) for error in (MemoryError, TypeError, SystemExit)),
-    ],
-    ids=lambda one: getattr(one, "__name__", one),
-)
-def test_a_failure_at_any_step_takes_everything_off_again(  # noqa: PLR0917
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    run_dir: Path,
-    owner: Any,
-    name: str,
-    error: type[BaseException],
-) -> None:
-    """Hooks, listeners, threads, sockets and files; the program runs without it."""
-    jax.jit(lambda x: x + 1)(1.0)  # backends and their threads are up
-    before = leaks.snapshot()
-    monkeypatch.setattr(owner, name, Bomb(error))
-
-    agent = jaxmon.instrument(port=0)
-    assert not agent.running
-    assert float(jax.jit(lambda x: x + 2)(1.0)) == 3
-    assert leaks.leaked(before) == []
-    assert files(run_dir) == []
-    assert running() is None
-    jaxmon.uninstrument()
-
-    assert leaks.leaked(before) == []
-    [record] = caplog.records
-    assert record.exc_info is None
-    monkeypatch.undo()
-    again = jaxmon.instrument(**SILENT)
-    assert again.running
-    jaxmon.uninstrument()
-
-
-# Those that have a place in JAX of their own.
-HOOKS = [
-    "monitoring",
-    "compiles",
-    "persistent_cache",
-    "misses",
-    "errors",
-    "uncaught",
-    "runtime_errors",
-    "deleted_arrays",
-    "warnings",
-    "handoffs",
-    "transfers",
-    "calls",
-    "sampling",
-]
-
-
-@pytest.mark.parametrize("hook", HOOKS)
-def test_a_hook_that_attaches_half_is_taken_off(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hook: str
-) -> None:
-    """
-    What it replaced before it failed is JAX's own again, while the others observe, and
-    one sentence says so.
-    """
-    jax.jit(lambda x: x + 1)(1.0)
-    before = leaks.snapshot()
-    whole = Hooks.attach
-
-    def attach(self: Hooks, name: str, take: Any, **needs: Any) -> None:
-        def half(at: Any) -> None:
-            take(at)
-            raise InjectedError
-
-        whole(self, name, half if name == hook else take, **needs)
-
-    monkeypatch.setattr(Hooks, "attach", attach)
-    agent = jaxmon.instrument(port=0)
-    try:
-        during = samples(agent)
-        active = {s.split('"')[1]: n for s, n in during.items() if s.startswith(ACTIVE)}
-        assert float(jax.jit(lambda x: x + 2)(1.0)) == 3
-    finally:
-        jaxmon.uninstrument()
-    # Causes need two hooks besides themselves.
-    lost = {hook, "causes"} if hook in {"misses", "compiles"} else {hook}
-    assert {*active} == {*HOOKS, "causes"}
-    assert {name for name, on in active.items() if not on} == lost
-    assert leaks.leaked(before) == []
-    [record] = caplog.records
-    assert record.exc_info is None
-    assert f"{hook!r} cannot attach" in record.getMessage()
-
-
-def test_what_a_hook_replaced_is_put_back_when_it_fails(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It is JAX's own while the agent runs without that hook."""
-    before = leaks.snapshot()
-    whole = Transfers._take
-
-    def half(self: Transfers, at: Any) -> None:
-        whole(self, at)
-        raise InjectedError
-
-    monkeypatch.setattr(Transfers, "_take", half)
-    agent = jaxmon.instrument(**SILENT)
-    try:
-        during = leaks.snapshot().attributes
-        place = "jax._src.lax.lax._convert_element_type"
-        assert during[place] is before.attributes[place]
-        assert samples(agent)[f'{ACTIVE}{{hook="transfers"}}'] == 0
-        assert samples(agent)[f'{ACTIVE}{{hook="misses"}}'] == 1
-    finally:
-        jaxmon.uninstrument()
-    assert leaks.leaked(before) == []
-
-
-@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-def test_an_alarm_while_it_starts_or_stops_leaves_nothing(run_dir: Path) -> None:
-    """
-    The program gets it, and everything is as it was before, or as it is to be. A socket
-    that was made and is not kept yet goes with the exception.
-    """
-    jax.jit(lambda x: x + 1)(1.0)
-
-    def program() -> None:
-        try:
-            jaxmon.instrument(port=0)
-        finally:
-            jaxmon.uninstrument()
-
-    run(program)
-    before = leaks.snapshot()
-    points, problem = run(program)
-    assert problem is None
-    with alarms(Alarm) as raised:
-        for number in range(1, points.passed, points.passed // 40):
-            points, caught = run(program, number)
-            assert not raised or caught is raised[0], points.where
-            jaxmon.uninstrument()
-            del caught
-            raised.clear()
-            assert leaks.leaked(before) == [], points.where
-            assert files(run_dir) == [], points.where
