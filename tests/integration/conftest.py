@@ -5,6 +5,7 @@ GPUs to read, and Grafana to push to.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import inside
+from tests.explaining import running
 from tests.fakes.agents import Raw, Serve, behaving, serving
 from tests.fakes.grafana import FakeGrafana
 from tests.fakes.nvml.gpus import Gpus, fake_gpus
@@ -103,4 +105,17 @@ def raw(run_dir: Path) -> Iterator[Raw]:
 def gpus(nvml_library: Path, tmp_path: Path) -> Iterator[Callable[..., Gpus]]:
     """Return a function that starts the NVML collector on a number of fake devices."""
     with fake_gpus(nvml_library, tmp_path) as start:
+        yield start
+
+
+@pytest.fixture
+def programs(run_dir: Path, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Return a function that starts a program and waits until it is ready."""
+    with ExitStack() as stack:
+
+        def start(source: str, name: str = "program.py") -> subprocess.Popen[str]:
+            path = tmp_path / name
+            path.write_text(source)
+            return stack.enter_context(running(path, run_dir))
+
         yield start

@@ -1,65 +1,26 @@
-"""`jaxmon explain` beside real programs: under load, hung, killed, and hostile ones."""
+"""`jaxmon explain` beside real programs: one under load, several, and none."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
 from click.testing import CliRunner
 
-from jaxmon import rundir
-from jaxmon.cli import workers
 from jaxmon.cli.main import main
 from jaxmon.report import layout
 from jaxmon.report.findings import neighbours
+from tests.explaining import BUSY, IDLE, PYTHON, explain
 from tests.support import Result, clean_environ, run_python, until
 
 
-PYTHON = Path(sys.executable).name
-
-# Works without a pause: every call of `forward` has a shape of its own, a value is
-# fetched in each round, and arrays pile up in one line.
-BUSY = """
-import sys, threading
-import jaxmon
-jaxmon.instrument(port=None, memory_interval=0.1, memory_lines_interval=0.1)
-import jax, jax.numpy as jnp, numpy as np
-
-@jax.jit
-def forward(batch):
-    return batch["x"].sum()
-
-kept = []
-size = 0
-def work():
-    global size
-    size += 1
-    kept.append(jnp.ones((64, 64)) * size)
-    for _ in range(20):
-        float(forward({"x": np.ones((4, size), np.float32)}))
-
-for _ in range(10): work()
-print("ready", flush=True)
-threading.Thread(target=sys.stdin.read, daemon=True).start()
-while True: work()
-"""
-IDLE = """
-import sys
-import jaxmon
-jaxmon.instrument(port=None)
-print("ready", flush=True)
-sys.stdin.read()
-"""
+if TYPE_CHECKING:
+    import pytest
 
 
 # Compiles for a while when told to; several are told at once.
@@ -79,85 +40,6 @@ jax.jit(slow)(np.ones((8, 8), np.float32))
 print("done", flush=True)
 sys.stdin.read()
 """
-
-
-@pytest.fixture
-def programs(run_dir: Path, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Return a function that starts a program and waits until it is ready."""
-    with ExitStack() as stack:
-
-        def start(source: str, name: str = "program.py") -> subprocess.Popen[str]:
-            path = tmp_path / name
-            path.write_text(source)
-            return stack.enter_context(running(path, run_dir))
-
-        yield start
-
-
-@contextmanager
-def running(path: Path, run_dir: Path) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, str(path)],
-        env=clean_environ(run_dir),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        assert process.stdout is not None
-        try:
-            assert process.stdout.readline() == "ready\n"
-            yield process
-        finally:
-            process.kill()
-
-
-@contextmanager
-def serving(path: Path, answer: bytes | None) -> Iterator[None]:
-    """Listen on *path* and send every client *answer*, or nothing at all."""
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path))
-        listener.listen()
-
-        def serve() -> None:
-            held = []
-            while True:
-                try:
-                    client, _ = listener.accept()
-                except OSError:
-                    break
-                client.settimeout(60)
-                client.recv(4096)
-                if answer is None:
-                    held.append(client)
-                else:
-                    with suppress(OSError):  # who asked may have heard enough
-                        client.sendall(answer)
-                    client.close()
-            for client in held:
-                client.close()
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            thread.join()
-
-
-def page(body: bytes, status: str = "200 OK") -> bytes:
-    head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body
-
-
-def explain(run_dir: Path, *args: str, **env: str) -> Result:
-    """Run the command in this process, as if on 80 columns."""
-    environ = {"JAXMON_RUN_DIR": str(run_dir), "COLUMNS": "80", **env}
-    done = CliRunner().invoke(main, ["explain", *args], env=environ)
-    if not isinstance(done.exception, SystemExit | None):
-        raise done.exception
-    return Result(done.exit_code, done.stdout, done.stderr)
 
 
 def test_a_program_under_load_is_explained(programs, run_dir):
@@ -316,136 +198,6 @@ def test_reports_are_repeated_until_interrupted(programs, run_dir):
     assert code == 130
 
 
-def test_others_are_not_waited_for(programs, run_dir):
-    """
-    A request for one process succeeds although another hangs; that one is not queried.
-    """
-    programs(IDLE)
-    with socket.socket(socket.AF_UNIX) as hung:
-        hung.bind(str(run_dir / "agent-1.sock"))
-        hung.listen()
-        assert explain(run_dir, "0").ok().out.startswith("worker 0 ")
-        hung.settimeout(0)
-        with pytest.raises(BlockingIOError):
-            hung.accept()
-
-
-def test_a_killed_program_is_none(programs, run_dir):
-    """Its socket lies there still, and is not counted."""
-    killed, other = programs(IDLE, "one.py"), programs(IDLE, "two.py")
-    killed.kill()
-    killed.wait(90)
-
-    assert rundir.sockets(run_dir).keys() == {"0", "1"}
-    assert f"pid {other.pid}" in explain(run_dir).ok().out
-    assert explain(run_dir, "0").code == 2
-
-
-def test_a_stopped_program_is_not_waited_for(programs, run_dir):
-    """
-    A process that does not run cannot answer; it is said after seconds, and the
-    others are listed beside it.
-    """
-    hung = programs(IDLE)
-    hung.send_signal(signal.SIGSTOP)
-    try:
-        alone = explain(run_dir)
-        fine = programs(IDLE)
-        both = explain(run_dir)
-        named = explain(run_dir, str(hung.pid))
-    finally:
-        hung.send_signal(signal.SIGCONT)
-
-    assert (alone.code, both.code) == (1, 0)
-    assert "worker 0 does not respond: no complete response within 5 s." in alone.err
-    assert "It may be stopped, or running native code" in alone.err
-    lines = both.out.splitlines()
-    assert lines[2].startswith(f"worker 0  pid {hung.pid}  for ")
-    assert f"worker 1 · pid {fine.pid} · {PYTHON} " in both.out
-    # By its pid it is found without its response.
-    assert (named.code, len(named.err.splitlines())) == (1, len(alone.err.splitlines()))
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (b"nonsense", "its response is not HTTP: b'nonsense'"),
-        (page(b"not json"), "its response is not JSON"),
-        (page(b"[1]"), "its response is not a JSON object"),
-        (page(b"[" * 100_000), "its response is JSON nested deeper than 100 levels"),
-        (page(b"{}"), "its response contains no jaxmon data; there is nothing to"),
-        (page(b'{"a": 1, "functions": []}'), "its response contains no jaxmon data"),
-        (page(b""), "its response is not JSON"),
-        (page(b"", "404 Not Found"), "it returned HTTP status 404"),
-    ],
-)
-def test_a_socket_that_is_no_agents_is_said(run_dir, answer, said):
-    """Whatever answers there, the message is one line."""
-    with serving(run_dir / "agent-0.sock", answer):
-        result = explain(run_dir)
-
-    assert result.code == 1
-    assert said in result.err
-    assert "It may be another version of jaxmon" in result.err
-    assert len(result.err.splitlines()) == 1
-
-
-def test_an_agent_of_another_version_is_read_as_far_as_possible(run_dir):
-    """Values that are missing or of another type count as unknown."""
-    strange = {
-        "schema": 99,
-        "process": {"pid": "?", "observed_seconds": "long", "program": ["x"]},
-        "functions": {"f": 3, "g": {"calls": "many", "phases": [1], "recompiles": 7}},
-        "memory": {"devices": [None, 3, {"device": {}, "in_use": 1e400}]},
-        "allocations": [],
-        "cache": {"obstacles": {"a": 1}, "requests": [], "entries": True},
-        "events": {"events": "none"},
-        "left_out": None,
-    }
-    body = json.dumps(strange).encode()
-    with serving(run_dir / "agent-0.sock", page(body)):
-        text = explain(run_dir).ok().out
-        found = json.loads(explain(run_dir, "--json").ok().out)
-
-    assert "FINDINGS" in text
-    assert found["overview"]["schema"] == 99
-
-
-HOSTILE = r"""
-import sys
-import jaxmon
-jaxmon.instrument(port=None)
-import jax, numpy as np
-
-def bad(x, *, s="\x1b]0;owned\x07"):
-    return x + 1
-bad.__qualname__ = "\x1b[2J\x1b[31m\u202eevil\r\n" + "long" * 500
-jitted = jax.jit(bad, static_argnames="s")
-for n in range(1, 6):
-    jitted(np.ones(n, np.float32), s="\x1b[3%dm" % n)
-try:
-    jitted("\x1b[5m")
-except TypeError:
-    pass
-print("ready", flush=True)
-sys.stdin.read()
-"""
-
-
-def test_names_cannot_take_over_the_terminal(programs, run_dir):
-    """
-    Escape sequences in names, values and messages arrive spelled out, and long names
-    cut.
-    """
-    programs(HOSTILE, "a\x1b[31mred.py")
-    for result in (explain(run_dir), explain(run_dir, "9"), explain(run_dir, "--json")):
-        for line in (result.out + result.err).splitlines():
-            assert line.isprintable(), line
-    shown = explain(run_dir).ok().out
-    assert "\\x1b[2J" in shown
-    assert all(layout.columns(line) <= 80 for line in shown.splitlines())
-
-
 def test_a_wide_terminal_is_used(programs, run_dir):
     """
     Names that are cut at 80 columns are whole on a wider terminal; beyond 120 columns
@@ -462,21 +214,6 @@ def test_a_wide_terminal_is_used(programs, run_dir):
     assert widths["40"] == widths["80"] == 80
     assert 80 < widths["110"] <= 110
     assert 110 < widths["300"] <= 120
-
-
-def test_a_directory_that_cannot_be_read_is_said(run_dir, monkeypatch):
-    """What is no directory, or another user's, is no traceback."""
-    (run_dir / "file").write_text("")
-    result = explain(run_dir, "--run-dir", str(run_dir / "file"))
-    assert result.code == 1
-    assert "file: Not a directory; run as the program's user, or choose" in (result.err)
-
-    def refuse(_: object) -> Any:
-        raise PermissionError(13, os.strerror(13))
-
-    monkeypatch.setattr(rundir, "sockets", refuse)
-    with pytest.raises(Exception, match="Permission denied; run as the program's user"):
-        workers.running(run_dir)
 
 
 def test_processes_that_compile_the_same_are_told(

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
-from jaxmon.http.server import Request, Response, Server
+from jaxmon.http.server import Request, Response
 from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
 from jaxmon_exporter import judge as judging
 from jaxmon_exporter import service
@@ -22,18 +22,15 @@ from jaxmon_exporter.judge import judge
 from jaxmon_exporter.options import Options
 from jaxmon_exporter.service import Service
 from tests.exporter import Exporter, exporters
-from tests.fakes.agents import GOOD, Raw
+from tests.fakes.agents import Raw
+from tests.hosts import LONG, SHORT, Host
 from tests.reports import HEALTHY, recompiling
 from tests.support import ROOT, http_get, until
 
 
-# Long: on a busy machine honest agents may be slow. Short: those that hang are waited
-# for.
-LONG, SHORT = 60.0, 1.0
 FIELDS = ("topic", "subject", "verdict", "where", "action", "urgency", "runbook")
 EAGER = {"eager": 80.0, "python": 15.0, "device": 5.0}
 STORM = "__main__.forward was recompiled 6 times because an argument's shape changed."
-
 # Two faults, or none; what explain and the sidecar say of it while it stands still.
 # The ledger would differ between the three, so no time is spent but on faults.
 PROGRAM = """
@@ -69,45 +66,6 @@ with exporters(run_dir) as start:
 explained = json.loads(CliRunner().invoke(main, ["explain", "0", "--json"]).stdout)
 print(json.dumps([explained["findings"], summary]))
 """
-
-
-class Host:
-    """Agents in a run directory whose debug endpoints a test sets."""
-
-    def __init__(self, run_dir: Path, stack: ExitStack) -> None:
-        self.run_dir = run_dir
-        self.asked: list[str] = []
-        self._stack = stack
-
-    def agent(self, slot: int, overview: Any, events: Any = None) -> None:
-        """Serve *overview* and *events*: bytes as they are, others as JSON."""
-
-        def page(name: str, content: Any) -> Callable[[Request], Response]:
-            body = content if isinstance(content, bytes) else json.dumps(content)
-
-            def handle(_: Request) -> Response:
-                self.asked.append(f"{slot} {name}")
-                raw = body if isinstance(body, bytes) else body.encode()
-                return Response(raw, "application/json")
-
-            return handle
-
-        empty = {"events": [], "left_out": 0}
-        server = Server(
-            {
-                "/metrics": lambda _: Response(GOOD),
-                "/debug/overview": page("overview", overview),
-                "/debug/functions": page("functions", overview),
-                "/debug/events": page("events", empty if events is None else events),
-            },
-            name=f"agent-{slot}",
-        )
-        server.listen_unix(self.run_dir / f"agent-{slot}.sock")
-        server.start()
-        self._stack.callback(server.stop)
-
-    def judge(self, *, timeout: float = LONG) -> HostVerdict:
-        return judge(self.run_dir, timeout=timeout)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import zlib
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,59 +12,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jaxmon import catalog, ended, life
+from jaxmon import catalog, ended
 from jaxmon.artifacts.promql import counter
 from jaxmon.artifacts.slo.counting import Evaluation, counted
 from jaxmon.clocks import monotonic
 from jaxmon_exporter.collectors.agents.collector import Agents
 from tests.exporter import exporters
-from tests.fakes.agents import GOOD, Serve, failures, page_of, up
+from tests.fakes.agents import failures, page_of, up
 from tests.preloaded import run_preloaded
-from tests.support import Prometheus, Result, run_python, until
-
-
-JOB = """
-import json, os, signal, sys
-import jax, jaxmon
-def begin():
-    return jaxmon.instrument(
-        port=None, memory_interval=0, memory_lines_interval=0, time_interval=0
-    )
-agent = begin()
-@jax.jit
-def work(x):
-    return x * 2
-def count(number):
-    for size in range(number):
-        with jaxmon.request("predict"):
-            work(jax.numpy.ones(size + 1))
-    for _ in jaxmon.steps(range(2 * number)):
-        pass
-count(int(sys.argv[1]))
-"""
-REQUESTS = 'jaxmon_requests_total{worker="0",route="predict",outcome="success"'
-STEPS = 'jaxmon_steps_total{worker="0",loop="train"}'
-
-
-def job(run_dir: Path, number: int, then: str = "") -> Result:
-    """Run a job with so many requests, compiles, and twice as many steps."""
-    return run_preloaded("-c", JOB + then, str(number), run_dir=run_dir, seconds=90)
-
-
-def requests(page: dict[str, float]) -> float:
-    """Return the successful requests of the first slot."""
-    return sum(value for name, value in page.items() if name.startswith(REQUESTS))
-
-
-def of(page: dict[str, float], metric: catalog.Metric) -> float:
-    """Return the value of the first slot."""
-    return page[f'{metric.name}{{worker="0"}}']
-
-
-def counts(run_dir: Path) -> tuple[float, float]:
-    """Return requests and steps of the first slot, as a sidecar that starts sees it."""
-    page = page_of(Agents(run_dir))
-    return requests(page), page.get(STEPS, 0)
+from tests.short_lives import JOB, STEPS, counts, job, of, requests
+from tests.support import Prometheus, run_python, until
 
 
 def test_what_a_process_counted_outlives_it(run_dir: Path) -> None:
@@ -204,110 +160,6 @@ def test_an_interrupted_job_ends_as_it_would(run_dir: Path) -> None:
     )
     assert run_python("-c", program, run_dir=run_dir).code == -signal.SIGINT
     assert counts(run_dir) == (2, 7)
-
-
-def test_old_counts_are_void(run_dir: Path) -> None:
-    """After five minutes they are not served, and the next process begins anew."""
-    job(run_dir, 2)
-    path = run_dir / "agent-0.ended"
-    found = ended.read(path)
-    assert found is not None
-    late = found.ended - ended.KEPT - 1
-    ended.write(path, found._replace(since=late - 1, ended=late), 0o600)
-    assert counts(run_dir) == (0, 0)
-    job(run_dir, 1)
-    assert counts(run_dir) == (1, 2)
-
-
-def test_a_cleaner_costs_nothing(run_dir: Path) -> None:
-    """A process restores what was counted before it when the directory is removed."""
-    job(run_dir, 2)
-    wait = (
-        "import shutil, time\n"
-        "shutil.rmtree(os.environ['JAXMON_RUN_DIR'])\n"
-        "for _ in range(3000):\n"
-        "    if os.path.exists(agent.socket): break\n"
-        "    time.sleep(0.02)\n"
-    )
-    job(run_dir, 1, wait).ok()
-    assert counts(run_dir) == (3, 6)
-
-
-def test_a_full_disk_loses_counts_and_nothing_else(run_dir: Path) -> None:
-    """The program ends as it would; its successor begins anew."""
-    job(run_dir, 2)
-    full = (
-        "import resource\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))\n"  # a record fits
-    )
-    done = job(run_dir, 1, full).ok()
-    assert done.err == ""
-    assert counts(run_dir) == (0, 0)
-    job(run_dir, 4)
-    assert counts(run_dir) == (4, 8)
-
-
-def written(run_dir: Path, text: bytes, starts: int = 1) -> None:
-    """Write counts of the first slot with *text*, and a record with so many starts."""
-    now = monotonic()
-    raw = b"jaxmon %d %.3f %.3f\n" % (starts, now - 20, now - 10)
-    (run_dir / "agent-0.ended").write_bytes(raw + zlib.compress(text))
-    record = life.Life(run_dir / "agent-0.life", 0o600)
-    record.begin()
-    record.end(life.FINISHED)
-    record.abandon()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"garbage",
-        b"# TYPE up gauge\nup 0\n",
-        b"# TYPE jaxmon_agent_starts_total counter\njaxmon_agent_starts_total 5\n",
-        b"# TYPE jaxmon_steps_total counter\n"
-        + 2 * b'jaxmon_steps_total{loop="a"} 1\n',
-        b"# TYPE jaxmon_step_seconds histogram\njaxmon_step_seconds_sum 1\n",
-        b"\xff",
-    ],
-)
-def test_counts_are_not_trusted(run_dir: Path, serve: Serve, text: bytes) -> None:
-    """
-    What an agent may not export is rejected as a whole, once, and costs others nothing;
-    the next agent of the slot replaces it.
-    """
-    written(run_dir, text)
-    serve(3, GOOD)
-    agents = Agents(run_dir)
-    for _ in range(2):
-        page = page_of(agents)
-        assert page['jaxmon_jit_calls_total{worker="3",function="f"}'] == 7
-        assert failures(page) == {"agent_page": 1}
-        assert "jaxmon_steps_total" not in "".join(page)
-
-    job(run_dir, 1)
-    assert counts(run_dir) == (1, 2)
-
-
-def test_gauges_in_the_file_are_dropped(run_dir: Path) -> None:
-    """A process that has ended has no depth of a queue, whatever is written."""
-    written(run_dir, GOOD + b"# TYPE jaxmon_queue_depth gauge\njaxmon_queue_depth 4\n")
-    page = page_of(Agents(run_dir))
-    assert page['jaxmon_jit_calls_total{worker="0",function="f"}'] == 7
-    assert not [name for name in page if "queue" in name]
-
-
-def test_an_agent_without_such_counts_is_served_as_it_is(
-    run_dir: Path, serve: Serve
-) -> None:
-    """One of an earlier release neither removes nor continues what is there."""
-    written(run_dir, GOOD)
-    record = life.Life(run_dir / "agent-0.life", 0o600)
-    record.begin()
-    serve(0, GOOD)
-    page = page_of(Agents(run_dir))
-    record.end(life.FINISHED)
-    record.abandon()
-    assert page['jaxmon_jit_calls_total{worker="0",function="f"}'] == 7
 
 
 def test_counts_never_fall(run_dir: Path) -> None:
