@@ -96,6 +96,17 @@ def test_counts_are_not_trusted(run_dir: Path, serve: Serve, text: bytes) -> Non
     assert counts(run_dir) == (1, 2)
 
 
+def test_another_file_with_the_same_inode_is_read(run_dir: Path) -> None:
+    """File systems give a file that is removed to the next that is made."""
+    agents = Agents(run_dir)
+    for starts, steps in ((1, 5), (2, 9)):
+        series = f'jaxmon_steps_total{{loop="a"}} {steps}'
+        text = f"# TYPE jaxmon_steps_total counter\n{series}\n"
+        written(run_dir, text.encode(), starts)
+        page = page_of(agents)
+        assert page['jaxmon_steps_total{worker="0",loop="a"}'] == steps
+
+
 def test_gauges_in_the_file_are_dropped(run_dir: Path) -> None:
     """A process that has ended has no depth of a queue, whatever is written."""
     written(run_dir, GOOD + b"# TYPE jaxmon_queue_depth gauge\njaxmon_queue_depth 4\n")

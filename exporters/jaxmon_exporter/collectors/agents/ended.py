@@ -12,7 +12,6 @@ from jaxmon.clocks import monotonic
 from jaxmon.errors import PageError
 from jaxmon.exposition.add import added
 from jaxmon.exposition.families import Family, series
-from jaxmon.files.lock import identity
 
 
 _KINDS = ("counter", "histogram")
@@ -21,7 +20,7 @@ _KINDS = ("counter", "histogram")
 class _Read(NamedTuple):
     """A file as it was read: which one, its head, `None` if unusable, and the rest."""
 
-    file: tuple[int, int] | None
+    file: tuple[int, ...] | None
     counts: ended.Ended | None
     families: list[Family]
     size: int
@@ -54,7 +53,7 @@ class EndedCounts:
             known = self._files.get(worker)
             # Each is a new file: they are replaced, never changed. Identified before it
             # is read: if it is replaced meanwhile, the next poll sees another one.
-            file = identity(path)
+            file = _identity(path)
             if known is None or known.file != file:
                 try:
                     known = _read(worker, path, file)
@@ -110,7 +109,19 @@ def _continued(
     return [*added(own, families), _counting(worker, counts)]
 
 
-def _read(worker: str, path: Path, file: tuple[int, int] | None) -> _Read:
+def _identity(path: Path) -> tuple[int, ...] | None:
+    """
+    Return what tells a file from those that were at *path* before; `None` if there is
+    none. Of short jobs, each second file has the inode of the one before the last.
+    """
+    try:
+        found = path.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _read(worker: str, path: Path, file: tuple[int, ...] | None) -> _Read:
     """
     Return what is in the file *path*.
 
