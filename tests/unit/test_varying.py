@@ -59,6 +59,13 @@ def test_a_low_process_id_is_no_evidence() -> None:
     assert varying("/cache/7", Moment(7, START, START)) == ""
 
 
+def test_a_time_may_be_rounded_up() -> None:
+    """A second that has not begun is of this run; later ones are of none."""
+    moment = Moment(4711, START, START + 0.4)
+    assert varying(f"/cache/{START + 1:.0f}", moment) == f"the time {START + 1:.0f}"
+    assert varying(f"/cache/{START + 3:.0f}", moment) == ""
+
+
 def test_flags_in_the_key_are_named() -> None:
     """Flags for dumps are no part of the key, whatever they contain."""
     dump = "--xla_dump_to=/tmp/4711"

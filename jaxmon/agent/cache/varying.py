@@ -71,7 +71,8 @@ def varying_flag(environ: Mapping[str, str], moment: Moment) -> tuple[str, str] 
 
 
 def _is_recent(time: float, moment: Moment) -> bool:
-    return moment.start - _EARLIER_SECONDS <= time <= moment.now
+    # Whoever wrote it may have rounded it up.
+    return moment.start - _EARLIER_SECONDS <= time <= moment.now + 1
 
 
 def _times(found: re.Match[str]) -> list[float]:
