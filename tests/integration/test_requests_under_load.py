@@ -141,14 +141,19 @@ def settled(ledger: Ledger, pages: Callable[[], list[str]]) -> list[str]:
 
     def look() -> list[str]:
         texts = pages()
-        ended = sum(sum(kinds(text).values()) for text in texts)
+        # A page may be made between the two, of a request that is being counted.
+        ended, timed = (
+            sum(sum(kinds(text, name).values()) for text in texts)
+            for name in (REQUESTS, SECONDS)
+        )
         running = sum(
             value
             for text in texts
             for (name, _), value in page_samples(text).items()
             if name == IN_PROGRESS
         )
-        return texts if (ended, running) == (len(ledger.entries), 0) else []
+        done = ended == timed == len(ledger.entries)
+        return texts if done and not running else []
 
     return until(look, "all requests")
 
