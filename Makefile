@@ -29,34 +29,44 @@ define environment
   { echo "cannot make $(VENV); on Debian: apt-get install python3-venv" >&2; exit 1; }
 endef
 
+# Once more if it fails, for networks do. Python compiles what it imports; compiling
+# everything takes as long as the rest.
+comma := ,
+define install
+{ install=($(PIP) install --quiet --no-compile -c constraints.txt $(1)); \
+  "$${install[@]}" || "$${install[@]}"; }
+endef
+
 # What `run` needs: half of what development does.
-# Python compiles what it imports; compiling everything takes as long as the rest.
 $(LIGHT): pyproject.toml constraints.txt
 	$(environment)
 	@echo "installing jaxmon and JAX into $(VENV) ..."
-	install=($(PIP) install --quiet --no-compile -c constraints.txt -e '.[demo]'); \
-	  "$${install[@]}" || "$${install[@]}"
+	$(call install,-e '.[demo]')
 	@touch $@
 
 $(READY): pyproject.toml constraints.txt
 	$(environment)
-	$(PIP) install --quiet --upgrade 'pip>=25.1' || $(PIP) install --quiet --upgrade 'pip>=25.1'
+	$(call install,--upgrade 'pip>=25.1')
 	@echo "installing jaxmon, JAX and the development tools into $(VENV) ..."
-	install=($(PIP) install --quiet --no-compile -c constraints.txt -e '.[dashboards,demo,nvidia]' --group dev); \
-	  "$${install[@]}" || "$${install[@]}"
-	schemas=($(PIP) install --quiet --no-compile -c constraints.txt --upgrade --target $(VENV)/schemas --group schemas); \
-	  "$${schemas[@]}" || "$${schemas[@]}"
+	@$(call install,--upgrade --target $(VENV)/schemas --group schemas) & schemas=$$!; \
+	  $(call install,-e '.[dashboards$(comma)demo$(comma)nvidia]' --group dev); \
+	  wait $$schemas
 	@touch $(LIGHT) $@
 
 .PHONY: run
 run: $(LIGHT) ## Run the demo: training and serving on JAX, observed (DURATION=60 seconds).
 	$(BIN)/jaxmon demo --duration $(DURATION)
 
+# Both load from the network, and have one processor busy.
+.PHONY: complete
+complete:
+	@$(MAKE) --no-print-directory --jobs=2 setup packages
+
 # Lint has one processor busy, so tests start beside it; what it finds comes last. Tests
 # are collected once before the workers do, which would all compile the same modules.
 .PHONY: test
 test: export PYTHONDONTWRITEBYTECODE :=
-test: $(READY) packages ## Run lint and all tests (ARGS for pytest, JOBS in parallel).
+test: complete ## Run lint and all tests (ARGS for pytest, JOBS in parallel).
 	@mkdir -p .cache; log=.cache/lint.log; failed=; \
 	  $(MAKE) --no-print-directory lint >$$log 2>&1 & lint=$$!; \
 	  trap 'kill $$lint 2>/dev/null || :' EXIT; \

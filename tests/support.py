@@ -119,7 +119,8 @@ def clean_environ(run_dir: Path | None = None, /, **extra: str) -> dict[str, str
     """
     Return an environment for a subprocess without settings of JAX, jaxmon, Python.
 
-    JAX runs on the CPU there, and warnings are as for a user: *extra* may differ.
+    JAX runs on the CPU there, with quicker compiles, and warnings are as for a user:
+    *extra* may differ.
     """
     environ = {
         name: value
@@ -127,6 +128,8 @@ def clean_environ(run_dir: Path | None = None, /, **extra: str) -> dict[str, str
         if not name.startswith(_FOREIGN_PREFIXES)
     }
     environ["JAX_PLATFORMS"] = "cpu"
+    if NO_FUSION_EMITTERS:
+        environ["XLA_FLAGS"] = NO_FUSION_EMITTERS
     if run_dir is not None:
         environ["JAXMON_RUN_DIR"] = str(run_dir)
     return {**environ, **extra}

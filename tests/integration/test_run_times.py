@@ -42,6 +42,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_python(
         *("-m", "jaxmon", "baseline", "record", "b.json", "--", "train.py"),
         cwd=directory,
+        env={"XLA_FLAGS": ""},
     ).ok()
     return directory
 
@@ -49,7 +50,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def compared(place: Path, *arguments: str, flags: str = "") -> Result:
     """Run ``jaxmon baseline compare`` with *flags* for XLA."""
     command = ("-m", "jaxmon", "baseline", "compare", *arguments)
-    return run_python(*command, cwd=place, env={"XLA_FLAGS": flags} if flags else {})
+    return run_python(*command, cwd=place, env={"XLA_FLAGS": flags})
 
 
 def test_slower_build_fails_the_gate_and_names_the_flag(place: Path) -> None:

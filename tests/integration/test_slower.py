@@ -210,7 +210,7 @@ agent = jaxmon.instrument(port=None, sample_rate=100, transfers=False)
 history = inside.part(agent, part.History)
 history._spacing = 0.0
 
-PAUSE = 0.1 if "XLA_FLAGS" in os.environ else 0.03
+PAUSE = 0.1 if os.environ["XLA_FLAGS"] else 0.03
 
 def pause(y):
     time.sleep(PAUSE)
@@ -246,8 +246,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def again(place: Path, **environ: str) -> list[dict[str, Any]]:
-    """Run the program; return what is slower."""
+def again(place: Path, flags: str = "", **environ: str) -> list[dict[str, Any]]:
+    """Run the program with *flags* for XLA; return what is slower."""
+    environ["XLA_FLAGS"] = flags
     result = run_python("train.py", run_dir=place / "run", cwd=place, env=environ)
     found: list[dict[str, Any]] = json.loads(result.ok().out)
     return found
@@ -255,7 +256,7 @@ def again(place: Path, **environ: str) -> list[dict[str, Any]]:
 
 def test_slower_build_is_named_with_the_flag(place: Path) -> None:
     """The same program with another flag takes longer than in its past."""
-    (found,) = again(place, XLA_FLAGS=SLOW)
+    (found,) = again(place, SLOW)
     assert found["subject"] == "__main__.step"
     assert " times as long as in the run that ended " in found["verdict"]
     assert any(f"changed: XLA_FLAGS: none → {SLOW}" in o for o in found["evidence"])
@@ -270,7 +271,7 @@ def test_directory_that_cannot_be_written_costs_only_the_comparison(
     (place / "run" / "elsewhere").mkdir()
     (place / "run" / "elsewhere" / "history").write_text("mine")
     elsewhere = str(place / "run" / "elsewhere")
-    assert again(place, JAXMON_RUN_DIR=elsewhere, XLA_FLAGS=SLOW) == []
+    assert again(place, SLOW, JAXMON_RUN_DIR=elsewhere) == []
     left = os.listdir(elsewhere)  # noqa: PTH208 - names only
     # How the process ended is recorded all the same.
     assert sorted(left) == ["agent-0.ended", "agent-0.life", "history"]

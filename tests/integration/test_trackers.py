@@ -140,7 +140,7 @@ def _wandb_rows(directory: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the rows and the summary in the file of an offline run."""
     from wandb.proto import wandb_internal_pb2
 
-    records: Any = wandb_internal_pb2.Record  # type: ignore[attr-defined]
+    records = wandb_internal_pb2.Record
     (file,) = directory.glob("*.wandb")
     history, summary = list[dict[str, Any]](), dict[str, Any]()
     for data in _log_records(file.read_bytes()):
