@@ -9,9 +9,12 @@ push is checked here, too: see `tests.push_site.check_site`.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
+from jaxmon.cli.dashboards.desired import Generation
 from tests.fakes.grafana_models import as_v2, resource
 from tests.fakes.grafana_rows import Quirks
 from tests.push_site import DEBUG, ONCALL, V2, WRITE
@@ -19,6 +22,14 @@ from tests.push_site import DEBUG, ONCALL, V2, WRITE
 
 pytestmark = V2
 UID = "jaxmon-oncall"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def generated_once() -> Iterator[None]:
+    """Generate the dashboards once: of the same options they are the same each time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Generation, "rendered", cache(Generation.rendered))
+        yield
 
 
 def put_file(site, document):
