@@ -17,7 +17,7 @@ from jaxmon.cli.demo.stack import Programs
 from jaxmon.cli.extras import require
 from jaxmon.cli.gameday import driver, lines, schedule
 from jaxmon.cli.gameday.drill import Drill, Patience
-from jaxmon.cli.gameday.places import place_of
+from jaxmon.cli.gameday.places import places_of
 from jaxmon.cli.gameday.receiver import Receiver
 from jaxmon.cli.gameday.site import OwnSite, Site, TheirSite
 from jaxmon.cli.gameday.view import view
@@ -185,7 +185,7 @@ def _conclude(drills: Sequence[Drill], path: Path | None) -> None:
     Raises:
         CommandError: a drill failed.
     """
-    places = [place_of(one.scenario.alert) for one in drills]
+    places = places_of(one.scenario.alert for one in drills)
     if path is not None:
         document = lines.document(drills, places)
         whole.write(path, f"{json.dumps(document, indent=2)}\n".encode())

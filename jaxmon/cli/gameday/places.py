@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -20,24 +21,27 @@ class Place(NamedTuple):
     runbook: str
 
 
-def place_of(alert: str) -> Place:
+def places_of(alerts: Iterable[str]) -> list[Place]:
     """
-    Return where *alert* is seen: the panel with the fewest alerts, as it says the most
-    about this one.
+    Return where each of *alerts* is seen: the panel with the fewest alerts, as it says
+    the most about this one.
 
     Raises:
         LookupError: no panel lists it.
     """
     from jaxmon.artifacts import dashboards
 
-    found = [
+    panels = [
         (board.uid, panel)
         for board in dashboards.all_dashboards()
         for panel in board.panels
-        if alert in panel.alerts
     ]
-    if not found:
-        msg = f"no panel lists {alert}"
-        raise LookupError(msg)
-    uid, panel = min(found, key=lambda one: len(one[1].alerts))
-    return Place(uid, panel.title, f"jaxmon runbook show {alert}")
+    places = []
+    for alert in alerts:
+        found = [one for one in panels if alert in one[1].alerts]
+        if not found:
+            msg = f"no panel lists {alert}"
+            raise LookupError(msg)
+        uid, panel = min(found, key=lambda one: len(one[1].alerts))
+        places.append(Place(uid, panel.title, f"jaxmon runbook show {alert}"))
+    return places
