@@ -27,7 +27,7 @@ from jaxmon.demo.pace import Pace  # noqa: E402
 
 
 FEATURES, HIDDEN, CLASSES = 32, 128, 10
-BATCH = 256
+BATCH = 64
 SLOW_SECONDS = 0.25
 NONSENSE = np.full((BATCH, FEATURES), np.nan, np.float32)
 FAULTS = ("die", "nan", "slow", "stall", "starve", "unsaved")
@@ -122,7 +122,7 @@ def save(checkpoints: Checkpoints, weights: nnx.State, *, writable: bool) -> Non
 
 def main() -> None:
     """Train, evaluate now and then, report now and then."""
-    pace = Pace(__doc__ or "", pause=0.05, faults=FAULTS)
+    pace = Pace(__doc__ or "", pause=0.1, faults=FAULTS)
     print(f"metrics: {agent.url}", flush=True)
     weights, state = parameters, jax.jit(optimizer.init)(parameters)
     checkpoints = Checkpoints() if pace.may_suffer("unsaved") else None
