@@ -12,22 +12,33 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 from tests.support import NO_FUSION_EMITTERS, ROOT, Result, clean_environ
 
 
 _SERVER = ROOT / "tests" / "programs" / "preloaded.py"
+_MOST_BYTES = 32
 
 # Read as Python starts and as JAX is imported.
 _READ_EARLY = ("JAX_", "PYTHON", "LANG", "LC_")
+# JAX has no use for these before it compiles.
+_IN_TIME = (
+    "JAX_COMPILATION_CACHE_DIR",
+    "JAX_ENABLE_COMPILATION_CACHE",
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES",
+)
+# Not JAX's.
+_OURS = ("JAX_PROCESS_ID",)
 
 
 def run_preloaded(
@@ -52,76 +63,180 @@ def run_preloaded(
     if late := [name for name in env or () if name.startswith(_READ_EARLY)]:
         msg = f"{', '.join(late)}: use run_python"
         raise ValueError(msg)
-    with tempfile.TemporaryDirectory(prefix="jm-preloaded-") as directory:
-        out, err = Path(directory, "out"), Path(directory, "err")
-        out.touch()
-        err.touch()
-        environ = clean_environ(run_dir, **(env or {}))
-        if not optimised:
-            flags = f"{environ.get('XLA_FLAGS', '')} {NO_FUSION_EMITTERS}"
-            environ["XLA_FLAGS"] = flags.strip()
-        code = _server().run(
-            {
-                "arguments": args,
-                "environ": environ,
-                "cwd": str(cwd or Path.cwd()),
-                "optimised": optimised,
-                "files": [os.devnull, str(out), str(err)],
-            },
-            seconds,
+    environ = clean_environ(run_dir, **(env or {}))
+    if not optimised:
+        flags = f"{environ.get('XLA_FLAGS', '')} {NO_FUSION_EMITTERS}"
+        environ["XLA_FLAGS"] = flags.strip()
+    with (
+        Path(os.devnull).open("rb") as nothing,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+    ):
+        program = shared().start(
+            args,
+            environ,
+            cwd=cwd,
+            files=(nothing.fileno(), out.fileno(), err.fileno()),
+            optimised=optimised,
         )
-        return Result(code, out.read_text(), err.read_text())
+        try:
+            code = program.wait(seconds)
+        except subprocess.TimeoutExpired:
+            program.kill()
+            program.wait()
+            raise
+        return Result(code, _text(out), _text(err))
 
 
-class _Server:
-    """The process that has imported JAX. One program at a time."""
+class Program:
+    """A program that runs in a fork, with what `subprocess.Popen` has for one."""
 
-    def __init__(self) -> None:
-        theirs, self._requests = os.pipe()
-        self._responses, writing = os.pipe()
-        self._lock = threading.Lock()
-        self._process = subprocess.Popen(
-            [sys.executable, str(_SERVER), str(theirs), str(writing)],
-            # Threads of OpenBLAS would make Python 3.12 warn of the fork.
-            env=clean_environ(OPENBLAS_NUM_THREADS="1"),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            pass_fds=(theirs, writing),
-        )
-        os.close(theirs)
-        os.close(writing)
+    def __init__(self, arguments: Sequence[str], server: socket.socket) -> None:
+        self.args = arguments
+        self.returncode: int | None = None
+        self._server = server
+        self.pid = self._response()
 
-    def run(self, request: Mapping[str, object], seconds: float) -> int:
-        """Return the exit code of the program in *request*."""
-        with self._lock:
-            os.write(self._requests, json.dumps(request).encode() + b"\n")
-            pid = self._response()
-            ended, _, _ = select.select([self._responses], [], [], seconds)
-            if not ended:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            code = self._response()
-        if not ended:
-            raise subprocess.TimeoutExpired(str(request["arguments"]), seconds)
-        return code
+    def poll(self) -> int | None:
+        """Return the exit code, `None` while it runs."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
 
-    def stop(self) -> None:
-        """Let the process exit."""
-        os.close(self._requests)
-        self._process.wait()
-        os.close(self._responses)
+    def wait(self, timeout: float | None = None) -> int:
+        """
+        Return the exit code.
+
+        Raises:
+            subprocess.TimeoutExpired: it has not exited after *timeout* seconds.
+        """
+        if self.returncode is None:
+            exited, _, _ = select.select([self._server], [], [], timeout)
+            if not exited:
+                raise subprocess.TimeoutExpired(list(self.args), timeout or 0)
+            self.returncode = self._response()
+            self._server.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has exited."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.send_signal(signal.SIGKILL)
 
     def _response(self) -> int:
-        response = b""
-        while not response.endswith(b"\n"):
-            more = os.read(self._responses, 1)
-            assert more, "the process that has imported JAX is gone"
-            response += more
+        response = self._server.recv(_MOST_BYTES)
+        assert response, "the process that has imported JAX is gone"
         return int(response)
 
 
+class Preloaded:
+    """
+    A process that has imported JAX, jaxmon and *modules*, and runs programs in forks.
+
+    Args:
+        modules: to be imported besides what each instrumented program imports.
+        environ: its environment, of which programs keep what is read early.
+    """
+
+    def __init__(self, *modules: str, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            # A name that nothing else has, and that is no file.
+            listener.bind("")
+            listener.listen()
+            self._address = listener.getsockname()
+            self._process = subprocess.Popen(
+                [sys.executable, str(_SERVER), str(listener.fileno()), *modules],
+                # Threads of OpenBLAS would make Python 3.12 warn of the fork.
+                env={**environ, "OPENBLAS_NUM_THREADS": "1"},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(listener.fileno(),),
+            )
+
+    def suits(self, environ: Mapping[str, str]) -> bool:
+        """Return whether it has read early what a program with *environ* would read."""
+        return all(
+            environ.get(name) == self._environ.get(name)
+            for name in environ.keys() | self._environ.keys()
+            if name.startswith((*_READ_EARLY, "LD_"))
+            and name not in (*_IN_TIME, *_OURS)
+        )
+
+    def start(
+        self,
+        arguments: Sequence[str],
+        environ: Mapping[str, str],
+        *,
+        files: tuple[int, int, int],
+        cwd: Path | None = None,
+        optimised: bool = False,
+        session: bool = False,
+    ) -> Program:
+        """
+        Start what *arguments* of `python` ask for.
+
+        Args:
+            arguments: ``-c``, ``-m`` or a script, and what is for it.
+            environ: of the program.
+            files: descriptors of its stdin, stdout and stderr.
+            cwd: its directory; that of the caller by default.
+            optimised: whether XLA optimises much.
+            session: whether it leads a session of its own.
+        """
+        request = {
+            "arguments": arguments,
+            "environ": dict(environ),
+            "cwd": str(cwd or Path.cwd()),
+            "session": session,
+            "config": {
+                "jax_disable_most_optimizations": not optimised,
+                **{
+                    name.lower(): _parsed(environ[name])
+                    for name in _IN_TIME
+                    if environ.get(name) not in (None, self._environ.get(name))
+                },
+            },
+        }
+        server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            server.connect(self._address)
+            socket.send_fds(server, [json.dumps(request).encode()], files)
+            return Program(arguments, server)
+        except BaseException:
+            server.close()
+            raise
+
+    def stop(self) -> None:
+        """Let the process exit; programs that run stay."""
+        self._process.communicate()
+
+
+def _parsed(value: str) -> object:
+    """Return the number or truth value that a variable has, or else its text."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode()
+
+
 @cache
-def _server() -> _Server:
-    server = _Server()
+def shared() -> Preloaded:
+    """Return the one for all tests of this process."""
+    server = Preloaded(environ=clean_environ())
     atexit.register(server.stop)
     return server

@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,15 @@ from jaxmon.cli.demo import stack
 from jaxmon.cli.demo.children import Children
 from jaxmon.cli.demo.stack import Programs
 from jaxmon.gameday import SCENARIOS
-from tests.support import QUICK_COMPILES, clean_environ, require_program, until
+from tests.support import QUICK_COMPILES, ROOT, clean_environ, require_program, until
 
 
 # All of them take three to four minutes on two processors.
 DEADLINE = 1500
 
 _COMMAND = (sys.executable, str(Path(sys.executable).with_name("jaxmon")), "gameday")
+# With most of its processes forked off one that has imported JAX.
+_PRELOADED = (sys.executable, "-m", "tests.programs.gameday")
 
 
 @pytest.fixture
@@ -41,14 +43,18 @@ def programs() -> Programs:
 
 @contextmanager
 def gameday(
-    directory: Path, *arguments: str, **environ: str
+    directory: Path,
+    *arguments: str,
+    command: Sequence[str] = _COMMAND,
+    **environ: str,
 ) -> Iterator[subprocess.Popen[str]]:
     """
     Run the command; *directory* is a short path, as sockets are below it. Whatever is
     left of it at the end was for the command to stop.
     """
     with subprocess.Popen(
-        [*_COMMAND, *arguments],
+        [*command, *arguments],
+        cwd=ROOT,
         env={
             **clean_environ(TMPDIR=str(directory), COLUMNS="100"),
             **QUICK_COMPILES,
@@ -88,7 +94,8 @@ def test_every_fault_brings_its_alert(
     """
     path = tmp_path / "results.json"
     arguments = ("--all", f"--json={path}", f"--driver={nvml_library}")
-    with gameday(run_dir, *arguments, **shared_cache(tmp_path)) as process:
+    environ = shared_cache(tmp_path)
+    with gameday(run_dir, *arguments, command=_PRELOADED, **environ) as process:
         out, err = process.communicate(timeout=DEADLINE)
 
     assert process.returncode == 0, out + err

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.preloaded import run_preloaded
-from tests.support import ROOT, run_python
+from tests.preloaded import run_preloaded, shared
+from tests.support import ROOT, clean_environ, run_python, until
 
 
 SHOW = """
@@ -95,3 +97,54 @@ def test_a_program_that_hangs_is_killed() -> None:
         run_preloaded("-c", "import time; time.sleep(600)", seconds=0.1)
 
     assert run_preloaded("-c", "print(1)").ok().out == "1\n"
+
+
+def test_programs_run_at_the_same_time(tmp_path: Path) -> None:
+    """One that runs holds up no other; signals reach it, and in a session it leads."""
+    source = "import sys; print(1, flush=True); sys.stdin.read()"
+    out = tmp_path / "out"
+    reading, writing = os.pipe()
+    try:
+        with out.open("wb") as file:
+            files = (reading, file.fileno(), file.fileno())
+            program = shared().start(
+                ["-c", source], clean_environ(), files=files, session=True
+            )
+        until(out.read_text, "the program to run")
+
+        assert run_preloaded("-c", "print(2)").ok().out == "2\n"
+        assert os.getsid(program.pid) == program.pid
+        assert program.poll() is None
+        program.terminate()
+        assert program.wait(90) == program.poll() == -signal.SIGTERM
+        # It is gone: no other process is meant.
+        program.kill()
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def test_a_compile_cache_is_not_too_late(tmp_path: Path) -> None:
+    """What JAX reads early about its cache is as the program's environment says."""
+    cache = {
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+    source = "import jax; jax.jit(lambda x: x + 1)(1)"
+    with Path(os.devnull).open("r+b") as nothing:
+        files = (nothing.fileno(),) * 3
+        for enabled in ("false", "true"):
+            environ = clean_environ(**cache, JAX_ENABLE_COMPILATION_CACHE=enabled)
+            assert shared().suits(environ)
+            program = shared().start(["-c", source], environ, files=files)
+            assert program.wait(90) == 0
+            assert (tmp_path / "cache").exists() is (enabled == "true")
+
+
+def test_what_it_does_not_suit_is_known() -> None:
+    """Python, JAX and the dynamic linker have read other variables by then."""
+    environ = clean_environ()
+    assert shared().suits({**environ, "JAXMON_PORT": "1", "JAX_PROCESS_ID": "0"})
+    for name in ("JAX_ENABLE_X64", "PYTHONPATH", "LD_LIBRARY_PATH"):
+        assert not shared().suits({**environ, name: "1"})

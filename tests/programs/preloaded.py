@@ -3,8 +3,10 @@ Imports JAX and jaxmon once, and runs each requested program in a fork.
 
 See `tests.preloaded`.
 
-Arguments: the descriptors to read requests from and to write responses to. A request is
-a line of JSON; its responses are the process id and, once it exited, the exit code.
+Arguments: the descriptor of a socket that listens, and further modules to import. Each
+client sends one request, which is JSON, with the descriptors of the program's stdin,
+stdout and stderr. It receives the process id and, once the program exited, its exit
+code. The server exits when its stdin ends.
 """
 
 from __future__ import annotations
@@ -14,12 +16,18 @@ import gc
 import json
 import os
 import runpy
+import select
+import socket
 import sys
 import time
 import types
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+
+MOST_BYTES = 1 << 20
 
 
 class Exit:
@@ -59,37 +67,46 @@ for _name in (
 ):
     import_module(f"jaxmon.agent.{_name}")
 
-# Or each program's collector goes through all of it, and has the kernel copy it.
-gc.collect()
-gc.freeze()
 
-
-def serve(reading: int, writing: int) -> dict[str, Any]:
-    """Fork for each request; return it in the child, and exit in the parent."""
-    requests = os.fdopen(reading)
-    while line := requests.readline():
+def serve(listener: socket.socket) -> dict[str, Any]:
+    """Fork for each request; return it in the child, and exit when stdin ends."""
+    running: dict[int, tuple[int, socket.socket]] = {}
+    while True:
+        ready, _, _ = select.select([0, listener.fileno(), *running], [], [])
+        if 0 in ready:
+            os._exit(0)
+        for process in running.keys() & set(ready):
+            os.close(process)
+            pid, client = running.pop(process)
+            _respond(client, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            client.close()
+        if listener.fileno() not in ready:
+            continue
+        client, _ = listener.accept()
+        message, files, _, _ = socket.recv_fds(client, MOST_BYTES, 3)
         pid = os.fork()
         if pid == 0:
-            requests.close()
-            os.close(writing)
-            request: dict[str, Any] = json.loads(line)
-            return request
-        _respond(writing, pid)
-        _respond(writing, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-    os._exit(0)
+            request: dict[str, Any] = json.loads(message)
+            return {**request, "files": files}
+        for file in files:
+            os.close(file)
+        _respond(client, pid)
+        running[os.pidfd_open(pid)] = pid, client
 
 
 def become(request: dict[str, Any]) -> None:
-    """Take on environment, directory, descriptors and optimisation of the program."""
+    """Take on descriptors, session, environment, directory and JAX's options."""
+    for number, file in enumerate(request["files"]):
+        os.dup2(file, number)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    if request["session"]:
+        os.setsid()
     os.environ.clear()
     os.environ.update(request["environ"])
     time.tzset()
     os.chdir(request["cwd"])
-    for number, path in enumerate(request["files"]):
-        opened = os.open(path, os.O_RDWR | os.O_APPEND)
-        os.dup2(opened, number)
-        os.close(opened)
-    jax.config.update("jax_disable_most_optimizations", not request["optimised"])
+    for name, value in request["config"].items():
+        jax.config.update(name, value)
 
 
 def run(arguments: list[str]) -> None:
@@ -113,12 +130,20 @@ def run(arguments: list[str]) -> None:
     exec(compile(source, name, "exec"), main.__dict__)  # noqa: S102 - as Python does
 
 
-def _respond(writing: int, number: int) -> None:
-    os.write(writing, f"{number}\n".encode())
+def _respond(client: socket.socket, number: int) -> None:
+    # It may be gone, or have enough of it.
+    with suppress(OSError):
+        client.sendall(str(number).encode())
 
 
 if __name__ == "__main__":
-    asked = serve(*map(int, sys.argv[1:]))
+    number, *modules = sys.argv[1:]
+    for _name in modules:
+        import_module(_name)
+    # Or each program's collector goes through all of it, and has the kernel copy it.
+    gc.collect()
+    gc.freeze()
+    asked = serve(socket.socket(fileno=int(number)))
     become(asked)
     try:
         run(asked["arguments"])

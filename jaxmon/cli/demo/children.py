@@ -7,16 +7,42 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from jaxmon.errors import CommandError
 
 
 _TAIL_LINES = 20
 _MOST_READ = 1 << 20
+
+
+class Process(Protocol):
+    """What a `Child` needs of its process, as `subprocess.Popen` has it."""
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, `None` as long as it is not known to have exited."""
+
+    def poll(self) -> int | None:
+        """Return the exit code, `None` while it runs."""
+
+    def wait(self, timeout: float | None = None, /) -> int:
+        """Return the exit code; raise `subprocess.TimeoutExpired` if it is late."""
+
+    def send_signal(self, number: int, /) -> None:
+        """Send a signal."""
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+
+
+Launch = Callable[..., Process]
 
 
 class Child:
@@ -28,11 +54,12 @@ class Child:
         arguments: Sequence[str],
         environ: Mapping[str, str],
         logs: Path,
+        launch: Launch,
     ) -> None:
         self.name = name
         self._out, self._err = logs / f"{name}.out", logs / f"{name}.err"
         with self._out.open("wb") as out, self._err.open("wb") as err:
-            self.process = subprocess.Popen(  # noqa: S603 - our own programs
+            self.process = launch(
                 arguments,
                 env=environ,
                 stdin=subprocess.DEVNULL,
@@ -115,14 +142,21 @@ class Children:
         environ: environment of each.
         logs: directory for what they print.
         patience: grace period in seconds.
+        launch: starts a process as `subprocess.Popen` does.
     """
 
     def __init__(
-        self, environ: Mapping[str, str], logs: Path, *, patience: float = 10.0
+        self,
+        environ: Mapping[str, str],
+        logs: Path,
+        *,
+        patience: float = 10.0,
+        launch: Launch = subprocess.Popen,
     ) -> None:
         self._environ = environ
         self._logs = logs
         self._patience = patience
+        self._launch = launch
         self._children: list[Child] = []
 
     def start(
@@ -135,7 +169,7 @@ class Children:
         Start a process, known as *name*, with *environ* in addition to that of all.
         """
         full = {**self._environ, **(environ or {})}
-        child = Child(name, arguments, full, self._logs)
+        child = Child(name, arguments, full, self._logs, self._launch)
         self._children.append(child)
         return child
 
