@@ -26,6 +26,9 @@ reverse; parts disabled by settings are not imported.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 from jaxmon.agent.cache.part import PersistentCache
 from jaxmon.agent.calls.part import CallLayer
 from jaxmon.agent.checkpoints.part import Checkpoints
@@ -48,10 +51,15 @@ from jaxmon.agent.oom.part import OomReports
 from jaxmon.agent.part import Part
 from jaxmon.agent.recompiles.part import Recompiles
 from jaxmon.agent.reports.profile import Profiler
+from jaxmon.agent.reports.rank import Rank
 from jaxmon.agent.trackers.part import Trackers
 from jaxmon.agent.warm.part import WarmStarts
 from jaxmon.agent.watcher import Watcher
 from jaxmon.indicators.figures import Indicators
+
+
+if TYPE_CHECKING:
+    from jaxmon.agent.compiles.programs import Programs
 
 
 def parts_of(context: Context, indicators: Indicators) -> list[Part]:
@@ -86,12 +94,13 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         context, function_of=misses.function_of, on_call_error=misses.on_call_error
     )
     memory = Memory(context)
+    compiles = Compiles(context, misses, attribution, recompiles, cache)
     found: list[Part] = [
         memory,
         lines,
         *([programs] if programs is not None else []),
         *mistakes,
-        Compiles(context, misses, attribution, recompiles, cache),
+        compiles,
         cache,
         Checkpoints(context, indicators.timeline),
         misses,
@@ -143,10 +152,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         Keys(context, reading),
         Identity(context),
     ]
-    if wanted.time_interval:
-        from jaxmon.agent.walltime.part import WallTime  # noqa: PLC0415
-
-        found.append(WallTime(context, indicators.timeline, indicators.routes))
+    found += _for_others(context, indicators, compiles, programs)
     if devices is not None:
         found.append(devices)
     found += _for_opentelemetry(context, indicators)
@@ -160,6 +166,33 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         ),
     ]
     return found
+
+
+def _for_others(
+    context: Context,
+    indicators: Indicators,
+    compiles: Compiles,
+    programs: Programs | None,
+) -> list[Part]:
+    """Return what shows how this process gets on, to people and to a whole job."""
+    found = list[Part]()
+    spanning = programs.spanning if programs is not None else tuple
+    doing: Callable[[], dict[str, Any]] = dict
+    if context.settings.time_interval:
+        from jaxmon.agent.walltime.part import WallTime  # noqa: PLC0415
+
+        time = WallTime(context, indicators.timeline, indicators.routes, spanning)
+        doing = time.doing
+        found.append(time)
+    rank = Rank(
+        context,
+        doing=doing,
+        loops=indicators.loops,
+        programs=programs.snapshot if programs is not None else dict,
+        spanning=spanning,
+        compiling=compiles.in_progress,
+    )
+    return [*found, rank]
 
 
 def _for_opentelemetry(context: Context, indicators: Indicators) -> list[Part]:

@@ -33,6 +33,7 @@ PAGES = (
     "/debug/memory",
     "/debug/environment",
     "/debug/events",
+    "/debug/rank",
 )
 
 

@@ -145,7 +145,7 @@ def test_lambdas_in_a_loop_leave_nothing_in_the_agent(agent: Agent) -> None:
     assert (len(registry._entries), len(causes._seen), len(lines)) == before
     assert len(registry._entries) < 5
     assert value(agent, CALLS) == 620
-    assert inside.compiles(agent).in_progress() == (0, 0.0)
+    assert inside.compiles(agent).in_progress() == (0, 0.0, "")
     assert len(inside.compiles(agent)._unsettled) == 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import linecache
+import os
 import sys
 import threading
 
@@ -12,7 +13,10 @@ import pytest
 from jaxmon.agent.jaxlink import other_threads
 from jaxmon.agent.walltime.ledger import Entry, Found, Period, TimeLedger
 from jaxmon.agent.walltime.moments import Moments
+from jaxmon.agent.walltime.pace import Pace
 from jaxmon.agent.walltime.progress import Progress
+from jaxmon.agent.walltime.starvation import Starvation
+from jaxmon.agent.walltime.tasks import Task
 from tests.support import until
 
 
@@ -176,3 +180,53 @@ def test_stacks_are_not_read_while_the_collector_is_due(monkeypatch):
     assert here.names is globals()
     assert "read_stacks" in linecache.getline(here.code.co_filename, here.line)
     assert not other_threads.held
+
+
+def test_the_pace_is_that_of_calls() -> None:
+    """The age is that of the latest call, and a usual pause the longest but one."""
+    calls = [0]
+    pace = Pace(lambda: calls[0])
+    pace.check(100.0, compiles=False)
+    assert pace.as_json(101.0) == {"age_seconds": None, "usual_seconds": 0.0}
+
+    now = 200.0
+    for pause in (1.0, 40.0, 1.0, 7.0, 5.0):
+        calls[0] += 3
+        pace.check(now, compiles=False)
+        now += pause
+    calls[0] += 1
+    pace.check(now, compiles=False)
+    assert pace.as_json(now + 6.0) == {"age_seconds": 6.0, "usual_seconds": 7.0}
+
+
+def test_a_pause_for_a_compile_is_not_usual() -> None:
+    """Else the first compile of a job would hide hangs that are as long."""
+    calls = iter((1, 1, 2, 2, 3))
+    pace = Pace(lambda: next(calls))
+    for now, compiles in (
+        (1, False),
+        (50, True),
+        (100, False),
+        (150, True),
+        (200, False),
+    ):
+        pace.check(float(now), compiles=compiles)
+    assert pace.as_json(200.0) == {"age_seconds": 0.0, "usual_seconds": 0.0}
+
+
+def test_a_thread_without_a_processor_is_starved() -> None:
+    """The part of the time that it waits is that of the latest seconds."""
+
+    class Waiting(Task):
+        seconds = 0.0
+
+        def waited(self) -> float | None:
+            return self.seconds
+
+    task, starvation = Waiting(os.getpid()), Starvation()
+    for now, seconds, ratio in ((10, 1, None), (12, 3, None), (20, 9, 0.8), (25, 9, 0)):
+        task.seconds = float(seconds)
+        starvation.check(task, float(now))
+        assert starvation.ratio == ratio
+    starvation.check(Waiting(1), 26.0)
+    assert starvation.ratio is None

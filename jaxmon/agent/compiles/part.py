@@ -236,7 +236,7 @@ class Compiles(Part):
     def collect(self) -> list[Family]:
         """Return the metrics of finished compiles and of those in progress."""
         self.settle()
-        running, oldest = self.in_progress()
+        running, oldest, _ = self.in_progress()
         known = active(self._table)
         return [
             gauge(catalog.COMPILES_IN_PROGRESS, running),
@@ -253,16 +253,17 @@ class Compiles(Part):
         return Explanation({"compiling": self._progress})
 
     def _progress(self) -> dict[str, float]:
-        running, oldest = self.in_progress()
+        running, oldest, _ = self.in_progress()
         return {"count": running, "oldest_seconds": oldest}
 
-    def in_progress(self) -> tuple[int, float]:
-        """
-        Return the number of compiles in progress, and the age of the oldest in seconds.
-        """
-        began = [one.started for one in list(self._unsettled.values()) if not one.end]
+    def in_progress(self) -> tuple[int, float, str]:
+        """Return the number of compiles in progress, and age and name of the oldest."""
+        running = [one for one in list(self._unsettled.values()) if not one.end]
+        if not running:
+            return 0, 0.0, ""
+        oldest = min(running, key=lambda one: one.started)
         # The program may have replaced the clock; in this order, NaN is 0 as well.
-        return len(began), max(0.0, now() - min(began)) if began else 0.0
+        return len(running), max(0.0, now() - oldest.started), oldest.function.name
 
     def settle(self) -> None:
         """

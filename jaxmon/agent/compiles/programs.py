@@ -23,6 +23,7 @@ from jaxmon.agent.compiles.hlo_page import HloPage
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import OTHER, UNKNOWN, Function
 from jaxmon.agent.jaxlink import executables
+from jaxmon.agent.jaxlink.cluster import local_devices
 from jaxmon.agent.loaded import Known, LoadedPrograms, copy_bytes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
@@ -240,6 +241,18 @@ class Programs(Part):
             for function, record in self._records.copy().items()
             if not function.internal
         }
+
+    def spanning(self) -> list[Function]:
+        """
+        Return the functions whose latest program also runs on devices of other
+        processes. Takes microseconds.
+        """
+        own = local_devices(self._jax)
+        return [
+            function
+            for function, record in self._records.copy().items()
+            if own and record.figures.get("devices", 0) > own
+        ]
 
     def collect(self) -> list[Family]:
         """Return the number of programs, and the statistics of the latest."""

@@ -33,7 +33,7 @@ from jaxmon.agent.jaxlink.source_lines import SourceLine
 from jaxmon.agent.walltime.holders import Holders, holder
 from jaxmon.agent.walltime.ledger import BLOCKED, Entry, Found, TimeLedger
 from jaxmon.agent.walltime.progress import Progress
-from jaxmon.agent.walltime.tasks import Tasks, program_threads
+from jaxmon.agent.walltime.tasks import Task, Tasks, program_threads
 from jaxmon.clocks import perf_counter
 from jaxmon.indicators.labels import OTHER
 from jaxmon.indicators.timeline import COMPILE as MARKED_COMPILE
@@ -156,6 +156,10 @@ class Looks:
         seconds, self._looked = max(due - self._looked, 0.0), due
         self._ledger.add(entry, seen.how, seconds)
         self.progress.seen(entry, seen.thread, due, cpu=seen.cpu)
+
+    def task(self, ident: int) -> Task | None:
+        """Return the thread *ident* as the kernel sees it, `None` if unknown."""
+        return self._tasks.get(ident)
 
     def begin(self) -> None:
         """Begin the moment before a look that waits for the interpreter."""

@@ -6,20 +6,24 @@ import json
 import os
 import random
 import threading
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
-from jaxmon.agent.functions import FunctionTable
-from jaxmon.agent.jaxlink.activity import ActivityReader
+from jaxmon.agent.functions import Function, FunctionTable
+from jaxmon.agent.jaxlink.activity import COMPILE, ActivityReader
+from jaxmon.agent.jaxlink.cluster import cluster
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.other_threads import NotNowError, make_room, repeatedly
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.walltime.ledger import Period, TimeLedger
 from jaxmon.agent.walltime.looks import Looks
 from jaxmon.agent.walltime.moments import Moments
+from jaxmon.agent.walltime.pace import Pace
 from jaxmon.agent.walltime.stacks import stacks
+from jaxmon.agent.walltime.starvation import Starvation
 from jaxmon.agent.walltime.tasks import times_slept
 from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.exposition.families import Family, series
@@ -45,8 +49,8 @@ _SOON = 0.001
 # C code has held the interpreter for that long: the look finds the line that called it,
 # and is worth that time.
 _HELD = 0.05
-# Doing the same thing for so many seconds is worth a stack.
-_LONG = 5.0
+# Doing the same thing for so many seconds is worth a stack; less, if a job is judged.
+_LONG, _LONG_FOR_OTHERS = 5.0, 2.0
 
 
 class WallTime(Part):
@@ -60,11 +64,18 @@ class WallTime(Part):
         context: shared state of the agent.
         timeline: the activities that the program marks.
         routes: its requests.
+        spanning: returns the functions that run on devices of other processes, too.
     """
 
     name = SITE
 
-    def __init__(self, context: Context, timeline: Timeline, routes: Routes) -> None:
+    def __init__(
+        self,
+        context: Context,
+        timeline: Timeline,
+        routes: Routes,
+        spanning: Callable[[], Collection[Function]],
+    ) -> None:
         self._guard = context.guard
         self._routes = routes
         self._every = context.settings.time_interval
@@ -79,6 +90,8 @@ class WallTime(Part):
             partial(_calls, context.table),
         )
         self._reader = reader
+        self._pace = Pace(partial(_calls_together, context, spanning))
+        self._starvation = Starvation()
         self._moments = Moments()
         self._wake = threading.Lock()
         self._thread: DaemonThread | None = None
@@ -153,6 +166,23 @@ class WallTime(Part):
             "now": now,
             "requests": self._hanging(),
         }
+
+    def doing(self) -> dict[str, Any]:
+        """
+        Return what goes on now, with its stack if the program does not get on, how long
+        ago it called a jitted function last, and how much of its time it waits for a
+        processor; nothing if the ledger is disabled.
+        """
+        if self._thread is None:
+            return {}
+        moment = perf_counter()
+        now = self._looks.progress.as_json(moment)
+        pace = self._pace.as_json(moment)
+        current = self._looks.progress.current
+        if current is not None:
+            longest = max(now["seconds"], pace["age_seconds"] or 0.0)
+            now |= self._standing(current.thread) if longest >= _LONG_FOR_OTHERS else {}
+        return {"now": now, "pace": pace, "starved_ratio": self._starvation.ratio}
 
     def pages(self) -> dict[str, Handler]:
         """Return the endpoint that shows the stacks of all threads."""
@@ -235,6 +265,7 @@ class WallTime(Part):
                 elif waited:
                     contended = self._moments.wait(self._looks.begin)
                 self._looks.look(due, late, contended=contended)
+                self._follow()
             except NotNowError:
                 soon = True
             except Exception:  # noqa: BLE001 - contained: our own thread goes on
@@ -243,6 +274,12 @@ class WallTime(Part):
                 make_room()
             self.spent += thread_time() - before
         self._looks.close()
+
+    def _follow(self) -> None:
+        current, now = self._looks.progress.current, perf_counter()
+        if current is not None:
+            self._pace.check(now, compiles=current.entry.state == COMPILE)
+            self._starvation.check(self._looks.task(current.thread), now)
 
 
 def _serves() -> bool:
@@ -259,6 +296,22 @@ def _is_loop(line: str) -> bool:
 def _calls(table: FunctionTable) -> int:
     """Return the calls of the user's functions so far."""
     return sum([one.objects.calls + one.missed for one in table if not one.internal])
+
+
+def _calls_together(
+    context: Context, spanning: Callable[[], Collection[Function]]
+) -> int:
+    """
+    Return the calls so far of what the processes of a job call together, or of all
+    functions if that is unknown; none if this process belongs to no job.
+    """
+    place = cluster(context.jax)
+    if place is None or place.size < 2:  # noqa: PLR2004 - alone
+        return 0
+    functions = spanning()
+    if not functions:
+        return _calls(context.table)
+    return sum([one.objects.calls + one.missed for one in functions])
 
 
 def _as_json(period: Period) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import resource
 import sys
 import threading
 import time
+from pathlib import Path
 
 from jaxmon import interrupts
 from jaxmon.threads import is_ours
@@ -75,6 +76,19 @@ class Task:
         ready to run may wait for one.
         """
         return self._now() > self._used
+
+    def waited(self) -> float | None:
+        """
+        Return for how many seconds it could have run so far, but no processor was free;
+        `None` if the kernel does not say.
+        """
+        try:
+            # Nanoseconds that it ran, and that it waited.
+            read = Path(f"/proc/self/task/{self.number}/schedstat").read_text()
+            return int(read.split()[1]) / 1e9
+        except (OSError, ValueError, IndexError) as error:
+            interrupts.pass_on(error)
+            return None
 
     def close(self) -> None:
         """Close its file."""

@@ -23,6 +23,12 @@ DEVICES = (
         _DEVICES,
     ),
     Name("jaxlib.__version__", "its release", (catalog.RUNTIME_INFO,)),
+    *each(
+        "jax._src.distributed.global_state.*",
+        "client coordinator_address num_processes process_id",
+        "the place of this process in its cluster, before devices are initialised",
+        ("/debug/rank",),
+    ),
 )
 
 PROFILER = (

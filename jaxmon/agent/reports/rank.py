@@ -1,0 +1,115 @@
+"""
+What others need to know of this process to judge the job that it is a rank of.
+
+``/debug/rank``, on the Unix socket only: its place in the cluster, how often it has
+called what the ranks call together, and what it is doing. Of limited size, whatever the
+program does. Evaluated by `jaxmon.report.job`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from jaxmon.agent.context import Context
+from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.cluster import cluster
+from jaxmon.agent.part import Part
+from jaxmon.agent.reports.json_types import dumps, plain
+from jaxmon.clocks import monotonic
+from jaxmon.http.messages import Request, Response
+from jaxmon.http.server import Handler
+from jaxmon.indicators.loops import Loops
+from jaxmon.report.job import SCHEMA
+
+
+_MOST_FUNCTIONS = 64
+_MOST_LOOPS = 8
+_MOST_LINES = 20
+_LONGEST = 256
+
+
+class Rank(Part):
+    """
+    Describes this process to those who compare it with the other ranks.
+
+    Args:
+        context: shared state of the agent.
+        doing: returns what the program is doing, and its pace.
+        loops: the loops that it marks.
+        programs: returns the latest program of each function.
+        spanning: returns the functions that run on devices of other processes, too.
+        compiling: returns how many compiles are in progress, and age and function of
+            the oldest.
+    """
+
+    name = "rank"
+
+    def __init__(  # noqa: PLR0913 - what a rank is known by comes from many parts
+        self,
+        context: Context,
+        *,
+        doing: Callable[[], Mapping[str, Any]],
+        loops: Loops,
+        programs: Callable[[], Mapping[str, Any]],
+        spanning: Callable[[], Collection[Function]],
+        compiling: Callable[[], tuple[int, float, str]],
+    ) -> None:
+        self._context = context
+        self._doing = doing
+        self._loops = loops
+        self._programs = programs
+        self._spanning = spanning
+        self._compiling = compiling
+        self._began = monotonic()
+
+    def pages(self) -> dict[str, Handler]:
+        """Return the endpoint."""
+        return {"/debug/rank": self._page}
+
+    def describe(self) -> dict[str, Any]:
+        """Return the document. Takes some 100 µs, a millisecond in a hang."""
+        found, doing = cluster(self._context.jax), self._doing()
+        compiles, seconds, function = self._compiling()
+        now = dict(doing.get("now", {}))
+        for key in ("stack", "others"):
+            now[key] = list(now.get(key, ()))[:_MOST_LINES]
+        return {
+            "schema": SCHEMA,
+            "index": None if found is None else found.rank,
+            "count": None if found is None else found.size,
+            "coordinator": "" if found is None else found.coordinator[:_LONGEST],
+            "host": os.uname().nodename[:_LONGEST],
+            "pid": os.getpid(),
+            "observed_seconds": max(monotonic() - self._began, 0.0),
+            "loops": {
+                one.name: {"steps": one.steps, "age_seconds": one.age}
+                for one in list(self._loops)[:_MOST_LOOPS]
+                if one.running
+            },
+            "functions": self._functions(),
+            "pace": doing.get("pace", {}),
+            "now": now,
+            "compiling": {"count": compiles, "seconds": seconds, "function": function},
+            "starved_ratio": doing.get("starved_ratio"),
+        }
+
+    def _page(self, _: Request) -> Response:
+        return Response(dumps(plain(self.describe())).encode(), "application/json")
+
+    def _functions(self) -> dict[str, Any]:
+        """Return those called most of the functions that several processes run."""
+        programs = self._programs()
+        known = [(one, one.calls_and_hits()[0]) for one in self._spanning()]
+        known.sort(key=lambda item: -item[1])
+        found = {}
+        for function, calls in known[:_MOST_FUNCTIONS]:
+            program = programs.get(function.name, {})
+            found[function.name] = {
+                # Without the call layer, or if jitted before the agent started.
+                "calls": calls if function.counted else None,
+                "fingerprint": program.get("fingerprint"),
+                "devices": program.get("devices"),
+            }
+        return found

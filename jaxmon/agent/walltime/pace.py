@@ -1,0 +1,61 @@
+"""How long ago the program called a jitted function last, and how long that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+_CHECKED_SECONDS = 1.0
+# Shorter ones are not told apart.
+_GAP = 2 * _CHECKED_SECONDS
+
+
+class Pace:
+    """
+    Follows the calls of the functions that all processes of a job call together. For
+    one thread; read by any.
+
+    Known to a second, which is how often it counts them.
+
+    Args:
+        calls: returns their number so far, 0 in a program that is no job.
+    """
+
+    def __init__(self, calls: Callable[[], int]) -> None:
+        self._calls = calls
+        self._known = 0
+        self._checked = self._since = 0.0
+        self._compiles = False
+        # The two longest. One alone may be the start, or a restored checkpoint.
+        self._gaps = (0.0, 0.0)
+
+    def check(self, now: float, *, compiles: bool) -> None:
+        """
+        Count the calls, if that is due.
+
+        Args:
+            now: by the performance counter.
+            compiles: whether the program is compiling: a pause for that says nothing
+                about others.
+        """
+        self._compiles = self._compiles or compiles
+        if now - self._checked < _CHECKED_SECONDS and self._checked:
+            return
+        self._checked = now
+        found = self._calls()
+        if found == self._known and self._since:
+            return
+        gap = now - self._since
+        if self._known and not self._compiles and gap >= _GAP:
+            _, *longest = sorted((*self._gaps, gap))
+            self._gaps = (longest[0], longest[1])
+        self._known, self._since, self._compiles = found, now, False
+
+    def as_json(self, now: float) -> dict[str, Any]:
+        """
+        Return the seconds since the latest call, `None` without any, and those of a
+        pause that is usual: the longest but one so far.
+        """
+        age = max(now - self._since, 0.0) if self._known else None
+        return {"age_seconds": age, "usual_seconds": self._gaps[0]}
