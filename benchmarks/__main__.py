@@ -103,6 +103,7 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "exposition": _exposition,
     "imports": _of("imports"),
     "indicators": _of("indicators"),
+    "jobs": _of("jobs"),
     "live_page": _of("live_page"),
     "misses": _of("misses"),
     "memory": _of("memory"),

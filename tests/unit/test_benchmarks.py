@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks import compiles, exposition
+from benchmarks import compiles, exposition, jobs
+from jaxmon.report.job.text import lines
+from jaxmon.report.job.verdict import judge
 
 
 def test_every_observer_that_is_timed_exists() -> None:
@@ -18,3 +20,18 @@ def test_families_have_as_many_samples_as_asked_for() -> None:
     found = exposition.families(100)
 
     assert 100 <= sum(len(family.samples) for family in found) < 150
+
+
+def test_the_stuck_one_of_4096_ranks_is_found() -> None:
+    """One rank does something else; what is printed does not grow with the others."""
+    hosts = jobs.read(jobs.responses(stacks=True))
+    [job] = judge(hosts).jobs
+    assert [one.numbers for one in job.suspects] == [(jobs.STUCK,)]
+    assert len(job.waiting.numbers) == 4095
+    printed = lines(judge(hosts), 100)
+    assert "data.py:41" in " ".join(printed)
+    assert len(printed) < 20
+
+    grouped = jobs.grouped(hosts)
+    assert grouped[:2] == [f"rank {jobs.STUCK}:", "  data.py:41 in load_batch"]
+    assert len(grouped) < 20

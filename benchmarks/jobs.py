@@ -1,0 +1,134 @@
+"""What a verdict on a job of 4,096 ranks takes, on 512 hosts, one of them stuck."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tracemalloc
+from collections.abc import Callable
+from time import process_time
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.rows import Row
+
+
+if TYPE_CHECKING:
+    from jaxmon.report.job.records import Host
+
+HOSTS, PER_HOST = 512, 8
+STUCK = 2_718
+GOAL_SECONDS = 2.0
+_ROUNDS = 3
+_WIDTH = 100
+_MIB = 1 << 20
+# A process has about as many threads, besides those of native code.
+_THREADS = 8
+
+
+def measure() -> list[Row]:
+    """Return CPU time and memory of reading, judging and printing, and their size."""
+    from jaxmon.report.job.text import lines
+    from jaxmon.report.job.verdict import judge
+
+    pages = responses()
+    size = sum(map(len, pages)) / _MIB
+    tracemalloc.start()
+    hosts = read(pages)
+    printed = lines(judge(hosts), _WIDTH)
+    kept, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    judged = _median(lambda: lines(judge(hosts), _WIDTH))
+    whole = _median(lambda: lines(judge(read(pages)), _WIDTH))
+    stacked = read(responses(stacks=True))
+    note = f"{size:.1f} MiB of JSON; {len(printed)} lines are printed"
+    return [
+        Row(name="read, judge and print 4,096 ranks", value=whole, unit="s", note=note),
+        Row(name="judge and print", value=judged, unit="s", at_most=GOAL_SECONDS),
+        Row(name="memory at its peak", value=peak / _MIB, unit="MiB"),
+        Row(name="memory of the records", value=kept / _MIB, unit="MiB"),
+        Row(
+            name=f"group {HOSTS * PER_HOST * _THREADS:,} stacks",
+            value=_median(lambda: grouped(stacked)),
+            unit="s",
+            at_most=GOAL_SECONDS,
+        ),
+    ]
+
+
+def responses(*, stacks: bool = False) -> list[str]:
+    """Return the responses of the sidecars."""
+    return [
+        json.dumps({"ranks": [_rank(host * PER_HOST + n, stacks) for n in range(8)]})
+        for host in range(HOSTS)
+    ]
+
+
+def read(pages: list[str]) -> list[Host]:
+    """Return the content of *pages*."""
+    from jaxmon.formats import json_text
+    from jaxmon.report.job.records import host
+
+    return [
+        host(f"host-{number}:9467", json_text.parse(page, odd_numbers=True))
+        for number, page in enumerate(pages)
+    ]
+
+
+def grouped(hosts: list[Host]) -> list[str]:
+    """Return the stacks on *hosts* as they are printed."""
+    from jaxmon.report.job import stacks
+
+    return stacks.lines(stacks.groups(stacks.of_hosts(hosts)), _WIDTH)
+
+
+def _rank(number: int, stacks: bool) -> dict[str, Any]:  # noqa: FBT001 - a variant
+    stuck = number == STUCK
+    calls = 811 if stuck else 812 + number % 3
+    place = "data.py:41" if stuck else "train.py:58"
+    stack = [
+        f"{place} in {'load_batch' if stuck else 'main'}",
+        "train.py:90 in <module>",
+    ]
+    threads = [
+        {"name": f"thread-{n}", "stack": [f"pool.py:{n} in work", "pool.py:9 in run"]}
+        for n in range(_THREADS - 1)
+    ]
+    found: dict[str, Any] = {
+        "schema": 1,
+        "index": number,
+        "count": HOSTS * PER_HOST,
+        "coordinator": "10.0.0.1:1234",
+        "host": f"host-{number // PER_HOST}",
+        "pid": 1000 + number,
+        "observed_seconds": 5000.0,
+        "loops": {"train": {"steps": calls, "age_seconds": 95.0}},
+        "functions": {
+            f"__main__.{name}": {
+                "calls": calls if name == "train_step" else 8,
+                "fingerprint": "f00dfeed12345678",
+                "devices": HOSTS * PER_HOST,
+            }
+            for name in ("train_step", "evaluate", "initialise", "gather")
+        },
+        "pace": {"age_seconds": 95.0, "usual_seconds": 0.0},
+        "now": {
+            "state": "data_wait" if stuck else "fetch",
+            "place": place,
+            "function": "",
+            "seconds": 95.0,
+            "stack": stack,
+        },
+        "worker": str(number % PER_HOST),
+    }
+    if stacks:
+        found["stacks"] = {"threads": [{"name": "main", "stack": stack}, *threads]}
+    return found
+
+
+def _median(call: Callable[[], object]) -> float:
+    spent = []
+    for _ in range(_ROUNDS):
+        before = process_time()
+        call()
+        spent.append(process_time() - before)
+    return statistics.median(spent)

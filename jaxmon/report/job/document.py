@@ -1,0 +1,82 @@
+"""A verdict on jobs as JSON types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxmon.report.job import SCHEMA
+from jaxmon.report.job.model import Job, State, Suspects, Verdict
+from jaxmon.report.job.text import headline
+from jaxmon.report.job.words import WORDS, does, who
+
+
+_MOST_NUMBERS = 1000
+
+
+def document(verdict: Verdict) -> dict[str, Any]:
+    """Return *verdict*; of each list of numbers, at most a thousand."""
+    return {
+        "schema": SCHEMA,
+        "state": worst(verdict).value,
+        "jobs": [_job(one) for one in verdict.jobs],
+        "silent": [
+            {"target": target, "trouble": trouble} for target, trouble in verdict.silent
+        ],
+        "answered": verdict.answered,
+        "others": verdict.others,
+    }
+
+
+def worst(verdict: Verdict) -> State:
+    """Return the state of the job that is worst, unknown if there is none."""
+    live = [one.state for one in verdict.jobs if one.state is not State.ENDED]
+    if live:
+        return live[0]
+    return State.ENDED if verdict.jobs else State.UNKNOWN
+
+
+def _job(job: Job) -> dict[str, Any]:
+    waiting = job.waiting
+    return {
+        "coordinator": job.coordinator,
+        "processes": job.count,
+        "hosts": job.hosts,
+        "state": job.state.value,
+        "verdict": headline(job),
+        "seconds_without_progress": job.seconds,
+        "hung_from_seconds": job.limit,
+        "waiting": {
+            "ranks": waiting.numbers[:_MOST_NUMBERS],
+            "number": len(waiting.numbers),
+            "function": waiting.function,
+            "call": waiting.call,
+            "where": waiting.place,
+        },
+        "suspects": [_suspects(one) for one in job.suspects],
+        "starved": job.starved[:_MOST_NUMBERS],
+    }
+
+
+def _suspects(suspects: Suspects) -> dict[str, Any]:
+    return {
+        "kind": suspects.kind.value,
+        "verdict": f"{who(suspects)} {does(suspects)}",
+        "action": WORDS[suspects.kind].advice,
+        "ranks": suspects.numbers[:_MOST_NUMBERS],
+        "number": len(suspects.numbers),
+        "function": suspects.function,
+        "where": suspects.place,
+        "seconds": suspects.seconds,
+        "calls": suspects.calls,
+        "processes": [
+            {
+                "rank": one.index,
+                "host": one.host,
+                "pid": one.pid,
+                "worker": one.worker,
+                "steps": {of.name: of.steps for of in one.loops},
+                "stack": one.now.stack,
+            }
+            for one in suspects.ranks[:10]
+        ],
+    }

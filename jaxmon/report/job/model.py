@@ -1,0 +1,137 @@
+"""What is found out about a job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from jaxmon.report.job.records import Rank
+
+
+class State(Enum):
+    """How a job is, the worst last."""
+
+    ENDED = "ended"
+    PROGRESSING = "progressing"
+    WAITING = "waiting"
+    """It does not get on, for a reason that may take as long."""
+    UNKNOWN = "unknown"
+    """Nothing is known of how it gets on."""
+    HUNG = "hung"
+
+
+class Kind(Enum):
+    """What the others wait for, in the order in which it is looked at."""
+
+    KILLED = "killed"
+    CRASHED = "crashed"
+    FINISHED = "finished"
+    GONE = "gone"
+    """No sidecar reports it, and all have answered."""
+    STOPPED = "stopped"
+    SILENT = "silent"
+    UNSEEN = "unseen"
+    """It may be on a host that did not answer."""
+    COMPILE = "compile"
+    ACTIVITY = "activity"
+    """It is in an activity that the program marks, such as a checkpoint."""
+    LOCK = "lock"
+    DATA = "data"
+    BLOCKED = "blocked"
+    LOCAL = "local"
+    """It runs a function that no other process takes part in."""
+    CODE = "code"
+    PROGRAM = "program"
+    """It waits for the device as well, but in another program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspects:
+    """
+    Ranks that are alike, for which others wait.
+
+    Attributes:
+        kind: in what they are alike.
+        ranks: those that are known, lowest first.
+        numbers: of all of them.
+        place: ``file:line`` where they are.
+        function: the function of the program at that line, or the jitted function.
+        seconds: for how long at least; `None` if unknown.
+        calls: how often they have called what the others wait in; `None` if unknown.
+    """
+
+    kind: Kind
+    numbers: tuple[int, ...]
+    ranks: tuple[Rank, ...] = ()
+    place: str = ""
+    function: str = ""
+    seconds: float | None = None
+    calls: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """
+    Ranks that wait for the device, and so for other ranks.
+
+    Attributes:
+        numbers: which ones.
+        function: the jitted function in whose call; empty if unknown.
+        call: which call of it, counted from 1; `None` if unknown.
+        place: ``file:line`` where most of them wait.
+        fetches: whether they wait for results, not in the call itself.
+    """
+
+    numbers: tuple[int, ...] = ()
+    function: str = ""
+    call: int | None = None
+    place: str = ""
+    fetches: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """
+    What is found out about one job.
+
+    Attributes:
+        coordinator: its coordinator, by which it is known.
+        count: of its processes.
+        hosts: on how many hosts they were found.
+        state: how it is.
+        seconds: since any rank called what they call together; `None` if unknown.
+        limit: from how many seconds that is called hung.
+        waiting: the ranks that wait for the device.
+        suspects: those that these wait for, the likeliest first.
+        starved: those that wait for a processor most of the time.
+        ranks: all that are known, by number.
+    """
+
+    coordinator: str
+    count: int
+    hosts: int
+    state: State
+    seconds: float | None
+    limit: float
+    waiting: Waiting = field(default_factory=Waiting)
+    suspects: tuple[Suspects, ...] = ()
+    starved: tuple[int, ...] = ()
+    ranks: tuple[Rank, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """
+    What is found out about all jobs of some hosts.
+
+    Attributes:
+        jobs: the worst first.
+        silent: hosts that did not answer, with the reason.
+        answered: how many did.
+        others: processes that belong to no job.
+    """
+
+    jobs: tuple[Job, ...] = ()
+    silent: tuple[tuple[str, str], ...] = ()
+    answered: int = 0
+    others: int = 0

@@ -1,0 +1,198 @@
+"""What the ranks of a job and their sidecars report, as typed data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jaxmon.report.typed import from_json, mapping
+from jaxmon.report.walltime import Now
+
+
+MOST_RANKS = 1_000_000
+"""No job has as many; a larger one is a mistake, or a lie."""
+
+KILLED, CRASHED, FINISHED = "killed", "crashed", "finished"
+"""
+How a process ended: without a word, as by SIGKILL, the kernel's OOM killer, a crash in
+C or `os._exit`; by an uncaught exception; in order.
+"""
+
+_MOST_FUNCTIONS = 64
+_MOST_ON_A_HOST = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """
+    A function whose program runs on devices of several processes.
+
+    Attributes:
+        calls: so far, `None` if they are not counted.
+        fingerprint: of its latest program; empty if unknown.
+        devices: how many that runs on.
+    """
+
+    name: str = ""
+    calls: int | None = None
+    fingerprint: str = ""
+    devices: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop that the program marks: its steps, and the age of the latest."""
+
+    name: str = ""
+    steps: int = 0
+    age_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds since the latest call of these functions, and a usual pause of them."""
+
+    age_seconds: float | None = None
+    usual_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Compiling:
+    """Compiles in progress: their number, and age and function of the oldest."""
+
+    count: int = 0
+    seconds: float = 0.0
+    function: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """
+    A process of a job: the content of ``/debug/rank``, and what its sidecar adds.
+
+    Attributes:
+        index: its number in the job; `None` if it has joined none.
+        count: of the processes of the job.
+        coordinator: address of the coordinator; empty if unknown.
+        now: what it is doing.
+        starved_ratio: how much of its time it waits for a processor; `None` if unknown.
+        worker: its slot.
+        since_seconds: age of all of this.
+        trouble: why it does not respond now; empty if it does.
+        stopped: whether a signal or a debugger has stopped it.
+        ended: how it ended, as far as is known; empty if it has not.
+        ended_seconds: how long that has been known.
+    """
+
+    schema: int = 0
+    index: int | None = None
+    count: int | None = None
+    coordinator: str = ""
+    host: str = ""
+    pid: int | None = None
+    observed_seconds: float = 0.0
+    loops: tuple[Loop, ...] = ()
+    functions: tuple[Function, ...] = ()
+    pace: Pace = field(default_factory=Pace)
+    now: Now = field(default_factory=Now)
+    compiling: Compiling = field(default_factory=Compiling)
+    starved_ratio: float | None = None
+    worker: str = ""
+    since_seconds: float = 0.0
+    trouble: str = ""
+    stopped: bool = False
+    ended: str = ""
+    ended_seconds: float = 0.0
+
+    @property
+    def responds(self) -> bool:
+        """Whether this is about now."""
+        return not (self.trouble or self.stopped or self.ended)
+
+    @property
+    def age(self) -> float | None:
+        """
+        Seconds since it called what the ranks call together, or else did a step of a
+        loop that it marks; `None` if neither is known.
+        """
+        found = self.pace.age_seconds
+        if found is None:
+            ages = [
+                one.age_seconds for one in self.loops if one.age_seconds is not None
+            ]
+            found = min(ages, default=None)
+        return None if found is None else max(found, 0.0) + self.since_seconds
+
+    def calls(self, function: str) -> int | None:
+        """
+        Return how often it has called *function*, `None` if that is unknown; one that
+        it has never called is not among its functions.
+        """
+        for one in self.functions:
+            if one.name == function:
+                return one.calls
+        return 0 if self.functions else None
+
+    def fingerprint(self, function: str) -> str:
+        """Return that of its latest program of *function*, empty if unknown."""
+        known = (one.fingerprint for one in self.functions if one.name == function)
+        return next(known, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """
+    What a sidecar reports.
+
+    Attributes:
+        target: its address.
+        trouble: why there is nothing of it; empty if there is.
+        ranks: the processes of its host that belong to a job.
+        others: how many belong to none, or have not joined theirs yet.
+        stacks: lines of the stacks of threads, by worker, innermost first.
+    """
+
+    target: str
+    trouble: str = ""
+    ranks: tuple[Rank, ...] = ()
+    others: int = 0
+    stacks: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+
+
+def host(target: str, document: object) -> Host:
+    """
+    Return the content of the ``/job`` of the sidecar at *target*.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    given = mapping(document).get("ranks")
+    if not isinstance(given, list):
+        msg = "its response is not that of a sidecar's /job"
+        raise ValueError(msg)  # noqa: TRY004 - a value of another origin, no mistake
+    ranks, others, stacks = [], 0, {}
+    for one in given[:_MOST_ON_A_HOST]:
+        rank = _bounded(from_json(Rank, one))
+        if rank is None:
+            others += 1
+            continue
+        ranks.append(rank)
+        stacks[rank.worker] = _stacks(mapping(one).get("stacks"))
+    return Host(target, "", tuple(ranks), others, stacks)
+
+
+def _bounded(rank: Rank) -> Rank | None:
+    """Return *rank* if it is one of several processes of a job."""
+    if rank.index is None or rank.count is None:
+        return None
+    known = 1 < rank.count <= MOST_RANKS and 0 <= rank.index < rank.count
+    return rank if known else None
+
+
+def _stacks(document: Any) -> tuple[tuple[str, ...], ...]:
+    from jaxmon.report.stacks import Stacks  # noqa: PLC0415 - seldom given
+
+    if not document:
+        return ()
+    return tuple(one.stack for one in from_json(Stacks, document).threads if one.stack)

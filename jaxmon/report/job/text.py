@@ -1,0 +1,109 @@
+"""A verdict on jobs as text: as short as possible, whatever the number of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jaxmon.report.job.model import Job, State, Suspects, Verdict
+from jaxmon.report.job.words import (
+    NETWORK,
+    WORDS,
+    behind,
+    does,
+    how_many,
+    numbers,
+    waits,
+    who,
+)
+from jaxmon.report.layout import INDENT, counted, duration, wrapped
+
+
+_MOST_JOBS = 20
+_MOST_SUSPECTS = 5
+_MOST_LINES = 5
+_MOST_SILENT = 10
+
+
+def lines(verdict: Verdict, width: int) -> list[str]:
+    """Return *verdict* in lines of at most *width* columns, some dozens at most."""
+    found: list[str] = []
+    for job in verdict.jobs[:_MOST_JOBS]:
+        found += ["", *_job(job, width)]
+    if (left := len(verdict.jobs) - _MOST_JOBS) > 0:
+        found += ["", f"and {counted(left, 'further job')}"]
+    if not verdict.jobs:
+        found += ["", f"No rank of a job on {counted(verdict.answered, 'host')}."]
+        if verdict.others:
+            others = counted(verdict.others, "observed process").replace(
+                "ss", "sses", 0
+            )
+            found.append(f"{others} there, of no job, or not yet of one.")
+    return [*found[1:], *_silent(verdict, width)]
+
+
+def _silent(verdict: Verdict, width: int) -> Iterator[str]:
+    silent = verdict.silent
+    if not silent:
+        return
+    hosts = counted(verdict.answered + len(silent), "host")
+    yield ""
+    yield f"{len(silent):,} of {hosts} did not answer:"
+    for target, trouble in silent[:_MOST_SILENT]:
+        yield from wrapped(f"{target}: {trouble}", width, first=INDENT, rest=INDENT * 2)
+    if (left := len(silent) - _MOST_SILENT) > 0:
+        yield f"{INDENT}and {left:,} more"
+
+
+def headline(job: Job) -> str:
+    """Return how *job* is, in one line."""
+    size = how_many(job)
+    spent = "" if job.seconds is None else f" for {duration(job.seconds)}"
+    if job.state is State.PROGRESSING:
+        ago = "" if job.seconds is None else f"; last call {duration(job.seconds)} ago"
+        return f"PROGRESSING: {size}{ago}"
+    if job.state is State.WAITING:
+        return f"WAITING{spent}, hung from {duration(job.limit)}: {size}"
+    if job.state is State.HUNG:
+        return f"HUNG{spent}: {size}"
+    return f"{job.state.value.upper()}: {size}"
+
+
+def _job(job: Job, width: int) -> Iterator[str]:
+    yield from wrapped(headline(job), width, rest=INDENT)
+    for one in job.suspects[:_MOST_SUSPECTS]:
+        yield from _suspects(job, one, width)
+    if (left := len(job.suspects) - _MOST_SUSPECTS) > 0:
+        yield f"{INDENT}and {counted(left, 'further group')} of ranks"
+    stalled = job.state in {State.HUNG, State.WAITING}
+    waiting = job.waiting.numbers
+    if stalled and waiting and not job.suspects:
+        ranks = "all ranks" if len(waiting) == job.count else numbers(waiting)
+        text = f"{ranks} have dispatched the same: {len(waiting):,} {waits(job)}"
+        yield from wrapped(text, width, first=INDENT, rest=INDENT * 2)
+        yield from wrapped(NETWORK, width, first=INDENT * 2, rest=INDENT * 2)
+    elif stalled and waiting:
+        text = f"{numbers(waiting)} {waits(job)}"
+        yield from wrapped(text, width, first=INDENT, rest=INDENT * 2)
+    if job.starved:
+        text = f"{numbers(job.starved)}: waiting for a processor most of the time"
+        yield from wrapped(text, width, first=INDENT, rest=INDENT * 2)
+
+
+def _suspects(job: Job, suspects: Suspects, width: int) -> Iterator[str]:
+    parts = [f"{who(suspects)} {does(suspects)}", behind(suspects, job.waiting)]
+    text = "; ".join(filter(None, parts))
+    yield from wrapped(text, width, first=INDENT, rest=INDENT * 2)
+    if job.state in {State.HUNG, State.WAITING}:
+        for line in _stack(suspects)[:_MOST_LINES]:
+            yield from wrapped(line, width, first=INDENT * 3, rest=INDENT * 4)
+        advice = WORDS[suspects.kind].advice
+        yield from wrapped(advice, width, first=INDENT * 2, rest=INDENT * 2)
+
+
+def _stack(suspects: Suspects) -> tuple[str, ...]:
+    """Return the stack of one of *suspects*, from the line of the program on."""
+    if not suspects.ranks:
+        return ()
+    stack = suspects.ranks[0].now.stack
+    inner = [f"{suspects.place} in " not in line for line in stack]
+    return stack[inner.index(False) :] if not all(inner) else stack

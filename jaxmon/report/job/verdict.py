@@ -1,0 +1,355 @@
+"""
+Judges jobs: from what their ranks report to which of them hold the others up.
+
+In a job of several processes all of them dispatch the same sequence of programs that
+run on all devices. Such a program waits in its first collective until every process has
+dispatched it. So in a hang most ranks wait for the device, and whoever does something
+else, or waits in another program, is whom they wait for. JAX dispatches ahead: that
+some ranks have made a few more calls than others says nothing by itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from statistics import median
+
+from jaxmon.report.job.model import Job, Kind, State, Suspects, Verdict, Waiting
+from jaxmon.report.job.programs import deviating
+from jaxmon.report.job.records import CRASHED, FINISHED, KILLED, Host, Rank
+
+
+AFTER = 30.0
+"""Seconds without progress that are called a hang, if longer pauses are not usual."""
+
+_TIMES_AS_USUAL = 3.0
+# Of a job that has not found its rhythm, and of what may take its time.
+_AT_FIRST = 300.0
+_PATIENCE = 900.0
+_RHYTHM = 10
+# Without a rank nothing gets on: there is nothing to wait for.
+_WITHOUT_A_RANK = 5.0
+_STARVED = 0.5
+
+_FOR_THE_DEVICE = frozenset(("device", "fetch", "transfer"))
+_TAKES_TIME = frozenset((Kind.COMPILE, Kind.ACTIVITY))
+_ABSENT = frozenset((Kind.KILLED, Kind.CRASHED, Kind.STOPPED))
+_OVER = frozenset((Kind.KILLED, Kind.CRASHED, Kind.FINISHED, Kind.GONE))
+# Of ranks that are not there, whether the job gets on or not.
+_ANYWAY = (*_OVER, Kind.STOPPED, Kind.SILENT, Kind.UNSEEN)
+_KINDS = {"data_wait": Kind.DATA, "compile": Kind.COMPILE, "blocked": Kind.BLOCKED}
+_ENDS = {KILLED: Kind.KILLED, CRASHED: Kind.CRASHED, FINISHED: Kind.FINISHED}
+_ORDER = {kind: order for order, kind in enumerate(Kind)}
+_WORST = {state: order for order, state in enumerate(State)}
+
+
+def judge(hosts: Sequence[Host], *, after: float = AFTER) -> Verdict:
+    """
+    Return what is found out about the jobs of *hosts*, in a time that grows with the
+    number of ranks, and no faster.
+
+    Args:
+        hosts: what their sidecars report.
+        after: seconds without progress that are called a hang, at least.
+    """
+    silent = tuple((one.target, one.trouble) for one in hosts if one.trouble)
+    found: defaultdict[tuple[str, int], list[Rank]] = defaultdict(list)
+    places: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
+    for host in hosts:
+        for rank in host.ranks:
+            key = rank.coordinator, rank.count or 0
+            found[key].append(rank)
+            places[key].add(host.target)
+    jobs = [
+        _job(key, ranks, len(places[key]), after=after, unheard=bool(silent))
+        for key, ranks in found.items()
+    ]
+    jobs.sort(key=lambda job: (-_WORST[job.state], job.coordinator, job.count))
+    answered = len(hosts) - len(silent)
+    return Verdict(tuple(jobs), silent, answered, sum(one.others for one in hosts))
+
+
+def _job(
+    key: tuple[str, int],
+    reported: Iterable[Rank],
+    hosts: int,
+    *,
+    after: float,
+    unheard: bool,
+) -> Job:
+    coordinator, count = key
+    ranks = _one_of_each(reported)
+    alive = [one for one in ranks if one.responds]
+    seconds = _since_progress(alive or ranks)
+    waiting = _waiting(alive)
+    suspects = _suspects(ranks, alive, count, waiting, unheard=unheard)
+    waiting = _without(waiting, suspects)
+    limit = _limit(alive, suspects, after)
+    state = _state(alive, seconds, limit, suspects, after)
+    if state is State.PROGRESSING:
+        # What a rank does at one moment says nothing.
+        suspects = tuple(one for one in suspects if one.kind in _ANYWAY)
+        waiting = Waiting()
+    return Job(
+        coordinator,
+        count,
+        hosts,
+        state,
+        seconds,
+        limit,
+        waiting,
+        suspects,
+        tuple(_numbers(one for one in alive if (one.starved_ratio or 0.0) >= _STARVED)),
+        tuple(ranks),
+    )
+
+
+def _one_of_each(reported: Iterable[Rank]) -> list[Rank]:
+    """
+    Return the ranks by number, of several with one number the latest: a job that was
+    restarted may have the address of the one before.
+    """
+    found: dict[int, Rank] = {}
+    for one in reported:
+        number = one.index or 0
+        other = found.get(number)
+        if other is None or _recency(one) > _recency(other):
+            found[number] = one
+    return [found[number] for number in sorted(found)]
+
+
+def _recency(rank: Rank) -> tuple[bool, bool, float]:
+    return rank.responds, not rank.ended, -rank.since_seconds
+
+
+def _since_progress(ranks: Sequence[Rank]) -> float | None:
+    """Return the seconds since any rank got on, `None` if that is unknown."""
+    # A rank of which it is not known what it runs together with others may call
+    # functions of its own.
+    knowing = [one for one in ranks if one.functions] or ranks
+    return min([one.age for one in knowing if one.age is not None], default=None)
+
+
+def _limit(alive: Sequence[Rank], suspects: Sequence[Suspects], after: float) -> float:
+    """Return from how many seconds without progress a job is called hung."""
+    kinds = {one.kind for one in suspects}
+    if kinds & _ABSENT:
+        return min(after, _WITHOUT_A_RANK)
+    if not alive:
+        return after
+    usual = median([max(one.pace.usual_seconds, 0.0) for one in alive])
+    limit = max(after, _TIMES_AS_USUAL * usual)
+    if median([_got_on(one) for one in alive]) < _RHYTHM:
+        limit = max(limit, _AT_FIRST)
+    if kinds and kinds <= _TAKES_TIME:
+        limit = max(limit, _PATIENCE)
+    return limit
+
+
+def _got_on(rank: Rank) -> int:
+    """Return how often *rank* has got on; often, if that is not counted."""
+    calls = [one.calls for one in rank.functions if one.calls is not None]
+    known = [*calls, *(one.steps for one in rank.loops)]
+    return max(known, default=_RHYTHM)
+
+
+def _state(
+    alive: Sequence[Rank],
+    seconds: float | None,
+    limit: float,
+    suspects: Sequence[Suspects],
+    after: float,
+) -> State:
+    if not alive and {one.kind for one in suspects} <= _OVER:
+        return State.ENDED
+    if seconds is None:
+        return State.UNKNOWN
+    if seconds >= limit:
+        return State.HUNG
+    return State.WAITING if seconds >= after else State.PROGRESSING
+
+
+def _waiting(alive: Sequence[Rank]) -> Waiting:
+    """Return the ranks that wait for the device."""
+    waiting = [one for one in alive if _waits(one)]
+    if not waiting:
+        return Waiting()
+    shared = {of.name for one in alive for of in one.functions}
+    functions = Counter(
+        one.now.function for one in waiting if one.now.function in shared
+    )
+    function = _usual(functions) or _furthest_apart(alive)
+    calls = Counter(
+        calls for one in waiting if (calls := one.calls(function)) is not None
+    )
+    places = Counter(one.now.place for one in waiting if one.now.place)
+    fetching = sum(one.now.state != "device" for one in waiting)
+    return Waiting(
+        tuple(_numbers(waiting)),
+        function,
+        calls.most_common(1)[0][0] if function and calls else None,
+        _usual(places),
+        2 * fetching > len(waiting),
+    )
+
+
+def _without(waiting: Waiting, suspects: Iterable[Suspects]) -> Waiting:
+    """Return *waiting* without those that wait in another program."""
+    other = {
+        number for one in suspects if one.kind is Kind.PROGRAM for number in one.numbers
+    }
+    return replace(waiting, numbers=tuple(n for n in waiting.numbers if n not in other))
+
+
+def _waits(rank: Rank) -> bool:
+    """Return whether *rank* waits for a device that may wait for other ranks."""
+    return rank.now.state in _FOR_THE_DEVICE and not _is_local(rank)
+
+
+def _is_local(rank: Rank) -> bool:
+    """Return whether *rank* is in a call of a function that it runs alone."""
+    function = rank.now.function
+    shared = {one.name for one in rank.functions}
+    return bool(function and shared) and function not in shared
+
+
+def _furthest_apart(ranks: Sequence[Rank]) -> str:
+    """
+    Return the function of whose calls some ranks have made more than others, else the
+    one that is called most; empty if none is known.
+    """
+    most: dict[str, int] = {}
+    spread: dict[str, set[int]] = defaultdict(set)
+    for rank in ranks:
+        for one in rank.functions:
+            if one.calls is not None:
+                most[one.name] = max(most.get(one.name, 0), one.calls)
+                spread[one.name].add(one.calls)
+    return max(most, key=lambda name: (len(spread[name]) > 1, most[name]), default="")
+
+
+def _suspects(
+    ranks: Sequence[Rank],
+    alive: Sequence[Rank],
+    count: int,
+    waiting: Waiting,
+    *,
+    unheard: bool,
+) -> tuple[Suspects, ...]:
+    """Return the ranks that the others wait for, the likeliest first."""
+    found: list[Suspects] = []
+    for kind, some in _absent(ranks).items():
+        found += _alike(kind, some, waiting)
+    known = {one.index for one in ranks}
+    missing = tuple(number for number in range(count) if number not in known)
+    if missing:
+        found.append(Suspects(Kind.UNSEEN if unheard else Kind.GONE, missing))
+    others = [one for one in alive if one.index not in set(waiting.numbers)]
+    busy: defaultdict[Kind, list[Rank]] = defaultdict(list)
+    for one in others:
+        if not _is_ahead(one, waiting):
+            busy[_kind(one)].append(one)
+    for kind, some in busy.items():
+        found += _alike(kind, some, waiting)
+    if not busy:
+        programs: defaultdict[str, list[Rank]] = defaultdict(list)
+        for one, function in deviating(alive, waiting.function):
+            programs[function].append(one)
+        for function, some in programs.items():
+            for alike in _alike(Kind.PROGRAM, some, waiting):
+                found.append(replace(alike, function=function))
+    found.sort(key=lambda one: (_group(one.kind), len(one.numbers), one.numbers))
+    return tuple(found)
+
+
+def _group(kind: Kind) -> int:
+    """Return how likely it is that the others wait for ranks of this *kind*."""
+    # Of those that are there, the few are suspect, whatever they do.
+    return min(_ORDER[kind], _ORDER[Kind.COMPILE])
+
+
+def _absent(ranks: Iterable[Rank]) -> dict[Kind, list[Rank]]:
+    found: defaultdict[Kind, list[Rank]] = defaultdict(list)
+    for one in ranks:
+        if one.ended:
+            found[_ENDS.get(one.ended, Kind.CRASHED)].append(one)
+        elif one.stopped:
+            found[Kind.STOPPED].append(one)
+        elif one.trouble:
+            found[Kind.SILENT].append(one)
+    return dict(found)
+
+
+def _is_ahead(rank: Rank, waiting: Waiting) -> bool:
+    """Return whether *rank* has made the call in which most others wait."""
+    calls = rank.calls(waiting.function) if waiting.function else None
+    return calls is not None and waiting.call is not None and calls >= waiting.call
+
+
+def _kind(rank: Rank) -> Kind:
+    now = rank.now
+    if now.state == "compile":
+        return Kind.COMPILE
+    if now.activity:
+        return Kind.ACTIVITY
+    if _is_local(rank):
+        return Kind.LOCAL
+    if now.lock and now.state in {"blocked", "python", "idle"}:
+        return Kind.LOCK
+    return _KINDS.get(now.state, Kind.CODE)
+
+
+def _alike(kind: Kind, ranks: Sequence[Rank], waiting: Waiting) -> Iterable[Suspects]:
+    """Yield *ranks* by what they do and where."""
+    groups: defaultdict[tuple[str, str], list[Rank]] = defaultdict(list)
+    for one in ranks:
+        # What a process did before it was gone is not what the others wait for.
+        there = kind not in _ANYWAY
+        key = (one.now.place, _function(one, kind)) if there else ("", "")
+        groups[key].append(one)
+    for (place, function), some in groups.items():
+        calls = {one.calls(waiting.function) for one in some if waiting.function}
+        seconds = [_seconds(one, kind) for one in some]
+        yield Suspects(
+            kind,
+            tuple(_numbers(some)),
+            tuple(some),
+            place,
+            function,
+            min([one for one in seconds if one is not None], default=None),
+            next(iter(calls)) if len(calls) == 1 else None,
+        )
+
+
+def _function(rank: Rank, kind: Kind) -> str:
+    """Return the function in which *rank* is: a jitted one, or that of its line."""
+    if kind is Kind.COMPILE:
+        return rank.compiling.function
+    if kind is Kind.ACTIVITY:
+        return rank.now.activity
+    if kind is Kind.LOCAL:
+        return rank.now.function
+    start = f"{rank.now.place} in "
+    found = (one.removeprefix(start) for one in rank.now.stack if one.startswith(start))
+    return next(found, "")
+
+
+def _seconds(rank: Rank, kind: Kind) -> float | None:
+    """Return for how long *rank* has been as it is."""
+    if kind in {Kind.KILLED, Kind.CRASHED, Kind.FINISHED}:
+        return rank.ended_seconds
+    if kind in {Kind.STOPPED, Kind.SILENT}:
+        return rank.since_seconds
+    if kind is Kind.COMPILE and rank.compiling.count:
+        return max(rank.compiling.seconds, 0.0) + rank.since_seconds
+    # What waits for data may do so on several lines, one after the other.
+    return rank.age if rank.age is not None else rank.now.seconds + rank.since_seconds
+
+
+def _numbers(ranks: Iterable[Rank]) -> list[int]:
+    return sorted([one.index for one in ranks if one.index is not None])
+
+
+def _usual(found: Counter[str]) -> str:
+    return found.most_common(1)[0][0] if found else ""

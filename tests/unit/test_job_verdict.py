@@ -1,0 +1,307 @@
+"""The verdict on the processes of a job, from what they report."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+from jaxmon.report.job.document import document, worst
+from jaxmon.report.job.model import Job, Kind, State, Suspects, Verdict
+from jaxmon.report.job.records import Host, host
+from jaxmon.report.job.text import lines
+from jaxmon.report.job.verdict import judge
+from tests.ranks import STEP, fetching, ranks, report, waiting
+
+
+def judged(*documents: dict[str, Any], **options: Any) -> Job:
+    """Return the verdict on the only job of a host with these ranks."""
+    [job] = judge([host("host-1:9467", {"ranks": list(documents)})], **options).jobs
+    return job
+
+
+def only(job: Job) -> Suspects:
+    """Return the only suspects."""
+    [found] = job.suspects
+    return found
+
+
+def text(job: Job) -> str:
+    """Return what is printed, as one line."""
+    return " ".join(" ".join(lines(Verdict((job,)), 100)).split())
+
+
+def test_a_job_that_calls_is_progressing() -> None:
+    """What ranks do at a moment, and which is ahead, accuses no rank."""
+    job = judged(*ranks(4, age=0.4))
+    assert (job.state, job.suspects) == (State.PROGRESSING, ())
+    assert text(job).startswith("PROGRESSING: 4 ranks of 10.0.0.1:1234, on 1 host")
+
+
+def test_the_rank_that_does_something_else_is_named() -> None:
+    """Where it is, since when, and which call it has not made is said in one line."""
+    busy = report(3, calls=811, state="data_wait", place="data.py:41", age=95.0)
+    busy["now"]["stack"] = ["queue.py:171 in get", "data.py:41 in load_batch"]
+    job = judged(*waiting(3, calls=812), busy)
+    found = only(job)
+    assert job.state is State.HUNG
+    assert (found.kind, found.numbers, found.place) == (Kind.DATA, (3,), "data.py:41")
+    said = text(job)
+    assert (
+        "rank 3 (host-0, pid 1003) waits for data in load_batch, data.py:41, for "
+        "1 min 35 s; has not dispatched call 812 of train_step"
+    ) in said
+    assert "ranks 0-2 wait in train_step, call 812 (train.py:58)" in said
+    assert "queue.py" not in said
+
+
+def test_what_a_rank_is_in_is_told_apart() -> None:
+    """A lock, a file, Python, an activity, a compile and an own function differ."""
+    cases: dict[Kind, dict[str, Any]] = {
+        Kind.LOCK: {"state": "blocked", "lock": True},
+        Kind.BLOCKED: {"state": "blocked"},
+        Kind.CODE: {"state": "python"},
+        Kind.DATA: {"state": "data_wait"},
+        Kind.COMPILE: {"state": "compile"},
+        Kind.ACTIVITY: {"state": "blocked", "activity": "checkpoint"},
+        Kind.LOCAL: {"state": "device", "function": "__main__.preprocess"},
+    }
+    for kind, doing in cases.items():
+        job = judged(*waiting(3), report(3, calls=811, place="a.py:1", **doing))
+        assert only(job).kind is kind
+        assert only(job).numbers == (3,)
+
+
+def test_what_may_take_its_time_is_not_a_hang_at_once() -> None:
+    """A compile or a checkpoint is waited for; the reason is said all the same."""
+    found: list[dict[str, Any]] = [
+        {"state": "compile"},
+        {"state": "python", "activity": "checkpoint"},
+    ]
+    for doing in found:
+        job = judged(*waiting(3), report(3, calls=811, **doing))
+        assert job.state is State.WAITING
+        assert "hung from 15 min" in text(job)
+        late = report(3, calls=811, age=1000.0, **doing)
+        assert judged(*waiting(3, age=1000.0), late).state is State.HUNG
+
+
+def test_pauses_that_are_usual_are_no_hang() -> None:
+    """Three times as long as usual is; a single rank cannot claim otherwise."""
+    busy = report(3, calls=811, state="python", age=40.0, usual=60.0)
+    calm = waiting(3, age=40.0, usual=60.0)
+    assert judged(*calm, busy).state is State.WAITING
+    assert judged(*waiting(3, age=200.0, usual=60.0), busy | {}).state is not State.HUNG
+    late = report(3, calls=811, state="python", age=200.0, usual=60.0)
+    assert judged(*waiting(3, age=200.0, usual=60.0), late).state is State.HUNG
+    liar = report(3, calls=811, state="python", age=40.0, usual=1e12)
+    assert judged(*waiting(3, age=40.0), liar).state is State.HUNG
+
+
+def test_a_job_that_starts_has_time() -> None:
+    """Before the tenth call nothing is usual yet, so five minutes are allowed."""
+    starting = [*waiting(3, calls=2), report(3, calls=1, state="python")]
+    assert judged(*starting).state is State.WAITING
+    late = [
+        *waiting(3, calls=2, age=400.0),
+        report(3, calls=1, state="python", age=400.0),
+    ]
+    assert judged(*late).state is State.HUNG
+
+
+def test_dispatching_ahead_is_no_fault() -> None:
+    """Ranks that wait for results, some calls apart, all wait for the device."""
+    some = [fetching(n, calls=812 + n % 3) for n in range(8)]
+    job = judged(*some)
+    assert (job.state, job.suspects) == (State.HUNG, ())
+    said = text(job)
+    assert "all ranks" in said
+    assert "Look at the network" in said
+
+
+def test_all_in_one_call_is_not_a_ranks_fault() -> None:
+    """If all have dispatched the same call, the network or a device is suspect."""
+    job = judged(*waiting(4))
+    assert (job.state, job.suspects) == (State.HUNG, ())
+    assert "No process holds the others up." in text(job)
+
+
+def test_a_rank_that_is_busy_but_not_behind_is_not_blamed() -> None:
+    """A rank that has made the call, too, and does something else, is not the cause."""
+    job = judged(*waiting(3, calls=812), report(3, calls=812, state="python"))
+    assert job.suspects == ()
+
+
+def test_another_branch_is_another_program() -> None:
+    """One more call here and one less there is not ahead or behind."""
+    other = report(3, calls=811, state="device", function="__main__.evaluate")
+    other["functions"]["__main__.evaluate"] = {"calls": 1, "devices": 8}
+    job = judged(*waiting(3), other)
+    found = only(job)
+    assert (found.kind, found.numbers) == (Kind.PROGRAM, (3,))
+    assert found.function == "__main__.evaluate"
+    assert job.waiting.numbers == (0, 1, 2)
+
+
+def test_two_ranks_in_two_programs_are_both_named() -> None:
+    """Of two halves it is unknown which one is right."""
+    other = report(1, calls=811, count=2, state="device", function="__main__.evaluate")
+    other["functions"]["__main__.evaluate"] = {"calls": 1, "devices": 8}
+    job = judged(*waiting(1, calls=812, count=2), other)
+    assert {one.kind for one in job.suspects} == {Kind.PROGRAM}
+    assert sorted(n for one in job.suspects for n in one.numbers) == [0, 1]
+
+
+def test_another_program_of_the_same_function_is_named() -> None:
+    """The fingerprint differs if an argument had another shape."""
+    other = report(2, calls=812, state="device", function=STEP, fingerprint="bad")
+    job = judged(*waiting(2), other, *waiting(1, first=3))
+    assert (only(job).kind, only(job).numbers) == (Kind.PROGRAM, (2,))
+
+
+def test_hosts_that_compile_differently_accuse_none() -> None:
+    """If each has a fingerprint of its own, it says nothing."""
+    some = [
+        report(n, state="device", function=STEP, fingerprint=f"{n}") for n in range(4)
+    ]
+    assert judged(*some).suspects == ()
+
+
+def test_functions_of_a_part_of_the_devices_are_not_compared() -> None:
+    """Groups of processes may call others among themselves, as in a pipeline."""
+    some = waiting(4)
+    for n, one in enumerate(some):
+        one["functions"][f"stage_{n % 2}"] = {"calls": 10, "devices": 4}
+    assert judged(*some).suspects == ()
+
+
+def test_how_a_process_ended_comes_first() -> None:
+    """One that was killed is likelier to be the cause than those that then failed."""
+    killed = report(1, ended="killed", ended_seconds=8.0)
+    failed = report(0, ended="crashed", ended_seconds=8.0)
+    job = judged(failed, killed, *waiting(2, first=2, age=9.0))
+    assert [one.kind for one in job.suspects] == [Kind.KILLED, Kind.CRASHED]
+    assert job.state is State.HUNG
+    assert "rank 1 (host-0, pid 1001) was killed" in text(job)
+
+
+def test_a_process_that_finished_early_is_named() -> None:
+    """A rank with fewer batches leaves the others in their next call."""
+    job = judged(*waiting(3), report(3, ended="finished", ended_seconds=40.0))
+    assert (only(job).kind, job.state) == (Kind.FINISHED, State.HUNG)
+
+
+def test_a_job_that_is_over_is_over() -> None:
+    """All have ended: nothing hangs."""
+    some = [report(n, ended="finished", ended_seconds=5.0) for n in range(4)]
+    verdict = judge([host("a", {"ranks": some})])
+    assert worst(verdict) is State.ENDED
+
+
+def test_a_stopped_process_is_named() -> None:
+    """It is known from the kernel, since it does not respond."""
+    some = report(2, stopped=True, trouble="does not respond", since_seconds=20.0)
+    job = judged(*waiting(2), some, *waiting(1, first=3))
+    assert only(job).kind is Kind.STOPPED
+    assert "for 20.0 s" in text(job)
+
+
+def test_ranks_that_are_missing_are_gone_or_unseen() -> None:
+    """It depends on whether all hosts have answered."""
+    assert only(judged(*waiting(3))).kind is Kind.GONE
+    here = host("host-1:9467", {"ranks": waiting(3)})
+    away = Host("host-2:9467", "connection refused")
+    verdict = judge([here, away])
+    [job] = verdict.jobs
+    assert only(job).kind is Kind.UNSEEN
+    said = "\n".join(lines(verdict, 100))
+    assert "1 of 2 hosts did not answer:\n  host-2:9467: connection refused" in said
+
+
+def test_jobs_are_told_apart_by_their_coordinator() -> None:
+    """Several may run on the same hosts; the one that hangs comes first."""
+    fine = ranks(4, age=0.1, coordinator="10.0.0.9:1")
+    hung = [*waiting(3), report(3, calls=811, state="python")]
+    verdict = judge([host("a", {"ranks": [*fine, *hung]})])
+    assert [one.state for one in verdict.jobs] == [State.HUNG, State.PROGRESSING]
+
+
+def test_a_restarted_rank_replaces_the_one_before() -> None:
+    """What is known of the process that ended is of an earlier attempt."""
+    old = report(3, ended="killed", ended_seconds=100.0)
+    job = judged(*ranks(3, age=0.1), old, report(3, age=0.1))
+    assert job.suspects == ()
+    assert job.state is State.PROGRESSING
+
+
+def test_clocks_are_not_compared() -> None:
+    """All that is compared are ages: those of an old record are older by its age."""
+    silent = report(3, age=1.0, trouble="does not respond", since_seconds=50.0)
+    job = judged(*waiting(3, age=51.0), silent)
+    assert only(job).seconds == 50.0
+
+
+def test_without_the_call_layer_steps_tell_it() -> None:
+    """Steps that the program marks are as good for whether it gets on."""
+    some = [report(n, calls=None, age=None, step_age=0.5) for n in range(4)]
+    assert judged(*some).state is State.PROGRESSING
+    late = [
+        report(n, calls=None, age=None, step_age=60.0, state="fetch") for n in range(3)
+    ]
+    last = report(3, calls=None, age=None, step_age=60.0, state="python")
+    job = judged(*late, last)
+    assert (job.state, only(job).numbers) == (State.HUNG, (3,))
+
+
+def test_without_any_measure_nothing_is_claimed() -> None:
+    """A job of which it is unknown whether it gets on is not called hung."""
+    some = [report(n, calls=None, age=None) for n in range(4)]
+    assert judged(*some).state is State.UNKNOWN
+
+
+def test_a_rank_that_has_no_processor_is_mentioned() -> None:
+    """It gets on, only slowly."""
+    job = judged(*ranks(3, age=0.1), report(3, age=0.1, starved=0.9))
+    assert "rank 3: waiting for a processor most of the time" in text(job)
+
+
+def test_what_is_no_rank_is_left_out() -> None:
+    """Processes without a job, and records that cannot be, accuse no rank."""
+    strange: list[Any] = [
+        {},
+        None,
+        7,
+        {"index": 5, "count": 4},
+        {"index": -1, "count": 4},
+        {"index": 0, "count": 10**12},
+        {"index": 0, "count": 1},
+        {"index": "0", "count": "4"},
+    ]
+    found = host("a", {"ranks": strange})
+    assert (found.ranks, found.others) == ((), len(strange))
+    assert worst(judge([found])) is State.UNKNOWN
+
+
+def test_hostile_records_are_bounded() -> None:
+    """Whatever ranks report, the verdict is a page of clean text, and JSON."""
+    shuffled = random.Random(7)  # noqa: S311 - the same in each run
+    odd: list[Any] = [
+        *(None, -1, 1e300, float("nan"), float("inf"), "", "\x1b[2J", "x" * 5000),
+        *([], {}, [[]], True, {"a": {"b": []}}),
+    ]
+
+    def spoilt(value: Any) -> Any:
+        if shuffled.random() < 0.1:
+            return shuffled.choice(odd)
+        if isinstance(value, dict):
+            return {key: spoilt(one) for key, one in value.items()}
+        return [spoilt(one) for one in value] if isinstance(value, list) else value
+
+    for _ in range(300):
+        some = [*waiting(3), report(3, calls=811, state="python"), *ranks(2)]
+        spoiled = [spoilt(one) for one in some]
+        verdict = judge([host("a", {"ranks": spoiled})])
+        printed = lines(verdict, 100)
+        assert len(printed) < 200
+        assert all(line.isprintable() for line in printed)
+        json.dumps(document(verdict), allow_nan=False)
