@@ -34,7 +34,7 @@ class Exporter:
         for line in process.stderr:
             self.log.append(line)
             if match := re.fullmatch(
-                r"jaxmon exporter: http://localhost:(\d+)/\n", line
+                r"jaxmon exporter: http://(?:localhost|127\.0\.0\.1):(\d+)/\n", line
             ):
                 self.url = f"http://127.0.0.1:{match[1]}"
                 break

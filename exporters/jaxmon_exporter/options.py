@@ -147,6 +147,11 @@ class Options:
         default="trusted",
         choices=FINDINGS,
     )
+    peer_access: bool = _option(
+        "Serve `/job` for `jaxmon job why`: what each rank on this host is doing, with "
+        "files and lines. Needs TLS or passwords (--web-config), or --host 127.0.0.1.",
+        default=False,
+    )
     host_interval: float = _option(
         "Seconds between polls of the host.", default=5.0, within=_SECONDS
     )

@@ -54,7 +54,7 @@ def summary_page(
     def handle(request: Request) -> Response | Future[Response]:
         if not admits(request) or (refreshed := refresh()) is None:
             return respond(request)
-        return _after(refreshed, lambda: respond(request))
+        return after(refreshed, lambda: respond(request))
 
     return handle
 
@@ -108,7 +108,7 @@ def ready_page(ready: Callable[[], bool]) -> Page:
     return handle
 
 
-def _after(first: Future[None], respond: Callable[[], Response]) -> Future[Response]:
+def after(first: Future[None], respond: Callable[[], Response]) -> Future[Response]:
     """Return the response to give once *first* is done."""
     from concurrent.futures import Future  # noqa: PLC0415 - see above
 

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from jaxmon.catalog import BUILD_INFO, DROPPED, INTERNAL_ERRORS, SCRAPE_SECONDS
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from jaxmon.report.status.model import Summary
     from jaxmon_exporter.compat.names import DcgmNames
     from jaxmon_exporter.prices import Prices
+    from jaxmon_exporter.ranks import Ranks
     from jaxmon_exporter.web.gate import Gate
 
 
@@ -49,6 +51,7 @@ _FINDINGS_EVERY = 10.0
 # both, and the landing page longer than that.
 _FINDINGS_TIMEOUT = 3.0
 _FINDINGS_PATIENCE = 8.0
+_RANKS_EVERY = 5.0
 _NOT_READ = {
     "": "being read",
     "agents": "unknown, because the agents collector is disabled",
@@ -112,6 +115,7 @@ class Service:
             run_dir=str(options.run_dir),
         )
         self._unseen = Unseen(self._polling.families, clock=time.monotonic)
+        self._ranks = self._make_ranks() if options.peer_access else None
         self._pusher = self._make_pusher() if options.otlp else None
         self._server = Server(
             {
@@ -127,6 +131,7 @@ class Service:
                     self.summary, admits=self._admits, refresh=self._verdict.refresh
                 ),
                 "/api/history": pages.history_page(self._live.charts),
+                **({} if self._ranks is None else {"/job": self._ranks.page}),
                 "/-/healthy": pages.health_page(),
                 "/-/ready": pages.ready_page(self._polling.ready),
             },
@@ -149,6 +154,9 @@ class Service:
             msg = f"cannot listen on {host} port {wanted}: {_reason(error)}"
             raise CommandError(msg) from error
         self._server.every(EVERY, self._live.sample)
+        if self._ranks is not None:
+            self._ranks.refresh()
+            self._server.every(_RANKS_EVERY, self._ranks.refresh)
         registry.load_libraries(self._options)
         self._polling.start()
         self._server.start()
@@ -249,6 +257,25 @@ class Service:
         if self._withheld():
             return False
         return self._options.findings == "all" or request.trusted
+
+    def _make_ranks(self) -> Ranks:
+        """
+        Return what serves the ranks of this host to others.
+
+        Raises:
+            CommandError: anyone could read them.
+        """
+        from jaxmon_exporter.ranks import Ranks  # noqa: PLC0415 - few serve peers
+
+        guarded = self._gate is not None and self._gate.guards
+        if not guarded and not ip_address(self._options.host).is_loopback:
+            msg = (
+                "--peer-access shows files and lines of programs to all who can reach "
+                f"{self._options.host}: protect it with TLS or passwords "
+                "(--web-config), or listen with --host 127.0.0.1"
+            )
+            raise CommandError(msg)
+        return Ranks(self._options.run_dir, partial(self._count_error, "ranks"))
 
     def _make_pusher(self) -> Pusher:
         from jaxmon_exporter.pushing import pusher  # noqa: PLC0415 - few push

@@ -30,6 +30,7 @@ COMMANDS = {
     "ps": "jaxmon.cli.ps",
     "top": "jaxmon.cli.top.command",
     "explain": "jaxmon.cli.explain",
+    "job": "jaxmon.cli.job.command",
     "report": "jaxmon.cli.report",
     "compare": "jaxmon.cli.compare",
     "bundle": "jaxmon.cli.bundle.command",

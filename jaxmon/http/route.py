@@ -41,11 +41,13 @@ class Route:
         server: its URL.
         proxy: its URL, `None` without one.
         trust: certificates; `None` for the system's.
+        address: where to connect to the server, if its name has several addresses.
     """
 
     server: SplitResult
     proxy: SplitResult | None = None
     trust: ssl.SSLContext | None = None
+    address: str = ""
 
     @classmethod
     def by_environment(cls, server: SplitResult, trust: ssl.SSLContext | None) -> Route:
@@ -124,10 +126,12 @@ class Route:
     @contextmanager
     def _stream(self, bounds: Bounds) -> Iterator[Stream]:
         """Connect to the server, through the proxy if any, for a block."""
-        first = self.proxy or self.server
+        host, port = place_of(self.proxy or self.server)
+        if self.address and self.proxy is None:
+            host = self.address
         with ExitStack() as stack:
             try:
-                stream = stack.enter_context(connected(place_of(first), bounds))
+                stream = stack.enter_context(connected((host, port), bounds))
             except TimeoutError:
                 raise
             except OSError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
@@ -50,6 +50,8 @@ class Session:
         ca_file: CA certificates to trust instead of the system's.
         timeout: seconds for each request.
         insecure_http: allow sending a token or password unencrypted to another host.
+        address: where to connect, if the name in *url* has several addresses.
+        max_bytes: maximum size of a response.
 
     Raises:
         MonitoringError: the address, token or certificate file is invalid.
@@ -61,6 +63,8 @@ class Session:
     ca_file: Path | None = None
     timeout: float = 10.0
     insecure_http: bool = False
+    address: str = ""
+    max_bytes: int = MAX_BYTES
 
     def __post_init__(self) -> None:
         parts = self._checked()
@@ -68,7 +72,8 @@ class Session:
         host = parts.netloc.rpartition("@")[2]
         self.place = urlunsplit((parts.scheme, host, self._path, "", ""))
         try:
-            self._route = Route.by_environment(parts, trusted(parts, self.ca_file))
+            route = Route.by_environment(parts, trusted(parts, self.ca_file))
+            self._route = replace(route, address=self.address)
         except (CertificatesError, RouteError) as error:
             raise MonitoringError(str(error)) from None
         self._secrets = Secrets(self.token, *self._route.secrets)
@@ -138,7 +143,7 @@ class Session:
             response = self._route.exchange(
                 method,
                 target,
-                Bounds(self.timeout, MAX_BYTES),
+                Bounds(self.timeout, self.max_bytes),
                 headers=headers,
                 body=body,
             )

@@ -22,6 +22,8 @@ _MOST_JOBS = 20
 _MOST_SUSPECTS = 5
 _MOST_LINES = 5
 _MOST_SILENT = 10
+# Installed packages are shown by their name.
+_JAX = "jax/"
 
 
 def lines(verdict: Verdict, width: int) -> list[str]:
@@ -106,4 +108,5 @@ def _stack(suspects: Suspects) -> tuple[str, ...]:
         return ()
     stack = suspects.ranks[0].now.stack
     inner = [f"{suspects.place} in " not in line for line in stack]
-    return stack[inner.index(False) :] if not all(inner) else stack
+    known = stack[inner.index(False) :] if not all(inner) else stack
+    return tuple(line for line in known if not line.startswith(_JAX)) or known

@@ -1,0 +1,251 @@
+"""
+The ranks of jobs on this host, for those who judge whole jobs: ``/job``.
+
+Read from the agents every few seconds, and kept: a process that no longer responds, or
+has died, is reported as it was last. When one does not get on, the stacks of its
+threads are read and kept too, before someone restarts it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxmon import life, rundir
+from jaxmon.http import fetch
+from jaxmon.http.fetch import FetchError, fetch_all
+from jaxmon.http.messages import Request, Response
+from jaxmon.report import responses
+from jaxmon.report.job import SCHEMA
+from jaxmon.report.job.records import CRASHED, FINISHED, KILLED
+from jaxmon.resources import hung
+from jaxmon_exporter.collecting import Clock
+from jaxmon_exporter.refreshed import Refreshed
+
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+
+# Between two readings of the agents, however many ask; and of all their stacks.
+_EVERY, _STACKS_EVERY = 1.0, 5.0
+_TIMEOUT = 3.0
+_MOST_BYTES = 64 << 10
+_MOST_STACKS = 256 << 10
+_MOST_TOTAL = 8 << 20
+_MOST_RANKS = 256
+# How long a process is reported after its end.
+_KEPT_SECONDS = 3600.0
+# Without progress for so long, or three times as long as usual, stacks are read.
+_STUCK_SECONDS = 15.0
+_TIMES_AS_USUAL = 3.0
+_LONGEST = 200
+# A process that was killed cannot write that it ended.
+_ENDS = {life.RUNNING: KILLED, life.CRASHED: CRASHED, life.FINISHED: FINISHED}
+
+
+@dataclass(slots=True)
+class _Known:
+    """
+    What is known of the process in a slot.
+
+    Attributes:
+        rank: what it reported last.
+        read: when, by the clock.
+        trouble: why it does not respond; empty if it does.
+        stopped: whether a signal or a debugger has stopped it.
+        ended: how it ended, empty if it has not; *since* when that is known.
+        stacks: the response of ``/debug/stacks`` when it did not get on, or before.
+    """
+
+    rank: Mapping[str, Any]
+    read: float
+    trouble: str = ""
+    stopped: bool = False
+    ended: str = ""
+    since: float = 0.0
+    stacks: Mapping[str, Any] = field(default_factory=dict)
+    stacks_read: float = 0.0
+
+
+class Ranks:
+    """
+    Follows the ranks of one run directory.
+
+    Args:
+        run_dir: where the agents are.
+        failed: called with what fails, on the thread that reads.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        failed: Callable[[BaseException], None],
+        *,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._run_dir = run_dir
+        self._clock = clock
+        self._known: dict[str, _Known] = {}
+        self._latest = Refreshed(
+            self._read, failed, every=_EVERY, patience=2 * _TIMEOUT
+        )
+        self._with_stacks = Refreshed(
+            self._read_stacks, failed, every=_STACKS_EVERY, patience=2 * _TIMEOUT
+        )
+
+    def refresh(self) -> None:
+        """Read the agents on another thread; called by the server's, now and then."""
+        self._latest.refresh()
+
+    def page(self, request: Request) -> Response | Future[Response]:
+        """Respond to ``/job``, with the stacks of all threads if ``?stacks=1``."""
+        from jaxmon_exporter.pages import after  # noqa: PLC0415 - few hosts have peers
+
+        stacks = request.query.get("stacks") == "1"
+        source = self._with_stacks if stacks else self._latest
+        making = source.refresh()
+
+        def respond() -> Response:
+            body = json.dumps(self.document(stacks=stacks), separators=(",", ":"))
+            headers = {"Cache-Control": "no-store"}
+            return Response(body.encode(), "application/json", headers=headers)
+
+        return respond() if making is None else after(making, respond)
+
+    def document(self, *, stacks: bool) -> dict[str, Any]:
+        """Return what is known; of at most 8 MiB."""
+        now, total = self._clock(), 0
+        found: list[dict[str, Any]] = []
+        known = sorted(self._known.copy().items(), key=lambda item: int(item[0]))
+        for worker, one in known:
+            rank = {
+                **one.rank,
+                "worker": worker,
+                "since_seconds": max(now - one.read, 0.0),
+                "trouble": one.trouble,
+                "stopped": one.stopped,
+                "ended": one.ended,
+                "ended_seconds": max(now - one.since, 0.0) if one.ended else 0.0,
+            }
+            if stacks and one.stacks:
+                age = max(now - one.stacks_read, 0.0)
+                rank["stacks"] = {**one.stacks, "age_seconds": age}
+            total += len(json.dumps(rank))
+            if total <= _MOST_TOTAL:
+                found.append(rank)
+        return {
+            "schema": SCHEMA,
+            "host": os.uname().nodename,
+            "ranks": found,
+            "left_out": len(known) - len(found),
+        }
+
+    def _read(self) -> None:
+        try:
+            sockets = dict(list(rundir.sockets(self._run_dir).items())[:_MOST_RANKS])
+            answers = _fetched(sockets, "/debug/rank", _MOST_BYTES)
+            # After the responses: what died meanwhile is dead.
+            slots = life.slots(self._run_dir)
+        except OSError:  # no agent has run here yet
+            sockets, answers, slots = {}, {}, {}
+        now = self._clock()
+        for worker, answer in answers.items():
+            try:
+                self._heard(worker, responses.decoded(answer), now)
+            except FetchError as error:
+                self._unheard(worker, sockets[worker], error, slots.get(worker), now)
+        for worker in self._known.keys() - answers.keys():
+            self._end(worker, slots.get(worker), now)
+        self._keep_stacks(sockets, self._stuck(now))
+
+    def _heard(self, worker: str, rank: Mapping[str, Any], now: float) -> None:
+        before = self._known.get(worker)
+        made = _Known(rank, now)
+        if before is not None and before.rank.get("pid") == rank.get("pid"):
+            made.stacks, made.stacks_read = before.stacks, before.stacks_read
+        self._known[worker] = made
+
+    def _unheard(
+        self,
+        worker: str,
+        path: Path,
+        error: FetchError,
+        slot: life.Slot | None,
+        now: float,
+    ) -> None:
+        known = self._known.get(worker)
+        if error.reason in {fetch.GONE, fetch.LEFT}:
+            self._end(worker, slot, now)
+            return
+        if known is None:
+            return  # it has never said that it is a rank
+        pid = hung.listener(path)
+        known.trouble = responses.trouble(error)[:_LONGEST]
+        known.stopped = pid is not None and hung.is_stopped(pid)
+
+    def _end(self, worker: str, slot: life.Slot | None, now: float) -> None:
+        known = self._known.get(worker)
+        if known is None:
+            return
+        if not known.ended:
+            state = life.RUNNING if slot is None else slot.record.state
+            known.ended, known.since = _ENDS[state], now
+            known.trouble, known.stopped = "", False
+        elif now - known.since > _KEPT_SECONDS:
+            del self._known[worker]
+
+    def _stuck(self, now: float) -> list[str]:
+        """Return those that have stopped getting on, and whose stacks are not kept."""
+        found = []
+        for worker, one in self._known.items():
+            age = _since_progress(one.rank)
+            if one.ended or one.trouble or age is None:
+                continue
+            if one.stacks_read < now - age:  # of an earlier time, or of none
+                found.append(worker)
+        return found
+
+    def _read_stacks(self) -> None:
+        self._read()
+        live = [one for one, of in self._known.items() if not (of.ended or of.trouble)]
+        try:
+            self._keep_stacks(rundir.sockets(self._run_dir), live)
+        except OSError:
+            return
+
+    def _keep_stacks(self, sockets: Mapping[str, Path], workers: Iterable[str]) -> None:
+        paths = {one: sockets[one] for one in workers if one in sockets}
+        for worker, answer in _fetched(paths, "/debug/stacks", _MOST_STACKS).items():
+            known = self._known.get(worker)
+            if known is None or isinstance(answer, FetchError):
+                continue
+            try:
+                known.stacks = responses.decoded(answer)
+            except FetchError:
+                continue
+            known.stacks_read = self._clock()
+
+
+def _fetched(
+    paths: Mapping[str, Path], target: str, most: int
+) -> dict[str, str | FetchError]:
+    return fetch_all(
+        paths, target, timeout=_TIMEOUT, max_bytes=most, max_total=_MOST_TOTAL
+    )
+
+
+def _since_progress(rank: Mapping[str, Any]) -> float | None:
+    """Return for how long *rank* has not got on, `None` if that is not long."""
+    from jaxmon.report.job.records import Rank  # noqa: PLC0415 - few hosts have peers
+    from jaxmon.report.typed import from_json  # noqa: PLC0415 - likewise
+
+    known = from_json(Rank, rank)
+    limit = max(_STUCK_SECONDS, _TIMES_AS_USUAL * known.pace.usual_seconds)
+    return None if known.age is None or known.age < limit else known.age

@@ -1,0 +1,1 @@
+"""``jaxmon job``: what goes on in a job of several processes."""

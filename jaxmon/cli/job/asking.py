@@ -1,0 +1,103 @@
+"""Asks the sidecars of a job, all at the same time and within one deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from jaxmon.cli import output
+from jaxmon.formats import json_text
+from jaxmon.monitoring.discovery import Target
+from jaxmon.monitoring.session import MonitoringError, Session
+from jaxmon.report.job.records import Host, host
+
+
+_AT_ONCE = 64
+_MAX_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """
+    How to connect to sidecars.
+
+    Args:
+        token: sent as a bearer token; ``""`` for none.
+        user: of basic authentication; ``""`` for none.
+        password: its password.
+        ca_file: CA certificates to trust instead of the system's.
+        insecure_http: allow sending secrets unencrypted to other hosts.
+    """
+
+    token: str = ""
+    user: str = ""
+    password: str = ""
+    ca_file: Path | None = None
+    insecure_http: bool = False
+
+    def url(self, target: Target) -> str:
+        """Return the address of *target*, with user and password if there are any."""
+        user = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}@"
+        return (
+            f"{target.scheme}://{user if self.user else ''}{target.host}:{target.port}"
+        )
+
+
+def ask(
+    targets: Sequence[Target],
+    credentials: Credentials,
+    *,
+    seconds: float,
+    stacks: bool,
+) -> list[Host]:
+    """
+    Return what the sidecars at *targets* report, within *seconds*, in their order; of
+    one that does not answer, why.
+
+    Args:
+        targets: at least one.
+        credentials: for all of them.
+        seconds: for all of them together.
+        stacks: whether to ask for the stacks of all threads.
+    """
+    output.hide(credentials.token, credentials.password)
+    end = time.monotonic() + seconds
+
+    def one(target: Target) -> Host:
+        left = end - time.monotonic()
+        if left <= 0:
+            return Host(target.name, "there was no time left to ask it")
+        try:
+            return _asked(target, credentials, left, stacks=stacks)
+        except (MonitoringError, ValueError) as error:
+            return Host(target.name, str(error))
+
+    with ThreadPoolExecutor(min(_AT_ONCE, len(targets)), "jaxmon-job") as pool:
+        return list(pool.map(one, targets))
+
+
+def _asked(
+    target: Target, credentials: Credentials, seconds: float, *, stacks: bool
+) -> Host:
+    session = Session(
+        "sidecar",
+        credentials.url(target),
+        token=credentials.token,
+        ca_file=credentials.ca_file,
+        timeout=seconds,
+        insecure_http=credentials.insecure_http,
+        address=target.address,
+        max_bytes=_MAX_BYTES,
+    )
+    response = session.get("/job", {"stacks": "1"} if stacks else None)
+    if response.status == 404:  # noqa: PLR2004 - no such page
+        msg = "it serves no ranks; start it with --peer-access"
+        raise ValueError(msg)
+    if response.status != 200:  # noqa: PLR2004 - OK
+        msg = f"it returned HTTP status {response.status}"
+        raise ValueError(msg)
+    return host(target.name, json_text.parse(response.body, odd_numbers=True))

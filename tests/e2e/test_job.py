@@ -1,0 +1,80 @@
+"""A real job of four processes on two hosts, in which one thing after another hangs."""
+
+from __future__ import annotations
+
+import json
+
+from tests.jobs import Job, place, running
+from tests.support import http_get, until
+
+
+# Rank, and kind that is reported.
+FAULTS = {
+    "asleep": (3, "blocked"),
+    "loader": (1, "data"),
+    "lock": (2, "lock"),
+    "compile": (0, "compile"),
+    "stopped": (2, "stopped"),
+}
+
+
+def steps(job: Job, rank: int) -> int:
+    """Return the number of steps that *rank* has done."""
+    pages = [json.loads(http_get(f"{one.url}/job")) for one in job.sidecars]
+    [found] = [
+        one for page in pages for one in page["ranks"] if one.get("index") == rank
+    ]
+    return int(found["loops"]["train"]["steps"])
+
+
+def until_blamed(job: Job, kind: str, rank: int, where: str) -> None:
+    """Wait until the others are said to wait for *rank* alone."""
+    expected = [(kind, [rank], where)]
+    until(lambda: job.suspects() == expected, f"{expected}")
+
+
+def test_the_rank_that_the_others_wait_for_is_named() -> None:
+    """
+    Asleep, at its loader, at a lock, compiling, stopped, in another branch of the
+    program or killed: the verdict names the rank, what it does, and its line; and says
+    of a job that is only slow that it gets on.
+    """
+    with running() as job:
+        done = job.run()
+        assert done.exit_code == 0
+        assert done.output.startswith("PROGRESSING: 4 ranks of 127.0.0.1:")
+        assert "on 2 hosts" in done.output
+
+        job.inflict("slow", 1)
+        before, states = steps(job, 1), list[str]()
+
+        def stepped() -> bool:
+            states.append(job.state(after=30.0))
+            return steps(job, 1) > before + 2
+
+        until(stepped, "three slow steps")
+        assert set(states) == {"progressing"}
+        job.recover()
+
+        for fault, (rank, kind) in FAULTS.items():
+            job.inflict(fault, rank)
+            where = "" if fault == "stopped" else place(fault)
+            until_blamed(job, kind, rank, where)
+            if fault == "asleep":
+                until(lambda: job.state() == "hung", "a hang")
+                done = job.run("--after=3")
+                assert done.exit_code == 1
+                assert done.output.startswith("HUNG for ")
+                assert "has not dispatched call" in " ".join(done.output.split())
+                assert "ranks 0-2 wait in train_step" in " ".join(done.output.split())
+            job.recover()
+
+        job.inflict("branch", 3)
+        until_blamed(job, "program", 3, place("branch"))
+        done = job.run("--after=3", "--stacks")
+        groups = done.output.partition("\nrank 3:\n")[2]
+        assert place("branch") in groups.partition("\n\n")[0]
+        assert "\nranks 0-2:\n" in groups
+
+        job.inflict("killed", 1)
+        until(lambda: job.suspects()[:1] == [("killed", [1], "")], "the end of rank 1")

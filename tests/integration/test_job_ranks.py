@@ -1,0 +1,249 @@
+"""The sidecar's ``/job``: who gets it, and what it keeps of the ranks of its host."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from jaxmon import life
+from jaxmon.cli.main import main
+from jaxmon.errors import CommandError
+from jaxmon.http.server import Response, Server
+from jaxmon_exporter.collectors.registry import NAMES
+from jaxmon_exporter.options import Options
+from jaxmon_exporter.ranks import Ranks
+from jaxmon_exporter.service import Service
+from tests.ranks import report, waiting
+
+
+class Agent:
+    """An agent on a Unix socket that reports *rank*."""
+
+    def __init__(self, run_dir: Path, slot: int, rank: object) -> None:
+        self.rank = rank
+        self.asked: list[str] = []
+        self.server = Server(
+            {"/debug/rank": self._respond, "/debug/stacks": self._stacks},
+            name=f"agent-{slot}",
+        )
+        self.server.listen_unix(run_dir / f"agent-{slot}.sock")
+        self.server.start()
+
+    def _respond(self, _: object) -> Response:
+        return Response(json.dumps(self.rank).encode(), "application/json")
+
+    def _stacks(self, _: object) -> Response:
+        self.asked.append("stacks")
+        thread = {"name": "MainThread", "stack": ["train.py:58 in main"]}
+        return Response(json.dumps({"threads": [thread]}).encode(), "application/json")
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as found:
+        yield found
+
+
+def agent(stack: ExitStack, run_dir: Path, slot: int, rank: object) -> Agent:
+    made = Agent(run_dir, slot, rank)
+    stack.callback(made.server.stop)
+    return made
+
+
+def fail(error: BaseException) -> None:
+    raise error
+
+
+def read(ranks: Ranks, *, stacks: bool = False) -> dict[str, Any]:
+    """Return what is served, after the agents have been read again."""
+    (ranks._read_stacks if stacks else ranks._read)()
+    return ranks.document(stacks=stacks)
+
+
+@contextmanager
+def sidecar(run_dir: Path, **options: Any) -> Iterator[str]:
+    """Run a sidecar of *run_dir*; yield its address."""
+    disabled = tuple(NAMES)
+    service = Service(
+        Options(host="127.0.0.1", port=0, run_dir=run_dir, disabled=disabled, **options)
+    )
+    port = service.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        service.stop()
+
+
+def why(*arguments: str) -> Any:
+    return CliRunner().invoke(main, ["job", "why", *arguments])
+
+
+def test_ranks_are_served_only_if_that_is_enabled_and_safe(run_dir: Path) -> None:
+    """Without protection, on an address that others reach, the sidecar refuses."""
+    for host in ("::", "0.0.0.0"):  # noqa: S104 - it is refused
+        with pytest.raises(CommandError, match=r"--web-config.*--host 127\.0\.0\.1"):
+            Service(Options(host=host, run_dir=run_dir, peer_access=True))
+    with sidecar(run_dir) as address:
+        done = why("--targets", address)
+    assert done.exit_code == 3
+    assert "start it with --peer-access" in " ".join(done.output.split())
+
+
+def test_with_a_password_it_may_listen_everywhere(
+    run_dir: Path, tmp_path: Path, stack: ExitStack
+) -> None:
+    """The command sends the password, and says so if it is not accepted."""
+    bcrypt = pytest.importorskip("bcrypt")
+    hashed = bcrypt.hashpw(b"right-password", bcrypt.gensalt(5)).decode()
+    web = tmp_path / "web.yml"
+    web.write_text(f"basic_auth_users:\n  ops: {hashed}\n")
+    Service(Options(run_dir=run_dir, peer_access=True, web_config=web))
+    agent(stack, run_dir, 0, report(0))
+    password = tmp_path / "password"
+    with sidecar(run_dir, peer_access=True, web_config=web) as address:
+        assert why("--targets", address).exit_code == 3
+        for text, code in (("right-password", 1), ("wrong-password", 3)):
+            password.write_text(text)
+            login = ("--user=ops", f"--password-file={password}", "--after=10")
+            done = why("--targets", address, *login)
+            assert done.exit_code == code, done.output
+            assert text not in done.output
+
+
+def test_a_process_is_reported_as_it_was_last(run_dir: Path, stack: ExitStack) -> None:
+    """One that has died, or does not respond, still has a host, a step and a line."""
+    now = [100.0]
+    ranks = Ranks(run_dir, fail, clock=lambda: now[0])
+    first = agent(stack, run_dir, 0, report(0, age=1.0))
+    agent(stack, run_dir, 1, {"pid": 7})
+    [one, other] = read(ranks)["ranks"]
+    assert (one["index"], one["trouble"], one["ended"]) == (0, "", "")
+    assert other["pid"] == 7
+
+    first.rank = "x" * (1 << 17)
+    now[0] += 5.0
+    one = read(ranks)["ranks"][0]
+    assert (one["index"], one["since_seconds"]) == (0, 5.0)
+    assert "larger than 65536 bytes" in one["trouble"]
+
+    first.server.stop()
+    now[0] += 5.0
+    read(ranks)
+    now[0] += 2.0
+    one = read(ranks)["ranks"][0]
+    assert (one["ended"], one["ended_seconds"], one["trouble"]) == ("killed", 2.0, "")
+    now[0] += 4000.0
+    assert [of["pid"] for of in read(ranks)["ranks"]] == [7]
+
+
+def test_how_a_process_ended_is_read_from_its_slot(
+    run_dir: Path, stack: ExitStack
+) -> None:
+    """An orderly end, an uncaught exception and a kill are told apart."""
+    ranks = Ranks(run_dir, fail)
+    ends: dict[int, life.State] = {0: life.FINISHED, 1: life.CRASHED, 2: life.RUNNING}
+    agents = [agent(stack, run_dir, slot, report(slot)) for slot in ends]
+    lives = [life.Life(run_dir / f"agent-{slot}.life", 0o600) for slot in ends]
+    for one in lives:
+        one.begin()
+        stack.callback(one.abandon)
+    read(ranks)
+    for one, running, state in zip(lives, agents, ends.values(), strict=True):
+        one.end(state)
+        running.server.stop()
+    found = [one["ended"] for one in read(ranks)["ranks"]]
+    assert found == ["finished", "crashed", "killed"]
+
+
+def test_stacks_are_kept_when_progress_stops(run_dir: Path, stack: ExitStack) -> None:
+    """They are read once for each time, and are there after the process has died."""
+    now = [100.0]
+    ranks = Ranks(run_dir, fail, clock=lambda: now[0])
+    one = agent(stack, run_dir, 0, report(0, age=1.0))
+    read(ranks)
+    assert one.asked == []
+    for _ in range(3):
+        now[0] += 20.0
+        one.rank = report(0, age=now[0] - 105.0)
+        read(ranks)
+    assert one.asked == ["stacks"]
+    one.rank = report(0, age=0.5)
+    read(ranks)
+    now[0] += 40.0
+    one.rank = report(0, age=30.0)
+    read(ranks)
+    assert one.asked == ["stacks", "stacks"]
+
+    one.server.stop()
+    [rank] = read(ranks, stacks=True)["ranks"]
+    assert rank["stacks"]["threads"][0]["stack"] == ["train.py:58 in main"]
+    assert "stacks" not in ranks.document(stacks=False)["ranks"][0]
+
+
+def test_usual_pauses_keep_no_stacks(run_dir: Path, stack: ExitStack) -> None:
+    """A job that often pauses for a minute is not looked at after 15 seconds."""
+    ranks = Ranks(run_dir, fail)
+    one = agent(stack, run_dir, 0, report(0, age=60.0, usual=60.0))
+    read(ranks)
+    assert one.asked == []
+
+
+def test_the_command_finds_its_targets(
+    run_dir: Path, tmp_path: Path, stack: ExitStack
+) -> None:
+    """Lists, Prometheus's files in JSON and YAML, and addresses that return these."""
+    for slot, rank in enumerate([*waiting(3), report(3, calls=811, state="python")]):
+        agent(stack, run_dir, slot, rank)
+    with sidecar(run_dir, peer_access=True) as address:
+        groups = [{"targets": [address], "labels": {"rack": "7"}}]
+        as_json, as_yaml = tmp_path / "targets.json", tmp_path / "targets.yml"
+        as_json.write_text(json.dumps(groups))
+        as_yaml.write_text(f"- targets: ['{address}']\n  labels: {{rack: 7}}\n")
+        listing = Server({"/sd": lambda _: Response(json.dumps(groups).encode())})
+        port = listing.listen_tcp("127.0.0.1", 0)
+        listing.start()
+        stack.callback(listing.stop)
+        for options in (
+            ("--targets", address),
+            ("--file-sd", str(as_json)),
+            ("--file-sd", str(as_yaml)),
+            ("--http-sd", f"http://127.0.0.1:{port}/sd?job=train"),
+        ):
+            done = why(*options)
+            assert done.exit_code == 1
+            assert "rank 3 (host-0, pid 1003) runs Python" in done.output
+        done = why("--targets", f"{address},127.0.0.1:1", "--stacks")
+        assert done.exit_code == 1
+        assert "1 of 2 hosts did not answer:" in done.output
+        assert "ranks 0-3:\n  train.py:58 in main\n" in done.output
+        whole = json.loads(why("--targets", address, "--json").output)
+        assert whole["state"] == "hung"
+        assert whole["jobs"][0]["suspects"][0]["ranks"] == [3]
+
+
+def test_targets_that_are_none_are_usage_errors(tmp_path: Path) -> None:
+    """The error says which one, and what is allowed."""
+    bad = tmp_path / "bad.json"
+    for text, said in (
+        ("{}", "not a list of groups of targets"),
+        ('[{"targets": "a:1"}]', "a group without a list of targets"),
+        ('[{"targets": ["a b"]}]', "'a b' is not a target; give HOST:PORT"),
+        ("[", "not JSON"),
+        ("[]", "there are no targets"),
+    ):
+        bad.write_text(text)
+        done = why("--file-sd", str(bad))
+        assert done.exit_code == 2
+        assert said in " ".join(done.output.split())
+    assert why().exit_code == 2
+    assert why("--targets", "a:99999").exit_code == 2
+    assert why("--targets", "a:1", "--user", "ops").exit_code == 2
+    done = why("--http-sd", "http://u:a-long-secret@127.0.0.1:1/x")
+    assert done.exit_code == 2
+    assert "a-long-secret" not in done.output

@@ -1,0 +1,106 @@
+"""
+Real jobs of four processes in which one thing goes wrong, and healthy ones.
+
+``python -m tests.job_faults`` starts a job for each fault and twenty healthy ones, asks
+`jaxmon job why` with its default limits, and prints a table in Markdown: whom it named,
+and how long after the fault. Takes twelve minutes and 150 CPU seconds. With names, only
+these faults.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, NamedTuple
+
+from tests.jobs import Job, place, running
+from tests.support import until
+
+
+class Fault(NamedTuple):
+    """What goes wrong, in which rank, and the kind that should be reported."""
+
+    title: str
+    rank: int
+    kind: str
+    state: str = "hung"
+
+
+FAULTS = {
+    "asleep": Fault("asleep before a collective", 3, "blocked"),
+    "loader": Fault("its loader blocks in `next()`", 1, "data"),
+    "lock": Fault("waits for a lock", 2, "lock"),
+    "compile": Fault("compiles (traces) for long", 0, "compile", "waiting"),
+    "branch": Fault("takes another branch: another collective", 3, "program"),
+    "stopped": Fault("SIGSTOP", 2, "stopped"),
+    "killed": Fault("SIGKILL", 1, "killed"),
+}
+HEALTHY, SLOW = 10, 10
+_LONG = 150.0
+_WATCHED = 12.0
+
+
+def main() -> None:
+    """Print the table."""
+    chosen = sys.argv[1:] or [*FAULTS, "healthy"]
+    _say("| fault | rank | verdict | rank named | line | seconds |")
+    _say("|---|---:|---|---|---|---:|")
+    for name in chosen:
+        if name in FAULTS:
+            _say(_faulty(name, FAULTS[name]))
+    if "healthy" in chosen:
+        for title, slow, runs in (
+            ("none", False, HEALTHY),
+            ("none, but steps of 1.5 s", True, SLOW),
+        ):
+            said = [_healthy(slow=slow) for _ in range(runs)]
+            right = sum(one == {"progressing"} for one in said)
+            _say(f"| {title} | | progressing in {right} of {runs} runs | | | |")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _faulty(name: str, fault: Fault) -> str:
+    signals = {"stopped", "killed"}
+    expected = "" if name in signals else place(name)
+    with running() as job:
+        began = time.monotonic()
+        job.inflict(name, fault.rank)
+        found = until(lambda: _stalled(job, fault.state), name, seconds=_LONG)
+        seconds = time.monotonic() - began
+        sys.stderr.write(job.run().output)
+    first = found["suspects"][0] if found["suspects"] else {}
+    named = first.get("ranks") == [fault.rank]
+    where = str(first.get("where", "")).rpartition("/")[2]
+    cells = (
+        fault.title,
+        str(fault.rank),
+        f"{found['state']}: {first.get('kind')}",
+        "yes" if named and first.get("kind") == fault.kind else "NO",
+        ("yes" if where == expected else "NO") if expected else "",
+        f"{seconds:.0f}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _stalled(job: Job, state: str) -> Any:
+    [found] = job.why(after=30.0)["jobs"]
+    return found if found["state"] == state else None
+
+
+def _healthy(*, slow: bool) -> set[str]:
+    with running() as job:
+        if slow:
+            job.inflict("slow", 1)
+        end, states = time.monotonic() + _WATCHED, set[str]()
+        while time.monotonic() < end:
+            states.add(job.state(after=30.0))
+            time.sleep(0.5)
+        return states
+
+
+if __name__ == "__main__":
+    main()

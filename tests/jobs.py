@@ -1,0 +1,156 @@
+"""A real job of several processes and hosts, and what `jaxmon job why` says of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from jaxmon.cli.main import main
+from tests.exporter import Exporter, exporters
+from tests.support import QUICK_COMPILES, ROOT, clean_environ, free_port, until
+
+
+PROGRAM = ROOT / "tests" / "programs" / "job.py"
+HOSTS = 2
+DISABLED = ("nvml", "gpm", "tpu", "host")
+
+
+def place(fault: str) -> str:
+    """Return ``file:line`` of the program where *fault* is."""
+    [number] = [
+        number
+        for number, line in enumerate(PROGRAM.read_text().splitlines(), 1)
+        if line.endswith(f"# here: {fault}")
+    ]
+    return f"job.py:{number}"
+
+
+class Job:
+    """
+    A running job.
+
+    Args:
+        directory: of its run directories, with a short path.
+        pids: of its processes, by rank.
+        sidecars: one for each host.
+    """
+
+    def __init__(
+        self, directory: Path, pids: list[int], sidecars: list[Exporter]
+    ) -> None:
+        self.pids = pids
+        self.sidecars = sidecars
+        self._directory = directory
+        self.stopped: set[int] = set()
+
+    @property
+    def targets(self) -> str:
+        """The addresses of the sidecars, as `--targets` takes them."""
+        return ",".join(one.url.removeprefix("http://") for one in self.sidecars)
+
+    def why(self, *options: str, after: float = 3.0) -> Any:
+        """Return what the command prints as JSON."""
+        found = self.run("--json", f"--after={after}", *options)
+        return json.loads(found.output)
+
+    def run(self, *options: str) -> Any:
+        """Return the result of the command."""
+        command = ["job", "why", "--targets", self.targets, "--timeout=60", *options]
+        return CliRunner().invoke(main, command)
+
+    def suspects(self, **options: float) -> list[tuple[str, list[int], str]]:
+        """Return kind, ranks and place of those that the others wait for."""
+        [job] = self.why(**options)["jobs"]
+        if job["state"] not in {"hung", "waiting"}:
+            return []
+        return [
+            (one["kind"], one["ranks"], Path(one["where"]).name)
+            for one in job["suspects"]
+        ]
+
+    def state(self, **options: float) -> str:
+        """Return how the job is said to be."""
+        return str(self.why(**options)["state"])
+
+    def inflict(self, fault: str, rank: int) -> None:
+        """Let *fault* befall *rank*."""
+        if fault == "stopped":
+            os.kill(self.pids[rank], signal.SIGSTOP)
+            self.stopped.add(rank)
+        elif fault == "killed":
+            os.kill(self.pids[rank], signal.SIGKILL)
+        else:
+            self._say(f"{rank} {fault}")
+
+    def recover(self) -> None:
+        """End what can end, and wait until all get on."""
+        for rank in self.stopped:
+            os.kill(self.pids[rank], signal.SIGCONT)
+        self.stopped.clear()
+        self._say("")
+        until(lambda: self.state() == "progressing", "progress")
+
+    def _say(self, text: str) -> None:
+        part = self._directory / "fault.part"
+        part.write_text(text)
+        part.rename(self._directory / "fault")
+
+
+@contextmanager
+def running(
+    count: int = 4, options: Sequence[str] = ("--peer-access",)
+) -> Iterator[Job]:
+    """Run a job of *count* processes on two hosts, each with a sidecar."""
+    with ExitStack() as stack:
+        directory = Path(tempfile.mkdtemp(prefix="jm-", dir="/tmp"))
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        program = subprocess.Popen(
+            [
+                *(sys.executable, str(PROGRAM), f"127.0.0.1:{free_port()}"),
+                *(str(count), str(directory)),
+            ],
+            env=clean_environ(**QUICK_COMPILES, OPENBLAS_NUM_THREADS="1"),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        stack.callback(program.communicate)
+        assert program.stdout is not None
+        said = program.stdout.readline().split()
+        pids = [int(one) for one in said[1:]]
+        # Not terminated: ranks take that for a preemption, and wait for each other.
+        for pid in pids:
+            stack.callback(_kill, pid)
+        ready = 0
+        while ready < count:
+            line = program.stdout.readline()
+            assert line, "the job ended"
+            ready += line.startswith("ready ")
+        sidecars = []
+        for host in range(HOSTS):
+            start = stack.enter_context(exporters(directory / f"host-{host}"))
+            disabled = [f"--disable={one}" for one in DISABLED]
+            sidecars.append(start("--host=127.0.0.1", *disabled, *options))
+        job = Job(directory, pids, sidecars)
+        if "--peer-access" in options:
+            until(lambda: job.state() == "progressing", "progress")
+        yield job
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,149 @@
+"""
+A job of several processes on the CPU, which train together until something goes wrong.
+
+Arguments: the coordinator's address, the number of processes, and a directory with a
+run directory ``host-N`` for each of the hosts that they pretend to be on, two. The file
+``fault`` in it says what goes wrong: a rank and a word, such as ``3 loader``; if it is
+empty, or missing, all get on. Prints the number of each process.
+
+JAX is imported once, and the processes are forks.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+import jaxmon
+
+
+address, count, directory = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+
+PAUSE = 0.05
+# Loaded by an agent as it starts and at the first compile, with all that they import.
+for name in ("runtime", "history.part", "compiles.programs", "sampling.part"):
+    import_module(f"jaxmon.agent.{name}")
+for name in ("recompiles.signature_builder", "tracing.part", "walltime.part"):
+    import_module(f"jaxmon.agent.{name}")
+
+
+class Rank:
+    """One of the processes."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        mesh = Mesh(np.array(jax.devices()), ("data",))
+        self.spread = NamedSharding(mesh, PartitionSpec("data"))
+        self.everywhere = NamedSharding(mesh, PartitionSpec())
+        whole = np.ones((count, 4), np.float32)
+        self.data = jax.make_array_from_callback(
+            whole.shape, self.spread, lambda part: whole[part]
+        )
+        self.lock = threading.Lock()
+
+    def suffers(self, fault):
+        """Return whether *fault* is on, and meant for this rank."""
+        try:
+            said = (directory / "fault").read_text()
+        except FileNotFoundError:
+            return False
+        return said.split() == [str(self.rank), fault]
+
+    def load_batches(self):
+        while True:
+            while self.suffers("loader"):
+                time.sleep(0.2)  # here: loader
+            time.sleep(PAUSE)
+            yield self.data
+
+    def sleeps(self):
+        while self.suffers("asleep"):
+            time.sleep(1.0)  # here: asleep
+
+    def waits_for_lock(self):
+        held = threading.Event()
+        holder = threading.Thread(target=self.hold, args=(held,))
+        holder.start()
+        held.wait()
+        with self.lock:  # here: lock
+            pass
+        holder.join()
+
+    def hold(self, held):
+        with self.lock:
+            held.set()
+            while self.suffers("lock"):
+                time.sleep(PAUSE)
+
+    def compiles(self):
+        @jax.jit
+        def slow_to_trace(x):
+            while self.suffers("compile"):
+                time.sleep(0.2)  # here: compile
+            return x + 1
+
+        slow_to_trace(np.float32(1))
+
+    def train(self):
+        @jax.jit
+        def train_step(weights, batch):
+            return weights + 1e-3 * (batch * weights).mean()
+
+        # Gathers what `train_step` reduces: these do not match by chance.
+        @partial(jax.jit, out_shardings=self.everywhere)
+        def evaluate(weights, batch):
+            return batch - weights
+
+        weights = jax.device_put(jnp.float32(1), self.everywhere)
+        for number, batch in enumerate(jaxmon.steps(self.load_batches())):
+            if self.suffers("asleep"):
+                self.sleeps()
+            if self.suffers("lock"):
+                self.waits_for_lock()
+            if self.suffers("compile"):
+                self.compiles()
+            if self.suffers("slow"):
+                time.sleep(1.5)
+            if self.suffers("branch"):
+                evaluate(weights, batch).block_until_ready()  # here: branch
+            weights = train_step(weights, batch)
+            if number == 10:
+                print("ready", self.rank, flush=True)
+
+
+def main(rank):
+    os.environ["JAXMON_RUN_DIR"] = str(directory / f"host-{rank * 2 // count}")
+    jaxmon.instrument(port=None)
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(address, count, rank)
+    Rank(rank).train()
+
+
+def fork():
+    """Return the number of this process as a rank, `None` in the one that waits."""
+    pids = []
+    for rank in range(count):
+        pid = os.fork()
+        if pid == 0:
+            return rank
+        pids.append(pid)
+    print("pids", *pids, flush=True)
+    for pid in pids:
+        os.waitpid(pid, 0)
+    return None
+
+
+if __name__ == "__main__":
+    own = fork()
+    if own is not None:
+        main(own)
