@@ -143,3 +143,9 @@ WALL_SECONDS = _time.counter(
     "Wall time by what the program was doing, from looks at its threads.",
     ("state", WALL_STATES),
 )
+CALL_AGE_SECONDS = _time.gauge(
+    "jaxmon_call_age_seconds",
+    "Time since a process of a job last called what they call together, by what it is "
+    "doing; absent unless unusually long.",
+    ("state", WALL_STATES),
+)

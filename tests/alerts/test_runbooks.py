@@ -45,6 +45,8 @@ INTRODUCTION = """
 
 # Commands that serve until they are stopped; their options are tried, no more.
 SERVING = ("exporter", "run", "demo")
+# So do those that need the hosts of a job; tests/e2e/test_job.py runs them.
+FOR_JOBS = ("job",)
 
 _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`(jaxmon [^`]+)`")
@@ -246,7 +248,7 @@ def test_commands_in_blocks_work(name, script, sidecar, environ, tmp_path):
     shows that it knows its options.
     """
     lines = [
-        f"{line} --help" if line.split()[1:2] and line.split()[1] in SERVING else line
+        f"{line} --help" if {*line.split()[1:2]} & {*SERVING, *FOR_JOBS} else line
         for line in map(str.strip, script.splitlines())
     ]
     script = "\n".join(lines).replace("localhost:9467", sidecar)

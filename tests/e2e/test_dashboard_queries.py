@@ -148,6 +148,7 @@ EMPTY_ON_CPU = {
     "Memory health": NO_MISHAP,
     "Inactive hooks by process": NO_MISHAP,
     "Hosts with silent agents": NO_MISHAP,
+    "Stuck ranks": NO_MISHAP,
 }
 # Variables.
 OF_GPUS = ("gpu", "host")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+from jaxmon import catalog
+from jaxmon.exposition.parse import labels
+from tests.exporter import values
 from tests.jobs import Job, place, running
 from tests.support import http_get, until
 
@@ -16,6 +19,8 @@ FAULTS = {
     "compile": (0, "compile"),
     "stopped": (2, "stopped"),
 }
+# Slot and state of each rank while the last one is asleep.
+STATES = [("0", "device"), ("1", "device"), ("0", "device"), ("1", "blocked")]
 
 
 def steps(job: Job, rank: int) -> int:
@@ -25,6 +30,19 @@ def steps(job: Job, rank: int) -> int:
         one for page in pages for one in page["ranks"] if one.get("index") == rank
     ]
     return int(found["loops"]["train"]["steps"])
+
+
+def states_of(job: Job) -> list[tuple[str, str]]:
+    """Return slot and state of the processes that are said not to get on, by host."""
+    found = []
+    for one in job.sidecars:
+        page = values(one.get())
+        for name, age in sorted(page.items()):
+            if name.startswith(f"{catalog.CALL_AGE_SECONDS.name}{{"):
+                known = labels(name)
+                found.append((known["worker"], known["state"]))
+                assert age >= 10.0
+    return found
 
 
 def until_blamed(job: Job, kind: str, rank: int, where: str) -> None:
@@ -67,6 +85,7 @@ def test_the_rank_that_the_others_wait_for_is_named() -> None:
                 assert done.output.startswith("HUNG for ")
                 assert "has not dispatched call" in " ".join(done.output.split())
                 assert "ranks 0-2 wait in train_step" in " ".join(done.output.split())
+                until(lambda: states_of(job) == STATES, "the metric")
             job.recover()
 
         job.inflict("branch", 3)

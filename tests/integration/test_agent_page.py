@@ -32,6 +32,8 @@ ABSENT_ON_CPU = {
     catalog.OTLP_EXPORTS,
     catalog.SLOWDOWN,
     *catalog.BORROWED,
+    # Of a job of several processes.
+    catalog.CALL_AGE_SECONDS,
     # Of Orbax, which the program does not use.
     catalog.CHECKPOINT_BYTES,
     catalog.CHECKPOINT_FAILURES,

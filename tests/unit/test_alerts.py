@@ -64,6 +64,7 @@ NAMES = {
     "JaxmonNotReady",
     "JaxmonRequestsHang",
     "JaxmonSpansDropped",
+    "JaxmonRankStuck",
     "JaxmonStraggler",
     "JaxmonThunderingCompilation",
     "JaxmonTrainingDied",

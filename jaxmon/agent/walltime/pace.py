@@ -9,6 +9,9 @@ from typing import Any
 _CHECKED_SECONDS = 1.0
 # Shorter ones are not told apart.
 _GAP = 2 * _CHECKED_SECONDS
+# A pause is overdue if it is that long, and so many times as long as usual, once there
+# were some calls.
+_OVERDUE_SECONDS, _TIMES_AS_USUAL, _RHYTHM = 10.0, 3.0, 10
 
 
 class Pace:
@@ -51,6 +54,15 @@ class Pace:
             _, *longest = sorted((*self._gaps, gap))
             self._gaps = (longest[0], longest[1])
         self._known, self._since, self._compiles = found, now, False
+
+    def overdue(self, now: float) -> float | None:
+        """
+        Return the seconds since the latest call, if that is longer than usual; else
+        `None`.
+        """
+        age = now - self._since
+        limit = max(_OVERDUE_SECONDS, _TIMES_AS_USUAL * self._gaps[0])
+        return age if self._known >= _RHYTHM and age >= limit else None
 
     def as_json(self, now: float) -> dict[str, Any]:
         """

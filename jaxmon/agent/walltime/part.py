@@ -18,7 +18,7 @@ from jaxmon.agent.jaxlink.cluster import cluster
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.other_threads import NotNowError, make_room, repeatedly
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.walltime.ledger import Period, TimeLedger
+from jaxmon.agent.walltime.ledger import MARKED, Period, TimeLedger
 from jaxmon.agent.walltime.looks import Looks
 from jaxmon.agent.walltime.moments import Moments
 from jaxmon.agent.walltime.pace import Pace
@@ -135,7 +135,7 @@ class WallTime(Part):
         self._thread = None
 
     def collect(self) -> list[Family]:
-        """Return the wall time by state."""
+        """Return the wall time by state, and whether it does not get on in a job."""
         metric = catalog.WALL_SECONDS
         if self._thread is None:
             return []
@@ -144,8 +144,17 @@ class WallTime(Part):
             Family(
                 metric,
                 [(series(metric, s), found.get(s, 0.0)) for s in catalog.WALL_STATES],
-            )
+            ),
+            self._overdue(),
         ]
+
+    def _overdue(self) -> Family:
+        metric, current = catalog.CALL_AGE_SECONDS, self._looks.progress.current
+        age = self._pace.overdue(perf_counter())
+        if age is None or current is None:
+            return Family(metric, [])
+        state = MARKED if current.entry.activity else current.entry.state
+        return Family(metric, [(series(metric, state), age)])
 
     def explain(self) -> Explanation:
         """Return the ledger."""

@@ -25,6 +25,7 @@ _BOARDS = {
         "JaxmonCheckpointFailed",
         "JaxmonDataStarvation",
         "JaxmonNonFinite",
+        "JaxmonRankStuck",
         "JaxmonStraggler",
         "JaxmonTimeLost",
         "JaxmonTrainingDied",

@@ -18,7 +18,13 @@ STALLED_ALERT, STALLED_SLO = "JaxmonTrainingStalled", "step-freshness"
 # What a stalled loop does not do takes its time.
 TIME_ALERTS = ("JaxmonDataStarvation", "JaxmonTimeLost")
 
+RANK_ALERT = "JaxmonRankStuck"
+
 _STARVED = "data_wait"
+# States in which a process may wait for another one, and in which it does not. What
+# compiles, or is in an activity that it marks, is none of both: that may take long.
+_FOR_OTHERS = "device|fetch|transfer"
+_BUSY = "data_wait|eager|python|gc|gil|blocked|idle"
 # States in which the device waits for the program.
 _LOST = "eager|gc|gil|blocked"
 _LOSS = "(?i).*loss.*"
@@ -52,6 +58,24 @@ def training_stalled(thresholds: Thresholds) -> Alert:
             "{{ $labels.loop }} {{ $value | humanizeDuration }} ago."
         ),
         labels=(("slo", STALLED_SLO),),
+    )
+
+
+def rank_stuck(thresholds: Thresholds) -> Alert:
+    """Alert on a process for which the others of its job wait in a collective."""
+    limit = durations.seconds(thresholds.rank_stuck_after)
+    waiting = gauge(catalog.CALL_AGE_SECONDS, re("state", _FOR_OTHERS)) > limit
+    busy = gauge(catalog.CALL_AGE_SECONDS, re("state", _BUSY)) > limit
+    return Alert(
+        name=RANK_ALERT,
+        expr=busy.max(*PROCESS, "state").and_(waiting.max("job"), "job"),
+        severity=TICKET,
+        description="The other processes of a job wait for this one.",
+        summary=(
+            "Processes of job {{ $labels.job }} wait for {{ $labels.instance }} "
+            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}in state "
+            "{{ $labels.state }}, for {{ $value | humanizeDuration }}."
+        ),
     )
 
 

@@ -149,6 +149,11 @@ class Thresholds:
         0.3,
         "Share of a training process's time spent waiting for data.",
     )
+    rank_stuck_after: str = _duration(
+        "30s",
+        "How long a process of a job may let the others wait in a collective; at least "
+        "10s, and no less than three times as long as is usual.",
+    )
     straggler: float = _count(
         1.3,
         "How many times as long as in the median process a function must take.",

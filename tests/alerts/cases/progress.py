@@ -24,7 +24,38 @@ RUN = 'jaxmon_value_nonfinite_run{job="train",instance="a:1",name="loss"}'
 
 SLOWDOWN = 'jaxmon_slowdown{job="train",instance="a:1",worker="0",kind="%s",name="%s",'
 
+STUCK = 'jaxmon_call_age_seconds{{job="train",instance="{}",worker="0",state="{}"}}'
+
 CASES = {
+    "a rank for which the others wait": Case(
+        "JaxmonRankStuck",
+        {
+            STUCK.format("a:1", "device"): "_x10 10+60x10",
+            STUCK.format("b:1", "fetch"): "_x10 10+60x10",
+            STUCK.format("c:1", "blocked"): "_x10 10+60x10",
+        },
+        quiet=("9m", "10m"),
+        firing={
+            "12m": ticket(
+                "Processes of job train wait for c:1 (worker 0) in state blocked, for "
+                "2m 10s.",
+                job="train",
+                instance="c:1",
+                worker="0",
+                state="blocked",
+            )
+        },
+    ),
+    "a checkpoint, a compile, or all of one kind accuse no rank": Case(
+        "JaxmonRankStuck",
+        {
+            STUCK.format("a:1", "device"): "10+60x20",
+            STUCK.format("b:1", "marked"): "10+60x20",
+            STUCK.format("c:1", "compile"): "10+60x20",
+            STUCK.format("d:1", "data_wait").replace("train", "other"): "10+60x20",
+        },
+        quiet=("5m", "19m"),
+    ),
     "a function is slower than in an earlier run": Case(
         "JaxmonSlowdown",
         {

@@ -7,7 +7,7 @@ from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.overviews import training as overviews
-from jaxmon.artifacts.promql import call, counter, histogram
+from jaxmon.artifacts.promql import call, counter, gauge, histogram
 from jaxmon.artifacts.slo import Slos, durations
 
 
@@ -195,6 +195,25 @@ def debug() -> Row:
                 Target(waited.worst(q.FEW), named),
                 text="Fraction of time that the 20 slowest wait for their next batch.",
                 maximum=1,
+            ),
+        ),
+        line(
+            timeseries(
+                1504,
+                "Stuck ranks",
+                Target(
+                    gauge(catalog.CALL_AGE_SECONDS, *q.PROCESS)
+                    .max(*q.BY_PROCESS, "state")
+                    .worst(q.FEW),
+                    f"{q.NAMED_PROCESS} {{{{state}}}}",
+                ),
+                text=(
+                    "Time since the last call of processes of a job that do not get "
+                    "on; empty otherwise. In a hang most of them wait for the device: "
+                    "those in another state are whom they wait for. `jaxmon job why` "
+                    "says on which line."
+                ),
+                alerts=("JaxmonRankStuck",),
             ),
         ),
     )
