@@ -12,8 +12,10 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import life, rundir
@@ -41,6 +43,8 @@ _MOST_TOTAL = 8 << 20
 _MOST_RANKS = 256
 # How long a process is reported after its end.
 _KEPT_SECONDS = 3600.0
+# Agents notice within five seconds that their socket was removed, and recreate it.
+_RECREATED_SECONDS = 15.0
 # Without progress for so long, or three times as long as usual, stacks are read.
 _STUCK_SECONDS = 15.0
 _TIMES_AS_USUAL = 3.0
@@ -93,6 +97,8 @@ class Ranks:
         self._run_dir = run_dir
         self._clock = clock
         self._known: dict[str, _Known] = {}
+        # Two threads read: one of them also the stacks.
+        self._lock = Lock()
         self._latest = Refreshed(
             self._read, failed, every=_EVERY, patience=2 * _TIMEOUT
         )
@@ -148,6 +154,10 @@ class Ranks:
         }
 
     def _read(self) -> None:
+        with self._lock:
+            self._follow()
+
+    def _follow(self) -> None:
         try:
             sockets = dict(list(rundir.sockets(self._run_dir).items())[:_MOST_RANKS])
             answers = _fetched(sockets, "/debug/rank", _MOST_BYTES)
@@ -162,7 +172,7 @@ class Ranks:
             except FetchError as error:
                 self._unheard(worker, sockets[worker], error, slots.get(worker), now)
         for worker in self._known.keys() - answers.keys():
-            self._end(worker, slots.get(worker), now)
+            self._left(worker, slots.get(worker), now)
         self._keep_stacks(sockets, self._stuck(now))
 
     def _heard(self, worker: str, rank: Mapping[str, Any], now: float) -> None:
@@ -181,25 +191,38 @@ class Ranks:
         now: float,
     ) -> None:
         known = self._known.get(worker)
-        if error.reason in {fetch.GONE, fetch.LEFT}:
-            self._end(worker, slot, now)
-            return
         if known is None:
             return  # it has never said that it is a rank
+        if error.reason == fetch.GONE:
+            self._end(known, slot, now)
+            return
+        if error.reason == fetch.LEFT:
+            self._left(worker, slot, now)
+            return
         pid = hung.listener(path)
         known.trouble = responses.trouble(error)[:_LONGEST]
         known.stopped = pid is not None and hung.is_stopped(pid)
 
-    def _end(self, worker: str, slot: life.Slot | None, now: float) -> None:
-        known = self._known.get(worker)
-        if known is None:
+    def _left(self, worker: str, slot: life.Slot | None, now: float) -> None:
+        """Note that a process has no socket: it has ended, or a cleaner was here."""
+        known = self._known[worker]
+        if known.ended:
+            if now - known.since > _KEPT_SECONDS:
+                del self._known[worker]
             return
+        over = slot is not None and (
+            slot.record.state != life.RUNNING or slot.held is False
+        )
+        if over or now - known.read > _RECREATED_SECONDS:
+            self._end(known, slot, now)
+        else:
+            known.trouble = "has no socket in the run directory"
+
+    def _end(self, known: _Known, slot: life.Slot | None, now: float) -> None:
         if not known.ended:
             state = life.RUNNING if slot is None else slot.record.state
             known.ended, known.since = _ENDS[state], now
             known.trouble, known.stopped = "", False
-        elif now - known.since > _KEPT_SECONDS:
-            del self._known[worker]
 
     def _stuck(self, now: float) -> list[str]:
         """Return those that have stopped getting on, and whose stacks are not kept."""
@@ -213,12 +236,12 @@ class Ranks:
         return found
 
     def _read_stacks(self) -> None:
-        self._read()
-        live = [one for one, of in self._known.items() if not (of.ended or of.trouble)]
-        try:
-            self._keep_stacks(rundir.sockets(self._run_dir), live)
-        except OSError:
-            return
+        with self._lock:
+            self._follow()
+            known = self._known.items()
+            live = [one for one, of in known if not (of.ended or of.trouble)]
+            with suppress(OSError):  # no agent has run here yet
+                self._keep_stacks(rundir.sockets(self._run_dir), live)
 
     def _keep_stacks(self, sockets: Mapping[str, Path], workers: Iterable[str]) -> None:
         paths = {one: sockets[one] for one in workers if one in sockets}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
@@ -150,24 +150,30 @@ def from_groups(document: Any, where: str, *, scheme: str, port: int) -> list[Ta
     return found
 
 
-def expanded(targets: Iterable[Target]) -> Iterator[Target]:
+def expanded(
+    targets: Iterable[Target],
+    resolve: Callable[..., Iterable[Any]] = socket.getaddrinfo,
+) -> Iterator[Target]:
     """
     Yield each of *targets* once, and one for each address of a name with several, of
     IPv4 if it has both kinds. A name that is unknown is left as it is.
+
+    Args:
+        targets: to ask.
+        resolve: looks up a name.
     """
     for one in dict.fromkeys(targets):
-        found = _addresses(one)
+        found = _addresses(one, resolve)
         if len(found) > 1:
             yield from (one._replace(address=address) for address in found)
         else:
             yield one
 
 
-def _addresses(target: Target) -> list[str]:
+def _addresses(target: Target, resolve: Callable[..., Iterable[Any]]) -> list[str]:
+    host = target.host.strip("[]")
     try:
-        found = socket.getaddrinfo(
-            target.host.strip("[]"), target.port, type=socket.SOCK_STREAM
-        )
+        found = list(resolve(host, target.port, type=socket.SOCK_STREAM))
     except (OSError, UnicodeError):
         return []
     families = {family for family, *_ in found}

@@ -132,8 +132,12 @@ def test_a_process_is_reported_as_it_was_last(run_dir: Path, stack: ExitStack) -
     assert (one["index"], one["since_seconds"]) == (0, 5.0)
     assert "larger than 65536 bytes" in one["trouble"]
 
-    first.server.stop()
+    # A cleaner removes it, and the agent recreates it within seconds, if it lives.
+    (run_dir / "agent-0.sock").unlink()
     now[0] += 5.0
+    one = read(ranks)["ranks"][0]
+    assert (one["ended"], one["trouble"]) == ("", "has no socket in the run directory")
+    now[0] += 20.0
     read(ranks)
     now[0] += 2.0
     one = read(ranks)["ranks"][0]
@@ -181,7 +185,9 @@ def test_stacks_are_kept_when_progress_stops(run_dir: Path, stack: ExitStack) ->
     assert one.asked == ["stacks", "stacks"]
 
     one.server.stop()
+    now[0] += 20.0
     [rank] = read(ranks, stacks=True)["ranks"]
+    assert rank["ended"] == "killed"
     assert rank["stacks"]["threads"][0]["stack"] == ["train.py:58 in main"]
     assert "stacks" not in ranks.document(stacks=False)["ranks"][0]
 

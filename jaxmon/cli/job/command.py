@@ -42,7 +42,7 @@ def command() -> None:
     epilog="""
 \b
 Exit codes:
-  0 all jobs get on, or wait for what may take its time
+  0 all jobs get on, are over, or wait for what may take its time
   1 a job hangs
   2 usage error
   3 no host answered, or no process of a job runs there
