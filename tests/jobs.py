@@ -120,7 +120,9 @@ def running(
                 *(sys.executable, str(PROGRAM), f"127.0.0.1:{free_port()}"),
                 *(str(count), str(directory)),
             ],
-            env=clean_environ(**QUICK_COMPILES, OPENBLAS_NUM_THREADS="1"),
+            env=clean_environ(
+                **QUICK_COMPILES, OPENBLAS_NUM_THREADS="1", JOBSET_NAME="train-7"
+            ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -218,6 +218,17 @@ def test_ranks_that_are_missing_are_gone_or_unseen() -> None:
     assert "1 of 2 hosts did not answer:\n  host-2:9467: connection refused" in said
 
 
+def test_the_scheduler_names_the_job() -> None:
+    """If all ranks say the same, that is more telling than an address."""
+    named = ranks(4, age=0.1, job="llm-7", attempt="2")
+    assert "4 ranks of llm-7, restarted twice, on 1 host" in text(judged(*named))
+    for attempt in ("0", "", "-1", "9" * 50, "²", "x"):
+        some = ranks(4, age=0.1, job="llm-7", attempt=attempt)
+        assert "4 ranks of llm-7, on 1 host" in text(judged(*some))
+    some = [*ranks(3, age=0.1, job="a"), report(3, age=0.1, job="b")]
+    assert "4 ranks of 10.0.0.1:1234" in text(judged(*some))
+
+
 def test_jobs_are_told_apart_by_their_coordinator() -> None:
     """Several may run on the same hosts; the one that hangs comes first."""
     fine = ranks(4, age=0.1, coordinator="10.0.0.9:1")

@@ -9,7 +9,7 @@ program does. Evaluated by `jaxmon.report.job`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from jaxmon.agent.context import Context
@@ -28,6 +28,10 @@ _MOST_FUNCTIONS = 64
 _MOST_LOOPS = 8
 _MOST_LINES = 20
 _LONGEST = 256
+# What schedulers call the job, and how often it was restarted; in Kubernetes by the
+# downward API.
+_NAMES = ("JOBSET_NAME", "K8S_JOB_NAME", "SLURM_JOB_ID")
+_ATTEMPTS = ("JOBSET_RESTART_ATTEMPT", "SLURM_RESTART_COUNT")
 
 
 class Rank(Part):
@@ -80,6 +84,8 @@ class Rank(Part):
             "index": None if found is None else found.rank,
             "count": None if found is None else found.size,
             "coordinator": "" if found is None else found.coordinator[:_LONGEST],
+            "job": _said(_NAMES),
+            "attempt": _said(_ATTEMPTS),
             "host": os.uname().nodename[:_LONGEST],
             "pid": os.getpid(),
             "observed_seconds": max(monotonic() - self._began, 0.0),
@@ -113,3 +119,9 @@ class Rank(Part):
                 "devices": program.get("devices"),
             }
         return found
+
+
+def _said(variables: Iterable[str]) -> str:
+    """Return the first of the environment's *variables* that is set."""
+    found = (os.environ.get(one, "") for one in variables)
+    return next(filter(None, found), "")[:_LONGEST]

@@ -11,6 +11,7 @@ from jaxmon.report.job.words import WORDS, does, who
 
 
 _MOST_NUMBERS = 1000
+_MOST_NAMES = 10
 
 
 def document(verdict: Verdict) -> dict[str, Any]:
@@ -39,6 +40,7 @@ def _job(job: Job) -> dict[str, Any]:
     waiting = job.waiting
     return {
         "coordinator": job.coordinator,
+        "names": sorted({one.job for one in job.ranks if one.job})[:_MOST_NAMES],
         "processes": job.count,
         "hosts": job.hosts,
         "state": job.state.value,

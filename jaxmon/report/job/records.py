@@ -75,6 +75,8 @@ class Rank:
         index: its number in the job; `None` if it has joined none.
         count: of the processes of the job.
         coordinator: address of the coordinator; empty if unknown.
+        job: what its scheduler calls the job; empty if unknown.
+        attempt: how often that has restarted it; empty if unknown.
         now: what it is doing.
         starved_ratio: how much of its time it waits for a processor; `None` if unknown.
         worker: its slot.
@@ -89,6 +91,8 @@ class Rank:
     index: int | None = None
     count: int | None = None
     coordinator: str = ""
+    job: str = ""
+    attempt: str = ""
     host: str = ""
     pid: int | None = None
     observed_seconds: float = 0.0

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from jaxmon.report.job.model import Job, Kind, Suspects, Waiting
-from jaxmon.report.layout import ago, counted, duration
+from jaxmon.report.layout import ago, counted, duration, times
 
 
 _MOST_RANGES = 6
 _MOST_NAMED = 3
+_MOST_TIMES = 1_000_000
 
 # Where they are is not known, or does not matter.
 _GONE = frozenset(
@@ -183,8 +184,17 @@ def waits(job: Job) -> str:
 
 def how_many(job: Job) -> str:
     """Return how large *job* is, and where."""
+    found = {(one.job, one.attempt) for one in job.ranks if one.responds and one.job}
     name = f" of {job.coordinator}" if job.coordinator else ""
+    if len(found) == 1:
+        [(known, attempt)] = found
+        name = f" of {known}"
+        name += f", restarted {times(int(attempt))}" if _is_restart(attempt) else ""
     return f"{counted(job.count, 'rank')}{name}, on {counted(job.hosts, 'host')}"
+
+
+def _is_restart(attempt: str) -> bool:
+    return attempt.isascii() and attempt.isdecimal() and 0 < int(attempt) < _MOST_TIMES
 
 
 def short(function: str) -> str:
