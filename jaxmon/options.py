@@ -24,6 +24,8 @@ class Options(TypedDict, total=False):
     memory_lines_interval: float
     leak_window: float
     programs: bool
+    peak_flops: float
+    peak_bandwidth: float
     signatures: bool
     expect_warmup: bool
     time_interval: float

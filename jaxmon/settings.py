@@ -176,6 +176,22 @@ class Settings:
         "Read size, cost and fingerprint of each compiled program, and its source.",
         default=True,
     )
+    peak_flops: float = _setting(
+        "What one device can do in a second, for utilization of devices that jaxmon "
+        "does not know; 0 means what its vendor says.",
+        default=0.0,
+        give="floating-point operations per second",
+        within=(1e6, 1e21),
+        off=True,
+    )
+    peak_bandwidth: float = _setting(
+        "What one device can read from its memory in a second; 0 means what its vendor "
+        "says.",
+        default=0.0,
+        give="bytes per second",
+        within=(1e6, 1e18),
+        off=True,
+    )
     signatures: bool = _setting(
         "Record what each function is compiled for, for warm starts.", default=True
     )

@@ -72,14 +72,16 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
             activities, and its logged arrays are read.
     """
     wanted = context.settings
-    programs, mistakes = None, list[Part]()
+    programs, utilization, mistakes = None, None, list[Part]()
     loaded = LoadedPrograms(context.jax)
     if wanted.programs:
         from jaxmon.agent.compiles.programs import Programs  # noqa: PLC0415
+        from jaxmon.agent.flops.part import Utilization  # noqa: PLC0415
         from jaxmon.agent.tracing.part import TraceMistakes  # noqa: PLC0415
 
-        programs = Programs(context, loaded)
-        mistakes.append(TraceMistakes(context))
+        utilization = Utilization(context)
+        programs = Programs(context, loaded, utilization)
+        mistakes += [utilization, TraceMistakes(context)]
     devices = None
     if wanted.device_figures:
         from jaxmon.agent.devices.driver_metrics import DeviceMetrics  # noqa: PLC0415
@@ -163,6 +165,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
             indicators.loops,
             indicators.timeline,
             [one.collect for one in (memory, devices) if one is not None],
+            _nothing if utilization is None else utilization.ideal_seconds,
         ),
     ]
     return found
@@ -206,3 +209,7 @@ def _for_opentelemetry(context: Context, indicators: Indicators) -> list[Part]:
 
         found.append(EventLogging(context))
     return found
+
+
+def _nothing() -> None:
+    """Stand for what is not counted."""

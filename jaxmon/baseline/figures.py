@@ -72,6 +72,7 @@ FIGURES = {
             "seconds",
         ),
         Figure("flops", Tolerance(0.01), _XLA),
+        Figure("model_flops", Tolerance(), _SHAPES),
         Figure("accessed_bytes", Tolerance(0.01), _XLA, "bytes"),
         Figure("argument_bytes", Tolerance(), _SHAPES, "bytes"),
         Figure("output_bytes", Tolerance(), _SHAPES, "bytes"),

@@ -6,6 +6,9 @@ from jaxmon.catalog.model import Sheet
 from jaxmon.catalog.values import (
     CAUSES,
     ERROR_KINDS,
+    FLOPS_FORMATS,
+    FLOPS_UNKNOWN,
+    FLOPS_WORK,
     OUTCOMES,
     PERSISTENT_CACHE_OBSTACLES,
     PERSISTENT_CACHE_OPERATIONS,
@@ -171,6 +174,13 @@ PROGRAM_FLOPS = _programs.gauge(
     "bodies counted once).",
     "function",
 )
+PROGRAM_MATRIX_FLOPS = _programs.gauge(
+    "jaxmon_program_matrix_flops",
+    "FLOPs of matrix products and convolutions in the latest program, with loops, on "
+    "all devices.",
+    "function",
+    ("work", FLOPS_WORK),
+)
 PROGRAM_ACCESSED_BYTES = _programs.gauge(
     "jaxmon_program_accessed_bytes",
     "Bytes read and written by the latest program, as estimated by XLA (loop "
@@ -214,4 +224,38 @@ PROGRAM_DEVICES = _programs.gauge(
     "jaxmon_program_devices",
     "Number of devices a function's latest program runs on, across all processes.",
     "function",
+)
+
+# --- Model FLOPs utilization -----------------------------------------------------
+
+_utilization = Sheet("Model FLOPs utilization")
+
+# FLOP/s of a large slice over a year.
+_MOST_FLOPS = (0.0, 1e30)
+
+FLOPS = _utilization.counter(
+    "jaxmon_flops_total",
+    "FLOPs of matrix products and convolutions in calls, on this process's devices.",
+    "function",
+    ("work", FLOPS_WORK),
+    limits=_MOST_FLOPS,
+)
+IDEAL_SECONDS = _utilization.counter(
+    "jaxmon_ideal_seconds_total",
+    "Time that these FLOPs take all devices of the process at their peak; the rate of "
+    "`model` is the MFU.",
+    "function",
+    ("work", FLOPS_WORK),
+)
+FLOPS_UNKNOWN_REASON = _utilization.gauge(
+    "jaxmon_flops_unknown",
+    "1 for a function whose FLOPs are not all known, and are not exported.",
+    "function",
+    ("reason", FLOPS_UNKNOWN),
+    limits=(0, 1),
+)
+DEVICE_PEAK_FLOPS = _utilization.gauge(
+    "jaxmon_device_peak_flops",
+    "Dense FLOP/s of one device at its peak, by format of the operands.",
+    ("format", FLOPS_FORMATS),
 )

@@ -39,6 +39,20 @@ ERROR_KINDS = (
 # What became slower, and than what: than before in this run, or in another.
 SLOWDOWN_KINDS = ("function", "loop")
 SLOWDOWN_REFERENCES = ("earlier", "past_run")
+# What the model needs, and what `jax.checkpoint` computes once more.
+FLOPS_WORK = ("model", "recomputed")
+# Why the FLOPs of a function are unknown.
+FLOPS_UNKNOWN = (
+    "loop",
+    "branch",
+    "kernel",
+    "library",
+    "size",
+    "untraced",
+    "programs",
+    "uncounted",
+)
+FLOPS_FORMATS = ("bf16", "fp16", "fp8", "int8", "tf32", "fp32", "fp64", "any")
 WARNING_KINDS = (
     "donation",
     "dtype_unavailable",

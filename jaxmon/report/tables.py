@@ -12,7 +12,6 @@ from jaxmon.report.layout import (
     UNKNOWN,
     Column,
     ago,
-    amount,
     counted,
     duration,
     ending,
@@ -44,7 +43,6 @@ def programs(snapshot: Snapshot, *, most: int = _MOST_FUNCTIONS) -> Section:
     layout = [
         Column("FUNCTION", right=False),
         Column("PROGRAMS", 10),
-        Column("FLOP", 9),
         Column("TEMP MEMORY", 13),
         Column("DISPATCH", 10),
         Column("EXECUTION", 11),
@@ -53,7 +51,6 @@ def programs(snapshot: Snapshot, *, most: int = _MOST_FUNCTIONS) -> Section:
         [
             one.name,
             _known(one.program.programs, _whole),
-            _known(one.program.flops, amount),
             _known(one.program.temporary_bytes, size),
             _known(one.samples.get("dispatch_seconds"), duration),
             _known(one.samples.get("execution_seconds"), duration),

@@ -10,6 +10,7 @@ from jaxmon.report.layout import INDENT, columns, duration, ending, shortened, s
 from jaxmon.report.model import Process, Snapshot
 from jaxmon.report.notes import notes
 from jaxmon.report.time_table import time_table
+from jaxmon.report.utilization import flops
 
 
 WIDTH = 80
@@ -37,6 +38,7 @@ def explanation(
             sections.functions(snapshot).lines(width),
             sections.recompiles(snapshot, findings, width),
             tables.programs(snapshot).lines(width),
+            flops(snapshot).lines(width),
             tables.cache(snapshot).lines(width),
             tables.devices(snapshot).lines(width),
             tables.memory_lines(snapshot).lines(width),

@@ -25,6 +25,8 @@ SILENT: Options = {
     "memory_lines_interval": 0,
     "leak_window": 600,
     "programs": False,
+    "peak_flops": 0,
+    "peak_bandwidth": 0,
     "signatures": False,
     "expect_warmup": False,
     "sample_rate": 0,

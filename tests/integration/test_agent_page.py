@@ -43,13 +43,22 @@ ABSENT_ON_CPU = {
 PROGRAM = """
 import sys, time, urllib.request
 import jax, numpy as np, jaxmon
-agent = jaxmon.instrument(port=0, socket=False, sample_rate=100)
+agent = jaxmon.instrument(port=0, socket=False, sample_rate=100, peak_flops=1e11)
 jax.config.update("jax_compilation_cache_dir", sys.argv[4])
 step = jax.jit(lambda x: x + 1)
 for batch in jaxmon.steps([np.ones(3), np.ones(3), np.ones(4)], items=len):
     step(batch)
 with jaxmon.request("predict"):
     step(np.ones(3))
+matrix = np.ones((4, 4), np.float32)
+@jax.jit
+def square(x):
+    return x @ x
+square(matrix)
+@jax.jit
+def until(x):
+    return jax.lax.while_loop(lambda y: y.sum() < 1e3, square, x)
+until(matrix)
 with jaxmon.activity("save"):
     pass
 jaxmon.serverless(route="predict")(lambda *_: None)({}, None)
@@ -78,7 +87,7 @@ sampled = ("execution_seconds_count", "nonfinite_total{", "promotions_total{")
 for _ in range(1000):  # programs and directories are read by threads of their own
     page = urllib.request.urlopen(agent.url, timeout=60).read().decode()
     step(np.ones(4))
-    names = (shown, "jaxmon_persistent_cache_entries", *sampled)
+    names = (shown, "jaxmon_persistent_cache_entries", "flops_unknown{", *sampled)
     if all(name in page for name in names):
         break
     time.sleep(0.02)

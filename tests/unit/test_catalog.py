@@ -33,6 +33,7 @@ LABELS = {
     "dtype",  # those that JAX knows, at most 64
     "engine",  # closed set
     "fingerprint",  # the newest one of each function
+    "format",  # closed set
     "function",  # at most max_functions, then "other"
     "generation",  # three
     "gpu_instance",  # at most 7 of a GPU
@@ -79,6 +80,7 @@ LABELS = {
     "vendor",  # one per accelerator
     "version",  # one per process
     "what",  # closed set
+    "work",  # closed set
     "worker",  # slots, reused
     "xid",  # the driver's list
 }

@@ -37,7 +37,8 @@ def test_what_an_agent_tells_is_typed():
 
     assert next(one.name for one in found.functions) == "train.step"
     assert found.functions[0].compile_time == 74.0
-    assert found.functions[0].program.flops == 1.23e12
+    assert found.functions[0].program.model_flops == 1.23e12
+    assert found.functions[0].flops.of_peak == 0.1011
     assert found.compile_time == pytest.approx(75.85)
     assert [one.cause for one in found.recompiles] == ["dtype", "shape", "shape"]
     assert found.recompiles[0].texts == ("argument x: float32[64] → bfloat16[64]",)

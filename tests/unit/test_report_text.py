@@ -55,10 +55,12 @@ OVERVIEW: dict[str, Any] = {
             },
             "program": {
                 "programs": 38,
-                "flops": 1.23e12,
+                "flops": 4.5e11,
+                "model_flops": 1.23e12,
                 "temporary_bytes": 3.2 * GIB,
                 "fingerprint": "abc",
             },
+            "flops": {"achieved": 1e14, "of_peak": 0.1011},
             "samples": {
                 "samples": 70,
                 "dispatch_seconds": 0.00021,
@@ -71,6 +73,9 @@ OVERVIEW: dict[str, Any] = {
             "compiles": {"compiled": 2},
             "recompiles": {"static_argument": 1},
             "phases": {"backend_compile": {"seconds": 1.25, "count": 2}},
+            "flops": {
+                "unknown": {"reason": "loop", "what": "while", "where": "train.py:31"}
+            },
         },
         "jax._src.dispatch.add": {
             "internal": True,
@@ -207,8 +212,14 @@ RECOMPILES (latest first)
     need value-based __eq__ and __hash__.
 
 PROGRAMS (latest per function; median times of sampled calls)
-  FUNCTION                   PROGRAMS     FLOP  TEMP MEMORY  DISPATCH  EXECUTION
-  train.step                       38   1.23 T      3.2 GiB    210 µs      12 ms
+  FUNCTION                            PROGRAMS  TEMP MEMORY  DISPATCH  EXECUTION
+  train.step                                38      3.2 GiB    210 µs      12 ms
+
+ARITHMETIC (FLOPs of matrix products and convolutions, on all devices)
+  FUNCTION                        FLOP  RECOMPUTED   FLOP/S  OF PEAK    BOUND BY
+  train.step                    1.23 T           -    100 T   10.1 %           -
+  FLOPs of train.evaluate.<locals>.the_metrics_of_one_batch are unknown: a while
+    loop whose number of trips is unknown, at train.py:31.
 
 PERSISTENT CACHE: 1 hit, 51 misses, 2.0 s saved
   /var/cache/jax, 120 entries, 420 MiB, 40 writes

@@ -113,7 +113,7 @@ class Page(HTMLParser):
 HEADINGS = (
     *("Were users all right?", "Findings", "How it went", "Where the time goes"),
     *("Requests", "Steps", "Queues", "Compile time", "Recompiles", "Programs"),
-    *("Persistent cache", "Device memory", "Memory by source line"),
+    *("Arithmetic", "Persistent cache", "Device memory", "Memory by source line"),
     *("Transfers between host and device", "Errors", "Versions and flags"),
 )
 

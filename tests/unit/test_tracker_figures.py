@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jaxmon.agent.functions import FunctionTable
-from jaxmon.agent.trackers.figures import Sources, reading, times, totals
+from jaxmon.agent.trackers.figures import Reading, Sources, reading, times, totals
 from jaxmon.catalog import ACCELERATOR_UTILIZATION_RATIO, DEVICE_MEMORY_BYTES
 from jaxmon.exposition.families import Family, series
 from jaxmon.indicators.loops import Loop
@@ -33,7 +33,8 @@ def test_times_are_those_since_the_figures_before() -> None:
     clock, loop = Clock(), Loop("train")
     timeline = Timeline(10, clock=clock)
     mark, body = timeline.open_loop([])
-    before = reading(loop, timeline)
+    sources = Sources(FunctionTable(10), timeline, (), lambda: None)
+    before = reading(loop, sources)
     for _ in range(4):
         clock.now += 0.5
         loop.wait(0.5)
@@ -43,12 +44,25 @@ def test_times_are_those_since_the_figures_before() -> None:
         loop.step(2.0)
     timeline.open("evaluate", [])
     clock.now += 3.0
-    found = times(reading(loop, timeline), before)
+    found = times(reading(loop, sources), before)
 
     assert body == STEP
     assert found["step_seconds"] == 2.0
     assert found["data_wait_seconds"] == 0.5
     assert found["goodput"] == pytest.approx(6 / 11)
+    assert "mfu" not in found
+
+
+def test_utilization_is_of_the_time_between() -> None:
+    """Two seconds of work at the peak in eleven; none if a call's FLOPs are unknown."""
+    before = Reading(0, 0.0, 0.0, 0.0, 100.0, ideal=(5.0, 3))
+    now = Reading(4, 8.0, 2.0, 6.0, 111.0, ideal=(7.0, 3))
+
+    assert times(now, before)["mfu"] == pytest.approx(2 / 11)
+    assert times(now, before, ideal=0.5)["mfu"] == pytest.approx(0.5 * 4 / 8)
+    for unknown in (None, (7.0, 4)):
+        assert "mfu" not in times(now._replace(ideal=unknown), before)
+    assert "mfu" not in times(now, None)
 
 
 def test_the_fullest_device_and_the_mean_utilisation_count() -> None:
@@ -60,6 +74,7 @@ def test_the_fullest_device_and_the_mean_utilisation_count() -> None:
             lambda: [_memory("peak", 5, 9), _memory("in_use", 4, 3)],
             lambda: [Family(ACCELERATOR_UTILIZATION_RATIO, [("a", 0.5), ("b", 1.0)])],
         ),
+        lambda: None,
     )
 
     assert totals(sources) == {

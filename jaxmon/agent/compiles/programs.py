@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from jaxmon import catalog
 from jaxmon.agent.compiles.hlo_page import HloPage
 from jaxmon.agent.context import Context
+from jaxmon.agent.flops.part import Lowered, Utilization
 from jaxmon.agent.functions import OTHER, UNKNOWN, Function
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.cluster import local_devices
@@ -62,6 +63,7 @@ _METRICS = {
     "instructions": catalog.PROGRAM_INSTRUCTIONS,
     "devices": catalog.PROGRAM_DEVICES,
 }
+_MATRIX = {f"{work}_flops": work for work in catalog.FLOPS_WORK}
 
 # Several functions share these labels, so there is no latest program.
 _SHARED = (OTHER, UNKNOWN)
@@ -177,13 +179,17 @@ class Programs(Part):
     Args:
         context: shared state of the agent.
         loaded: learns about each program.
+        utilization: counts the FLOPs of each.
     """
 
     name = "programs"
 
-    def __init__(self, context: Context, loaded: LoadedPrograms) -> None:
+    def __init__(
+        self, context: Context, loaded: LoadedPrograms, utilization: Utilization
+    ) -> None:
         self._jax = context.jax
         self.loaded = loaded
+        self._utilization = utilization
         self._worker = Worker("programs", context.guard, limit=_WAITING)
         self._hlo = HloPage(context.jax, context.guard, self._worker, loaded)
         self._records: dict[Function, _Record] = {}
@@ -207,8 +213,10 @@ class Programs(Part):
             executable: XLA's loaded executable; kept until analysed, usually at once.
         """
         self.loaded.forget(executable)
-        job = functools.partial(self._read, function, executable, wall_time())
-        self._worker.submit(job)
+        lowered = self._utilization.lowered(function)
+        job = functools.partial(self._read, function, executable, wall_time(), lowered)
+        if not self._worker.submit(job):
+            self._utilization.dropped_program(function)
 
     def start(self) -> None:
         """Start the analysing thread."""
@@ -257,16 +265,25 @@ class Programs(Part):
     def collect(self) -> list[Family]:
         """Return the number of programs, and the statistics of the latest."""
         found = [record.samples for record in list(self._records.values())]
+        metric = catalog.PROGRAM_MATRIX_FLOPS
+        matrix = [
+            (series(metric, function.name, work), record.figures[name])
+            for function, record in self._records.copy().items()
+            for name, work in _MATRIX.items()
+            if record.figures.get(name)
+        ]
         return [
             Family(metric, [s[metric.name] for s in found if metric.name in s])
             for metric in (catalog.PROGRAMS, catalog.PROGRAM_INFO, *_METRICS.values())
-        ]
+        ] + [Family(metric, matrix)]
 
     @functools.cached_property
     def _printing(self) -> Any:
         return executables.printing(self._jax)
 
-    def _read(self, function: Function, executable: Any, finished: float) -> None:
+    def _read(
+        self, function: Function, executable: Any, finished: float, lowered: Lowered
+    ) -> None:
         try:
             options = self._printing
             texts = executables.texts(executable, options)
@@ -285,6 +302,8 @@ class Programs(Part):
             if text.promotes:
                 for see in self._promotion:
                     see(function)
+        if own:
+            figures |= self._utilization.count(function, lowered, executable, figures)
         fingerprint = None if text is None else text.fingerprint
         record = self._records.setdefault(function, _Record())
         record.add(fingerprint)
@@ -302,7 +321,8 @@ def _samples(name: str, record: _Record) -> dict[str, Sample]:
     if record.fingerprint is not None:
         info = catalog.PROGRAM_INFO
         found[info.name] = (series(info, name, record.fingerprint), 1)
-    for figure, value in record.figures.items():
-        metric = _METRICS[figure]
+    for figure, metric in _METRICS.items():
+        if (value := record.figures.get(figure)) is None:
+            continue
         found[metric.name] = (series(metric, name), value)
     return found

@@ -26,6 +26,7 @@ _BUILT = ("compiled", "cache_hit")
 _PHASES = ("trace", "lower", "backend_compile")
 _FIGURES = (
     "flops",
+    "model_flops",
     "accessed_bytes",
     "argument_bytes",
     "output_bytes",

@@ -53,6 +53,7 @@ _NOT_COUNTED = {"calls": None, "hits": None}
 _OF_FUNCTION = (
     "cache",
     "program",
+    "flops",
     "samples",
     "spreads",
     "history",

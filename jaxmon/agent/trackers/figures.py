@@ -6,7 +6,7 @@ prefix.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from jaxmon import catalog
 from jaxmon.agent.functions import FunctionTable
@@ -20,6 +20,9 @@ _PEAK, _IN_USE = ('kind="peak"', 'kind="in_use"')
 _STEP_TIME = series(catalog.TIME_SECONDS, STEP)
 
 
+Ideal: TypeAlias = tuple[float, int]
+
+
 class Reading(NamedTuple):
     """
     Counters of a loop at one step.
@@ -30,6 +33,8 @@ class Reading(NamedTuple):
         waited: seconds spent waiting for data.
         useful: seconds of wall time spent in steps.
         wall: seconds of wall time.
+        ideal: seconds that the FLOPs of all calls take the devices at their peak, and
+            the number of calls whose FLOPs are unknown; `None` if the peak is.
     """
 
     steps: int
@@ -37,6 +42,7 @@ class Reading(NamedTuple):
     waited: float
     useful: float
     wall: float
+    ideal: Ideal | None = None
 
 
 class Sources(NamedTuple):
@@ -47,22 +53,25 @@ class Sources(NamedTuple):
         table: the functions.
         timeline: the wall time by activity.
         devices: return the families of devices; each fast, as for a scrape.
+        ideal: returns `Reading.ideal`.
     """
 
     table: FunctionTable
     timeline: Timeline
     devices: tuple[Callable[[], Iterable[Family]], ...]
+    ideal: Callable[[], Ideal | None]
 
 
-def reading(loop: Loop, timeline: Timeline) -> Reading:
+def reading(loop: Loop, sources: Sources) -> Reading:
     """Return the counters of *loop* now; microseconds."""
-    spent = dict(timeline.collect()[0].samples)
+    spent = dict(sources.timeline.collect()[0].samples)
     return Reading(
         loop.steps,
         loop.seconds.sum,
         loop.waited,
         spent.get(_STEP_TIME, 0.0),
         sum(spent.values()),
+        sources.ideal(),
     )
 
 
@@ -75,7 +84,8 @@ def times(
     Args:
         now: the counters.
         before: those of the row before.
-        ideal: seconds that a step would take at the peak of its devices; 0 if unknown.
+        ideal: seconds that a step would take at the peak of its devices, as the program
+            says; 0 if it does not.
     """
     found: dict[str, float] = {}
     if before is None:
@@ -86,9 +96,18 @@ def times(
         found["data_wait_seconds"] = (now.waited - before.waited) / steps
     if ideal and seconds > 0:
         found["mfu"] = ideal * steps / seconds
+    elif (counted := _ideal_between(now, before)) and now.wall > before.wall:
+        found["mfu"] = counted / (now.wall - before.wall)
     if now.wall > before.wall:
         found["goodput"] = (now.useful - before.useful) / (now.wall - before.wall)
     return found
+
+
+def _ideal_between(now: Reading, before: Reading) -> float | None:
+    """Return the ideal seconds; `None` if FLOPs are unknown of a call in between."""
+    if now.ideal is None or before.ideal is None or now.ideal[1] != before.ideal[1]:
+        return None
+    return now.ideal[0] - before.ideal[0]
 
 
 def totals(sources: Sources) -> dict[str, float]:

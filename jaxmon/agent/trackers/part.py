@@ -15,7 +15,14 @@ from typing import Final
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.part import Part
-from jaxmon.agent.trackers.figures import Reading, Sources, reading, times, totals
+from jaxmon.agent.trackers.figures import (
+    Ideal,
+    Reading,
+    Sources,
+    reading,
+    times,
+    totals,
+)
 from jaxmon.agent.trackers.targets import PREFIX, Target
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic
@@ -130,6 +137,7 @@ class Trackers(Part):
         loops: whose steps count.
         timeline: where the time goes.
         devices: return the families of devices; fast.
+        ideal: returns `Reading.ideal`, if FLOPs are counted.
     """
 
     name = SITE
@@ -140,11 +148,12 @@ class Trackers(Part):
         loops: Loops,
         timeline: Timeline,
         devices: Iterable[Callable[[], Iterable[Family]]],
+        ideal: Callable[[], Ideal | None],
     ) -> None:
         self._context = context
         self._guard = context.guard
         self._loops = loops
-        self._sources = Sources(context.table, timeline, tuple(devices))
+        self._sources = Sources(context.table, timeline, tuple(devices), ideal)
         self._trackers: list[Tracker] = []
         self._dropped = 0
 
@@ -174,7 +183,7 @@ class Trackers(Part):
         """Take a row for each tracker that is due at this step of *loop*."""
         due = [one for one in self._trackers if one.is_due(loop)]
         try:
-            now, known = reading(loop, self._sources.timeline), totals(self._sources)
+            now, known = reading(loop, self._sources), totals(self._sources)
             for tracker in due:
                 tracker.take(now, known)
         except Exception:  # noqa: BLE001 - contained: the loop goes on

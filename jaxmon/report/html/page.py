@@ -19,6 +19,7 @@ from jaxmon.report.model import Snapshot
 from jaxmon.report.runs.model import Run
 from jaxmon.report.section import Section
 from jaxmon.report.time_table import time_parts, time_table
+from jaxmon.report.utilization import flops
 
 
 _MOST = 64
@@ -74,6 +75,7 @@ def _main(run: Run) -> Iterator[Html]:
     )
     yield recompiles(snapshot)
     yield table(tables.programs(snapshot, most=_MOST))
+    yield table(flops(snapshot, most=_MOST))
     yield table(tables.cache(snapshot))
     yield table(tables.devices(snapshot, most=_MOST))
     yield _memory(snapshot)

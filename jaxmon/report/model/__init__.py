@@ -18,6 +18,9 @@ from jaxmon.report.model.functions import (
     Output,
     Phase,
     Program,
+    Roofline,
+    Uncounted,
+    Utilization,
 )
 from jaxmon.report.model.memory import (
     Allocations,
@@ -66,6 +69,7 @@ __all__ = [
     "Quantity",
     "Recompile",
     "Requests",
+    "Roofline",
     "Series",
     "Signatures",
     "Slower",
@@ -74,7 +78,9 @@ __all__ = [
     "Tracing",
     "Transfer",
     "Transfers",
+    "Uncounted",
     "Usual",
+    "Utilization",
     "Warned",
     "read",
 ]

@@ -89,6 +89,8 @@ class Program:
         fingerprint: equal for equal programs, whichever process compiled them.
         finished: Unix time when it was compiled or loaded, 0 if unknown.
         devices: number of devices it runs on, of all processes.
+        model_flops: those of products of matrices and convolutions, on all devices.
+        recomputed_flops: those of them that `jax.checkpoint` computes once more.
         double: whether it multiplies matrices of float64, or convolves with them.
     """
 
@@ -97,10 +99,52 @@ class Program:
     finished: float = 0.0
     devices: int | None = None
     flops: float | None = None
+    model_flops: float | None = None
+    recomputed_flops: float | None = None
     accessed_bytes: float | None = None
     temporary_bytes: float | None = None
     peak_bytes: float | None = None
     double: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Uncounted:
+    """
+    Why the FLOPs of a function are unknown.
+
+    Attributes:
+        reason: one of `catalog.FLOPS_UNKNOWN`.
+        what: JAX's name of the operation.
+        where: its line in the program, empty if unknown.
+    """
+
+    reason: str = ""
+    what: str = ""
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """FLOPs per byte: of a program, and from which on arithmetic bounds it."""
+
+    intensity: float = 0.0
+    ridge: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Utilization:
+    """
+    How near a function comes to what its devices can do; `None` if unknown.
+
+    Attributes:
+        achieved: model FLOP/s while it executes, on the devices of its process.
+        of_peak: what fraction of their peak that is.
+    """
+
+    achieved: float | None = None
+    of_peak: float | None = None
+    roofline: Roofline | None = None
+    unknown: Uncounted | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +168,7 @@ class Function:
     errors: Mapping[str, int] = field(default_factory=dict)
     phases: Mapping[str, Phase] = field(default_factory=dict)
     program: Program = field(default_factory=Program)
+    flops: Utilization = field(default_factory=Utilization)
     samples: Mapping[str, float] = field(default_factory=dict)
     spreads: Mapping[str, Spread] = field(default_factory=dict)
     numerics: Numerics = field(default_factory=Numerics)

@@ -11,6 +11,7 @@ _COMPILES: Costs = (
     catalog.COMPILES_IN_PROGRESS,
     catalog.COMPILE_SECONDS,
 )
+_FLOPS: Costs = (catalog.FLOPS, catalog.IDEAL_SECONDS, catalog.PROGRAM_MATRIX_FLOPS)
 _OUTCOME: Costs = ("outcomes of compiles whose events were missed",)
 _AHEAD: Costs = ("the function label of compiles ahead of time",)
 _PROGRAMS: Costs = (
@@ -221,5 +222,11 @@ PROGRAMS = (
     ),
     Name("<traced>.donate_argnums", "whether a call may be re-run", _REPEATED),
     Name("<jaxpr>.effects", "the same", _REPEATED),
-    Name("<jaxpr>.eqns", "the same", _REPEATED),
+    Name("<jaxpr>.eqns", "the same; FLOPs", (*_REPEATED, *_FLOPS)),
+    Name(
+        "jax.extend.core.primitives",
+        "JAX's own operations, of which few multiply matrices",
+        _FLOPS,
+    ),
+    Name('"rematted_computation"', "what `jax.checkpoint` computes once more", _FLOPS),
 )

@@ -1,0 +1,1 @@
+"""Model FLOPs utilization: what calls compute, and what the devices could."""

@@ -1,0 +1,325 @@
+"""
+What calls compute, what of that their devices could, and how near they come.
+
+The FLOPs of a program are counted in the jaxpr that JAX lowers (`jaxlink.flops`), on
+the thread that analyses programs; a cached call costs nothing. See `docs/flops.md`.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any, NamedTuple
+
+from jaxmon import catalog
+from jaxmon.agent.context import Context
+from jaxmon.agent.flops.peaks import DevicePeak, peak_of
+from jaxmon.agent.flops.roofline import Executions, Roofline, roofline
+from jaxmon.agent.flops.tally import Cost, FunctionTally
+from jaxmon.agent.functions import OTHER, UNKNOWN, Function
+from jaxmon.agent.jaxlink import flops as counting
+from jaxmon.agent.jaxlink.arguments import Call
+from jaxmon.agent.jaxlink.flops import Flops, Unknown
+from jaxmon.agent.jaxlink.frames import Jitted
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+from jaxmon.agent.observers import Options, Sample, Shapes
+from jaxmon.agent.part import Explanation, Part
+from jaxmon.agent.sampling.shapes import array_classes, shapes_of
+from jaxmon.exposition.families import Family, series
+
+
+SITE = "flops"
+
+MODEL, RECOMPUTED = catalog.FLOPS_WORK
+
+# Several functions share these labels.
+_SHARED = (OTHER, UNKNOWN)
+
+
+class Lowered(NamedTuple):
+    """
+    A program that is compiled.
+
+    Attributes:
+        jaxpr: what JAX lowered, `None` if that was not seen.
+        shapes: of the arguments of the call that compiles it, `None` if there is none.
+    """
+
+    jaxpr: Any
+    shapes: Shapes | None
+
+
+class _Thread(threading.local):
+    """
+    Attributes:
+        jaxpr: the function lowered last, and a reference to the jaxpr.
+        shapes: the function called last that compiles, and the shapes of its arguments.
+    """
+
+    jaxpr: tuple[Function, Callable[[], Any]] | None = None
+    shapes: tuple[Function, Shapes] | None = None
+
+
+class Utilization(Part):
+    """
+    Counts the FLOPs of calls.
+
+    `Programs` passes it each program, with what `lowered` returned for it.
+    """
+
+    name = SITE
+
+    def __init__(self, context: Context) -> None:
+        self._jax = context.jax
+        self._guard = context.guard
+        self._settings = context.settings
+        self._thread = _Thread()
+        self._tallies: dict[Function, FunctionTally] = {}
+        self._executions: dict[Function, Executions] = {}
+        self._rooflines: dict[Function, Roofline] = {}
+        self._peak: DevicePeak | None = None
+        observers = context.observers
+        observers.lowered.append(self._on_lowered)
+        observers.call.append(self._on_call)
+        observers.sample.append(self._on_sample)
+        observers.executed.append(self._on_executed)
+
+    # --- the compiling thread ----------------------------------------------------
+
+    def _on_lowered(self, function: Function, frame: FrameType) -> None:
+        """Note the jaxpr that is lowered below *frame*; a microsecond."""
+        if function.internal or not self._guard.on(SITE):
+            return
+        try:
+            jaxpr = counting.lowered(frame)
+            known = None if jaxpr is None else (function, weakref.ref(jaxpr))
+            self._thread.jaxpr = known
+        except Exception:  # noqa: BLE001 - contained: the compile goes on
+            self._guard.failed(SITE)
+
+    def _on_call(
+        self, function: Function, jitted: Jitted, call: Call, options: Options
+    ) -> None:
+        """Note the shapes of the arguments of a call that compiles."""
+        del jitted, options
+        if not self._guard.on(SITE):
+            return
+        try:
+            shapes = self._shapes(call.args, call.kwargs)
+            self._thread.shapes = function, shapes
+        except Exception:  # noqa: BLE001 - contained: the compile goes on
+            self._guard.failed(SITE)
+
+    def lowered(self, function: Function) -> Lowered:
+        """
+        Return what is known of the program of *function* that was just compiled, and
+        expect it to be counted.
+        """
+        if _is_counted(function):
+            tally = self._tallies.setdefault(function, FunctionTally())
+            tally.expect(function.calls_and_hits()[0])
+        thread = self._thread
+        lowered, thread.jaxpr = thread.jaxpr, None
+        called, thread.shapes = thread.shapes, None
+        return Lowered(
+            lowered[1]() if lowered and lowered[0] is function else None,
+            called[1] if called and called[0] is function else None,
+        )
+
+    def dropped_program(self, function: Function) -> None:
+        """Note that the program of *function* compiled last will not be counted."""
+        if _is_counted(function):
+            self._tallies[function].expect_none()
+
+    # --- the thread that analyses programs ----------------------------------------
+
+    def count(
+        self,
+        function: Function,
+        lowered: Lowered,
+        executable: Any,
+        facts: Mapping[str, float],
+    ) -> dict[str, float]:
+        """
+        Count the FLOPs of a program; takes some milliseconds for a large one.
+
+        Args:
+            function: that it was compiled for.
+            lowered: what was known when it was compiled.
+            executable: XLA's loaded executable.
+            facts: what else is known of it: ``devices``, ``accessed_bytes``.
+
+        Returns:
+            Those that the model needs, and those computed once more, on all devices;
+            empty if unknown.
+        """
+        if not _is_counted(function):
+            return {}
+        tally = self._tallies.setdefault(function, FunctionTally())
+        self._rooflines.pop(function, None)
+        if lowered.jaxpr is None:
+            # Another device needs another program, but JAX lowers no second one.
+            tally.add(tally.only or Unknown("untraced"), lowered.shapes)
+            return {}
+        found = counting.count(self._jax, lowered.jaxpr, self._lines)
+        if found.unknown is not None:
+            tally.add(found.unknown, lowered.shapes)
+            return {}
+        mine = list(executable.local_devices())
+        devices = max(int(facts.get("devices", 1)), len(mine), 1)
+        peak = self._peak_of(mine)
+        whole = cost_of(found, peak)
+        tally.add(self._share(whole, len(mine), devices), lowered.shapes)
+        seconds = None if whole.ideal is None else sum(whole.ideal.values()) / devices
+        accessed = None if found.loops else facts.get("accessed_bytes")
+        bandwidth = None if peak is None else peak.bandwidth
+        flops = sum(whole.flops.values()) / devices
+        if place := roofline(flops, seconds, accessed, bandwidth):
+            self._rooflines[function] = place
+        return {f"{work}_flops": number for work, number in whole.flops.items()}
+
+    def _share(self, whole: Cost, mine: int, devices: int) -> Cost:
+        """
+        Return the cost of a program on *mine* of its *devices*, those of this process.
+        """
+        local = max(len(self._jax.local_devices()), mine)
+        share = mine / devices
+        flops = {work: number * share for work, number in whole.flops.items()}
+        ideal = whole.ideal
+        if ideal is not None:
+            ideal = {work: one * share / local for work, one in ideal.items()}
+        return Cost(flops, ideal, mine / local)
+
+    def _peak_of(self, devices: list[Any]) -> DevicePeak | None:
+        """Return the peak of each of *devices*; `None` if not all devices are alike."""
+        wanted = self._settings
+        local = self._jax.local_devices()
+        kinds = {(one.platform, one.device_kind) for one in (*devices, *local)}
+        if len(kinds) != 1:
+            return None
+        self._peak = peak_of(
+            local[0], flops=wanted.peak_flops, bandwidth=wanted.peak_bandwidth
+        )
+        return self._peak
+
+    # --- sampled calls -------------------------------------------------------------
+
+    def _on_sample(self, sample: Sample) -> None:
+        tally = self._tallies.get(sample.function)
+        if tally is not None and tally.mixed:
+            shapes = self._shapes(sample.args, sample.kwargs)
+            tally.sampled(shapes, sample.function.calls_and_hits()[0])
+
+    def _on_executed(self, function: Function, shapes: Shapes, seconds: float) -> None:
+        tally = self._tallies.get(function)
+        cost = None if tally is None or tally.unknown else tally.cost(shapes)
+        if cost is not None:
+            self._executions.setdefault(function, Executions()).add(cost, seconds)
+
+    def _shapes(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Shapes:
+        leaves = self._jax.tree_util.tree_leaves((args, dict(kwargs)))
+        return shapes_of(leaves, self._arrays)
+
+    @functools.cached_property
+    def _arrays(self) -> tuple[Any, ...]:
+        return array_classes(self._jax)
+
+    @functools.cached_property
+    def _lines(self) -> SourceLineFinder:
+        return SourceLineFinder(self._jax)
+
+    # --- reading -------------------------------------------------------------------
+
+    def collect(self) -> list[Family]:
+        """Return the FLOPs of calls, and for which functions they are unknown."""
+        flops, ideal = catalog.FLOPS, catalog.IDEAL_SECONDS
+        unknown, peak = catalog.FLOPS_UNKNOWN_REASON, catalog.DEVICE_PEAK_FLOPS
+        done: list[tuple[str, float]] = []
+        could: list[tuple[str, float]] = []
+        reasons: list[tuple[str, float]] = []
+        for function, tally in self._tallies.copy().items():
+            name, why = function.name, _unknown(function, tally)
+            if why is not None:
+                reasons.append((series(unknown, name, why.reason), 1))
+                continue
+            total = tally.totals(function.calls_and_hits()[0])
+            # Most functions multiply no matrices.
+            done += [(series(flops, name, w), n) for w, n in total.flops.items() if n]
+            seconds = total.ideal or {}
+            could += [(series(ideal, name, w), s) for w, s in seconds.items() if s]
+        peaks = {} if self._peak is None else self._peak.flops
+        return [
+            Family(flops, done),
+            Family(ideal, could),
+            Family(unknown, reasons),
+            Family(peak, [(series(peak, name), n) for name, n in peaks.items()]),
+        ]
+
+    def ideal_seconds(self) -> tuple[float, int] | None:
+        """
+        Return the seconds that the model FLOPs of all calls take the process's devices
+        at their peak, and the number of calls whose FLOPs are unknown; `None` if a peak
+        is unknown.
+        """
+        seconds, calls = 0.0, 0
+        for function, tally in self._tallies.copy().items():
+            called = function.calls_and_hits()[0]
+            if _unknown(function, tally) is not None:
+                calls += called if function.counted else function.missed
+                continue
+            total = tally.totals(called).ideal
+            if total is None:
+                return None
+            seconds += total.get(MODEL, 0.0)
+        return seconds, calls
+
+    def explain(self) -> Explanation:
+        """Return what each function achieves, or why that is unknown."""
+        return Explanation(functions={"flops": self._snapshot})
+
+    def _snapshot(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for function, tally in self._tallies.copy().items():
+            why = _unknown(function, tally)
+            if why is not None:
+                found[function.name] = {"unknown": why._asdict()}
+                continue
+            one: dict[str, Any] = {}
+            known = self._executions.get(function)
+            if known is not None:
+                one |= {"achieved": known.achieved, "of_peak": known.of_peak}
+            place = self._rooflines.get(function)
+            if place is not None:
+                one["roofline"] = {**place._asdict(), "bound": place.bound}
+            found[function.name] = one
+        return found
+
+
+def _is_counted(function: Function) -> bool:
+    """Return whether *function* is one of the program's."""
+    return not function.internal and function.name not in _SHARED
+
+
+def cost_of(found: Flops, peak: DevicePeak | None) -> Cost:
+    """Return the cost of a program whose devices, taken together, have this *peak*."""
+    flops, ideal = {MODEL: 0.0}, {MODEL: 0.0}
+    known = peak is not None
+    for (format_, recomputed), number in found.amounts.items():
+        work = RECOMPUTED if recomputed else MODEL
+        flops[work] = flops.get(work, 0.0) + number
+        best = None if peak is None else peak.of(format_)
+        if best is None:
+            known = False
+        else:
+            ideal[work] = ideal.get(work, 0.0) + number / best
+    return Cost(flops, ideal if known else None)
+
+
+def _unknown(function: Function, tally: FunctionTally) -> Unknown | None:
+    """Return why the FLOPs of a function's calls are unknown."""
+    if tally.unknown is None and not function.counted:
+        return Unknown("uncounted")
+    return tally.unknown

@@ -1,0 +1,340 @@
+"""
+FLOPs of a program, from the jaxpr that JAX lowers.
+
+Products of matrices and convolutions are counted, as the definition of model FLOPs
+utilization has it (PaLM, arXiv 2204.02311, appendix B), each as often as the loops
+around it run. What `jax.checkpoint` computes once more is kept apart: the hardware does
+it, the model does not need it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from math import prod
+from types import FrameType
+from typing import Any, NamedTuple
+
+from jaxmon.agent.jaxlink import products
+from jaxmon.agent.jaxlink.products import UncountableError
+from jaxmon.agent.jaxlink.source_lines import Frame, SourceLineFinder
+from jaxmon.agent.jaxlink.trips import trip_count
+from jaxmon.sources import display_path
+
+
+_LOWERS = "lower_sharding_computation"
+_DEEPEST = 16
+_MOST_EQUATIONS = 500_000
+_RECOMPUTED = "rematted_computation"
+
+_PRODUCTS: Mapping[str, Callable[[Any], float]] = {
+    "dot_general": products.dot,
+    "ragged_dot": products.ragged_dot,
+    "ragged_dot_general": products.ragged_dot,
+    "conv_general_dilated": products.convolution,
+}
+# Libraries compute these, in ways of their own.
+_LIBRARY = frozenset(
+    (
+        *("cholesky", "eig", "eigh", "hessenberg", "householder_product", "lu", "qr"),
+        *("schur", "svd", "triangular_solve", "tridiagonal", "tridiagonal_solve"),
+    )
+)
+# Not among the primitives that JAX lists, and known to multiply no matrices.
+_HARMLESS = frozenset(
+    (
+        *("accum_grad_in_ref", "addupdate", "all_gather_invariant", "broadcast_to"),
+        *("all_gather_reduced", "check", "copy_p", "create_linear", "dce_sink"),
+        *("debug_callback", "debug_print", "delay", "dim_as_value", "dimension_size"),
+        *("empty", "empty_ref", "free_ref", "freeze", "from_edtype"),
+        *("get_global", "inspect_sharding", "io_callback", "iota_2x32_shape"),
+        *("layout_constraint", "lu_pivots_to_permutation", "mesh_cast", "mulhi"),
+        *("mutable_array", "name", "new_box", "new_ref", "box_get", "box_set"),
+        *("optimization_barrier", "outside_call", "pbroadcast", "pcast", "philox2x32"),
+        *("philox4x32", "pin", "platform_index", "precv", "preduced", "psend", "psum2"),
+        *("psum_invariant", "psum_scatter", "pure_callback", "pvary", "random_clone"),
+        *("random_unwrap", "random_wrap", "reciprocal", "reduce_scatter", "reshard"),
+        *("reduced_vary_cast_p", "scatter-sub", "shape_assertion", "split", "stack"),
+        *("bitcast", "get", "pgather", "prng_random_bits", "prng_seed", "repeat"),
+        *("roll", "swap"),
+        *("threefry4x32", "tie", "tile", "to_edtype", "unpin", "unreachable"),
+        *("unreduced_psum", "unreduced_reduce_scatter", "unstack", "zeros_like"),
+        *("vary_unreduced_cast_p", "with_memory_space_constraint"),
+    )
+)
+_KERNELS = ("pallas_call", "core_map", "mpmd_map", "triton_kernel_call")
+# Of a kernel, products that are not equations of their own.
+_IN_KERNELS = (
+    "wgmma",
+    "tcgen05_mma",
+    "mma",
+    "inline_mgpu",
+    "matmul",
+    "elementwise_inline",
+)
+
+_PRESETS = {"BF16": "bfloat16", "F16": "float16", "TF32": "tf32", "F64": "float64"}
+_PRESETS |= {"F32": "float32/highest", "ANY": "float8"}
+
+
+class Unknown(NamedTuple):
+    """
+    Why FLOPs are unknown.
+
+    Attributes:
+        reason: one of `catalog.FLOPS_UNKNOWN`.
+        what: the operation, in JAX's words.
+        where: the line of the program, ``file.py:12``; empty if unknown.
+    """
+
+    reason: str
+    what: str = ""
+    where: str = ""
+
+
+class Flops(NamedTuple):
+    """
+    FLOPs of one run of a program, on all its devices.
+
+    Attributes:
+        amounts: by format of the operands (see `format_of`), and whether it is computed
+            once more.
+        unknown: why these are not all.
+        loops: whether some of it runs in loops.
+    """
+
+    amounts: Mapping[tuple[str, bool], float]
+    unknown: Unknown | None = None
+    loops: bool = False
+
+
+def lowered(frame: FrameType | None) -> Any:
+    """
+    Return the jaxpr of the program that is lowered below *frame*, without what it does
+    not need; `None` if it is not found.
+    """
+    for _ in range(_DEEPEST):
+        if frame is None:
+            return None
+        if frame.f_code.co_name == _LOWERS:
+            closed = frame.f_locals.get("closed_jaxpr")
+            return getattr(closed, "jaxpr", None)
+        frame = frame.f_back
+    return None
+
+
+def count(jax: Any, jaxpr: Any, lines: SourceLineFinder) -> Flops:
+    """Return the FLOPs of *jaxpr*; takes some microseconds per equation."""
+    counted = _Counter(jax, lines).of(jaxpr)
+    return Flops(counted.amounts, counted.unknown, counted.loops)
+
+
+def format_of(equation: Any) -> str:
+    """
+    Return the format in which *equation* multiplies: ``bfloat16``, or ``float32/high``
+    with the precision that the program asks for.
+    """
+    kinds = [one.aval.dtype for one in equation.invars[:2]]
+    widest = str(max(kinds, key=lambda one: getattr(one, "itemsize", 0)))
+    narrow = widest.partition("_")[0]
+    if narrow.startswith(("float8", "float4", "int4", "uint4")):
+        return narrow.removeprefix("u")
+    widest = {"complex64": "float32", "complex128": "float64"}.get(widest, widest)
+    precision = equation.params.get("precision")
+    asked = precision if isinstance(precision, tuple) else (precision,)
+    words = {str(getattr(one, "name", one)) for one in asked} - {"None", "DEFAULT"}
+    if not words <= {"HIGH", "HIGHEST"}:
+        preset = next(iter(words))
+        emulated = preset.rpartition("_")[2].startswith("X")
+        return "" if emulated else _PRESETS.get(preset.partition("_")[0], "")
+    if widest == "float32" and words:
+        return f"{widest}/{max(words).lower()}"
+    return widest.removeprefix("u")
+
+
+class _Count:
+    """FLOPs of a part of a program."""
+
+    __slots__ = ("amounts", "loops", "unknown")
+
+    def __init__(self) -> None:
+        self.amounts: dict[tuple[str, bool], float] = {}
+        self.unknown: Unknown | None = None
+        self.loops = False
+
+    @property
+    def nothing(self) -> bool:
+        return not self.amounts and self.unknown is None
+
+    def add(self, other: _Count, *, times: float = 1, again: bool = False) -> None:
+        for (format_, recomputed), number in other.amounts.items():
+            key = (format_, recomputed or again)
+            self.amounts[key] = self.amounts.get(key, 0.0) + number * times
+        self.unknown = self.unknown or other.unknown
+        self.loops = self.loops or other.loops
+
+
+class _Counter:
+    """Counts jaxprs, each one once: programs share them."""
+
+    def __init__(self, jax: Any, lines: SourceLineFinder) -> None:
+        self._jax = jax
+        self._lines = lines
+        # With the jaxpr itself, so that its id cannot be another's.
+        self._known: dict[int, tuple[Any, _Count]] = {}
+        self._left = _MOST_EQUATIONS
+        self._adding: Mapping[str, Callable[[_Count, Any], None]] = {
+            **dict.fromkeys(_PRODUCTS, self._add_product),
+            **dict.fromkeys(_LIBRARY, self._add_library),
+            **dict.fromkeys(_KERNELS, self._add_kernel),
+            "scan": self._add_scan,
+            "while": self._add_while,
+            "cond": self._add_branches,
+            "custom_linear_solve": self._add_solve,
+        }
+
+    def of(self, jaxpr: Any, *, kernel: bool = False) -> _Count:
+        """Count *jaxpr*, which belongs to a *kernel* or not."""
+        known = self._known.get(id(jaxpr))
+        if known is not None:
+            return known[1]
+        found = _Count()
+        for equation in jaxpr.eqns:
+            self._left -= 1
+            if self._left < 0:
+                found.unknown = Unknown("size")
+                break
+            one = _Count()
+            add = self._adding.get(equation.primitive.name)
+            if add is not None:
+                add(one, equation)
+            else:
+                self._add_called(one, equation, kernel=kernel)
+            if one.amounts:
+                found.add(one, again=_RECOMPUTED in _stack(equation))
+            elif one.unknown or one.loops:
+                found.add(one)
+        self._known[id(jaxpr)] = jaxpr, found
+        return found
+
+    def _add_product(self, found: _Count, equation: Any) -> None:
+        try:
+            flops = _PRODUCTS[equation.primitive.name](equation)
+        except UncountableError:
+            found.unknown = self._unknown("size", equation)
+            return
+        if flops:
+            found.amounts[format_of(equation), False] = flops
+
+    def _add_library(self, found: _Count, equation: Any) -> None:
+        found.unknown = self._unknown("library", equation)
+
+    def _add_called(self, found: _Count, equation: Any, *, kernel: bool) -> None:
+        """Add what is called, once; an operation of which nothing is known is not."""
+        name, times = equation.primitive.name, _shards(equation)
+        if kernel and name.startswith(_IN_KERNELS):
+            found.unknown = self._unknown("kernel", equation)
+            return
+        called = list(_called(equation))
+        for jaxpr in called:
+            found.add(self.of(jaxpr, kernel=kernel), times=times)
+        known = called or kernel or name in _HARMLESS or name in _listed(self._jax)
+        if not known:
+            found.unknown = self._unknown("library", equation)
+
+    def _add_scan(self, found: _Count, equation: Any) -> None:
+        parameters = equation.params
+        found.add(self.of(_open(parameters["jaxpr"])), times=parameters["length"])
+        found.loops = True
+
+    def _add_while(self, found: _Count, equation: Any) -> None:
+        parameters = equation.params
+        body = self.of(_open(parameters["body_jaxpr"]))
+        condition = self.of(_open(parameters["cond_jaxpr"]))
+        found.loops = True
+        if body.nothing and condition.nothing:
+            return
+        trips = trip_count(equation)
+        if trips is None:
+            found.unknown = self._unknown("loop", equation)
+        else:
+            found.add(body, times=trips)
+            found.add(condition, times=trips + 1)
+
+    def _add_branches(self, found: _Count, equation: Any) -> None:
+        branches = [self.of(_open(one)) for one in equation.params["branches"]]
+        first = branches[0]
+        found.loops = any(one.loops for one in branches)
+        found.unknown = next((one.unknown for one in branches if one.unknown), None)
+        if any(one.amounts != first.amounts for one in branches):
+            found.unknown = found.unknown or self._unknown("branch", equation)
+        found.add(first)
+
+    def _add_solve(self, found: _Count, equation: Any) -> None:
+        # The other functions are for derivatives.
+        found.add(self.of(_open(equation.params["jaxprs"].solve)))
+
+    def _add_kernel(self, found: _Count, equation: Any) -> None:
+        """Add what a kernel does on its grid, or what its author says of it."""
+        parameters = equation.params
+        grid = getattr(parameters.get("grid_mapping"), "grid", None)
+        jaxpr = parameters.get("jaxpr")
+        if jaxpr is not None and grid is not None:
+            once = self.of(_open(jaxpr), kernel=True)
+            fixed = all(isinstance(one, int) for one in grid)
+            if once.unknown is None and (fixed or not once.amounts):
+                found.add(once, times=prod(grid) if fixed else 1)
+                return
+        said = getattr(parameters.get("cost_estimate"), "flops", None)
+        kinds = [str(getattr(one.aval, "dtype", "")) for one in equation.invars]
+        kind = next((one for one in kinds if "float" in one), None)
+        if said is None or kind is None:
+            found.unknown = self._unknown("kernel", equation)
+        else:
+            found.amounts[kind.partition("_")[0], False] = float(said)
+
+    def _unknown(self, reason: str, equation: Any) -> Unknown:
+        frames = getattr(equation.source_info.traceback, "frames", ())
+        stack = [Frame(f.file_name, f.line_num, f.function_name) for f in frames]
+        line = self._lines.of(stack)
+        known = line.file and not self._lines.is_jax(line.file)
+        where = f"{display_path(line.file)}:{line.line}" if known else ""
+        return Unknown(reason, equation.primitive.name, where)
+
+
+@functools.cache
+def _listed(jax: Any) -> frozenset[str]:
+    """Return the names of JAX's primitives; few of them multiply matrices."""
+    primitives = importlib.import_module(f"{jax.__name__}.extend.core.primitives")
+    found = vars(primitives).items()
+    return frozenset(one.name for name, one in found if name.endswith("_p"))
+
+
+def _called(equation: Any) -> Iterator[Any]:
+    """Yield the jaxprs that *equation* runs, once each."""
+    for value in equation.params.values():
+        for one in value if isinstance(value, tuple | list) else (value,):
+            jaxpr = _open(one)
+            if hasattr(jaxpr, "eqns"):
+                yield jaxpr
+
+
+def _open(value: Any) -> Any:
+    """Return the jaxpr inside a closed one."""
+    return getattr(value, "jaxpr", value)
+
+
+def _shards(equation: Any) -> int:
+    """Return on how many shards a ``shard_map`` runs its jaxpr; 1 for all others."""
+    if equation.primitive.name != "shard_map":
+        return 1
+    parameters = equation.params
+    sizes = dict(parameters["mesh"].shape)
+    manual = parameters.get("manual_axes")  # since 0.6.1; the others before
+    names = set(sizes) - set(parameters.get("auto", ())) if manual is None else manual
+    return prod(sizes[name] for name in names)
+
+
+def _stack(equation: Any) -> str:
+    return str(equation.source_info.name_stack)

@@ -1,0 +1,439 @@
+"""FLOPs counted in programs equal those worked out by hand."""
+
+from __future__ import annotations
+
+import importlib
+import random
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxmon.agent.jaxlink import flops
+from jaxmon.agent.jaxlink.flops import Flops
+from jaxmon.agent.jaxlink.products import _overlaps
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+from tests.support import each
+
+
+pytestmark = pytest.mark.ground_truth
+
+LAYERS, WIDTH, HEADS, HIDDEN, WORDS = 3, 8, 2, 12, 11
+BATCH, LENGTH = 2, 5
+TOKENS = BATCH * LENGTH
+# Of a forward pass: queries, keys, values and outputs; scores and their use; the two
+# layers of a perceptron; the words.
+PROJECTIONS = 4 * 2 * TOKENS * WIDTH * WIDTH
+ATTENTION = 2 * 2 * BATCH * LENGTH * LENGTH * WIDTH
+PERCEPTRON = 2 * 2 * TOKENS * WIDTH * HIDDEN
+LAYER = PROJECTIONS + ATTENTION + PERCEPTRON
+LOGITS = 2 * TOKENS * WIDTH * WORDS
+# Each product of a forward pass needs two more for the gradients of its operands.
+STEP = 3 * (LAYERS * LAYER + LOGITS)
+
+
+def count(fun: Callable[..., Any], *args: Any) -> Flops:
+    """Return the FLOPs of the jaxpr of *fun*, called with *args*."""
+    import jax
+
+    return flops.count(jax, jax.make_jaxpr(fun)(*args).jaxpr, SourceLineFinder(jax))
+
+
+def total(found: Flops) -> float:
+    """Return all that is counted; nothing may be unknown."""
+    assert found.unknown is None
+    return sum(found.amounts.values())
+
+
+def ones(*shape: int, dtype: str = "float32") -> Any:
+    import jax.numpy as jnp
+
+    return jnp.ones(shape, dtype)
+
+
+def layer(x: Any, weights: dict[str, Any]) -> Any:
+    """Return what a layer of a transformer makes of *x*."""
+    import jax
+    import jax.numpy as jnp
+
+    q, k, v = (jnp.einsum("bsd,dhk->bshk", x, weights[name]) for name in "qkv")
+    scores = jax.nn.softmax(jnp.einsum("bshk,bthk->bhst", q, k))
+    mixed = jnp.einsum("bhst,bthk->bshk", scores, v)
+    x = x + jnp.einsum("bshk,hkd->bsd", mixed, weights["o"])
+    return x + jax.nn.gelu(x @ weights["in"]) @ weights["out"]
+
+
+def weights_of(*leading: int) -> dict[str, Any]:
+    """Return the weights of a layer, or of several that are scanned."""
+    head = WIDTH // HEADS
+    shapes = dict.fromkeys("qkv", (WIDTH, HEADS, head))
+    others = {"o": (HEADS, head, WIDTH), "in": (WIDTH, HIDDEN), "out": (HIDDEN, WIDTH)}
+    return {n: ones(*leading, *shape) for n, shape in (shapes | others).items()}
+
+
+def step(body: Callable[..., Any], words: Any, layers: Any, tokens: Any) -> Any:
+    """Train on *tokens*: a transformer whose *layers* are a list, or scanned."""
+    import jax
+    import jax.numpy as jnp
+
+    def loss(layers: Any, words: Any) -> Any:
+        x = words[tokens]
+        if isinstance(layers, list):
+            for one in layers:
+                x = body(x, one)
+        else:
+            x, _ = jax.lax.scan(lambda x, one: (body(x, one), None), x, layers)
+        logits = jax.nn.log_softmax(x @ words.T)
+        return -jnp.mean(jnp.take_along_axis(logits, tokens[..., None], -1))
+
+    value, slopes = jax.value_and_grad(loss, (0, 1))(layers, words)
+    return value, jax.tree.map(lambda a, b: a - 0.1 * b, (layers, words), slopes)
+
+
+@pytest.mark.parametrize("scanned", [False, True], ids=["list", "scan"])
+@pytest.mark.parametrize("again", [False, True], ids=["kept", "remat"])
+def test_a_training_step_of_a_transformer(*, scanned: bool, again: bool) -> None:
+    """
+    Forward and backward are three times the forward pass; a checkpoint computes the
+    layers once more, but for what nothing needs, and that is no part of the model.
+    """
+    import jax
+
+    body = jax.checkpoint(layer) if again else layer
+    layers = weights_of(LAYERS) if scanned else [weights_of() for _ in range(LAYERS)]
+    found = count(partial(step, body), ones(WORDS, WIDTH), layers, tokens())
+
+    model = sum(n for (_, more), n in found.amounts.items() if not more)
+    assert total(found) - model == (LAYERS * (LAYER - PERCEPTRON // 2) if again else 0)
+    assert model == STEP
+    assert found.loops == scanned
+
+
+def tokens() -> Any:
+    import jax.numpy as jnp
+
+    return jnp.zeros((BATCH, LENGTH), int)
+
+
+PRODUCT = 2 * 4 * 6 * 6
+
+
+def product(x: Any) -> Any:
+    return x @ ones(6, 6)
+
+
+def looped(trips: int, x: Any) -> Any:
+    import jax
+
+    return jax.lax.fori_loop(0, trips, lambda _, y: product(y), x)
+
+
+def nested(x: Any) -> Any:
+    import jax
+
+    return jax.lax.scan(lambda y, _: (looped(5, y), None), x, length=7)[0]
+
+
+def counted_while(start: int, step: int, goes_on: Callable[[Any], Any], x: Any) -> Any:
+    import jax
+
+    return jax.lax.while_loop(
+        lambda state: goes_on(state[0]),
+        lambda state: (state[0] + step, product(state[1])),
+        (start, x),
+    )
+
+
+def branches(x: Any, other: Callable[[Any], Any]) -> Any:
+    import jax
+
+    return jax.lax.cond(x[0, 0] > 0, product, other, x)
+
+
+def until_large(x: Any) -> Any:
+    import jax
+
+    return jax.lax.while_loop(lambda y: y.sum() < 1e6, product, x)
+
+
+def times_to(x: Any, number: Any) -> Any:
+    import jax
+
+    return jax.lax.fori_loop(0, number, lambda _, y: product(y), x)
+
+
+def convolution(x: Any, kernel: Any, **options: Any) -> Any:
+    import jax
+
+    options = {"window_strides": (1, 1), "padding": "VALID", **options}
+    return jax.lax.conv_general_dilated(x, kernel, **options)
+
+
+def slopes_of_convolution(x: Any, kernel: Any) -> Any:
+    import jax
+
+    return jax.grad(lambda x, kernel: convolution(x, kernel).sum(), (0, 1))(x, kernel)
+
+
+def mapped(x: Any) -> Any:
+    import jax
+
+    return jax.vmap(product)(x)
+
+
+def ragged(x: Any, groups: Any) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    return jax.lax.ragged_dot(x, groups, jnp.array([1, 3]))
+
+
+def jitted_twice(x: Any) -> Any:
+    import jax
+
+    once = jax.jit(product)
+    return once(once(x))
+
+
+def with_rules(x: Any) -> Any:
+    import jax
+
+    fun = jax.custom_vjp(product)
+    fun.defvjp(lambda x: (product(x), None), lambda _, slope: (product(slope),))
+    return jax.grad(lambda x: fun(x).sum())(x)
+
+
+CONVOLVED = 2 * 2 * 5 * 7 * 7 * 3 * 3 * 3
+
+
+@each(
+    {
+        "product": (PRODUCT, product, (4, 6)),
+        "einsum": (2 * 3 * 4 * 6 * 6, mapped, (3, 4, 6)),
+        "jit in jit": (2 * PRODUCT, jitted_twice, (4, 6)),
+        "own gradient": (2 * PRODUCT, with_rules, (4, 6)),
+        "fori_loop": (7 * PRODUCT, partial(looped, 7), (4, 6)),
+        "loop in scan": (35 * PRODUCT, nested, (4, 6)),
+        "while, less": (
+            4 * PRODUCT,
+            partial(counted_while, 0, 3, lambda i: i < 10),
+            (4, 6),
+        ),
+        "while, at least": (
+            10 * PRODUCT,
+            partial(counted_while, 9, -1, lambda i: i >= 0),
+            (4, 6),
+        ),
+        "while, never": (0, partial(counted_while, 9, 1, lambda i: i < 9), (4, 6)),
+        "equal branches": (
+            PRODUCT,
+            partial(branches, other=lambda x: -product(x)),
+            (4, 6),
+        ),
+        "complex": (4 * 2 * 4**3, lambda x: (1j * x) @ (1j * x), (4, 4)),
+        "ragged": (2 * 4 * 6 * 5, ragged, (4, 6), (2, 6, 5)),
+        "convolution": (CONVOLVED, convolution, (2, 3, 9, 9), (5, 3, 3, 3)),
+        "with its gradients": (
+            3 * CONVOLVED,
+            slopes_of_convolution,
+            (2, 3, 9, 9),
+            (5, 3, 3, 3),
+        ),
+        "depthwise": (
+            CONVOLVED // 5,
+            partial(convolution, feature_group_count=3),
+            (2, 3, 9, 9),
+            (3, 1, 3, 3),
+        ),
+        # At the edges, parts of the kernel meet no input.
+        "padded": (
+            2 * (2 + 3 + 2) ** 2,
+            partial(convolution, padding="SAME"),
+            (1, 1, 3, 3),
+            (1, 1, 3, 3),
+        ),
+    }
+)
+def test_products(
+    wanted: int, fun: Callable[..., Any], *shapes: tuple[int, ...]
+) -> None:
+    """Each operation, each loop of a known length, and what calls them."""
+    assert total(count(fun, *(ones(*shape) for shape in shapes))) == wanted
+
+
+def test_a_window_meets_the_input_where_it_does() -> None:
+    """The overlaps along a dimension, against looking at each pair."""
+    chance = random.Random(1)  # noqa: S311 - cases of a test
+    for _ in range(2_000):
+        size, kernel, output = (chance.randint(1, 9) for _ in range(3))
+        stride, spread, dilation = (chance.randint(1, 4) for _ in range(3))
+        before = chance.randint(-3, 5)
+        places = [
+            i * stride + j * dilation - before
+            for i in range(output)
+            for j in range(kernel)
+        ]
+        wanted = sum(
+            0 <= place <= (size - 1) * spread and place % spread == 0
+            for place in places
+        )
+        found = _overlaps(
+            *(size, kernel, output),
+            stride=stride,
+            before=before,
+            spread=spread,
+            dilation=dilation,
+        )
+        assert found == wanted
+
+
+def outside(x: Any) -> Any:
+    import jax
+
+    ffi = jax.ffi if hasattr(jax, "ffi") else jax.extend.ffi
+    kind = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return ffi.ffi_call("a_library", kind)(x)
+
+
+def factored(x: Any) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.linalg.cholesky(x @ x.T)
+
+
+@each(
+    {
+        "until a value": ("loop", "while", until_large, (4, 6)),
+        "until an argument": ("loop", "while", times_to, (4, 6), ()),
+        "branches": ("branch", "cond", partial(branches, other=lambda x: x), (4, 6)),
+        "another library": ("library", "ffi_call", outside, (4, 6)),
+        "a decomposition": ("library", "cholesky", factored, (4, 4)),
+    }
+)
+def test_what_is_unknown(
+    reason: str, what: str, fun: Callable[..., Any], *shapes: tuple[int, ...]
+) -> None:
+    """Nothing is guessed: the operation and its line are said."""
+    args = [ones(*shape, dtype="float32" if shape else "int32") for shape in shapes]
+    found = count(fun, *args).unknown
+
+    assert found is not None
+    assert (found.reason, found.what) == (reason, what)
+    if what != "cholesky":  # jitted by JAX
+        place, _, line = found.where.rpartition(":")
+        assert place.endswith("test_flop_counts.py")
+        with Path(__file__).open() as file:
+            source = file.readlines()[int(line) - 1]
+        assert re.search("while_loop|fori_loop|cond|ffi_call", source)
+
+
+def drawing(key: Any, x: Any) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    one, two = jax.random.split(key)
+    x = x * jax.random.bernoulli(one, 0.5, x.shape) + jax.random.gamma(two, x)
+    x = jnp.sort(x) + jax.lax.top_k(x, 6)[0] + jnp.cumsum(x, 0) + jnp.fft.fft(x).real
+    x = jax.lax.optimization_barrier(x) + jax.nn.one_hot(jnp.argmax(x, 1), 6)
+    jax.debug.print("{}", x[0, 0])
+    return x.at[0].set(3).sum() + jnp.median(x) + jax.random.categorical(one, x).sum()
+
+
+def test_other_operations_need_no_products() -> None:
+    """Random numbers, sorting, transforms and indices are known to have none."""
+    import jax
+
+    assert total(count(drawing, jax.random.key(0), ones(4, 6))) == 0
+
+
+def multiply(a: Any, b: Any, **options: Any) -> Any:
+    import jax
+
+    return jax.lax.dot(a, b, **options)
+
+
+@each(
+    {
+        "bfloat16": ("bfloat16", "bfloat16", {}),
+        "float16": ("float16", "float16", {}),
+        "float8_e4m3fn": (
+            "float8",
+            "float8_e4m3fn",
+            {"preferred_element_type": "float32"},
+        ),
+        "int8": ("int8", "int8", {"preferred_element_type": "int32"}),
+        "complex64": ("float32", "complex64", {}),
+        "float32": ("float32", "float32", {}),
+        "high": ("float32/high", "float32", {"precision": "high"}),
+        "highest": ("float32/highest", "float32", {"precision": "highest"}),
+    }
+)
+def test_formats(wanted: str, dtype: str, options: dict[str, Any]) -> None:
+    """The format of the operands decides what a device could do."""
+    import jax.numpy as jnp
+
+    x = jnp.ones((4, 4), dtype)
+    assert list(count(partial(multiply, **options), x, x).amounts) == [(wanted, False)]
+
+
+def test_each_shard_counts() -> None:
+    """A sharded function multiplies on each device, each its part."""
+    import jax
+    import numpy as np
+
+    shard_map: Any = getattr(jax, "shard_map", None)
+    if shard_map is None:
+        shard_map = importlib.import_module("jax.experimental.shard_map").shard_map
+    devices = jax.devices()
+    mesh = jax.sharding.Mesh(np.array(devices), ("rows",))
+    spec = jax.sharding.PartitionSpec("rows")
+    sharded = shard_map(product, mesh=mesh, in_specs=spec, out_specs=spec)
+
+    rows = 4 * len(devices)
+    assert total(count(sharded, ones(rows, 6))) == 2 * rows * 6 * 6
+
+
+def kernel(x: Any, *, skips: bool = False, **options: Any) -> Any:
+    """Multiply in a kernel, four rows at a time, the first four perhaps not at all."""
+    import jax
+    import jax.numpy as jnp
+    from jax.experimental import pallas as pl
+
+    def body(x: Any, y: Any, out: Any) -> None:
+        out[...] = jnp.zeros_like(out)
+
+        def work() -> None:
+            out[...] = jnp.dot(x[...], y[...])
+
+        if skips:
+            pl.when(pl.program_id(0) > 0)(work)
+        else:
+            work()
+
+    rows = pl.BlockSpec((4, 6), lambda i: (i, 0))
+    return pl.pallas_call(
+        body,
+        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        grid=(x.shape[0] // 4,),
+        in_specs=[rows, pl.BlockSpec((6, 6), lambda _: (0, 0))],
+        out_specs=rows,
+        interpret=True,
+        **options,
+    )(x, ones(6, 6))
+
+
+def test_kernels() -> None:
+    """A kernel counts once for each step of its grid, or as its author says."""
+    from jax.experimental import pallas as pl
+
+    said = pl.CostEstimate(flops=70, transcendentals=0, bytes_accessed=0)
+    x = ones(12, 6)
+
+    assert total(count(kernel, x)) == 3 * PRODUCT
+    found = count(partial(kernel, skips=True), x).unknown
+    assert found is not None
+    assert found.reason == "kernel"
+    assert total(count(partial(kernel, skips=True, cost_estimate=said), x)) == 70

@@ -1,0 +1,292 @@
+"""What calls compute, against counts of calls and FLOPs worked out by hand."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from typing import Any
+
+import pytest
+
+from jaxmon.agent.agent import runtime_of
+from jaxmon.report.model import Function, read
+from jaxmon.report.utilization import flops as section
+from tests.instrumented import instrumented, samples, value
+from tests.preloaded import run_preloaded
+from tests.support import until
+
+
+pytestmark = pytest.mark.ground_truth
+
+SIZE, LAYERS, PEAK = 16, 5, 1e9
+ONE = 2 * SIZE**3
+
+
+def ones(*shape: int) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.ones(shape)
+
+
+def scanned(x: Any, layers: Any) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    return jax.lax.scan(lambda x, layer: (jnp.tanh(x @ layer), None), x, layers)[0]
+
+
+def trained(x: Any, layers: Any) -> Any:
+    import jax
+
+    loss = lambda layers: jax.checkpoint(scanned)(x, layers).sum()  # noqa: E731
+    return jax.value_and_grad(loss)(layers)
+
+
+def converging(x: Any) -> Any:
+    import jax
+
+    return jax.lax.while_loop(lambda x: x.sum() < 1e3, lambda x: x @ x + x, x)
+
+
+def batched(x: Any) -> Any:
+    return x @ x.T
+
+
+def label(name: str) -> str:
+    return f"{__name__}.{name}"
+
+
+def counted(agent: Any, name: str, work: str = "model") -> float:
+    return value(agent, "jaxmon_flops_total", function=label(name), work=work)
+
+
+def known(agent: Any, name: str) -> None:
+    """Wait until the program of the function is analysed."""
+    function = label(name)
+    until(lambda: value(agent, "jaxmon_programs_total", function=function), name)
+    until(
+        lambda: any(
+            f'function="{function}"' in one and "flops" in one.partition("{")[0]
+            for one in samples(agent)
+            if not one.startswith("jaxmon_program_flops")
+        ),
+        name,
+    )
+
+
+def function_of(agent: Any, name: str) -> Function:
+    runtime = runtime_of(agent)
+    assert runtime is not None
+    found = read(runtime.overview.whole())
+    (one,) = [one for one in found.functions if one.name == label(name)]
+    return one
+
+
+def test_every_call_counts() -> None:
+    """
+    Calls times the FLOPs of a scan's layers, whatever stays on the fast path, and the
+    time that all devices of the process take for it at their peak.
+    """
+    import jax
+
+    with instrumented(peak_flops=PEAK) as agent:
+        fun = jax.jit(scanned)
+        x, layers = ones(SIZE, SIZE), ones(LAYERS, SIZE, SIZE)
+        for _ in range(11):
+            fun(x, layers)
+        known(agent, "scanned")
+
+        assert counted(agent, "scanned") == 11 * LAYERS * ONE
+        devices = len(jax.local_devices())
+        ideal = value(agent, "jaxmon_ideal_seconds_total", function=label("scanned"))
+        assert ideal == pytest.approx(11 * LAYERS * ONE / PEAK / devices)
+        assert value(agent, "jaxmon_device_peak_flops", format="any") == PEAK
+        program = value(agent, "jaxmon_program_matrix_flops", function=label("scanned"))
+        assert program == LAYERS * ONE
+        # XLA's own estimate has the loop once.
+        once = value(agent, "jaxmon_program_flops", function=label("scanned"))
+        assert once < 2 * ONE
+
+
+def test_what_is_computed_once_more_is_apart() -> None:
+    """Only the model's FLOPs are model FLOPs."""
+    import jax
+
+    with instrumented() as agent:
+        fun = jax.jit(trained)
+        for _ in range(3):
+            fun(ones(SIZE, SIZE), ones(LAYERS, SIZE, SIZE))
+        known(agent, "trained")
+
+        # The gradient for the first layer's input is needed by nothing, but a scan
+        # computes it for each.
+        assert counted(agent, "trained") == 3 * 3 * LAYERS * ONE
+        assert counted(agent, "trained", "recomputed") == 3 * LAYERS * ONE
+        # The peak of a CPU is unknown.
+        assert "jaxmon_ideal_seconds_total" not in str(list(samples(agent)))
+
+
+def test_a_loop_of_unknown_length_is_said_and_not_counted() -> None:
+    """No number is better than a lower bound; the reason has a line."""
+    import jax
+
+    with instrumented(peak_flops=PEAK) as agent:
+        jax.jit(converging)(ones(SIZE, SIZE))
+        known(agent, "converging")
+
+        names = [one for one in samples(agent) if label("converging") in one]
+        absent = "jaxmon_flops_total", "jaxmon_ideal_seconds", "_matrix_flops"
+        assert [one for one in names if any(name in one for name in absent)] == []
+        unknown = value(
+            agent,
+            "jaxmon_flops_unknown",
+            function=label("converging"),
+            reason="loop",
+        )
+        assert unknown == 1
+        runtime = runtime_of(agent)
+        assert runtime is not None
+        (text,) = section(read(runtime.overview.whole())).below
+        assert "while loop whose number of trips is unknown" in text
+        assert "test_utilization.py:" in text
+
+
+def test_functions_jitted_earlier_are_not_counted() -> None:
+    """Their cached calls are seen by nothing; that is said."""
+    import jax
+
+    fun = jax.jit(batched)
+    with instrumented() as agent:
+        fun(ones(SIZE, SIZE))
+        known(agent, "batched")
+        reason = {"function": label("batched"), "reason": "uncounted"}
+        assert value(agent, "jaxmon_flops_unknown", **reason) == 1
+
+
+def test_batches_of_several_sizes() -> None:
+    """
+    Calls are exact until there is a second program; from then on, each sampled call
+    stands for those since the one before.
+    """
+    import jax
+
+    with instrumented(sample_rate=100) as agent:
+        fun = jax.jit(batched)
+        small, large = ones(2, SIZE), ones(8, SIZE)
+        for _ in range(9):
+            fun(small)
+        fun(large)
+        known(agent, "batched")
+        small_flops, large_flops = 2 * 2 * 2 * SIZE, 2 * 8 * 8 * SIZE
+        until(
+            lambda: counted(agent, "batched") == 9 * small_flops,
+            "the calls before the second program",
+        )
+        calls = 0
+
+        def moved() -> bool:
+            nonlocal calls
+            for _ in range(50):
+                fun(large)
+                calls += 1
+            return counted(agent, "batched") >= 9 * small_flops + 100 * large_flops
+
+        until(moved, "samples")
+        # The call that compiled is among them; the latest ones wait for a sample.
+        extra = counted(agent, "batched") - 9 * small_flops
+        assert extra % large_flops == 0
+        assert 100 <= extra / large_flops <= calls + 1
+
+
+SHARDED = """
+import json
+import jaxmon
+agent = jaxmon.instrument(port=None, socket=False, peak_flops=1e9)
+import jax, numpy as np
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+mesh = Mesh(np.array(jax.devices()), ("rows",))
+
+@jax.jit
+def spread(x, w):
+    return x @ w
+
+@jax.jit
+def alone(x):
+    return x @ x
+
+x = jax.device_put(jnp.ones((64, 32)), NamedSharding(mesh, P("rows")))
+w = jax.device_put(jnp.ones((32, 16)), NamedSharding(mesh, P()))
+for _ in range(4):
+    spread(x, w)
+    alone(jnp.ones((16, 16)))
+
+from jaxmon.agent.agent import runtime_of
+from jaxmon.agent.compiles.programs import Programs
+runtime_of(agent).part(Programs).finish(60)
+found = {n: v for family in agent.collect() for n, v in family.samples}
+print(json.dumps({n: v for n, v in found.items() if "flops" in n or "ideal" in n}))
+"""
+
+
+def test_a_program_on_several_devices() -> None:
+    """What all devices compute counts once, and at the peak they share it."""
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    found = run_preloaded("-c", textwrap.dedent(SHARDED), env=flags)
+    assert found.code == 0, found.err
+    values = json.loads(found.out.splitlines()[-1])
+
+    spread, alone = 4 * 2 * 64 * 32 * 16, 4 * 2 * 16**3
+    for name, flops in (("spread", spread), ("alone", alone)):
+        labels = f'{{function="__main__.{name}",work="model"}}'
+        assert values[f"jaxmon_flops_total{labels}"] == flops
+        # All eight devices would share it, also if only one did.
+        ideal = values[f"jaxmon_ideal_seconds_total{labels}"]
+        assert ideal == pytest.approx(flops / 1e9 / 8)
+        assert values[f"jaxmon_program_matrix_flops{labels}"] == flops / 4
+
+
+@pytest.mark.optimised
+def test_what_a_function_achieves() -> None:
+    """FLOPs over sampled execution times, its part of the peak, and what bounds it."""
+    import jax
+
+    size = 1024
+    with instrumented(sample_rate=50, peak_flops=1e15, peak_bandwidth=1e6) as agent:
+        fun = jax.jit(batched)
+        x = ones(size, size)
+
+        fun(x)
+        known(agent, "batched")
+
+        def achieved() -> float | None:
+            for _ in range(5):
+                fun(x).block_until_ready()
+            return function_of(agent, "batched").flops.achieved
+
+        until(achieved, "sampled executions")
+        found = function_of(agent, "batched")
+        seconds = found.samples["execution_mean"]
+        flops = 2 * size**3
+        assert found.flops.achieved == pytest.approx(flops / seconds, rel=0.01)
+        devices = len(jax.local_devices())
+        assert devices == 1
+        assert found.flops.of_peak == pytest.approx(flops / seconds / 1e15, rel=0.01)
+        place = found.flops.roofline
+        assert place is not None
+        # One array, which is both operands, and the result.
+        assert place.intensity == pytest.approx(flops / (2 * 4 * size**2))
+        assert place.ridge == pytest.approx(1e15 / 1e6)
+        ((name, *cells),) = section(
+            read({"functions": {found.name: _raw(agent, found.name)}})
+        ).rows
+        assert name == found.name
+        assert cells[0] == "2.15 G"
+        assert cells[-1] == "memory"
+
+
+def _raw(agent: Any, name: str) -> Any:
+    runtime = runtime_of(agent)
+    assert runtime is not None
+    return runtime.overview.whole()["functions"][name]

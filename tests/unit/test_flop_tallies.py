@@ -1,0 +1,124 @@
+"""FLOPs of the calls of a function that has one program, or several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxmon.agent.flops.roofline import Executions, roofline
+from jaxmon.agent.flops.tally import Cost, FunctionTally
+from jaxmon.agent.jaxlink.flops import Unknown
+
+
+SMALL = Cost({"model": 2.0}, {"model": 0.5})
+LARGE = Cost({"model": 10.0, "recomputed": 5.0}, {"model": 2.0, "recomputed": 1.0})
+A, B = ("float32[2]",), ("float32[8]",)
+
+
+def compiled(tally: FunctionTally, cost: Any, shapes: Any, calls: int) -> None:
+    """Compile a program in the latest of so many *calls*."""
+    tally.expect(calls)
+    tally.add(cost, shapes)
+
+
+def test_one_program_needs_no_samples() -> None:
+    """Calls times the FLOPs of the program, with the call that compiled it."""
+    tally = FunctionTally()
+    compiled(tally, LARGE, A, 1)
+
+    total = tally.totals(7)
+    assert total.flops == {"model": 70.0, "recomputed": 35.0}
+    assert total.ideal == {"model": 14.0, "recomputed": 7.0}
+    assert tally.totals(8).flops["model"] == 80.0
+
+
+def test_programs_that_need_as_much_are_as_one() -> None:
+    """Another sharding is another program with the same FLOPs."""
+    tally = FunctionTally()
+    compiled(tally, SMALL, A, 1)
+    compiled(tally, SMALL, B, 3)
+    compiled(tally, SMALL._replace(part=0.5), A, 4)
+
+    assert not tally.mixed
+    assert tally.totals(10).flops == {"model": 20.0}
+    assert tally.cost(A) == SMALL._replace(part=0.0)
+    assert tally.unknown is None
+
+
+def test_a_sample_stands_for_the_calls_since_the_one_before() -> None:
+    """Up to the second program all calls were of the first."""
+    tally = FunctionTally()
+    compiled(tally, SMALL, A, 1)
+    compiled(tally, LARGE, B, 5)
+    assert tally.mixed
+    assert tally.totals(9).flops == {"model": 4 * 2.0}
+
+    tally.sampled(B, 7)
+    tally.sampled(A, 10)
+    total = tally.totals(20)
+    assert total.flops == {"model": 4 * 2.0 + 3 * 10.0 + 3 * 2.0, "recomputed": 15.0}
+    assert total.ideal == {"model": 4 * 0.5 + 3 * 2.0 + 3 * 0.5, "recomputed": 3.0}
+
+
+def test_what_cannot_be_told_apart_is_unknown() -> None:
+    """Programs that differ in static arguments only; samples of no known program."""
+    same, other, loop = FunctionTally(), FunctionTally(), FunctionTally()
+    compiled(same, SMALL, A, 1)
+    compiled(same, LARGE, A, 2)
+    compiled(other, SMALL, A, 1)
+    compiled(other, LARGE, B, 2)
+    other.sampled(("int8[]",), 3)
+    compiled(loop, SMALL, A, 1)
+    compiled(loop, Unknown("loop"), B, 2)
+
+    assert same.unknown == Unknown("programs")
+    assert other.unknown == Unknown("programs")
+    assert loop.unknown == Unknown("loop")
+
+
+def test_an_unknown_peak_leaves_the_flops() -> None:
+    """There is no time at the peak then, also not of other programs."""
+    tally = FunctionTally()
+    compiled(tally, SMALL._replace(ideal=None), A, 1)
+
+    assert tally.totals(3) == Cost({"model": 6.0}, None)
+
+
+def test_executions_are_compared_with_the_devices_that_run_them() -> None:
+    """Half of the devices at a quarter of their peak are an eighth of all."""
+    found: Any = Executions()
+    assert (found.achieved, found.of_peak) == (None, None)
+    for _ in range(2):
+        found.add(Cost({"model": 6.0}, {"model": 0.5}, part=0.5), 4.0)
+
+    assert found.achieved == 1.5
+    assert found.of_peak == 0.25
+    found.add(SMALL._replace(part=0.0), 1.0)
+    assert found.of_peak is None
+
+
+def test_the_roof_has_two_sides() -> None:
+    """A program with fewer FLOPs per byte than the ridge is bound by memory."""
+    # 100 FLOP/s, 10 bytes per second: the ridge is at 10 FLOPs per byte.
+    low, high = roofline(200, 2.0, 40, 10), roofline(200, 2.0, 4, 10)
+    assert low is not None
+    assert high is not None
+    assert (low.intensity, low.ridge, low.bound) == (5, 10, "memory")
+    assert (high.intensity, high.bound) == (50, "arithmetic")
+    for unknown in ((200, None, 4, 10), (200, 2, None, 10), (200, 2, 4, None)):
+        assert roofline(*unknown) is None
+    assert roofline(0, 0.0, 4, 10) is None
+
+
+def test_calls_of_a_program_that_is_not_counted_yet_wait() -> None:
+    """They would count as calls of the program before."""
+    tally = FunctionTally()
+    compiled(tally, SMALL, A, 1)
+    tally.expect(5)
+    assert tally.totals(8).flops == {"model": 4 * 2.0}
+    tally.add(LARGE, B)
+    tally.sampled(B, 9)
+
+    assert tally.totals(9).flops["model"] == 4 * 2.0 + 5 * 10.0
+    tally.expect(10)
+    tally.expect_none()
+    assert tally.unknown == Unknown("untraced")
