@@ -19,7 +19,7 @@ import numpy as np
 import jaxmon
 
 
-agent = jaxmon.instrument(port=int(os.environ["PORT"]))
+agent = jaxmon.instrument(port=int(os.environ["PORT"]), peak_flops=1e12)
 
 
 @jax.jit

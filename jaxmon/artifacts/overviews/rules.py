@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jaxmon.artifacts.overviews import (
     accelerators,
+    flops,
     functions,
     processes,
     requests,
@@ -17,7 +18,7 @@ from jaxmon.artifacts.slo.rules import Group
 
 # Grafana draws a series for five minutes after its last sample.
 _GROUPS = (
-    ("", "1m", (*requests.OFTEN, *training.OFTEN, *processes.OFTEN)),
+    ("", "1m", (*requests.OFTEN, *training.OFTEN, *flops.OFTEN, *processes.OFTEN)),
     ("-hosts", "2m", (*processes.HOSTS, *accelerators.HOSTS, *use.HOSTS)),
     ("-slow", "4m", (*functions.SELDOM, *accelerators.SELDOM)),
 )

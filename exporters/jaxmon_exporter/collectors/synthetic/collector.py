@@ -55,6 +55,7 @@ class _Function:
         shapes: programs compiled at startup.
         recompiles_per_hour: further programs, by cause.
         compile_seconds: backend compile time of one program.
+        of_peak: fraction of the peak that its products reach.
     """
 
     name: str
@@ -64,16 +65,20 @@ class _Function:
     cause: str
     compile_seconds: float
     execution_seconds: float
+    of_peak: float = 0.0
     errors_per_hour: float = 0.0
 
 
+# Of an H100, in bfloat16.
+_PEAK_FLOPS = 989.4e12
+
 FUNCTIONS = (
-    _Function("trainer.train_step", 9.0, 1, 0.0, "shape", 41.0, 0.071),
-    _Function("trainer.eval_step", 0.6, 2, 0.5, "shape", 12.0, 0.05),
+    _Function("trainer.train_step", 9.0, 1, 0.0, "shape", 41.0, 0.071, 0.46),
+    _Function("trainer.eval_step", 0.6, 2, 0.5, "shape", 12.0, 0.05, 0.38),
     _Function(
-        "serving.generate", 14.0, 6, 40.0, "shape", 6.5, 0.012, errors_per_hour=3.0
+        "serving.generate", 14.0, 6, 40.0, "shape", 6.5, 0.012, 0.06, errors_per_hour=3
     ),
-    _Function("serving.prefill", 3.0, 4, 6.0, "weak_type", 4.2, 0.02),
+    _Function("serving.prefill", 3.0, 4, 6.0, "weak_type", 4.2, 0.02, 0.41),
     _Function("data.augment", 18.0, 1, 1.0, "dtype", 0.7, 0.001),
 )
 
@@ -281,6 +286,11 @@ def _function(page: _Page, function: _Function, elapsed: float) -> None:
     size = round(function.compile_seconds * 1e6)
     page.add(catalog.PROGRAMS, programs, name)
     page.add(catalog.PROGRAM_INFO, 1, name, f"{size * 2654435761 % 2**64:016x}")
+    if ideal := function.execution_seconds * function.of_peak:
+        flops = round(ideal * _PEAK_FLOPS)
+        page.add(catalog.FLOPS, calls * flops, name, "model")
+        page.add(catalog.IDEAL_SECONDS, calls * ideal, name, "model")
+        page.add(catalog.PROGRAM_MATRIX_FLOPS, flops, name, "model")
     for metric, factor in (
         (catalog.PROGRAM_FLOPS, 90_000),
         (catalog.PROGRAM_ACCESSED_BYTES, 700),

@@ -104,7 +104,7 @@ def _table() -> Panel:
         "Latest program of each function",
         Target(different, "Versions", q.above(2)),
         largest(catalog.PROGRAM_DEVICES, "Devices"),
-        largest(catalog.PROGRAM_FLOPS, "FLOPs"),
+        largest(catalog.PROGRAM_MATRIX_FLOPS, "FLOPs"),
         largest(catalog.PROGRAM_ACCESSED_BYTES, "Accessed"),
         largest(catalog.PROGRAM_ARGUMENT_BYTES, "Arguments"),
         largest(catalog.PROGRAM_TEMPORARY_BYTES, "Temporary"),
@@ -114,7 +114,8 @@ def _table() -> Panel:
         text=(
             "XLA's analysis, of 50 functions; the largest value if processes differ. "
             "Processes of one mesh with different versions of a program deadlock; "
-            "independent servers may differ. FLOPs count loop bodies once."
+            "independent servers may differ. FLOPs are those of matrix products and "
+            "convolutions, on all devices, with loops."
         ),
         labels=("function",),
         alerts=("JaxmonProgramsDiverge",),

@@ -8,6 +8,7 @@ from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, stat, table, timeseries
 from jaxmon.artifacts.dashboards.model import Line, Link, Panel, Row, Target
 from jaxmon.artifacts.dashboards.rows import calls, compiles, executive, monitoring, now
+from jaxmon.artifacts.overviews import flops as computed
 from jaxmon.artifacts.overviews import training as overviews
 from jaxmon.artifacts.overviews import use
 from jaxmon.artifacts.promql import Expr, counter, eq, gauge, histogram, re, recorded
@@ -165,7 +166,45 @@ def time() -> Row:
                 no_value="No checkpoint",
             ),
         ),
+        _utilization(),
         _checkpoints(),
+    )
+
+
+def _utilization() -> Line:
+    flops = counter(catalog.FLOPS, eq("work", "model"), *q.FUNCTION).rate()
+    return line(
+        timeseries(
+            3107,
+            "Model FLOPs utilization",
+            Target(computed.MFU(q.JOB).least(10), "{{job}}"),
+            text=(
+                "FLOPs of matrix products and convolutions that the model needs, as a "
+                "fraction of what the devices could do; the lowest services. Low with "
+                "busy devices: small products, recomputation, memory. Processes that "
+                "call functions of unknown FLOPs are left out."
+            ),
+            maximum=1,
+            no_value="No known peak",
+        ),
+        timeseries(
+            3108,
+            "Achieved FLOP/s",
+            Target(computed.FLOPS(q.JOB).worst(10), "{{job}}"),
+            text="Model FLOPs per second on all devices of each service.",
+            no_value="No products",
+        ),
+        timeseries(
+            3109,
+            "Achieved FLOP/s by function",
+            Target(flops.sum("job", "function").worst(10), "{{job}} {{function}}"),
+            text=(
+                "Model FLOPs per second of the functions with most. `jaxmon explain` "
+                "says what fraction of the peak each reaches while it executes, and "
+                "why FLOPs of others are unknown."
+            ),
+            no_value="No products",
+        ),
     )
 
 
@@ -269,8 +308,7 @@ def _tensor_cores() -> Panel:
         Target(busy.worst(10), "{{job}}"),
         text=(
             "Fraction of cycles in which the tensor cores of the service's GPUs were "
-            "busy: what comes closest to model FLOPs utilization without knowing the "
-            "model."
+            "busy, recomputation and padding included."
         ),
         maximum=1,
         no_value="Not available",
