@@ -102,3 +102,41 @@ def test_no_traffic_is_no_ratio(tmp_path):
         BAD: "1+0x120",
     }
     evaluate(tmp_path, groups(), series, promql_expr_test=tests)
+
+
+IDEAL = (
+    'jaxmon_ideal_seconds_total{{job="train",instance="{}",function="{}",work="{}"}}'
+)
+UNKNOWN = 'jaxmon_flops_unknown{{job="train",instance="{}",function="{}",reason="{}"}}'
+CALLS = 'jaxmon_jit_calls_total{{job="train",instance="{}",function="{}"}}'
+
+
+def test_utilization_is_of_processes_whose_calls_are_known(tmp_path):
+    """
+    Functions add up and processes do not; what a checkpoint computes again is left out,
+    and so are processes that call a function of unknown FLOPs, or perhaps do.
+    """
+    series = {
+        # Half of the time at the peak, and a quarter.
+        IDEAL.format("a", "step", "model"): "0+24x20",
+        IDEAL.format("a", "evaluate", "model"): "0+6x20",
+        IDEAL.format("a", "step", "recomputed"): "0+12x20",
+        IDEAL.format("b", "step", "model"): "0+15x20",
+        # Compiled once, and not called any more.
+        UNKNOWN.format("b", "init", "library"): "1x20",
+        CALLS.format("b", "init"): "1+0x20",
+        IDEAL.format("c", "step", "model"): "0+1x20",
+        UNKNOWN.format("c", "generate", "loop"): "1x20",
+        CALLS.format("c", "generate"): "0+3x20",
+        IDEAL.format("d", "step", "model"): "0+1x20",
+        UNKNOWN.format("d", "earlier", "uncounted"): "1x20",
+    }
+    name = "job:jaxmon_ideal_seconds:avg_model_rate5m"
+    test = {
+        "expr": f"round({name}, 0.001)",
+        "eval_time": "15m",
+        "exp_samples": [{"labels": '{job="train"}', "value": 0.375}],
+    }
+    rules = [one for one in shipped().recording if one["name"] == "jaxmon-overviews"]
+
+    evaluate(tmp_path, rules, series, promql_expr_test=[test])

@@ -170,7 +170,7 @@ TOPICS: dict[str, Topic] = {
     ),
     "same_key": Topic(_HINT),
     "double": Topic(
-        _NOTE, catalog.PROGRAM_FLOPS, "Debug: Latest program of each function"
+        _NOTE, catalog.PROGRAM_MATRIX_FLOPS, "Debug: Latest program of each function"
     ),
     "float64": Topic(_HINT, catalog.FLOAT64_PROMOTIONS, "Debug: Promotions to float64"),
     "infinite": Topic(_HINT, catalog.NONFINITE, "Debug: Non-finite outputs"),
