@@ -48,7 +48,7 @@ def _handing_over(shared: Any) -> list[Row]:
 
     programs = Programs(shared, LoadedPrograms(shared.jax), Utilization(shared))
     programs.start()
-    executable, _ = _compiled(1)
+    executable, _, _ = _compiled(1)
     function = shared.table.named("benchmark")
     # No more than the queue has room for: refusing is quicker.
     take = _times(lambda: programs.take(function, executable), rounds=50)
@@ -104,29 +104,35 @@ def _reading() -> list[Row]:
     import jax
 
     from jaxmon.agent.compiles.programs import read_hlo
-    from jaxmon.agent.jaxlink import executables
+    from jaxmon.agent.jaxlink import executables, flops
+    from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 
     rows = []
     for layers in (4, 24):
-        executable, compiled_in = _compiled(layers)
+        executable, jaxpr, compiled_in = _compiled(layers)
+        lines = SourceLineFinder(jax)
         printing = executables.printing(jax)
 
         def read(executable: Any = executable, printing: Any = printing) -> None:
             read_hlo(executables.texts(executable, printing), comparable=True)
             executables.facts(executable)
 
-        spent = _times(read, rounds=20)
+        def count(jaxpr: Any = jaxpr, lines: Any = lines) -> None:
+            flops.count(jax, jaxpr, lines)
+
         whole = compiled_in * 1e6
-        rows.append(
-            Row(
-                name=f"off thread: read a {layers}-layer training step",
-                value=statistics.median(spent) / whole * 100,
-                best=min(spent) / whole * 100,
-                unit="%",
-                at_most=GOAL_PERCENT,
-                note=f"{statistics.median(spent) / 1e3:.1f} ms, of its compile",
+        for what, work in (("read", read), ("count the FLOPs of", count)):
+            spent = _times(work, rounds=20)
+            rows.append(
+                Row(
+                    name=f"off thread: {what} a {layers}-layer training step",
+                    value=statistics.median(spent) / whole * 100,
+                    best=min(spent) / whole * 100,
+                    unit="%",
+                    at_most=GOAL_PERCENT,
+                    note=f"{statistics.median(spent) / 1e3:.1f} ms, of its compile",
+                )
             )
-        )
     return rows
 
 
@@ -146,8 +152,8 @@ def _listing() -> Row:
     )
 
 
-def _compiled(layers: int) -> tuple[Any, float]:
-    """Return an executable and the seconds that it took from the start."""
+def _compiled(layers: int) -> tuple[Any, Any, float]:
+    """Return an executable, its jaxpr, and the seconds that it took from the start."""
     import jax
     import jax.numpy as jnp
 
@@ -162,8 +168,10 @@ def _compiled(layers: int) -> tuple[Any, float]:
 
     weights = [jnp.ones((64, 64))] * layers
     started = perf_counter()
-    compiled = jax.jit(step).lower(weights, jnp.ones((32, 64))).compile()
-    return compiled.runtime_executable(), perf_counter() - started
+    traced = jax.jit(step).trace(weights, jnp.ones((32, 64)))
+    compiled = traced.lower().compile()
+    seconds = perf_counter() - started
+    return compiled.runtime_executable(), traced.jaxpr.jaxpr, seconds
 
 
 def _times(work: Callable[[], object], *, rounds: int = ROUNDS) -> list[float]:

@@ -34,7 +34,7 @@ def log_to(  # noqa: PLR0913 - options, each with a default
     The figures are named ``jaxmon/step_seconds``, ``jaxmon/data_wait_seconds``,
     ``jaxmon/goodput``, ``jaxmon/compiles`` and so on; `docs/trackers.md` lists them.
 
-    Never blocks the loop: figures are read at the end of a step, about 2 µs for each
+    Never blocks the loop: figures are read at the end of a step, about 5 µs for each
     jitted function, and written on a thread of its own. If *tracker* is too slow, rows
     are dropped and counted in ``jaxmon_dropped_total{what="tracker"}``; if it keeps
     raising, it is given up, with a warning in the log. The end waits for it five

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
+from jaxmon.agent.families import series_of
 from jaxmon.agent.flops.peaks import DevicePeak, peak_of
 from jaxmon.agent.flops.roofline import Executions, Roofline, roofline
 from jaxmon.agent.flops.tally import Cost, FunctionTally
@@ -241,15 +242,18 @@ class Utilization(Part):
         could: list[tuple[str, float]] = []
         reasons: list[tuple[str, float]] = []
         for function, tally in self._tallies.copy().items():
-            name, why = function.name, _unknown(function, tally)
+            why = _unknown(function, tally)
             if why is not None:
-                reasons.append((series(unknown, name, why.reason), 1))
+                reasons.append((series_of(function, unknown, why.reason), 1))
                 continue
             total = tally.totals(function.calls_and_hits()[0])
             # Most functions multiply no matrices.
-            done += [(series(flops, name, w), n) for w, n in total.flops.items() if n]
-            seconds = total.ideal or {}
-            could += [(series(ideal, name, w), s) for w, s in seconds.items() if s]
+            for work, number in total.flops.items():
+                if number:
+                    done.append((series_of(function, flops, work), number))
+            for work, seconds in (total.ideal or {}).items():
+                if seconds:
+                    could.append((series_of(function, ideal, work), seconds))
         peaks = {} if self._peak is None else self._peak.flops
         return [
             Family(flops, done),
