@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from jaxmon.agent.jaxlink import flops
+from jaxmon.agent.jaxlink import executables, flops
 from jaxmon.agent.jaxlink.flops import Flops
+from jaxmon.agent.jaxlink.loop_bytes import accessed_bytes
 from jaxmon.agent.jaxlink.products import _overlaps
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from tests.support import each
@@ -437,3 +438,40 @@ def test_kernels() -> None:
     assert found is not None
     assert found.reason == "kernel"
     assert total(count(partial(kernel, skips=True, cost_estimate=said), x)) == 70
+
+
+@pytest.mark.optimised
+def test_bytes_of_loops() -> None:
+    """A scan accesses about as much as its layers in a row; an open loop is unknown."""
+    import jax
+    import jax.numpy as jnp
+
+    def compiled(fun: Callable[..., Any], *args: Any) -> Any:
+        return jax.jit(fun).lower(*args).compile().runtime_executable()
+
+    def bytes_of(fun: Callable[..., Any], *args: Any) -> float:
+        found = accessed_bytes(jax, compiled(fun, *args))
+        assert found is not None
+        return found
+
+    def scanned(x: Any, layers: Any) -> Any:
+        return jax.lax.scan(lambda x, one: (jnp.tanh(x @ one), None), x, layers)[0]
+
+    def twice(x: Any, layers: Any) -> Any:
+        return jax.lax.fori_loop(0, 2, lambda _, x: scanned(x, layers), x)
+
+    def in_a_row(x: Any, layers: Any) -> Any:
+        for one in layers:
+            x = jnp.tanh(x @ one)
+        return x
+
+    x, layers = ones(128, 128), ones(16, 128, 128)
+    row = bytes_of(in_a_row, x, list(layers))
+    plain = executables.facts(compiled(in_a_row, x, list(layers)))
+    assert row == plain["accessed_bytes"]
+    # A layer of a scan is copied out of their array first.
+    size = 4 * 128 * 128
+    once = bytes_of(scanned, x, layers)
+    assert row <= once <= row + 16 * 3 * size
+    assert 2 * row <= bytes_of(twice, x, layers) < 3 * once
+    assert accessed_bytes(jax, compiled(until_large, ones(6, 6))) is None

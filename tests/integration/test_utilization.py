@@ -89,7 +89,7 @@ def test_every_call_counts() -> None:
     """
     import jax
 
-    with instrumented(peak_flops=PEAK) as agent:
+    with instrumented(peak_flops=PEAK, peak_bandwidth=1e8) as agent:
         fun = jax.jit(scanned)
         x, layers = ones(SIZE, SIZE), ones(LAYERS, SIZE, SIZE)
         for _ in range(11):
@@ -103,6 +103,12 @@ def test_every_call_counts() -> None:
         assert value(agent, "jaxmon_device_peak_flops", format="any") == PEAK
         program = value(agent, "jaxmon_program_matrix_flops", function=label("scanned"))
         assert program == LAYERS * ONE
+        # Each trip reads a layer, at least, and writes what comes out.
+        place = function_of(agent, "scanned").flops.roofline
+        assert place is not None
+        assert place.ridge == pytest.approx(10)
+        assert LAYERS * ONE / place.intensity >= LAYERS * 8 * SIZE**2
+        assert LAYERS * ONE / place.intensity <= LAYERS * 60 * SIZE**2
         # XLA's own estimate has the loop once.
         once = value(agent, "jaxmon_program_flops", function=label("scanned"))
         assert once < 2 * ONE

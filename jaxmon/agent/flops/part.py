@@ -25,6 +25,7 @@ from jaxmon.agent.jaxlink import flops as counting
 from jaxmon.agent.jaxlink.arguments import Call
 from jaxmon.agent.jaxlink.flops import Flops, Unknown
 from jaxmon.agent.jaxlink.frames import Jitted
+from jaxmon.agent.jaxlink.loop_bytes import accessed_bytes
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.observers import Options, Sample, Shapes
 from jaxmon.agent.part import Explanation, Part
@@ -175,12 +176,24 @@ class Utilization(Part):
         whole = cost_of(found, peak)
         tally.add(self._share(whole, len(mine), devices), lowered.shapes)
         seconds = None if whole.ideal is None else sum(whole.ideal.values()) / devices
-        accessed = None if found.loops else facts.get("accessed_bytes")
         bandwidth = None if peak is None else peak.bandwidth
         flops = sum(whole.flops.values()) / devices
-        if place := roofline(flops, seconds, accessed, bandwidth):
-            self._rooflines[function] = place
+        if flops and seconds and bandwidth:
+            accessed = self._accessed(found, executable, facts)
+            if place := roofline(flops, seconds, accessed, bandwidth):
+                self._rooflines[function] = place
         return {f"{work}_flops": number for work, number in whole.flops.items()}
+
+    def _accessed(
+        self, found: Flops, executable: Any, facts: Mapping[str, float]
+    ) -> float | None:
+        """Return the bytes that one device accesses, with each trip of loops."""
+        if not found.loops:
+            return facts.get("accessed_bytes")
+        try:
+            return accessed_bytes(self._jax, executable)
+        except (RuntimeError, NotImplementedError, ValueError):
+            return None  # its backend shows no HLO, or XLA does not take it back
 
     def _share(self, whole: Cost, mine: int, devices: int) -> Cost:
         """

@@ -31,14 +31,14 @@ def loaded(jax: Any) -> list[Any]:
     return found
 
 
-def printing(jax: Any, *, origins: bool = False) -> Any:
+def printing(jax: Any, *, origins: bool = False, configured: bool = False) -> Any:
     """
     Return options to print HLO without large constants; `None` if this JAX has none,
     which then omits them as well.
 
     Parts that differ between hosts are omitted: metadata, unless *origins*, and backend
-    configuration, which contains autotuning results. The class moved within jaxlib: to
-    ``xla_client.hlo`` in 0.9, from ``xla_client._xla``.
+    configuration, which contains autotuning results, unless that or *configured*. The
+    class moved within jaxlib: to ``xla_client.hlo`` in 0.9, from ``xla_client._xla``.
     """
     client = jax._src.lib.xla_client  # noqa: SLF001 - no public way to the options
     for home in ("hlo", "_xla"):
@@ -47,7 +47,7 @@ def printing(jax: Any, *, origins: bool = False) -> Any:
             found = kind()
             found.print_large_constants = False
             found.print_metadata = origins
-            found.print_backend_config = origins
+            found.print_backend_config = origins or configured
             return found
     return None
 

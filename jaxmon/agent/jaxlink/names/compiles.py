@@ -12,6 +12,7 @@ _COMPILES: Costs = (
     catalog.COMPILE_SECONDS,
 )
 _FLOPS: Costs = (catalog.FLOPS, catalog.IDEAL_SECONDS, catalog.PROGRAM_MATRIX_FLOPS)
+_LOOPS: Costs = ("what bounds programs with loops",)
 _OUTCOME: Costs = ("outcomes of compiles whose events were missed",)
 _AHEAD: Costs = ("the function label of compiles ahead of time",)
 _PROGRAMS: Costs = (
@@ -223,6 +224,25 @@ PROGRAMS = (
     Name("<traced>.donate_argnums", "whether a call may be re-run", _REPEATED),
     Name("<jaxpr>.effects", "the same", _REPEATED),
     Name("<jaxpr>.eqns", "the same; FLOPs", (*_REPEATED, *_FLOPS)),
+    Name(
+        "jax._src.lib.xla_client._xla.hlo_module_cost_analysis",
+        "XLA's analysis of the body of a loop",
+        _LOOPS,
+    ),
+    Name(
+        "jax._src.lib.xla_client.hlo.hlo_module_from_text",
+        "reads the body of a loop",
+        _LOOPS,
+        "---yy",
+        "reading HLO",
+    ),
+    Name(
+        "jax._src.lib.xla_client._xla.hlo_module_from_text",
+        "the same, up to 0.8",
+        _LOOPS,
+        "yyy--",
+        "reading HLO",
+    ),
     Name(
         "jax.extend.core.primitives",
         "JAX's own operations, of which few multiply matrices",
