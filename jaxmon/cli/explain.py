@@ -6,7 +6,7 @@ import itertools
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from jaxmon.errors import CommandError
 
 if TYPE_CHECKING:
     from jaxmon.cli.judged import Judged
+    from jaxmon.cli.painted import Painted
     from jaxmon.cli.workers import Worker
 
 
@@ -147,7 +148,7 @@ def _show(worker: str | None, run_dir: Path | None, *, everyone: bool) -> None:
         workers = candidates(None, run_dir)
         if everyone or len(workers) > 1:
             found = judged(workers)
-            output.lines(_in_brief(found) if everyone else _verdicts(found))
+            _paint(_in_brief(found) if everyone else _verdicts(found))
             return
     _show_one(pick(worker, run_dir), run_dir)
 
@@ -159,12 +160,17 @@ def _show_one(worker: Worker, run_dir: Path | None) -> None:
     snapshot, findings, _ = _evaluated(worker, run_dir)
     width = output.report_width()
     lines = explanation(snapshot, findings, worker=worker.number, width=width)
-    for one in painted(lines, findings):
+    _paint(painted(lines, findings))
+
+
+def _paint(lines: Iterable[Painted]) -> None:
+    for one in lines:
         output.line(one.text, colour=one.colour, bold=one.bold)
 
 
-def _in_brief(found: Sequence[Judged]) -> Iterator[str]:
+def _in_brief(found: Sequence[Judged]) -> Iterator[Painted]:
     """Yield one screen on each process."""
+    from jaxmon.cli.painted import BLANK, BROKEN, Painted, painted
     from jaxmon.cli.selection import of_kernel
     from jaxmon.report.text import screen
 
@@ -172,43 +178,54 @@ def _in_brief(found: Sequence[Judged]) -> Iterator[str]:
     height = max(shutil.get_terminal_size().lines - 1, _LEAST_LINES)
     for number, one in enumerate(found):
         if number:
-            yield ""
+            yield BLANK
         if one.worker.trouble:
-            yield f"worker {one.worker.description}"
-            yield from (f"  {line}" for line in of_kernel(one.worker)[: height - 1])
+            yield Painted(f"worker {one.worker.description}", BROKEN, bold=True)
+            for line in of_kernel(one.worker)[: height - 1]:
+                yield Painted(f"  {line}")
         else:
-            yield from screen(
+            lines = screen(
                 one.snapshot,
                 one.findings,
                 worker=one.worker.number,
                 width=width,
                 height=height,
             )
+            yield from painted(lines, one.findings)
 
 
-def _verdicts(found: Sequence[Judged]) -> Iterator[str]:
+def _verdicts(found: Sequence[Judged]) -> Iterator[Painted]:
     """Yield the worst finding of each process, and how to read on."""
+    from jaxmon.cli.painted import BLANK, BROKEN, COLOURS, Painted
     from jaxmon.report.findings.finding import NOTHING, verdict
     from jaxmon.report.layout import counted, duration, shortened, wrapped
     from jaxmon.report.text import heading
 
     width = output.report_width()
-    yield f"{len(found)} instrumented processes are running here, the worst first."
+    yield Painted(
+        f"{len(found)} instrumented processes are running here, the worst first."
+    )
     for one in found:
-        yield ""
+        yield BLANK
         process, age = one.snapshot.process, one.worker.age
         if one.worker.trouble:
-            yield shortened(f"worker {one.worker.description}", width)
+            text = shortened(f"worker {one.worker.description}", width)
+            yield Painted(text, BROKEN, bold=True)
             continue
         since = "" if age is None else f" · for {duration(age)}"
-        yield heading(process, one.worker.number, width - len(since)) + since
-        text = verdict(one.findings) or one.findings[0].verdict
-        yield from wrapped(text, width, first="  ", rest="  ")
+        title = heading(process, one.worker.number, width - len(since)) + since
+        yield Painted(title, bold=True)
+        text, colour = verdict(one.findings), None
+        if not text:
+            text = one.findings[0].verdict
+            colour = COLOURS.get(one.findings[0].about.urgency)
+        for line in wrapped(text, width, first="  ", rest="  "):
+            yield Painted(line, colour)
         if (rest := len(one.findings) - 1) > 0 and text != NOTHING:
-            yield f"  and {counted(rest, 'further finding')}"
+            yield Painted(f"  and {counted(rest, 'further finding')}")
     first = found[0].worker.number
-    yield ""
-    yield f"One of them: jaxmon explain {first}. All: jaxmon explain --all."
+    yield BLANK
+    yield Painted(f"One of them: jaxmon explain {first}. All: jaxmon explain --all.")
 
 
 def _show_json(worker: str | None, run_dir: Path | None, *, everyone: bool) -> None:

@@ -1,4 +1,4 @@
-"""The report of ``jaxmon explain`` in colour: headings, and findings by urgency."""
+"""What ``jaxmon explain`` prints in colour: headings, and findings by urgency."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from jaxmon.report.findings.finding import Finding, Urgency
 
 
 COLOURS = {Urgency.FAILURE: "red", Urgency.TIME: "yellow", Urgency.HINT: "cyan"}
+BROKEN = COLOURS[Urgency.FAILURE]
+"""Of a process that does not respond."""
 
 _HEADING = r"[A-Z][A-Z ]{3,}[A-Z](?=$|[ :(])"
 _NUMBERED = r"  ( ?\d+)\. "
@@ -23,6 +25,9 @@ class Painted(NamedTuple):
     text: str
     colour: str | None = None
     bold: bool = False
+
+
+BLANK = Painted("")
 
 
 def painted(lines: Iterable[str], findings: Sequence[Finding]) -> Iterator[Painted]:

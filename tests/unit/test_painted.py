@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from jaxmon.cli.painted import COLOURS, painted
 from jaxmon.report.findings import find
 from jaxmon.report.findings.finding import Urgency
 from jaxmon.report.model import read
 from jaxmon.report.text import explanation
-from tests.reports import HEALTHY, function
+from tests.landing_page import Agent
+from tests.ptys import Console, console
+from tests.reports import HEALTHY, function, recompiling
+from tests.support import clean_environ
 
 
 def test_findings_have_the_colour_of_their_urgency() -> None:
@@ -44,3 +51,41 @@ def test_findings_have_the_colour_of_their_urgency() -> None:
     plain = (one.text for one in found[1:] if one.bold and not one.colour)
     headings = {text.partition(":")[0] for text in plain}
     assert {"FINDINGS", "COMPILE TIME", "REQUESTS"} <= headings
+
+
+def colours(screen: Console, text: str) -> set[str]:
+    """Return the colours of the line on *screen* with *text*."""
+    rows = [number for number, line in enumerate(screen.lines()) if text in line]
+    return {colour for colour, _ in screen.styles(rows[0])}
+
+
+@pytest.mark.parametrize("option", [(), ("--all",)], ids=["list", "all"])
+def test_findings_of_several_processes_are_coloured(
+    run_dir: Path, option: tuple[str, ...]
+) -> None:
+    """
+    Of each process, in a list and with ``--all``, as that of one is: on a terminal, but
+    not with ``NO_COLOR``; one that does not respond is red.
+    """
+    agents = [Agent(run_dir, slot) for slot in range(2)]
+    agents[0].overview = recompiling("train.step", errors={"trace_error": 3})
+    agents[1].overview = recompiling("serve.step")
+    (run_dir / "agent-2.sock").symlink_to(run_dir / "none")
+    verdicts = ("train.step failed 3", "serve.step was recompiled 39", "worker 2")
+    seen = {}
+    try:
+        for name, environ in ("a terminal", {}), ("no colours", {"NO_COLOR": "1"}):
+            words = ("-m", "jaxmon", "explain", *option)
+            given = clean_environ(run_dir, **environ)
+            with console(words, given, lines=60) as screen:
+                assert screen.end() == 0
+                seen[name] = [colours(screen, one) for one in verdicts]
+    finally:
+        for one in agents:
+            one.server.stop()
+
+    first, second, broken = seen["a terminal"]
+    assert "red" in first
+    assert "brown" in second  # as terminals call dark yellow
+    assert "red" in broken
+    assert seen["no colours"] == [{"default"}] * 3
