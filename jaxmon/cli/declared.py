@@ -23,9 +23,9 @@ Chosen = dict[str, Any]
 _Command = Callable[..., None]
 
 # By annotation; what is in none of them is text. A file has to exist, since it is read
-# at the start; a directory may come later.
+# at the start; a directory may come later, and so may the permission to read it.
 _PATHS: dict[str, click.Path] = {
-    "Path": click.Path(file_okay=False, path_type=Path),
+    "Path": click.Path(file_okay=False, readable=False, path_type=Path),
     "Path | None": click.Path(exists=True, dir_okay=False, path_type=Path),
     "tuple[Path, ...]": click.Path(path_type=Path),
 }

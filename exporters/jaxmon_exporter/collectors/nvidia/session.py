@@ -19,7 +19,10 @@ _ADVICE = {
         "into this container"
     ),
     "driver_not_loaded": "the NVIDIA kernel driver is not loaded",
-    DRIVER_MISMATCH: "the driver was upgraded under this process; restart the exporter",
+    DRIVER_MISMATCH: (
+        "the driver was upgraded under this process; restart the exporter or, if that "
+        "does not help, load the new kernel module, as a reboot does"
+    ),
     INIT_FAILED: (
         "NVML initialisation failed; if the container lost its devices, recreate it"
     ),
