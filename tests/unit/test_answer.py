@@ -256,6 +256,45 @@ def test_the_answer_names_the_likely_cause(happens: Any) -> None:
     assert because(worker, before, ProcessVerdict()) == [""]
 
 
+def test_requests_that_hang_from_the_first_minute_on_are_not_all_right() -> None:
+    """A young process has no past: what its requests took until then is usual."""
+    worker = Worker(started=START + 560)
+    worker.requests(100)
+    hangs_since_lately(worker)
+    found = status(worker)["answer"]
+    assert found["state"] == "degraded"
+    assert "requests to POST /predict hang: 12 requests in progress" in found["text"]
+
+
+def test_memory_that_ran_out_on_the_line_that_fails_is_the_cause() -> None:
+    """JAX's class of exception does not say so; elsewhere, it is not the cause."""
+    worker = Worker()
+    fails(worker)
+    failed = "JaxRuntimeError at serve.py:8: 160 times"
+    requests = finding_on("requests", ROUTE, "160 requests failed.", failed)
+    oom = finding_on("oom", "", "The device ran out of memory.", where="serve.py:8")
+    other = {**oom, "where": "warm.py:3"}
+    for findings, cause in (
+        ([oom, requests], "The device ran out of memory. At serve.py:8."),
+        ([other, requests], f"{failed}."),
+    ):
+        verdict = HostVerdict({"0": ProcessVerdict(findings=findings)})
+        reasons = status(worker, verdict=verdict)["answer"]["reasons"]
+        assert reasons[0]["because"] == cause
+
+
+def test_without_findings_the_numbers_say_what_is_recompiled() -> None:
+    """That needs no lines, so that whoever may read metrics may see it."""
+    worker = Worker(started=START + 560)
+    mostly_waits_for_compiles(worker)
+    worker.set(catalog.RECOMPILES, 3, "serve.embed", "dtype")
+    worker.set(catalog.RECOMPILES, 70, "serve.score", "shape")
+    (reason,) = status(worker)["answer"]["reasons"]
+    assert reason["because"] == (
+        "serve.score was recompiled 70 times because an argument's shape changed."
+    )
+
+
 def test_what_has_been_slow_for_long_is_still_slow() -> None:
     """When slow requests are a part of the usual p95, their median still tells."""
     worker = Worker()

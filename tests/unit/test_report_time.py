@@ -260,6 +260,9 @@ def test_few_looks_are_no_reason():
     assert findings(time=few, transfers={}) == []
 
 
+DEADLOCK = {"lock": True, "others": [{"name": "save", "stack": ["save.py:3 in save"]}]}
+
+
 @pytest.mark.parametrize(
     ("now", "stalls"),
     [
@@ -269,6 +272,9 @@ def test_few_looks_are_no_reason():
         ({"seconds": 61.0, "longest_before": 1.0}, True),
         ({"seconds": 61.0, "longest_before": 30.0}, False),
         ({"seconds": 61.0, "longest_before": 1.0, "changes": 3}, False),
+        ({"seconds": 61.0, "changes": 3, **DEADLOCK}, True),
+        ({"seconds": 59.0, "changes": 3, **DEADLOCK}, False),
+        ({"seconds": 61.0, "changes": 3, "lock": True}, False),
         ({"seconds": 301.0, "changes": 0}, True),
         ({"seconds": 301.0, "longest_there": 200.0}, False),
         ({"seconds": 9_000.0, "state": "idle"}, False),

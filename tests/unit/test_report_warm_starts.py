@@ -37,8 +37,8 @@ def test_requests_that_waited_for_recorded_compiles_are_found() -> None:
 
     assert finding.topic == "cold_requests"
     assert finding.verdict == (
-        "10 requests waited about 45.0 s for compiles that a warm-up would have "
-        "avoided."
+        "10 requests, most to /chat, waited about 45.0 s for compiles that a warm-up "
+        "would have avoided."
     )
     assert finding.evidence == (
         "/chat: 8 requests, 40.0 s",

@@ -15,6 +15,8 @@ _TIMES = 10
 # On a line where it has been before; in a state where it has been; anywhere.
 _ON_THE_LINE = 15.0
 _FOR_A_LOCK = 15.0
+# For a lock while another thread waits for one too, from the first step on.
+_DEADLOCK = 60.0
 _IN_THE_STATE = 60.0
 _ANYWHERE = 300.0
 # Changes after which a program has a rhythm.
@@ -80,6 +82,8 @@ def is_long(now: Now) -> bool:
     """Return whether what goes on *now* is far longer than usual."""
     if now.seconds >= _ANYWHERE:
         return now.seconds >= _TIMES * now.longest_there
+    if now.lock and now.others and now.seconds >= _DEADLOCK:
+        return True
     if now.changes < _RHYTHM:
         return False
     there, before = now.longest_there, now.longest_before

@@ -30,16 +30,17 @@ def cold_requests(snapshot: Snapshot) -> Iterator[Finding]:
     observed = snapshot.process.observed_seconds
     if waited < max(_WORTH_SECONDS, _WORTH_OF_TIME * observed):
         return
-    count = sum(number for seconds, number, _ in routes if seconds)
+    slow = [one for one in sorted(routes, reverse=True) if one[0]]
+    count = sum(number for _, number, _ in slow)
+    to = f" to {slow[0][2]}" if len(slow) == 1 else f", most to {slow[0][2]},"
     yield Finding(
         "cold_requests",
         "",
-        f"{counted(count, 'request')} waited about {duration(waited)} for compiles "
-        "that a warm-up would have avoided.",
+        f"{counted(count, 'request')}{to} waited about {duration(waited)} for "
+        "compiles that a warm-up would have avoided.",
         tuple(
             f"{name}: {counted(number, 'request')}, {duration(seconds)}"
-            for seconds, number, name in sorted(routes, reverse=True)[:_MOST_EVIDENCE]
-            if seconds
+            for seconds, number, name in slow[:_MOST_EVIDENCE]
         ),
         f"What they waited for is recorded, {counted(known.recorded, 'signature')}: "
         "write it to a file with `jaxmon signatures export`, and let the next process "

@@ -92,7 +92,7 @@ def answer(known: Known, verdict: HostVerdict) -> Answer:
     """Return whether users are all right."""
     reasons = [one for rule in _RULES for one in rule(known)]
     reasons += _of_findings(verdict, {one["text"] for one in reasons})
-    reasons = explained(reasons, verdict)
+    reasons = explained(reasons, verdict, known.now)
     reasons.sort(key=lambda one: STATES.index(one["state"]))
     marked = bool(known.requests or known.loops)
     advice = "" if marked or not known.agents else _MARK
@@ -164,7 +164,10 @@ def _failing(one: RequestSummary) -> _Judgement:
 
 
 def _stuck(one: RequestSummary) -> _Judgement:
-    oldest, waiting, usual = one["oldest"], one["in_progress"], one["usual_p95"]
+    oldest, waiting = one["oldest"], one["in_progress"]
+    # Of a process that has just started, what it did until they began to hang.
+    new = one["warm"] if one["warm"] and one["warm"]["count"] >= _ENOUGH else None
+    usual = one["usual_p95"] or (new and new["p95"])
     if oldest is None or not waiting:
         return None
     described = f"{counted(waiting, 'request')} in progress, the oldest for"

@@ -1,11 +1,18 @@
-"""The likely cause of what is wrong, in one sentence, out of the findings."""
+"""
+The likely cause of what is wrong, in one sentence: out of the findings or, for who may
+not see them, of the numbers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from jaxmon import catalog
+from jaxmon.report.findings.words import WHY
+from jaxmon.report.layout import clean, times
 from jaxmon.report.status.model import Reason
+from jaxmon.report.status.reading import Reading
 from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
 
 
@@ -26,21 +33,40 @@ _OF_TIME = ("requests_hang", "requests_slow", "loop_stuck", "loop_slow")
 _IN_EVIDENCE = ("requests",)
 
 
-def explained(reasons: Iterable[Reason], verdict: HostVerdict) -> list[Reason]:
+def explained(
+    reasons: Iterable[Reason], verdict: HostVerdict, now: Reading
+) -> list[Reason]:
     """Return *reasons* with what is known of their causes."""
-    return [{**one, "because": _because(one, verdict)} for one in reasons]
+    return [{**one, "because": _because(one, verdict, now)} for one in reasons]
 
 
-def _because(reason: Reason, verdict: HostVerdict) -> str:
+def _because(reason: Reason, verdict: HostVerdict, now: Reading) -> str:
     known = verdict.processes
     processes = [known[one] for one in reason["workers"] if one in known]
     if reason["kind"] == "finding":
         return reason["because"]
     found = _found(reason, processes)
-    return next((one for one in found if one not in reason["text"]), "")
+    named = (one for one in found if one not in reason["text"])
+    return next(named, "") or _counted(reason, now)
+
+
+def _counted(reason: Reason, now: Reading) -> str:
+    """Return which function was recompiled most, if requests wait for compiles."""
+    recompiled = {
+        key[1:]: count
+        for key, count in now.of(catalog.RECOMPILES).items()
+        if key[0] in reason["workers"] and count
+    }
+    if reason["kind"] != "requests_wait" or not recompiled:
+        return ""
+    (function, cause), count = max(recompiled.items(), key=lambda item: item[1])
+    why = f" because {WHY[cause]}" if cause in WHY else ""
+    return f"{clean(function)} was recompiled {times(int(count))}{why}."
 
 
 def _found(reason: Reason, processes: Sequence[ProcessVerdict]) -> Iterator[str]:
+    if reason["kind"] == "requests_fail":
+        yield from _out_of_memory(processes)
     for topic in _TOPICS.get(reason["kind"], ()):
         every = [one for of in processes for one in of.findings or ()]
         # Of several, the one on the same route or loop, else the most expensive.
@@ -53,6 +79,18 @@ def _found(reason: Reason, processes: Sequence[ProcessVerdict]) -> Iterator[str]
         yield from (f"It {one.trouble}." for one in processes if one.trouble)
     if reason["kind"] in _OF_TIME:
         yield from (one.doing for one in processes if one.doing)
+
+
+def _out_of_memory(processes: Sequence[ProcessVerdict]) -> Iterator[str]:
+    """Yield that memory ran out on the line of most failures: JAX's class of exception
+    does not say so.
+    """
+    for process in processes:
+        of = {one["topic"]: one for one in process.findings or ()}
+        if "oom" in of and "requests" in of:
+            where, failures = of["oom"]["where"], of["requests"]["evidence"]
+            if where and failures and f" at {where}:" in failures[0]:
+                yield sentence_of(of["oom"])
 
 
 def sentence_of(finding: Mapping[str, Any]) -> str:
