@@ -23,7 +23,7 @@ function finding(f, runbooks) {
   const facts = el("small", {textContent: [workers(f.workers), f.where, gain, f.panel].filter(Boolean).join(" · ")});
   if (f.runbook) facts.append(" · ", el("a", {href: runbooks + encodeURIComponent(f.runbook) + ".md", rel: "noreferrer", textContent: "Runbook " + f.runbook}));
   return el("li", {}, el("div", {}, el("span", {className: "tag " + f.urgency, textContent: f.urgency}), " ", el("strong", {textContent: f.verdict})),
-    ...f.evidence.map(code), ...f.action ? [el("div", {textContent: f.action})] : [], facts);
+    ...f.evidence.map(code), ...f.action ? [el("div", {}, ...prose(f.action))] : [], facts);
 }
 /* What is said of a process besides its findings, by importance. */
 const SAID = [a => a.trouble ? [" " + a.trouble + "."] : [], a => a.notes.map(note => ": " + note), a => a.verdict ? [": " + a.verdict] : []];

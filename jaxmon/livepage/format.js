@@ -39,6 +39,8 @@ function el(tag, props = {}, ...children) {
   return node;
 }
 const p = (...parts) => el("p", {}, ...parts);
+/* A text with commands between backticks. */
+const prose = text => text.split("`").map((one, i, all) => all.length % 2 && i % 2 ? el("kbd", {textContent: one}) : all.length % 2 || !i ? one : "`" + one);
 const code = text => el("code", {textContent: text});
 
 /* What processes are called: ten of 64 say enough. */

@@ -2,6 +2,10 @@
  * A table in a section of its own.
  * A column is [heading, value for sorting, cell]; a cell is {text, href, note, tone, bar, dot}.
  */
+/* A name breaks behind its dots rather than within a word. */
+function named(node, text) {
+  if (node.textContent !== text) node.replaceChildren(...(text.match(/[^.]*\.|[^.]+/g) || []).flatMap(one => [one, el("wbr")]));
+}
 const plain = text => ({text});
 class Table {
   constructor(id, title, caption, columns, {empty, sort, most = Infinity} = {}) {
@@ -81,7 +85,8 @@ class Table {
         const link = value.firstElementChild || value.appendChild(el("a"));
         say(link, text);
         if (link.getAttribute("href") !== href) link.setAttribute("href", href);
-      } else say(value, text);
+      } else if (i) say(value, text);
+      else named(value, text);
       say(small, note);
       small.hidden = !note;
       const look = dot ? "dot " + dot : "", name = [kind, tone, known(bar) && "bar"].filter(Boolean).join(" ");

@@ -37,6 +37,17 @@ def element(kind: str, /, *children: Html, **attributes: object) -> Html:
     return Html(f"<{kind}{given}>{''.join(children)}</{kind}>")
 
 
+def prose(said: str) -> Html:
+    """Return *said*, with what stands between backticks as what to type."""
+    parts = said.split("`")
+    if len(parts) % 2 == 0:  # one of them has no other
+        return text(said)
+    typed = [
+        element("kbd", text(one)) if n % 2 else text(one) for n, one in enumerate(parts)
+    ]
+    return Html("".join(typed))
+
+
 def folded(shown: Html, hidden: Html, count: int) -> Html:
     """Return *shown*, and *hidden* for those who want to see *count* more."""
     if count <= 0:

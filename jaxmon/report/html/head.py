@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from jaxmon.report.html.elements import NOTHING, Html, element, folded, text
+from jaxmon.report.html.elements import NOTHING, Html, element, folded, prose, text
 from jaxmon.report.layout import UNKNOWN, amount, duration, share, size
 from jaxmon.report.programs import label
 from jaxmon.report.runs.model import Found, Reason, Run
@@ -128,7 +128,7 @@ def _finding(one: Found, observed: float) -> Html:
         "li",
         element("p", tag, element("strong", text(one.verdict))),
         *evidence,
-        element("p", text(f"Advice: {one.action}")) if one.action else NOTHING,
+        element("p", prose(f"Advice: {one.action}")) if one.action else NOTHING,
         element("small", small) if said else NOTHING,
     )
 
