@@ -24,7 +24,12 @@ from jaxmon.report.spread import Distribution
 
 What: TypeAlias = Literal["function", "loop", "route", "device", "process"]
 
+Judged: TypeAlias = Verdict | Literal["unjudged"]
+
+FEW = f"fewer than {FEWEST} samples"
 _PROGRAM = ("flops", "peak_bytes")
+# Half as many samples show what takes so many times as long as nine tenths before.
+_PLAIN, _FEWEST_IF_PLAIN = 2.0, FEWEST // 2
 _COMPILE = FIGURES["compile_seconds"].tolerance
 _MOST_EVIDENCE = 3
 
@@ -39,14 +44,18 @@ class Change:
         name: of it.
         measure: ``execution_seconds``, ``dispatch_seconds``, ``flops`` and
             ``peak_bytes`` of the only program of a function, ``recompiles``,
-            ``compile_seconds`` of one program, ``step_seconds``, ``request_seconds``,
-            the ratio ``failed_requests``, or ``peak_bytes`` of a device or process.
+            ``errors``, ``compile_seconds`` of one program, ``step_seconds``,
+            ``request_seconds``, the ratio ``failed_requests``, or ``peak_bytes`` of a
+            device or process.
         before: its value there; of times, the median.
         after: its value now.
-        verdict: ``worse`` if it grew beyond noise.
+        verdict: ``worse`` if it grew beyond noise; ``unjudged`` if there are too few
+            samples, and it does not look worse.
         place: where it is defined, if it is a function.
         samples: of how many times before and after; `None` for what is exact.
-        reason: why the verdict is ``unclear``.
+        reason: why the verdict is ``unclear`` or ``unjudged``.
+        ranges: of times before and after, each from the lower quartile to what nine
+            of ten do not exceed.
         evidence: what else changed, or what differed.
         lost: seconds that it cost in the run after, as far as known.
     """
@@ -56,10 +65,11 @@ class Change:
     measure: str
     before: float
     after: float
-    verdict: Verdict
+    verdict: Judged
     place: str = ""
     samples: tuple[int, int] | None = None
     reason: str = ""
+    ranges: tuple[tuple[float, float], ...] = ()
     evidence: tuple[str, ...] = ()
     lost: float = 0.0
 
@@ -97,6 +107,7 @@ def times(
         *(*of, old.middle, new.middle, verdict),
         samples=(old.count, new.count),
         reason=reason,
+        ranges=((old.low, old.high), (new.low, new.high)),
         lost=max(new.middle - old.middle, 0.0) * calls if counts else 0.0,
     )
 
@@ -124,6 +135,7 @@ def of_function(
         yield replace(change, place=new.place)
     if old.built and new.built:
         yield _recompiles(old, new, latest)
+        yield _errors(old, new)
 
 
 def failures(old: Route, new: Route) -> Change | None:
@@ -161,23 +173,31 @@ def finished(route: Route) -> int:
 
 def _judged(
     old: Spread, new: Spread, factor: float, unknown: str
-) -> tuple[Verdict, str]:
+) -> tuple[Judged, str]:
     """
-    Return the verdict on times, and why it is unclear; *factor* and *unknown* are those
-    of the machine.
+    Return the verdict on times, and why it is unclear or there is none; *factor* and
+    *unknown* are those of the machine.
     """
     before, after = old.distribution, new.distribution
-    if min(old.count, new.count) < FEWEST:
-        few = after.middle > before.limit
-        return ("unclear", f"fewer than {FEWEST} samples") if few else ("within", "")
+    few = min(old.count, new.count)
+    least = 1.0 if few >= FEWEST else _PLAIN
+    if few < FEWEST and not (
+        few >= _FEWEST_IF_PLAIN and _plainly(before, after, least)
+    ):
+        return "unclear" if after.middle > before.limit else "unjudged", FEW
     if after.slower_than(before):
         alone = Distribution(*(one / factor for one in after))
         if unknown:
             return "unclear", unknown
-        if not alone.slower_than(before):
+        if not _plainly(before, alone, least):
             return "unclear", f"the machine makes it {factor:.1f} times"
         return "worse", ""
     return ("better" if before.slower_than(after) else "within"), ""
+
+
+def _plainly(before: Distribution, after: Distribution, times: float) -> bool:
+    """Return whether times are so many *times* as long as before, beyond noise."""
+    return after.slower_than(before) and after.low > times * before.high
 
 
 def _program(old: Function, new: Function, spent: float) -> Iterator[Change]:
@@ -231,11 +251,7 @@ def _other_compiles(old: Function, new: Function) -> str:
 
 def _recompiles(old: Function, new: Function, latest: tuple[Recompile, ...]) -> Change:
     before, after = (sum(one.recompiles.values()) for one in (old, new))
-    allowed = float(before)
-    if old.calls != new.calls:
-        # A longer run has more of them, and how many is chance.
-        allowed *= max((new.calls or 0) / max(old.calls or 0, 1), 1.0)
-        allowed += 2 * sqrt(allowed)
+    allowed = _allowed(before, old, new)
     verdict: Verdict = "worse" if after > allowed else "within"
     if before and not after and (new.calls or 0) >= (old.calls or 0):
         verdict = "better"
@@ -244,9 +260,36 @@ def _recompiles(old: Function, new: Function, latest: tuple[Recompile, ...]) -> 
     return Change(
         *("function", new.name, "recompiles", before, after, verdict),
         place=new.place,
-        evidence=tuple(texts)[:_MOST_EVIDENCE] if worse else (),
+        evidence=(_by_cause(new), *texts)[: _MOST_EVIDENCE + 1] if worse else (),
         lost=(after - before) * new.compile_time / new.built if worse else 0.0,
     )
+
+
+def _errors(old: Function, new: Function) -> Change:
+    before, after = (sum(one.errors.values()) for one in (old, new))
+    worse = after > _allowed(before, old, new)
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in new.errors.items())
+    return Change(
+        *("function", new.name, "errors", before, after),
+        "worse" if worse else "within",
+        place=new.place,
+        evidence=(kinds,) if worse else (),
+    )
+
+
+def _allowed(before: int, old: Function, new: Function) -> float:
+    """Return how many there may be now, if there were so many *before*."""
+    allowed = float(before)
+    if old.calls != new.calls:
+        # A longer run has more of them, and how many is chance.
+        allowed *= max((new.calls or 0) / max(old.calls or 0, 1), 1.0)
+        allowed += 2 * sqrt(allowed)
+    return allowed
+
+
+def _by_cause(function: Function) -> str:
+    causes = sorted(function.recompiles.items(), key=lambda one: -one[1])
+    return "causes: " + ", ".join(f"{cause} {count:,}" for cause, count in causes)
 
 
 def _failed(route: Route) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from jaxmon.baseline.changes import (
     Change,
+    Judged,
     Subject,
     What,
     failures,
@@ -17,8 +18,7 @@ from jaxmon.baseline.changes import (
 )
 from jaxmon.baseline.compare import differences
 from jaxmon.baseline.figures import Tolerance
-from jaxmon.baseline.machine import Machine, functions
-from jaxmon.baseline.slower import Verdict
+from jaxmon.baseline.machine import TIMES, Machine, functions
 from jaxmon.errors import BaselineError
 from jaxmon.report.layout import size
 from jaxmon.report.model.spreads import Spread
@@ -43,6 +43,7 @@ class Comparison:
         vanished: those that only the run before did.
         differences: versions and flags that differ, as ``name: old → new``.
         packages: the same of installed packages.
+        untimed: functions that both runs called, without times in one of them.
     """
 
     before: Run
@@ -52,8 +53,9 @@ class Comparison:
     vanished: tuple[str, ...]
     differences: tuple[str, ...]
     packages: tuple[str, ...]
+    untimed: tuple[str, ...] = ()
 
-    def of(self, verdict: Verdict) -> list[Change]:
+    def of(self, verdict: Judged) -> list[Change]:
         """Return the changes with that *verdict*."""
         return [one for one in self.changes if one.verdict == verdict]
 
@@ -72,14 +74,17 @@ def compare(before: Run, after: Run) -> Comparison:
             raise BaselineError(msg)
     known = bool(before.packages and after.packages)
     earlier, later = functions(before).keys(), functions(after).keys()
+    changes = tuple(sorted(_changes(before, after), key=_order))
+    timed = {one.name for one in changes if one.measure in TIMES}
     return Comparison(
         before,
         after,
-        tuple(sorted(_changes(before, after), key=_order)),
+        changes,
         new=tuple(sorted(later - earlier)),
         vanished=tuple(sorted(earlier - later)),
         differences=differences(before.versions, after.versions),
         packages=differences(before.packages, after.packages) if known else (),
+        untimed=tuple(sorted((earlier & later) - timed)),
     )
 
 

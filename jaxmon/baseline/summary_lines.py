@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from jaxmon.baseline.changes import Change
+from jaxmon.baseline.changes import FEW, Change
 from jaxmon.baseline.slower import Verdict
 from jaxmon.baseline.summaries import Comparison
 from jaxmon.report.layout import (
@@ -41,6 +41,7 @@ _DOES = {
     "compile_seconds": "compiling a program of it takes",
 }
 _MOST = 20
+_MOST_UNJUDGED = 6
 _MANY = 10
 
 
@@ -64,8 +65,44 @@ def lines(found: Comparison, *, width: int) -> Iterator[str]:
             yield from _change(number, change, width)
         if left := len(changes) - len(shown):
             yield f"{INDENT}and {left:,} more"
+    yield from _unjudged(found, width)
     yield ""
     yield from wrapped(clean(sentence(found)), width, rest=INDENT)
+
+
+def _unjudged(found: Comparison, width: int) -> Iterator[str]:
+    """Yield what is not judged, why, and what is known of it."""
+    left = found.of("unjudged")
+    if not left and not found.untimed:
+        return
+    yield ""
+    yield "NOT JUDGED"
+    indent = INDENT * 2
+    if left:
+        yield from wrapped(f"{FEW}, one a second:", width, first=INDENT, rest=INDENT)
+    for one in left[:_MOST_UNJUDGED]:
+        yield from wrapped(clean(_ranged(one)), width, first=indent, rest=indent * 2)
+    if more := len(left) - _MOST_UNJUDGED:
+        yield from [f"{indent}{more} more"] if more > 0 else []
+    if found.untimed:
+        names = ", ".join(_few(found.untimed))
+        text = clean(f"without times in one of the runs: {names}")
+        yield from wrapped(text, width, first=INDENT, rest=indent)
+    text = (
+        "Runs of half a minute have enough; `jaxmon baseline` compares shorter ones. "
+        "All else was counted exactly, and is judged."
+    )
+    yield from wrapped(text, width, first=INDENT, rest=INDENT)
+
+
+def _ranged(one: Change) -> str:
+    """Return times with how they vary: of so few, a ratio would say too much."""
+    sides = [
+        f"{duration(middle)} ({duration(low)} to {duration(high)})"
+        for middle, (low, high) in zip((one.before, one.after), one.ranges, strict=True)
+    ]
+    of = " and ".join(f"{count:,}" for count in one.samples or ())
+    return f"{_named(one)}: {_DOES[one.measure]} {' → '.join(sides)}, {of} samples"
 
 
 def sentence(found: Comparison) -> str:
@@ -75,8 +112,12 @@ def sentence(found: Comparison) -> str:
     if not compared:
         return "nothing to compare: the runs have no function, loop or route in common"
     if not worse:
+        judged = {(one.what, one.name) for one in found.changes if one.reason != FEW}
+        compared = len(judged)
         unclear = len(found.of("unclear"))
         more = f"; {counted(unclear, 'measure')} unclear" if unclear else ""
+        if left := len(found.of("unjudged")):
+            more += f"; {counted(left, 'time')} not judged"
         return f"nothing worse among {counted(compared, 'thing')} compared{more}"
     names = dict.fromkeys(_named(one) for one in worse)
     first = ", ".join(list(names)[:3])
@@ -90,12 +131,14 @@ def as_json(found: Comparison) -> dict[str, Any]:
         "schema": SCHEMA,
         "worse": len(found.of("worse")),
         "unclear": len(found.of("unclear")),
+        "unjudged": len(found.of("unjudged")),
         "before": _identity(found.before),
         "after": _identity(found.after),
         "differences": list(found.differences),
         "packages": list(found.packages),
         "new": list(found.new),
         "vanished": list(found.vanished),
+        "untimed": list(found.untimed),
         "changes": [asdict(one) for one in found.changes],
     }
 
@@ -156,6 +199,8 @@ def _said(one: Change) -> str:
     before, after = one.before, one.after
     if one.measure == "recompiles":
         return f"recompiled {before:,.0f} → {after:,.0f} times"
+    if one.measure == "errors":
+        return f"failed {before:,.0f} → {after:,.0f} times"
     if one.measure == "failed_requests":
         return f"{share(before, 1)} → {share(after, 1)} failed"
     if one.measure == "peak_bytes":

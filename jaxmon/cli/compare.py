@@ -37,10 +37,11 @@ def command(*, before: str, after: str, as_json: bool, run_dir: Path | None) -> 
     """
     Compare two runs: what takes longer, recompiles more or needs more memory.
 
-    Compared are execution and dispatch time of each function, its compiles, steps,
-    requests, memory, versions and flags. A time is worse if three quarters of its
-    samples exceed nine tenths of those before by a quarter, with 16 on each side. What
-    may be the machine, or too few samples, is unclear, and not worse.
+    Compared are execution and dispatch time of each function, its compiles and errors,
+    steps, requests, memory, versions and flags. A time is worse if three quarters of
+    its samples exceed nine tenths of those before by a quarter, with 16 on each side.
+    What may be the machine is unclear, and not worse; what has too few samples is
+    listed.
 
     BEFORE and AFTER are summaries that `jaxmon report` or --summary-dir wrote, a
     directory with one, or a running process: its number, pid or name.

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from jaxmon.baseline.changes import Change
+from jaxmon.baseline.machine import TIMES
 from jaxmon.baseline.summaries import compare
 from jaxmon.baseline.summary_lines import as_json, lines
 from jaxmon.errors import BaselineError
@@ -71,15 +72,61 @@ def test_noise_accuses_no_one(after: Any) -> None:
 
 
 def test_few_samples_are_unclear() -> None:
-    """Fifteen on one side show nothing, however slow; the text says so."""
-    found = compare(run({"f": function()}), run({"f": times(0.1, count=15)}))
+    """Seven on one side show nothing, however slow; the text says so."""
+    found = compare(run({"f": function()}), run({"f": times(0.1, count=7)}))
     (one,) = found.of("unclear")
 
     assert one.reason == "fewer than 16 samples"
     assert found.of("worse") == []
     text = "\n".join(lines(found, width=100))
-    assert "50 and 15 samples" in text
+    assert "50 and 7 samples" in text
     assert "nothing worse among 1 thing compared; 1 measure unclear" in text
+
+
+def test_what_is_not_judged_is_said_and_why() -> None:
+    """Of ten samples there is an estimate with bounds; what is counted is judged."""
+    short = {name: times(0.01, count=10) for name in ("f", "g")}
+    longer = {**short, "f": times(0.0104, count=9), "g": function(spreads={})}
+    failing = {**longer, "f": {**longer["f"], "errors": {"trace_error": 3}}}
+    quiet, failed = compare(run(short), run(longer)), compare(run(short), run(failing))
+
+    assert [one.verdict for one in quiet.changes if one.measure in TIMES] == [
+        "unjudged",
+        "unjudged",
+    ]
+    assert quiet.untimed == ("g",)
+    text = " ".join("\n".join(lines(quiet, width=100)).split())
+    assert "NOT JUDGED fewer than 16 samples, one a second: f: dispatching it" in text
+    assert (
+        "f: executing it takes 10 ms (9 ms to 11 ms) → 10 ms (9.4 ms to 11 ms), 10"
+        in text
+    )
+    assert "without times in one of the runs: g" in text
+    assert text.endswith("2 things compared; 2 times not judged")
+    (one,) = failed.of("worse")
+    assert (one.measure, one.before, one.after) == ("errors", 0, 3)
+    assert one.evidence == ("trace_error 3",)
+    assert as_json(quiet)["unjudged"] == 2
+
+
+def test_few_samples_show_what_is_plainly_slower() -> None:
+    """Eight that take twice as long as nine tenths before; not fewer, and not less."""
+
+    def verdict(after: float, count: int) -> str:
+        before = run({"f": times(0.01, count=count)})
+        found = compare(before, run({"f": times(after, count=count)})).changes
+        (one,) = (one for one in found if one.measure == TIMES[0])
+        return one.verdict
+
+    assert verdict(0.03, 8) == "worse"
+    assert verdict(0.03, 7) == "unclear"
+    assert verdict(0.02, 8) == "unclear"
+    assert verdict(0.02, 16) == "worse"
+    crowded = {"versions": CPU, **BUSY}
+    before = run({"f": times(0.001, count=8)}, **crowded)
+    assert (
+        compare(before, run({"f": times(0.01, count=8)}, **crowded)).of("worse") == []
+    )
 
 
 def test_on_crowded_processors_only_what_is_slower_than_the_rest_is_worse() -> None:
@@ -140,7 +187,7 @@ def test_recompiles_are_exact_for_the_same_calls() -> None:
     longer = {**more, "recompiles": {"shape": 9}, "calls": 2000}
 
     assert (one.measure, one.before, one.after) == ("recompiles", 4, 5)
-    assert one.evidence == ("argument x: a → b",)
+    assert one.evidence == ("causes: shape 5", "argument x: a → b")
     assert changes(before, run({"f": longer})) == []
     storm = {**longer, "recompiles": {"shape": 90}}
     assert [o.measure for o in changes(before, run({"f": storm}))] == ["recompiles"]
