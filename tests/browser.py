@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support import ROOT
+from tests.support import ROOT, require_program
 
 
 if TYPE_CHECKING:
@@ -14,6 +16,23 @@ if TYPE_CHECKING:
 
 PHONE, DESKTOP = 390, 1280
 _AXE = ROOT / "tools/accessibility/node_modules/axe-core/axe.min.js"
+
+
+@contextmanager
+def chromium() -> Iterator[Chrome]:
+    """Run a headless Chromium that keeps what is written to its console."""
+    selenium = pytest.importorskip("selenium.webdriver")
+    options = selenium.ChromeOptions()
+    options.binary_location = require_program("chromium")
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = selenium.ChromeService(require_program("chromedriver"))
+    browser = selenium.Chrome(options=options, service=service)
+    try:
+        yield browser
+    finally:
+        browser.quit()
 
 
 def resize(

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.browser import chromium
 from tests.landing_page import Agent
-from tests.support import clean_environ, require_program
+from tests.support import clean_environ
 
 
 if TYPE_CHECKING:
@@ -25,17 +26,9 @@ JAXMON = str(Path(sys.executable).with_name("jaxmon"))
 
 @pytest.fixture(scope="session")
 def chrome() -> Iterator[Chrome]:
-    """Return a headless Chromium that keeps what is written to its console."""
-    selenium = pytest.importorskip("selenium.webdriver")
-    options = selenium.ChromeOptions()
-    options.binary_location = require_program("chromium")
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    service = selenium.ChromeService(require_program("chromedriver"))
-    browser = selenium.Chrome(options=options, service=service)
-    yield browser
-    browser.quit()
+    """Return a headless Chromium, see `chromium`."""
+    with chromium() as browser:
+        yield browser
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ AGENT = jaxmon.instrument(port=0, socket=False, report=True, time_interval=0.02)
 from tests.programs.verdicts import (  # noqa: E402 - they compile when imported
     harness,
     healthy,
+    serving,
     slow,
     wrong,
 )
@@ -61,7 +62,7 @@ def judge_and_end() -> None:
     os._exit(0)
 
 
-programs = {**vars(slow), **vars(wrong), **vars(healthy)}
+programs = {**vars(slow), **vars(wrong), **vars(serving), **vars(healthy)}
 harness.clock.seconds, harness.clock.times = float(seconds), float(times)
 threading.Thread(target=scrape, daemon=True).start()
 if hangs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
@@ -85,20 +86,29 @@ SIZES = (32, 64, 128)
 
 def serve(models: list[Any]) -> None:
     """Have clients ask four times a second, one model after the other."""
+
+    def answer(number: int) -> None:
+        model, size = models[number % 4], SIZES[number // 4 % 3]
+        with jaxmon.request("answer"):
+            float(model(weights, batch[:size]))
+
+    arrive(answer, 0.25)
+
+
+def arrive(answer: Callable[[int], None], pause: float) -> None:
+    """Have a thread *answer* a client after each *pause*, in seconds."""
     work = queue.Queue[int]()
 
-    def answer() -> None:
+    def serve() -> None:
         while (number := work.get()) >= 0:
-            model, size = models[number % 4], SIZES[number // 4 % 3]
-            with jaxmon.request("answer"):
-                float(model(weights, batch[:size]))
+            answer(number)
 
-    thread = threading.Thread(target=answer)
+    thread = threading.Thread(target=serve)
     thread.start()
     number = 0
     while more():
         work.put(number)
         number += 1
-        time.sleep(0.25)
+        time.sleep(pause)
     work.put(-1)
     thread.join()

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmon
-from tests.programs.verdicts.harness import batch, more, step, weights
+from tests.programs.verdicts.harness import arrive, batch, more, step, weights
 
 
 # --- Values ----------------------------------------------------------------------
@@ -171,16 +171,13 @@ def donated_in_vain() -> None:
 
 
 def failing_requests() -> None:
-    number = 0
-    while more():
-        number += 1
-        try:
-            with jaxmon.request("answer"):
-                float(step(weights, batch)[1])
-                if number % 3 == 0:
-                    int("no such prompt")  # here
-        except ValueError:
-            pass
+    def answer(number: int) -> None:
+        with suppress(ValueError), jaxmon.request("answer"):
+            float(step(weights, batch)[1])
+            if number % 3 == 0:
+                int("no such prompt")  # here
+
+    arrive(answer, 0.02)
 
 
 def hanging_request() -> None:
@@ -196,6 +193,10 @@ def hanging_request() -> None:
         for number in rounds():
             pool.submit(answer, number)
             time.sleep(0.005)
+
+
+# Seconds after which a program does not get on: only then is that unusual.
+_RHYTHM = 8.0
 
 
 # --- Progress ------------------------------------------------------------------
@@ -224,14 +225,16 @@ def deadlock() -> None:
                 with model:
                     float(state[0, 0])
 
-    state = weights
-    for number in rounds():
+    state, saves = weights, False
+    began = time.perf_counter()
+    while more():
         state, _ = step(state, batch)
         state.block_until_ready()
-        if number == 500:
+        if not saves and time.perf_counter() - began > _RHYTHM:
+            saves = True
             threading.Thread(target=save, daemon=True).start()
         with model:
-            if number > 500:
+            if saves:
                 time.sleep(0.02)
                 with disk:  # here
                     state += 0

@@ -1,0 +1,35 @@
+"""Each screen, read alone, names the cause of a planted fault."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.screens import running
+
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
+
+_DEADLINE = 300.0
+
+
+# ``python -m tests.screens`` plants all.
+@pytest.mark.parametrize("name", ["failing_requests", "becomes_nan"])
+def test_each_screen_names_the_cause_and_nothing_above_it(
+    chrome: Chrome, name: str
+) -> None:
+    """
+    With its line or function; a program's own page may say which screen does, as it has
+    no lines.
+    """
+    with running(name, chrome) as case:
+        case.watch(_DEADLINE)
+        told = case.told
+
+    unnamed = {screen: one.text for screen, one in told.items() if one.after is None}
+    own = told["own page"]
+    assert unnamed.keys() <= {"own page"}, unnamed
+    assert own.after is not None or own.refers, own.text
+    assert [one.above for one in told.values()] == [[]] * len(told)
