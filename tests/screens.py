@@ -270,14 +270,17 @@ class Case:
 
 
 @contextmanager
-def running(name: str, chrome: Chrome) -> Iterator[Case]:
-    """Run the program called *name* with a sidecar, and show it on every screen."""
+def running(name: str, chrome: Chrome, **environ: str) -> Iterator[Case]:
+    """
+    Run the program called *name* with a sidecar, and show it on every screen; it has
+    other variables of the *environ*.
+    """
     with ExitStack() as stack:
         run_dir = Path(tempfile.mkdtemp(prefix="jm-", dir="/tmp"))
         stack.callback(shutil.rmtree, run_dir, ignore_errors=True)
         sidecar = stack.enter_context(exporters(run_dir))("--agents-interval", "1")
         port = free_port()
-        process = stack.enter_context(_program(name, run_dir, port))
+        process = stack.enter_context(_program(name, run_dir, port, environ))
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         began = time.monotonic()
@@ -293,11 +296,15 @@ def running(name: str, chrome: Chrome) -> Iterator[Case]:
 
 
 @contextmanager
-def _program(name: str, run_dir: Path, port: int) -> Iterator[subprocess.Popen[str]]:
+def _program(
+    name: str, run_dir: Path, port: int, environ: Mapping[str, str]
+) -> Iterator[subprocess.Popen[str]]:
     command = ["-m", "jaxmon", "run", "--port", str(port), "-m", _OBSERVED, name]
     with subprocess.Popen(
         [sys.executable, *command],
-        env=clean_environ(run_dir, JAXMON_REPORT_DIR=str(run_dir / "memory")),
+        env=clean_environ(
+            run_dir, JAXMON_REPORT_DIR=str(run_dir / "memory"), **environ
+        ),
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

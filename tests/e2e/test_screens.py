@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.screens import running
+from tests.support import QUICK_COMPILES
 
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def test_each_screen_names_the_cause_and_nothing_above_it(
     With its line or function; a program's own page may say which screen does, as it has
     no lines.
     """
-    with running(name, chrome) as case:
+    with running(name, chrome, **QUICK_COMPILES) as case:
         case.watch(_DEADLINE)
         told = case.told
 
