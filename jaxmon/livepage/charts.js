@@ -8,7 +8,11 @@ const CHARTS = [
   ["Accelerators in use", percent, [["busy", "", "--accent"]], 1],
   ["Memory", bytes, [["device_memory", "devices", "--accent"], ["host_memory", "host", "--warn"]]],
 ];
-const HEIGHT = 130, SPAN = 900;
+const HEIGHT = 130;
+/* Seconds that are shown: what there is of the last minutes, in few steps, so that lines seldom move. */
+const SPANS = [120, 300, 900];
+const spanOf = (low, high) => SPANS.find(one => one >= high - low) || SPANS.at(-1);
+const lately = times => "last " + spanOf(times[0], times.at(-1)) / 60 + " minutes";
 /* Divisions of an axis of bytes. */
 const POWERS = Array.from({length: 48}, (_, i) => 2 ** i);
 const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -40,17 +44,17 @@ class Chart {
       .map(([name, value]) => (this.format(value) + " " + name).trim());
     say(this.value, said.join(", ") || "–");
     const most = Math.max(...this.data.slice(1).flat().filter(known));
-    this.plot.setAttribute("aria-label", `${this.title}: now ${said.join(", ") || "unknown"}; at most ${this.format(most)} in the last 15 minutes.`);
+    this.plot.setAttribute("aria-label", `${this.title}: now ${said.join(", ") || "unknown"}; at most ${this.format(most)} in the ${lately(this.data[0])}.`);
   }
   draw() {
     this.chart?.destroy();
     const ink = {stroke: colour("--soft"), grid: {stroke: colour("--line"), width: 1}, ticks: {show: false}, font: "12px system-ui"};
     const time = at => new Date(at * 1e3).toTimeString().slice(0, 5);
     this.chart = new uPlot({
-      width: this.width(), height: HEIGHT, legend: {show: false}, padding: [8, 6, 0, 0],
+      width: this.width(), height: HEIGHT, legend: {show: false}, padding: [8, 18, 0, 0],
       cursor: {sync: {key: "time"}, drag: {x: false, y: false}, y: false, points: {size: 6}},
       hooks: {setCursor: [u => this.tell(u.cursor.idx ?? this.data[0].length - 1)]},
-      scales: {x: {range: (u, low, high) => [high - SPAN, high]}, y: {range: (u, low, high) => [0, this.top ?? (high > 0 ? high * 1.1 : 1)]}},
+      scales: {x: {range: (u, low, high) => [high - spanOf(low, high), high]}, y: {range: (u, low, high) => [0, this.top ?? (high > 0 ? high * 1.1 : 1)]}},
       axes: [{...ink, size: 24, space: 60, incrs: [60, 120, 300, 600], values: (u, splits) => splits.map(time)},
         {...ink, size: 66, space: 34, ...this.format === bytes && {incrs: POWERS}, values: (u, splits) => splits.map(v => this.format(v))}],
       series: [{}, ...this.series.map(([, , name], i) => ({stroke: colour(name), width: 1.5, dash: i ? [5, 3] : undefined,
@@ -73,6 +77,7 @@ async function refreshCharts(now) {
   const history = await answer.json();
   byId("charts").hidden = false;
   byId("charts").hidden = charts.filter(chart => chart.show(history)).length === 0;
+  if (history.times.length) say(byId("charts-title"), "The " + lately(history.times));
   for (const chart of charts) chart.fit();
 }
 function offerProcesses(agents) {

@@ -41,7 +41,7 @@ function showFindings(summary) {
   shown = now;
   const few = found.slice(0, all || found.length <= FIRST + 1 ? MOST : FIRST);
   const items = note => few.filter(f => (f.urgency === "note") === note).map(f => finding(f, runbooks));
-  box.querySelector("ol").replaceChildren(...items(false), ...quiet.map(text => el("li", {textContent: text})), ...items(true));
+  box.querySelector("ol").replaceChildren(...items(false), ...quiet.map(text => el("li", {}, ...prose(text))), ...items(true));
   const more = box.querySelector("button"), hidden = Math.min(found.length, MOST) - few.length;
   more.hidden = hidden <= 0;
   more.onclick = () => { all = true; showFindings(summary); box.querySelectorAll("li")[few.length]?.scrollIntoView({block: "nearest"}); };

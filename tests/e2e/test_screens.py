@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.screens import running
+from tests.screens import PAGES, running
 from tests.support import QUICK_COMPILES
 
 
@@ -33,4 +33,5 @@ def test_each_screen_names_the_cause_and_nothing_above_it(
     own = told["own page"]
     assert unnamed.keys() <= {"own page"}, unnamed
     assert own.after is not None or own.refers, own.text
+    assert not any("`" in told[page].text for page in PAGES)
     assert [one.above for one in told.values()] == [[]] * len(told)

@@ -13,6 +13,7 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Histogram, gauge, histograms
+from jaxmon.report.html.elements import prose
 from jaxmon.report.html.files import files_of
 from jaxmon.report.html.page import page
 from jaxmon.report.runs import MOST_BYTES, SCHEMA
@@ -332,3 +333,9 @@ def test_what_is_read_is_what_was_written() -> None:
     assert snapshot.recompiles[0].omitted == 22
     assert len(snapshot.recompiles[0].differences) == 8
     assert snapshot.usual.work.middle == pytest.approx(0.0002)
+
+
+def test_commands_between_backticks_are_set_as_such() -> None:
+    """One without another stays, and what is in them is text."""
+    assert prose("run `jaxmon <b>` now") == "run <kbd>jaxmon &lt;b&gt;</kbd> now"
+    assert prose("a ` alone") == "a ` alone"
