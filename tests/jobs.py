@@ -6,19 +6,18 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
 from tests.exporter import Exporter, exporters
-from tests.support import QUICK_COMPILES, ROOT, clean_environ, free_port, until
+from tests.preloaded import Program, shared
+from tests.support import NO_FUSION_EMITTERS, ROOT, clean_environ, free_port, until
 
 
 PROGRAM = ROOT / "tests" / "programs" / "job.py"
@@ -115,29 +114,17 @@ def running(
     with ExitStack() as stack:
         directory = Path(tempfile.mkdtemp(prefix="jm-", dir="/tmp"))
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        program = subprocess.Popen(
-            [
-                *(sys.executable, str(PROGRAM), f"127.0.0.1:{free_port()}"),
-                *(str(count), str(directory)),
-            ],
-            env=clean_environ(
-                **QUICK_COMPILES, OPENBLAS_NUM_THREADS="1", JOBSET_NAME="train-7"
-            ),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        stack.callback(program.communicate)
-        assert program.stdout is not None
-        said = program.stdout.readline().split()
+        program, output = _started(directory, count)
+        stack.callback(program.wait)
+        stack.callback(output.close)
+        said = output.readline().split()
         pids = [int(one) for one in said[1:]]
         # Not terminated: ranks take that for a preemption, and wait for each other.
         for pid in pids:
             stack.callback(_kill, pid)
         ready = 0
         while ready < count:
-            line = program.stdout.readline()
+            line = output.readline()
             assert line, "the job ended"
             ready += line.startswith("ready ")
         sidecars = []
@@ -149,6 +136,18 @@ def running(
         if "--peer-access" in options:
             until(lambda: job.state() == "progressing", "progress")
         yield job
+
+
+def _started(directory: Path, count: int) -> tuple[Program, TextIO]:
+    """Start the program, and return it and what it prints."""
+    arguments = [str(PROGRAM), f"127.0.0.1:{free_port()}", str(count), str(directory)]
+    environ = clean_environ(JOBSET_NAME="train-7", XLA_FLAGS=NO_FUSION_EMITTERS)
+    reading, writing = os.pipe()
+    with Path(os.devnull).open("r+b") as nothing:
+        files = (nothing.fileno(), writing, nothing.fileno())
+        program = shared().start(arguments, environ, files=files)
+    os.close(writing)
+    return program, os.fdopen(reading)
 
 
 def _kill(pid: int) -> None:

@@ -6,7 +6,7 @@ run directory ``host-N`` for each of the hosts that they pretend to be on, two. 
 ``fault`` in it says what goes wrong: a rank and a word, such as ``3 loader``; if it is
 empty, or missing, all get on. Prints the number of each process.
 
-JAX is imported once, and the processes are forks.
+The processes are forks of this one, which has not used JAX.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import sys
 import threading
 import time
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 import jax
@@ -30,11 +29,6 @@ import jaxmon
 address, count, directory = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
 
 PAUSE = 0.05
-# Loaded by an agent as it starts and at the first compile, with all that they import.
-for name in ("runtime", "history.part", "compiles.programs", "sampling.part"):
-    import_module(f"jaxmon.agent.{name}")
-for name in ("recompiles.signature_builder", "tracing.part", "walltime.part"):
-    import_module(f"jaxmon.agent.{name}")
 
 
 class Rank:
