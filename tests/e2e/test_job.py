@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 from jaxmon import catalog
 from jaxmon.exposition.parse import labels
@@ -19,8 +20,9 @@ FAULTS = {
     "compile": (0, "compile"),
     "stopped": (2, "stopped"),
 }
-# Slot and state of each rank while the last one is asleep.
-STATES = [("0", "device"), ("1", "device"), ("0", "device"), ("1", "blocked")]
+# While the last rank is asleep, by host.
+STATES = [["device"], ["blocked", "device"]]
+SERIES = f"{catalog.CALL_AGE_SECONDS.name}{{"
 
 
 def steps(job: Job, rank: int) -> int:
@@ -32,16 +34,15 @@ def steps(job: Job, rank: int) -> int:
     return int(found["loops"]["train"]["steps"])
 
 
-def states_of(job: Job) -> list[tuple[str, str]]:
-    """Return slot and state of the processes that are said not to get on, by host."""
+def ages(job: Job) -> list[dict[str, list[float]]]:
+    """Return the ages of calls of processes that do not get on, by state and host."""
     found = []
     for one in job.sidecars:
-        page = values(one.get())
-        for name, age in sorted(page.items()):
-            if name.startswith(f"{catalog.CALL_AGE_SECONDS.name}{{"):
-                known = labels(name)
-                found.append((known["worker"], known["state"]))
-                assert age >= 10.0
+        by_state: dict[str, list[float]] = {}
+        for name, age in values(one.get()).items():
+            if name.startswith(SERIES):
+                by_state.setdefault(labels(name)["state"], []).append(age)
+        found.append(by_state)
     return found
 
 
@@ -63,17 +64,18 @@ def test_the_rank_that_the_others_wait_for_is_named() -> None:
         assert done.output.startswith("PROGRESSING: 4 ranks of train-7, on 2 hosts")
 
         job.inflict("slow", 1)
-        before, states = steps(job, 1), list[str]()
+        before, said = steps(job, 1), list[str]()
 
         def stepped() -> bool:
-            states.append(job.state(after=30.0))
+            said.append(job.state(after=30.0))
             return steps(job, 1) > before + 2
 
         until(stepped, "three slow steps")
-        assert set(states) == {"progressing"}
+        assert set(said) == {"progressing"}
         job.recover()
 
         for fault, (rank, kind) in FAULTS.items():
+            began = time.monotonic()
             job.inflict(fault, rank)
             where = "" if fault == "stopped" else place(fault)
             until_blamed(job, kind, rank, where)
@@ -84,7 +86,13 @@ def test_the_rank_that_the_others_wait_for_is_named() -> None:
                 assert done.output.startswith("HUNG for ")
                 assert "has not dispatched call" in " ".join(done.output.split())
                 assert "ranks 0-2 wait in train_step" in " ".join(done.output.split())
-                until(lambda: states_of(job) == STATES, "the metric")
+                until(lambda: list(map(sorted, ages(job))) == STATES, "the metric")
+                # There was a call within three seconds before; read a second ago.
+                most = time.monotonic() - began + 5.0
+                found = [
+                    age for of in ages(job) for some in of.values() for age in some
+                ]
+                assert all(10.0 <= age <= most for age in found)
             job.recover()
 
         job.inflict("branch", 3)
