@@ -50,6 +50,7 @@ FLOPS_UNKNOWN = (
     "size",
     "untraced",
     "programs",
+    "format",
     "uncounted",
 )
 FLOPS_FORMATS = ("bf16", "fp16", "fp8", "int8", "tf32", "fp32", "fp64", "any")

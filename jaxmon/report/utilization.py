@@ -19,6 +19,7 @@ _WHY: Mapping[str, str] = {
     "library": "a library computes",
     "size": "its program is too large to be counted",
     "untraced": "its program was not seen when JAX lowered it",
+    "format": "there is no peak for operands of the format",
     "programs": "several programs that its calls do not distinguish",
     "uncounted": "its calls are not counted",
 }
@@ -76,6 +77,6 @@ def _row(function: Function) -> list[str]:
 
 def _why(unknown: Uncounted) -> str:
     reason = _WHY.get(unknown.reason, unknown.reason)
-    if unknown.reason == "library":
+    if unknown.reason in ("library", "format"):
         reason = f"{reason} {unknown.what}"
     return f"{reason}, at {unknown.where}." if unknown.where else f"{reason}."

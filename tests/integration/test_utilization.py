@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from jaxmon.agent.agent import runtime_of
+from jaxmon.agent.flops.part import Utilization
+from jaxmon.agent.flops.peaks import DevicePeak
 from jaxmon.report.model import Function, read
 from jaxmon.report.utilization import flops as section
 from tests.instrumented import instrumented, samples, value
@@ -202,6 +204,26 @@ def test_batches_of_several_sizes() -> None:
         extra = counted(agent, "batched") - 9 * small_flops
         assert extra % large_flops == 0
         assert 100 <= extra / large_flops <= calls + 1
+
+
+def test_a_format_without_a_peak_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The utilization of the process would be too low without this function."""
+    import jax
+
+    with instrumented() as agent:
+        runtime = runtime_of(agent)
+        part = None if runtime is None else runtime.part(Utilization)
+        assert part is not None
+        peak = DevicePeak("a device", {"bf16": 1e12})
+        monkeypatch.setattr(part, "_peak_of", lambda _: peak)
+        jax.jit(batched)(ones(SIZE + 1, SIZE))  # not compiled before
+        known(agent, "batched")
+
+        reason = {"function": label("batched"), "reason": "format"}
+        assert value(agent, "jaxmon_flops_unknown", **reason) == 1
+        assert counted(agent, "batched") == 0
+        found = part.ideal_seconds()
+        assert found == (0.0, 1)
 
 
 SHARDED = """

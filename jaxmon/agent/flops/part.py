@@ -174,6 +174,10 @@ class Utilization(Part):
         devices = max(int(facts.get("devices", 1)), len(mine), 1)
         peak = self._peak_of(mine)
         whole = cost_of(found, peak)
+        if whole.ideal is None and peak is not None and peak.flops:
+            # Other functions have a utilization, which this one would make too low.
+            tally.add(Unknown("format", _without_peak(found, peak)), lowered.shapes)
+            return {f"{work}_flops": number for work, number in whole.flops.items()}
         tally.add(self._share(whole, len(mine), devices), lowered.shapes)
         seconds = None if whole.ideal is None else sum(whole.ideal.values()) / devices
         bandwidth = None if peak is None else peak.bandwidth
@@ -333,6 +337,11 @@ def cost_of(found: Flops, peak: DevicePeak | None) -> Cost:
         else:
             ideal[work] = ideal.get(work, 0.0) + number / best
     return Cost(flops, ideal if known else None)
+
+
+def _without_peak(found: Flops, peak: DevicePeak) -> str:
+    """Return a format of operands for which there is no *peak*."""
+    return next((one for one, _ in found.amounts if peak.of(one) is None), "")
 
 
 def _unknown(function: Function, tally: FunctionTally) -> Unknown | None:
