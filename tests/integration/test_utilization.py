@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+import time
 from typing import Any
 
 import pytest
@@ -318,3 +319,35 @@ def _raw(agent: Any, name: str) -> Any:
     runtime = runtime_of(agent)
     assert runtime is not None
     return runtime.overview.whole()["functions"][name]
+
+
+def test_trackers_get_it_without_a_statement() -> None:
+    """
+    Between two rows: FLOPs by hand, at the peak, over the time that passed meanwhile.
+    """
+    import jax
+
+    import jaxmon
+
+    every, rows = 5, dict[int, dict[str, Any]]()
+    with instrumented(peak_flops=PEAK) as agent:
+        fun = jax.jit(scanned)
+        x, layers = ones(2 * SIZE, SIZE), ones(LAYERS, SIZE, SIZE)
+        fun(x, layers)
+        known(agent, "scanned")
+        # The findings at the end have the number of the last row.
+        jaxmon.log_to(lambda row, step: rows.setdefault(step, row), every=every)
+        began, ended = [0.0], [0.0]
+        for _ in jaxmon.steps(range(2 * every + 1)):
+            began.append(time.perf_counter())
+            fun(x, layers).block_until_ready()
+            ended.append(time.perf_counter())
+        until(lambda: 2 * every in rows, "the second row")
+        devices = len(jax.local_devices())
+
+    assert "jaxmon/mfu" not in rows[every]  # the first has nothing before it
+    ideal = every * LAYERS * 2 * ONE / PEAK / devices
+    # A row is taken after the body of its step, and before the next one.
+    longest = began[2 * every + 1] - ended[every]
+    shortest = ended[2 * every] - began[every + 1]
+    assert ideal / longest <= rows[2 * every]["jaxmon/mfu"] <= ideal / shortest
