@@ -55,6 +55,10 @@ def batched(x: Any) -> Any:
     return x @ x.T
 
 
+def doubled(x: Any) -> Any:
+    return x + x
+
+
 def label(name: str) -> str:
     return f"{__name__}.{name}"
 
@@ -161,13 +165,15 @@ def test_a_loop_of_unknown_length_is_said_and_not_counted() -> None:
 
 
 def test_functions_jitted_earlier_are_not_counted() -> None:
-    """Their cached calls are seen by nothing; that is said."""
+    """Their cached calls are seen by nothing; that is said of those that multiply."""
     import jax
 
-    fun = jax.jit(batched)
+    fun, other = jax.jit(batched), jax.jit(doubled)
     with instrumented() as agent:
+        other(ones(SIZE, SIZE))
         fun(ones(SIZE, SIZE))
         known(agent, "batched")
+        assert value(agent, "jaxmon_flops_unknown", function=label("doubled")) == 0
         reason = {"function": label("batched"), "reason": "uncounted"}
         assert value(agent, "jaxmon_flops_unknown", **reason) == 1
 

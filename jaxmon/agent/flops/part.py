@@ -346,6 +346,6 @@ def _without_peak(found: Flops, peak: DevicePeak) -> str:
 
 def _unknown(function: Function, tally: FunctionTally) -> Unknown | None:
     """Return why the FLOPs of a function's calls are unknown."""
-    if tally.unknown is None and not function.counted:
+    if tally.unknown is None and not function.counted and tally.multiplies:
         return Unknown("uncounted")
     return tally.unknown

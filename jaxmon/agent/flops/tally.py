@@ -50,8 +50,8 @@ class FunctionTally:
     def __init__(self) -> None:
         self.unknown: Unknown | None = None
         self._lock = RLock()
-        # By the shapes of the arguments, `None` for a program that no call compiled.
-        self._costs: dict[Shapes | None, Cost] = {}
+        # By the hash of the arguments' shapes, which would take much more memory.
+        self._costs: dict[int, Cost] = {}
         self._only: Cost | None = None
         self._settled = 0
         # Programs that were compiled and are not counted yet.
@@ -63,6 +63,11 @@ class FunctionTally:
     def only(self) -> Cost | None:
         """What a call of any program takes; `None` if they differ, or are unknown."""
         return self._only
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether a program of the function has FLOPs."""
+        return any(any(one.flops.values()) for one in list(self._costs.values()))
 
     @property
     def mixed(self) -> bool:
@@ -95,7 +100,8 @@ class FunctionTally:
             if isinstance(cost, Unknown):
                 self.unknown = self.unknown or cost
                 return
-            known = self._costs.get(shapes)
+            key = hash(shapes)
+            known = self._costs.get(key)
             if known is not None and known != cost:
                 if not known.is_same(cost):  # static arguments differ
                     self.unknown = self.unknown or Unknown("programs")
@@ -104,15 +110,15 @@ class FunctionTally:
                 self._only = cost
             elif self._only is not None and not self._only.is_same(cost):
                 self._only = None  # its calls were settled when this was compiled
-            if shapes in self._costs or len(self._costs) < _MOST_PROGRAMS:
-                self._costs[shapes] = cost
+            if key in self._costs or len(self._costs) < _MOST_PROGRAMS:
+                self._costs[key] = cost
 
     def sampled(self, shapes: Shapes, calls: int) -> None:
         """Count *calls* so far, the latest of which had arguments of these *shapes*."""
         with self._lock:
             if not self.mixed:
                 return
-            cost = self._costs.get(shapes)
+            cost = self._costs.get(hash(shapes))
             if cost is None:
                 self.unknown = self.unknown or Unknown("programs")
             else:
@@ -120,7 +126,7 @@ class FunctionTally:
 
     def cost(self, shapes: Shapes) -> Cost | None:
         """Return what a call with arguments of these *shapes* takes, if known."""
-        return self._costs.get(shapes) or self._only
+        return self._costs.get(hash(shapes)) or self._only
 
     def totals(self, calls: int) -> Cost:
         """Return what *calls* took; the latest ones are added at the next sample."""

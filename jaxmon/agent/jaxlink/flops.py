@@ -55,6 +55,8 @@ _HARMLESS = frozenset(
         *("philox4x32", "pin", "platform_index", "precv", "preduced", "psend", "psum2"),
         *("psum_invariant", "psum_scatter", "pure_callback", "pvary", "random_clone"),
         *("random_unwrap", "random_wrap", "reciprocal", "reduce_scatter", "reshard"),
+        *("relayout", "reduced_vary_cast", "vary_unreduced_cast", "xla_metadata_value"),
+        *("unreduced_pmax", "unreduced_pmin", "pbroadcast_dynamic"),
         *("reduced_vary_cast_p", "scatter-sub", "shape_assertion", "split", "stack"),
         *("bitcast", "get", "pgather", "prng_random_bits", "prng_seed", "repeat"),
         *("roll", "swap"),
