@@ -63,6 +63,8 @@ def fits(shown: list[str], printed: str) -> bool:
 
 def _words(text: str) -> str:
     """Return *text* without what differs from run to run."""
+    # A line may break between a number and its unit.
+    text = " ".join(text.split())
     text = re.sub(r"(\d[\d.,]* (µs|ms|s|min|h)\b ?)+", "TIME ", text)
     text = re.sub(r"\d[\d.,]*\d|[1-9]", "NUMBER", text)
     return "".join(text.split())

@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from tests import cpu_seconds, support
+from tests.documents import fits
 
 
 class _Page(http.server.BaseHTTPRequestHandler):
@@ -113,3 +114,11 @@ def test_cpu_seconds_include_processes_that_run_or_ran():
         assert cpu_seconds.spent() - before > 0.4
         process.communicate(b"\n")
     assert cpu_seconds.spent() - before > 0.4
+
+
+def test_what_a_document_shows_may_be_broken_elsewhere():
+    """Numbers may differ, and lines may break between one and its unit."""
+    shown = ["requests take up to 0.24 s.", "...", "80 requests"]
+    assert fits(shown, "requests take up to\n  1.2 s.\nother\n7 requests\n")
+    assert fits(shown, "requests take up to 0.47\n    s.\n3 requests\n")
+    assert not fits(shown, "requests take up to 0.47 KiB.\n3 requests\n")
