@@ -18,22 +18,22 @@ from jaxmon.agent.jaxlink.loop_bytes import accessed_bytes
 from jaxmon.agent.jaxlink.products import _overlaps
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from tests.support import each
+from tests.transformer import (
+    LAYER,
+    LAYERS,
+    PERCEPTRON,
+    STEP,
+    WIDTH,
+    WORDS,
+    layer,
+    ones,
+    step,
+    tokens,
+    weights_of,
+)
 
 
 pytestmark = pytest.mark.ground_truth
-
-LAYERS, WIDTH, HEADS, HIDDEN, WORDS = 3, 8, 2, 12, 11
-BATCH, LENGTH = 2, 5
-TOKENS = BATCH * LENGTH
-# Of a forward pass: queries, keys, values and outputs; scores and their use; the two
-# layers of a perceptron; the words.
-PROJECTIONS = 4 * 2 * TOKENS * WIDTH * WIDTH
-ATTENTION = 2 * 2 * BATCH * LENGTH * LENGTH * WIDTH
-PERCEPTRON = 2 * 2 * TOKENS * WIDTH * HIDDEN
-LAYER = PROJECTIONS + ATTENTION + PERCEPTRON
-LOGITS = 2 * TOKENS * WIDTH * WORDS
-# Each product of a forward pass needs two more for the gradients of its operands.
-STEP = 3 * (LAYERS * LAYER + LOGITS)
 
 
 def count(fun: Callable[..., Any], *args: Any) -> Flops:
@@ -47,51 +47,6 @@ def total(found: Flops) -> float:
     """Return all that is counted; nothing may be unknown."""
     assert found.unknown is None
     return sum(found.amounts.values())
-
-
-def ones(*shape: int, dtype: str = "float32") -> Any:
-    import jax.numpy as jnp
-
-    return jnp.ones(shape, dtype)
-
-
-def layer(x: Any, weights: dict[str, Any]) -> Any:
-    """Return what a layer of a transformer makes of *x*."""
-    import jax
-    import jax.numpy as jnp
-
-    q, k, v = (jnp.einsum("bsd,dhk->bshk", x, weights[name]) for name in "qkv")
-    scores = jax.nn.softmax(jnp.einsum("bshk,bthk->bhst", q, k))
-    mixed = jnp.einsum("bhst,bthk->bshk", scores, v)
-    x = x + jnp.einsum("bshk,hkd->bsd", mixed, weights["o"])
-    return x + jax.nn.gelu(x @ weights["in"]) @ weights["out"]
-
-
-def weights_of(*leading: int) -> dict[str, Any]:
-    """Return the weights of a layer, or of several that are scanned."""
-    head = WIDTH // HEADS
-    shapes = dict.fromkeys("qkv", (WIDTH, HEADS, head))
-    others = {"o": (HEADS, head, WIDTH), "in": (WIDTH, HIDDEN), "out": (HIDDEN, WIDTH)}
-    return {n: ones(*leading, *shape) for n, shape in (shapes | others).items()}
-
-
-def step(body: Callable[..., Any], words: Any, layers: Any, tokens: Any) -> Any:
-    """Train on *tokens*: a transformer whose *layers* are a list, or scanned."""
-    import jax
-    import jax.numpy as jnp
-
-    def loss(layers: Any, words: Any) -> Any:
-        x = words[tokens]
-        if isinstance(layers, list):
-            for one in layers:
-                x = body(x, one)
-        else:
-            x, _ = jax.lax.scan(lambda x, one: (body(x, one), None), x, layers)
-        logits = jax.nn.log_softmax(x @ words.T)
-        return -jnp.mean(jnp.take_along_axis(logits, tokens[..., None], -1))
-
-    value, slopes = jax.value_and_grad(loss, (0, 1))(layers, words)
-    return value, jax.tree.map(lambda a, b: a - 0.1 * b, (layers, words), slopes)
 
 
 @pytest.mark.parametrize("scanned", [False, True], ids=["list", "scan"])
@@ -111,12 +66,6 @@ def test_a_training_step_of_a_transformer(*, scanned: bool, again: bool) -> None
     assert total(found) - model == (LAYERS * (LAYER - PERCEPTRON // 2) if again else 0)
     assert model == STEP
     assert found.loops == scanned
-
-
-def tokens() -> Any:
-    import jax.numpy as jnp
-
-    return jnp.zeros((BATCH, LENGTH), int)
 
 
 PRODUCT = 2 * 4 * 6 * 6

@@ -14,6 +14,7 @@ from jaxmon.agent.flops.part import Utilization
 from jaxmon.agent.flops.peaks import DevicePeak
 from jaxmon.report.model import Function, read
 from jaxmon.report.utilization import flops as section
+from tests import transformer
 from tests.instrumented import instrumented, samples, value
 from tests.preloaded import run_preloaded
 from tests.support import until
@@ -119,6 +120,40 @@ def test_every_call_counts() -> None:
         # XLA's own estimate has the loop once.
         once = value(agent, "jaxmon_program_flops", function=label("scanned"))
         assert once < 2 * ONE
+
+
+def training(words: Any, layers: Any, numbers: Any) -> Any:
+    return transformer.step(transformer.layer, words, layers, numbers)
+
+
+def five_times(x: Any) -> Any:
+    import jax
+
+    def body(state: tuple[Any, Any]) -> tuple[Any, Any]:
+        return state[0] + 2, state[1] @ x
+
+    return jax.lax.while_loop(lambda state: state[0] < 10, body, (0, x))[1]
+
+
+def test_a_training_step_and_a_while_loop() -> None:
+    """A transformer, forward and backward, and a loop between constants."""
+    import jax
+
+    layers = transformer.weights_of(transformer.LAYERS)
+    words = ones(transformer.WORDS, transformer.WIDTH)
+    with instrumented(peak_flops=PEAK) as agent:
+        step, loop = jax.jit(training), jax.jit(five_times)
+        for _ in range(4):
+            step(words, layers, transformer.tokens())
+            loop(ones(SIZE, SIZE))
+        known(agent, "training")
+        known(agent, "five_times")
+
+        assert counted(agent, "training") == 4 * transformer.STEP
+        assert counted(agent, "five_times") == 4 * 5 * ONE
+        ideal = value(agent, "jaxmon_ideal_seconds_total")
+        flops = 4 * transformer.STEP + 4 * 5 * ONE
+        assert ideal == pytest.approx(flops / PEAK / len(jax.local_devices()))
 
 
 def test_what_is_computed_once_more_is_apart() -> None:

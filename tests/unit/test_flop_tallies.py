@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+from jaxmon.agent.context import context_of
+from jaxmon.agent.flops.part import Utilization
 from jaxmon.agent.flops.roofline import Executions, roofline
 from jaxmon.agent.flops.tally import Cost, FunctionTally
 from jaxmon.agent.jaxlink.flops import Unknown
+from jaxmon.settings import Settings
 
 
 SMALL = Cost({"model": 2.0}, {"model": 0.5})
@@ -94,6 +98,17 @@ def test_executions_are_compared_with_the_devices_that_run_them() -> None:
     assert found.of_peak == 0.25
     found.add(SMALL._replace(part=0.0), 1.0)
     assert found.of_peak is None
+
+
+def test_a_process_has_its_share_of_a_program() -> None:
+    """Two of eight devices compute a quarter, and are all that the process has."""
+    jax = SimpleNamespace(local_devices=lambda: ["cpu:0", "cpu:1"])
+    part = Utilization(context_of(jax, Settings()))
+
+    mine = part._share(Cost({"model": 80.0}, {"model": 16.0}), 2, 8)
+    assert mine == Cost({"model": 20.0}, {"model": 2.0}, part=1.0)
+    alone = part._share(Cost({"model": 80.0}, {"model": 16.0}), 1, 1)
+    assert alone == Cost({"model": 80.0}, {"model": 8.0}, part=0.5)
 
 
 def test_the_roof_has_two_sides() -> None:
