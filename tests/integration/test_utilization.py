@@ -12,6 +12,7 @@ import pytest
 from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.flops.part import Utilization
 from jaxmon.agent.flops.peaks import DevicePeak
+from jaxmon.agent.jaxlink import flops as counting
 from jaxmon.report.model import Function, read
 from jaxmon.report.utilization import flops as section
 from tests import transformer
@@ -266,6 +267,27 @@ def test_a_format_without_a_peak_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
         assert counted(agent, "batched") == 0
         found = part.ideal_seconds()
         assert found == (0.0, 1)
+
+
+@pytest.mark.contained
+def test_a_failure_leaves_the_rest_of_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What XLA says of it is exported all the same."""
+    import jax
+
+    def fails(*_: object) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(counting, "count", fails)
+    with instrumented() as agent:
+        jax.jit(batched)(ones(SIZE + 2, SIZE))
+        known(agent, "batched")
+
+        reason = {"function": label("batched"), "reason": "untraced"}
+        assert value(agent, "jaxmon_flops_unknown", **reason) == 1
+        assert value(agent, "jaxmon_internal_errors_total", site="flops") == 1
+        assert value(agent, "jaxmon_program_flops", function=label("batched")) > 0
 
 
 SHARDED = """

@@ -161,6 +161,21 @@ class Utilization(Part):
         if not _is_counted(function):
             return {}
         tally = self._tallies.setdefault(function, FunctionTally())
+        try:
+            return self._count(function, tally, lowered, executable, facts)
+        except Exception:  # noqa: BLE001 - contained: the rest is known of the program
+            self._guard.failed(SITE)
+            tally.add(Unknown("untraced"), lowered.shapes)
+            return {}
+
+    def _count(
+        self,
+        function: Function,
+        tally: FunctionTally,
+        lowered: Lowered,
+        executable: Any,
+        facts: Mapping[str, float],
+    ) -> dict[str, float]:
         self._rooflines.pop(function, None)
         if lowered.jaxpr is None:
             # Another device needs another program, but JAX lowers no second one.
