@@ -34,8 +34,11 @@ def shapes_of(leaves: Sequence[Any], arrays: tuple[Any, ...]) -> Shapes:
         leaves: of a call's arguments.
         arrays: JAX's and NumPy's array classes.
     """
+    # By their types: `isinstance` may run code of the program.
     found = [
-        (leaf.dtype, leaf.shape) if isinstance(leaf, arrays) else name_of(type(leaf))
+        (leaf.dtype, leaf.shape)
+        if issubclass(type(leaf), arrays)
+        else name_of(type(leaf))
         for leaf in leaves[-_LEAVES:]
     ]
     return (*found, f"{len(leaves)} leaves") if len(leaves) > _LEAVES else (*found,)
