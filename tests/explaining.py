@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from subprocess import PIPE
 
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
+from tests.preloaded import Program, start_preloaded
 from tests.support import Result, clean_environ
 
 
@@ -53,13 +54,9 @@ sys.stdin.read()
 
 
 @contextmanager
-def running(path: Path, run_dir: Path) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, str(path)],
-        env=clean_environ(run_dir),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+def running(path: Path, run_dir: Path) -> Iterator[Program]:
+    process = start_preloaded(
+        str(path), environ=clean_environ(run_dir), stdin=PIPE, stdout=PIPE
     )
     with process:
         assert process.stdout is not None

@@ -17,10 +17,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
-from typing import IO
+from subprocess import DEVNULL, PIPE
+from types import TracebackType
+from typing import IO, Self
 
 from tests.support import NO_FUSION_EMITTERS, ROOT, Result, clean_environ
 
@@ -60,23 +63,14 @@ def run_preloaded(
         subprocess.TimeoutExpired: it took longer than *seconds*; it was killed.
         ValueError: a variable in *env* comes too late.
     """
-    if late := [name for name in env or () if name.startswith(_READ_EARLY)]:
-        msg = f"{', '.join(late)}: use run_python"
-        raise ValueError(msg)
-    environ = clean_environ(run_dir, **(env or {}))
-    if not optimised:
-        flags = f"{environ.get('XLA_FLAGS', '')} {NO_FUSION_EMITTERS}"
-        environ["XLA_FLAGS"] = flags.strip()
-    with (
-        Path(os.devnull).open("rb") as nothing,
-        tempfile.TemporaryFile() as out,
-        tempfile.TemporaryFile() as err,
-    ):
-        program = shared().start(
-            args,
-            environ,
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        program = start_preloaded(
+            *args,
+            environ=clean_environ(run_dir, **(env or {})),
             cwd=cwd,
-            files=(nothing.fileno(), out.fileno(), err.fileno()),
+            stdin=DEVNULL,
+            stdout=out.fileno(),
+            stderr=err.fileno(),
             optimised=optimised,
         )
         try:
@@ -88,14 +82,112 @@ def run_preloaded(
         return Result(code, _text(out), _text(err))
 
 
+def start_preloaded(
+    *args: str,
+    environ: Mapping[str, str],
+    cwd: Path | None = None,
+    stdin: int | None = None,
+    stdout: int | None = None,
+    stderr: int | None = None,
+    optimised: bool = False,
+) -> Program:
+    """
+    Start what `run_preloaded` runs, with the streams that `subprocess.Popen` would give
+    it: descriptors, ``PIPE`` or ``DEVNULL``, or those of this process.
+
+    Raises:
+        ValueError: a variable in *environ* comes too late.
+    """
+    if late := shared().late(environ):
+        msg = f"{', '.join(late)}: read already; start Python"
+        raise ValueError(msg)
+    if not optimised:
+        flags = f"{environ.get('XLA_FLAGS', '')} {NO_FUSION_EMITTERS}"
+        environ = {**environ, "XLA_FLAGS": flags.strip()}
+    ours: list[IO[str] | None] = [None, None, None]
+    theirs = [0, 1, 2]
+    with ExitStack() as started, ExitStack() as failed:
+        for number, stream in enumerate((stdin, stdout, stderr)):
+            if stream == PIPE:
+                ends = list(os.pipe())
+                theirs[number] = ends.pop(number > 0)
+                started.callback(os.close, theirs[number])
+                mode = "w" if number == 0 else "r"
+                ours[number] = failed.enter_context(open(ends[0], mode))  # noqa: PTH123 - a descriptor
+            elif stream == DEVNULL:
+                theirs[number] = os.open(os.devnull, os.O_RDWR)
+                started.callback(os.close, theirs[number])
+            elif stream is not None:
+                theirs[number] = stream
+        program = shared().start(
+            args,
+            environ,
+            cwd=cwd,
+            files=(theirs[0], theirs[1], theirs[2]),
+            optimised=optimised,
+        )
+        failed.pop_all()
+        program.stdin, program.stdout, program.stderr = ours
+        return program
+
+
 class Program:
-    """A program that runs in a fork, with what `subprocess.Popen` has for one."""
+    """
+    A program that runs in a fork, with what `subprocess.Popen` has for one.
+
+    Attributes:
+        stdin: of the program, as are the others, if it has a pipe there.
+    """
 
     def __init__(self, arguments: Sequence[str], server: socket.socket) -> None:
         self.args = arguments
         self.returncode: int | None = None
+        self.stdin: IO[str] | None = None
+        self.stdout: IO[str] | None = None
+        self.stderr: IO[str] | None = None
         self._server = server
         self.pid = self._response()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the pipes, and wait for the program to exit."""
+        for stream in (self.stdout, self.stderr, self.stdin):
+            if stream is not None:
+                with suppress(BrokenPipeError):
+                    stream.close()
+        self.wait()
+
+    def communicate(
+        self, given: str = "", timeout: float | None = None
+    ) -> tuple[str, str]:
+        """
+        Send *given* as the last input, and return what is printed until the exit.
+
+        Raises:
+            subprocess.TimeoutExpired: it took longer than *timeout* seconds; it was
+                killed.
+        """
+        with ThreadPoolExecutor(2) as pool:
+            out, err = (
+                pool.submit(_rest, stream) for stream in (self.stdout, self.stderr)
+            )
+            if self.stdin is not None and not self.stdin.closed:
+                with suppress(BrokenPipeError), self.stdin:
+                    self.stdin.write(given)
+            try:
+                self.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise
+        with self:
+            return out.result(), err.result()
 
     def poll(self) -> int | None:
         """Return the exit code, `None` while it runs."""
@@ -165,12 +257,17 @@ class Preloaded:
 
     def suits(self, environ: Mapping[str, str]) -> bool:
         """Return whether it has read early what a program with *environ* would read."""
-        return all(
-            environ.get(name) == self._environ.get(name)
-            for name in environ.keys() | self._environ.keys()
+        return not self.late(environ)
+
+    def late(self, environ: Mapping[str, str]) -> list[str]:
+        """Return the variables that a program with *environ* would have read."""
+        return [
+            name
+            for name in sorted(environ.keys() | self._environ.keys())
             if name.startswith((*_READ_EARLY, "LD_"))
             and name not in (*_IN_TIME, *_OURS)
-        )
+            and environ.get(name) != self._environ.get(name)
+        ]
 
     def start(
         self,
@@ -219,6 +316,10 @@ class Preloaded:
     def stop(self) -> None:
         """Let the process exit; programs that run stay."""
         self._process.communicate()
+
+
+def _rest(stream: IO[str] | None) -> str:
+    return "" if stream is None or stream.closed else stream.read()
 
 
 def _parsed(value: str) -> object:

@@ -21,6 +21,7 @@ from jaxmon_exporter.collectors.tpu.reading import BYTES_SENT_AGAIN
 from tests.fakes.tpu import shapes
 from tests.fakes.tpu.hosts import Runtime
 from tests.panels import Grafana, is_sidecars, panels, problems, settled
+from tests.preloaded import start_preloaded
 from tests.support import ROOT, Prometheus, clean_environ, free_port, http_get, until
 
 
@@ -178,9 +179,9 @@ def program(
     run_dir: Path, cache: Path, port: int, stack: ExitStack
 ) -> Callable[[], None]:
     """Start the program that moves every indicator, and return what ends it."""
-    process = subprocess.Popen(
-        [sys.executable, PROGRAM],
-        env=clean_environ(
+    process = start_preloaded(
+        PROGRAM,
+        environ=clean_environ(
             run_dir,
             PORT=str(port),
             JAX_COMPILATION_CACHE_DIR=str(cache),
@@ -188,7 +189,6 @@ def program(
         ),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        text=True,
     )
 
     def end() -> None:

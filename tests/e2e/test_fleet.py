@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -22,6 +23,7 @@ from jaxmon.catalog import (
     JIT_CALLS,
 )
 from jaxmon.exposition.parse import parse
+from tests.preloaded import start_preloaded
 from tests.processes import files
 from tests.support import ROOT, Prometheus, clean_environ, free_port, http_get, until
 
@@ -35,12 +37,8 @@ class Worker:
     """A running instance of the program ``worker.py``."""
 
     def __init__(self, run_dir: Path, stack: ExitStack) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, WORKER],
-            env=clean_environ(run_dir),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+        self.process = start_preloaded(
+            WORKER, environ=clean_environ(run_dir), stdin=PIPE, stdout=PIPE
         )
         stack.callback(self.end)
         self.url = self._line()

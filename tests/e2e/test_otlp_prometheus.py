@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -22,7 +21,7 @@ from tests.exporter import exporters
 from tests.otlp import Series, page_samples
 from tests.otlp_stores import KINDS, Store, store
 from tests.panels import Grafana, is_sidecars, panels, problems, settled
-from tests.preloaded import run_preloaded
+from tests.preloaded import run_preloaded, start_preloaded
 from tests.support import (
     ROOT,
     Prometheus,
@@ -176,9 +175,9 @@ def test_a_function_that_scales_to_zero_is_counted_once(
 @contextmanager
 def program(run_dir: Path, cache: Path, **env: str) -> Iterator[None]:
     """Run the program that moves every indicator."""
-    process = subprocess.Popen(
-        [sys.executable, str(ROOT / "tests/programs/indicators.py")],
-        env=clean_environ(
+    process = start_preloaded(
+        str(ROOT / "tests/programs/indicators.py"),
+        environ=clean_environ(
             run_dir,
             PORT=str(free_port()),
             JAX_COMPILATION_CACHE_DIR=str(cache),
@@ -188,7 +187,6 @@ def program(run_dir: Path, cache: Path, **env: str) -> Iterator[None]:
         ),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        text=True,
     )
     try:
         assert process.stdout is not None

@@ -5,7 +5,6 @@ GPUs to read, and Grafana to push to.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from tests.fakes.agents import Raw, Serve, behaving, serving
 from tests.fakes.grafana import FakeGrafana
 from tests.fakes.nvml.gpus import Gpus, fake_gpus
 from tests.instrumented import instrumented
+from tests.preloaded import Program
 from tests.push_site import Site, check_site
 
 
@@ -113,7 +113,7 @@ def programs(run_dir: Path, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """Return a function that starts a program and waits until it is ready."""
     with ExitStack() as stack:
 
-        def start(source: str, name: str = "program.py") -> subprocess.Popen[str]:
+        def start(source: str, name: str = "program.py") -> Program:
             path = tmp_path / name
             path.write_text(source)
             return stack.enter_context(running(path, run_dir))

@@ -22,6 +22,7 @@ from click.testing import CliRunner, Result
 from jaxmon.cli.bundle import archive
 from jaxmon.cli.bundle.archive import Archive
 from jaxmon.cli.main import main
+from tests.preloaded import Program, start_preloaded
 from tests.support import Prometheus, clean_environ, free_port, http_get, until
 
 
@@ -57,20 +58,19 @@ class Host:
     def __init__(self, run_dir: Path, reports: Path) -> None:
         self.run_dir = run_dir
         self._reports = reports
-        self.processes: list[subprocess.Popen[str]] = []
+        self.processes: list[Program] = []
 
     def start(self) -> None:
         """Start a program, and wait until it has worked."""
-        process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, f"--token={SECRET}"],
-            env=clean_environ(
+        process = start_preloaded(
+            *("-c", PROGRAM, f"--token={SECRET}"),
+            environ=clean_environ(
                 self.run_dir,
                 JAXMON_REPORT_DIR=str(self._reports),
                 SITE_PASSWORD="in-the-environment",  # noqa: S106 - of no one
             ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            text=True,
         )
         self.processes.append(process)
         assert process.stdout is not None
@@ -98,7 +98,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
         yield made
 
 
-def stop(process: subprocess.Popen[str]) -> None:
+def stop(process: Program) -> None:
     """Kill a program, also a stopped one."""
     process.kill()
     process.communicate()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import select
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 
 from jaxmon.report import layout
 from jaxmon.report.text import MOST_LINES
+from tests.preloaded import Program, start_preloaded
 from tests.support import Result, clean_environ, run_python
 
 
@@ -146,12 +145,12 @@ os.waitpid(pid, 0)
     assert reports(result) == 1
 
 
-def test_what_a_program_prints_as_it_ends_still_works(python_script) -> None:
+def test_what_a_program_prints_as_it_ends_still_works(preloaded_script) -> None:
     """
     The report is made before the hooks come off, and functions registered earlier
     with atexit still run after it.
     """
-    result = python_script(
+    result = preloaded_script(
         "import atexit\natexit.register(lambda: print('last', flush=True))\n" + PROGRAM
     ).ok()
 
@@ -180,11 +179,9 @@ def test_a_standard_error_that_is_gone_is_no_failure(preloaded_script, change) -
 
 
 @contextmanager
-def started(
-    run_dir: Path, source: str, stderr: int
-) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(
-        [sys.executable, "-c", source], env=clean_environ(run_dir), stderr=stderr
+def started(run_dir: Path, source: str, stderr: int) -> Iterator[Program]:
+    with start_preloaded(
+        *("-c", source), environ=clean_environ(run_dir), stderr=stderr
     ) as process:
         try:
             yield process
@@ -252,9 +249,9 @@ jaxmon.agent.reports.exit_report.read = fail
     assert "jaxmon failed in report. Your program is not affected" in result.err
 
 
-def test_a_program_of_its_own_with_standard_error_replaced(python_script) -> None:
+def test_a_program_of_its_own_with_standard_error_replaced(preloaded_script) -> None:
     """A notebook or a logger in the place of standard error gets the report."""
-    result = python_script(
+    result = preloaded_script(
         PROGRAM
         + """
 import io

@@ -5,15 +5,15 @@ from __future__ import annotations
 import fcntl
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
 from tests import leaks, support
+from tests.preloaded import Program, start_preloaded
 from tests.processes import HEAD, files
 from tests.support import ROOT, Result
 
@@ -29,16 +29,15 @@ def is_locked(path: Path) -> bool:
 
 
 @contextmanager
-def waiting(run_dir: Path, source: str) -> Iterator[subprocess.Popen[str]]:
+def waiting(run_dir: Path, source: str) -> Iterator[Program]:
     """
     Run a program that prints a line when it is ready and then waits for its input.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-c", HEAD + source + "\nprint('ready', flush=True)\ninput()"],
-        env=support.clean_environ(run_dir, JAXMON_PORT="none"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+    process = start_preloaded(
+        *("-c", HEAD + source + "\nprint('ready', flush=True)\ninput()"),
+        environ=support.clean_environ(run_dir, JAXMON_PORT="none"),
+        stdin=PIPE,
+        stdout=PIPE,
     )
     with process:
         assert process.stdout is not None
@@ -126,13 +125,13 @@ print(json.dumps(noted))
 
 
 def test_a_forked_child_is_free_of_its_parents_agent(
-    python_script: Callable[..., Result], run_dir: Path
+    preloaded_script: Callable[..., Result], run_dir: Path
 ) -> None:
     """
     Hooks and descriptors are gone in the child; the parent is served on, its files
     stay, and the child may have an agent of its own.
     """
-    noted = python_script(HEAD + FORKED).json()
+    noted = preloaded_script(HEAD + FORKED).json()
 
     assert noted["look"] == {
         "attributes": True,
@@ -203,7 +202,7 @@ def test_multiprocessing_works_both_ways(
     ],
 )
 def test_an_ended_process_leaves_a_free_slot(
-    python_script: Callable[..., Result],
+    preloaded_script: Callable[..., Result],
     run_dir: Path,
     end: str,
     code: int,
@@ -212,7 +211,7 @@ def test_an_ended_process_leaves_a_free_slot(
     """
     An orderly end cleans up; after any other the slot is free and its files remain.
     """
-    result = python_script(HEAD + "jaxmon.instrument(port=None)\n" + end)
+    result = preloaded_script(HEAD + "jaxmon.instrument(port=None)\n" + end)
 
     assert result.code == code
     assert files(run_dir) == left
@@ -268,7 +267,9 @@ def test_a_killed_process_is_replaced_in_its_slot(run_dir: Path) -> None:
 # --- two agents ------------------------------------------------------------------
 
 
-def test_there_is_one_agent_per_process(python_script: Callable[..., Result]) -> None:
+def test_there_is_one_agent_per_process(
+    preloaded_script: Callable[..., Result],
+) -> None:
     """
     A second call returns the first agent; other settings are reported, not applied.
     """
@@ -290,7 +291,7 @@ print(json.dumps([
     len(os.listdir(os.environ["JAXMON_RUN_DIR"])),
 ]))
 """
-    result = python_script(HEAD + source)
+    result = preloaded_script(HEAD + source)
 
     assert result.json() == [True, 1, True, ["MainThread", *leaks.THREADS], 4]
     assert len(result.err.splitlines()) == 1
@@ -301,7 +302,7 @@ print(json.dumps([
 
 
 def test_variables_configure_an_agent_and_arguments_win(
-    python_script: Callable[..., Result], run_dir: Path
+    preloaded_script: Callable[..., Result], run_dir: Path
 ) -> None:
     """``JAXMON_*`` variables are read at `instrument`, not at import."""
     source = """
@@ -313,7 +314,7 @@ print(json.dumps([
     sorted(thread.name for thread in threading.enumerate()),
 ]))
 """
-    result = python_script(
+    result = preloaded_script(
         HEAD + source,
         env={
             "JAXMON_PORT": "none",
@@ -345,7 +346,7 @@ agent.refresh(); agent.collect(); jaxmon.uninstrument(); repr(agent)
 
 
 def test_an_unusable_setting_raises_and_leaves_nothing(
-    python_script: Callable[..., Result], run_dir: Path
+    preloaded_script: Callable[..., Result], run_dir: Path
 ) -> None:
     """
     A mistake at set-up is the one thing that is raised, before anything is attached.
@@ -359,7 +360,7 @@ for options in ({"port": "x"}, {"no_such": 1}, {"max_functions": 0}):
         print(error)
 assert jax.jit is jit
 """
-    result = python_script(HEAD + source).ok()
+    result = preloaded_script(HEAD + source).ok()
 
     port, unknown, functions = result.out.splitlines()
     assert port == "port='x' is invalid; give 0 to 65535, or None for no TCP port"

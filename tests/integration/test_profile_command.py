@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +14,7 @@ from click.testing import CliRunner
 
 from jaxmon.cli.main import main
 from jaxmon.profile import xspace
+from tests.preloaded import Program, start_preloaded
 from tests.support import Result, clean_environ, run_python, until
 
 
@@ -47,7 +46,7 @@ LINE = next(at for at, one in enumerate(PROGRAM.splitlines(), 1) if " @ " in one
 class Running(NamedTuple):
     """A program, where its agent is, and its script."""
 
-    process: subprocess.Popen[bytes]
+    process: Program
     run_dir: Path
     script: Path
 
@@ -59,9 +58,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     ready, script = place / "ready", place / "heavy.py"
     script.write_text(PROGRAM)
     with TemporaryDirectory(prefix="jm-", dir="/tmp") as run_dir:
-        process = subprocess.Popen(
-            [sys.executable, str(script), str(ready)],
-            env=clean_environ(Path(run_dir)),
+        process = start_preloaded(
+            *(str(script), str(ready)), environ=clean_environ(Path(run_dir))
         )
         try:
             until(lambda: ready.exists() or process.poll() is not None, "the program")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
+from subprocess import PIPE
 from threading import Event
 from typing import Any, NamedTuple
 
@@ -23,6 +22,7 @@ from jaxmon.http import client
 from tests import inside
 from tests.instrumented import instrumented, value
 from tests.otlp_receiver import Receiver
+from tests.preloaded import start_preloaded
 from tests.support import ROOT, clean_environ, run_python, until
 
 
@@ -47,13 +47,12 @@ def served(run_dir: Path, tmp_path: Path) -> Iterator[Served]:
     """Run the command while a client makes fast requests, and slow ones in turns."""
     with Receiver() as receiver, ThreadPoolExecutor(2) as pool:
         environ = {**receiver.environ, "OTEL_TRACES_SAMPLER": "always_off"}
-        server = subprocess.Popen(
-            [sys.executable, "tests/programs/slow_requests.py"],
+        server = start_preloaded(
+            "tests/programs/slow_requests.py",
             cwd=ROOT,
-            env=clean_environ(run_dir, JAXMON_OTLP="0", **environ),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            environ=clean_environ(run_dir, JAXMON_OTLP="0", **environ),
+            stdin=PIPE,
+            stdout=PIPE,
         )
         assert server.stdout is not None
         over = Event()

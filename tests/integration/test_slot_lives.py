@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -16,7 +15,7 @@ from jaxmon import life
 from jaxmon.catalog import AGENT_CRASHES, AGENT_DIED, AGENT_STARTS
 from jaxmon_exporter.collectors.agents.collector import Agents
 from tests.fakes.agents import GOOD, Serve, page_of
-from tests.preloaded import run_preloaded
+from tests.preloaded import Program, run_preloaded, start_preloaded
 from tests.support import clean_environ, run_python, until
 
 
@@ -59,15 +58,14 @@ def run(run_dir: Path, program: str) -> int:
 
 
 @contextmanager
-def waiting(run_dir: Path, program: str) -> Iterator[subprocess.Popen[str]]:
+def waiting(run_dir: Path, program: str) -> Iterator[Program]:
     """Run *program* with an agent until it has written a line."""
-    with subprocess.Popen(
-        [sys.executable, "-c", HEAD + program],
-        env=clean_environ(run_dir),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    with start_preloaded(
+        *("-c", HEAD + program),
+        environ=clean_environ(run_dir),
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
     ) as process:
         try:
             assert process.stdout is not None

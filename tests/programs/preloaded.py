@@ -112,6 +112,7 @@ def become(request: dict[str, Any]) -> None:
 def run(arguments: list[str]) -> None:
     """Run what *arguments* of `python` ask for: ``-c``, ``-m`` or a script."""
     kind, *rest = arguments
+    sys.orig_argv = [sys.executable, *arguments]
     if kind == "-m":
         sys.argv = rest
         sys.path[0] = str(Path.cwd())
