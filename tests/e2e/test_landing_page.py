@@ -19,6 +19,7 @@ from tests.browser import (
     accessibility_faults,
     console,
     require_axe,
+    resize,
 )
 from tests.fakes.nvml.build import build
 from tests.support import (
@@ -78,35 +79,32 @@ def test_process_that_dies_is_marked(
     assert text(chrome, "#state") == "live · 0 processes"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [PHONE, DESKTOP])
 def test_page_fits_its_width(
-    chrome: Chrome,
-    exporter: Callable[..., Any],
-    agent: Agent,
-    width: int,
-    scheme: str,
+    chrome: Chrome, exporter: Callable[..., Any], agent: Agent, width: int
 ) -> None:
     """Neither a phone nor a desktop scrolls sideways, whatever the names."""
     agent.calls[LONG] = agent.calls["x" * 120] = 7
-    open_page(chrome, exporter("--port", "0", "--demo").url, width, scheme=scheme)
+    open_page(chrome, exporter("--port", "0", "--demo").url, width)
     until(lambda: len(cells(chrome, "functions")) == 8, "all functions")
     until(lambda: text(chrome, "#charts-title"), "the charts")
     until(lambda: cells(chrome, "collectors")[-1][1] == "working", "the collectors")
     until(lambda: findings(chrome), "that the agent has none")
-    scroll, client, inner = chrome.execute_script(
-        "const root = document.documentElement;"
-        "return [root.scrollWidth, root.clientWidth, innerWidth]"
-    )
-    assert (scroll, inner) == (client, width)
-    # Nor is anything cut off inside a card.
-    clipped = chrome.execute_script(
-        "return [...document.querySelectorAll('.card, dl > div, td, th')]"
-        ".filter(node => node.scrollWidth > node.clientWidth + 1 && node.clientWidth)"
-        ".filter(node => !node.closest('.uplot'))"
-        ".map(node => node.innerText)"
-    )
-    assert clipped == []
+    for scheme in ("light", "dark"):
+        resize(chrome, width, scheme=scheme)
+        scroll, client, inner = chrome.execute_script(
+            "const root = document.documentElement;"
+            "return [root.scrollWidth, root.clientWidth, innerWidth]"
+        )
+        assert (scroll, inner) == (client, width), scheme
+        # Nor is anything cut off inside a card.
+        clipped = chrome.execute_script(
+            "return [...document.querySelectorAll('.card, dl > div, td, th')]"
+            ".filter(node => node.scrollWidth > node.clientWidth + 1)"
+            ".filter(node => node.clientWidth && !node.closest('.uplot'))"
+            ".map(node => node.innerText)"
+        )
+        assert clipped == [], scheme
     assert console(chrome) == []
 
 

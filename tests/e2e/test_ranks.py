@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 
 from jaxmon.artifacts import alerts
 from jaxmon.catalog import PROGRAM_DEVICES, PROGRAM_INFO
+from tests.preloaded import Program, start_preloaded
 from tests.support import ROOT, Prometheus, clean_environ, free_port, until
 
 
@@ -28,15 +30,29 @@ input()
 ALERT = 'ALERTS{alertname="JaxmonProgramsDiverge"}'
 
 
-def started(stack: ExitStack, run_dir: Path, *command: str) -> subprocess.Popen[str]:
-    """Start a Python program that ends with *stack*."""
-    process = subprocess.Popen(
-        [sys.executable, *command],
+@contextmanager
+def sidecar(run_dir: Path, port: int) -> Iterator[None]:
+    """Run a sidecar on *port*."""
+    command = [sys.executable, "-m", "jaxmon", "exporter", "--host=127.0.0.1"]
+    with subprocess.Popen(
+        [*command, f"--port={port}", "--agents-interval=0.5"],
         env=clean_environ(run_dir),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
+        stderr=DEVNULL,
+    ) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def started(stack: ExitStack, run_dir: Path, *command: str) -> Program:
+    """Start a Python program that ends with *stack*."""
+    process = start_preloaded(
+        *command,
+        environ=clean_environ(run_dir),
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=DEVNULL,
     )
     stack.callback(process.communicate)
     # Not terminated: ranks take that for a preemption, and wait for each other.
@@ -56,8 +72,7 @@ def test_ranks_with_different_programs_are_an_alert(
     rules.write_text(alerts.render(options=options)["alerts.yaml"])
     port, address = free_port(), f"127.0.0.1:{free_port()}"
     with ExitStack() as stack:
-        exporter = ("-m", "jaxmon", "exporter", "--host=127.0.0.1", f"--port={port}")
-        started(stack, run_dir, *exporter, "--agents-interval=0.5")
+        stack.enter_context(sidecar(run_dir, port))
         program = str(ROOT / "tests" / "programs" / "rank.py")
         ranks = [
             started(stack, run_dir, program, address, str(rank)) for rank in range(2)

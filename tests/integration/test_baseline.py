@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from jaxmon.baseline.figures import FIGURES
 from jaxmon.cli.main import main
+from tests.preloaded import run_preloaded
 from tests.support import NO_FUSION_EMITTERS, Result, clean_environ, run_python
 
 
@@ -47,14 +47,19 @@ def once(verb: str, *arguments: str) -> tuple[str, ...]:
     return (verb, *arguments) if given else (verb, "--runs=1", *arguments)
 
 
+def jaxmon_baseline(directory: Path, *arguments: str) -> Result:
+    """Run the command in *directory*; what it runs has a Python of its own."""
+    command = ("-m", "jaxmon", "baseline", *arguments)
+    return run_preloaded(*command, cwd=directory, env={"XLA_FLAGS": ""}, optimised=True)
+
+
 @pytest.fixture
 def baseline(tmp_path: Path) -> Command:
     """Return a function that runs ``jaxmon baseline`` beside a program to record."""
     (tmp_path / "train.py").write_text(PROGRAM)
 
-    def run(*arguments: str, **options: Any) -> Result:
-        command = ("-m", "jaxmon", "baseline", *once(*arguments))
-        return run_python(*command, cwd=tmp_path, **options)
+    def run(*arguments: str) -> Result:
+        return jaxmon_baseline(tmp_path, *once(*arguments))
 
     return run
 
@@ -75,8 +80,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Recorded]:
 
     def record(arguments: str) -> Recorded:
         command = once("record", "b.json", "--", "train.py", *arguments.split())
-        result = run_python("-m", "jaxmon", "baseline", *command, cwd=directory).ok()
-        return Recorded((directory / "b.json").read_bytes(), result)
+        result = jaxmon_baseline(directory, *command)
+        return Recorded((directory / "b.json").read_bytes(), result.ok())
 
     return {arguments: record(arguments) for arguments in ("8", "8 9 8")}
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 import shutil
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -28,7 +27,7 @@ from tests.cache_books import (
     options,
     run,
 )
-from tests.preloaded import run_preloaded
+from tests.preloaded import run_preloaded, start_preloaded
 
 
 pytestmark = pytest.mark.ground_truth
@@ -189,12 +188,11 @@ def test_only_the_first_process_of_a_cluster_writes(tmp_path: Path) -> None:
         one = options(tmp_path / f"cache-{number}", join, *TWO_PROGRAMS)
         given.append(json.dumps(one))
     running = [
-        subprocess.Popen(
-            [sys.executable, str(PROGRAM), one],
-            env=support.clean_environ(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        start_preloaded(
+            *(str(PROGRAM), one),
+            environ=support.clean_environ(),
+            stdout=PIPE,
+            stderr=PIPE,
         )
         for one in given
     ]

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support import ROOT, Result, clean_environ, run_python
+from tests.preloaded import run_preloaded
+from tests.support import ROOT, Result, clean_environ
 
 
 SERVICE = """
@@ -99,12 +100,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def python(directory: Path, program: str, **environ: str) -> Result:
-    return run_python("-c", dedent(program), cwd=directory, env=environ)
+    arguments = ("-c", dedent(program))
+    return run_preloaded(*arguments, cwd=directory, env=environ, optimised=True)
 
 
 def warmup(directory: Path, *arguments: str, **environ: str) -> Result:
     command = ("-m", "jaxmon", "warmup", *arguments)
-    return run_python(*command, cwd=directory, env=environ)
+    return run_preloaded(*command, cwd=directory, env=environ, optimised=True)
 
 
 def importable(place: Path, file: Path) -> Path:
@@ -183,7 +185,8 @@ def test_a_third_process_compiles_nothing(place: Path, tmp_path: Path) -> None:
 def test_in_the_process_no_call_misses(place: Path) -> None:
     """After `jaxmon.warmup`, the first requests are hits, and /-/ready responds 200."""
     program = f"""
-        import json, urllib.request, urllib.error, jaxmon
+        import json, sys, urllib.request, urllib.error, jaxmon
+        sys.path.append({str(ROOT)!r})
         agent = jaxmon.instrument(port=0, socket=False, expect_warmup=True)
         from requests_ import *
         from tests import inside
@@ -215,7 +218,7 @@ def test_in_the_process_no_call_misses(place: Path) -> None:
                           inside.overview(agent)["signatures"]]))
     """
     before, seen, after, count, failed, missed, built, old, new, known = python(
-        place, program, PYTHONPATH=str(ROOT)
+        place, program
     ).json()
 
     assert before == [
