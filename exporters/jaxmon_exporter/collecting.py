@@ -12,6 +12,7 @@ from jaxmon.exposition.families import Family, series
 
 # Reasons for having nothing to read that other modules refer to.
 NO_RUN_DIR = "no_run_dir"
+NO_JOB = "no_job"
 
 Clock = Callable[[], float]
 

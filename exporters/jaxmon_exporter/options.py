@@ -96,6 +96,16 @@ def _page(url: str) -> str:
     return usable(url) if url else ""
 
 
+def _place(address: str) -> str:
+    """Return *address*, of a host and a port."""
+    from jaxmon_exporter.collectors.nccl.client import (  # noqa: PLC0415 - see above
+        place_of,
+    )
+
+    place_of(address)
+    return address
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """
@@ -206,6 +216,20 @@ class Options:
     )
     tpu_interval: float = _option(
         "Seconds between polls of TPUs.", default=5.0, within=_SECONDS
+    )
+    nccl_ras: str = _option(
+        "Where NCCL's RAS listens, if a job on this host uses NCCL; the variable is "
+        "NCCL's own.",
+        default="localhost:28028",
+        variable="NCCL_RAS_ADDR",
+        metavar="HOST:PORT",
+        check=_place,
+    )
+    nccl_interval: float = _option(
+        "Seconds between queries of NCCL's RAS beside the first rank of a job; its "
+        "other hosts query it more rarely.",
+        default=15.0,
+        within=_SECONDS,
     )
     disabled: tuple[str, ...] = _option(
         "Disable a collector; repeatable (in the variable, separate by spaces).",

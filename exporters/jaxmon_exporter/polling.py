@@ -27,6 +27,7 @@ from jaxmon.catalog import (
 from jaxmon.exposition.families import Family, series
 from jaxmon.exposition.plausible import PlausibilityFilter
 from jaxmon_exporter.collecting import (
+    NO_JOB,
     NO_RUN_DIR,
     Clock,
     Collector,
@@ -43,6 +44,8 @@ ERROR = "error"
 # A host without such a device, or what its driver brings, is a normal one, as is one
 # where no agent has run. One that has it, and no package to read it, is not.
 _ABSENT = ("library_not_found", "no_devices", "unsupported", NO_RUN_DIR)
+# Jobs come and go, as do what they bring.
+_PASSING = (NO_JOB,)
 _MAX_BACKOFF = 60.0
 _MAX_DOUBLINGS = 6
 
@@ -62,7 +65,7 @@ class Status(NamedTuple):
         duration: of the last finished poll, in seconds; `None` before the first.
         reason: why the last poll failed; ``""`` if it did not.
         message: the same as text.
-        absent: its source never existed here, which is normal.
+        absent: its source never existed here, or has ended, which is normal.
         errors: failures so far, by reason.
     """
 
@@ -145,7 +148,7 @@ class Poller:
                 duration=self._duration,
                 reason=self._reason,
                 message=self._message,
-                absent=self._reason in _ABSENT and not self._worked,
+                absent=self._absent(self._reason),
                 errors=dict(self._errors),
             )
 
@@ -207,6 +210,9 @@ class Poller:
                     self._lasts = max(self.max_age, due + self._collector.deadline)
             self._note(reason, message)
 
+    def _absent(self, reason: str) -> bool:
+        return reason in _PASSING or (reason in _ABSENT and not self._worked)
+
     def _backoff(self) -> float:
         interval = self._collector.interval
         longer: float = interval * 2 ** min(self._failures, _MAX_DOUBLINGS)
@@ -227,8 +233,7 @@ class Poller:
             self._errors[reason] += 1
         if reason != self._reason:
             if reason:
-                normal = reason in _ABSENT and not self._worked
-                level = logging.INFO if normal else logging.WARNING
+                level = logging.INFO if self._absent(reason) else logging.WARNING
                 log.log(level, "collector %s: %s: %s", self.name, reason, message)
             else:
                 log.info("collector %s has recovered", self.name)

@@ -10,6 +10,7 @@ from jaxmon.catalog import (
     host,
     indicators,
     memory,
+    nccl,
     process,
     tpus,
 )
@@ -18,6 +19,7 @@ from jaxmon.catalog.gpu_activity import *  # noqa: F403
 from jaxmon.catalog.gpus import *  # noqa: F403
 from jaxmon.catalog.host import *  # noqa: F403
 from jaxmon.catalog.model import Metric
+from jaxmon.catalog.nccl import *  # noqa: F403
 from jaxmon.catalog.tpus import *  # noqa: F403
 
 
@@ -32,6 +34,7 @@ _SHEETS = (
     gpus,
     gpu_activity,
     tpus,
+    nccl,
 )
 
 METRICS: tuple[Metric, ...] = tuple(

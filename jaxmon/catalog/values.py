@@ -186,3 +186,8 @@ NVLINK_ERRORS = (
     "effective",
     "symbol",
 )
+# What NCCL's RAS says of a job: of its processes, and of its communicators, the state
+# of the rank that is furthest.
+NCCL_PROCESS_STATES = ("responding", "unresponsive", "dead")
+NCCL_COMMUNICATOR_STATES = ("unknown", "init", "running", "finalize", "abort")
+NCCL_FAULTS = ("mismatch", "stuck", "error", "incomplete")

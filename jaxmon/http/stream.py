@@ -46,6 +46,11 @@ class Bounds:
         self._max_bytes = max_bytes
         self._received = 0
 
+    def extend(self, seconds: float) -> None:
+        """Give the rest of the exchange *seconds* from now."""
+        self._seconds = seconds
+        self._end = time.monotonic() + seconds
+
     def remaining(self) -> float:
         """
         Return the remaining seconds, more than 0.

@@ -127,6 +127,8 @@ def test_page_and_catalogue_agree(
     others |= {"jaxmon_gpu_process_memory_bytes", "jaxmon_gpu_vgpu_licensed"}
     # No process ended.
     others.add("jaxmon_agent_ended_seconds")
+    # They name ranks of a job in trouble.
+    others |= {"jaxmon_nccl_rank_lag", "jaxmon_nccl_missing_processes"}
     # That is for --otlp.
     others.add("jaxmon_otlp_exports_total")
     # Rates beside counters are for --compat dcgm.

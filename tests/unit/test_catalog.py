@@ -38,6 +38,7 @@ LABELS = {
     "generation",  # three
     "gpu_instance",  # at most 7 of a GPU
     "hook",  # names in our code
+    "host",  # those of a job in trouble, at most 8
     "index",  # one per accelerator
     "instance_start",  # closed set
     "interface",  # network cards, at most 16
@@ -62,6 +63,7 @@ LABELS = {
     "profile",  # one per MIG device
     "python",  # one per process
     "queue",  # named by the program's code
+    "rank",  # those of a job in trouble, at most 8
     "reason",  # names in our code
     "resource",  # closed set
     "result",  # closed set

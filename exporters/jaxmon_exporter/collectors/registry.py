@@ -69,6 +69,12 @@ def _tpu(options: Options, _: GiveUp) -> Collector:
     return Tpus(interval=options.tpu_interval)
 
 
+def _nccl(options: Options, _: GiveUp) -> Collector:
+    from jaxmon_exporter.collectors.nccl.collector import Nccl  # noqa: PLC0415 - see above
+
+    return Nccl(options.nccl_ras, interval=options.nccl_interval)
+
+
 def _dcgm(options: Options, _: GiveUp) -> Collector | None:
     if not options.dcgm:
         return None
@@ -102,6 +108,7 @@ LISTED = (
     CollectorEntry("nvml", _nvml, _pynvml),
     CollectorEntry("gpm", _gpm, _pynvml),
     CollectorEntry("tpu", _tpu),
+    CollectorEntry("nccl", _nccl),
     CollectorEntry("dcgm", _dcgm, fills_gaps=True),
     # After all that read devices: agents report devices that no driver shows us.
     CollectorEntry("agents", _agents),

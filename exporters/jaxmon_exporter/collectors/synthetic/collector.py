@@ -33,6 +33,7 @@ from jaxmon.catalog import (
 )
 from jaxmon.exposition.families import Family, labels_text
 from jaxmon_exporter.collectors.synthetic import gpus as demo_gpus
+from jaxmon_exporter.collectors.synthetic import nccl as demo_nccl
 
 
 ACCELERATORS = 8
@@ -124,6 +125,8 @@ class Demo:
             self._accelerator(page, index, elapsed)
         for worker in range(WORKERS):
             self._agent(page, worker, elapsed, now)
+        for metric, value, labels in demo_nccl.figures(elapsed, WORKERS, ACCELERATORS):
+            page.add(metric, value, *labels)
         return page.families
 
     def close(self) -> None:

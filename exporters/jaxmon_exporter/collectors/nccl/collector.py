@@ -1,0 +1,197 @@
+"""
+Jobs that use NCCL: what their RAS threads know of all their processes.
+
+Each query is one round of messages through all processes of the job, so those sidecars
+of a job that do not run beside its first rank query rarely.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from jaxmon import catalog
+from jaxmon.catalog.values import (
+    NCCL_COMMUNICATOR_STATES,
+    NCCL_FAULTS,
+    NCCL_PROCESS_STATES,
+)
+from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.http.fetch import TOO_LARGE, FetchError
+from jaxmon_exporter.collecting import NO_JOB, Clock, CollectorUnavailable
+from jaxmon_exporter.collectors.nccl import client, json_reply, text_reply
+from jaxmon_exporter.collectors.nccl.progress import Progress, Stuck
+from jaxmon_exporter.collectors.nccl.report import BrokenReplyError, Report
+
+
+_NAMED = 8
+# Polls without a query: before the first, at most; later, about as many as there are
+# hosts, within these limits. Chance keeps those apart that start together.
+_AT_FIRST = 3
+_UNPLACED, _ELSEWHERE, _MOST = 3, 6, 20
+
+Chance = Callable[[int, int], int]
+
+
+class _Known(NamedTuple):
+    """What the last query returned, and when."""
+
+    report: Report
+    stuck: Stuck
+    taken: float
+    here: bool | None
+
+
+class Nccl:
+    """
+    Reads NCCL's RAS at *address*, ``HOST:PORT``.
+
+    Args:
+        interval: seconds between polls. The sidecar beside the first rank queries in
+            each; others rarely, and so do all if the reply does not say where it is.
+        seconds: for a reply.
+        max_bytes: maximum size of it; a job with more in JSON is read as text.
+        clock: seconds, monotonic.
+        chance: returns a whole number from one to another.
+    """
+
+    name = "nccl"
+
+    def __init__(  # noqa: PLR0913 - the last are for tests
+        self,
+        address: str,
+        *,
+        interval: float = 15.0,
+        seconds: float = 12.0,
+        max_bytes: int = 16 << 20,
+        clock: Clock = time.monotonic,
+        chance: Chance = random.randint,
+    ) -> None:
+        self.interval = interval
+        # Four of it may not respond.
+        self.deadline = seconds + 6.0
+        self._place = client.place_of(address)
+        self._address = address
+        self._seconds = seconds
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._chance = chance
+        self._json = True
+        self._progress = Progress()
+        self._known: _Known | None = None
+        self._pause: int | None = None
+
+    def collect(self) -> Iterable[Family]:
+        """
+        Query RAS, or return what it returned last.
+
+        Raises:
+            CollectorUnavailable: no job here, or it does not respond.
+        """
+        if not client.listens(self._place):
+            self._forget()
+            raise CollectorUnavailable(NO_JOB, self._no_job(), costly=False)
+        if self._pause is None:
+            self._pause = self._chance(0, _AT_FIRST)
+        if self._pause:
+            self._pause -= 1
+        else:
+            self._query()
+        return [] if self._known is None else list(self._families(self._known))
+
+    def close(self) -> None:
+        """Nothing is held between polls."""
+
+    def _query(self) -> None:
+        # Whatever it is, what was known before is out of date.
+        self._known = None
+        try:
+            report = self._report()
+        except FetchError as error:
+            if error.reason == client.GONE:
+                self._forget()
+                raise CollectorUnavailable(
+                    NO_JOB, self._no_job(), costly=False
+                ) from error
+            if error.reason == TOO_LARGE:
+                self._json = False
+            message = f"NCCL's RAS at {self._address}: {error}"
+            raise CollectorUnavailable(error.reason, message) from error
+        except BrokenReplyError as error:
+            message = (
+                f"{self._address}: {error}; set NCCL_RAS_ADDR to where RAS listens"
+            )
+            raise CollectorUnavailable(client.NOT_RAS, message) from error
+        here = client.is_here(report.first_host)
+        stuck = self._progress.update(report.uneven)
+        self._known = _Known(report, stuck, self._clock(), here)
+        if not here:
+            least = _UNPLACED if here is None else _ELSEWHERE
+            about = min(max(least, report.nodes), _MOST)
+            self._pause = self._chance(about - about // 3, about + about // 3)
+
+    def _report(self) -> Report:
+        reply = client.query(
+            self._place,
+            seconds=self._seconds,
+            max_bytes=self._max_bytes,
+            json=self._json,
+        )
+        parse = json_reply.parse if reply.json else text_reply.parse
+        return parse(reply.body)
+
+    def _forget(self) -> None:
+        self._known = self._pause = None
+        self._json = True
+        self._progress = Progress()
+
+    def _no_job(self) -> str:
+        return (
+            f"no process listens at {self._address}: no job on this host uses NCCL "
+            "2.24 or later, or its NCCL_RAS_ADDR is another, or NCCL_RAS_ENABLE is 0"
+        )
+
+    def _families(self, known: _Known) -> Iterator[Family]:
+        report, stuck = known.report, known.stuck
+        yield gauge(catalog.NCCL_INFO, 1, report.version, report.cuda, report.driver)
+        yield _by(catalog.NCCL_PROCESSES, report.processes, NCCL_PROCESS_STATES)
+        yield gauge(catalog.NCCL_GPUS, report.gpus)
+        yield gauge(catalog.NCCL_NODES, report.nodes)
+        yield _by(
+            catalog.NCCL_COMMUNICATORS, report.communicators, NCCL_COMMUNICATOR_STATES
+        )
+        faults = report.faults + Counter(stuck=stuck.communicators)
+        yield _by(catalog.NCCL_FAULTY_COMMUNICATORS, faults, NCCL_FAULTS)
+        yield gauge(catalog.NCCL_LAGGING_RANKS, stuck.lagging)
+        # One sidecar of a job names who is behind.
+        if known.here is not False:
+            yield from _named(report, stuck)
+        age = self._clock() - known.taken
+        yield gauge(catalog.NCCL_REPLY_AGE_SECONDS, age)
+        yield gauge(catalog.NCCL_COLLECTION_SECONDS, report.seconds)
+        yield gauge(catalog.NCCL_COLLECTION_TIMEOUTS, report.timeouts)
+
+
+def _by(metric: catalog.Metric, counts: Counter[str], values: Iterable[str]) -> Family:
+    return Family(metric, [(series(metric, one), float(counts[one])) for one in values])
+
+
+def _named(report: Report, stuck: Stuck) -> Iterator[Family]:
+    """Return the ranks furthest behind, and the hosts with most processes missing."""
+    lags: dict[tuple[str, int], int] = {}
+    for one in stuck.behind:
+        rank = (one.host, one.rank)
+        lags[rank] = max(one.lag, lags.get(rank, 0))
+    worst = sorted(lags.items(), key=lambda lag: (-lag[1], lag[0]))[:_NAMED]
+    if worst:
+        metric = catalog.NCCL_RANK_LAG
+        yield Family(metric, [(series(metric, *rank), lag) for rank, lag in worst])
+    hosts = sorted(report.missing.items(), key=lambda host: (-host[1], host[0]))
+    if hosts:
+        metric = catalog.NCCL_MISSING_PROCESSES
+        yield Family(
+            metric, [(series(metric, host), count) for host, count in hosts[:_NAMED]]
+        )
