@@ -61,6 +61,7 @@ NAMES = {
     "JaxmonDataStarvation",
     "JaxmonExportFailing",
     "JaxmonKeyReuse",
+    "JaxmonNcclStuck",
     "JaxmonNotReady",
     "JaxmonRequestsHang",
     "JaxmonSpansDropped",

@@ -24,6 +24,7 @@ _BOARDS = {
         "JaxmonCheckpointAge",
         "JaxmonCheckpointFailed",
         "JaxmonDataStarvation",
+        "JaxmonNcclStuck",
         "JaxmonNonFinite",
         "JaxmonRankStuck",
         "JaxmonStraggler",

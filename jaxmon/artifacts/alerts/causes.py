@@ -50,6 +50,7 @@ def cause_alerts(
     yield requests.cold_latency(thresholds)
     yield training.training_stalled(thresholds)
     yield training.rank_stuck(thresholds)
+    yield training.nccl_stuck(thresholds)
     yield from starts.training_died(thresholds, runs)
     yield starts.crash_loop(thresholds)
     yield starts.not_ready(thresholds)

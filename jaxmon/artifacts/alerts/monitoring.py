@@ -77,9 +77,11 @@ def service_vanished(
 def collector_down(thresholds: Thresholds, day: str) -> Alert:
     """Alert on a collector that used to work and is failing."""
     by = ("job", "instance", "collector")
-    # A host without a GPU has a collector that never worked: that is no failure.
-    worked = gauge_over(catalog.COLLECTOR_SUCCESS, "max", day).max(*by)
-    works = gauge(catalog.COLLECTOR_SUCCESS).max(*by)
+    # A host without a GPU has a collector that never worked: that is no failure. Nor is
+    # that a job has ended, and its NCCL with it.
+    lasting = promql.ne("collector", "nccl")
+    worked = gauge_over(catalog.COLLECTOR_SUCCESS, "max", day, lasting).max(*by)
+    works = gauge(catalog.COLLECTOR_SUCCESS, lasting).max(*by)
     return Alert(
         name="JaxmonCollectorDown",
         expr=works.equals(0).and_(worked.equals(1)),

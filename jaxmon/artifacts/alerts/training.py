@@ -25,6 +25,8 @@ _STARVED = "data_wait"
 # compiles, or is in an activity that it marks, is none of both: that may take long.
 _FOR_OTHERS = "device|fetch|transfer"
 _BUSY = "data_wait|eager|python|gc|gil|blocked|idle"
+# What NCCL says of a process that does not take part.
+_GONE = "unresponsive|dead"
 # States in which the device waits for the program.
 _LOST = "eager|gc|gil|blocked"
 _LOSS = "(?i).*loss.*"
@@ -75,6 +77,24 @@ def rank_stuck(thresholds: Thresholds) -> Alert:
             "Processes of job {{ $labels.job }} wait for {{ $labels.instance }} "
             "{{ with $labels.worker }}(worker {{ . }}) {{ end }}in state "
             "{{ $labels.state }}, for {{ $value | humanizeDuration }}."
+        ),
+    )
+
+
+def nccl_stuck(thresholds: Thresholds) -> Alert:
+    """Alert on ranks that NCCL finds behind or missing."""
+    # All sidecars of a job report the same job.
+    lagging = gauge(catalog.NCCL_LAGGING_RANKS).max("job") > 0
+    gone = gauge(catalog.NCCL_PROCESSES, re("state", _GONE)).max("job", "state") > 0
+    return Alert(
+        name="JaxmonNcclStuck",
+        expr=lagging.labelled("state", "lagging").or_(gone),
+        for_=thresholds.nccl_stuck_for,
+        severity=TICKET,
+        description="Ranks of a job are behind in their collectives, or missing.",
+        summary=(
+            "NCCL finds {{ $value | humanize }} {{ $labels.state }} ranks or processes "
+            "of job {{ $labels.job }}; the others wait for them."
         ),
     )
 

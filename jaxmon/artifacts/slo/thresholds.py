@@ -154,6 +154,11 @@ class Thresholds:
         "How long a process of a job may let the others wait in a collective; at least "
         "10s, and no less than three times as long as is usual.",
     )
+    nccl_stuck_for: str = _duration(
+        "5m",
+        "How long NCCL must find ranks of a job behind, without any progress, or "
+        "processes missing.",
+    )
     straggler: float = _count(
         1.3,
         "How many times as long as in the median process a function must take.",

@@ -140,6 +140,7 @@ CASES = {
         {
             COLLECTOR.format("host"): "1+0x5 0+0x20 1+0x10",
             COLLECTOR.format("nvml"): "0+0x40",
+            COLLECTOR.format("nccl"): "1+0x5 0+0x40",
         },
         quiet=("5m", "15m", "27m"),
         firing={

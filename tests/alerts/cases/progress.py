@@ -26,6 +26,13 @@ SLOWDOWN = 'jaxmon_slowdown{job="train",instance="a:1",worker="0",kind="%s",name
 
 STUCK = 'jaxmon_call_age_seconds{{job="train",instance="{}",worker="0",state="{}"}}'
 
+NCCL = 'jaxmon_nccl_{}{{job="train",instance="{}:1"{}}}'
+NCCL_LAGS = tuple(NCCL.format("lagging_ranks", one, "") for one in "ab")
+NCCL_DEAD, NCCL_THERE = (
+    NCCL.format("processes", "a", f',state="{state}"')
+    for state in ("dead", "responding")
+)
+
 CASES = {
     "a rank for which the others wait": Case(
         "JaxmonRankStuck",
@@ -55,6 +62,37 @@ CASES = {
             STUCK.format("d:1", "data_wait").replace("train", "other"): "10+60x20",
         },
         quiet=("5m", "19m"),
+    ),
+    "ranks that NCCL finds behind, on several sidecars": Case(
+        "JaxmonNcclStuck",
+        {NCCL_LAGS[0]: "0+0x10 3+0x20 0+0x20", NCCL_LAGS[1]: "0+0x14 3+0x20 0+0x20"},
+        quiet=("10m", "15m", "40m"),
+        firing={
+            "17m": ticket(
+                "NCCL finds 3 lagging ranks or processes of job train; the others "
+                "wait for them.",
+                job="train",
+                state="lagging",
+            )
+        },
+    ),
+    "a process that NCCL considers dead": Case(
+        "JaxmonNcclStuck",
+        {NCCL_DEAD: "0+0x10 1+0x20", NCCL_THERE: "8+0x10 7+0x20"},
+        quiet=("10m", "15m"),
+        firing={
+            "17m": ticket(
+                "NCCL finds 1 dead ranks or processes of job train; the others wait "
+                "for them.",
+                job="train",
+                state="dead",
+            )
+        },
+    ),
+    "a rank that is behind now and then": Case(
+        "JaxmonNcclStuck",
+        {NCCL_LAGS[0]: "1+0x4 0+0x0 1+0x4 0+0x0 1+0x4 0+0x0", NCCL_THERE: "8+0x20"},
+        quiet=("4m", "9m", "14m"),
     ),
     "a function is slower than in an earlier run": Case(
         "JaxmonSlowdown",

@@ -7,7 +7,7 @@ from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.overviews import training as overviews
-from jaxmon.artifacts.promql import call, counter, gauge, histogram
+from jaxmon.artifacts.promql import call, counter, gauge, histogram, re
 from jaxmon.artifacts.slo import Slos, durations
 
 
@@ -165,6 +165,8 @@ def debug() -> Row:
     by = (*q.BY_PROCESS, "loop")
     named = f"{q.NAMED_PROCESS} {{{{loop}}}}"
     waited = counter(catalog.DATA_WAIT_SECONDS, *q.PROCESS).rate().sum(*by)
+    lagging = gauge(catalog.NCCL_LAGGING_RANKS, *q.HOST)
+    gone = gauge(catalog.NCCL_PROCESSES, *q.HOST, re("state", "unresponsive|dead"))
     return row(
         15,
         "Steps",
@@ -214,6 +216,19 @@ def debug() -> Row:
                     "says on which line."
                 ),
                 alerts=("JaxmonRankStuck",),
+            ),
+            timeseries(
+                1505,
+                "Ranks behind or missing, by NCCL",
+                Target(lagging.max("job").worst(q.FEW), "{{job}} lagging"),
+                Target(gone.max("job", "state").worst(q.FEW), "{{job}} {{state}}"),
+                text=(
+                    "Ranks that are behind in a communicator in which nothing moves, "
+                    "and processes that NCCL cannot reach, of the 20 jobs with the "
+                    "most; 0 if all is well. `jaxmon_nccl_rank_lag` names the host."
+                ),
+                alerts=("JaxmonNcclStuck",),
+                no_value="No job with NCCL 2.24",
             ),
         ),
     )
