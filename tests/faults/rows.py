@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tests.faults import agents, dcgm, directory, gpus, service, tpus
+from tests.faults import agents, dcgm, directory, gpus, nccl, service, tpus
 
 
 ALL = (
     *gpus.AREA.rows,
     *dcgm.AREA.rows,
     *tpus.AREA.rows,
+    *nccl.AREA.rows,
     *agents.AREA.rows,
     *directory.AREA.rows,
     *service.HOST.rows,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import socket
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -28,8 +29,13 @@ FORMATS = {
     "text": {"speaks_json": False},
     "text of 2.24": {"speaks_json": False, "old": True},
 }
-# Hosts, and polls without a query at least and at most.
-PAUSES = ((1, 4, 8), (9, 6, 12), (64, 14, 26), (200, 14, 26))
+# Hosts, and polls without a query at least and at most; in trouble as well.
+PAUSES = (
+    (1, (4, 8), (2, 2)),
+    (9, (6, 12), (2, 4)),
+    (64, (14, 26), (4, 8)),
+    (200, (14, 26), (4, 8)),
+)
 each_format = each({name: (options,) for name, options in FORMATS.items()})
 
 
@@ -267,7 +273,7 @@ def test_a_stopped_process_hides_no_others(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_sidecar_of_the_first_rank_queries_for_all() -> None:
-    """Others query in each fifth poll, say how old that is, and name no rank."""
+    """Others query now and then, say how old that is, and name no rank."""
     now = [100.0]
     made = lossy()
     with ras(made) as served:
@@ -282,10 +288,10 @@ def test_the_sidecar_of_the_first_rank_queries_for_all() -> None:
         for _ in range(15):
             found = values(elsewhere)
             now[0] += 15
-        assert served.queries == 5 + 3
+        assert served.queries == 5 + 5
     assert found == expected(made)
     (age,) = (one.samples for one in elsewhere.families() if "_age_" in one.metric.name)
-    assert age == [("jaxmon_nccl_reply_age_seconds", 60.0)]
+    assert age == [("jaxmon_nccl_reply_age_seconds", 30.0)]
 
 
 def test_without_a_place_each_fourth_poll_queries() -> None:
@@ -297,21 +303,26 @@ def test_without_a_place_each_fourth_poll_queries() -> None:
         assert served.queries == 2
 
 
-@each({str(nodes): (nodes, least, most) for nodes, least, most in PAUSES})
-def test_the_larger_a_job_the_rarer_a_query(nodes: int, least: int, most: int) -> None:
-    """Sidecars away from the first rank share the queries, up to a limit."""
+@each({str(nodes): (nodes, *pauses) for nodes, *pauses in PAUSES})
+def test_the_larger_a_job_the_rarer_a_query(
+    nodes: int, usual: tuple[int, int], troubled: tuple[int, int]
+) -> None:
+    """Sidecars away from the first rank share the queries; trouble makes them more."""
     drawn: list[tuple[int, int]] = []
 
     def chance(least: int, most: int) -> int:
         drawn.append((least, most))
         return 0
 
-    made = job(nodes, 1)
+    made = job(nodes, 2)
     for one in made.every():
         one.host = one.host.replace("127.", "203.")
     with ras(made) as served:
-        values(poller(served.address, chance))
-    assert drawn == [(0, 3), (least, most)]
+        polled = poller(served.address, chance)
+        values(polled)
+        made.communicators[0].members[1].trouble = "unresponsive"
+        values(polled)
+    assert drawn == [(0, 3), usual, troubled]
 
 
 def test_sidecars_that_start_together_do_not_query_together() -> None:
@@ -445,3 +456,15 @@ def test_where_an_address_is() -> None:
     assert is_here("127.0.0.1") is True
     assert is_here("192.0.2.7") is False
     assert [is_here(one) for one in ("", "unknown", "fe80::1")] == [None] * 3
+
+
+def test_localhost_is_both_addresses() -> None:
+    """NCCL listens at one of them: it is found, and nothing is where none listens."""
+    with ras(healthy()) as served:
+        port = served.address.rpartition(":")[2]
+        assert values(poller(f"localhost:{port}")) == expected(served.job)
+    if is_here("::1"):
+        with socket.create_server(("::1", 0), family=socket.AF_INET6) as listener:
+            port = listener.getsockname()[1]
+            assert client.found(("localhost", port)) == ("::1", port)
+    assert client.found(("localhost", int(port))) is None

@@ -12,7 +12,7 @@ import ipaddress
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from jaxmon.http.fetch import BROKEN, TIMEOUT, TOO_LARGE, FetchError
 from jaxmon.http.stream import Bounds, Stream, TooLargeError, connected
@@ -35,6 +35,10 @@ _GREETINGS = 4
 _GREETING_SECONDS = 1.0
 
 
+Place: TypeAlias = tuple[str, int]
+"""A host and a port."""
+
+
 class Reply(NamedTuple):
     """What RAS returned to ``STATUS``."""
 
@@ -42,7 +46,7 @@ class Reply(NamedTuple):
     json: bool
 
 
-def place_of(address: str) -> tuple[str, int]:
+def place_of(address: str) -> Place:
     """
     Return host and port of *address*, as in ``NCCL_RAS_ADDR``.
 
@@ -61,20 +65,25 @@ def place_of(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def listens(place: tuple[str, int]) -> bool:
-    """Return whether a process listens there; costs its job nothing."""
-    try:
-        with connected(place, Bounds(_GREETING_SECONDS, 0)):
-            return True
-    except TimeoutError:  # as a process that is stopped, with a full queue
-        return True
-    except OSError:
-        return False
+def found(place: Place) -> Place | None:
+    """
+    Return the address of *place* at which a process listens; costs its job nothing.
+    """
+    host, port = place
+    # NCCL listens at one of these; no resolver, and no thread for it, is needed.
+    hosts = ("127.0.0.1", "::1") if host == "localhost" else (host,)
+    for one in hosts:
+        try:
+            with connected((one, port), Bounds(_GREETING_SECONDS, 0)):
+                return one, port
+        except TimeoutError:  # as a process that is stopped, with a full queue
+            return one, port
+        except OSError:
+            continue
+    return None
 
 
-def query(
-    place: tuple[str, int], *, seconds: float, max_bytes: int, json: bool = True
-) -> Reply:
+def query(place: Place, *, seconds: float, max_bytes: int, json: bool = True) -> Reply:
     """
     Return the status of the job.
 
@@ -103,7 +112,7 @@ def query(
 
 
 @contextmanager
-def _greeted(place: tuple[str, int], max_bytes: int) -> Iterator[tuple[Stream, Bounds]]:
+def _greeted(place: Place, max_bytes: int) -> Iterator[tuple[Stream, Bounds]]:
     """Connect to one that responds."""
     for left in reversed(range(_GREETINGS)):
         bounds = Bounds(_GREETING_SECONDS, max_bytes)
@@ -141,6 +150,8 @@ def _line(stream: Stream) -> bytes:
 
 
 def _reject(line: bytes) -> None:
+    if not line:
+        raise FetchError(BROKEN, "it closed the connection")
     shown = line[:40].decode(errors="replace")
     raise FetchError(NOT_RAS, f"it does not respond as NCCL's RAS does, but {shown!r}")
 

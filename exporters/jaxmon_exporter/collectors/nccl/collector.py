@@ -7,7 +7,6 @@ of a job that do not run beside its first rank query rarely.
 
 from __future__ import annotations
 
-import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +21,7 @@ from jaxmon.catalog.values import (
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.http.fetch import TOO_LARGE, FetchError
 from jaxmon_exporter.collecting import NO_JOB, Clock, CollectorUnavailable
-from jaxmon_exporter.collectors.nccl import client, json_reply, text_reply
+from jaxmon_exporter.collectors.nccl import client
 from jaxmon_exporter.collectors.nccl.progress import Progress, Stuck
 from jaxmon_exporter.collectors.nccl.report import BrokenReplyError, Report
 
@@ -68,7 +67,7 @@ class Nccl:
         seconds: float = 12.0,
         max_bytes: int = 16 << 20,
         clock: Clock = time.monotonic,
-        chance: Chance = random.randint,
+        chance: Chance | None = None,
     ) -> None:
         self.interval = interval
         # Four of it may not respond.
@@ -78,7 +77,7 @@ class Nccl:
         self._seconds = seconds
         self._max_bytes = max_bytes
         self._clock = clock
-        self._chance = chance
+        self._chance = chance or _chance
         self._json = True
         self._progress = Progress()
         self._known: _Known | None = None
@@ -91,7 +90,7 @@ class Nccl:
         Raises:
             CollectorUnavailable: no job here, or it does not respond.
         """
-        if not client.listens(self._place):
+        if (place := client.found(self._place)) is None:
             self._forget()
             raise CollectorUnavailable(NO_JOB, self._no_job(), costly=False)
         if self._pause is None:
@@ -99,17 +98,17 @@ class Nccl:
         if self._pause:
             self._pause -= 1
         else:
-            self._query()
+            self._query(place)
         return [] if self._known is None else list(self._families(self._known))
 
     def close(self) -> None:
         """Nothing is held between polls."""
 
-    def _query(self) -> None:
+    def _query(self, place: client.Place) -> None:
         # Whatever it is, what was known before is out of date.
         self._known = None
         try:
-            report = self._report()
+            report = self._report(place)
         except FetchError as error:
             if error.reason == client.GONE:
                 self._forget()
@@ -131,15 +130,24 @@ class Nccl:
         if not here:
             least = _UNPLACED if here is None else _ELSEWHERE
             about = min(max(least, report.nodes), _MOST)
+            if stuck.communicators or report.lost:
+                # It may be over in a moment; an alert must not wait for this host.
+                about //= 3
             self._pause = self._chance(about - about // 3, about + about // 3)
 
-    def _report(self) -> Report:
+    def _report(self, place: client.Place) -> Report:
         reply = client.query(
-            self._place,
+            place,
             seconds=self._seconds,
             max_bytes=self._max_bytes,
             json=self._json,
         )
+        # Few hosts have such a job.
+        from jaxmon_exporter.collectors.nccl import (  # noqa: PLC0415 - see above
+            json_reply,
+            text_reply,
+        )
+
         parse = json_reply.parse if reply.json else text_reply.parse
         return parse(reply.body)
 
@@ -173,6 +181,12 @@ class Nccl:
         yield gauge(catalog.NCCL_REPLY_AGE_SECONDS, age)
         yield gauge(catalog.NCCL_COLLECTION_SECONDS, report.seconds)
         yield gauge(catalog.NCCL_COLLECTION_TIMEOUTS, report.timeouts)
+
+
+def _chance(least: int, most: int) -> int:
+    from random import randint  # noqa: PLC0415 - few hosts have such a job
+
+    return randint(least, most)  # noqa: S311 - no secret
 
 
 def _by(metric: catalog.Metric, counts: Counter[str], values: Iterable[str]) -> Family:

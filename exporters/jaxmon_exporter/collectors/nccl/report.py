@@ -75,7 +75,13 @@ class Report(NamedTuple):
     seconds: float
     timeouts: int
 
+    @property
+    def lost(self) -> int:
+        """Processes that do not respond or are dead."""
+        return self.processes["unresponsive"] + self.processes["dead"]
+
 
 def cuda_version(number: int) -> str:
-    """Return ``12.8`` for 12080; ``""`` for a negative one, which is unknown."""
-    return f"{number // 1000}.{number % 1000 // 10}" if number >= 0 else ""
+    """Return ``12.8`` for 12080; ``""`` for -1, which is unknown, and the like."""
+    known = 0 <= number < 1_000_000  # noqa: PLR2004 - CUDA 1000
+    return f"{number // 1000}.{number % 1000 // 10}" if known else ""

@@ -1,0 +1,68 @@
+"""Rows about the RAS of a job that uses NCCL."""
+
+from __future__ import annotations
+
+from tests.fakes.nccl import Ras, job, ras
+from tests.faults.matrix import Area
+from tests.faults.stage import Sidecar, Stage, success
+
+
+AREA = Area("NCCL")
+RESPONDING = 'jaxmon_nccl_processes{state="responding"}'
+BEHIND = "jaxmon_nccl_lagging_ranks"
+
+
+def sidecar_of(stage: Stage, served: Ras) -> Sidecar:
+    disabled = ("--disable", "host", "--disable", "nvml", "--disable", "gpm")
+    return stage.sidecar(
+        *disabled, "--nccl-interval", "0.2", environ={"NCCL_RAS_ADDR": served.address}
+    )
+
+
+def whole(sidecar: Sidecar) -> bool:
+    page = sidecar.page()
+    return page.get(RESPONDING) == 16 and page.get(BEHIND) == 0
+
+
+@AREA.row("the job ends", quick=True)
+def ended(stage: Stage) -> None:
+    with ras(job(2, 8)) as served:
+        sidecar = sidecar_of(stage, served)
+        stage.until(lambda: whole(sidecar), "the figures")
+    stage.shows(lambda: success(sidecar.page(), "nccl") == 0, "nccl success 0")
+    found = sidecar.collector("nccl")
+    stage.expect(found["reason"] == "no_job", "reason no_job")
+    stage.expect(found["absent"], "shown as not present")
+    stage.expect(RESPONDING not in sidecar.page(), "its series gone")
+    stage.expect(success(sidecar.page(), "agents") == 1, "agents success 1")
+
+
+@AREA.row("a rank is stuck, and a process dies")
+def stuck(stage: Stage) -> None:
+    made = job(2, 8)
+    late, dead = made.communicators[0].members[3:5]
+    with ras(made) as served:
+        sidecar = sidecar_of(stage, served)
+        stage.until(lambda: whole(sidecar), "the figures")
+        late.counts, dead.trouble = [0, 0, 7, 7, 38], "dead"
+        lag = f'jaxmon_nccl_rank_lag{{host="{late.host}",rank="3"}}'
+        stage.shows(lambda: sidecar.page().get(lag) == 2, "rank 3 is 2 behind")
+        missing = f'jaxmon_nccl_missing_processes{{host="{dead.host}"}}'
+        stage.expect(sidecar.page()[missing] == 1, "the host of the dead process")
+        late.counts, dead.trouble = [0, 0, 7, 7, 40], ""
+        stage.recovers(lambda: whole(sidecar))
+
+
+@AREA.row("does not respond")
+def silent(stage: Stage) -> None:
+    with ras(job(2, 8)) as served:
+        sidecar = sidecar_of(stage, served)
+        stage.until(lambda: whole(sidecar), "the figures")
+        served.silent = True
+        stage.shows(lambda: success(sidecar.page(), "nccl") == 0, "nccl success 0")
+        found = sidecar.collector("nccl")["reason"]
+        stage.expect(found == "timeout", "reason timeout")
+        stage.expect(RESPONDING not in sidecar.page(), "its series gone")
+        stage.expect(success(sidecar.page(), "agents") == 1, "agents success 1")
+        served.silent = False
+        stage.recovers(lambda: whole(sidecar))
