@@ -6,7 +6,8 @@ Written from NVIDIA's source, not from replies of a real job:
 - the protocol: ``rasClientEventLoop`` in ``src/ras/client_support.cc`` and
   ``src/ras/client.cc`` of NCCL 2.24.3 to 2.30.7, which all have protocol 2;
 - JSON: ``rasDumpCommsToJSON`` and the ``json…`` functions in ``client_support.cc`` of
-  2.28.7, the first that has it; the same in 2.30.7;
+  2.28.7, the first that has it; 2.29.2 adds a comma that was missing before the status
+  of missing ranks, and 2.30.7 is the same as that;
 - text: ``rasClientRunInit`` and ``rasClientRunComms`` there, of 2.28.3, and of 2.24.3
   if *old*.
 """
@@ -148,7 +149,9 @@ def job(nodes: int, per_node: int, communicators: int = 1, first: int = 1) -> Jo
 
 def as_json(job: Job) -> str:
     """Return what RAS says of *job* in JSON."""
-    communicators = ",\n".join(_json_communicator(one) for one in job.communicators)
+    communicators = ",\n".join(
+        _json_communicator(one, job.version) for one in job.communicators
+    )
     return (
         "{\n"
         f'  "nccl_version": "{job.version}",\n'
@@ -167,9 +170,9 @@ def as_json(job: Job) -> str:
     )
 
 
-def _json_communicator(one: Communicator) -> str:
+def _json_communicator(one: Communicator, version: str) -> str:
     there = ",\n".join(_json_member(member) for member in one.there)
-    missing = ",\n".join(_json_missing(member) for member in one.missing)
+    missing = ",\n".join(_json_missing(member, version) for member in one.missing)
     number = one.number
     return (
         "    {\n"
@@ -215,11 +218,15 @@ def _json_member(one: Member) -> str:
     )
 
 
-def _json_missing(one: Member) -> str:
+def _json_missing(one: Member, version: str) -> str:
     unresponsive = str(one.trouble != "left").lower()
     dead = str(one.trouble == "dead").lower()
+    identity = _json_identity(one)
+    if version.startswith("2.28."):
+        place = f'"nvml_dev": {one.device}'
+        identity = identity.replace(f"{place},", place)
     return (
-        f"{_json_identity(one)}"
+        f"{identity}"
         f'            "unresponsive": {unresponsive},\n'
         f'            "considered_dead": {dead}\n'
         "          }\n"

@@ -368,7 +368,9 @@ def test_who_listens_may_do_anything(who: str, monkeypatch: pytest.MonkeyPatch) 
 
 def mangled() -> Iterator[bytes]:
     """Return replies that are none, or are those of a job with one thing changed."""
-    good = as_json(lossy())
+    made = lossy()
+    made.version = "2.29.2"
+    good = as_json(made)
     chance = random.Random(5)  # noqa: S311 - no secret
     yield from (b"", b"\0\xff", b"[]", b"null", b"{}", b"[" * 5000, b"ERROR: x\n")
     wrong: object
@@ -422,6 +424,17 @@ def test_processes_that_ras_does_not_know() -> None:
     report = parse_json(as_json(made).encode())
     assert report.processes == {"responding": 2, "unresponsive": 2}
     assert report.missing == {"unknown": 2}
+
+
+def test_the_comma_that_is_missing_in_2_28() -> None:
+    """A reply with missing ranks is no JSON in NCCL 2.28, and is in later ones."""
+    old, new = lossy(), lossy()
+    new.version = "2.29.2"
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(as_json(old))
+    json.loads(as_json(new))
+    reports = [parse_json(as_json(one).encode()) for one in (old, new)]
+    assert reports[0]._replace(version="2.29.2") == reports[1]
 
 
 def test_no_communicator_yet() -> None:

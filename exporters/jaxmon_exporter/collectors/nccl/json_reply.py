@@ -7,6 +7,7 @@ summary in text (NCCL 2.28.7 to 2.30.7, ``src/ras/client_support.cc``).
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -25,6 +26,9 @@ from jaxmon_exporter.collectors.nccl.report import (
 _SUCCESS, _IN_PROGRESS = 0, 7
 _STATES = ("unknown", "init", "running", "finalize", "abort")
 
+# NCCL 2.28 forgets a comma, if a rank is missing.
+_FORGOTTEN = rb'("nvml_dev": -?\d{1,9})(\s*"status")'
+
 _Process = tuple[object, ...]
 
 
@@ -36,7 +40,7 @@ def parse(body: bytes) -> Report:
         BrokenReplyError: it is not a reply of RAS.
     """
     try:
-        return _report(json_text.parse(body))
+        return _report(json_text.parse(re.sub(_FORGOTTEN, rb"\1,\2", body)))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         msg = f"not a status in JSON: {type(error).__name__}: {error}"
         raise BrokenReplyError(msg[:200]) from error
