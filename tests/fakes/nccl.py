@@ -8,8 +8,11 @@ Written from NVIDIA's source, not from replies of a real job:
 - JSON: ``rasDumpCommsToJSON`` and the ``json…`` functions in ``client_support.cc`` of
   2.28.7, the first that has it; 2.29.2 adds a comma that was missing before the status
   of missing ranks, and 2.30.7 is the same as that;
-- text: ``rasClientRunInit`` and ``rasClientRunComms`` there, of 2.28.3, and of 2.24.3
+- text: ``rasClientRunInit`` and ``rasClientRunComms`` there, of 2.28.9, with the
+  communicators after one with missing ranks read right, as since 2.29.2; and of 2.24.3
   if *old*.
+
+Both were compared with what these functions of 2.28.9 print when compiled.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from dataclasses import dataclass, field
 
 KINDS = ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce")
 _LEVELS = ("NOCOMM", "INIT", "RUNNING", "FINALIZE", "ABORT")
+_FAULTS = {"MISMATCH": 1, "ERROR": 2, "INCOMPLETE": 4}
 _MOST_NAMED, _OUTLIERS = 10, 0.25
 _INPUT = 1024
 # The format is optional.
@@ -254,9 +258,11 @@ def as_text(job: Job, *, old: bool = False) -> str:
 
 
 def _grouped(job: Job) -> list[list[Communicator]]:
-    groups: dict[tuple[int, int, str], list[Communicator]] = {}
+    groups: dict[tuple[int, ...], list[Communicator]] = {}
     for one in job.communicators:
-        key = (len(one.members), max(one.levels), one.errors)
+        nodes = len({member.host for member in one.there})
+        errors = sum(bit for name, bit in _FAULTS.items() if name in one.errors)
+        key = (len(one.members), nodes, max(one.levels), errors)
         groups.setdefault(key, []).append(one)
     return [groups[key] for key in sorted(groups, reverse=True)]
 
@@ -270,8 +276,8 @@ def _summary(job: Job) -> str:
         return (
             "  Nodes  Processes         GPUs  Processes     GPUs\n"
             "(total)   per node  per process    (total)  (total)\n"
-            f"{len(per_node):7}  {alike.pop():9}    {1:11}     {len(processes):9}"
-            f"    {gpus:7}\n"
+            f"{len(per_node):7}  {alike.pop():9}  {1:11}  {len(processes):9}"
+            f"  {gpus:7}\n"
         )
     rows = "".join(
         f"{nodes:7}  {number:9}  {1:11}\n"
@@ -283,8 +289,21 @@ def _summary(job: Job) -> str:
         "\n"
         "  Nodes  Processes         GPUs\n"
         "(total)    (total)      (total)\n"
-        f"{len(per_node):7}  {len(processes):9}    {gpus:11}\n"
+        f"{len(per_node):7}  {len(processes):9}  {gpus:11}\n"
+        f"{_odd_nodes(processes, per_node)}"
     )
+
+
+def _odd_nodes(processes: dict[tuple[str, int], str], per_node: Counter[str]) -> str:
+    found = []
+    for number, nodes in Counter(per_node.values()).most_common()[1:]:
+        if _outlier(nodes, len(per_node)):
+            found.append(f"\nThe outlier node{_s(nodes)}:\n")
+            for host in (host for host, count in per_node.items() if count == number):
+                pids = ",".join(str(pid) for where, pid in processes if where == host)
+                found.append(f"  Node {host} running process{_s(number, '', 'es')} ")
+                found.append(f"{pids}\n")
+    return "".join(found)
 
 
 def _row(index: int, group: list[Communicator], *, old: bool) -> str:
@@ -322,7 +341,7 @@ def _errors(job: Job, groups: list[list[Communicator]], *, old: bool) -> str:
             f"INCOMPLETE\n  Missing communicator data from {count} job process"
             f"{_s(count, '', 'es')}\n"
         )
-        found += [*_listed(unresponsive), "\n"]
+        found += [*_listed(job, unresponsive), "\n"]
     if count := len(dead):
         are = _s(count, " is", "es are")
         found.append(
@@ -330,7 +349,7 @@ def _errors(job: Job, groups: list[list[Communicator]], *, old: bool) -> str:
             f"  {count} job process{are} considered dead (unreachable via the RAS "
             "network)\n"
         )
-        found += [*_listed(dead), "\n"]
+        found += [*_listed(job, dead), "\n"]
     for name, one in _named(groups):
         if "INCOMPLETE" in one.errors:
             count = len(one.lost)
@@ -359,11 +378,13 @@ def _errors(job: Job, groups: list[list[Communicator]], *, old: bool) -> str:
     return "".join(found)
 
 
-def _listed(processes: list[tuple[str, int]]) -> list[str]:
+def _listed(job: Job, processes: list[tuple[str, int]]) -> list[str]:
     if not _outlier(len(processes)):
         return []
+    gpus = {(one.host, one.pid): one.device for one in job.every()}
     return [
-        f"  Process {pid} on node {host} managing GPU 0\n" for host, pid in processes
+        f"  Process {one[1]} on node {one[0]} managing GPU {gpus[one]}\n"
+        for one in processes
     ]
 
 
