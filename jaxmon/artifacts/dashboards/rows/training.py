@@ -225,7 +225,7 @@ def debug() -> Row:
                 text=(
                     "Ranks that are behind in a communicator in which nothing moves, "
                     "and processes that NCCL cannot reach, of the 20 jobs with the "
-                    "most; 0 if all is well. `jaxmon_nccl_rank_lag` names the host."
+                    "most; 0 if all is well. The runbook asks for their hosts."
                 ),
                 alerts=("JaxmonNcclStuck",),
                 no_value="No job with NCCL 2.24",
