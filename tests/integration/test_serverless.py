@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from jaxmon.indicators import recorder
 from tests.instrumented import instrumented
 from tests.otlp import Receiver, Series, receiver
 from tests.otlp_receiver import Receiver as SpanReceiver
+from tests.preloaded import Program, start_preloaded
 from tests.support import ROOT, clean_environ, until
 
 
@@ -36,7 +38,7 @@ PROGRAM = ROOT / "tests" / "programs" / "serverless.py"
 class Platform:
     """Runs a function, and freezes it whenever it has responded."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: Program) -> None:
         self.process = process
         self.freeze()
 
@@ -63,13 +65,12 @@ class Platform:
 def platform(kind: str, run_dir: Path, **environ: str) -> Iterator[Platform]:
     """Run the function; it is killed in the end, as platforms do."""
     environ["JAXMON_SERVERLESS"] = "true"
-    environ["PYTHONPATH"] = str(ROOT)
-    with subprocess.Popen(
-        [sys.executable, str(PROGRAM), kind],
-        env=clean_environ(run_dir, **environ),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+    with start_preloaded(
+        *("-m", "tests.programs.serverless", kind),
+        environ=clean_environ(run_dir, **environ),
+        cwd=ROOT,
+        stdin=PIPE,
+        stdout=PIPE,
     ) as process:
         try:
             yield Platform(process)

@@ -22,8 +22,9 @@ from jaxmon.report.findings.finding import Finding
 from jaxmon.report.model import read
 from tests import inside, naps
 from tests.instrumented import instrumented, value
+from tests.preloaded import run_preloaded
 from tests.sampled import BY_HAND, arm, idle
-from tests.support import Result, run_python
+from tests.support import Result
 
 
 @pytest.fixture
@@ -249,7 +250,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def again(place: Path, flags: str = "", **environ: str) -> list[dict[str, Any]]:
     """Run the program with *flags* for XLA; return what is slower."""
     environ["XLA_FLAGS"] = flags
-    result = run_python("train.py", run_dir=place / "run", cwd=place, env=environ)
+    run_dir = place / "run"
+    result = run_preloaded(
+        "train.py", run_dir=run_dir, cwd=place, env=environ, optimised=True
+    )
     found: list[dict[str, Any]] = json.loads(result.ok().out)
     return found
 

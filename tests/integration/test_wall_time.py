@@ -52,10 +52,9 @@ def test_shares_are_those_of_the_programs_own_clocks(kind):
             if abs(found["states"].get(state, 0.0) - found["truth"][state])
             > NEAR + found["delayed"]
         }
-        if not far:
+        if not far and found["closed"] == pytest.approx(1, abs=0.02):
             break
         assert attempt < ATTEMPTS - 1, (far, found)
-    assert found["closed"] == pytest.approx(1, abs=0.02)
     assert sum(found["states"].values()) == pytest.approx(1, abs=0.02)
 
 
