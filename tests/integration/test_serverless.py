@@ -32,7 +32,6 @@ WAITING = {
 }
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 SERVER = 2
-PROGRAM = ROOT / "tests" / "programs" / "serverless.py"
 
 
 class Platform:
