@@ -123,6 +123,7 @@ EMPTY_ON_CPU = {
     "Cost of a million items": NO_ACCELERATOR,
     "Week on week": NO_HISTORY,
     "MIG memory in use": NO_MIG,
+    "Ranks behind or missing, by NCCL": NO_ACCELERATOR,
     "Link errors": NO_MISHAP,
     **dict.fromkeys(TPU_PANELS, NO_TPU),
     "Device memory in use": NO_ALLOCATOR,
@@ -231,12 +232,15 @@ def rules(directory: Path) -> dict[str, Any]:
     """Write recording rules and alerts at the scale of the test; return the setting."""
     files = alerts.render(options=alerts.Options(scale=SCALE))
     names = [name for name in files if name != "alertmanager.yaml"]
-    # On a busy machine a program may need 3 seconds until it is scraped.
-    young = "jaxmon_collector_success) < 3)"
-    assert files["recording.yaml"].count(young) == 1
-    files["recording.yaml"] = files["recording.yaml"].replace(
-        young, young.replace("3)", "180)")
-    )
+    # A program is young for 3 or 10 seconds then, too few for a busy machine to scrape
+    # it meanwhile.
+    recording = files["recording.yaml"]
+    for metric, seconds in (("collector_success", 3), ("runtime_info", 10)):
+        young = f"jaxmon_{metric}) < {seconds})"
+        assert recording.count(young) == 1
+        longer = young.replace(f"{seconds})", f"{seconds * SCALE})")
+        recording = recording.replace(young, longer)
+    files["recording.yaml"] = recording
     for name in names:
         (directory / name).write_text(files[name])
     return {"rule_files": [str(directory / name) for name in names]}
