@@ -78,8 +78,8 @@ CACHE = (
     ),
     Name(
         "jax._src.distributed.global_state.process_id",
-        "index of the process in its cluster: only 0 writes",
-        ("the obstacle not_writer",),
+        "index of the process in its cluster: only 0 writes; its rank",
+        ("the obstacle not_writer", "the place of a process in its job"),
     ),
     Name(
         "jax._src.lib.xla_client.CompileOptions",

@@ -25,9 +25,9 @@ DEVICES = (
     Name("jaxlib.__version__", "its release", (catalog.RUNTIME_INFO,)),
     *each(
         "jax._src.distributed.global_state.*",
-        "client coordinator_address num_processes process_id",
+        "client coordinator_address num_processes",
         "the place of this process in its cluster, before devices are initialised",
-        ("/debug/rank",),
+        ("the place of a process in its job",),
     ),
 )
 
