@@ -176,9 +176,9 @@ class TestAddresses:
         site = make_site(max_connections=3)
         with ExitStack() as stack:
             clients = [stack.enter_context(site.connect()) for _ in range(3)]
-            for client in clients:
+            for number, client in enumerate(clients, 1):
                 client.sendall(head_of("/later"))
-            until(lambda: len(site.later) == 3, "the requests")
+                until(lambda asked=number: len(site.later) == asked, "the request")
             assert site.get("/echo")[0].status == 503
 
             assert status(ask(site, "127.0.0.2")) == 200
