@@ -41,12 +41,12 @@ endef
 $(LIGHT): pyproject.toml constraints.txt
 	$(environment)
 	@echo "installing jaxmon and JAX into $(VENV) ..."
-	$(call install,-e '.[demo]')
+	@$(call install,-e '.[demo]')
 	@touch $@
 
 $(READY): pyproject.toml constraints.txt
 	$(environment)
-	$(call install,--upgrade 'pip>=25.1')
+	@$(call install,--upgrade 'pip>=25.1')
 	@echo "installing jaxmon, JAX and the development tools into $(VENV) ..."
 	@$(call install,--upgrade --target $(VENV)/schemas --group schemas) & schemas=$$!; \
 	  $(call install,-e '.[dashboards$(comma)demo$(comma)nvidia]' --group dev); \
