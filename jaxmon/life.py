@@ -16,6 +16,11 @@ is SIGTERM in a program that does not handle it: nothing of Python runs then, an
 handler of ours would change the program. Where that is how processes are stopped, the
 program should handle it; in Kubernetes, the pod takes its record and sidecar along.
 
+Behind the line is room for the last words of a process, one line of JSON: how it ended,
+where, and when. They stay until a process of the slot has words of its own. The file
+has four kilobytes at most, and words are written in one call into a page that usually
+exists, so on a full disk as well.
+
 Anyone who may write in the run directory may write anything here: what cannot be a
 record counts as none. If a cleaner removes the file, its holder or the next one starts
 another.
@@ -26,13 +31,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import re
 import stat
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 from threading import RLock
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from jaxmon import interrupts
 from jaxmon.files.lock import identity
@@ -49,6 +56,9 @@ _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 # A line is padded to this many bytes, so that a write replaces all of the previous one.
 _SIZE = 512
 _LONGEST_LOOP = 400
+# Of the whole file. If words are too long for it, these are left.
+_MOST = 4096
+_NEEDED = ("kind", "type", "code", "oom", "where", "time", "boottime")
 _LINE = (
     rb"jaxmon ([0-9]{1,15}) ([0-9]{1,15}) (running|finished|crashed) "
     rb'"([^\n]*)" *\n'
@@ -162,6 +172,23 @@ class Life:
             if self.record is not None and self.record.state == RUNNING:
                 self._write(self.record._replace(state=state))
 
+    def say(self, words: Mapping[str, Any]) -> None:
+        """
+        Leave *words*, JSON types, in place of those before, with the number of this
+        process in the slot as ``starts``. Takes some 20 µs.
+        """
+        with self._lock:
+            try:
+                starts = 0 if self.record is None else self.record.starts
+                raw = json.dumps({"starts": starts, **words}).encode()
+                if len(raw) >= _MOST - _SIZE:
+                    few = {key: of for key, of in words.items() if key in _NEEDED}
+                    raw = json.dumps({"starts": starts, **few}).encode()
+                raw = raw.ljust(_MOST - _SIZE - 1) + b"\n"
+                os.pwrite(self._descriptors[0], raw, _SIZE)
+            except (OSError, IndexError) as error:  # a full disk; no file
+                interrupts.pass_on(error)
+
     def abandon(self) -> None:
         """
         Close this process's descriptor and leave the file alone; also for a forked
@@ -186,8 +213,8 @@ class Life:
         # As in `jaxmon.files.lock`: others in the group may have the slot next.
         with contextlib.suppress(PermissionError):
             os.fchmod(descriptor, self._mode)
-        if status.st_size > _SIZE:
-            os.ftruncate(descriptor, _SIZE)
+        if status.st_size > _MOST:
+            os.ftruncate(descriptor, _MOST)
 
     def _write(self, record: Record) -> None:
         try:
@@ -227,6 +254,23 @@ def record(path: Path) -> Record | None:
     """Return the record in the file *path*, `None` if there is none."""
     found = _slot(os.fspath(path))
     return None if found is None else found.record
+
+
+def last_words(path: Path) -> dict[str, Any]:
+    """Return the words in the file *path*; empty if there are none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | _FLAGS)
+    except OSError:
+        return {}
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return {}
+        found = json.loads(os.pread(descriptor, _MOST - _SIZE, _SIZE) or b"null")
+    except (OSError, ValueError, RecursionError):
+        return {}
+    finally:
+        os.close(descriptor)
+    return found if isinstance(found, dict) else {}
 
 
 def _slot(path: str) -> Slot | None:

@@ -10,9 +10,10 @@ listens again.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import RLock
+from typing import Any
 
 from jaxmon import ended, interrupts, life, rundir
 from jaxmon.agent.guard import log
@@ -193,6 +194,11 @@ class LocalSocket:
         """Record that an uncaught exception ends the program."""
         if (mine := self._life) is not None:
             mine.end(life.CRASHED)
+
+    def say(self, words: Mapping[str, Any]) -> None:
+        """Leave the last words of this process; see `jaxmon.life`."""
+        if (mine := self._life) is not None:
+            mine.say(words)
 
     def _continue(self, slot: rundir.Slot) -> None:
         """Decide whether this process adds to what its predecessors counted."""

@@ -9,7 +9,7 @@ The parts of an agent, and what each hooks into JAX.
 | misses | misses | ``pjit._infer_params`` and others | misses and reasons |
 | causes | recompiles | the hooks *misses* and *compiles* | causes of recompiles |
 | errors | errors | ``traceback_util._filtering_mode`` | errors that leave a call |
-| uncaught | errors | `sys.excepthook` and its like | uncaught errors |
+| uncaught | errors | `sys.excepthook`, `sys.exit`, others | uncaught errors, ends |
 | runtime_errors | errors | `jax.errors.JaxRuntimeError` | errors raised by syncs |
 | deleted_arrays | errors | JAX's array class | reads of donated arrays |
 | warnings | errors | ``warnings`` in JAX's modules, its loggers | warnings |
@@ -41,6 +41,7 @@ from jaxmon.agent.compiles.misses import Misses
 from jaxmon.agent.compiles.part import Compiles
 from jaxmon.agent.context import Context
 from jaxmon.agent.devices.part import Identity
+from jaxmon.agent.errors.last_words import LastWords
 from jaxmon.agent.errors.part import Errors
 from jaxmon.agent.errors.warned import Warnings
 from jaxmon.agent.handoffs import Handoffs
@@ -92,8 +93,12 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
     cache = PersistentCache(context)
     recompiles = Recompiles(context)
     misses = Misses(context, attribution)
+    spanning = programs.spanning if programs is not None else tuple
     errors = Errors(
-        context, function_of=misses.function_of, on_call_error=misses.on_call_error
+        context,
+        function_of=misses.function_of,
+        on_call_error=misses.on_call_error,
+        words=LastWords(context, indicators.loops, spanning),
     )
     memory = Memory(context)
     compiles = Compiles(context, misses, attribution, recompiles, cache)

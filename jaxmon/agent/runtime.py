@@ -14,6 +14,7 @@ from jaxmon.agent import pushing
 from jaxmon.agent.adapters import Container, Markers, Process
 from jaxmon.agent.context import context_of
 from jaxmon.agent.errors import uncaught
+from jaxmon.agent.errors.part import Errors
 from jaxmon.agent.functions import UNKNOWN
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.hooks import Hooks
@@ -104,6 +105,10 @@ class Runtime:
         indicators.place_of = SourceLineFinder(jax).raised_at
         indicators.serverless = settings.serverless
         indicators.loops.on_change = self.serving.note_loop
+        self._words = next(
+            iter([one.words for one in self.parts if isinstance(one, Errors)])
+        )
+        self._words.say = self.serving.say
         self._pusher = pushing.prepared(plan, self.collect, settings, self._guard)
         self.running = False
         self._reports = self._final_reports(settings)
@@ -249,6 +254,7 @@ class Runtime:
         and Python would print a traceback into our code.
         """
         try:
+            self._words.on_exit()
             if uncaught.ends_program():
                 self.serving.note_crash()
             if self._reports is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from jaxmon import interrupts, rundir
 from jaxmon.agent.guard import log
@@ -94,6 +95,11 @@ class Serving:
         """Record that an uncaught exception ends the program, for the sidecar."""
         if self._local is not None:
             self._local.note_crash()
+
+    def say(self, words: Mapping[str, Any]) -> None:
+        """Leave the last words of this process to the sidecar."""
+        if self._local is not None:
+            self._local.say(words)
 
     def withdraw(self, last: Callable[[str], bytes]) -> None:
         """

@@ -186,7 +186,7 @@ def test_what_is_no_record_counts_as_none(path: Path, content: bytes) -> None:
     live(path, RUNNING)
 
     assert record(path.parent) == Record(1, 0, RUNNING, "")
-    assert path.stat().st_size <= 512
+    assert path.stat().st_size <= 4096
 
 
 def test_what_is_no_file_of_ours_is_left_alone(tmp_path: Path) -> None:
@@ -288,3 +288,53 @@ def test_a_lock_is_acquired_once_it_is_free(path: Path) -> None:
     second.hold()
     assert life.slots(path.parent)["0"].held
     second.abandon()
+
+
+def test_last_words_stay_until_a_successor_has_its_own(path: Path) -> None:
+    """Whose they are is known from the number of starts; the record is not touched."""
+    assert life.last_words(path) == {}
+    one = Life(path, 0o600)
+    one.begin()
+    one.say({"kind": "exception", "message": "a" * 100})
+    one.end(CRASHED)
+    one.abandon()
+    live(path, FINISHED)
+    assert record(path.parent) == Record(2, 1, FINISHED, "")
+    found = life.last_words(path)
+    assert (found["starts"], found["message"]) == (1, "a" * 100)
+
+    two = Life(path, 0o600)
+    two.begin()
+    two.say({"kind": "exit", "code": 3})
+    assert life.last_words(path) == {"starts": 3, "kind": "exit", "code": 3}
+    two.say({"kind": "exit", "where": "x.py:1", "message": "ü" * 4000})
+    assert life.last_words(path) == {"starts": 3, "kind": "exit", "where": "x.py:1"}
+    assert path.stat().st_size <= 4096
+    two.abandon()
+
+
+def test_words_that_are_none_are_not_read(path: Path) -> None:
+    """Others may write anything there, and a link is not followed."""
+    for content in (b"[1]", b"\xff" * 4000, b'{"kind": ', b"[" * 3000):
+        path.write_bytes(b" " * 512 + content)
+        assert life.last_words(path) == {}
+    path.unlink()
+    path.mkdir()
+    assert life.last_words(path) == {}
+
+
+def test_words_that_cannot_be_written_are_lost_without_a_sound(path: Path) -> None:
+    """If the file may not grow, the process ends as it would, with its record."""
+    source = f"""
+import resource
+from pathlib import Path
+from jaxmon.life import Life
+one = Life(Path({str(path)!r}), 0o600)
+one.begin()
+resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))
+one.say({{"kind": "exception", "message": "full"}})
+one.end("crashed")
+"""
+    run_python("-c", source).ok()
+    assert life.last_words(path) == {}
+    assert record(path.parent) == Record(1, 0, CRASHED, "")

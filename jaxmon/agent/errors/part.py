@@ -13,6 +13,7 @@ from weakref import ReferenceType, ref
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
+from jaxmon.agent.errors.last_words import LastWords
 from jaxmon.agent.errors.surfacing import (
     DeletedArrayHook,
     ErrorConstructionHook,
@@ -55,6 +56,7 @@ class Errors(Part):
         context: shared state of the agent.
         function_of: returns the entry of a jitted function.
         on_call_error: called for each call that an error leaves, with its frame.
+        words: what this process leaves when it ends.
     """
 
     name = "errors"
@@ -65,7 +67,9 @@ class Errors(Part):
         *,
         function_of: Callable[[Jitted], Function],
         on_call_error: Callable[[FrameType, Jitted], None],
+        words: LastWords,
     ) -> None:
+        self.words = words
         self._context = context
         self._guard = context.guard
         self._sites = SourceLineFinder(context.jax)
@@ -89,7 +93,7 @@ class Errors(Part):
         construction = ErrorConstructionHook(
             observer.on_error_created, guard=self._guard, site="runtime_errors"
         )
-        uncaught = UncaughtHooks(self.on_surfaced)
+        uncaught = UncaughtHooks(self.on_surfaced, self.words)
         jax = self._context.jax
 
         def take_boundary(at: Places) -> None:

@@ -4,6 +4,7 @@ Uncaught errors reported by the interpreter and asyncio.
 | place | reports |
 |---|---|
 | `sys.excepthook` | exceptions that end the program |
+| `sys.exit` | with which code, and from where; Python passes neither on |
 | `threading.excepthook` | exceptions that end a thread |
 | `sys.unraisablehook` | exceptions of finalisers and of callbacks from C |
 | the logger ``asyncio`` | exceptions of tasks and callbacks, never retrieved |
@@ -23,6 +24,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from jaxmon.agent.errors.last_words import LastWords
 from jaxmon.agent.jaxlink.hooks import Places
 
 
@@ -43,21 +45,28 @@ def ends_program() -> bool:
 
 
 class UncaughtHooks:
-    """Passes uncaught errors to *observe*, then continues as before."""
+    """
+    Passes uncaught errors to *observe*, and those that end the program to *words*, then
+    continues as before.
+    """
 
-    def __init__(self, observe: Callable[[BaseException | None], None]) -> None:
+    def __init__(
+        self, observe: Callable[[BaseException | None], None], words: LastWords
+    ) -> None:
         self._observe = observe
+        self._words = words
 
     def attach(self, at: Places) -> None:
         """Install the hooks; *at* restores them."""
         hook, thread_hook = sys.excepthook, threading.excepthook
         unraisable_hook = sys.unraisablehook
-        observe = self._observe
+        observe, words = self._observe, self._words
 
         @functools.wraps(hook)
         def excepthook(
             kind: type[BaseException], error: BaseException, tb: TracebackType | None
         ) -> None:
+            words.on_uncaught(error)
             observe(error)
             hook(kind, error, tb)
 
@@ -72,6 +81,7 @@ class UncaughtHooks:
             unraisable_hook(unraisable)
 
         at.replace(sys, "excepthook", excepthook)
+        at.replace(sys, "exit", words.exiting(sys.exit))
         at.replace(threading, "excepthook", thread_excepthook)
         at.replace(sys, "unraisablehook", unraisablehook)
         logging.getLogger(_ASYNCIO).addFilter(self._on_record)

@@ -96,11 +96,15 @@ class SourceLineFinder:
         Return the line that *error* came from: of the program, rather than of a package
         that it uses; empty if unknown.
         """
+        line = self.line_of(error)
+        return f"{sources.display_path(line.file)}:{line.line}" if line.file else ""
+
+    def line_of(self, error: BaseException) -> SourceLine:
+        """Return the line that *error* came from, as `raised_at` does."""
         stack = raised(error)
         users = [one for one in stack if self.is_user(one.file)]
         own = [one for one in users if sources.package_of(one.file) is None]
-        line = self.of(own or stack)
-        return f"{sources.display_path(line.file)}:{line.line}" if line.file else ""
+        return self.of(own or stack)
 
     def is_library(self, file: str) -> bool:
         """Return whether *file* belongs to a library between programs and JAX."""

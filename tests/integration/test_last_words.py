@@ -1,0 +1,95 @@
+"""What a program leaves in its slot when it ends."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxmon import life
+from tests.preloaded import run_preloaded
+
+
+PROGRAM = """
+import sys, threading
+import jax, jaxmon
+
+jaxmon.instrument(port=None)
+
+def save():
+    try:
+        open("/dev/full", "wb", buffering=0).write(b"weights")
+    except OSError as error:
+        text = "cannot save to https://me:hunter22@host/x\\nmore"
+        raise RuntimeError(text) from error
+
+def end(way):
+    if way == "raises":
+        save()
+    elif way == "exits":
+        sys.exit(3)
+    elif way == "complains":
+        sys.exit("no data")
+    elif way == "memory":
+        jax.numpy.ones((1 << 44,), jax.numpy.float32)
+    elif way == "thread":
+        thread = threading.Thread(target=save)
+        thread.start()
+        thread.join()
+    elif way == "caught":
+        try:
+            sys.exit(4)
+        except SystemExit:
+            pass
+
+for number in jaxmon.steps(range(8), loop="fit"):
+    if number == 5:
+        end(sys.argv[1])
+"""
+
+
+def words_of(way: str, directory: Path) -> tuple[dict[str, Any], int]:
+    """Run the program, and return its last words and its exit code."""
+    path, run_dir = directory / "train.py", directory / "run"
+    path.write_text(PROGRAM)
+    done = run_preloaded(str(path), way, run_dir=run_dir, cwd=directory)
+    return life.last_words(run_dir / "agent-0.life"), done.code
+
+
+@pytest.mark.parametrize(
+    ("way", "code", "expected"),
+    [
+        (
+            "raises",
+            1,
+            {
+                "kind": "exception",
+                "type": "RuntimeError",
+                "message": "cannot save to https://me:[secret]@host/x",
+                "where": "train.py:12",
+                "function": "save",
+                "oom": False,
+                "steps": 5,
+                "causes": [{"type": "OSError", "message": "No space left on device"}],
+            },
+        ),
+        ("memory", 1, {"kind": "exception", "where": "train.py:22", "oom": True}),
+        ("exits", 3, {"kind": "exit", "code": 3, "where": "train.py:18", "steps": 5}),
+        ("complains", 1, {"kind": "exit", "code": 1, "message": "no data"}),
+        ("caught", 0, {"kind": "finished", "steps": 8}),
+        ("thread", 0, {"kind": "finished", "steps": 8}),
+    ],
+)
+def test_a_program_leaves_how_it_ended(
+    way: str, code: int, expected: dict[str, Any], tmp_path: Path
+) -> None:
+    """Its error, line and step, and when; the program ends as it would without us."""
+    before, since = time.time(), time.clock_gettime(time.CLOCK_BOOTTIME)
+    found, returned = words_of(way, tmp_path)
+    assert returned == code
+    assert {key: found[key] for key in expected} == expected
+    assert found["loop"] == "fit"
+    assert before <= found["time"] <= time.time()
+    assert since <= found["boottime"] <= time.clock_gettime(time.CLOCK_BOOTTIME)
