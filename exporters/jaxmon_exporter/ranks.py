@@ -2,8 +2,9 @@
 The ranks of jobs on this host, for those who judge whole jobs: ``/job``.
 
 Read from the agents every few seconds, and kept: a process that no longer responds, or
-has died, is reported as it was last. When one does not get on, the stacks of its
-threads are read and kept too, before someone restarts it.
+has died, is reported as it was last, with its last words and what the kernel knows of
+its end. When one does not get on, the stacks of its threads are read and kept too,
+before someone restarts it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,8 +27,10 @@ from jaxmon.http.messages import Request, Response
 from jaxmon.report import responses
 from jaxmon.report.job import SCHEMA
 from jaxmon.report.job.records import CRASHED, FINISHED, KILLED
-from jaxmon.resources import hung
+from jaxmon.resources import container, hung
+from jaxmon_exporter.closings import Closings
 from jaxmon_exporter.collecting import Clock
+from jaxmon_exporter.endings import Kills, aged
 from jaxmon_exporter.refreshed import Refreshed
 
 
@@ -53,6 +57,10 @@ _LONGEST = 200
 _ENDS = {life.RUNNING: KILLED, life.CRASHED: CRASHED, life.FINISHED: FINISHED}
 
 
+# Without its record, which another process has now.
+_SAID = {"exception": CRASHED, "exit": FINISHED, "finished": FINISHED}
+
+
 @dataclass(slots=True)
 class _Known:
     """
@@ -65,10 +73,20 @@ class _Known:
         stopped: whether a signal or a debugger has stopped it.
         ended: how it ended, empty if it has not; *since* when that is known.
         stacks: the response of ``/debug/stacks`` when it did not get on, or before.
+        starts: which process of the slot it is, counted from 1; 0 if unknown.
+        words: its last words.
+        closed: when the kernel closed its files; `None` if unknown.
+        kills: what the kernel has killed for memory so far.
+        killed: how many of these between the last response and the end.
     """
 
     rank: Mapping[str, Any]
     read: float
+    kills: Kills
+    starts: int = 0
+    words: Mapping[str, Any] = field(default_factory=dict)
+    closed: float | None = None
+    killed: Mapping[str, int | None] = field(default_factory=dict)
     trouble: str = ""
     stopped: bool = False
     ended: str = ""
@@ -84,6 +102,7 @@ class Ranks:
     Args:
         run_dir: where the agents are.
         failed: called with what fails, on the thread that reads.
+        xids: returns the latest Xid errors of this host's GPUs.
         clock: seconds.
     """
 
@@ -92,11 +111,17 @@ class Ranks:
         run_dir: Path,
         failed: Callable[[BaseException], None],
         *,
+        xids: Callable[[], list[dict[str, Any]]] = list,
         clock: Clock = time.monotonic,
     ) -> None:
         self._run_dir = run_dir
         self._clock = clock
+        self._xids = xids
+        self._closings = Closings(run_dir, clock)
         self._known: dict[str, _Known] = {}
+        self._host_kills: int | None = None
+        # Those whose slot another process has now.
+        self._past: deque[tuple[str, _Known]] = deque(maxlen=_MOST_RANKS)
         # Two threads read: one of them also the stacks.
         self._lock = Lock()
         self._latest = Refreshed(
@@ -109,6 +134,10 @@ class Ranks:
     def refresh(self) -> None:
         """Read the agents on another thread; called by the server's, now and then."""
         self._latest.refresh()
+
+    def close(self) -> None:
+        """Stop watching for ends."""
+        self._closings.close()
 
     def page(self, request: Request) -> Response | Future[Response]:
         """Respond to ``/job``, with the stacks of all threads if ``?stacks=1``."""
@@ -130,16 +159,9 @@ class Ranks:
         now, total = self._clock(), 0
         found: list[dict[str, Any]] = []
         known = sorted(self._known.copy().items(), key=lambda item: int(item[0]))
+        known += list(self._past)
         for worker, one in known:
-            rank = {
-                **one.rank,
-                "worker": worker,
-                "since_seconds": max(now - one.read, 0.0),
-                "trouble": one.trouble,
-                "stopped": one.stopped,
-                "ended": one.ended,
-                "ended_seconds": max(now - one.since, 0.0) if one.ended else 0.0,
-            }
+            rank = {**_document(one, now), "worker": worker}
             if stacks and one.stacks:
                 age = max(now - one.stacks_read, 0.0)
                 rank["stacks"] = {**one.stacks, "age_seconds": age}
@@ -151,6 +173,8 @@ class Ranks:
             "host": os.uname().nodename,
             "ranks": found,
             "left_out": len(known) - len(found),
+            "xids": self._xids(),
+            "time": time.time(),
         }
 
     def _read(self) -> None:
@@ -158,6 +182,7 @@ class Ranks:
             self._follow()
 
     def _follow(self) -> None:
+        self._closings.watch()
         try:
             sockets = dict(list(rundir.sockets(self._run_dir).items())[:_MOST_RANKS])
             answers = _fetched(sockets, "/debug/rank", _MOST_BYTES)
@@ -165,22 +190,59 @@ class Ranks:
             slots = life.slots(self._run_dir)
         except OSError:  # no agent has run here yet
             sockets, answers, slots = {}, {}, {}
-        now = self._clock()
+        now, self._host_kills = self._clock(), container.host_oom_kills()
         for worker, answer in answers.items():
+            slot = slots.get(worker)
             try:
-                self._heard(worker, responses.decoded(answer), now)
+                rank = responses.decoded(answer)
+                self._heard(worker, rank, sockets[worker], slot, now)
             except FetchError as error:
-                self._unheard(worker, sockets[worker], error, slots.get(worker), now)
+                self._unheard(worker, sockets[worker], error, slot, now)
         for worker in self._known.keys() - answers.keys():
             self._left(worker, slots.get(worker), now)
+        for worker, known in self._known.items():
+            self._listen(worker, known)
+        while self._past and now - self._past[0][1].since > _KEPT_SECONDS:
+            self._past.popleft()
         self._keep_stacks(sockets, self._stuck(now))
 
-    def _heard(self, worker: str, rank: Mapping[str, Any], now: float) -> None:
+    def _heard(
+        self,
+        worker: str,
+        rank: Mapping[str, Any],
+        path: Path,
+        slot: life.Slot | None,
+        now: float,
+    ) -> None:
         before = self._known.get(worker)
-        made = _Known(rank, now)
-        if before is not None and before.rank.get("pid") == rank.get("pid"):
+        starts = 0 if slot is None else slot.record.starts
+        if before is not None and _is_same(before, rank, starts):
+            made = _Known(rank, now, before.kills, starts)
             made.stacks, made.stacks_read = before.stacks, before.stacks_read
+        else:
+            made = _Known(
+                rank, now, Kills(hung.listener(path), self._host_kills), starts
+            )
+            if before is not None:
+                self._listen(worker, before)
+                # Its own record was that of the process before.
+                self._end(before, None, now)
+                self._listen(worker, before)
+                self._past.append((worker, before))
+        made.kills.read(self._host_kills)
         self._known[worker] = made
+
+    def _listen(self, worker: str, known: _Known) -> None:
+        """Note the last words of a process, and when its record was closed."""
+        if known.ended and known.closed is None:
+            closed = self._closings.at(worker) or 0.0
+            # It may have been another process's, of before or after.
+            if known.read - _EVERY <= closed <= known.since + _EVERY:
+                known.closed = closed
+        if not known.words:
+            found = life.last_words(self._run_dir / f"agent-{worker}.life")
+            if known.starts and found.get("starts") == known.starts:
+                known.words = found
 
     def _unheard(
         self,
@@ -219,10 +281,15 @@ class Ranks:
             known.trouble = "has no socket in the run directory"
 
     def _end(self, known: _Known, slot: life.Slot | None, now: float) -> None:
-        if not known.ended:
-            state = life.RUNNING if slot is None else slot.record.state
-            known.ended, known.since = _ENDS[state], now
-            known.trouble, known.stopped = "", False
+        if known.ended:
+            return
+        if slot is not None:
+            known.ended = _ENDS[slot.record.state]
+        else:
+            known.ended = _SAID.get(str(known.words.get("kind")), KILLED)
+        known.since = now
+        known.trouble, known.stopped = "", False
+        known.killed = known.kills.since(self._host_kills)
 
     def _stuck(self, now: float) -> list[str]:
         """Return those that have stopped getting on, and whose stacks are not kept."""
@@ -254,6 +321,27 @@ class Ranks:
             except FetchError:
                 continue
             known.stacks_read = self._clock()
+
+
+def _is_same(known: _Known, rank: Mapping[str, Any], starts: int) -> bool:
+    """Return whether *rank* is from the same process."""
+    same = known.rank.get("pid") == rank.get("pid")
+    return same and (not known.starts or not starts or known.starts == starts)
+
+
+def _document(known: _Known, now: float) -> dict[str, Any]:
+    ended, closed = known.ended, known.closed
+    return {
+        **known.rank,
+        "since_seconds": max(now - known.read, 0.0),
+        "trouble": known.trouble,
+        "stopped": known.stopped,
+        "ended": ended,
+        "ended_seconds": max(now - known.since, 0.0) if ended else 0.0,
+        "closed_seconds": None if closed is None else max(now - closed, 0.0),
+        "words": aged(known.words),
+        **known.killed,
+    }
 
 
 def _fetched(

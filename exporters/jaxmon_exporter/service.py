@@ -176,6 +176,8 @@ class Service:
         if self._pusher is not None:
             self._pusher.stop()
         self._server.stop()
+        if self._ranks is not None:
+            self._ranks.close()
         if self._gate is not None:
             self._gate.close()
         if stuck := self._polling.stop():
@@ -265,7 +267,8 @@ class Service:
         Raises:
             CommandError: anyone could read them.
         """
-        from jaxmon_exporter.ranks import Ranks  # noqa: PLC0415 - few serve peers
+        from jaxmon_exporter.endings import xids  # noqa: PLC0415 - few serve peers
+        from jaxmon_exporter.ranks import Ranks  # noqa: PLC0415 - likewise
 
         guarded = self._gate is not None and self._gate.guards
         if not guarded and not ip_address(self._options.host).is_loopback:
@@ -275,7 +278,13 @@ class Service:
                 "(--web-config), or listen with --host 127.0.0.1"
             )
             raise CommandError(msg)
-        return Ranks(self._options.run_dir, partial(self._count_error, "ranks"))
+        return Ranks(
+            self._options.run_dir,
+            partial(self._count_error, "ranks"),
+            xids=lambda: xids(
+                self._contained("xids", self._polling.families), time.time()
+            ),
+        )
 
     def _make_pusher(self) -> Pusher:
         from jaxmon_exporter.pushing import pusher  # noqa: PLC0415 - few push

@@ -9,6 +9,7 @@ https://docs.kernel.org/admin-guide/cgroup-v2.html for the files.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -65,11 +66,25 @@ def stalled(path: Path) -> Iterator[tuple[str, float]]:
             yield kind, int(figures["total"]) / _MICROSECONDS
 
 
-def _group(root: Path) -> Path | None:
-    """
-    Return the directory of this process's group, `None` at the root of all groups.
-    """
-    for line in _read(root / "proc/self/cgroup").splitlines():
+def group_of(pid: int, root: Path = Path("/")) -> Path | None:
+    """Return the cgroup of process *pid*, `None` if it is not visible."""
+    return _group(root, str(pid))
+
+
+def oom_kills(group: Path) -> int | None:
+    """Return how many processes of *group* the kernel has killed for memory so far."""
+    return _table(group / "memory.events").get("oom_kill")
+
+
+def host_oom_kills(root: Path = Path("/")) -> int | None:
+    """Return how many of the host the kernel has killed for memory so far."""
+    found = re.search(r"(?m)^oom_kill (\d+)$", _read(root / "proc/vmstat"))
+    return None if found is None else int(found[1])
+
+
+def _group(root: Path, process: str = "self") -> Path | None:
+    """Return the directory of a process's group, `None` at the root of all groups."""
+    for line in _read(root / "proc" / process / "cgroup").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, name = rest.partition(":")
         if number == "0" and not controllers:

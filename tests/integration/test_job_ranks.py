@@ -56,6 +56,13 @@ def agent(stack: ExitStack, run_dir: Path, slot: int, rank: object) -> Agent:
     return made
 
 
+def ranks_of(run_dir: Path, stack: ExitStack, **options: Any) -> Ranks:
+    """Return what follows the ranks of *run_dir* until the test ends."""
+    found = Ranks(run_dir, fail, **options)
+    stack.callback(found.close)
+    return found
+
+
 def fail(error: BaseException) -> None:
     raise error
 
@@ -119,7 +126,7 @@ def test_with_a_password_it_may_listen_everywhere(
 def test_a_process_is_reported_as_it_was_last(run_dir: Path, stack: ExitStack) -> None:
     """One that has died, or does not respond, still has a host, a step and a line."""
     now = [100.0]
-    ranks = Ranks(run_dir, fail, clock=lambda: now[0])
+    ranks = ranks_of(run_dir, stack, clock=lambda: now[0])
     first = agent(stack, run_dir, 0, report(0, age=1.0))
     agent(stack, run_dir, 1, {"pid": 7})
     [one, other] = read(ranks)["ranks"]
@@ -150,7 +157,7 @@ def test_how_a_process_ended_is_read_from_its_slot(
     run_dir: Path, stack: ExitStack
 ) -> None:
     """An orderly end, an uncaught exception and a kill are told apart."""
-    ranks = Ranks(run_dir, fail)
+    ranks = ranks_of(run_dir, stack)
     ends: dict[int, life.State] = {0: life.FINISHED, 1: life.CRASHED, 2: life.RUNNING}
     agents = [agent(stack, run_dir, slot, report(slot)) for slot in ends]
     lives = [life.Life(run_dir / f"agent-{slot}.life", 0o600) for slot in ends]
@@ -165,10 +172,41 @@ def test_how_a_process_ended_is_read_from_its_slot(
     assert found == ["finished", "crashed", "killed"]
 
 
+def test_last_words_are_kept_when_the_slot_has_another_process(
+    run_dir: Path, stack: ExitStack
+) -> None:
+    """Both are reported, and each has its own words, whatever the process numbers."""
+    now = [100.0]
+    ranks = ranks_of(run_dir, stack, clock=lambda: now[0])
+    for way in ("exit", "exception"):
+        one = life.Life(run_dir / "agent-0.life", 0o600)
+        one.begin()
+        running = agent(stack, run_dir, 0, report(0))
+        read(ranks)
+        one.say({"kind": way, "boottime": 1.0})
+        one.abandon()
+        running.server.stop()
+        (run_dir / "agent-0.sock").unlink()
+        now[0] += 10.0
+    one = life.Life(run_dir / "agent-0.life", 0o600)
+    one.begin()
+    stack.callback(one.abandon)
+    agent(stack, run_dir, 0, report(0))
+    found = read(ranks)["ranks"]
+    assert [(of["ended"], of["words"].get("kind")) for of in found] == [
+        ("", None),
+        ("finished", "exit"),
+        ("crashed", "exception"),
+    ]
+    assert found[1]["words"]["age_seconds"] > 0
+    now[0] += 4000.0
+    assert len(read(ranks)["ranks"]) == 1
+
+
 def test_stacks_are_kept_when_progress_stops(run_dir: Path, stack: ExitStack) -> None:
     """They are read once for each time, and are there after the process has died."""
     now = [100.0]
-    ranks = Ranks(run_dir, fail, clock=lambda: now[0])
+    ranks = ranks_of(run_dir, stack, clock=lambda: now[0])
     one = agent(stack, run_dir, 0, report(0, age=1.0))
     read(ranks)
     assert one.asked == []
@@ -194,7 +232,7 @@ def test_stacks_are_kept_when_progress_stops(run_dir: Path, stack: ExitStack) ->
 
 def test_usual_pauses_keep_no_stacks(run_dir: Path, stack: ExitStack) -> None:
     """A job that often pauses for a minute is not looked at after 15 seconds."""
-    ranks = Ranks(run_dir, fail)
+    ranks = ranks_of(run_dir, stack)
     one = agent(stack, run_dir, 0, report(0, age=60.0, usual=60.0))
     read(ranks)
     assert one.asked == []
