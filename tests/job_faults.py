@@ -3,12 +3,14 @@ Real jobs of four processes in which one thing goes wrong, and healthy ones.
 
 ``python -m tests.job_faults`` starts a job for each fault and twenty healthy ones, asks
 `jaxmon job why` with its default limits, and prints a table in Markdown: whom it named,
-and how long after the fault. Takes twelve minutes and 150 CPU seconds. With names, only
-these faults.
+and how long after the fault. Then it starts one for each way in which a rank may die,
+and prints what `jaxmon job post-mortem` says when all is over. Takes fifteen minutes
+and 200 CPU seconds. With names, only these faults.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from typing import Any, NamedTuple
@@ -35,6 +37,19 @@ FAULTS = {
     "stopped": Fault("SIGSTOP", 2, "stopped"),
     "killed": Fault("SIGKILL", 1, "killed"),
 }
+# How a rank dies; the kind of its end, empty if it does not.
+ENDS = {
+    "raises": Fault("raises an exception", 2, "exception"),
+    "full": Fault("`ENOSPC` while it writes a checkpoint", 3, "exception"),
+    "oom": Fault("no device memory left", 1, "oom"),
+    "exits": Fault("`sys.exit(3)`", 1, "exit"),
+    "lost": Fault("SIGKILL", 1, "killed"),
+    "coordinator": Fault("SIGKILL, with the coordinator", 0, "killed"),
+    "terminated": Fault("SIGTERM, which JAX handles", 2, ""),
+    "in order": Fault("all finish in order", 0, ""),
+}
+_WITH_LINES = frozenset(("raises", "full", "oom", "exits"))
+_STEPS = 60
 HEALTHY, SLOW = 10, 10
 _LONG = 150.0
 _WATCHED = 12.0
@@ -42,9 +57,10 @@ _WATCHED = 12.0
 
 def main() -> None:
     """Print the table."""
-    chosen = sys.argv[1:] or [*FAULTS, "healthy"]
-    _say("| fault | rank | verdict | rank named | line | seconds |")
-    _say("|---|---:|---|---|---|---:|")
+    chosen = sys.argv[1:] or [*FAULTS, "healthy", *ENDS]
+    if {*FAULTS, "healthy"} & {*chosen}:
+        _say("| fault | rank | verdict | rank named | line | seconds |")
+        _say("|---|---:|---|---|---|---:|")
     for name in chosen:
         if name in FAULTS:
             _say(_faulty(name, FAULTS[name]))
@@ -56,6 +72,47 @@ def main() -> None:
             said = [_healthy(slow=slow) for _ in range(runs)]
             right = sum(one == {"progressing"} for one in said)
             _say(f"| {title} | | progressing in {right} of {runs} runs | | | |")
+    if ends := [name for name in ENDS if name in chosen]:
+        _say("| rank that dies | rank | named first | line | after | consequences |")
+        _say("|---|---:|---|---|---:|---|")
+        for name in ends:
+            _say(_ended(name, ENDS[name]))
+
+
+def _ended(name: str, fault: Fault) -> str:
+    expected = place(name) if name in _WITH_LINES else ""
+    with running(steps=0 if fault.kind else _STEPS) as job:
+        began = time.monotonic()
+        if name != "in order":
+            word = "killed" if name in {"lost", "coordinator"} else name
+            job.inflict(word, fault.rank)
+        seconds = 0.0
+        if fault.kind:
+            until(job.first, name, seconds=_LONG)
+            seconds = time.monotonic() - began
+        # What the others do then: most fail at once, some wait for ever.
+        time.sleep(_WATCHED)
+        text = job.examine().output
+        [found] = json.loads(job.examine("--json").output)["jobs"]
+    sys.stderr.write(text)
+    first = found["first"] or {}
+    right = (first.get("rank"), first.get("ending")) == (fault.rank, fault.kind)
+    if not fault.kind:
+        right = not found["failed"]
+    where = str(first.get("where", "")).rpartition("/")[2]
+    failed = sorted(one["rank"] for one in found["consequences"])
+    others = [f"{len(failed)} failed"] if failed else []
+    states = ("waiting", "running", "finished")
+    others += [f"{len(found[key])} {key}" for key in states if found[key]]
+    cells = (
+        fault.title,
+        str(fault.rank) if name != "in order" else "",
+        ("yes: " if right else "NO: ") + (first.get("what") or "no failure"),
+        ("yes" if where == expected else "NO") if expected else "",
+        f"{seconds:.1f} s" if fault.kind else "",
+        ", ".join(others),
+    )
+    return f"| {' | '.join(cells)} |"
 
 
 def _say(line: str) -> None:

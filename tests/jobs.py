@@ -22,6 +22,7 @@ from tests.support import NO_FUSION_EMITTERS, ROOT, clean_environ, free_port, un
 
 PROGRAM = ROOT / "tests" / "programs" / "job.py"
 HOSTS = 2
+_SIGNALS = {"killed": signal.SIGKILL, "terminated": signal.SIGTERM}
 DISABLED = ("nvml", "gpm", "tpu", "host")
 
 
@@ -68,6 +69,16 @@ class Job:
         command = ["job", "why", "--targets", self.targets, "--timeout=60", *options]
         return CliRunner().invoke(main, command)
 
+    def examine(self, *options: str) -> Any:
+        """Return the result of the command that says what failed first."""
+        command = ["job", "post-mortem", f"--targets={self.targets}", "--timeout=60"]
+        return CliRunner().invoke(main, [*command, *options])
+
+    def first(self) -> Any:
+        """Return what failed first, `None` if nothing is known to have failed."""
+        [job] = json.loads(self.examine("--json").output)["jobs"]
+        return job["first"]
+
     def suspects(self, **options: float) -> list[tuple[str, list[int], str]]:
         """Return kind, ranks and place of those that the others wait for."""
         [job] = self.why(**options)["jobs"]
@@ -87,8 +98,8 @@ class Job:
         if fault == "stopped":
             os.kill(self.pids[rank], signal.SIGSTOP)
             self.stopped.add(rank)
-        elif fault == "killed":
-            os.kill(self.pids[rank], signal.SIGKILL)
+        elif fault in _SIGNALS:
+            os.kill(self.pids[rank], _SIGNALS[fault])
         else:
             self._say(f"{rank} {fault}")
 
@@ -108,13 +119,16 @@ class Job:
 
 @contextmanager
 def running(
-    count: int = 4, options: Sequence[str] = ("--peer-access",)
+    count: int = 4, options: Sequence[str] = ("--peer-access",), *, steps: int = 0
 ) -> Iterator[Job]:
-    """Run a job of *count* processes on two hosts, each with a sidecar."""
+    """
+    Run a job of *count* processes on two hosts, each with a sidecar, until it has done
+    so many *steps*, if they are not 0.
+    """
     with ExitStack() as stack:
         directory = Path(tempfile.mkdtemp(prefix="jm-", dir="/tmp"))
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        program, output = _started(directory, count)
+        program, output = _started(directory, count, steps)
         stack.callback(program.wait)
         stack.callback(output.close)
         said = output.readline().split()
@@ -138,14 +152,17 @@ def running(
         yield job
 
 
-def _started(directory: Path, count: int) -> tuple[Program, TextIO]:
+def _started(directory: Path, count: int, steps: int) -> tuple[Program, TextIO]:
     """Start the program, and return it and what it prints."""
-    arguments = [str(PROGRAM), f"127.0.0.1:{free_port()}", str(count), str(directory)]
+    numbers = str(count), str(steps)
+    arguments = [str(PROGRAM), f"127.0.0.1:{free_port()}", *numbers, str(directory)]
     environ = clean_environ(JOBSET_NAME="train-7", XLA_FLAGS=NO_FUSION_EMITTERS)
     reading, writing = os.pipe()
     with Path(os.devnull).open("r+b") as nothing:
-        files = (nothing.fileno(), writing, nothing.fileno())
-        program = shared().start(arguments, environ, files=files)
+        errors = (directory / "stderr").open("wb")
+        with errors:
+            files = (nothing.fileno(), writing, errors.fileno())
+            program = shared().start(arguments, environ, files=files)
     os.close(writing)
     return program, os.fdopen(reading)
 

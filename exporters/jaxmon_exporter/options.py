@@ -158,7 +158,7 @@ class Options:
         choices=FINDINGS,
     )
     peer_access: bool = _option(
-        "Serve `/job` for `jaxmon job why`: what each rank on this host is doing, with "
+        "Serve `/job` for `jaxmon job`: what each rank on this host is doing, with "
         "files and lines. Needs TLS or passwords (--web-config), or --host 127.0.0.1.",
         default=False,
     )

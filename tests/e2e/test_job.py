@@ -46,6 +46,12 @@ def ages(job: Job) -> list[dict[str, list[float]]]:
     return found
 
 
+def consequences(job: Job) -> list[int]:
+    """Return the ranks that failed because of the first failure."""
+    [found] = json.loads(job.examine("--json").output)["jobs"]
+    return sorted(one["rank"] for one in found["consequences"])
+
+
 def until_blamed(job: Job, kind: str, rank: int, where: str) -> None:
     """Wait until the others are said to wait for *rank* alone."""
     expected = [(kind, [rank], where)]
@@ -102,5 +108,30 @@ def test_the_rank_that_the_others_wait_for_is_named() -> None:
         assert place("branch") in groups.partition("\n\n")[0]
         assert "\nranks 0-2:\n" in groups
 
+        assert job.examine().exit_code == 0
         job.inflict("killed", 1)
         until(lambda: job.suspects()[:1] == [("killed", [1], "")], "the end of rank 1")
+        until(lambda: (job.first() or {}).get("rank") == 1, "the first failure")
+        assert job.first()["ending"] == "killed"
+
+
+def test_the_first_failure_is_named() -> None:
+    """
+    A full disk under a checkpoint: the rank, its line and its error are named while the
+    others wait, and still when the coordinator has taken them all along.
+    """
+    with running(3) as job:
+        job.inflict("full", 2)
+        first = until(job.first, "a failure")
+        assert (first["rank"], first["pid"]) == (2, job.pids[2])
+        assert first["what"] == "OSError: No space left on device"
+        assert first["where"].endswith(place("full"))
+        assert first["function"] == "save"
+        assert abs(time.time() - first["time"]) < 600.0
+
+        job.inflict("killed", 0)
+        until(lambda: consequences(job) == [0, 1], "the end of the others")
+        assert job.first()["rank"] == 2
+        done = job.examine()
+        assert done.exit_code == 1
+        assert "first: rank 2 " in done.output

@@ -1,10 +1,11 @@
 """
 A job of several processes on the CPU, which train together until something goes wrong.
 
-Arguments: the coordinator's address, the number of processes, and a directory with a
-run directory ``host-N`` for each of the hosts that they pretend to be on, two. The file
-``fault`` in it says what goes wrong: a rank and a word, such as ``3 loader``; if it is
-empty, or missing, all get on. Prints the number of each process.
+Arguments: the coordinator's address, the number of processes, how many steps they do (0
+for no end), and a directory with a run directory ``host-N`` for each of the hosts that
+they pretend to be on, two. The file ``fault`` in it says what goes wrong: a rank and a
+word, such as ``3 loader``; if it is empty, or missing, all get on. Prints the number of
+each process.
 
 The processes are forks of this one, which has not used JAX.
 """
@@ -16,6 +17,7 @@ import sys
 import threading
 import time
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import jax
@@ -26,7 +28,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 import jaxmon
 
 
-address, count, directory = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+address, count, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+directory = Path(sys.argv[4])
 
 PAUSE = 0.05
 
@@ -44,6 +47,12 @@ class Rank:
             whole.shape, self.spread, lambda part: whole[part]
         )
         self.lock = threading.Lock()
+        self.ends = {
+            "raises": self.raises,
+            "exits": self.exits,
+            "full": self.save,
+            "oom": self.allocates,
+        }
 
     def suffers(self, fault):
         """Return whether *fault* is on, and meant for this rank."""
@@ -88,6 +97,26 @@ class Rank:
 
         slow_to_trace(np.float32(1))
 
+    def raises(self):
+        msg = "loss is not finite"
+        raise ValueError(msg)  # here: raises
+
+    def exits(self):
+        sys.exit(3)  # here: exits
+
+    def save(self):
+        with Path("/dev/full").open("wb", buffering=0) as checkpoint:
+            checkpoint.write(b"weights")  # here: full
+
+    def allocates(self):
+        jnp.ones((1 << 44,), jnp.float32).block_until_ready()  # here: oom
+
+    def dies(self):
+        """Do what ends this process, if it is meant to."""
+        for fault, way in self.ends.items():
+            if self.suffers(fault):
+                way()
+
     def train(self):
         @jax.jit
         def train_step(weights, batch):
@@ -99,7 +128,8 @@ class Rank:
             return batch - weights
 
         weights = jax.device_put(jnp.float32(1), self.everywhere)
-        for number, batch in enumerate(jaxmon.steps(self.load_batches())):
+        batches = islice(self.load_batches(), steps or None)
+        for number, batch in enumerate(jaxmon.steps(batches)):
             if self.suffers("asleep"):
                 self.sleeps()
             if self.suffers("lock"):
@@ -108,6 +138,7 @@ class Rank:
                 self.compiles()
             if self.suffers("slow"):
                 time.sleep(1.5)
+            self.dies()
             if self.suffers("branch"):
                 evaluate(weights, batch).block_until_ready()  # here: branch
             weights = train_step(weights, batch)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -52,7 +53,8 @@ def ask(
     credentials: Credentials,
     *,
     seconds: float,
-    stacks: bool,
+    stacks: bool = False,
+    timed: bool = False,
 ) -> list[Host]:
     """
     Return what the sidecars at *targets* report, within *seconds*, in their order; of
@@ -63,6 +65,8 @@ def ask(
         credentials: for all of them.
         seconds: for all of them together.
         stacks: whether to ask for the stacks of all threads.
+        timed: ask each twice. The first response may wait for processes that do not
+            respond; the second follows at once, and so its time is known well.
     """
     output.hide(credentials.token, credentials.password)
     end = time.monotonic() + seconds
@@ -72,16 +76,21 @@ def ask(
         if left <= 0:
             return Host(target.name, "there was no time left to ask it")
         try:
-            return _asked(target, credentials, left, stacks=stacks)
+            found = _asked(target, credentials, left, stacks=stacks)
         except (MonitoringError, ValueError) as error:
             return Host(target.name, str(error))
+        left = end - time.monotonic()
+        if timed and left > 0:
+            with suppress(MonitoringError, ValueError):
+                found = _asked(target, credentials, left)
+        return found
 
     with ThreadPoolExecutor(min(_AT_ONCE, len(targets)), "jaxmon-job") as pool:
         return list(pool.map(one, targets))
 
 
 def _asked(
-    target: Target, credentials: Credentials, seconds: float, *, stacks: bool
+    target: Target, credentials: Credentials, seconds: float, *, stacks: bool = False
 ) -> Host:
     session = Session(
         "sidecar",
@@ -93,11 +102,15 @@ def _asked(
         address=target.address,
         max_bytes=_MAX_BYTES,
     )
+    began, wall = time.monotonic(), time.time()
     response = session.get("/job", {"stacks": "1"} if stacks else None)
+    taken = time.monotonic() - began
     if response.status == 404:  # noqa: PLR2004 - no such page
         msg = "it serves no ranks; start it with --peer-access"
         raise ValueError(msg)
     if response.status != 200:  # noqa: PLR2004 - OK
         msg = f"it returned HTTP status {response.status}"
         raise ValueError(msg)
-    return host(target.name, json_text.parse(response.body, odd_numbers=True))
+    found = host(target.name, json_text.parse(response.body, odd_numbers=True))
+    # It was made at some time in between.
+    return replace(found, asked=wall + taken / 2, within=taken / 2)

@@ -21,6 +21,7 @@ C or `os._exit`; by an uncaught exception; in order.
 
 _MOST_FUNCTIONS = 64
 _MOST_ON_A_HOST = 1024
+_MOST_XIDS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,62 @@ class Compiling:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """Class of an exception, and the first line of its message."""
+
+    type: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """
+    The last words of a process.
+
+    Attributes:
+        kind: ``exception``, ``exit`` with another code than 0, or ``finished``; empty
+            if it left none.
+        type: class of the exception.
+        message: first line of its message, or of that of `sys.exit`.
+        oom: whether it is about memory of devices.
+        code: of `sys.exit`.
+        where: ``file:line`` of the program.
+        function: in which function that is.
+        loop: the loop that it was in; empty if it marks none.
+        steps: done in that loop.
+        called: what it has called most of what the ranks call together.
+        calls: how often.
+        causes: what the exception was raised from, or while handling.
+        time: when, by the wall clock of its host.
+        age_seconds: how long ago; `None` if unknown.
+    """
+
+    kind: str = ""
+    type: str = ""
+    message: str = ""
+    oom: bool = False
+    code: int = 0
+    where: str = ""
+    function: str = ""
+    loop: str = ""
+    steps: int = 0
+    called: str = ""
+    calls: int = 0
+    causes: tuple[Said, ...] = ()
+    time: float | None = None
+    age_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """An Xid error that the driver of a GPU reported."""
+
+    uuid: str = ""
+    xid: str = ""
+    age_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Rank:
     """
     A process of a job: the content of ``/debug/rank``, and what its sidecar adds.
@@ -85,6 +142,11 @@ class Rank:
         stopped: whether a signal or a debugger has stopped it.
         ended: how it ended, as far as is known; empty if it has not.
         ended_seconds: how long that has been known.
+        closed_seconds: how long ago it ended, if the kernel reported that.
+        words: what it left.
+        oom_kills: how many processes of its cgroup the kernel killed for memory
+            between its last response and its end; `None` if unknown.
+        host_oom_kills: the same, of the whole host.
     """
 
     schema: int = 0
@@ -108,6 +170,10 @@ class Rank:
     stopped: bool = False
     ended: str = ""
     ended_seconds: float = 0.0
+    closed_seconds: float | None = None
+    words: Words = field(default_factory=Words)
+    oom_kills: int | None = None
+    host_oom_kills: int | None = None
 
     @property
     def responds(self) -> bool:
@@ -155,6 +221,10 @@ class Host:
         ranks: the processes of its host that belong to a job.
         others: how many belong to none, or have not joined theirs yet.
         stacks: lines of the stacks of threads, by worker, innermost first.
+        xids: the latest errors of its GPUs.
+        time: when this was made, by the clock of the host; `None` if unknown.
+        asked: the same by the clock of who asked.
+        within: how much earlier or later that may have been, in seconds.
     """
 
     target: str
@@ -162,6 +232,18 @@ class Host:
     ranks: tuple[Rank, ...] = ()
     others: int = 0
     stacks: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    xids: tuple[Xid, ...] = ()
+    time: float | None = None
+    asked: float = 0.0
+    within: float = 0.0
+
+    @property
+    def ahead(self) -> float | None:
+        """Return how much its clock is ahead of that of who asked, if it is."""
+        if self.time is None or not self.asked:
+            return None
+        found = self.time - self.asked
+        return found if abs(found) > self.within else None
 
 
 def host(target: str, document: object) -> Host:
@@ -183,7 +265,22 @@ def host(target: str, document: object) -> Host:
             continue
         ranks.append(rank)
         stacks[rank.worker] = _stacks(mapping(one).get("stacks"))
-    return Host(target, "", tuple(ranks), others, stacks)
+    of_host = from_json(_OfHost, document)
+    return Host(
+        target,
+        "",
+        tuple(ranks),
+        others,
+        stacks,
+        xids=of_host.xids[:_MOST_XIDS],
+        time=of_host.time,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _OfHost:
+    xids: tuple[Xid, ...] = ()
+    time: float | None = None
 
 
 def _bounded(rank: Rank) -> Rank | None:

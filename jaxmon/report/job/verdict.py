@@ -82,7 +82,7 @@ def _job(
     ranks = _one_of_each(reported)
     alive = [one for one in ranks if one.responds]
     seconds = _since_progress(alive or ranks)
-    waiting = _waiting(alive)
+    waiting = waiting_of(alive)
     suspects = _suspects(ranks, alive, count, waiting, unheard=unheard)
     waiting = _without(waiting, suspects)
     limit = _limit(alive, suspects, after)
@@ -170,7 +170,7 @@ def _state(
     return State.WAITING if seconds >= after else State.PROGRESSING
 
 
-def _waiting(alive: Sequence[Rank]) -> Waiting:
+def waiting_of(alive: Sequence[Rank]) -> Waiting:
     """Return the ranks that wait for the device."""
     waiting = [one for one in alive if _waits(one)]
     if not waiting:

@@ -42,8 +42,8 @@ WORDS = {
     Kind.CRASHED: Words(
         "ended by an uncaught exception",
         "ended by uncaught exceptions",
-        "Its log shows the exception. Restart the job: JAX cannot replace a single "
-        "process.",
+        "`jaxmon job post-mortem` shows the exceptions, and which was the first. "
+        "Restart the job: JAX cannot replace a single process.",
     ),
     Kind.FINISHED: Words(
         "has finished its program",

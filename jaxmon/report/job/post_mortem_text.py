@@ -1,0 +1,242 @@
+"""The words for how a job failed."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from jaxmon.report.job.failures import Ending, Failure
+from jaxmon.report.job.post_mortem import Found, PostMortem
+from jaxmon.report.job.words import numbers, short
+from jaxmon.report.layout import INDENT, counted, duration, wrapped
+
+
+_MOST_JOBS = 20
+_MOST_FAILURES = 10
+_MOST_HOSTS = 10
+# After a signal that a program handles itself, most exit with 128 and its number.
+_BY_SIGNAL = 128
+# Clocks that differ less mislead no one who reads logs.
+_SAME = 1.0
+
+_ADVICE = {
+    Ending.EXCEPTION: "Its log shows the traceback.",
+    Ending.OOM: "`jaxmon runbook show JaxmonOutOfMemory` says what to do; the report "
+    "that jaxmon wrote on the host shows what held the memory.",
+    Ending.EXIT: "Its log says why it exited.",
+    Ending.CRASHED: "Its log shows the exception.",
+    Ending.KILLED: "SIGKILL, an eviction, SIGTERM that nothing handles, or a crash in "
+    "C. The logs of kernel and scheduler say which (`dmesg`, `kubectl describe pod`, "
+    "`sacct`).",
+    Ending.OOM_KILLED: "The kernel killed it, or a process beside it, for its memory: "
+    "raise the limit, or load less.",
+}
+
+
+def lines(found: Found, width: int) -> list[str]:
+    """Return *found* in lines of at most *width* columns, some dozens at most."""
+    text: list[str] = []
+    for job in found.jobs[:_MOST_JOBS]:
+        text += ["", *_job(job, width)]
+    if (left := len(found.jobs) - _MOST_JOBS) > 0:
+        text += ["", f"and {counted(left, 'further job')}"]
+    silent = [one for one in found.hosts if one.trouble]
+    if not found.jobs:
+        answered = counted(len(found.hosts) - len(silent), "host")
+        text += ["", f"No rank of a job on {answered}."]
+    if silent:
+        hosts = counted(len(found.hosts), "host")
+        text += ["", f"{len(silent):,} of {hosts} did not answer:"]
+        for one in silent[:_MOST_HOSTS]:
+            line = f"{one.target}: {one.trouble}"
+            text += wrapped(line, width, first=INDENT, rest=INDENT * 2)
+        if (left := len(silent) - _MOST_HOSTS) > 0:
+            text.append(f"{INDENT}and {left:,} more")
+    return text[1:]
+
+
+def headline(job: PostMortem) -> str:
+    """Return in one line whether *job* failed."""
+    names = {one.job for one in job.ranks if one.job}
+    name = names.pop() if len(names) == 1 else job.coordinator
+    size = f"{counted(job.count, 'rank')}{f' of {name}' if name else ''}"
+    where = f"{size}, on {counted(job.hosts, 'host')}"
+    return f"{'FAILED' if job.failed else 'NO FAILURE'}: {where}"
+
+
+def what(failure: Failure) -> str:
+    """Return how a rank failed, in its own words where it left some."""
+    words, ending = failure.rank.words, failure.ending
+    if ending is Ending.EXIT:
+        said = f": {words.message}" if words.message else ""
+        return f"exited with code {words.code}{_signal(words.code)}{said}"
+    if ending is Ending.KILLED:
+        return "was killed, or ended without a word"
+    if ending is Ending.OOM_KILLED:
+        return "was killed by the kernel for memory"
+    if ending is Ending.CRASHED:
+        return "ended by an uncaught exception"
+    text = f"{words.type}: {words.message}" if words.message else words.type
+    causes = [one for one in words.causes if one.message or one.type]
+    if causes:
+        last = causes[-1]
+        text += f" (after {last.type}: {last.message})" if last.message else ""
+    return text
+
+
+def who(failure: Failure) -> str:
+    """Return rank, host and process of *failure*."""
+    rank = failure.rank
+    return f"rank {rank.index} ({rank.host}, pid {rank.pid})"
+
+
+def verdict(job: PostMortem) -> str:
+    """Return what failed first, in one line; empty if that is not known."""
+    return "" if job.first is None else f"{who(job.first)} {_did(job.first)}"
+
+
+def _did(failure: Failure) -> str:
+    said = failure.ending in {Ending.EXCEPTION, Ending.OOM}
+    return f"{'raised ' if said else ''}{what(failure)}"
+
+
+def _signal(code: int) -> str:
+    try:
+        return f" ({signal.Signals(code - _BY_SIGNAL).name})"
+    except ValueError:
+        return ""
+
+
+def _job(job: PostMortem, width: int) -> Iterator[str]:
+    yield from wrapped(headline(job), width, rest=INDENT)
+    first = job.first
+    if first is not None:
+        yield from _bullet(f"first: {verdict(job)}", width)
+        for text in _details(first):
+            yield from wrapped(text, width, first=INDENT * 2, rest=INDENT * 3)
+        advice = _ADVICE[first.ending]
+        yield from wrapped(advice, width, first=INDENT * 2, rest=INDENT * 2)
+    elif job.consequences:
+        yield from _bullet(_unknown(job), width)
+    for title, found in (
+        ("at the same time", job.together),
+        ("later", job.later),
+        ("consequence", job.consequences),
+    ):
+        for one in found[:_MOST_FAILURES]:
+            text = f"{title}, {_since(one, first)}: {who(one)} {_did(one)}"
+            yield from _bullet(text, width)
+        if (left := len(found) - _MOST_FAILURES) > 0:
+            yield f"{INDENT}and {counted(left, 'further one')}"
+    if job.failed:
+        for text in _others(job):
+            yield from _bullet(text, width)
+
+
+def _bullet(text: str, width: int) -> list[str]:
+    return wrapped(text, width, first=INDENT, rest=INDENT * 2)
+
+
+def _others(job: PostMortem) -> Iterator[str]:
+    """Yield what is said about rank 0, and those that did not fail."""
+    yield from _seen_first(job)
+    for found, one, several in (
+        (job.waiting, "only waits for others", "only wait for others"),
+        (job.running, "has not failed", "have not failed"),
+        (job.finished, "has finished", "have finished"),
+        (
+            job.missing,
+            "is reported by none of these hosts",
+            "are reported by none of these hosts",
+        ),
+    ):
+        if found:
+            yield f"{numbers(found)} {one if len(found) == 1 else several}"
+
+
+def _details(failure: Failure) -> Iterator[str]:
+    words, rank = failure.rank.words, failure.rank
+    if words.where:
+        yield f"{words.where} in {words.function}"
+    elif rank.now.place:
+        yield f"was seen last in {rank.now.place}"
+    yield ", ".join(filter(None, (_moment(failure), *reached(failure))))
+    if (ahead := failure.host.ahead) is not None and abs(ahead) > _SAME:
+        way = "ahead of" if ahead > 0 else "behind"
+        at = _clock(failure.time + ahead)
+        yield f"its clock is {duration(abs(ahead))} {way} this one: {at} in its logs"
+    if failure.is_silent and rank.host_oom_kills:
+        yield f"the kernel killed {rank.host_oom_kills} on that host for memory then"
+    for one in failure.host.xids:
+        if (before := failure.last - (failure.host.asked - one.age_seconds)) >= 0:
+            yield f"Xid {one.xid} of {one.uuid}, {duration(before)} before"
+
+
+def _moment(failure: Failure) -> str:
+    spread = failure.last - failure.first
+    text = f"at {_clock(failure.time)}"
+    return f"{text} (within {duration(spread)})" if spread >= _SAME else text
+
+
+def reached(failure: Failure) -> Iterator[str]:
+    """Yield how far a rank had come."""
+    words, rank = failure.rank.words, failure.rank
+    if words.kind:
+        loops, calls = [(words.loop, words.steps)], [(words.calls, words.called)]
+    else:
+        loops = [(one.name, one.steps) for one in rank.loops]
+        calls = [(one.calls or 0, one.name) for one in rank.functions]
+    for name, steps in loops[:1]:
+        if name:
+            yield f"after step {steps:,} of {name}"
+    most, called = max(calls, default=(0, ""))
+    if most:
+        yield f"call {most:,} of {short(called)}"
+
+
+def _unknown(job: PostMortem) -> str:
+    """Return why it is not known what failed first."""
+    if job.missing:
+        return (
+            "what failed first is not known: each of these errors is about another "
+            f"process, and {numbers(job.missing)} left nothing here"
+        )
+    return (
+        "no rank failed before these, which are about other processes: look at the "
+        "network, and for a process that was restarted"
+    )
+
+
+def _seen_first(job: PostMortem) -> Iterator[str]:
+    """Yield that what most users look at is a consequence, if it is."""
+    for one in job.consequences:
+        if one.rank.index == 0 and job.first is not None and one.of_peers:
+            cause = job.first.rank.index
+            yield f"what rank 0 printed is a consequence of what befell rank {cause}"
+
+
+def _since(one: Failure, first: Failure | None) -> str:
+    if first is None:
+        return f"at {_clock(one.time)}"
+    if one.meets(first):
+        return f"within {duration(_within(one, first))}"
+    after = one.time - first.time
+    return (
+        f"{duration(after)} later"
+        if after >= 0
+        else f"noticed {duration(-after)} before"
+    )
+
+
+def _within(one: Failure, other: Failure | None) -> float:
+    other = other or one
+    return max(one.last, other.last) - min(one.first, other.first)
+
+
+def _clock(time: float) -> str:
+    """Return the time of day of *time*, empty if there is no such day."""
+    try:
+        return f"{datetime.fromtimestamp(time, UTC):%H:%M:%S.%f}"[:-3] + "Z"
+    except (ValueError, OverflowError, OSError):
+        return ""

@@ -1,0 +1,240 @@
+"""Which failure of a job was the first, from documents of its hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from jaxmon.report.job.failures import is_of_peers
+from jaxmon.report.job.post_mortem import Found, PostMortem, examine
+from jaxmon.report.job.post_mortem_document import document
+from jaxmon.report.job.post_mortem_text import lines
+from jaxmon.report.job.records import Host, Words, host
+from tests.ranks import report
+
+
+NOW = 1_800_000_000.0
+PEER = (
+    "UNKNOWN: Gloo all-reduce failed: [external/gloo/gloo/transport/tcp/pair.cc:547] "
+    "Connection closed by peer [127.0.0.1]:37559"
+)
+
+
+def raised(
+    age: float, kind: str = "ValueError", message: str = "loss is not finite", **of: Any
+) -> dict[str, Any]:
+    """Return what a sidecar adds for an uncaught exception *age* seconds ago."""
+    said = {"type": kind, "message": message, "where": "train.py:9", "function": "f"}
+    words = {"kind": "exception", **said, "age_seconds": age, **of}
+    return {"ended": "crashed", "ended_seconds": age, "words": words}
+
+
+def killed(age: float | None, *, noticed: float = 0.0, heard: float = 0.0) -> Any:
+    """Return what a sidecar adds for a process that was killed."""
+    ends = {"ended": "killed", "ended_seconds": noticed, "since_seconds": heard}
+    return {**ends, "closed_seconds": age}
+
+
+def a_host(
+    *reports: dict[str, Any],
+    within: float = 0.001,
+    later: float = 0.0,
+    ahead: float = 0.0,
+    **more: Any,
+) -> Host:
+    """
+    Return the content of a sidecar's response, *later* than the first, whose clock is
+    *ahead* of that of who asked.
+    """
+    asked = NOW + later
+    found = host("h:1", {"ranks": list(reports), "time": asked + ahead, **more})
+    return replace(found, asked=asked, within=within)
+
+
+def job_of(*hosts: Host) -> PostMortem:
+    [found] = examine(hosts).jobs
+    return found
+
+
+def first_of(*hosts: Host) -> int | None:
+    """Return the rank that failed first."""
+    found = job_of(*hosts).first
+    return None if found is None else found.rank.index
+
+
+def text_of(found: Found) -> str:
+    return " ".join("\n".join(lines(found, 78)).split())
+
+
+def test_a_consequence_is_no_cause_even_if_it_seems_earlier() -> None:
+    """Whoever speaks of peers comes after what befell these, within the uncertainty."""
+    cause = report(3, **raised(10.0))
+    peer = report(0, **raised(10.02, message=PEER))
+    hosts = [a_host(peer, within=0.05), a_host(cause, within=0.05)]
+    assert first_of(*hosts) == 3
+    text = text_of(examine(hosts))
+    assert "first: rank 3 (host-0, pid 1003) raised ValueError: loss is not" in text
+    assert "train.py:9 in f" in text
+    assert "consequence, within 0.12 s: rank 0 (host-0, pid 1000) raised" in text
+    assert "what rank 0 printed is a consequence of what befell rank 3" in text
+
+
+@pytest.mark.parametrize("ahead", [-300.0, 0.0, 300.0])
+def test_clocks_of_hosts_that_differ_do_no_harm(ahead: float) -> None:
+    """Shifted by minutes, the wall clock of a host only changes what its logs say."""
+    hosts = [
+        a_host(report(0, **raised(9.0))),
+        a_host(report(1, **raised(10.0)), ahead=ahead),
+        a_host(report(2, **raised(9.5))),
+    ]
+    assert first_of(*hosts) == 1
+    [job] = document(examine(hosts))["jobs"]
+    assert job["first"]["time"] == pytest.approx(NOW - 10.0)
+    assert [one["rank"] for one in job["later"]] == [2, 0]
+    text = text_of(examine(hosts))
+    assert ("its clock is 5 min" in text) == bool(ahead)
+
+
+def test_hosts_that_answered_at_different_times_are_compared() -> None:
+    """An age counts from when its response was made."""
+    early, late = report(0, **raised(1.0)), report(1, **raised(4.0))
+    assert first_of(a_host(early), a_host(late, later=5.0)) == 0
+    assert first_of(a_host(early), a_host(late, later=2.0)) == 1
+
+
+def test_what_the_clocks_cannot_order_is_said_to_be_at_the_same_time() -> None:
+    """Two causes closer than the uncertainty are both named, with it."""
+    hosts = [
+        a_host(report(0, **raised(5.0)), within=0.2),
+        a_host(report(1, **raised(5.1)), within=0.1),
+    ]
+    assert first_of(*hosts) == 1
+    assert len(job_of(*hosts).together) == 1
+    assert "at the same time, within 0.40 s: rank 0" in text_of(examine(hosts))
+
+
+def test_a_killed_rank_comes_before_those_that_lost_it() -> None:
+    """Its end is noticed a little after theirs, or only within seconds."""
+    peer = report(0, **raised(10.0, message=PEER))
+    for end in (killed(9.9), killed(None, noticed=7.0, heard=12.0)):
+        assert first_of(a_host(peer, report(1, **end))) == 1
+
+
+def test_ranks_that_jax_ends_after_a_failure_are_no_cause() -> None:
+    """They leave no word; nor do they if they lose the coordinator."""
+    cause, silent = report(2, **raised(10.0)), report(1, **killed(9.5))
+    assert first_of(a_host(silent, cause)) == 2
+    assert job_of(a_host(silent, cause)).consequences[0].rank.index == 1
+    window = killed(None, noticed=7.0, heard=12.0)
+    assert first_of(a_host(*(report(n, **window) for n in (2, 0, 1)))) == 0
+    assert first_of(a_host(report(1, **killed(20.0)), cause)) == 1
+
+
+def test_errors_of_peers_alone_leave_the_cause_open() -> None:
+    """Then it is on a host that did not answer, or in the network."""
+    peers = [report(n, count=3, **raised(9.0, message=PEER)) for n in (0, 1)]
+    found = examine([a_host(*peers), Host("far:1", "no response")])
+    [job] = found.jobs
+    assert job.first is None
+    assert job.failed
+    text = text_of(found)
+    assert "rank 2 left nothing here" in text
+    assert "1 of 2 hosts did not answer: far:1: no response" in text
+
+
+def test_an_error_long_after_those_of_peers_is_not_their_cause() -> None:
+    """What fails while a program cleans up is no explanation."""
+    hosts = a_host(
+        report(0, count=2, **raised(60.0, message=PEER)),
+        report(1, count=2, **raised(10.0, "OSError", "disk quota exceeded")),
+    )
+    assert first_of(hosts) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "of_peers"),
+    [
+        ("ValueError", PEER, True),
+        ("JaxRuntimeError", "UNAVAILABLE: Socket closed", True),
+        ("JaxRuntimeError", "ABORTED: /job:a/task:1 heartbeat timeout", True),
+        ("JaxRuntimeError", "DEADLINE_EXCEEDED: Barrier timed out. Id: x", True),
+        ("JaxRuntimeError", "INTERNAL: NCCL operation failed: remote error", True),
+        ("JaxRuntimeError", "RESOURCE_EXHAUSTED: Out of memory allocating", False),
+        ("JaxRuntimeError", "INTERNAL: CUDA error: illegal address", False),
+        ("ConnectionResetError", "Connection reset by peer", False),
+        ("ValueError", "barrier layer has the wrong shape", False),
+    ],
+)
+def test_errors_about_peers_are_recognised(
+    kind: str, message: str, *, of_peers: bool
+) -> None:
+    """By what the runtime says; a connection of the program's own is its own."""
+    assert is_of_peers(Words("exception", kind, message)) == of_peers
+
+
+def test_an_error_raised_while_handling_one_of_peers_is_of_peers() -> None:
+    """The chain is looked at, and shown."""
+    chain = {"causes": [{"type": "ValueError", "message": PEER}]}
+    peer = report(0, **raised(10.1, "OSError", "cannot save", **chain))
+    cause = report(1, **raised(10.0))
+    found = examine([a_host(peer, cause, within=0.2)])
+    assert first_of(a_host(peer, cause, within=0.2)) == 1
+    assert "OSError: cannot save (after ValueError: UNKNOWN: Gloo" in text_of(found)
+
+
+def test_exits_and_kills_for_memory_are_told() -> None:
+    """A code of 128 and more names the signal; the kernel's counter the reason."""
+    code = {"kind": "exit", "code": 143, "age_seconds": 3.0}
+    found = examine([a_host(report(0, words=code, ended="finished"))])
+    assert "rank 0 (host-0, pid 1000) exited with code 143 (SIGTERM)" in text_of(found)
+    found = examine([a_host(report(0, **killed(3.0), oom_kills=1))])
+    assert "was killed by the kernel for memory" in text_of(found)
+    xid = [{"uuid": "GPU-7", "xid": "79", "age_seconds": 4.0}]
+    found = examine([a_host(report(0, **killed(3.0), host_oom_kills=2), xids=xid)])
+    assert "the kernel killed 2 on that host for memory then" in text_of(found)
+    assert "Xid 79 of GPU-7, 1.0 s before" in text_of(found)
+
+
+def test_nothing_is_said_of_a_job_that_ended_in_order() -> None:
+    """Nor of one that runs."""
+    over: dict[str, Any] = {
+        "ended": "finished",
+        "words": {"kind": "finished", "age_seconds": 1.0},
+    }
+    for of in (over, {}):
+        found = examine([a_host(*(report(n, **of) for n in range(4)))])
+        assert not document(found)["failed"]
+        assert text_of(found).startswith("NO FAILURE: 4 ranks of 10.0.0.1:1234")
+
+
+def test_a_hook_called_by_hand_is_no_failure() -> None:
+    """A rank that gets on after its uncaught exception has not ended by it."""
+    words = raised(30.0)["words"]
+    assert not job_of(a_host(report(0, age=1.0, words=words))).failed
+    assert job_of(a_host(report(0, age=31.0, words=words))).failed
+
+
+def test_an_attempt_before_is_left_out() -> None:
+    """A rank that failed before the others of this attempt began is not the first."""
+    old = report(0, **raised(900.0), since_seconds=900.0, observed_seconds=100.0)
+    new = report(1, **raised(10.0), since_seconds=10.0, observed_seconds=300.0)
+    assert first_of(a_host(old, new)) == 1
+    again = report(0, age=0.1, observed_seconds=5.0)
+    assert first_of(a_host(new, again)) == 1
+
+
+def test_documents_may_have_anything() -> None:
+    """Hostile or malformed ends neither raise nor show control characters."""
+    odd: Sequence[Any] = (None, [], "x", -1, 1e308, {"kind": ["exception"]})
+    for one in odd:
+        reports = [
+            report(0, words=one, ended="killed", closed_seconds=one),
+            report(1, words={"kind": "exception", "age_seconds": one, "causes": one}),
+            report(2, words={"kind": "exit", "code": one, "message": "\x1b[2J"}),
+        ]
+        found = examine([a_host(*reports, xids=one)])
+        assert "\x1b" not in text_of(found)
+        document(found)
