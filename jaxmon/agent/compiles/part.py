@@ -315,14 +315,15 @@ class Compiles(Part):
                 take(compile_.function, executable)
 
     def _settle_unreported(self, compile_: Compile) -> None:
-        if compile_.raised is False:  # JAX reports each that succeeded
-            compile_.deaf = True
-        self._settle(compile_, failed=compile_.raised is not False)
+        # JAX reports each that succeeded.
+        succeeded = compile_.raised is False
+        self._settle(compile_, failed=not succeeded, missed=succeeded)
 
-    def _settle(self, compile_: Compile, *, failed: bool) -> None:
-        """Count *compile_*, once."""
+    def _settle(self, compile_: Compile, *, failed: bool, missed: bool = False) -> None:
+        """Count *compile_*, once; *missed*: although its report was expected."""
         if self._unsettled.pop(id(compile_), None) is None:
-            return
+            return  # another thread does
+        compile_.deaf |= missed
         function = compile_.function
         ended = compile_.end[0]
         if ended >= self._last_ended:  # one without a report may be settled late
