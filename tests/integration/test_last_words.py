@@ -15,8 +15,12 @@ from tests.preloaded import run_preloaded
 PROGRAM = """
 import sys, threading
 import jax, jaxmon
+from jaxmon.agent.errors import last_words
+from jaxmon.agent.jaxlink.cluster import Cluster
 
 jaxmon.instrument(port=None)
+if sys.argv[2] == "job":
+    last_words.cluster = lambda _: Cluster(0, 2, "127.0.0.1:1")
 
 def save():
     try:
@@ -50,11 +54,15 @@ for number in jaxmon.steps(range(8), loop="fit"):
 """
 
 
-def words_of(way: str, directory: Path) -> tuple[dict[str, Any], int]:
-    """Run the program, and return its last words and its exit code."""
+def words_of(
+    way: str, directory: Path, where: str = "job"
+) -> tuple[dict[str, Any], int]:
+    """
+    Run the program, in a job or alone; return its last words and its exit code.
+    """
     path, run_dir = directory / "train.py", directory / "run"
     path.write_text(PROGRAM)
-    done = run_preloaded(str(path), way, run_dir=run_dir, cwd=directory)
+    done = run_preloaded(str(path), way, where, run_dir=run_dir, cwd=directory)
     return life.last_words(run_dir / "agent-0.life"), done.code
 
 
@@ -68,15 +76,15 @@ def words_of(way: str, directory: Path) -> tuple[dict[str, Any], int]:
                 "kind": "exception",
                 "type": "RuntimeError",
                 "message": "cannot save to https://me:[secret]@host/x",
-                "where": "train.py:12",
+                "where": "train.py:16",
                 "function": "save",
                 "oom": False,
                 "steps": 5,
                 "causes": [{"type": "OSError", "message": "No space left on device"}],
             },
         ),
-        ("memory", 1, {"kind": "exception", "where": "train.py:22", "oom": True}),
-        ("exits", 3, {"kind": "exit", "code": 3, "where": "train.py:18", "steps": 5}),
+        ("memory", 1, {"kind": "exception", "where": "train.py:26", "oom": True}),
+        ("exits", 3, {"kind": "exit", "code": 3, "where": "train.py:22", "steps": 5}),
         ("complains", 1, {"kind": "exit", "code": 1, "message": "no data"}),
         ("caught", 0, {"kind": "finished", "steps": 8}),
         ("thread", 0, {"kind": "finished", "steps": 8}),
@@ -93,3 +101,10 @@ def test_a_program_leaves_how_it_ended(
     assert found["loop"] == "fit"
     assert before <= found["time"] <= time.time()
     assert since <= found["boottime"] <= time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def test_alone_the_traceback_of_an_exit_is_the_programs(tmp_path: Path) -> None:
+    """Only in a job is the code of `sys.exit` worth a line in its traceback."""
+    found, returned = words_of("exits", tmp_path, "alone")
+    assert returned == 3
+    assert found["kind"] == "finished"

@@ -163,6 +163,13 @@ class TestFloods:
         assert site.errors == []
 
 
+def ask_later(site: Site, client: socket.socket) -> None:
+    """Send a request that is answered later, and wait until the server has read it."""
+    before = len(site.later)
+    client.sendall(head_of("/later"))
+    until(lambda: len(site.later) > before, "the request")
+
+
 class TestAddresses:
     """No address keeps another out."""
 
@@ -176,9 +183,8 @@ class TestAddresses:
         site = make_site(max_connections=3)
         with ExitStack() as stack:
             clients = [stack.enter_context(site.connect()) for _ in range(3)]
-            for number, client in enumerate(clients, 1):
-                client.sendall(head_of("/later"))
-                until(lambda asked=number: len(site.later) == asked, "the request")
+            for client in clients:
+                ask_later(site, client)
             assert site.get("/echo")[0].status == 503
 
             assert status(ask(site, "127.0.0.2")) == 200

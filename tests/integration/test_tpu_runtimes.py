@@ -294,7 +294,8 @@ def test_sidecar_ends_while_it_waits_for_a_runtime(
     runtime, port = here.serve(told)
     with exporters(run_dir) as start:
         running = start(
-            "--disable", "nvml", "--disable", "gpm", TPU_RUNTIME_METRICS_PORTS=port
+            *("--disable", "nvml", "--disable", "gpm", "--disable", "nccl"),
+            TPU_RUNTIME_METRICS_PORTS=port,
         )
         until(lambda: runtime.calls("ListSupportedMetrics"), "a poll")
         assert running.stop() == 0

@@ -22,6 +22,8 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.inspection import module_of, name_of
 from jaxmon.agent.jaxlink import failures
+from jaxmon.agent.jaxlink.cluster import cluster
+from jaxmon.agent.jaxlink.probe import Probe
 from jaxmon.agent.jaxlink.source_lines import SourceLine, SourceLineFinder, stack_of
 from jaxmon.clocks import wall_time
 from jaxmon.indicators.loops import Loops
@@ -32,6 +34,8 @@ from jaxmon.sources import display_path
 SITE = "last_words"
 
 _LONGEST = 300
+# Processes of the smallest job.
+_JOB = 2
 # Of an exception: those that it was raised from, or while handling.
 _MOST_CAUSES = 4
 
@@ -63,7 +67,10 @@ class LastWords:
         self.say: Callable[[Mapping[str, Any]], None] | None = None
 
     def exiting(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `sys.exit` that notes its code and caller."""
+        """
+        Return `sys.exit` that notes its code and caller in a process of a job. There
+        its traceback has a line of ours, which hardly anything prints.
+        """
 
         @functools.wraps(original)
         def noted(status: object = None, /) -> None:
@@ -74,7 +81,11 @@ class LastWords:
                     self._done_at_exit = self._done()
             original(status)
 
-        return noted
+        def observe(_: FrameType, __: Callable[..., Any]) -> Callable[..., Any] | None:
+            place = cluster(self._context.jax)
+            return None if place is None or place.size < _JOB else noted
+
+        return Probe(original, observe, guard=self._context.guard, site=SITE)
 
     def on_uncaught(self, error: BaseException) -> None:
         """Leave the words that *error* ends the program."""
