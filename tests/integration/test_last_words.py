@@ -57,9 +57,7 @@ for number in jaxmon.steps(range(8), loop="fit"):
 def words_of(
     way: str, directory: Path, where: str = "job"
 ) -> tuple[dict[str, Any], int]:
-    """
-    Run the program, in a job or alone; return its last words and its exit code.
-    """
+    """Run the program in a job or alone; return its last words and its exit code."""
     path, run_dir = directory / "train.py", directory / "run"
     path.write_text(PROGRAM)
     done = run_preloaded(str(path), way, where, run_dir=run_dir, cwd=directory)
