@@ -111,7 +111,7 @@ def _continued(
 
 def _identity(path: Path) -> tuple[int, ...] | None:
     """
-    Return what tells a file from those that were at *path* before; `None` if there is
+    Return what identifies the file at *path* among those before it; `None` if there is
     none. Of short jobs, each second file has the inode of the one before the last.
     """
     try:
