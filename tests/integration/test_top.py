@@ -13,12 +13,14 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 
 from jaxmon.cli.top.state import KEYS, ORDERS
 from tests.exporter import exporters
+from tests.preloaded import Program, start_preloaded
 from tests.ptys import Console, console
 from tests.support import clean_environ, until
 
@@ -58,14 +60,10 @@ BEGINS, RESTORES = b"\x1b[?1049h", b"\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
 @contextmanager
 def running(
     directory: Path, run_dir: Path, name: str, source: str
-) -> Iterator[subprocess.Popen[str]]:
+) -> Iterator[Program]:
     (directory / name).write_text(source)
-    with subprocess.Popen(
-        [sys.executable, name],
-        cwd=directory,
-        env=clean_environ(run_dir),
-        stdout=subprocess.PIPE,
-        text=True,
+    with start_preloaded(
+        name, cwd=directory, environ=clean_environ(run_dir), stdout=PIPE
     ) as process:
         assert process.stdout is not None
         try:

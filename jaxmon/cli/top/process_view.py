@@ -33,7 +33,7 @@ from jaxmon.report.layout import (
     size,
     wrapped,
 )
-from jaxmon.report.status.model import FunctionSummary
+from jaxmon.report.status.model import AgentSummary, FunctionSummary
 
 
 _MOST_FUNCTIONS = 20
@@ -97,7 +97,6 @@ def _life(
     text = shortened(clean(" · ".join(filter(None, facts))), width)
     lines = [line((text, QUIET))] if text else []
     then = time.strftime("%H:%M:%S", time.localtime(one.summary["time"]))
-    began, started = state.began, agent["started"]
     if present is None:
         lines += _paragraph(
             f"It has ended. Below is what it did at {then}.", DOUBTFUL, width
@@ -109,10 +108,21 @@ def _life(
     elif present.condition != "running":
         text = f"It is {present.condition} Below is what it did at {then}."
         lines += _paragraph(text.replace("stopped ", "stopped. "), BAD, width)
-    elif began and started and abs(started - began) > 1:
+    elif _is_another(agent, state):
         text = "The process that was opened has ended; this is its successor."
         lines += _paragraph(text, DOUBTFUL, width)
     return lines
+
+
+def _is_another(agent: AgentSummary, state: State) -> bool:
+    """
+    Return whether *agent* is not the process that was opened. In a container all may
+    have one pid; of one that has just started, only the pid may be known.
+    """
+    pid, started = agent["pid"], agent["started"]
+    if pid and state.pid and pid != state.pid:
+        return True
+    return bool(started and state.began and abs(started - state.began) > 1)
 
 
 def _paragraph(text: str, colour: str, width: int) -> list[Line]:

@@ -58,7 +58,8 @@ class State:
         reverse: whether the order is reversed.
         chosen: slot of the process that is marked, or open.
         opened: whether it is open.
-        began: when it was started, in Unix time, if that is known.
+        pid: of the process there when it was opened, if that was known.
+        began: when that was started, in Unix time, likewise.
         helped: whether the help is shown.
         scrolled: lines that are above the screen, of an open process.
         paused: whether the screen stands still.
@@ -70,6 +71,7 @@ class State:
     reverse: bool = False
     chosen: str | None = None
     opened: bool = False
+    pid: int | None = None
     began: float | None = None
     helped: bool = False
     scrolled: int = 0
@@ -130,7 +132,9 @@ class State:
             self.scrolled = self._moved(key, self.scrolled, self.most)
 
     def _open(self, process: Process) -> None:
-        self.chosen, self.began = process.number, process.agent["started"]
+        agent = process.agent
+        self.chosen = process.number
+        self.pid, self.began = agent["pid"], agent["started"]
         self.opened, self.scrolled = True, 0
 
     def _moved(self, key: str, place: int, last: int) -> int:
