@@ -148,13 +148,15 @@ def firing(*matchers: Matcher) -> Expr:
     return own.or_(gpus).or_(about_hosts.and_(hosts, *_BY_HOST))
 
 
-def fired(*matchers: Matcher) -> Expr:
-    """Return how often in Grafana's range each of them was found to fire."""
-    own, about_gpus, about_hosts = (
-        one.over_range("count") for one in _alerts(*matchers)
-    )
-    gpus = about_gpus.and_(_owned(), "uuid")
-    return own.or_(gpus).or_(about_hosts.and_(_hosts(), *_BY_HOST))
+def fired() -> tuple[Expr, Expr]:
+    """
+    Return how often in Grafana's range alerts were found to fire: those about the
+    selected services, and those about all GPUs and of all jobs that read GPUs, which
+    costs less than to find out which are about the services' hardware.
+    """
+    own, about_gpus, about_hosts = (one.over_range("count") for one in _alerts())
+    readers = READERS().over_range("last").max("job")
+    return own, about_gpus.or_(about_hosts.and_(readers, "job"))
 
 
 def _alerts(*matchers: Matcher) -> tuple[Expr, Expr, Expr]:

@@ -191,6 +191,8 @@ def _alerts(runbooks: str) -> Line:
     every = duration.and_(_named(firing).max(*_LISTED), *_LISTED)
     # No flood of tickets hides a page; the stat above counts all.
     shown = every.bottomk(_ALERTS, "severity")
+    own, of_hardware = (one.max(*named).topk(_ROWS) for one in hardware.fired())
+    longest = own.or_(of_hardware)
     return line(
         table(
             111,
@@ -215,12 +217,12 @@ def _alerts(runbooks: str) -> Line:
             112,
             "Alerts over time",
             Target(
-                firing.max(*named).and_(hardware.fired().max(*named).topk(_ROWS)),
+                firing.max(*named).and_(longest),
                 "{{alertname}} {{job}}",
             ),
             text=(
-                "When each alert fired, of the ten that fired for longest. The first "
-                "is often the cause of the others."
+                "When each alert fired, of the ten that fired for longest, and the "
+                "ten about hardware. The first is often the cause of the others."
             ),
             mappings=(Mapping("1", "firing", "red"),),
             thresholds=Thresholds("red", ()),
