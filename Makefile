@@ -27,14 +27,15 @@ define environment
   { echo "$(PYTHON) is older than 3.11; run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 @$(PYTHON) -m venv $(VENV) || \
   { echo "cannot make $(VENV); on Debian: apt-get install python3-venv" >&2; exit 1; }
+@$(PIP) install --quiet --no-compile -c constraints.txt --upgrade 'pip>=25.1' uv
 endef
 
-# Once more if it fails, for networks do. Python compiles what it imports; compiling
-# everything takes as long as the rest.
+# uv takes a tenth of pip's time. Where it fails, pip tries: networks fail at times, and uv
+# does not read pip's configuration, such as the address of an index.
 comma := ,
 define install
-{ install=($(PIP) install --quiet --no-compile -c constraints.txt $(1)); \
-  "$${install[@]}" || "$${install[@]}"; }
+{ $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt $(1) || \
+  $(PIP) install --quiet --no-compile -c constraints.txt $(1); }
 endef
 
 # What `run` needs: half of what development does.
@@ -46,7 +47,6 @@ $(LIGHT): pyproject.toml constraints.txt
 
 $(READY): pyproject.toml constraints.txt
 	$(environment)
-	@$(call install,--upgrade 'pip>=25.1')
 	@echo "installing jaxmon, JAX and the development tools into $(VENV) ..."
 	@$(call install,--upgrade --target $(VENV)/schemas --group schemas) & schemas=$$!; \
 	  $(call install,-e '.[dashboards$(comma)demo$(comma)nvidia]' --group dev); \
