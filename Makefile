@@ -66,7 +66,7 @@ complete:
 # are collected once before the workers do, which would all compile the same modules.
 .PHONY: test
 test: export PYTHONDONTWRITEBYTECODE :=
-test: complete ## Run lint and all tests (ARGS for pytest, JOBS in parallel).
+test: complete ## Run lint and the tests of each change (ARGS for pytest, JOBS in parallel).
 	@mkdir -p .cache; log=.cache/lint.log; failed=; \
 	  $(MAKE) --no-print-directory lint >$$log 2>&1 & lint=$$!; \
 	  trap 'kill $$lint 2>/dev/null || :' EXIT; \
@@ -78,6 +78,10 @@ test: complete ## Run lint and all tests (ARGS for pytest, JOBS in parallel).
 	  wait $$lint || failed+=" lint"; \
 	  cat $$log; \
 	  if [ "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
+
+.PHONY: test-all
+test-all: ## Run lint and all tests, also those that take too long for each change.
+	@$(MAKE) --no-print-directory test ARGS='-m "" $(ARGS)'
 
 .PHONY: packages
 packages: ## Install the programs that some tests need, when root on Debian.

@@ -28,6 +28,10 @@ PUSHER = "sa-1-jaxmon"
 # For what only one of Grafana's models has.
 CLASSIC = pytest.mark.parametrize("model", ["classic"])
 V2 = pytest.mark.parametrize("model", ["v2"])
+# For many cases of what both have.
+MANY = pytest.mark.parametrize(
+    "model", ["classic", pytest.param("v2", marks=pytest.mark.exhaustive)]
+)
 
 # Requests that save a dashboard, and those that write anything, in either model.
 SAVE = "^(POST /api/dashboards/db|(POST|PUT) /apis/)"

@@ -107,11 +107,15 @@ def until(probe: Callable[[], T], what: str, *, seconds: float = DEADLINE_SECOND
         AssertionError: it did not within *seconds*; names *what* and the last value.
     """
     deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not (value := probe()):
-        if time.monotonic() > deadline:
+        ended = time.monotonic()
+        if ended > deadline:
             msg = f"waited {seconds:g} s for {what}; last saw {value!r}"
             raise AssertionError(msg)
-        time.sleep(0.05)
+        # What is waited for needs the processor more than probes do.
+        time.sleep(min(max(0.05, 4 * (ended - began)), 1.0))
+        began = time.monotonic()
     return value
 
 

@@ -138,6 +138,7 @@ def test_a_quiet_fleet_fires_nothing_and_errors_page(
     assert min(one.start for one in found if one.severity == "page") > fault.start
 
 
+@pytest.mark.exhaustive
 def test_shards_by_job_fire_what_one_prometheus_fires(
     page: Templates, tmp_path: Path
 ) -> None:

@@ -40,6 +40,7 @@ def webhook() -> Iterator[Webhook]:
         yield running
 
 
+@pytest.mark.exhaustive
 def test_the_demo_is_quiet_until_it_breaks(webhook: Webhook, run_dir: Path) -> None:
     """
     While nothing is wrong, start included, nothing is sent; what is broken brings its

@@ -31,7 +31,17 @@ with urllib.request.urlopen(jaxmon.instrument().url) as page:
 """
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(
+            path,
+            id=path.stem,
+            marks=[pytest.mark.exhaustive] if path.stem in NEEDS else [],
+        )
+        for path in EXAMPLES
+    ],
+)
 def test_example_learns_and_is_observed(example: Path, run_dir: Path) -> None:
     """The loss falls, and the page counts each step: one compile, then hits."""
     for library in NEEDS.get(example.stem, ()):

@@ -9,6 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
 
+import pytest
+
 from jaxmon.artifacts import alerts
 from jaxmon.catalog import PROGRAM_DEVICES, PROGRAM_INFO
 from tests.preloaded import Program, start_preloaded
@@ -60,6 +62,7 @@ def started(stack: ExitStack, run_dir: Path, *command: str) -> Program:
     return process
 
 
+@pytest.mark.exhaustive
 def test_ranks_with_different_programs_are_an_alert(
     run_dir: Path, tmp_path: Path, prometheus: Callable[..., Prometheus]
 ) -> None:

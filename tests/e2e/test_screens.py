@@ -17,7 +17,10 @@ _DEADLINE = 300.0
 
 
 # ``python -m tests.screens`` plants all.
-@pytest.mark.parametrize("name", ["failing_requests", "becomes_nan"])
+@pytest.mark.parametrize(
+    "name",
+    ["failing_requests", pytest.param("becomes_nan", marks=pytest.mark.exhaustive)],
+)
 def test_each_screen_names_the_cause_and_nothing_above_it(
     chrome: Chrome, name: str
 ) -> None:

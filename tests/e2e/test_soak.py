@@ -14,6 +14,7 @@ from tools import soak
 from tools.soak import Round
 
 
+@pytest.mark.exhaustive
 def test_nothing_grows(run_dir: Path) -> None:
     """
     Tens of thousands of calls, hundreds of recompiles, thousands of arrays: memory,

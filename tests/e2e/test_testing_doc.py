@@ -6,6 +6,8 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 from jaxmon.baseline.figures import FIGURES
 from tests.preloaded import run_preloaded
 from tests.support import ROOT
@@ -38,6 +40,7 @@ def test_tests_of_the_document_pass(tmp_path: Path) -> None:
     assert out.splitlines()[-1].startswith("4 passed")
 
 
+@pytest.mark.exhaustive
 def test_commands_of_the_document_work(tmp_path: Path) -> None:
     """
     Each command can be typed as it stands, one after the other; here they run programs

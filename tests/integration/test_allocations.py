@@ -348,6 +348,7 @@ print(sum(costs) / (time.monotonic() - began), len(costs))
 """
 
 
+@pytest.mark.exhaustive
 def test_looks_come_less_often_where_they_are_dear() -> None:
     """
     With tens of thousands of arrays the interval asked for would cost too much; a look

@@ -167,6 +167,7 @@ def test_tolerances_and_strictness_are_options(
     )
 
 
+@pytest.mark.exhaustive
 def test_modules_and_code_can_be_recorded(baseline: Command, tmp_path: Path) -> None:
     """``-m pytest`` and ``-c`` work like scripts."""
     (tmp_path / "test_it.py").write_text(
@@ -213,7 +214,7 @@ def test_program_with_an_agent_of_its_own_is_recorded(
     ("source", "code"),
     [
         (f"{PROGRAM}\nsys.exit(7)", 7),
-        ("raise ValueError", 1),
+        pytest.param("raise ValueError", 1, marks=pytest.mark.exhaustive),
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 128 + 9),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 
 from jaxmon.grafana.models import shown
 from tests.fakes.http import Reply
-from tests.push_site import ONCALL
+from tests.push_site import MANY, ONCALL
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,7 @@ from tests.push_site import ONCALL
         ('{"a": 1, "a": 2}', "has a duplicate key 'a'"),
     ],
 )
+@MANY
 def test_a_stored_dashboard_that_cannot_be_used(site, inner, reason):
     """It is left alone, with the reason; the others are pushed."""
     body = f'{{"meta": {{}}, "dashboard": {{"version": 1, "panels": {inner}}}}}'
@@ -70,6 +71,7 @@ def test_a_stored_dashboard_with_half_a_character(site):
         *("Mon, 01 Jan 2001 00:00:00 +999999999999", "soon", ",", "1 2 3 4 5 6 7"),
     ],
 )
+@MANY
 def test_absurd_times_to_wait(site, value, monkeypatch):
     """
     What cannot be waited for ends the push with a line, the rest is as good as none.
@@ -90,6 +92,7 @@ def test_absurd_times_to_wait(site, value, monkeypatch):
 @pytest.mark.parametrize(
     "place", ["http://[", "http://[::1", "//a:b:c", "x" * 5000, "%"]
 )
+@MANY
 def test_absurd_addresses_to_go_to(site, place):
     """They are shown, and not understood."""
     reply = Reply(302, {}, {"Location": place})
@@ -108,6 +111,7 @@ ODD = (None, "x" * 5000, [1], {"a": 1})
     ["health", "folders", "search", "uid/[^/]*$", "versions", "POST", "PUT", "/apis/"],
 )
 @pytest.mark.parametrize("status", [200, 412])
+@MANY
 def test_answers_of_another_shape(site, what, status):
     """
     Whatever Grafana answers in place of what it should, a push ends with an exit code.

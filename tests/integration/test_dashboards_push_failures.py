@@ -13,7 +13,7 @@ import pytest
 
 from tests.fakes.grafana_rows import Quirks
 from tests.fakes.http import Reply
-from tests.push_site import DEBUG, ONCALL, SAVE
+from tests.push_site import DEBUG, MANY, ONCALL, SAVE
 
 
 # Things go wrong.
@@ -37,6 +37,7 @@ from tests.push_site import DEBUG, ONCALL, SAVE
     ["/api/health", "GET /api/folders", "/api/search", "GET /api/dashboards/uid",
      "POST /api/folders", SAVE],
 )  # fmt: skip
+@MANY
 def test_a_short_failure_is_waited_out(site, where, fault, monkeypatch):
     """One failure of any request, before or after it did its work, costs nothing."""
     monkeypatch.setattr("jaxmon.grafana.session._backoff", lambda _: 0.01)
@@ -125,6 +126,7 @@ ODD: list[Any] = [None, [], {}, "text", 7, [1], [{}], {"dashboard": {}, "meta": 
 
 @pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
 @pytest.mark.parametrize("status", [200, 202, 404, 412, 500])
+@MANY
 def test_answers_that_make_no_sense(pushed, odd, status):
     """
     Whatever JSON a server sends with whatever status, a push ends with a message and
@@ -139,7 +141,10 @@ def test_answers_that_make_no_sense(pushed, odd, status):
         assert "Traceback" not in done.err
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(
+    "seed",
+    [0, 1, 2, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in range(3, 10))],
+)
 def test_any_history(make_site, seed, monkeypatch):
     """
     Pushes, edits, moves, rollbacks and failures in any order: what the end of every

@@ -63,7 +63,10 @@ def accelerated(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.ground_truth
 @pytest.mark.usefixtures("accelerated")
 @pytest.mark.parametrize("waits", [True, False], ids=["alone", "queued"])
-@pytest.mark.parametrize(("milliseconds", "rounds"), [(1, 20), (10, 10), (100, 4)])
+@pytest.mark.parametrize(
+    ("milliseconds", "rounds"),
+    [(1, 20), pytest.param(10, 10, marks=pytest.mark.exhaustive), (100, 4)],
+)
 def test_execution_time_is_what_the_program_tells(
     sampling: Sampling, nap: None, milliseconds: int, rounds: int, *, waits: bool
 ) -> None:
@@ -84,7 +87,10 @@ def test_execution_time_is_what_the_program_tells(
 
 
 @pytest.mark.ground_truth
-@pytest.mark.parametrize(("milliseconds", "told"), [(1, False), (3, False), (40, True)])
+@pytest.mark.parametrize(
+    ("milliseconds", "told"),
+    [(1, False), pytest.param(3, False, marks=pytest.mark.exhaustive), (40, True)],
+)
 def test_sampled_calls_are_like_all_others(
     sampling: Sampling, nap: None, milliseconds: int, *, told: bool
 ) -> None:
@@ -127,7 +133,10 @@ def test_sampled_calls_are_like_all_others(
 
 
 @pytest.mark.ground_truth
-@pytest.mark.parametrize(("milliseconds", "rounds"), [(1, 30), (10, 12), (40, 4)])
+@pytest.mark.parametrize(
+    ("milliseconds", "rounds"),
+    [(1, 30), (10, 12), pytest.param(40, 4, marks=pytest.mark.exhaustive)],
+)
 def test_execution_time_is_that_of_a_blocking_call(
     agent: Agent, sampling: Sampling, milliseconds: int, rounds: int
 ) -> None:

@@ -8,8 +8,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
@@ -17,10 +18,6 @@ from jaxmon.report import layout
 from jaxmon.report.findings import neighbours
 from tests.explaining import BUSY, IDLE, PYTHON, explain
 from tests.support import Result, clean_environ, run_python, until
-
-
-if TYPE_CHECKING:
-    import pytest
 
 
 # Compiles for a while when told to; several are told at once.
@@ -216,6 +213,7 @@ def test_a_wide_terminal_is_used(programs, run_dir):
     assert 110 < widths["300"] <= 120
 
 
+@pytest.mark.exhaustive
 def test_processes_that_compile_the_same_are_told(
     programs: Callable[..., Any], run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

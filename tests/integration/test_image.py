@@ -97,6 +97,7 @@ def test_requirements_are_everything_that_the_sidecar_needs() -> None:
     assert listed <= pins
 
 
+@pytest.mark.exhaustive
 def test_image_can_be_put_together_and_serves(tmp_path: Path) -> None:
     """
     The commands of the Dockerfile, run on what it copies, with the image's paths moved:

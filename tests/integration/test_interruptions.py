@@ -110,7 +110,9 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("kind", [Alarm, LikeOurs, LikeAFile])
+@pytest.mark.parametrize(
+    "kind", [Alarm, LikeOurs, pytest.param(LikeAFile, marks=pytest.mark.exhaustive)]
+)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_the_program_gets_its_alarm_wherever_it_lands(
     dropped: list[Any],

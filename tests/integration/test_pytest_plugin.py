@@ -199,7 +199,13 @@ REPORTED = """
     """
 
 
-@pytest.mark.parametrize("options", [(), ("-n2",)], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param((), id="alone"),
+        pytest.param(("-n2",), id="xdist", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_report_names_the_tests_that_compile_most(
     run: Run, options: tuple[str, ...]
 ) -> None:

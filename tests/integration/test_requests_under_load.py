@@ -297,7 +297,9 @@ def listens(port: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("servers", ["three", "four"])
+@pytest.mark.parametrize(
+    "servers", ["three", pytest.param("four", marks=pytest.mark.exhaustive)]
+)
 def test_all_agree_with_the_ledger(
     servers: str, request: pytest.FixtureRequest
 ) -> None:

@@ -65,6 +65,7 @@ def compare(*words: object) -> Result:
     return CliRunner().invoke(main, ["compare", *map(str, words)])
 
 
+@pytest.mark.exhaustive
 def test_the_slower_function_is_named_among_many(runs: Path) -> None:
     """With its line, of enough samples, and no other is; but the loop may be."""
     lines = PROGRAM.read_text().splitlines()

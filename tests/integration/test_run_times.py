@@ -71,6 +71,7 @@ def test_same_build_is_no_regression(place: Path) -> None:
         assert (result.code, "WORSE" in result.out) == (0, False), result.out
 
 
+@pytest.mark.exhaustive
 def test_two_commands_are_compared_without_a_file(place: Path) -> None:
     """The older one may run with other flags, or with another Python."""
     older = f"env XLA_FLAGS={SLOW} {sys.executable} train.py"

@@ -75,6 +75,7 @@ def test_five_thousand_functions_share_few_labels(agent: Agent) -> None:
     assert len(samples(agent)) < LIMIT * 40
 
 
+@pytest.mark.exhaustive
 def test_many_compiled_functions_keep_their_totals(agent: Agent) -> None:
     """
     Calls, misses and compiles over all labels equal what was done, ``other`` included.
@@ -120,6 +121,7 @@ def test_functions_of_jax_leave_room_for_those_of_the_user(agent: Agent) -> None
     assert len([name for name in names if name.startswith("jax.")]) <= LIMIT // 4
 
 
+@pytest.mark.exhaustive
 def test_lambdas_in_a_loop_leave_nothing_in_the_agent(agent: Agent) -> None:
     """What the agent keeps of a function goes with the function."""
     argument = np.ones(2, np.float32)

@@ -149,7 +149,9 @@ else:
 """
 
 
-@pytest.mark.parametrize("where", ["main", "thread cached"])
+@pytest.mark.parametrize(
+    "where", ["main", pytest.param("thread cached", marks=pytest.mark.exhaustive)]
+)
 def test_uncaught_errors_print_the_same(tmp_path: Path, where: str) -> None:
     """What Python writes about an uncaught error is the same, in threads as well."""
     script = tmp_path / "uncaught.py"
