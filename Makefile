@@ -57,25 +57,26 @@ $(READY): pyproject.toml constraints.txt
 run: $(LIGHT) ## Run the demo: training and serving on JAX, observed (DURATION=60 seconds).
 	$(BIN)/jaxmon demo --duration $(DURATION)
 
-# Both load from the network, and have one processor busy.
-.PHONY: complete
-complete:
-	@$(MAKE) --no-print-directory --jobs=2 setup packages
-
-# Lint has one processor busy, so tests start beside it; what it finds comes last. Tests
-# are collected once before the workers do, which would all compile the same modules.
+# Packages load from the network while the environment does, and while lint and the
+# collection have a processor each. Lint goes on beside the tests; what it finds comes
+# last. Tests are collected once before the workers do, which would all compile the same
+# modules.
 .PHONY: test
 test: export PYTHONDONTWRITEBYTECODE :=
-test: complete ## Run lint and the tests of each change (ARGS for pytest, JOBS in parallel).
+test: ## Run lint and the tests of each change (ARGS for pytest, JOBS in parallel).
 	@mkdir -p .cache; log=.cache/lint.log; failed=; \
+	  $(MAKE) --no-print-directory packages & packages=$$!; \
+	  lint=; trap 'kill $$packages $$lint 2>/dev/null || :' EXIT; \
+	  $(MAKE) --no-print-directory setup; \
 	  $(MAKE) --no-print-directory lint >$$log 2>&1 & lint=$$!; \
-	  trap 'kill $$lint 2>/dev/null || :' EXIT; \
-	  if collected=$$($(BIN)/pytest --collect-only -q $(ARGS) 2>&1); then \
-	    $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS) || failed+=" tests"; \
-	  else \
+	  if ! collected=$$($(BIN)/pytest --collect-only -q $(ARGS) 2>&1); then \
 	    tail -n 60 <<<"$$collected"; failed+=" collection"; \
 	  fi; \
-	  wait $$lint || failed+=" lint"; \
+	  wait $$packages || failed+=" packages"; packages=; \
+	  if [ -z "$$failed" ]; then \
+	    $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS) || failed+=" tests"; \
+	  fi; \
+	  wait $$lint || failed+=" lint"; lint=; \
 	  cat $$log; \
 	  if [ "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
