@@ -238,6 +238,8 @@ def test_no_request_has_two_spans(theirs: tuple[Receiver, Run]) -> None:
         assert span["scope"] != "jaxmon"
         assert span["attributes"]["jaxmon.start"] == start
         ours = {one["name"] for one in receiver.of(trace) if one["scope"] == "jaxmon"}
+        # On a busy machine, transfers and syncs may be long enough to have spans.
+        ours = {name for name in ours if not name.startswith(("transfer", "sync"))}
         compile_ = {"jax.compile __main__.model", *PHASES}
         assert ours == (compile_ if start == "cold" else set())
     assert run.said["provider"] == "TracerProvider"
