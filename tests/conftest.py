@@ -32,8 +32,11 @@ os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 # XLA reads its flags once in a process: this holds for what is marked, too.
 if support.NO_FUSION_EMITTERS:
     os.environ.setdefault("XLA_FLAGS", support.NO_FUSION_EMITTERS)
-# Programs in Go, such as Prometheus, are short-lived here: they need not tidy so often.
-os.environ.setdefault("GOGC", "400")
+# Programs in Go, such as Prometheus, are short-lived here and share two processors:
+# they need not tidy up, nor run several threads.
+os.environ.setdefault("GOGC", "off")
+os.environ.setdefault("GOMEMLIMIT", "600MiB")
+os.environ.setdefault("GOMAXPROCS", "1")
 
 # A shell has what it starts in the background ignore Ctrl-C, and nohup hangups. What
 # tests start would inherit that, and not end when it is told to.

@@ -175,6 +175,7 @@ def test_shards_by_job_fire_what_one_prometheus_fires(
     assert not first & second
 
 
+@pytest.mark.exhaustive
 def test_dashboards_ask_what_a_fleet_answers(page: Templates, tmp_path: Path) -> None:
     """
     Prometheus answers every query of every panel, variable and annotation as Grafana

@@ -92,6 +92,7 @@ def test_terminal_shows_a_table_until_interrupted(short_tmp: Path) -> None:
     assert list(short_tmp.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 def test_death_of_a_child_is_told(short_tmp: Path) -> None:
     """A workload that dies ends the demo with its name, its end and exit code 1."""
     with demo(short_tmp, "--no-prometheus") as process:

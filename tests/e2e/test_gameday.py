@@ -150,6 +150,7 @@ def test_an_interrupted_game_day_leaves_nothing(
     assert list(run_dir.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 def test_a_stack_in_use_is_drilled(
     programs: Programs, run_dir: Path, tmp_path: Path
 ) -> None:

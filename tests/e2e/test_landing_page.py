@@ -275,7 +275,9 @@ def test_nothing_moves_when_values_change(
     assert chrome.execute_script(focused) == "Function"
 
 
-@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+@pytest.mark.parametrize(
+    "width", [PHONE, pytest.param(DESKTOP, marks=pytest.mark.exhaustive)]
+)
 def test_no_accessibility_fault(
     chrome: Chrome, exporter: Callable[..., Any], agent: Agent, width: int
 ) -> None:
@@ -290,7 +292,9 @@ def test_no_accessibility_fault(
     assert accessibility_faults(chrome) == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "scheme", [pytest.param("light", marks=pytest.mark.exhaustive), "dark"]
+)
 def test_text_has_contrast(
     chrome: Chrome, exporter: Callable[..., Any], scheme: str
 ) -> None:

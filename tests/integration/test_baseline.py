@@ -188,6 +188,7 @@ def test_modules_and_code_can_be_recorded(baseline: Command, tmp_path: Path) -> 
     assert functions(tmp_path / "c.json")["__main__.<lambda>"]["compiles"] == 1
 
 
+@pytest.mark.exhaustive
 def test_processes_are_added_up(baseline: Command, tmp_path: Path) -> None:
     """A shell on the PATH that runs the program twice has compiled it twice."""
     program = f"{sys.executable} train.py; {sys.executable} train.py"

@@ -222,6 +222,7 @@ def test_report_names_the_tests_that_compile_most(
     assert "test_one" not in report
 
 
+@pytest.mark.exhaustive
 def test_report_by_ini_file_and_its_absence(run: Run, tmp_path: Path) -> None:
     """The ini file turns it on, the command line off; by default there is none."""
     title = "tests with the most compiles"

@@ -270,10 +270,15 @@ print(names, any(name.startswith("opentelemetry") for name in sys.modules))
     ("environ", "loaded"),
     [
         ({}, False),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "JAXMON_TRACES": "0"}, False),
-        (
+        pytest.param(
+            {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "JAXMON_TRACES": "0"},
+            False,
+            marks=pytest.mark.exhaustive,
+        ),
+        pytest.param(
             {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "true"},
             False,
+            marks=pytest.mark.exhaustive,
         ),
         (
             {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": "none"},
