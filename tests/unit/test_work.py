@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxmon.agent.jaxlink.arrays import underlying_array
-from jaxmon.agent.sampling.work import DeviceWork, smallest_outputs, unready
+from jaxmon.agent.sampling.work import DeviceWork, queues, smallest_outputs, unready
 
 
 def kept(*sizes: int) -> list[int]:
@@ -89,3 +89,21 @@ def test_a_key_is_looked_at_by_its_numbers() -> None:
     (leaf,) = smallest_outputs([key], jax.Array)
     assert leaf is underlying_array(key)
     assert DeviceWork([leaf]).look()
+
+
+class Spread:
+    """An array of which one part is on a device of this process, as in a job."""
+
+    def __init__(self) -> None:
+        self.addressable_devices = set(jax.local_devices()[:1])
+
+    @property
+    def sharding(self) -> Spread:
+        return self
+
+
+def test_work_waits_in_the_queues_of_this_process() -> None:
+    """What other processes have dispatched before is unknown, and does not matter."""
+    own = queues(jnp.ones(2), across=False)
+    assert own == queues(Spread(), across=False)
+    assert len(own) == 1

@@ -103,7 +103,8 @@ def queues(leaf: Any, *, across: bool) -> tuple[Hashable, ...]:
     Return the queues in which the work that produces *leaf* waits.
 
     An accelerator runs programs in the order of their dispatch. The CPU keeps that
-    order for each dispatching thread only.
+    order for each dispatching thread only. What waits on devices of other processes is
+    not known here.
 
     Args:
         leaf: an output.
@@ -111,7 +112,7 @@ def queues(leaf: Any, *, across: bool) -> tuple[Hashable, ...]:
             then has a second queue, and must be next in both.
     """
     found: list[Hashable] = []
-    for device in leaf.devices():
+    for device in leaf.sharding.addressable_devices:
         if device.platform != "cpu":
             found.append(device)
             continue
