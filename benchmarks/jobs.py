@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 import statistics
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import cache
 from time import process_time
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,8 @@ _WIDTH = 100
 _MIB = 1 << 20
 # A process has about as many threads, besides those of native code.
 _THREADS = 8
+# An agent reports as many at most.
+_ROWS, _VARIANTS = 48, 50
 
 
 def measure() -> list[Row]:
@@ -41,6 +45,11 @@ def measure() -> list[Row]:
     whole = _median(lambda: lines(judge(read(pages)), _WIDTH))
     failed = read(responses(failed=True))
     stacked = read(responses(stacks=True))
+    going = responses(slow=True)
+    tracemalloc.start()
+    slow = read(going)
+    courses, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
     note = f"{size:.1f} MiB of JSON; {len(printed)} lines are printed"
     return [
         Row(name="read, judge and print 4,096 ranks", value=whole, unit="s", note=note),
@@ -51,6 +60,19 @@ def measure() -> list[Row]:
             unit="s",
             at_most=GOAL_SECONDS,
         ),
+        Row(
+            name="read ranks that get on",
+            value=_median(lambda: read(going)),
+            unit="s",
+            note=f"{sum(map(len, going)) / _MIB:.1f} MiB of JSON",
+        ),
+        Row(
+            name="find the straggler, and print",
+            value=_median(lambda: lines(judge(slow), _WIDTH)),
+            unit="s",
+            at_most=GOAL_SECONDS,
+        ),
+        Row(name="memory of these records", value=courses / _MIB, unit="MiB"),
         Row(name="memory at its peak", value=peak / _MIB, unit="MiB"),
         Row(name="memory of the records", value=kept / _MIB, unit="MiB"),
         Row(
@@ -62,13 +84,24 @@ def measure() -> list[Row]:
     ]
 
 
-def responses(*, stacks: bool = False, failed: bool = False) -> list[str]:
-    """Return the responses of the sidecars, if *failed* of ranks that are gone."""
+def responses(
+    hosts: Iterable[int] = range(HOSTS),
+    *,
+    stacks: bool = False,
+    failed: bool = False,
+    slow: bool = False,
+) -> list[str]:
+    """
+    Return the responses of the sidecars of *hosts*, if *failed* of ranks that are gone,
+    and if *slow* of ranks that get on, although one of them is slow.
+    """
     pages = []
-    for host in range(HOSTS):
+    for host in hosts:
         ranks = [_rank(host * PER_HOST + n, stacks) for n in range(PER_HOST)]
         if failed:
             ranks = [{**one, **_failed(one["index"])} for one in ranks]
+        if slow:
+            ranks = [{**one, **_going(one["index"])} for one in ranks]
         pages.append(json.dumps({"ranks": ranks}))
     return pages
 
@@ -92,6 +125,30 @@ def _failed(number: int) -> dict[str, Any]:
         "age_seconds": 60.1 if number == STUCK else 60.0 - number / 1e5,
     }
     return {"ended": "crashed", "ended_seconds": 58.0, "words": words}
+
+
+def _going(number: int) -> dict[str, Any]:
+    """Return what a rank adds that gets on."""
+    stuck = number == STUCK
+    place = "data.py:41" if stuck else "data.py:40"
+    return {
+        "course": _course(0.9, -1) if stuck else _course(0.5, number % _VARIANTS),
+        "places": [{"state": "data_wait", "place": place, "ratio": 0.5}],
+        "pace": {"age_seconds": 0.4, "usual_seconds": 0.0},
+    }
+
+
+@cache
+def _course(busy: float, variant: int) -> list[str]:
+    """Return the rows of a rank that loads for about that part of the time."""
+    chance = random.Random(variant)  # noqa: S311 - varies ranks, hides nothing
+    rows = []
+    for _ in range(_ROWS):
+        load = 4.0 * (busy + chance.uniform(-0.08, 0.08))
+        device = 3.0 - load / 2
+        row = [20, 4.0, 40, 4.0 - load, 0, load, *[0] * 5, 0.01, device, 0.0, 4.0]
+        rows.append(" ".join([f"{one:.7g}" for one in row]))
+    return rows
 
 
 def read(pages: list[str]) -> list[Host]:

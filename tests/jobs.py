@@ -119,17 +119,21 @@ class Job:
 
 @contextmanager
 def running(
-    count: int = 4, options: Sequence[str] = ("--peer-access",), *, steps: int = 0
+    count: int = 4,
+    options: Sequence[str] = ("--peer-access",),
+    *,
+    steps: int = 0,
+    how: str = "",
 ) -> Iterator[Job]:
     """
     Run a job of *count* processes on two hosts, each with a sidecar, until it has done
-    so many *steps*, if they are not 0.
+    so many *steps*, if they are not 0. With *how* it trains in another way.
     """
     with ExitStack() as stack:
         directory = Path(tempfile.mkdtemp(prefix="jm-", dir="/tmp"))
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        program, output = _started(directory, count, steps)
-        stack.callback(program.wait)
+        started, output = _started(directory, count, steps, how)
+        stack.callback(started.wait)
         stack.callback(output.close)
         said = output.readline().split()
         pids = [int(one) for one in said[1:]]
@@ -152,19 +156,22 @@ def running(
         yield job
 
 
-def _started(directory: Path, count: int, steps: int) -> tuple[Program, TextIO]:
+def _started(
+    directory: Path, count: int, steps: int, how: str
+) -> tuple[Program, TextIO]:
     """Start the program, and return it and what it prints."""
     numbers = str(count), str(steps)
-    arguments = [str(PROGRAM), f"127.0.0.1:{free_port()}", *numbers, str(directory)]
+    address = f"127.0.0.1:{free_port()}"
+    arguments = [str(PROGRAM), address, *numbers, str(directory), how]
     environ = clean_environ(JOBSET_NAME="train-7", XLA_FLAGS=NO_FUSION_EMITTERS)
     reading, writing = os.pipe()
     with Path(os.devnull).open("r+b") as nothing:
         errors = (directory / "stderr").open("wb")
         with errors:
             files = (nothing.fileno(), writing, errors.fileno())
-            program = shared().start(arguments, environ, files=files)
+            started = shared().start(arguments, environ, files=files)
     os.close(writing)
-    return program, os.fdopen(reading)
+    return started, os.fdopen(reading)
 
 
 def _kill(pid: int) -> None:

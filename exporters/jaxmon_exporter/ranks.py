@@ -103,6 +103,7 @@ class Ranks:
         run_dir: where the agents are.
         failed: called with what fails, on the thread that reads.
         xids: returns the latest Xid errors of this host's GPUs.
+        gpus: returns those that are throttled, with reasons.
         clock: seconds.
     """
 
@@ -112,11 +113,13 @@ class Ranks:
         failed: Callable[[BaseException], None],
         *,
         xids: Callable[[], list[dict[str, Any]]] = list,
+        gpus: Callable[[], list[dict[str, Any]]] = list,
         clock: Clock = time.monotonic,
     ) -> None:
         self._run_dir = run_dir
         self._clock = clock
         self._xids = xids
+        self._gpus = gpus
         self._closings = Closings(run_dir, clock)
         self._known: dict[str, _Known] = {}
         self._host_kills: int | None = None
@@ -174,6 +177,7 @@ class Ranks:
             "ranks": found,
             "left_out": len(known) - len(found),
             "xids": self._xids(),
+            "gpus": self._gpus(),
             "time": time.time(),
         }
 

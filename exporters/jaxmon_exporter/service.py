@@ -269,6 +269,7 @@ class Service:
         """
         from jaxmon_exporter.endings import xids  # noqa: PLC0415 - few serve peers
         from jaxmon_exporter.ranks import Ranks  # noqa: PLC0415 - likewise
+        from jaxmon_exporter.throttling import throttled  # noqa: PLC0415 - likewise
 
         guarded = self._gate is not None and self._gate.guards
         if not guarded and not ip_address(self._options.host).is_loopback:
@@ -284,6 +285,7 @@ class Service:
             xids=lambda: xids(
                 self._contained("xids", self._polling.families), time.time()
             ),
+            gpus=lambda: throttled(self._contained("gpus", self._polling.families)),
         )
 
     def _make_pusher(self) -> Pusher:

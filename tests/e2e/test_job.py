@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 
 from jaxmon import catalog
 from jaxmon.exposition.parse import labels
+from jaxmon.report.job.records import host
+from jaxmon.report.job.stragglers import find
 from tests.exporter import values
 from tests.jobs import Job, place, running
 from tests.support import http_get, until
@@ -46,6 +49,18 @@ def ages(job: Job) -> list[dict[str, list[float]]]:
     return found
 
 
+def stragglers(job: Job) -> list[tuple[int | None, str, str]]:
+    """Return number, kind and place of ranks that make *job* slower, within seconds."""
+    hosts = [
+        host(one.url, json.loads(http_get(f"{one.url}/job"))) for one in job.sidecars
+    ]
+    found = find([rank for one in hosts for rank in one.ranks], window=5.0)
+    return [
+        (one.rank.index, one.kind.value, Path(one.place).name)
+        for one in (() if found is None else found.stragglers)
+    ]
+
+
 def consequences(job: Job) -> list[int]:
     """Return the ranks that failed because of the first failure."""
     [found] = json.loads(job.examine("--json").output)["jobs"]
@@ -62,7 +77,7 @@ def test_the_rank_that_the_others_wait_for_is_named() -> None:
     """
     Asleep, at its loader, at a lock, compiling, stopped, in another branch of the
     program or killed: the verdict names the rank, what it does, and its line; and says
-    of a job that is only slow that it gets on.
+    of a job that is only slow that it gets on, and which rank makes it slow.
     """
     with running() as job:
         done = job.run()
@@ -78,6 +93,7 @@ def test_the_rank_that_the_others_wait_for_is_named() -> None:
 
         until(stepped, "three slow steps")
         assert set(said) == {"progressing"}
+        until(lambda: stragglers(job) == [(1, "blocked", place("slow"))], "its line")
         job.recover()
 
         for fault, (rank, kind) in FAULTS.items():

@@ -12,13 +12,17 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon import life
+from jaxmon.catalog.gpus import GPU_CLOCK_EVENT_ACTIVE
 from jaxmon.cli.main import main
 from jaxmon.errors import CommandError
+from jaxmon.exposition.families import Family, series
 from jaxmon.http.server import Response, Server
+from jaxmon.report.job import records
 from jaxmon_exporter.collectors.registry import NAMES
 from jaxmon_exporter.options import Options
 from jaxmon_exporter.ranks import Ranks
 from jaxmon_exporter.service import Service
+from jaxmon_exporter.throttling import throttled
 from tests.ranks import report, waiting
 
 
@@ -291,3 +295,22 @@ def test_targets_that_are_none_are_usage_errors(tmp_path: Path) -> None:
     done = why("--http-sd", "http://u:a-long-secret@127.0.0.1:1/x")
     assert done.exit_code == 2
     assert "a-long-secret" not in done.output
+
+
+def test_throttled_gpus_are_served_beside_the_ranks(
+    run_dir: Path, stack: ExitStack
+) -> None:
+    """Those that a driver slows down, with reasons; not those that idle."""
+    metric = GPU_CLOCK_EVENT_ACTIVE
+    active = {
+        ("GPU-1", "hw_thermal"): 1,
+        ("GPU-1", "sw_power_cap"): 1,
+        ("GPU-2", "idle"): 1,
+        ("GPU-3", "hw_thermal"): 0,
+    }
+    family = Family(metric, [(series(metric, *of), on) for of, on in active.items()])
+    ranks = ranks_of(run_dir, stack, gpus=lambda: throttled([family]))
+    agent(stack, run_dir, 0, {**report(0), "gpus": ["GPU-1"]})
+    [gpu] = records.host("host-1:9467", read(ranks)).gpus
+    assert gpu.uuid == "GPU-1"
+    assert gpu.throttled == ("hw_thermal", "sw_power_cap")

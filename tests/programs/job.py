@@ -3,9 +3,13 @@ A job of several processes on the CPU, which train together until something goes
 
 Arguments: the coordinator's address, the number of processes, how many steps they do (0
 for no end), and a directory with a run directory ``host-N`` for each of the hosts that
-they pretend to be on, two. The file ``fault`` in it says what goes wrong: a rank and a
-word, such as ``3 loader``; if it is empty, or missing, all get on. Prints the number of
-each process.
+they pretend to be on, two. The file ``fault`` in it says what goes wrong: a rank and
+words, such as ``3 loader``; if it is empty, or missing, all get on. Prints the number
+of each process.
+
+If the fifth argument is not empty, they train as it says, and one may be slower:
+``async`` dispatches and goes on, ``sync`` waits for the loss of each step, and
+``bound`` has devices that are always busy.
 
 The processes are forks of this one, which has not used JAX.
 """
@@ -30,8 +34,12 @@ import jaxmon
 
 address, count, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 directory = Path(sys.argv[4])
+how = sys.argv[5]
 
 PAUSE = 0.05
+LOAD, MORE = (0.01, 0.02) if how == "bound" else (0.12, 0.08)
+LOOPS, MORE_LOOPS = 20_000, 700
+SIZE = 192
 
 
 class Rank:
@@ -60,7 +68,7 @@ class Rank:
             said = (directory / "fault").read_text()
         except FileNotFoundError:
             return False
-        return said.split() == [str(self.rank), fault]
+        return said.split(maxsplit=1) == [str(self.rank), fault]
 
     def load_batches(self):
         while True:
@@ -137,11 +145,77 @@ class Rank:
             if self.suffers("compile"):
                 self.compiles()
             if self.suffers("slow"):
-                time.sleep(1.5)
+                time.sleep(1.5)  # here: slow
             self.dies()
             if self.suffers("branch"):
                 evaluate(weights, batch).block_until_ready()  # here: branch
             weights = train_step(weights, batch)
+            if number == 10:
+                print("ready", self.rank, flush=True)
+
+
+class Straggling(Rank):
+    """
+    One of the processes of a job whose steps take a seventh of a second, and which one
+    of them may make longer.
+
+    Each loads a batch, works on it in Python, and on its own device, before all train
+    with it.
+    """
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(rank)
+        self.busy: threading.Thread | None = None
+        self.local = jnp.ones((SIZE, SIZE)) / SIZE
+
+    def load_batches(self):
+        while True:
+            time.sleep(LOAD)
+            if self.suffers("more loader"):
+                time.sleep(MORE)  # here: more loader
+            yield self.local
+
+    def works(self):
+        """Work in Python for a few milliseconds."""
+        total = 0
+        for number in range(LOOPS):
+            total += number
+        if self.suffers("more python"):
+            time.sleep(MORE)  # here: more python
+        if self.suffers("more gil") and self.busy is None:
+            self.busy = threading.Thread(target=self.holds)
+            self.busy.start()
+
+    def holds(self):
+        while self.suffers("more gil"):
+            sum(range(200_000))
+
+    def train(self):
+        rounds = 60 if how == "bound" else 2
+
+        @jax.jit
+        def preprocess(x, times, after):
+            return jax.lax.fori_loop(0, times, lambda _, y: y @ x, x + 0 * after)
+
+        @jax.jit
+        def train_step(weights, batch):
+            work = jax.lax.fori_loop(
+                0, rounds, lambda _, y: (y @ y) / jnp.abs(y).max(), batch[0]
+            )
+            return weights + 1e-3 * (batch * weights).mean() + 0 * work.sum()
+
+        weights = jax.device_put(jnp.float32(1), self.everywhere)
+        batches = islice(self.load_batches(), steps or None)
+        shape = (jax.process_count(), SIZE, SIZE)
+        spread = partial(jax.make_array_from_single_device_arrays, shape, self.spread)
+        for number, loaded in enumerate(jaxmon.steps(batches)):
+            self.works()
+            times = np.int32(MORE_LOOPS if self.suffers("more compute") else 2)
+            # One program after the other, as on an accelerator.
+            batch = preprocess(loaded, times, weights.addressable_data(0))
+            weights = train_step(weights, spread([batch[None]]))
+            if how == "sync":
+                float(weights)
             if number == 10:
                 print("ready", self.rank, flush=True)
 
@@ -151,7 +225,7 @@ def main(rank):
     jaxmon.instrument(port=None)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(address, count, rank)
-    Rank(rank).train()
+    (Straggling(rank) if how else Rank(rank)).train()
 
 
 def fork():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import compiles, exposition, jobs
+from jaxmon.report.job.model import Verdict
 from jaxmon.report.job.text import lines
 from jaxmon.report.job.verdict import judge
 
@@ -35,3 +36,15 @@ def test_the_stuck_one_of_4096_ranks_is_found() -> None:
     grouped = jobs.grouped(hosts)
     assert grouped[:2] == [f"rank {jobs.STUCK}:", "  data.py:41 in load_batch"]
     assert len(grouped) < 20
+
+
+def test_the_slow_one_of_many_ranks_is_found() -> None:
+    """Its line and how much it costs are printed, and no other rank is accused."""
+    hosts = jobs.read(jobs.responses(range(320, 360), slow=True))
+    [job] = judge(hosts).jobs
+    assert job.slowness is not None
+    assert [one.rank.index for one in job.slowness.stragglers] == [jobs.STUCK]
+    assert job.slowness.former == ()
+    printed = " ".join(" ".join(lines(Verdict((job,)), 100)).split())
+    assert f"slower for rank {jobs.STUCK}: a step takes" in printed
+    assert "waits for data at data.py:41" in printed

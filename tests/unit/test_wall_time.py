@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import linecache
 import os
 import sys
@@ -10,13 +11,19 @@ import threading
 
 import pytest
 
+from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import other_threads
+from jaxmon.agent.walltime.course import Course, Devices, DeviceSeconds
 from jaxmon.agent.walltime.ledger import Entry, Found, Period, TimeLedger
 from jaxmon.agent.walltime.moments import Moments
 from jaxmon.agent.walltime.pace import Pace
+from jaxmon.agent.walltime.part import _held
 from jaxmon.agent.walltime.progress import Progress
 from jaxmon.agent.walltime.starvation import Starvation
 from jaxmon.agent.walltime.tasks import Task
+from jaxmon.clocks import perf_counter
+from jaxmon.report.job.columns import COLUMNS, MOST_ROWS
+from jaxmon.report.job.course import read
 from tests.support import until
 
 
@@ -230,3 +237,87 @@ def test_a_thread_without_a_processor_is_starved() -> None:
         assert starvation.ratio == ratio
     starvation.check(Waiting(1), 26.0)
     assert starvation.ratio is None
+
+
+class Samples(DeviceSeconds):
+    """A device that has worked for so many seconds since the last time."""
+
+    def __init__(self) -> None:
+        super().__init__(tuple)
+
+    def since(self, now: float, calls: float) -> Devices:
+        return Devices(now / 100, calls, is_known=True)
+
+
+def column(course: Course, name: str) -> list[float]:
+    return [float(row.split()[COLUMNS.index(name)]) for row in course.as_json()]
+
+
+def test_the_course_has_what_the_time_of_the_calls_went_into() -> None:
+    """Nothing is lost, however much is merged, and what held the process is apart."""
+    course, now, calls = Course(Samples()), 100.0, 0
+    course.look("python", now, 0.0)
+    for number in range(40_000):
+        now += 0.5
+        state = ("fetch", "data_wait", "eager", "idle")[number % 4]
+        course.look(state, now, 0.1 if state == "idle" else 0.0)
+        if number % 2:
+            calls += 1
+            course.mark(calls, now, number / 100)
+    rows = course.as_json()
+    assert len(rows) <= MOST_ROWS
+    marked = sum(column(course, "seconds"))
+    assert 20_000 - 4.0 <= marked <= 20_000
+    assert sum(column(course, "calls")) == pytest.approx(calls, abs=4)
+    for name in ("waits", "data_wait", "python"):
+        assert sum(column(course, name)) == pytest.approx(marked / 4, abs=1.0)
+    assert sum(column(course, "blocked")) == pytest.approx(marked / 5, abs=1.0)
+    assert sum(column(course, "held")) == pytest.approx(marked / 20, abs=1.0)
+    assert sum(column(course, "starved")) == pytest.approx(400.0, abs=0.1)
+    latest = column(course, "seconds")[-30:]
+    assert max(latest) <= 5.0
+    assert read(rows) is not None
+    assert len(json.dumps(rows)) < 8192
+
+
+def test_the_course_begins_anew_when_the_calls_in_common_are_known() -> None:
+    """Until then all calls count; the numbers of the ranks must be comparable."""
+    course = Course(Samples())
+    for now, calls in ((10.0, 50), (20.0, 60), (30.0, 7), (40.0, 9)):
+        course.look("fetch", now, 0.0)
+        course.mark(calls, now, 0.0)
+    assert column(course, "calls") == [7.0, 2.0]
+
+
+def test_a_process_that_was_stopped_is_told_from_one_without_the_gil() -> None:
+    """Who waits for the interpreter wakes up to ask for it, every few milliseconds."""
+    waits = 0.3 / sys.getswitchinterval()
+    assert _held(0.3, 0) == 0.3
+    assert _held(0.3, round(waits)) == 0.0
+    assert _held(0.3, round(waits / 2)) == pytest.approx(0.15)
+    assert _held(0.01, 0) == 0.0
+    # Where the kernel counts no waits, nothing is known.
+    assert _held(0.3, -1) == 0.0
+
+
+def called(times: int, function: Function) -> None:
+    """Call *function* so often."""
+    for _ in range(times):
+        function.entered_missed.add()
+
+
+def test_device_seconds_are_those_of_samples_and_of_all_calls() -> None:
+    """Each sample stands for the calls around it; what is old is not believed."""
+    together, alone = Function("f", internal=False), Function("g", internal=False)
+    devices = DeviceSeconds(lambda: [together])
+    devices.executed(together, None, 0.25)
+    devices.executed(alone, None, 0.125)
+    called(10, together)
+    called(30, alone)
+    now = perf_counter()
+    assert devices.since(now, 10) == Devices(2.5, 3.75, is_known=True)
+    assert devices.since(now, 0) == Devices(0.0, 0.0, is_known=False)
+    called(10, together)
+    assert devices.since(now, 30) == Devices(2.5, 0.0, is_known=False)
+    called(10, together)
+    assert devices.since(now + 60.0, 10) == Devices(0.0, 0.0, is_known=False)

@@ -13,7 +13,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from jaxmon.agent.context import Context
+from jaxmon.agent.devices.part import hardware
 from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.cluster import cluster
 from jaxmon.agent.part import Part
 from jaxmon.agent.reports.json_types import dumps, plain
@@ -27,6 +29,7 @@ from jaxmon.report.job import SCHEMA
 _MOST_FUNCTIONS = 64
 _MOST_LOOPS = 8
 _MOST_LINES = 20
+_MOST_GPUS = 64
 _LONGEST = 256
 # What schedulers call the job, and how often it was restarted; in Kubernetes by the
 # downward API.
@@ -67,6 +70,7 @@ class Rank(Part):
         self._spanning = spanning
         self._compiling = compiling
         self._began = monotonic()
+        self._uuids: list[str] | None = None
 
     def pages(self) -> dict[str, Handler]:
         """Return the endpoint."""
@@ -99,7 +103,18 @@ class Rank(Part):
             "now": now,
             "compiling": {"count": compiles, "seconds": seconds, "function": function},
             "starved_ratio": doing.get("starved_ratio"),
+            "course": doing.get("course", []),
+            "places": doing.get("places", []),
+            "gpus": self._gpus(),
         }
+
+    def _gpus(self) -> list[str]:
+        """Return the UUIDs of its GPUs, once they are known."""
+        jax = self._context.jax
+        if self._uuids is None and backends.client(jax) is not None:
+            known = [hardware(one)[0] for one in jax.local_devices()]
+            self._uuids = [one for one in known[:_MOST_GPUS] if one]
+        return self._uuids or []
 
     def _page(self, _: Request) -> Response:
         return Response(dumps(plain(self.describe())).encode(), "application/json")

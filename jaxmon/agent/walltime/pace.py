@@ -23,19 +23,22 @@ class Pace:
 
     Args:
         calls: returns their number so far, 0 in a program that is no job.
+
+    Attributes:
+        calls: their number when it was counted last.
     """
 
     def __init__(self, calls: Callable[[], int]) -> None:
-        self._calls = calls
-        self._known = 0
+        self._count = calls
+        self.calls = 0
         self._checked = self._since = 0.0
         self._compiles = False
         # The two longest. One alone may be the start, or a restored checkpoint.
         self._gaps = (0.0, 0.0)
 
-    def check(self, now: float, *, compiles: bool) -> None:
+    def check(self, now: float, *, compiles: bool) -> bool:
         """
-        Count the calls, if that is due.
+        Count the calls, if that is due, and return whether there were some.
 
         Args:
             now: by the performance counter.
@@ -44,16 +47,17 @@ class Pace:
         """
         self._compiles = self._compiles or compiles
         if now - self._checked < _CHECKED_SECONDS and self._checked:
-            return
+            return False
         self._checked = now
-        found = self._calls()
-        if found == self._known and self._since:
-            return
+        found = self._count()
+        if found == self.calls and self._since:
+            return False
         gap = now - self._since
-        if self._known and not self._compiles and gap >= _GAP:
+        if self.calls and not self._compiles and gap >= _GAP:
             _, *longest = sorted((*self._gaps, gap))
             self._gaps = (longest[0], longest[1])
-        self._known, self._since, self._compiles = found, now, False
+        self.calls, self._since, self._compiles = found, now, False
+        return found > 0
 
     def overdue(self, now: float) -> float | None:
         """
@@ -62,12 +66,12 @@ class Pace:
         """
         age = now - self._since
         limit = max(_OVERDUE_SECONDS, _TIMES_AS_USUAL * self._gaps[0])
-        return age if self._known >= _RHYTHM and age >= limit else None
+        return age if self.calls >= _RHYTHM and age >= limit else None
 
     def as_json(self, now: float) -> dict[str, Any]:
         """
         Return the seconds since the latest call, `None` without any, and those of a
         pause that is usual: the longest but one so far.
         """
-        age = max(now - self._since, 0.0) if self._known else None
+        age = max(now - self._since, 0.0) if self.calls else None
         return {"age_seconds": age, "usual_seconds": self._gaps[0]}

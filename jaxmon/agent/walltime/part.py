@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import sys
 import threading
 from collections.abc import Callable, Collection
 from functools import partial
@@ -13,11 +14,13 @@ from typing import Any
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function, FunctionTable
-from jaxmon.agent.jaxlink.activity import COMPILE, ActivityReader
+from jaxmon.agent.jaxlink.activity import COMPILE, FETCH, ActivityReader
+from jaxmon.agent.jaxlink.call_sites import DEVICE
 from jaxmon.agent.jaxlink.cluster import cluster
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.other_threads import NotNowError, make_room, repeatedly
 from jaxmon.agent.part import Explanation, Part
+from jaxmon.agent.walltime.course import Course, DeviceSeconds
 from jaxmon.agent.walltime.ledger import MARKED, Period, TimeLedger
 from jaxmon.agent.walltime.looks import Looks
 from jaxmon.agent.walltime.moments import Moments
@@ -45,6 +48,8 @@ _SPREAD = 0.5
 _MOST_PLACES = 40
 _MOST_LINES = 20
 _MOST_OTHERS = 5
+_MOST_BUSY = 6
+_FOR_DEVICE = frozenset((DEVICE, FETCH))
 _SOON = 0.001
 # C code has held the interpreter for that long: the look finds the line that called it,
 # and is worth that time.
@@ -92,6 +97,10 @@ class WallTime(Part):
         self._reader = reader
         self._pace = Pace(partial(_calls_together, context, spanning))
         self._starvation = Starvation()
+        devices = DeviceSeconds(spanning)
+        context.observers.executed.append(devices.executed)
+        self._course = Course(devices)
+        self._held = 0.0
         self._moments = Moments()
         self._wake = threading.Lock()
         self._thread: DaemonThread | None = None
@@ -179,8 +188,9 @@ class WallTime(Part):
     def doing(self) -> dict[str, Any]:
         """
         Return what goes on now, with its stack if the program does not get on, how long
-        ago it called a jitted function last, and how much of its time it waits for a
-        processor; nothing if the ledger is disabled.
+        ago it called a jitted function last, how much of its time it waits for a
+        processor, and, in a job, what its time went into; nothing if the ledger is
+        disabled.
         """
         if self._thread is None:
             return {}
@@ -191,7 +201,33 @@ class WallTime(Part):
         if current is not None:
             longest = max(now["seconds"], pace["age_seconds"] or 0.0)
             now |= self._standing(current.thread) if longest >= _LONG_FOR_OTHERS else {}
-        return {"now": now, "pace": pace, "starved_ratio": self._starvation.ratio}
+        course = self._course.as_json()
+        return {
+            "now": now,
+            "pace": pace,
+            "starved_ratio": self._starvation.ratio,
+            "course": course,
+            "places": self._busy_places() if course else [],
+        }
+
+    def _busy_places(self) -> list[dict[str, Any]]:
+        """
+        Return the lines where it was lately, other than in waits for the device, and
+        for how much of the time.
+        """
+        recent = self._ledger.recent()
+        entries = recent.corrected().items()
+        known = [item for item in entries if item[0].state not in _FOR_DEVICE]
+        known.sort(key=lambda item: -item[1])
+        return [
+            {
+                "state": one.state,
+                "place": one.place,
+                "activity": one.activity,
+                "ratio": seconds / recent.seconds,
+            }
+            for one, seconds in known[:_MOST_BUSY]
+        ]
 
     def pages(self) -> dict[str, Handler]:
         """Return the endpoint that shows the stacks of all threads."""
@@ -261,12 +297,15 @@ class WallTime(Part):
             if self._wake.acquire(timeout=pause):
                 break
             # Once until it is due, and again for the interpreter.
-            waited = times_slept() > slept + 1
+            slept = times_slept() - slept
+            waited = slept > 1
             if os.getpid() != pid:  # nobody stops the thread of a forked child
                 break
             before = thread_time()
             due = now + pause
-            late = perf_counter() - due if waited else 0.0
+            late = perf_counter() - due
+            self._held += _held(late, slept - 1)
+            late = late if waited else 0.0
             contended = False
             try:
                 if late > _HELD:
@@ -287,8 +326,21 @@ class WallTime(Part):
     def _follow(self) -> None:
         current, now = self._looks.progress.current, perf_counter()
         if current is not None:
-            self._pace.check(now, compiles=current.entry.state == COMPILE)
+            state, held, self._held = current.entry.state, self._held, 0.0
+            self._course.look(state, now, held)
             self._starvation.check(self._looks.task(current.thread), now)
+            if self._pace.check(now, compiles=state == COMPILE):
+                self._course.mark(self._pace.calls, now, self._starvation.seconds)
+
+
+def _held(late: float, waits: int) -> float:
+    """
+    Return for how many seconds nothing let this process run, if its timer was *late*
+    and it has waited for the interpreter so many times since: it was stopped, or
+    without a processor. 0 if that is short, or unknown.
+    """
+    found = late - waits * sys.getswitchinterval()
+    return found if found > _HELD and waits >= 0 else 0.0
 
 
 def _serves() -> bool:

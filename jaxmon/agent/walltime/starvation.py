@@ -14,10 +14,12 @@ class Starvation:
 
     Attributes:
         ratio: of the latest 5 s, `None` if the kernel does not say.
+        seconds: so far, as far as the kernel says.
     """
 
     def __init__(self) -> None:
         self.ratio: float | None = None
+        self.seconds = 0.0
         self._number = 0
         self._read = 0.0
         self._waited: float | None = None
@@ -31,7 +33,9 @@ class Starvation:
         waited = None if task is None else task.waited()
         before = self._waited if number == self._number else None
         if waited is not None and before is not None:
-            self.ratio = min(max(waited - before, 0.0) / passed, 1.0)
+            fresh = min(max(waited - before, 0.0), passed)
+            self.ratio = fresh / passed
+            self.seconds += fresh
         else:
             self.ratio = None
         self._number, self._read, self._waited = number, now, waited

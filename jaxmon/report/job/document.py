@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxmon.report.job import SCHEMA
+from jaxmon.report.job import SCHEMA, slow_words
 from jaxmon.report.job.model import Job, State, Suspects, Verdict
 from jaxmon.report.job.text import headline
 from jaxmon.report.job.words import WORDS, does, who
@@ -56,6 +56,7 @@ def _job(job: Job) -> dict[str, Any]:
         },
         "suspects": [_suspects(one) for one in job.suspects],
         "starved": job.starved[:_MOST_NUMBERS],
+        "slowness": slow_words.document(job.slowness),
     }
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from jaxmon.report.job.records import Rank
+from jaxmon.report.job.slow import Slowness
 
 
 class State(Enum):
@@ -105,6 +106,7 @@ class Job:
         suspects: those that these wait for, the likeliest first.
         starved: those that wait for a processor most of the time.
         ranks: all that are known, by number.
+        slowness: which ranks make it slower, if it gets on; `None` if unknown.
     """
 
     coordinator: str
@@ -117,6 +119,7 @@ class Job:
     suspects: tuple[Suspects, ...] = ()
     starved: tuple[int, ...] = ()
     ranks: tuple[Rank, ...] = ()
+    slowness: Slowness | None = None
 
 
 @dataclass(frozen=True, slots=True)

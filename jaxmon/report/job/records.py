@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from jaxmon.report.job import course
 from jaxmon.report.typed import from_json, mapping
 from jaxmon.report.walltime import Now
 
@@ -124,6 +125,24 @@ class Xid:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """A line where a rank was lately, in what state, and for how much of the time."""
+
+    state: str = ""
+    place: str = ""
+    activity: str = ""
+    ratio: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """Why a GPU is slower than it could be, if it is, by the driver."""
+
+    uuid: str = ""
+    throttled: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Rank:
     """
     A process of a job: the content of ``/debug/rank``, and what its sidecar adds.
@@ -147,6 +166,10 @@ class Rank:
         oom_kills: how many processes of its cgroup the kernel killed for memory
             between its last response and its end; `None` if unknown.
         host_oom_kills: the same, of the whole host.
+        course: what its time went into, by call; `None` if unknown.
+        places: the lines where it was lately, other than in waits for the device, those
+            that took most time first.
+        gpus: UUIDs of its GPUs.
     """
 
     schema: int = 0
@@ -174,6 +197,9 @@ class Rank:
     words: Words = field(default_factory=Words)
     oom_kills: int | None = None
     host_oom_kills: int | None = None
+    course: Any = None
+    places: tuple[Place, ...] = ()
+    gpus: tuple[str, ...] = ()
 
     @property
     def responds(self) -> bool:
@@ -222,6 +248,7 @@ class Host:
         others: how many belong to none, or have not joined theirs yet.
         stacks: lines of the stacks of threads, by worker, innermost first.
         xids: the latest errors of its GPUs.
+        gpus: those that are throttled now.
         time: when this was made, by the clock of the host; `None` if unknown.
         asked: the same by the clock of who asked.
         within: how much earlier or later that may have been, in seconds.
@@ -233,6 +260,7 @@ class Host:
     others: int = 0
     stacks: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     xids: tuple[Xid, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
     time: float | None = None
     asked: float = 0.0
     within: float = 0.0
@@ -273,6 +301,7 @@ def host(target: str, document: object) -> Host:
         others,
         stacks,
         xids=of_host.xids[:_MOST_XIDS],
+        gpus=of_host.gpus[:_MOST_XIDS],
         time=of_host.time,
     )
 
@@ -280,6 +309,7 @@ def host(target: str, document: object) -> Host:
 @dataclass(frozen=True, slots=True)
 class _OfHost:
     xids: tuple[Xid, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
     time: float | None = None
 
 
@@ -288,7 +318,7 @@ def _bounded(rank: Rank) -> Rank | None:
     if rank.index is None or rank.count is None:
         return None
     known = 1 < rank.count <= MOST_RANKS and 0 <= rank.index < rank.count
-    return rank if known else None
+    return replace(rank, course=course.read(rank.course)) if known else None
 
 
 def _stacks(document: Any) -> tuple[tuple[str, ...], ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.report.job import slow_words
 from jaxmon.report.job.model import Job, State, Suspects, Verdict
 from jaxmon.report.job.words import (
     NETWORK,
@@ -86,6 +87,8 @@ def _job(job: Job, width: int) -> Iterator[str]:
     elif stalled and waiting:
         text = f"{numbers(waiting)} {waits(job)}"
         yield from wrapped(text, width, first=INDENT, rest=INDENT * 2)
+    if job.slowness is not None:
+        yield from slow_words.lines(job.slowness, width)
     if job.starved:
         text = f"{numbers(job.starved)}: waiting for a processor most of the time"
         yield from wrapped(text, width, first=INDENT, rest=INDENT * 2)

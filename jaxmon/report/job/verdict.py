@@ -11,10 +11,11 @@ some ranks have made a few more calls than others says nothing by itself.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from statistics import median
 
+from jaxmon.report.job import stragglers
 from jaxmon.report.job.model import Job, Kind, State, Suspects, Verdict, Waiting
 from jaxmon.report.job.programs import deviating
 from jaxmon.report.job.records import CRASHED, FINISHED, KILLED, Host, Rank
@@ -62,7 +63,7 @@ def judge(hosts: Sequence[Host], *, after: float = AFTER) -> Verdict:
             found[key].append(rank)
             places[key].add(host.target)
     jobs = [
-        _job(key, ranks, len(places[key]), after=after, unheard=bool(silent))
+        _job(key, ranks, hosts, places[key], after=after)
         for key, ranks in found.items()
     ]
     jobs.sort(key=lambda job: (-_WORST[job.state], job.coordinator, job.count))
@@ -73,12 +74,13 @@ def judge(hosts: Sequence[Host], *, after: float = AFTER) -> Verdict:
 def _job(
     key: tuple[str, int],
     reported: Iterable[Rank],
-    hosts: int,
+    hosts: Sequence[Host],
+    places: Collection[str],
     *,
     after: float,
-    unheard: bool,
 ) -> Job:
     coordinator, count = key
+    unheard = any(one.trouble for one in hosts)
     ranks = _one_of_each(reported)
     alive = [one for one in ranks if one.responds]
     seconds = _since_progress(alive or ranks)
@@ -87,14 +89,18 @@ def _job(
     waiting = _without(waiting, suspects)
     limit = _limit(alive, suspects, after)
     state = _state(alive, seconds, limit, suspects, after)
+    slowness = None
     if state is State.PROGRESSING:
+        slowness = stragglers.find(
+            alive, [one for one in hosts if one.target in places]
+        )
         # What a rank does at one moment says nothing.
         suspects = tuple(one for one in suspects if one.kind in _ANYWAY)
         waiting = Waiting()
     return Job(
         coordinator,
         count,
-        hosts,
+        len(places),
         state,
         seconds,
         limit,
@@ -102,6 +108,7 @@ def _job(
         suspects,
         tuple(_numbers(one for one in alive if (one.starved_ratio or 0.0) >= _STARVED)),
         tuple(ranks),
+        slowness,
     )
 
 

@@ -1,0 +1,206 @@
+"""
+What the time went into between some calls and others, for a job's ranks to be compared.
+
+Rows of seconds by state, each from one number of calls to another: of a few seconds in
+the latest two minutes, longer the older they are. Evaluated by
+`jaxmon.report.job.course`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.activity import (
+    COMPILE,
+    DATA_WAIT,
+    FETCH,
+    GC,
+    GIL,
+    IDLE,
+    PYTHON,
+    TRANSFER,
+)
+from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER
+from jaxmon.agent.walltime.ledger import BLOCKED
+from jaxmon.clocks import perf_counter
+from jaxmon.report.job.columns import COLUMNS, MOST_ROWS
+
+
+_EVERY_SECONDS = 4.0
+# Rows are as long as this part of their age, if they are older than that.
+_PART, _RECENT_SECONDS = 1 / 3, 135.0
+_COLUMNS = {
+    DEVICE: "waits",
+    FETCH: "waits",
+    TRANSFER: "transfer",
+    DATA_WAIT: "data_wait",
+    PYTHON: "python",
+    EAGER: "python",
+    GC: "python",
+    GIL: "gil",
+    BLOCKED: "blocked",
+    IDLE: "blocked",
+    COMPILE: "compile",
+}
+_DIGITS = 7
+# Of the latest sample in an average, and how long it is believed.
+_WEIGHT, _KNOWN_SECONDS = 0.25, 30.0
+
+Sums = dict[str, float]
+
+
+class Row(NamedTuple):
+    """Sums by column, the moment at which they end, and what is reported of them."""
+
+    end: float
+    sums: Sums
+    text: str
+
+
+class Estimate:
+    """What a call of one function takes a device: a moving average of samples."""
+
+    __slots__ = ("calls", "sampled", "seconds")
+
+    def __init__(self, calls: int) -> None:
+        self.calls = calls
+        self.seconds = 0.0
+        self.sampled = 0.0
+
+
+class Devices(NamedTuple):
+    """
+    Seconds in which the device has worked.
+
+    Attributes:
+        together: on what several processes run together.
+        alone: on other programs.
+        is_known: whether most calls of the former are of functions that were sampled.
+    """
+
+    together: float
+    alone: float
+    is_known: bool
+
+
+class DeviceSeconds:
+    """
+    Estimates for how long the device has worked, from sampled calls.
+
+    Args:
+        spanning: returns the functions that run on devices of other processes, too.
+    """
+
+    def __init__(self, spanning: Callable[[], Collection[Function]]) -> None:
+        self._spanning = spanning
+        self._known: dict[Function, Estimate] = {}
+
+    def executed(self, function: Function, _: object, seconds: float) -> None:
+        """Add a sampled call."""
+        known = self._known.get(function)
+        if known is None:
+            known = self._known[function] = Estimate(_calls(function))
+            known.seconds = seconds
+        known.seconds += (seconds - known.seconds) * _WEIGHT
+        known.sampled = perf_counter()
+
+    def since(self, now: float, calls: float) -> Devices:
+        """
+        Return the seconds since the last time.
+
+        Args:
+            now: by the performance counter.
+            calls: since then of what several processes run together.
+        """
+        spanning, together, alone, covered = set(self._spanning()), 0.0, 0.0, 0
+        for function, known in self._known.copy().items():
+            before, known.calls = known.calls, _calls(function)
+            fresh = max(known.calls - before, 0)
+            # What was sampled long ago may take longer now.
+            if now - known.sampled > _KNOWN_SECONDS:
+                continue
+            if function in spanning:
+                together += known.seconds * fresh
+                covered += fresh
+            else:
+                alone += known.seconds * fresh
+        return Devices(together, alone, covered > calls / 2)
+
+
+def _calls(function: Function) -> int:
+    return function.objects.calls + function.missed
+
+
+class Course:
+    """Keeps the rows, at most 48; written by one thread, read by any."""
+
+    def __init__(self, devices: DeviceSeconds) -> None:
+        self._devices = devices
+        self._rows: list[Row] = []
+        self._open: Sums = dict.fromkeys(COLUMNS, 0.0)
+        self._totals: Sums = {}
+        self._looked: float | None = None
+        self._marked = 0.0
+
+    def look(self, state: str, now: float, held: float) -> None:
+        """
+        Add a look at *now* that found *state*; of the time since the look before, in
+        *held* seconds nothing of the process ran although it was due.
+        """
+        before, self._looked = self._looked, now
+        if before is None:
+            return
+        seconds = max(now - before, 0.0)
+        held, row = min(held, seconds), self._open
+        row["seconds"] += seconds
+        row["looks"] += 1
+        row["held"] += held
+        row[_COLUMNS.get(state, "blocked")] += seconds - held
+
+    def mark(self, calls: int, now: float, starved: float) -> None:
+        """
+        Note that the number of *calls* has just changed, and for how long the thread
+        has *starved* so far.
+        """
+        if now - self._marked < _EVERY_SECONDS:
+            return
+        self._marked = now
+        if calls < self._totals.get("calls", 0.0):
+            # It has become known what the ranks call together: less than all.
+            self._rows = []
+        row = self._open
+        totals: Sums = {"calls": calls, "starved": starved}
+        for name, total in totals.items():
+            row[name] = max(total - self._totals.get(name, 0.0), 0.0)
+        devices = self._devices.since(now, row["calls"])
+        row["together"], row["alone"] = devices.together, devices.alone
+        row["known"] = row["seconds"] if devices.is_known else 0.0
+        if not self._rows:
+            row["calls"] = calls
+        self._totals, self._open = totals, dict.fromkeys(COLUMNS, 0.0)
+        self._rows = _thinned([*self._rows, _row(now, row)], now)
+
+    def as_json(self) -> list[str]:
+        """Return the rows, the oldest first, each as text: it takes least to read."""
+        return [row.text for row in self._rows]
+
+
+def _row(end: float, sums: Sums) -> Row:
+    return Row(end, sums, " ".join([f"{sums[name]:.{_DIGITS}g}" for name in COLUMNS]))
+
+
+def _thinned(rows: list[Row], now: float) -> list[Row]:
+    """Return *rows*, two of them merged if they are short for their age."""
+    for at in range(len(rows) - 1):
+        one, other = rows[at].sums, rows[at + 1].sums
+        end = rows[at + 1].end
+        age, seconds = now - end, one["seconds"] + other["seconds"]
+        full = len(rows) >= MOST_ROWS * 3 // 4
+        if full or (age > _RECENT_SECONDS and seconds <= age * _PART):
+            merged = _row(end, {name: one[name] + other[name] for name in COLUMNS})
+            return [*rows[:at], merged, *rows[at + 2 :]]
+        if age <= _RECENT_SECONDS:
+            break
+    return rows

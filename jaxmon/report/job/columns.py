@@ -1,0 +1,33 @@
+"""What an agent reports of the time between some calls and others."""
+
+from __future__ import annotations
+
+
+COLUMNS = (
+    "calls",
+    "seconds",
+    "looks",
+    "waits",
+    "transfer",
+    "data_wait",
+    "python",
+    "gil",
+    "blocked",
+    "compile",
+    "held",
+    "starved",
+    "together",
+    "alone",
+    "known",
+)
+"""
+Of a row: calls of what the ranks call together; wall seconds, and how often the program
+was looked at in them. The seconds consist of those in which it waited for the device,
+and by what it did otherwise (``held`` is when nothing of the process ran although it
+was due). Of all these its thread waited for a processor in those ``starved``. Then
+device seconds, estimated from samples, of what the ranks call together and of other
+programs, and in how many of the wall seconds the former are known.
+"""
+
+MOST_ROWS = 64
+"""Of a document; an agent keeps fewer."""

@@ -1,0 +1,118 @@
+"""
+What the time of a rank went into, by call: cumulative sums, known at some calls.
+
+All ranks of a job make the same calls, so they are compared over the same ones,
+whatever their clocks say and whenever they were read.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from statistics import median
+
+from jaxmon.report.job.columns import COLUMNS, MOST_ROWS
+
+
+_MOST_CHARACTERS = 512
+
+# Rows of which a usual pace is known, and the shortest.
+_LATELY, _LEAST_PACE = 8, 1e-6
+_INDEX = {name: number for number, name in enumerate(COLUMNS)}
+_CALLS = _INDEX["calls"]
+
+
+class Course:
+    """
+    Cumulative sums of *rows* whose columns are `COLUMNS`, the oldest first.
+
+    Attributes:
+        calls: the number of calls at the end.
+    """
+
+    __slots__ = ("_sums", "calls")
+
+    def __init__(self, rows: Sequence[Sequence[float]]) -> None:
+        columns = zip(*rows, strict=True)
+        self._sums: list[array[float]] = [
+            array("d", accumulate(one, initial=0.0)) for one in columns
+        ]
+        self.calls = self._sums[_CALLS][-1]
+
+    def place(self, calls: float) -> float:
+        """Return where so many *calls* had been made, for `sums`."""
+        made = self._sums[_CALLS]
+        row = min(bisect_right(made, calls), len(made) - 1)
+        before, after = made[row - 1], made[row]
+        if after <= before:
+            return float(row)
+        return row - 1 + min(max((calls - before) / (after - before), 0.0), 1.0)
+
+    def sums(self, column: str, places: Sequence[float]) -> list[float]:
+        """Return the sums of *column* up to each of *places*."""
+        known, found = self._sums[_INDEX[column]], []
+        last = len(known) - 1
+        for place in places:
+            row = min(int(place), last)
+            before, after = known[row], known[min(row + 1, last)]
+            found.append(before + (place - row) * (after - before))
+        return found
+
+    def calls_before(self, seconds: float) -> float:
+        """Return how many calls had been made so many *seconds* before the end."""
+        times, made = self._sums[_INDEX["seconds"]], self._sums[_CALLS]
+        wanted = times[-1] - seconds
+        if wanted <= 0:
+            return 0.0
+        row = min(bisect_right(times, wanted), len(times) - 1)
+        before, after = times[row - 1], times[row]
+        part = (wanted - before) / (after - before) if after > before else 1.0
+        return made[row - 1] + part * (made[row] - made[row - 1])
+
+    @property
+    def seconds(self) -> float:
+        """The seconds in all."""
+        return self._sums[_INDEX["seconds"]][-1]
+
+    @property
+    def pace(self) -> float:
+        """The seconds of a usual call lately, not less than a microsecond."""
+        latest = slice(-_LATELY, None)
+        made = pairwise(self._sums[_CALLS][latest])
+        times = pairwise(self._sums[_INDEX["seconds"]][latest])
+        found = [
+            (b - a) / (after - before)
+            for (before, after), (a, b) in zip(made, times, strict=True)
+            if after > before
+        ]
+        return max(median(found), _LEAST_PACE) if found else math.inf
+
+
+def read(document: object) -> Course | None:
+    """
+    Return the course in an agent's *document*, rows of numbers as text; `None` if there
+    is none.
+    """
+    if not isinstance(document, (list, tuple)) or not 0 < len(document) <= MOST_ROWS:
+        return None
+    rows = [_row(one) for one in document]
+    if None in rows:
+        return None
+    found = Course([one for one in rows if one is not None])
+    return found if found.calls > 0 and found.seconds > 0 else None
+
+
+def _row(text: object) -> Sequence[float] | None:
+    """Return the numbers in *text*, `None` if it is not a row."""
+    if not isinstance(text, str) or len(text) > _MOST_CHARACTERS:
+        return None
+    try:
+        found = array("d", map(float, text.split(" ")))
+    except ValueError:
+        return None
+    # Nothing decreases, or is without end.
+    sound = len(found) == len(COLUMNS) and min(found) >= 0
+    return found if sound and math.isfinite(sum(found)) else None

@@ -1,0 +1,190 @@
+"""Ranks that make a job slower, in words and as JSON types."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from jaxmon.report.job.slow import Slow, Slowness, Straggler
+from jaxmon.report.job.words import numbers
+from jaxmon.report.layout import INDENT, ago, counted, duration, share, wrapped
+
+
+_MOST_SHOWN = 5
+_MOST_FORMER = 3
+_MOST_LISTED = 1000
+# Less is not worth a word.
+_FASTER_BEFORE = 1.1
+
+# What it does, and what to do about that.
+WORDS: Mapping[Slow, tuple[str, str]] = {
+    Slow.DATA: (
+        "waits for data",
+        "Look at what its loader reads, and at the host that it runs on.",
+    ),
+    Slow.PYTHON: (
+        "runs Python",
+        "What one process does between steps, all others wait for.",
+    ),
+    Slow.GIL: (
+        "waits for the GIL, which another thread holds,",
+        "Move the work of that thread to a process of its own.",
+    ),
+    Slow.BLOCKED: (
+        "is blocked outside of JAX",
+        "What one process waits for, all others do.",
+    ),
+    Slow.COMPILE: (
+        "compiles",
+        "`jaxmon explain` on its host shows why it compiles again and again.",
+    ),
+    Slow.TRANSFER: (
+        "copies to its devices",
+        "Look at the PCIe link and the NUMA node of its devices.",
+    ),
+    Slow.HOST: (
+        "could not run",
+        "Other processes take its processors, or something stops it again and again.",
+    ),
+    Slow.COMPUTE: (
+        "runs programs of its own on its devices",
+        "`jaxmon explain` on its host shows how long each of them takes.",
+    ),
+}
+
+
+def lines(slowness: Slowness, width: int) -> Iterator[str]:
+    """Yield which ranks make a job slower, nothing if none do."""
+    for text in _texts(slowness):
+        yield from wrapped(text, width, first=INDENT, rest=INDENT * 2)
+    shown = slowness.stragglers[:_MOST_SHOWN]
+    for one in shown:
+        yield from wrapped(says(one), width, first=INDENT, rest=INDENT * 2)
+        yield from wrapped(WORDS[one.kind][1], width, first=INDENT * 2, rest=INDENT * 2)
+    if (left := len(slowness.stragglers) - len(shown)) > 0:
+        yield f"{INDENT}and {counted(left, 'further straggler')}"
+    for one in slowness.former[:_MOST_FORMER]:
+        yield from wrapped(was(one), width, first=INDENT, rest=INDENT * 2)
+
+
+def _texts(slowness: Slowness) -> Iterator[str]:
+    if slowness.stragglers:
+        yield headline(slowness)
+    named = {one.rank.index for one in slowness.stragglers}
+    others = [one for one in slowness.throttled if one[0].index not in named]
+    if others:
+        reasons = sorted({reason for _, found in others for reason in found})
+        indices = _indices([rank.index for rank, _ in others])
+        yield (
+            f"{numbers(indices)}: GPUs throttled ({', '.join(reasons)}), unlike those "
+            "of most ranks. If their part of a program takes longer for that, all "
+            "wait; the time of each rank does not show it."
+        )
+
+
+def headline(slowness: Slowness) -> str:
+    """Return how much slower the job is, and for which ranks."""
+    found = numbers(_indices([one.rank.index for one in slowness.stragglers]))
+    step, lost = slowness.step, slowness.lost
+    if lost <= 0 or lost >= step:
+        return f"stragglers: {found}"
+    return (
+        f"{share(lost, step - lost)} slower for {found}: a step takes "
+        f"{duration(step)}, of which the others wait {duration(lost)}"
+    )
+
+
+def says(one: Straggler) -> str:
+    """Return what a straggler spends its time on, and since when."""
+    rank = one.rank
+    what = WORDS[one.kind][0]
+    where = f" at {one.place}" if one.place else ""
+    activity = f", in the activity {one.activity}" if one.activity else ""
+    text = (
+        f"rank {rank.index} ({rank.host}, pid {rank.pid}) {what}{where}{activity} for "
+        f"{duration(one.spent)} of each step, the median rank for "
+        f"{duration(one.median)}"
+    )
+    parts = [text, _since(one)]
+    if one.throttled:
+        parts.append(f"its GPU is throttled: {', '.join(one.throttled)}")
+    if one.xids:
+        parts.append(f"its GPU reported Xid {', '.join(one.xids)} within an hour")
+    return "; ".join(parts)
+
+
+def _since(one: Straggler) -> str:
+    text = f"for {_about(one.seconds)}"
+    if one.always:
+        return f"{text}, as long as is known"
+    past = one.times_past
+    if past is None or not _FASTER_BEFORE <= past < math.inf:
+        return f"{text} at least"
+    return f"{text}; before, its own part of a step took {duration(one.own / past)}"
+
+
+def was(one: Straggler) -> str:
+    """Return that a rank was a straggler, and is none any more."""
+    rank = one.rank
+    return (
+        f"rank {rank.index} ({rank.host}, pid {rank.pid}) was slow for "
+        f"{_about(one.seconds)}, until {ago(one.ended_seconds)}: it "
+        f"{WORDS[one.kind][0].rstrip(',')}"
+    )
+
+
+def document(slowness: Slowness | None) -> dict[str, Any]:
+    """Return *slowness*; of each list, at most a thousand."""
+    if slowness is None:
+        return {"compared": False}
+    return {
+        "compared": True,
+        "verdict": headline(slowness) if slowness.stragglers else "",
+        "step_seconds": slowness.step,
+        "lost_seconds": slowness.lost,
+        "stragglers": [_one(one) for one in slowness.stragglers[:_MOST_LISTED]],
+        "former": [_one(one) for one in slowness.former[:_MOST_LISTED]],
+        "throttled": [
+            {"rank": rank.index, "reasons": reasons}
+            for rank, reasons in slowness.throttled[:_MOST_LISTED]
+        ],
+    }
+
+
+def _one(one: Straggler) -> dict[str, Any]:
+    rank = one.rank
+    return {
+        "rank": rank.index,
+        "host": rank.host,
+        "pid": rank.pid,
+        "worker": rank.worker,
+        "kind": one.kind.value,
+        "verdict": was(one) if one.ended_seconds else says(one),
+        "action": WORDS[one.kind][1],
+        "where": one.place,
+        "activity": one.activity,
+        "others_wait_ratio": one.ratio,
+        "seconds_of_step": one.spent,
+        "median_seconds_of_step": one.median,
+        "own_seconds_of_step": one.own,
+        "times_the_median": _finite(one.times_median),
+        "times_its_past": _finite(one.times_past),
+        "seconds": one.seconds,
+        "since_the_start": one.always,
+        "ended_seconds": one.ended_seconds or None,
+        "throttled": one.throttled,
+        "xids": one.xids,
+    }
+
+
+def _about(seconds: float) -> str:
+    return duration(round(seconds)).replace(".0 s", " s")
+
+
+def _finite(number: float | None) -> float | None:
+    return None if number is None or math.isinf(number) else number
+
+
+def _indices(found: Sequence[int | None]) -> list[int]:
+    return sorted(one for one in found if one is not None)

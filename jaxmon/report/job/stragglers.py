@@ -1,0 +1,391 @@
+"""
+Finds the ranks for which the others of a job wait, step by step, while it gets on.
+
+In a job in step all ranks take the same time for a step. What differs is how much of it
+they wait for their devices, which wait for other ranks in collectives: the one that
+waits least is the one that the others wait for, by what its wait is shorter. Unless the
+device works anyway: a host may be slow as long as it keeps ahead of its device. So it
+must hardly wait at all, or its device must have idled, by sampled calls, for as long as
+those of the others have waited.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median_high, median_low
+
+from jaxmon.report.job.comparison import WINDOW, Comparison, Side, compare
+from jaxmon.report.job.gpus import Gpus
+from jaxmon.report.job.records import Host, Place, Rank
+from jaxmon.report.job.slow import Slow, Slowness, Straggler
+
+
+# Fraction of the time that others wait; in a single window, half as much.
+_LEAST = 0.1
+# Looks are samples: so many standard deviations, with thousands of ranks.
+_DEVIATIONS = 5.0
+_MOST_VARIANCE = 0.25
+# One pause, however long, is in two windows at most.
+_WINDOWS = 3
+# A host with less is not ahead of its device.
+_LITTLE_WAIT = 0.1
+_MOSTLY = 0.5
+# Described of those that are slow, and others whose lines are compared.
+_MOST, _MOST_PEERS = 1_000, 200
+_OTHERS = 20
+
+_OWN = {
+    "data_wait": Slow.DATA,
+    "python": Slow.PYTHON,
+    "gil": Slow.GIL,
+    "blocked": Slow.BLOCKED,
+    "compile": Slow.COMPILE,
+    "transfer": Slow.TRANSFER,
+}
+_COLUMNS = {
+    **{kind: (column,) for column, kind in _OWN.items()},
+    Slow.HOST: ("held", "starved"),
+    Slow.COMPUTE: ("alone",),
+}
+# States of the ledger of time.
+_STATES = {
+    Slow.DATA: ("data_wait",),
+    Slow.PYTHON: ("python", "eager", "gc"),
+    Slow.GIL: ("gil",),
+    Slow.BLOCKED: ("blocked", "idle"),
+    Slow.COMPILE: ("compile",),
+    Slow.TRANSFER: ("transfer",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """
+    Windows in which a rank was slower than the others.
+
+    Attributes:
+        kind: known if it is the device that works.
+        lag: how much shorter its wait is than the median rank's, or its work longer.
+    """
+
+    side: Side
+    windows: range
+    lag: float
+    kind: Slow | None = None
+
+
+def find(
+    ranks: Sequence[Rank], hosts: Sequence[Host] = (), *, window: float = WINDOW
+) -> Slowness | None:
+    """
+    Return what is known of slow *ranks*, `None` if they cannot be compared. Its time
+    grows with their number, and no faster.
+
+    Args:
+        ranks: those of one job that respond; it gets on.
+        hosts: what their sidecars know of their GPUs.
+        window: how many seconds make a window, of which three are needed.
+    """
+    found = compare(ranks, window)
+    gpus = Gpus(hosts, ranks)
+    throttled = tuple((one, why) for one in ranks if (why := gpus.throttled(one)))
+    if found is None:
+        return Slowness(throttled=throttled) if throttled else None
+    waits = _Scale(found, ("waits",))
+    # What waits in a copy to the device may wait for others there.
+    either = _Scale(found, ("waits", "transfer"))
+    alone = _Scale(found, ("alone",))
+    together = _Scale(found, ("together",))
+    devices = _Devices(found.sides)
+    runs: dict[int, _Run] = {}
+    for number in range(len(found.sides)):
+        run = (
+            _host_bound(waits, devices, number)
+            or _host_bound(either, devices, number)
+            or _device_bound(alone, together, number)
+        )
+        if run is not None:
+            runs[number] = run
+    accounts = _Accounts(found)
+    worst = sorted(runs.values(), key=lambda run: -run.lag)[:_MOST]
+    slow = [_straggler(run, found, accounts, gpus) for run in worst]
+    step = accounts.step(range(_WINDOWS))
+    return Slowness(
+        tuple(one for one in slow if not one.ended_seconds),
+        tuple(one for one in slow if one.ended_seconds),
+        step,
+        _lost(found, runs, waits, alone) * step,
+        throttled,
+    )
+
+
+class _Scale:
+    """
+    Fractions of time of all ranks, and how far each is from the median one.
+
+    Args:
+        found: the ranks.
+        columns: whose seconds are added.
+    """
+
+    def __init__(self, found: Comparison, columns: Sequence[str]) -> None:
+        self.columns = columns
+        self.sides = found.sides
+        rows = [
+            [sum(one) for one in zip(*map(side.ratios, columns), strict=True)]
+            for side in found.sides
+        ]
+        self.rows = rows
+        # Of two, the one that waits is the one to compare with.
+        self.high = [median_high(one) for one in zip(*rows, strict=True)]
+        self.low = [median_low(one) for one in zip(*rows, strict=True)]
+
+    def of(self, number: int, windows: range) -> float:
+        """Return the fraction of the rank *number* in *windows* together."""
+        side = self.sides[number]
+        return sum(side.ratio(column, windows) for column in self.columns)
+
+    def usual(self, number: int, windows: range, *, high: bool) -> float:
+        """Return that of the median rank in *windows*, as long as those of *number*."""
+        seconds = self.sides[number].seconds
+        medians = self.high if high else self.low
+        whole = sum(seconds[one] for one in windows)
+        spent = sum(medians[one] * seconds[one] for one in windows)
+        return spent / whole if whole > 0 else 0.0
+
+
+def _host_bound(waits: _Scale, devices: _Devices, number: int) -> _Run | None:
+    """Return when the others waited for the rank *number*, which did not."""
+    row = waits.rows[number]
+    lags = [usual - own for usual, own in zip(waits.high, row, strict=True)]
+    for windows in _slow_windows(lags):
+        own = waits.of(number, windows)
+        lag = waits.usual(number, windows, high=True) - own
+        side = waits.sides[number]
+        if lag < _least(side, windows):
+            continue
+        idle = devices.idle(number, windows)
+        held = side.ratio("held", windows) >= lag / 2
+        wait = median_low([row[one] for one in windows])
+        bound = wait <= _LITTLE_WAIT if idle is None else idle >= lag / 2
+        if bound or held:
+            return _Run(side, windows, lag)
+    return None
+
+
+def _device_bound(alone: _Scale, together: _Scale, number: int) -> _Run | None:
+    """
+    Return when the device of the rank *number* worked longer than others on what it
+    runs alone, and so waited less in what all run.
+    """
+    lags = [
+        own - usual for usual, own in zip(alone.low, alone.rows[number], strict=True)
+    ]
+    for windows in _slow_windows(lags):
+        lag = alone.of(number, windows) - alone.usual(number, windows, high=False)
+        waited = together.usual(number, windows, high=True)
+        shorter = waited - together.of(number, windows)
+        side = alone.sides[number]
+        if lag >= _least(side, windows) and shorter >= lag / 2:
+            return _Run(side, windows, lag, Slow.COMPUTE)
+    return None
+
+
+def _slow_windows(lags: Sequence[float]) -> Iterable[range]:
+    """Yield where at least three windows in a row are slow, the latest first."""
+    start = 0
+    for number in range(len(lags) + 1):
+        if number < len(lags) and lags[number] >= _LEAST / 2:
+            continue
+        windows = _trimmed(lags, range(start, number))
+        if len(windows) >= _WINDOWS:
+            yield windows
+        start = number + 1
+
+
+def _trimmed(lags: Sequence[float], windows: range) -> range:
+    """Return *windows* without those at the ends that were slow for a part only."""
+    if not windows:
+        return windows
+    least = median_low([lags[one] for one in windows]) / 2
+    full = [one for one in windows if lags[one] >= least]
+    return range(full[0], full[-1] + 1)
+
+
+def _least(side: Side, windows: range) -> float:
+    """Return from which fraction of the time on a rank is slow in *windows*."""
+    looks = max(side.spent("looks", windows), 1.0)
+    return max(_LEAST, _DEVIATIONS * math.sqrt(_MOST_VARIANCE / looks))
+
+
+class _Devices:
+    """How much of the time devices work, or wait for others in a collective."""
+
+    def __init__(self, sides: Sequence[Side]) -> None:
+        self._sides = sides
+        self._usual: dict[range, float | None] = {}
+
+    def idle(self, number: int, windows: range) -> float | None:
+        """
+        Return how much less than others that of the rank *number* did in *windows*,
+        `None` if that is unknown.
+        """
+        if windows not in self._usual:
+            found = [self._busy(one, windows) for one in self._sides]
+            known = [one for one in found if one is not None]
+            most = 2 * len(known) > len(found)
+            self._usual[windows] = median_high(known) if most else None
+        usual, own = self._usual[windows], self._busy(self._sides[number], windows)
+        return None if usual is None or own is None else usual - own
+
+    def _busy(self, side: Side, windows: range) -> float | None:
+        known = side.spent("known", windows)
+        if known <= side.spent("seconds", windows) * _MOSTLY:
+            return None
+        return (side.spent("together", windows) + side.spent("alone", windows)) / known
+
+
+class _Accounts:
+    """What the ranks spend their time on, and what a step is."""
+
+    def __init__(self, found: Comparison) -> None:
+        self._found = found
+        self._each = _calls_each([one.rank for one in found.sides])
+        self._usual: dict[tuple[Slow | None, range], float] = {}
+
+    def step(self, windows: range, side: Side | None = None) -> float:
+        """Return the seconds of a step in *windows*, of the median rank by default."""
+        edges, sides = self._found.edges, self._found.sides
+        calls = edges[windows.start] - edges[windows.stop]
+        if side is None:
+            seconds = median_low([one.spent("seconds", windows) for one in sides])
+        else:
+            seconds = side.spent("seconds", windows)
+        return seconds * self._each / calls if calls > 0 else 0.0
+
+    def of(self, side: Side, windows: range, kind: Slow | None) -> float:
+        """
+        Return the fraction of the time that a rank spends on what *kind* says, or, if
+        that is `None`, in which it does not wait for its device.
+        """
+        if kind is None:
+            return 1.0 - side.ratio("waits", windows)
+        # A thread without a processor is a process that does not run.
+        return max(side.ratio(column, windows) for column in _COLUMNS[kind])
+
+    def usual(self, windows: range, kind: Slow | None) -> float:
+        """Return that of the median rank."""
+        key = kind, windows
+        if key not in self._usual:
+            found = [self.of(one, windows, kind) for one in self._found.sides]
+            self._usual[key] = median_low(found)
+        return self._usual[key]
+
+    def kind(self, run: _Run) -> Slow:
+        """Return what the rank does while others wait."""
+
+        def more(kind: Slow) -> float:
+            own = self.of(run.side, run.windows, kind)
+            return own - self.usual(run.windows, kind)
+
+        # A process whose threads contend for the GIL seems to lack processors, too.
+        if more(Slow.HOST) >= max(run.lag / 2, 2 * more(Slow.GIL)):
+            return Slow.HOST
+        return max(_OWN.values(), key=more)
+
+
+def _calls_each(ranks: Iterable[Rank]) -> float:
+    """Return how many calls make a step: as many as there are for each of the most."""
+    for rank in ranks:
+        calls = [one.calls for one in rank.functions if one.calls]
+        if calls:
+            return sum(calls) / max(calls)
+    return 1.0
+
+
+def _straggler(
+    run: _Run, found: Comparison, accounts: _Accounts, gpus: Gpus
+) -> Straggler:
+    side, windows = run.side, run.windows
+    kind = run.kind or accounts.kind(run)
+    whole = kind if kind is Slow.COMPUTE else None
+    step = accounts.step(windows, side)
+    own = accounts.of(side, windows, whole) * step
+    before = range(windows.stop, found.windows)
+    past = None
+    if before:
+        past = accounts.of(side, before, whole) * accounts.step(before, side)
+    place = _place(side.rank, kind, [one.rank for one in found.sides[:_MOST_PEERS]])
+    ended = found.ages[windows.start] if windows.start else 0.0
+    return Straggler(
+        side.rank,
+        kind,
+        run.lag,
+        accounts.of(side, windows, kind) * step,
+        accounts.usual(windows, kind) * step,
+        own,
+        _times(own, accounts.usual(windows, whole) * step),
+        None if past is None else _times(own, past),
+        # Where it was lately says nothing of what was before.
+        "" if ended else place.place,
+        "" if ended else place.activity,
+        found.ages[windows.stop] - found.ages[windows.start],
+        always=not before,
+        ended_seconds=ended,
+        throttled=gpus.throttled(side.rank),
+        xids=gpus.xids(side.rank),
+    )
+
+
+def _place(rank: Rank, kind: Slow, others: Iterable[Rank]) -> Place:
+    """Return the line where *rank* is more of the time than *others* are."""
+    states = _STATES.get(kind, ())
+    own = {one.place: one for one in rank.places if one.state in states and one.place}
+    usual = {place: median_low(found) for place, found in _ratios(own, states, others)}
+    return max(
+        own.values(),
+        key=lambda one: one.ratio - usual.get(one.place, 0.0),
+        default=Place(),
+    )
+
+
+def _ratios(
+    places: Collection[str], states: Collection[str], ranks: Iterable[Rank]
+) -> Iterable[tuple[str, list[float]]]:
+    """Return for each of *places* for how much of the time *ranks* are there."""
+    found: dict[str, list[float]] = {one: [] for one in places}
+    for rank in ranks:
+        there = {one.place: one.ratio for one in rank.places if one.state in states}
+        for place, ratios in found.items():
+            ratios.append(there.get(place, 0.0))
+    return found.items()
+
+
+def _times(one: float, other: float) -> float:
+    return one / other if other > 0 else math.inf
+
+
+def _lost(
+    found: Comparison, runs: Mapping[int, _Run], waits: _Scale, alone: _Scale
+) -> float:
+    """
+    Return the fraction of the time that would be saved if all that are slow now were
+    like the slowest of the others.
+    """
+    now = {one: run for one, run in runs.items() if not run.windows.start}
+    rest = [one for one in range(len(found.sides)) if one not in now]
+    latest, lost = range(_WINDOWS), 0.0
+    for device, scale in ((False, waits), (True, alone)):
+        slow = [
+            scale.of(number, latest)
+            for number, run in now.items()
+            if (run.kind is Slow.COMPUTE) is device
+        ]
+        others = sorted([scale.of(one, latest) for one in rest], reverse=device)
+        if slow and others:
+            # The very slowest of thousands is an error of sampling.
+            usual = others[len(others) // _OTHERS]
+            lost = max(lost, max(slow) - usual if device else usual - min(slow))
+    return lost

@@ -1,0 +1,273 @@
+"""Which ranks make a job slower, by what their time went into over the same calls."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from jaxmon.report.job.columns import COLUMNS
+from jaxmon.report.job.document import document
+from jaxmon.report.job.model import Verdict
+from jaxmon.report.job.records import host
+from jaxmon.report.job.slow import Slow, Slowness, Straggler
+from jaxmon.report.job.text import lines
+from jaxmon.report.job.verdict import judge
+from tests.courses import as_text, rows, runner
+
+
+def verdict(*ranks: dict[str, Any], **of_host: Any) -> Verdict:
+    """Return the verdict on the job of *ranks*, on one host."""
+    return judge([host("host-1:9467", {"ranks": list(ranks), **of_host})])
+
+
+def judged(*ranks: dict[str, Any], **of_host: Any) -> Slowness:
+    """Return who makes the job of *ranks* slower."""
+    [job] = verdict(*ranks, **of_host).jobs
+    assert job.slowness is not None
+    return job.slowness
+
+
+def only(slowness: Slowness) -> Straggler:
+    """Return the only straggler."""
+    [found] = slowness.stragglers
+    return found
+
+
+def text(found: Verdict) -> str:
+    """Return what is printed, as one line."""
+    return " ".join(" ".join(lines(found, 100)).split())
+
+
+def others(number: int = 3, **fractions: float) -> list[dict[str, Any]]:
+    """Return ranks that load for half of the time, or do what *fractions* say."""
+    parts = fractions or {"data_wait": 0.5}
+    return [runner(one, rows(**parts)) for one in range(number)]
+
+
+def test_the_rank_that_waits_least_is_the_one_that_others_wait_for() -> None:
+    """Its kind, its line, how much slower the job is, and both scores are right."""
+    slow = runner(3, rows(data_wait=0.95), line="data.py:9")
+    found = judged(*others(), slow)
+    one = only(found)
+    assert (one.rank.index, one.kind, one.place) == (3, Slow.DATA, "data.py:9")
+    assert one.ratio == pytest.approx(0.45)
+    assert one.spent == pytest.approx(0.19)
+    assert one.median == pytest.approx(0.1)
+    assert one.times_median == pytest.approx(1.9)
+    assert one.always
+    assert found.step == pytest.approx(0.2)
+    assert found.lost == pytest.approx(0.09)
+    said = text(verdict(*others(), slow))
+    assert "82 % slower for rank 3: a step takes 0.20 s" in said
+    assert (
+        "rank 3 (host-0, pid 1003) waits for data at data.py:9 for 0.19 s of each "
+        "step, the median rank for 0.10 s"
+    ) in said
+
+
+def test_what_it_does_instead_is_told_apart() -> None:
+    """Loading, Python, the GIL, a lock, compiles, transfers and a busy host differ."""
+    kinds = {
+        "data_wait": Slow.DATA,
+        "python": Slow.PYTHON,
+        "gil": Slow.GIL,
+        "blocked": Slow.BLOCKED,
+        "compile": Slow.COMPILE,
+        "transfer": Slow.TRANSFER,
+        "held": Slow.HOST,
+    }
+    for column, kind in kinds.items():
+        spent = {column: 0.3, "data_wait": 0.65}
+        if column == "data_wait":
+            spent = {column: 0.95}
+        assert only(judged(*others(), runner(3, rows(**spent)))).kind is kind
+    # Python that has no processor is Python that takes longer.
+    starved = rows(data_wait=0.5, python=0.45, starved=0.4)
+    assert only(judged(*others(), runner(3, starved))).kind is Slow.HOST
+
+
+def test_healthy_ranks_are_not_accused() -> None:
+    """Of thousands, whose looks are samples, none seems to be slow."""
+    chance = random.Random(7)  # noqa: S311 - samples, no secrets
+
+    def noisy() -> Any:
+        found = rows(30)
+        for row in found:
+            looks = 40
+            load = sum(chance.random() < 0.5 for _ in range(looks)) / looks
+            row[COLUMNS.index("data_wait")] = load * row[1]
+            row[COLUMNS.index("waits")] = row[1] - load * row[1]
+        return found
+
+    ranks = [runner(one, noisy(), count=1000) for one in range(1000)]
+    found = judged(*ranks)
+    assert (found.stragglers, found.former) == ((), ())
+
+
+def test_one_long_pause_makes_no_straggler() -> None:
+    """A checkpoint or an evaluation of one rank, however long, is a single call."""
+    for seconds in (20.0, 200.0, 2000.0):
+        ranks = [rows(40, data_wait=0.5) for _ in range(4)]
+        for number, course in enumerate(ranks):
+            pause = course[-8]
+            pause[COLUMNS.index("seconds")] += seconds
+            column = "python" if number == 0 else "waits"
+            pause[COLUMNS.index(column)] += seconds
+        found = judged(*[runner(one, course) for one, course in enumerate(ranks)])
+        assert (found.stragglers, found.former) == ((), ())
+
+
+def test_a_host_that_keeps_ahead_of_its_device_is_not_slow() -> None:
+    """If devices work all the time, it does not matter what a rank does meanwhile."""
+    busy = rows(python=0.6, together=1.0)
+    assert not judged(*others(3, python=0.1, together=1.0), runner(3, busy)).stragglers
+    # It waits for the device, and how long that works is unknown.
+    unknown = rows(python=0.6)
+    assert not judged(*others(3, python=0.1), runner(3, unknown)).stragglers
+
+
+def test_a_device_that_idles_gives_a_synchronous_rank_away() -> None:
+    """It waits for its device as well, but that waited less for others."""
+    slow = rows(python=0.6, together=0.4)
+    found = judged(*others(3, python=0.1, together=0.9), runner(3, slow))
+    assert only(found).kind is Slow.PYTHON
+
+
+def test_a_device_that_works_alone_is_found_by_its_samples() -> None:
+    """All hosts wait alike; its device waits less in what all run together."""
+    slow = rows(python=0.1, together=0.2, alone=0.7)
+    found = judged(*others(3, python=0.1, together=0.6, alone=0.3), runner(3, slow))
+    one = only(found)
+    assert (one.rank.index, one.kind) == (3, Slow.COMPUTE)
+    assert one.spent == pytest.approx(0.14)
+    assert found.lost == pytest.approx(0.08)
+
+
+def test_since_when_and_what_was_before_are_known() -> None:
+    """Slow for a minute differs from slow from the beginning, and from slow before."""
+    fast, slow = rows(40, data_wait=0.5), rows(16, data_wait=0.95)
+    one = only(
+        judged(
+            *[runner(n, fast + rows(16, data_wait=0.5)) for n in range(3)],
+            runner(3, fast + slow),
+        )
+    )
+    assert 45.0 <= one.seconds <= 75.0
+    assert not one.always
+    assert one.times_past == pytest.approx(1.9, rel=0.1)
+
+    slow, calm = rows(30, data_wait=0.95), rows(64, data_wait=0.5)
+    recovered = runner(3, rows(18, data_wait=0.5) + slow + rows(16, data_wait=0.5))
+    found = judged(*[runner(n, calm) for n in range(3)], recovered)
+    assert found.stragglers == ()
+    [one] = found.former
+    assert (one.rank.index, one.kind) == (3, Slow.DATA)
+    assert 45.0 <= one.ended_seconds <= 75.0
+    assert 75.0 <= one.seconds <= 135.0
+
+
+def test_of_two_ranks_the_slow_one_is_named() -> None:
+    """The other one is not accused for what it waits for."""
+    found = judged(*others(1), runner(1, rows(data_wait=0.95)))
+    assert only(found).rank.index == 1
+
+
+def test_several_slow_ranks_are_all_named() -> None:
+    """Half of the ranks may be slow; if all are, none is."""
+    slow = [runner(n, rows(data_wait=0.95)) for n in (2, 3)]
+    found = judged(*others(2), *slow)
+    assert sorted(one.rank.index or 0 for one in found.stragglers) == [2, 3]
+    assert found.lost == pytest.approx(0.09)
+    assert not judged(*others(4, data_wait=0.95)).stragglers
+
+
+def test_ranks_are_compared_over_the_same_calls() -> None:
+    """One that was read later has made more calls, and is not compared by those."""
+    course = rows(34, data_wait=0.5)
+    late = course[:30] + rows(4, data_wait=1.0)
+    found = judged(*[runner(n, course[:30]) for n in range(3)], runner(3, late))
+    assert found.stragglers == ()
+
+
+def test_a_wait_in_a_copy_may_be_for_others() -> None:
+    """Ranks that wait for another one in `device_put` do not hide it."""
+    victims = [runner(n, rows(python=0.1, transfer=0.9)) for n in range(3)]
+    found = judged(*victims, runner(3, rows(python=0.95)))
+    one = only(found)
+    assert (one.rank.index, one.kind) == (3, Slow.PYTHON)
+
+
+def test_throttled_gpus_are_named_beside_it() -> None:
+    """Those of a straggler with their errors; those of others as what may be; if most
+    are throttled, that is how they are set up.
+    """
+    gpus = [{"uuid": f"GPU-{n}", "throttled": ["sw_power_cap"]} for n in range(4)]
+    gpus[3]["throttled"] = ["hw_thermal", "sw_power_cap"]
+    xids = [{"uuid": "GPU-3", "xid": "63", "age_seconds": 100.0}]
+    ranks = [{**one, "gpus": [f"GPU-{n}"]} for n, one in enumerate(others(4))]
+    found = judged(*ranks, gpus=gpus, xids=xids)
+    assert not found.stragglers
+    [(rank, why)] = found.throttled
+    assert (rank.index, why) == (3, ("hw_thermal",))
+    said = text(verdict(*ranks, gpus=gpus))
+    assert "rank 3: GPUs throttled (hw_thermal), unlike those of most" in said
+
+    ranks[3]["course"] = as_text(rows(data_wait=0.95))
+    said = text(verdict(*ranks, gpus=gpus, xids=xids))
+    assert "its GPU is throttled: hw_thermal; its GPU reported Xid 63" in said
+    assert "unlike those of most" not in said
+
+
+def test_nothing_is_said_of_ranks_that_are_not_in_step() -> None:
+    """Without courses, with one, or with steps of different lengths."""
+    [job] = verdict(*[runner(n, []) for n in range(4)]).jobs
+    assert job.slowness is None
+    [job] = verdict(runner(0), *[runner(n, []) for n in range(1, 4)]).jobs
+    assert job.slowness is None
+    apart = [rows(data_wait=0.2 * n) for n in range(4)]
+    for number, course in enumerate(apart):
+        for row in course:
+            row[COLUMNS.index("calls")] /= number + 1
+    [job] = verdict(*[runner(n, course) for n, course in enumerate(apart)]).jobs
+    assert job.slowness is None or not job.slowness.stragglers
+
+
+def test_hostile_courses_are_ignored() -> None:
+    """Whatever an agent reports, there is a verdict on the others."""
+    good = rows(data_wait=0.5)
+    width = len(COLUMNS)
+    bad: list[Any] = [
+        None,
+        7,
+        ["1.0"],
+        [[1.0] * width],
+        [" ".join(["x"] * width)],
+        [" ".join(["nan"] * width)],
+        [" ".join(["1e308"] * width)] * 60,
+        [" ".join(["-1"] * width)],
+        [" ".join(["0"] * width)],
+        [" ".join(["9" * 400] * width)],
+        as_text(good) * 10,
+    ]
+    ranks = [runner(n, count=20) for n in range(len(bad))]
+    for one, course in zip(ranks, bad, strict=True):
+        one["course"] = course
+    slow = runner(15, rows(data_wait=0.95), count=20)
+    calm = [runner(n, good, count=20) for n in (16, 17, 18)]
+    found = verdict(*ranks, slow, *calm)
+    assert [one.rank.index for one in found.jobs[0].slowness.stragglers] == [15]  # type: ignore[union-attr]
+    json.dumps(document(found), allow_nan=False)
+
+
+def test_the_document_has_what_the_text_says() -> None:
+    """For programs: numbers, not sentences only."""
+    found = verdict(*others(), runner(3, rows(data_wait=0.95)))
+    [job] = document(found)["jobs"]
+    [one] = job["slowness"]["stragglers"]
+    assert (one["rank"], one["kind"], one["since_the_start"]) == (3, "data", True)
+    assert one["times_its_past"] is None
+    assert job["slowness"]["lost_seconds"] == pytest.approx(0.09)
+    json.dumps(document(found), allow_nan=False)
