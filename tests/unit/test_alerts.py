@@ -65,6 +65,7 @@ NAMES = {
     "JaxmonNotReady",
     "JaxmonRequestsHang",
     "JaxmonSpansDropped",
+    "JaxmonRankSlow",
     "JaxmonRankStuck",
     "JaxmonStraggler",
     "JaxmonThunderingCompilation",

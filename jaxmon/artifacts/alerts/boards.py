@@ -26,6 +26,7 @@ _BOARDS = {
         "JaxmonDataStarvation",
         "JaxmonNcclStuck",
         "JaxmonNonFinite",
+        "JaxmonRankSlow",
         "JaxmonRankStuck",
         "JaxmonStraggler",
         "JaxmonTimeLost",

@@ -59,6 +59,7 @@ def cause_alerts(
     yield training.data_starvation(thresholds)
     yield training.time_lost(thresholds)
     yield training.straggler(thresholds)
+    yield training.rank_slow(thresholds)
     yield training.checkpoint_age(thresholds)
     yield training.checkpoint_failed(thresholds)
     yield from slowdowns.slower(thresholds, scale)

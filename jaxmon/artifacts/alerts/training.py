@@ -23,7 +23,7 @@ RANK_ALERT = "JaxmonRankStuck"
 _STARVED = "data_wait"
 # States in which a process may wait for another one, and in which it does not. What
 # compiles, or is in an activity that it marks, is none of both: that may take long.
-_FOR_OTHERS = "device|fetch|transfer"
+FOR_OTHERS = "device|fetch|transfer"
 _BUSY = "data_wait|eager|python|gc|gil|blocked|idle"
 # What NCCL says of a process that does not take part.
 _GONE = "unresponsive|dead"
@@ -31,6 +31,7 @@ _GONE = "unresponsive|dead"
 _LOST = "eager|gc|gil|blocked"
 _LOSS = "(?i).*loss.*"
 # Of shorter calls the clock is a part; what takes less of the time does not matter.
+_LITTLE = 0.1
 _LEAST_SECONDS, _LEAST_SHARE, _LEAST_PROCESSES = 0.001, 0.05, 4
 
 
@@ -66,7 +67,7 @@ def training_stalled(thresholds: Thresholds) -> Alert:
 def rank_stuck(thresholds: Thresholds) -> Alert:
     """Alert on a process for which the others of its job wait in a collective."""
     limit = durations.seconds(thresholds.rank_stuck_after)
-    waiting = gauge(catalog.CALL_AGE_SECONDS, re("state", _FOR_OTHERS)) > limit
+    waiting = gauge(catalog.CALL_AGE_SECONDS, re("state", FOR_OTHERS)) > limit
     busy = gauge(catalog.CALL_AGE_SECONDS, re("state", _BUSY)) > limit
     return Alert(
         name=RANK_ALERT,
@@ -203,6 +204,38 @@ def straggler(thresholds: Thresholds) -> Alert:
             "process."
         ),
     )
+
+
+def rank_slow(thresholds: Thresholds) -> Alert:
+    """
+    Alert on a process that does not wait for its device while the others of its job do:
+    they wait for it in collectives.
+    """
+    window = thresholds.rank_slow_for
+    waits = counter(catalog.WALL_SECONDS, re("state", FOR_OTHERS)).rate(window)
+    # A process on its own, and several jobs under one name, are not comparable.
+    one_job = waits.sum(*PROCESS).count("job")
+    one_job = one_job.equals(gauge(catalog.PROCESS_COUNT).max("job"))
+    shorter = waits_less(waits.sum(*PROCESS)).and_(one_job >= _LEAST_PROCESSES, "job")
+    # A host with more is ahead of its device.
+    hardly = waits.sum(*PROCESS) < _LITTLE
+    return Alert(
+        name="JaxmonRankSlow",
+        expr=(shorter > thresholds.rank_slow).and_(hardly, *PROCESS),
+        for_=thresholds.rank_slow_for,
+        severity=TICKET,
+        description="The other processes of a job wait for this one at every step.",
+        summary=(
+            "{{ $labels.instance }} {{ with $labels.worker }}(worker {{ . }}) "
+            "{{ end }}lets the others of job {{ $labels.job }} wait for "
+            "{{ $value | humanizePercentage }} of the time."
+        ),
+    )
+
+
+def waits_less(waits: Expr) -> Expr:
+    """Return how much less each process waits than the median one of its job."""
+    return waits.less(waits.median("job"), "job") * -1
 
 
 def _device_share() -> Expr:

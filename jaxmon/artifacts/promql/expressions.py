@@ -139,6 +139,10 @@ class Expr:
         quotient = self._binary(f"/{_on(on)} group_left ()", other, _MULTIPLIED)
         return replace(quotient, shape=replace(self.shape, unit="ratio"))
 
+    def less(self, other: Expr, *on: str) -> Expr:
+        """Subtract *other*'s one series with the same labels *on* from each series."""
+        return self._binary(f"-{_on(on)} group_left ()", other, _ADDED)
+
     def equals(self, other: Expr | float) -> Expr:
         """Keep the series whose value is *other*'s."""
         return self._binary("==", other, _COMPARED)

@@ -164,6 +164,12 @@ class Thresholds:
         "How many times as long as in the median process a function must take.",
     )
     straggler_for: str = _duration("15m", "For how long it must.")
+    rank_slow: float = _ratio(
+        0.2,
+        "Fraction of the time that the median process of a job must wait longer for "
+        "its device than one that hardly waits.",
+    )
+    rank_slow_for: str = _duration("10m", "For how long it must.")
     checkpoint_age: str = _duration(
         "6h",
         "Age of the last checkpoint of a loop that makes checkpoints.",

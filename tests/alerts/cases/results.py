@@ -54,6 +54,19 @@ def mesh(*per_call, **more):
     return found
 
 
+def ranks(*waits: float, processes: int = 4) -> dict[str, str]:
+    """Return processes of a job that wait for their devices for so much of the time."""
+    found = {}
+    for number, wait in enumerate(waits):
+        labels = f'job="train",instance="h{number}:1",worker="0"'
+        parts = {"device": wait / 2, "fetch": wait / 2, "data_wait": 1 - wait}
+        for state, part in parts.items():
+            series = f'jaxmon_wall_seconds_total{{{labels},state="{state}"}}'
+            found[series] = f"0+{60 * part:g}x90"
+        found[f"jaxmon_processes{{{labels}}}"] = f"{processes}+0x90"
+    return found
+
+
 CASES = {
     "a key used twice": Case(
         "JaxmonKeyReuse",
@@ -163,6 +176,31 @@ CASES = {
     ),
     "processes that are alike": Case(
         "JaxmonStraggler", mesh(1.0, 1.1, 0.9, 1.2), quiet=("60m",)
+    ),
+    "a rank that does not wait for its device while the others do": Case(
+        "JaxmonRankSlow",
+        ranks(0.5, 0.5, 0.55, 0.03),
+        quiet=("9m",),
+        firing={
+            "30m": ticket(
+                "h3:1 (worker 0) lets the others of job train wait for 47% of the "
+                "time.",
+                job="train",
+                instance="h3:1",
+                worker="0",
+            )
+        },
+    ),
+    "hosts that keep ahead of their devices, or differ little": Case(
+        "JaxmonRankSlow", ranks(0.9, 0.9, 0.9, 0.4), quiet=("30m",)
+    ),
+    "all ranks load for most of the time": Case(
+        "JaxmonRankSlow", ranks(0.05, 0.03, 0.2, 0.01), quiet=("30m",)
+    ),
+    "two jobs of one name": Case(
+        "JaxmonRankSlow",
+        ranks(0.5, 0.5, 0.5, 0.02, processes=2),
+        quiet=("30m",),
     ),
     "stages of a pipeline have programs of their own": Case(
         "JaxmonStraggler",

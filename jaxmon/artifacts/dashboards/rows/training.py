@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jaxmon import catalog
+from jaxmon.artifacts.alerts.training import FOR_OTHERS, waits_less
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
@@ -167,6 +168,8 @@ def debug() -> Row:
     waited = counter(catalog.DATA_WAIT_SECONDS, *q.PROCESS).rate().sum(*by)
     lagging = gauge(catalog.NCCL_LAGGING_RANKS, *q.HOST)
     gone = gauge(catalog.NCCL_PROCESSES, *q.HOST, re("state", "unresponsive|dead"))
+    waiting = counter(catalog.WALL_SECONDS, *q.PROCESS, re("state", FOR_OTHERS))
+    waits = waiting.rate().sum(*q.BY_PROCESS).of_unit("ratio")
     return row(
         15,
         "Steps",
@@ -229,6 +232,18 @@ def debug() -> Row:
                 ),
                 alerts=("JaxmonNcclStuck",),
                 no_value="No job with NCCL 2.24",
+            ),
+            timeseries(
+                1506,
+                "Stragglers",
+                Target(waits_less(waits).worst(q.FEW), q.NAMED_PROCESS),
+                text=(
+                    "How much less of its time a process waits for its device than the "
+                    "median one of its job, of the 20 with the least: the others wait "
+                    "for it in collectives, if it hardly waits at all. Near 0 for all "
+                    "in a healthy job. `jaxmon job why` says what it does meanwhile."
+                ),
+                alerts=("JaxmonRankSlow",),
             ),
         ),
     )
