@@ -49,16 +49,20 @@ def ages(job: Job) -> list[dict[str, list[float]]]:
     return found
 
 
-def stragglers(job: Job) -> list[tuple[int | None, str, str]]:
-    """Return number, kind and place of ranks that make *job* slower, within seconds."""
+def slow_rank(job: Job) -> tuple[int | None, str, str]:
+    """
+    Return number, kind and place of the rank that makes *job* slower, if only one does,
+    and that takes most of each step.
+    """
     hosts = [
         host(one.url, json.loads(http_get(f"{one.url}/job"))) for one in job.sidecars
     ]
     found = find([rank for one in hosts for rank in one.ranks], window=5.0)
-    return [
-        (one.rank.index, one.kind.value, Path(one.place).name)
-        for one in (() if found is None else found.stragglers)
-    ]
+    if found is None or len(found.stragglers) != 1:
+        return None, "", ""
+    [one] = found.stragglers
+    kind = one.kind.value if 0.5 < one.spent / found.step <= 1.0 else ""
+    return one.rank.index, kind, Path(one.place).name
 
 
 def consequences(job: Job) -> list[int]:
@@ -93,7 +97,8 @@ def test_the_rank_that_the_others_wait_for_is_named() -> None:
 
         until(stepped, "three slow steps")
         assert set(said) == {"progressing"}
-        until(lambda: stragglers(job) == [(1, "blocked", place("slow"))], "its line")
+        expected = 1, "blocked", place("slow")
+        until(lambda: slow_rank(job) == expected, "the slow rank")
         job.recover()
 
         for fault, (rank, kind) in FAULTS.items():

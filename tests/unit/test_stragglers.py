@@ -181,6 +181,9 @@ def test_several_slow_ranks_are_all_named() -> None:
     found = judged(*others(2), *slow)
     assert sorted(one.rank.index or 0 for one in found.stragglers) == [2, 3]
     assert found.lost == pytest.approx(0.09)
+    assert "ranks 2-3 (on host-0) wait for data at data.py:3 for up to 0.19 s" in text(
+        verdict(*others(2), *slow)
+    )
     assert not judged(*others(4, data_wait=0.95)).stragglers
 
 
@@ -217,7 +220,7 @@ def test_throttled_gpus_are_named_beside_it() -> None:
 
     ranks[3]["course"] = as_text(rows(data_wait=0.95))
     said = text(verdict(*ranks, gpus=gpus, xids=xids))
-    assert "its GPU is throttled: hw_thermal; its GPU reported Xid 63" in said
+    assert "GPUs throttled: hw_thermal; Xid errors within an hour: 63" in said
     assert "unlike those of most" not in said
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import sys
 import threading
 from collections.abc import Callable, Collection
 from functools import partial
@@ -27,7 +26,7 @@ from jaxmon.agent.walltime.moments import Moments
 from jaxmon.agent.walltime.pace import Pace
 from jaxmon.agent.walltime.stacks import stacks
 from jaxmon.agent.walltime.starvation import Starvation
-from jaxmon.agent.walltime.tasks import times_slept
+from jaxmon.agent.walltime.tasks import seconds_held, times_slept
 from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.exposition.families import Family, series
 from jaxmon.http.messages import Request, Response
@@ -304,7 +303,7 @@ class WallTime(Part):
             before = thread_time()
             due = now + pause
             late = perf_counter() - due
-            self._held += _held(late, slept - 1)
+            self._held += seconds_held(late, pause, slept - 1)
             late = late if waited else 0.0
             contended = False
             try:
@@ -331,16 +330,6 @@ class WallTime(Part):
             self._starvation.check(self._looks.task(current.thread), now)
             if self._pace.check(now, compiles=state == COMPILE):
                 self._course.mark(self._pace.calls, now, self._starvation.seconds)
-
-
-def _held(late: float, waits: int) -> float:
-    """
-    Return for how many seconds nothing let this process run, if its timer was *late*
-    and it has waited for the interpreter so many times since: it was stopped, or
-    without a processor. 0 if that is short, or unknown.
-    """
-    found = late - waits * sys.getswitchinterval()
-    return found if found > _HELD and waits >= 0 else 0.0
 
 
 def _serves() -> bool:

@@ -15,6 +15,8 @@ from jaxmon.threads import is_ours
 
 
 _MOST = 64
+# A timer that fires so late did not wait for a busy processor only.
+_LATE = 0.02
 _LINUX = sys.platform == "linux"
 # Kernel: include/linux/posix-timers.h, the clock of a thread's processor time.
 _CPU_CLOCK_OF_THREAD = 6
@@ -25,6 +27,19 @@ _clock_gettime = getattr(time, "clock_gettime", None)
 def times_slept() -> int:
     """Return how often this thread has given up its processor to wait."""
     return 0 if _THREAD is None else resource.getrusage(_THREAD).ru_nvcsw
+
+
+def seconds_held(late: float, pause: float, waits: int) -> float:
+    """
+    Return for how many seconds nothing let this process run, if its timer was *late*
+    after a *pause*, and it has waited for the interpreter so many times since: it was
+    stopped, or without a processor. 0 if that is short, or unknown.
+    """
+    found = late - waits * sys.getswitchinterval()
+    if found <= _LATE or waits < 0:
+        return 0.0
+    # On average it began half a pause before the timer was due.
+    return found + min(found, pause / 2)
 
 
 def program_threads() -> list[int]:

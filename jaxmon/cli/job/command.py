@@ -68,7 +68,8 @@ def why(
     *, sidecars: Sidecars, after: float, stacks: bool, watch: bool, as_json: bool
 ) -> None:
     """
-    Say whether a job gets on, and if not, which rank the others wait for, and why.
+    Say whether a job gets on, and which rank the others wait for, and why: in a hang,
+    or at every step.
 
     Asks the sidecars of all its hosts at the same time, which were started with
     `--peer-access`, and waits --timeout seconds for all of them together.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxmon.report.job.slow import Slow, Slowness, Straggler
-from jaxmon.report.job.words import numbers
+from jaxmon.report.job.words import Words, numbers
 from jaxmon.report.layout import INDENT, ago, counted, duration, share, wrapped
 
 
@@ -17,38 +17,45 @@ _MOST_LISTED = 1000
 # Less is not worth a word.
 _FASTER_BEFORE = 1.1
 
-# What it does, and what to do about that.
-WORDS: Mapping[Slow, tuple[str, str]] = {
-    Slow.DATA: (
+WORDS: Mapping[Slow, Words] = {
+    Slow.DATA: Words(
         "waits for data",
+        "wait for data",
         "Look at what its loader reads, and at the host that it runs on.",
     ),
-    Slow.PYTHON: (
+    Slow.PYTHON: Words(
         "runs Python",
+        "run Python",
         "What one process does between steps, all others wait for.",
     ),
-    Slow.GIL: (
+    Slow.GIL: Words(
         "waits for the GIL, which another thread holds,",
+        "wait for the GIL, which another thread holds,",
         "Move the work of that thread to a process of its own.",
     ),
-    Slow.BLOCKED: (
+    Slow.BLOCKED: Words(
         "is blocked outside of JAX",
+        "are blocked outside of JAX",
         "What one process waits for, all others do.",
     ),
-    Slow.COMPILE: (
+    Slow.COMPILE: Words(
         "compiles",
+        "compile",
         "`jaxmon explain` on its host shows why it compiles again and again.",
     ),
-    Slow.TRANSFER: (
+    Slow.TRANSFER: Words(
         "copies to its devices",
+        "copy to their devices",
         "Look at the PCIe link and the NUMA node of its devices.",
     ),
-    Slow.HOST: (
-        "could not run",
+    Slow.HOST: Words(
+        "cannot run",
+        "cannot run",
         "Other processes take its processors, or something stops it again and again.",
     ),
-    Slow.COMPUTE: (
+    Slow.COMPUTE: Words(
         "runs programs of its own on its devices",
+        "run programs of their own on their devices",
         "`jaxmon explain` on its host shows how long each of them takes.",
     ),
 }
@@ -58,12 +65,13 @@ def lines(slowness: Slowness, width: int) -> Iterator[str]:
     """Yield which ranks make a job slower, nothing if none do."""
     for text in _texts(slowness):
         yield from wrapped(text, width, first=INDENT, rest=INDENT * 2)
-    shown = slowness.stragglers[:_MOST_SHOWN]
-    for one in shown:
-        yield from wrapped(says(one), width, first=INDENT, rest=INDENT * 2)
-        yield from wrapped(WORDS[one.kind][1], width, first=INDENT * 2, rest=INDENT * 2)
-    if (left := len(slowness.stragglers) - len(shown)) > 0:
-        yield f"{INDENT}and {counted(left, 'further straggler')}"
+    groups = _alike(slowness.stragglers)
+    for some in groups[:_MOST_SHOWN]:
+        yield from wrapped(says(some), width, first=INDENT, rest=INDENT * 2)
+        advice = WORDS[some[0].kind].advice
+        yield from wrapped(advice, width, first=INDENT * 2, rest=INDENT * 2)
+    if (left := len(groups) - _MOST_SHOWN) > 0:
+        yield f"{INDENT}and {counted(left, 'further group')} of stragglers"
     for one in slowness.former[:_MOST_FORMER]:
         yield from wrapped(was(one), width, first=INDENT, rest=INDENT * 2)
 
@@ -95,23 +103,44 @@ def headline(slowness: Slowness) -> str:
     )
 
 
-def says(one: Straggler) -> str:
-    """Return what a straggler spends its time on, and since when."""
-    rank = one.rank
-    what = WORDS[one.kind][0]
+def says(some: Sequence[Straggler]) -> str:
+    """Return what stragglers that are alike spend their time on, and since when."""
+    one = some[0]
+    words = WORDS[one.kind]
+    what = words.several if len(some) > 1 else words.one
+    most = "up to " if len(some) > 1 else ""
     where = f" at {one.place}" if one.place else ""
     activity = f", in the activity {one.activity}" if one.activity else ""
     text = (
-        f"rank {rank.index} ({rank.host}, pid {rank.pid}) {what}{where}{activity} for "
-        f"{duration(one.spent)} of each step, the median rank for "
-        f"{duration(one.median)}"
+        f"{_who(some)} {what}{where}{activity} for {most}{duration(one.spent)} of each "
+        f"step, the median rank for {duration(one.median)}"
     )
     parts = [text, _since(one)]
-    if one.throttled:
-        parts.append(f"its GPU is throttled: {', '.join(one.throttled)}")
-    if one.xids:
-        parts.append(f"its GPU reported Xid {', '.join(one.xids)} within an hour")
+    throttled = sorted({reason for of in some for reason in of.throttled})
+    xids = sorted({xid for of in some for xid in of.xids})
+    if throttled:
+        parts.append(f"GPUs throttled: {', '.join(throttled)}")
+    if xids:
+        parts.append(f"Xid errors within an hour: {', '.join(xids)}")
     return "; ".join(parts)
+
+
+def _alike(found: Sequence[Straggler]) -> list[list[Straggler]]:
+    """Return stragglers by what they do and where, the slowest first."""
+    groups: dict[tuple[Slow, str, str], list[Straggler]] = {}
+    for one in found:
+        groups.setdefault((one.kind, one.place, one.activity), []).append(one)
+    return list(groups.values())
+
+
+def _who(some: Sequence[Straggler]) -> str:
+    rank = some[0].rank
+    named = numbers(_indices([one.rank.index for one in some]))
+    hosts = {one.rank.host for one in some}
+    if len(some) == 1:
+        return f"{named} ({rank.host}, pid {rank.pid})"
+    place = rank.host if len(hosts) == 1 else counted(len(hosts), "host")
+    return f"{named} (on {place})"
 
 
 def _since(one: Straggler) -> str:
@@ -126,11 +155,9 @@ def _since(one: Straggler) -> str:
 
 def was(one: Straggler) -> str:
     """Return that a rank was a straggler, and is none any more."""
-    rank = one.rank
     return (
-        f"rank {rank.index} ({rank.host}, pid {rank.pid}) was slow for "
-        f"{_about(one.seconds)}, until {ago(one.ended_seconds)}: it "
-        f"{WORDS[one.kind][0].rstrip(',')}"
+        f"{_who([one])} was slow for {_about(one.seconds)}, until "
+        f"{ago(one.ended_seconds)} ({one.kind.value})"
     )
 
 
@@ -160,8 +187,8 @@ def _one(one: Straggler) -> dict[str, Any]:
         "pid": rank.pid,
         "worker": rank.worker,
         "kind": one.kind.value,
-        "verdict": was(one) if one.ended_seconds else says(one),
-        "action": WORDS[one.kind][1],
+        "verdict": was(one) if one.ended_seconds else says([one]),
+        "action": WORDS[one.kind].advice,
         "where": one.place,
         "activity": one.activity,
         "others_wait_ratio": one.ratio,
