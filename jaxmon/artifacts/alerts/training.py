@@ -183,7 +183,11 @@ def straggler(thresholds: Thresholds) -> Alert:
     # Series that are pushed overlap with those that they replace.
     single = info.count(*by).equals(1)
     programs = info.max(*by, "fingerprint").and_(single, *by)
-    times = mean.joined(programs, on=by, take=("fingerprint",))
+    # In what several processes run together, who is slow waits least for the others.
+    own = gauge(catalog.DEVICE_INFO).count(*PROCESS)
+    spans = gauge(catalog.PROGRAM_DEVICES).max(*by).relative_to(own, *PROCESS) > 1
+    alone = mean.unless(spans, *by)
+    times = alone.joined(programs, on=by, take=("fingerprint",))
     enough = times.count(*same) >= _LEAST_PROCESSES
     slower = times.relative_to(times.median(*same).and_(enough), *same)
     return Alert(
@@ -194,8 +198,8 @@ def straggler(thresholds: Thresholds) -> Alert:
         for_=thresholds.straggler_for,
         severity=TICKET,
         description=(
-            "One process's device takes longer for the same program than the others', "
-            "which wait for it."
+            "One process's device takes longer for a program that each runs for "
+            "itself than the others', which wait for it."
         ),
         summary=(
             "Function {{ $labels.function }} of job {{ $labels.job }} takes "

@@ -54,6 +54,18 @@ def mesh(*per_call, **more):
     return found
 
 
+def spanning(processes: int, *, devices: int) -> dict[str, str]:
+    """Return how many *devices* the program has, of two of each process."""
+    found = {}
+    for number in range(processes):
+        own = FUNCTION.format(f"h{number}")
+        process = own.partition(",function")[0]
+        found[f"jaxmon_program_devices{{{own}}}"] = f"{devices}+0x90"
+        for one in range(2):
+            found[f'jaxmon_device_info{{{process},device="{one}"}}'] = "1+0x90"
+    return found
+
+
 def ranks(*waits: float, processes: int = 4) -> dict[str, str]:
     """Return processes of a job that wait for their devices for so much of the time."""
     found = {}
@@ -176,6 +188,25 @@ CASES = {
     ),
     "processes that are alike": Case(
         "JaxmonStraggler", mesh(1.0, 1.1, 0.9, 1.2), quiet=("60m",)
+    ),
+    "who takes longest for a program with collectives waits for the others": Case(
+        "JaxmonStraggler",
+        mesh(1.0, 1.0, 1.0, 1.5) | spanning(4, devices=8),
+        quiet=("60m",),
+    ),
+    "a program on all devices of its process is its own": Case(
+        "JaxmonStraggler",
+        mesh(1.0, 1.0, 1.0, 1.5) | spanning(4, devices=2),
+        quiet=("10m",),
+        firing={
+            "60m": ticket(
+                "Function step of job train takes 1.5 times as long on h3:1 (worker 0) "
+                "as in the median process.",
+                **PROGRAM,
+                instance="h3:1",
+                worker="0",
+            )
+        },
     ),
     "a rank that does not wait for its device while the others do": Case(
         "JaxmonRankSlow",
