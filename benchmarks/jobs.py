@@ -27,6 +27,8 @@ _MIB = 1 << 20
 _THREADS = 8
 # An agent reports as many at most.
 _ROWS, _VARIANTS = 48, 50
+# In which a process may differ from others.
+_NAMES = 50
 
 
 def measure() -> list[Row]:
@@ -102,7 +104,10 @@ def responses(
             ranks = [{**one, **_failed(one["index"])} for one in ranks]
         if slow:
             ranks = [{**one, **_going(one["index"])} for one in ranks]
-        pages.append(json.dumps({"ranks": ranks}))
+        # One host has an old image.
+        old = host == STUCK // PER_HOST // 2
+        setups = {"common": {f"name {n}": f"value {n} {old}" for n in range(_NAMES)}}
+        pages.append(json.dumps({"ranks": ranks, "setups": setups}))
     return pages
 
 
@@ -195,6 +200,10 @@ def _rank(number: int, stacks: bool) -> dict[str, Any]:  # noqa: FBT001 - a vari
                 "calls": calls if name == "train_step" else 8,
                 "fingerprint": "f00dfeed12345678",
                 "devices": HOSTS * PER_HOST,
+                "programs": 1,
+                "compiled": 1,
+                "loaded": 0,
+                "compile_seconds": 41.5,
             }
             for name in ("train_step", "evaluate", "initialise", "gather")
         },
@@ -207,6 +216,7 @@ def _rank(number: int, stacks: bool) -> dict[str, Any]:  # noqa: FBT001 - a vari
             "stack": stack,
         },
         "worker": str(number % PER_HOST),
+        "setup": "common",
     }
     if stacks:
         found["stacks"] = {"threads": [{"name": "main", "stack": stack}, *threads]}

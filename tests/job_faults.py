@@ -71,7 +71,8 @@ def main() -> None:
         ):
             said = [_healthy(slow=slow) for _ in range(runs)]
             right = sum(one == {"progressing"} for one in said)
-            _say(f"| {title} | | progressing in {right} of {runs} runs | | | |")
+            cells = f"progressing, and nothing else, in {right} of {runs} runs"
+            _say(f"| {title} | | {cells} | | | |")
     if ends := [name for name in ENDS if name in chosen]:
         _say("| rank that dies | rank | named first | line | after | consequences |")
         _say("|---|---:|---|---|---:|---|")
@@ -154,7 +155,12 @@ def _healthy(*, slow: bool) -> set[str]:
             job.inflict("slow", 1)
         end, states = time.monotonic() + _WATCHED, set[str]()
         while time.monotonic() < end:
-            states.add(job.state(after=30.0))
+            [found] = job.why(after=30.0)["jobs"]
+            more = ("differ", "compiled_in_vain", "time_limit", "nccl", "suspects")
+            said = {found["state"], *(one for one in more if found[one])}
+            if said - states - {"progressing"}:
+                sys.stderr.write(job.run().output)
+            states |= said
             time.sleep(0.5)
         return states
 

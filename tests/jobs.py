@@ -7,9 +7,10 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TextIO
 
 from click.testing import CliRunner
@@ -74,6 +75,11 @@ class Job:
         command = ["job", "post-mortem", f"--targets={self.targets}", "--timeout=60"]
         return CliRunner().invoke(main, [*command, *options])
 
+    def only(self) -> Any:
+        """Return what is found out about it."""
+        [found] = self.why()["jobs"]
+        return found
+
     def first(self) -> Any:
         """Return what failed first, `None` if nothing is known to have failed."""
         [job] = json.loads(self.examine("--json").output)["jobs"]
@@ -124,14 +130,18 @@ def running(
     *,
     steps: int = 0,
     how: str = "",
+    setups: Mapping[int, str] = MappingProxyType({}),
 ) -> Iterator[Job]:
     """
     Run a job of *count* processes on two hosts, each with a sidecar, until it has done
-    so many *steps*, if they are not 0. With *how* it trains in another way.
+    so many *steps*, if they are not 0. With *how* it trains in another way. *setups*
+    are lines of what is set up in another way in a rank, as name and value.
     """
     with ExitStack() as stack:
         directory = Path(tempfile.mkdtemp(prefix="jm-", dir="/tmp"))
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        for rank, lines in setups.items():
+            (directory / f"setup-{rank}").write_text(lines)
         started, output = _started(directory, count, steps, how)
         stack.callback(started.wait)
         stack.callback(output.close)

@@ -32,6 +32,7 @@ from jaxmon_exporter.closings import Closings
 from jaxmon_exporter.collecting import Clock
 from jaxmon_exporter.endings import Kills, aged
 from jaxmon_exporter.refreshed import Refreshed
+from jaxmon_exporter.setups import Setups
 
 
 if TYPE_CHECKING:
@@ -95,6 +96,25 @@ class _Known:
     stacks_read: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """
+    What a sidecar knows besides its ranks.
+
+    Attributes:
+        xids: returns the latest Xid errors of this host's GPUs.
+        gpus: returns those that are throttled, with reasons.
+        nccl: returns what NCCL's RAS knows of the job here, if anything.
+    """
+
+    xids: Callable[[], list[dict[str, Any]]] = list
+    gpus: Callable[[], list[dict[str, Any]]] = list
+    nccl: Callable[[], dict[str, Any] | None] = lambda: None
+
+
+_NOTHING = Beside()
+
+
 class Ranks:
     """
     Follows the ranks of one run directory.
@@ -102,8 +122,7 @@ class Ranks:
     Args:
         run_dir: where the agents are.
         failed: called with what fails, on the thread that reads.
-        xids: returns the latest Xid errors of this host's GPUs.
-        gpus: returns those that are throttled, with reasons.
+        beside: what else is known of this host.
         clock: seconds.
     """
 
@@ -112,14 +131,12 @@ class Ranks:
         run_dir: Path,
         failed: Callable[[BaseException], None],
         *,
-        xids: Callable[[], list[dict[str, Any]]] = list,
-        gpus: Callable[[], list[dict[str, Any]]] = list,
+        beside: Beside = _NOTHING,
         clock: Clock = time.monotonic,
     ) -> None:
         self._run_dir = run_dir
         self._clock = clock
-        self._xids = xids
-        self._gpus = gpus
+        self._beside = beside
         self._closings = Closings(run_dir, clock)
         self._known: dict[str, _Known] = {}
         self._host_kills: int | None = None
@@ -161,25 +178,36 @@ class Ranks:
         """Return what is known; of at most 8 MiB."""
         now, total = self._clock(), 0
         found: list[dict[str, Any]] = []
+        setups = Setups()
         known = sorted(self._known.copy().items(), key=lambda item: int(item[0]))
         known += list(self._past)
         for worker, one in known:
-            rank = {**_document(one, now), "worker": worker}
+            rank = setups.shared({**_document(one, now), "worker": worker})
             if stacks and one.stacks:
                 age = max(now - one.stacks_read, 0.0)
                 rank["stacks"] = {**one.stacks, "age_seconds": age}
             total += len(json.dumps(rank))
-            if total <= _MOST_TOTAL:
+            if total + setups.size <= _MOST_TOTAL:
                 found.append(rank)
         return {
             "schema": SCHEMA,
             "host": os.uname().nodename,
             "ranks": found,
             "left_out": len(known) - len(found),
-            "xids": self._xids(),
-            "gpus": self._gpus(),
+            "setups": setups.known,
+            **self._of_nccl(),
+            "xids": self._beside.xids(),
+            "gpus": self._beside.gpus(),
             "time": time.time(),
         }
+
+    def _of_nccl(self) -> dict[str, Any]:
+        """Return what RAS knows, whose processes have a host by its address."""
+        if (found := self._beside.nccl()) is None:
+            return {}
+        from jaxmon.resources.addresses import addresses  # noqa: PLC0415 - few have it
+
+        return {"nccl": found, "addresses": addresses()}
 
     def _read(self) -> None:
         with self._lock:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from jaxmon.otel.pusher import Pusher
     from jaxmon.report.status.model import Summary
+    from jaxmon_exporter.collecting import Collector
     from jaxmon_exporter.compat.names import DcgmNames
     from jaxmon_exporter.prices import Prices
     from jaxmon_exporter.ranks import Ranks
@@ -115,7 +116,7 @@ class Service:
             run_dir=str(options.run_dir),
         )
         self._unseen = Unseen(self._polling.families, clock=time.monotonic)
-        self._ranks = self._make_ranks() if options.peer_access else None
+        self._ranks = self._make_ranks(primary) if options.peer_access else None
         self._pusher = self._make_pusher() if options.otlp else None
         self._server = Server(
             {
@@ -260,15 +261,19 @@ class Service:
             return False
         return self._options.findings == "all" or request.trusted
 
-    def _make_ranks(self) -> Ranks:
+    def _make_ranks(self, collectors: Iterable[Collector]) -> Ranks:
         """
-        Return what serves the ranks of this host to others.
+        Return what serves the ranks of this host to others, with what NCCL knows of
+        them, if it is among the *collectors*.
 
         Raises:
             CommandError: anyone could read them.
         """
+        from jaxmon_exporter.collectors.nccl import (  # noqa: PLC0415 - few serve peers
+            collector,
+        )
         from jaxmon_exporter.endings import xids  # noqa: PLC0415 - few serve peers
-        from jaxmon_exporter.ranks import Ranks  # noqa: PLC0415 - likewise
+        from jaxmon_exporter.ranks import Beside, Ranks  # noqa: PLC0415 - likewise
         from jaxmon_exporter.throttling import throttled  # noqa: PLC0415 - likewise
 
         guarded = self._gate is not None and self._gate.guards
@@ -279,14 +284,14 @@ class Service:
                 "(--web-config), or listen with --host 127.0.0.1"
             )
             raise CommandError(msg)
-        return Ranks(
-            self._options.run_dir,
-            partial(self._count_error, "ranks"),
-            xids=lambda: xids(
-                self._contained("xids", self._polling.families), time.time()
-            ),
-            gpus=lambda: throttled(self._contained("gpus", self._polling.families)),
+        read_by = [one.found for one in collectors if isinstance(one, collector.Nccl)]
+        beside = Beside(
+            lambda: xids(self._contained("xids", self._polling.families), time.time()),
+            lambda: throttled(self._contained("gpus", self._polling.families)),
+            *read_by,
         )
+        failed = partial(self._count_error, "ranks")
+        return Ranks(self._options.run_dir, failed, beside=beside)
 
     def _make_pusher(self) -> Pusher:
         from jaxmon_exporter.pushing import pusher  # noqa: PLC0415 - few push

@@ -39,7 +39,7 @@ def versions(
         "python": platform.python_version(),
         "processor": _processor(root),
         "cores": str(_cores()),
-        "driver": _driver(root),
+        "driver": driver(root),
         **{name: environ.get(name, "") for name in _VARIABLES},
     }
     # Only the program initialises backends.
@@ -65,7 +65,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _driver(root: Path) -> str:
+def driver(root: Path) -> str:
     """Return the version of NVIDIA's kernel module, if it is loaded."""
     return _text(root / "sys/module/nvidia/version").strip()
 

@@ -61,7 +61,15 @@ def command(
 
 def _findings(run_dir: Path | None, *, skip_jax: bool) -> list[Finding]:
     from jaxmon import rundir
-    from jaxmon.doctor import devices, environment, selftest, sockets, versions
+    from jaxmon.doctor import (
+        devices,
+        environment,
+        hangs,
+        nccl,
+        selftest,
+        sockets,
+        versions,
+    )
     from jaxmon.doctor.finding import Finding
     from jaxmon.errors import SettingsError
     from jaxmon.settings import Settings, load
@@ -75,6 +83,8 @@ def _findings(run_dir: Path | None, *, skip_jax: bool) -> list[Finding]:
         (environment.AREA, lambda: environment.check(os.environ)),
         (sockets.AREA, lambda: sockets.check(run_dir or rundir.locate(), port)),
         (devices.AREA, devices.check),
+        (hangs.AREA, lambda: hangs.check(os.environ)),
+        (nccl.AREA, lambda: nccl.check(os.environ)),
     ]
     # Where JAX is missing, that is said once.
     if not skip_jax and versions.installed("jax") is not None:

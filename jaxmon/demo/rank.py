@@ -3,11 +3,13 @@ One of two processes that train on one mesh, until stopped.
 
 ``--fault diverge --broken`` is a version whose second process compiled another program.
 It is compiled only: to run what the others do not would hang, which is the point.
+``--fault rank-stuck`` is a second process that stops to call what the first waits in.
 """
 
 from __future__ import annotations
 
 import os
+import time
 
 import jaxmon
 
@@ -40,18 +42,23 @@ def batch(rows: int) -> jax.Array:
 
 
 def main() -> None:
-    """Join the others, compile, and wait."""
+    """Join the others, compile, and wait, or take steps with them."""
     rank = int(os.environ["JAX_PROCESS_ID"])
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(os.environ["COORDINATOR"], RANKS, rank)
     # After that: JAX takes SIGTERM for a preemption, and waits for the other ranks.
-    pace = Pace(__doc__ or "", pause=0.5, faults=["diverge"])
+    pace = Pace(__doc__ or "", pause=0.5, faults=["diverge", "rank-stuck"])
     print(f"metrics: {agent.url}", flush=True)
-    step(batch(ROWS)).block_until_ready()
+    data = batch(ROWS)
+    step(data).block_until_ready()
     if pace.suffers("diverge") and rank == 1:
         step.lower(batch(OTHER_ROWS)).compile()
     print("ready", flush=True)
     for _ in pace:
+        if pace.may_suffer("rank-stuck"):
+            while pace.suffers("rank-stuck") and rank == 1:
+                time.sleep(0.1)
+            step(data).block_until_ready()
         pace.rest()
 
 

@@ -69,4 +69,12 @@ TRAINING = (
         means="redeploy",
         processes=2,
     ),
+    Scenario(
+        name="rank-stuck",
+        guide="F8",
+        summary="a process of a job is stuck, and the other waits in a collective",
+        program="rank",
+        alert="JaxmonRankStuck",
+        processes=2,
+    ),
 )

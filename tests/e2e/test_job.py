@@ -86,6 +86,7 @@ def test_the_rank_that_the_others_wait_for_is_named() -> None:
     with running() as job:
         done = job.run()
         assert done.exit_code == 0
+        assert job.only()["differ"] == []
         assert done.output.startswith("PROGRESSING: 4 ranks of train-7, on 2 hosts")
 
         job.inflict("slow", 1)

@@ -8,6 +8,7 @@ import http.client
 import importlib.metadata
 import json
 import math
+import os
 import re
 import socket
 import sys
@@ -19,6 +20,7 @@ from urllib.error import HTTPError
 import pytest
 
 from jaxmon.agent.events import KINDS, LIMIT
+from jaxmon.agent.reports.setup import Setup
 from tests import inside
 from tests.instrumented import instrumented
 from tests.support import ROOT, http_get
@@ -224,6 +226,23 @@ def test_a_part_that_fails_costs_its_own_figures(
     assert overview["memory"] is not None
     assert inside.guard(agent).failures()["snapshot_cache"] >= 1
     assert page(agent, "/debug/functions")["problems"].keys() == {"cache"}
+
+
+@pytest.mark.contained
+def test_a_rank_is_described_although_its_setup_fails(
+    agent, monkeypatch: pytest.MonkeyPatch
+):
+    """A hang is judged without what the ranks should have in common."""
+    assert page(agent, "/debug/rank")["setup"]["jax"]
+
+    def fail(_: object) -> dict[str, str]:
+        raise RuntimeError
+
+    monkeypatch.setattr(Setup, "read", fail)
+    found = page(agent, "/debug/rank")
+    assert "setup" not in found
+    assert found["pid"] == os.getpid()
+    assert inside.guard(agent).failures()["setup"] == 1
 
 
 def test_functions_are_bounded(agent):

@@ -18,12 +18,18 @@ from jaxmon.errors import CommandError
 from jaxmon.exposition.families import Family, series
 from jaxmon.http.server import Response, Server
 from jaxmon.report.job import records
+from jaxmon.report.job.model import Verdict
+from jaxmon.report.job.text import lines
+from jaxmon.report.job.verdict import judge
+from jaxmon_exporter.collectors.nccl.collector import Nccl
 from jaxmon_exporter.collectors.registry import NAMES
 from jaxmon_exporter.options import Options
-from jaxmon_exporter.ranks import Ranks
+from jaxmon_exporter.ranks import Beside, Ranks
 from jaxmon_exporter.service import Service
 from jaxmon_exporter.throttling import throttled
+from tests.fakes import nccl
 from tests.ranks import report, waiting
+from tests.support import http_get, until
 
 
 class Agent:
@@ -78,9 +84,9 @@ def read(ranks: Ranks, *, stacks: bool = False) -> dict[str, Any]:
 
 
 @contextmanager
-def sidecar(run_dir: Path, **options: Any) -> Iterator[str]:
-    """Run a sidecar of *run_dir*; yield its address."""
-    disabled = tuple(NAMES)
+def sidecar(run_dir: Path, *, enabled: str = "", **options: Any) -> Iterator[str]:
+    """Run a sidecar of *run_dir*, with one collector at most; yield its address."""
+    disabled = tuple(name for name in NAMES if name != enabled)
     service = Service(
         Options(host="127.0.0.1", port=0, run_dir=run_dir, disabled=disabled, **options)
     )
@@ -309,8 +315,107 @@ def test_throttled_gpus_are_served_beside_the_ranks(
         ("GPU-3", "hw_thermal"): 0,
     }
     family = Family(metric, [(series(metric, *of), on) for of, on in active.items()])
-    ranks = ranks_of(run_dir, stack, gpus=lambda: throttled([family]))
+    ranks = ranks_of(run_dir, stack, beside=Beside(gpus=lambda: throttled([family])))
     agent(stack, run_dir, 0, {**report(0), "gpus": ["GPU-1"]})
     [gpu] = records.host("host-1:9467", read(ranks)).gpus
     assert gpu.uuid == "GPU-1"
     assert gpu.throttled == ("hw_thermal", "sw_power_cap")
+
+
+def test_ranks_that_are_set_up_alike_share_what_is_sent(
+    run_dir: Path, stack: ExitStack
+) -> None:
+    """A setup is sent once for all ranks of a host; a reader gives it to each."""
+    for number in range(4):
+        setup = {"jax": "0.10.2" if number < 3 else "0.10.1"}
+        agent(stack, run_dir, number, report(number, setup=setup))
+    page = read(ranks_of(run_dir, stack))
+    assert sorted(one["jax"] for one in page["setups"].values()) == ["0.10.1", "0.10.2"]
+    found = records.host("host-1", page)
+    assert [one.setup["jax"] for one in found.ranks] == ["0.10.2"] * 3 + ["0.10.1"]
+
+
+def verdict_with_ras(run_dir: Path, stack: ExitStack, job: nccl.Job) -> str:
+    """
+    Return what is printed about four ranks that wait for their devices, and whose RAS,
+    which is real but for the job, says this of the *job*.
+    """
+    for number, one in enumerate(waiting(4)):
+        agent(stack, run_dir, number, one | {"pid": 4000 + number})
+    ras = stack.enter_context(nccl.ras(job))
+    found = Nccl(ras.address, chance=lambda least, _: 0 if least < 2 else least)
+    for _ in range(2):
+        list(found.collect())
+    page = json.loads(
+        json.dumps(read(ranks_of(run_dir, stack, beside=Beside(nccl=found.found))))
+    )
+    verdict = judge([records.host("host-1:9467", page)])
+    return " ".join(" ".join(lines(verdict, 100)).split())
+
+
+def test_what_nccl_knows_is_said_of_our_ranks(run_dir: Path, stack: ExitStack) -> None:
+    """
+    In a hang in which all ranks wait for their devices, the one that NCCL waits for is
+    named by number, and a process that it does not reach; by host and process, if that
+    is none of ours.
+    """
+    job = nccl.job(1, 4)
+    members = job.communicators[0].members
+    for one in members:
+        one.host = "127.0.0.1"
+    members[2].counts[4] -= 5
+    members[3].trouble = "unresponsive"
+    text = verdict_with_ras(run_dir, stack, job)
+    assert text.startswith("HUNG")
+    assert (
+        "NCCL's RAS, just now: rank 3 (host-0, pid 4003) does not respond to NCCL; "
+        "rank 2 (host-0, pid 4002) is 5 collectives behind"
+    ) in text
+
+
+def test_a_sidecar_serves_what_its_collector_read(
+    run_dir: Path, stack: ExitStack
+) -> None:
+    """With ranks and addresses of its host; without the collector, nothing of it."""
+    agent(stack, run_dir, 0, report(0))
+    ras = stack.enter_context(nccl.ras(nccl.job(1, 4)))
+    options: dict[str, Any] = {"nccl_ras": ras.address, "nccl_interval": 1.0}
+    with sidecar(run_dir, enabled="nccl", peer_access=True, **options) as address:
+        url = f"http://{address}/job"
+        until(lambda: "nccl" in json.loads(http_get(url)), "a reply of RAS")
+        page = json.loads(http_get(url))
+    assert page["nccl"]["processes"] == {"responding": 4}
+    assert "127.0.0.1" in page["addresses"]
+    with sidecar(run_dir, peer_access=True) as address:
+        assert "nccl" not in json.loads(http_get(f"http://{address}/job"))
+
+
+def test_what_nccl_knows_of_others_is_said_of_their_processes(
+    run_dir: Path, stack: ExitStack
+) -> None:
+    """A process of another host, or with another number, is none of our ranks."""
+    job = nccl.job(1, 4)
+    for one in job.communicators[0].members:
+        one.host = "127.0.0.1"
+    job.communicators[0].members[0].host = "10.9.8.7"
+    job.communicators[0].members[0].trouble = "dead"
+    text = verdict_with_ras(run_dir, stack, job)
+    assert "pid 4000 on 10.9.8.7 is gone for NCCL" in text
+
+
+def test_a_ras_that_knows_of_nothing_leaves_the_network(
+    run_dir: Path, stack: ExitStack
+) -> None:
+    """All processes respond, and none is behind: that is said, too."""
+    text = verdict_with_ras(run_dir, stack, nccl.job(1, 4))
+    assert "all 4 processes respond, and no rank has launched fewer" in text
+
+
+def test_that_ras_is_not_read_is_said_on_gpus_only() -> None:
+    """On other platforms there is none."""
+    for platform, said in (("gpu", True), ("cpu", False)):
+        some = [one | {"setup": "s"} for one in waiting(4)]
+        page = {"ranks": some, "setups": {"s": {"platform": platform}}}
+        verdict = judge([records.host("h", page)])
+        text = " ".join(" ".join(lines(Verdict(verdict.jobs), 100)).split())
+        assert ("no sidecar reads NCCL's RAS" in text) is said

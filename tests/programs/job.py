@@ -4,8 +4,8 @@ A job of several processes on the CPU, which train together until something goes
 Arguments: the coordinator's address, the number of processes, how many steps they do (0
 for no end), and a directory with a run directory ``host-N`` for each of the hosts that
 they pretend to be on, two. The file ``fault`` in it says what goes wrong: a rank and
-words, such as ``3 loader``; if it is empty, or missing, all get on. Prints the number
-of each process.
+words, such as ``3 loader``; if it is empty, or missing, all get on. The file
+``setup-N`` sets up rank N in another way. Prints the number of each process.
 
 If the fifth argument is not empty, they train as it says, and one may be slower:
 ``async`` dispatches and goes on, ``sync`` waits for the loss of each step, and
@@ -220,8 +220,24 @@ class Straggling(Rank):
                 print("ready", self.rank, flush=True)
 
 
+def set_up(rank):
+    """Do as the file ``setup-N`` says, if there is one: lines of name and value."""
+    try:
+        lines = (directory / f"setup-{rank}").read_text().splitlines()
+    except FileNotFoundError:
+        return
+    for line in lines:
+        name, value = line.split(" ", 1)
+        if name.startswith("jax_"):
+            number = isinstance(getattr(jax.config, name), float)
+            jax.config.update(name, float(value) if number else value)
+        else:
+            os.environ[name] = value
+
+
 def main(rank):
     os.environ["JAXMON_RUN_DIR"] = str(directory / f"host-{rank * 2 // count}")
+    set_up(rank)
     jaxmon.instrument(port=None)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(address, count, rank)

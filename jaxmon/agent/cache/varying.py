@@ -21,8 +21,8 @@ _EARLIER_SECONDS = 300.0
 _EPOCH = r"(?<!\d)(\d{10})(?:\d{3})?(?!\d)"
 _DATE = r"(?<!\d)(20\d\d)-?(\d\d)-?(\d\d)[-_T ]?(\d\d)[-:.h]?(\d\d)[-:.m]?(\d\d)(?!\d)"
 _TEMPORARY = r"(?:^|/)(tmp[a-z0-9_]{8})(?:/|$)"
-# JAX leaves these out of its keys.
-_NOT_IN_KEYS = ("--xla_dump", "--xla_force_host_platform", "--xla_hlo_profile")
+NOT_IN_KEYS = ("--xla_dump", "--xla_force_host_platform", "--xla_hlo_profile")
+"""Beginnings of flags that JAX leaves out of its keys."""
 
 
 class Moment(NamedTuple):
@@ -65,7 +65,7 @@ def varying_flag(environ: Mapping[str, str], moment: Moment) -> tuple[str, str] 
     """
     for variable in ("XLA_FLAGS", "LIBTPU_INIT_ARGS"):
         for flag in environ.get(variable, "").split():
-            if not flag.startswith(_NOT_IN_KEYS) and (part := varying(flag, moment)):
+            if not flag.startswith(NOT_IN_KEYS) and (part := varying(flag, moment)):
                 return flag.partition("=")[0], part
     return None
 

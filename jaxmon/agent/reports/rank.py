@@ -8,9 +8,10 @@ program does. Evaluated by `jaxmon.report.job`.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxmon.agent.context import Context
 from jaxmon.agent.devices.part import hardware
@@ -24,6 +25,10 @@ from jaxmon.http.messages import Request, Response
 from jaxmon.http.server import Handler
 from jaxmon.indicators.loops import Loops
 from jaxmon.report.job import SCHEMA
+
+
+if TYPE_CHECKING:
+    from jaxmon.agent.reports.setup import Setup
 
 
 _MOST_FUNCTIONS = 64
@@ -72,6 +77,12 @@ class Rank(Part):
         self._began = monotonic()
         self._uuids: list[str] | None = None
 
+    @functools.cached_property
+    def _setup(self) -> Setup:
+        from jaxmon.agent.reports.setup import Setup  # noqa: PLC0415 - few have peers
+
+        return Setup(self._context.jax)
+
     def pages(self) -> dict[str, Handler]:
         """Return the endpoint."""
         return {"/debug/rank": self._page}
@@ -106,6 +117,7 @@ class Rank(Part):
             "course": doing.get("course", []),
             "places": doing.get("places", []),
             "gpus": self._gpus(),
+            **self._set_up(),
         }
 
     def _gpus(self) -> list[str]:
@@ -115,6 +127,15 @@ class Rank(Part):
             known = [hardware(one)[0] for one in jax.local_devices()]
             self._uuids = [one for one in known[:_MOST_GPUS] if one]
         return self._uuids or []
+
+    def _set_up(self) -> dict[str, Any]:
+        """Return what it has in common with others; nothing if that fails."""
+        try:
+            setup = self._setup
+            return {"setup": setup.read(), "key_part": setup.key_part()}
+        except Exception:  # noqa: BLE001 - a hang is judged without it
+            self._context.guard.failed("setup", stays_on=True)
+            return {}
 
     def _page(self, _: Request) -> Response:
         return Response(dumps(plain(self.describe())).encode(), "application/json")
@@ -132,8 +153,20 @@ class Rank(Part):
                 "calls": calls if function.counted else None,
                 "fingerprint": program.get("fingerprint"),
                 "devices": program.get("devices"),
+                "programs": program.get("programs"),
+                **_compiles(function),
             }
         return found
+
+
+def _compiles(function: Function) -> dict[str, Any]:
+    """Return how often *function* was compiled and loaded, and how long that took."""
+    phase = function.phases.get("backend_compile")
+    return {
+        "compiled": function.compiles["compiled"].value,
+        "loaded": function.compiles["cache_hit"].value,
+        "compile_seconds": 0.0 if phase is None else phase.sum,
+    }
 
 
 def _said(variables: Iterable[str]) -> str:

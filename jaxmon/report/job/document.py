@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxmon.report.job import SCHEMA, slow_words
+from jaxmon.report.job import (
+    SCHEMA,
+    compiles_text,
+    limits_text,
+    nccl_text,
+    skew_text,
+    slow_words,
+)
+from jaxmon.report.job.compiles import wasted
 from jaxmon.report.job.model import Job, State, Suspects, Verdict
+from jaxmon.report.job.skew import skew
 from jaxmon.report.job.text import headline
 from jaxmon.report.job.words import WORDS, does, who
 
@@ -57,6 +66,10 @@ def _job(job: Job) -> dict[str, Any]:
         "suspects": [_suspects(one) for one in job.suspects],
         "starved": job.starved[:_MOST_NUMBERS],
         "slowness": slow_words.document(job.slowness),
+        "nccl": nccl_text.document(job.nccl),
+        "time_limit": limits_text.said(job),
+        "differ": skew_text.document(skew(job.ranks)),
+        "compiled_in_vain": compiles_text.document(wasted(job.ranks)),
     }
 
 

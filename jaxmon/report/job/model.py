@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from jaxmon.report.job.nccl import Seen
 from jaxmon.report.job.records import Rank
 from jaxmon.report.job.slow import Slowness
 
@@ -107,6 +108,7 @@ class Job:
         starved: those that wait for a processor most of the time.
         ranks: all that are known, by number.
         slowness: which ranks make it slower, if it gets on; `None` if unknown.
+        nccl: what NCCL's RAS knows; `None` if nothing.
     """
 
     coordinator: str
@@ -120,6 +122,7 @@ class Job:
     starved: tuple[int, ...] = ()
     ranks: tuple[Rank, ...] = ()
     slowness: Slowness | None = None
+    nccl: Seen | None = None
 
 
 @dataclass(frozen=True, slots=True)

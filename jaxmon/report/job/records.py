@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jaxmon.report.job import course
+from jaxmon.report.job.ras import Ras
+from jaxmon.report.job.setups import Setups
 from jaxmon.report.typed import from_json, mapping
 from jaxmon.report.walltime import Now
 
@@ -23,6 +25,7 @@ C or `os._exit`; by an uncaught exception; in order.
 _MOST_FUNCTIONS = 64
 _MOST_ON_A_HOST = 1024
 _MOST_XIDS = 100
+_DIGITS = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +37,20 @@ class Function:
         calls: so far, `None` if they are not counted.
         fingerprint: of its latest program; empty if unknown.
         devices: how many that runs on.
+        programs: how many it has had that differ; `None` if unknown.
+        compiled: how often it was compiled.
+        loaded: how often it was loaded from the persistent cache instead.
+        compile_seconds: what compiling it has taken.
     """
 
     name: str = ""
     calls: int | None = None
     fingerprint: str = ""
     devices: int = 0
+    programs: int | None = None
+    compiled: int = 0
+    loaded: int = 0
+    compile_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +181,8 @@ class Rank:
         places: the lines where it was lately, other than in waits for the device, those
             that took most time first.
         gpus: UUIDs of its GPUs.
+        setup: what its programs depend on besides its code, by name.
+        key_part: of its keys in the persistent cache; should be that of all others.
     """
 
     schema: int = 0
@@ -200,6 +213,8 @@ class Rank:
     course: Any = None
     places: tuple[Place, ...] = ()
     gpus: tuple[str, ...] = ()
+    setup: Mapping[str, str] = field(default_factory=dict, hash=False)
+    key_part: str = ""
 
     @property
     def responds(self) -> bool:
@@ -252,6 +267,8 @@ class Host:
         time: when this was made, by the clock of the host; `None` if unknown.
         asked: the same by the clock of who asked.
         within: how much earlier or later that may have been, in seconds.
+        nccl: what NCCL's RAS knows of its job; `None` if nothing.
+        addresses: of the host, if RAS knows something.
     """
 
     target: str
@@ -264,6 +281,8 @@ class Host:
     time: float | None = None
     asked: float = 0.0
     within: float = 0.0
+    nccl: Ras | None = None
+    addresses: tuple[str, ...] = ()
 
     @property
     def ahead(self) -> float | None:
@@ -272,6 +291,12 @@ class Host:
             return None
         found = self.time - self.asked
         return found if abs(found) > self.within else None
+
+
+def restarts(attempt: str) -> int:
+    """Return how often a job was restarted, of which this is the *attempt*."""
+    known = attempt.isascii() and attempt.isdecimal() and len(attempt) < _DIGITS
+    return int(attempt) if known else 0
 
 
 def host(target: str, document: object) -> Host:
@@ -286,12 +311,13 @@ def host(target: str, document: object) -> Host:
         msg = "its response is not that of a sidecar's /job"
         raise ValueError(msg)  # noqa: TRY004 - a value of another origin, no mistake
     ranks, others, stacks = [], 0, {}
+    setups = Setups(document)
     for one in given[:_MOST_ON_A_HOST]:
         rank = _bounded(from_json(Rank, one))
         if rank is None:
             others += 1
             continue
-        ranks.append(rank)
+        ranks.append(replace(rank, setup=setups.of(one)))
         stacks[rank.worker] = _stacks(mapping(one).get("stacks"))
     of_host = from_json(_OfHost, document)
     return Host(
@@ -303,6 +329,8 @@ def host(target: str, document: object) -> Host:
         xids=of_host.xids[:_MOST_XIDS],
         gpus=of_host.gpus[:_MOST_XIDS],
         time=of_host.time,
+        nccl=of_host.nccl,
+        addresses=of_host.addresses,
     )
 
 
@@ -311,6 +339,8 @@ class _OfHost:
     xids: tuple[Xid, ...] = ()
     gpus: tuple[Gpu, ...] = ()
     time: float | None = None
+    nccl: Ras | None = None
+    addresses: tuple[str, ...] = ()
 
 
 def _bounded(rank: Rank) -> Rank | None:

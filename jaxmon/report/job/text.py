@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon.report.job import slow_words
+from jaxmon.report.job import (
+    compiles_text,
+    limits_text,
+    nccl_text,
+    skew_text,
+    slow_words,
+)
+from jaxmon.report.job.compiles import wasted
 from jaxmon.report.job.model import Job, State, Suspects, Verdict
+from jaxmon.report.job.skew import skew
 from jaxmon.report.job.words import (
     NETWORK,
     WORDS,
@@ -92,6 +100,10 @@ def _job(job: Job, width: int) -> Iterator[str]:
     if job.starved:
         text = f"{numbers(job.starved)}: waiting for a processor most of the time"
         yield from wrapped(text, width, first=INDENT, rest=INDENT * 2)
+    yield from nccl_text.lines(job, width)
+    yield from limits_text.lines(job, width)
+    yield from skew_text.lines(skew(job.ranks), width)
+    yield from compiles_text.lines(wasted(job.ranks), width)
 
 
 def _suspects(job: Job, suspects: Suspects, width: int) -> Iterator[str]:

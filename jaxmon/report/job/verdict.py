@@ -17,6 +17,7 @@ from statistics import median
 
 from jaxmon.report.job import stragglers
 from jaxmon.report.job.model import Job, Kind, State, Suspects, Verdict, Waiting
+from jaxmon.report.job.nccl import seen
 from jaxmon.report.job.programs import deviating
 from jaxmon.report.job.records import CRASHED, FINISHED, KILLED, Host, Rank
 
@@ -66,6 +67,8 @@ def judge(hosts: Sequence[Host], *, after: float = AFTER) -> Verdict:
         _job(key, ranks, hosts, places[key], after=after)
         for key, ranks in found.items()
     ]
+    if any(one.nccl is not None for one in hosts):
+        jobs = [replace(job, nccl=seen(job.ranks, hosts)) for job in jobs]
     jobs.sort(key=lambda job: (-_WORST[job.state], job.coordinator, job.count))
     answered = len(hosts) - len(silent)
     return Verdict(tuple(jobs), silent, answered, sum(one.others for one in hosts))

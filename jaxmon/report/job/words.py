@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from jaxmon.report.job.model import Job, Kind, Suspects, Waiting
+from jaxmon.report.job.records import Rank, restarts
 from jaxmon.report.layout import ago, counted, duration, times
 
 
 _MOST_RANGES = 6
 _MOST_NAMED = 3
-_MOST_TIMES = 1_000_000
 
 # Where they are is not known, or does not matter.
 _GONE = frozenset(
@@ -22,6 +22,18 @@ _GONE = frozenset(
 )
 _NOT_BEHIND = frozenset((*_GONE, Kind.PROGRAM)) - {Kind.STOPPED, Kind.SILENT}
 _PAST = frozenset((Kind.KILLED, Kind.CRASHED, Kind.FINISHED))
+
+
+class Group(Protocol):
+    """Ranks that have something in common: the numbers of all, and those known."""
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Of all of them."""
+
+    @property
+    def ranks(self) -> tuple[Rank, ...]:
+        """Those that are known."""
 
 
 class Words(NamedTuple):
@@ -111,8 +123,8 @@ WORDS = {
     ),
 }
 NETWORK = (
-    "No process holds the others up. Look at the network, at the accelerators, and at "
-    "what NCCL says (`ncclras`)."
+    "No process holds the others up, as far as Python knows. Look at the network and "
+    "at the accelerators."
 )
 
 
@@ -130,17 +142,17 @@ def numbers(found: Sequence[int]) -> str:
     return f"rank{'' if len(found) == 1 else 's'} {', '.join(shown)}"
 
 
-def who(suspects: Suspects) -> str:
-    """Return the numbers of *suspects*, with host and pid of a few."""
-    if not suspects.ranks:
-        return numbers(suspects.numbers)
-    if len(suspects.ranks) == 1:
-        one = suspects.ranks[0]
-        return f"{numbers(suspects.numbers)} ({one.host}, pid {one.pid})"
-    hosts = list(dict.fromkeys(one.host for one in suspects.ranks))
+def who(group: Group) -> str:
+    """Return the numbers of *group*, with host and pid of a few."""
+    if not group.ranks:
+        return numbers(group.numbers)
+    if len(group.ranks) == 1:
+        one = group.ranks[0]
+        return f"{numbers(group.numbers)} ({one.host}, pid {one.pid})"
+    hosts = list(dict.fromkeys(one.host for one in group.ranks))
     more = len(hosts) - _MOST_NAMED
     named = ", ".join(hosts[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-    return f"{numbers(suspects.numbers)} (on {named})"
+    return f"{numbers(group.numbers)} (on {named})"
 
 
 def does(suspects: Suspects) -> str:
@@ -189,12 +201,8 @@ def how_many(job: Job) -> str:
     if len(found) == 1:
         [(known, attempt)] = found
         name = f" of {known}"
-        name += f", restarted {times(int(attempt))}" if _is_restart(attempt) else ""
+        name += f", restarted {times(number)}" if (number := restarts(attempt)) else ""
     return f"{counted(job.count, 'rank')}{name}, on {counted(job.hosts, 'host')}"
-
-
-def _is_restart(attempt: str) -> bool:
-    return attempt.isascii() and attempt.isdecimal() and 0 < int(attempt) < _MOST_TIMES
 
 
 def short(function: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxmon import catalog
 from jaxmon.catalog.values import (
@@ -100,6 +100,25 @@ class Nccl:
         else:
             self._query(place)
         return [] if self._known is None else list(self._families(self._known))
+
+    def found(self) -> dict[str, Any] | None:
+        """
+        Return what the last query returned as JSON types, `None` if there was none;
+        called from other threads.
+        """
+        if (known := self._known) is None:
+            return None
+        report, stuck = known.report, known.stuck
+        behind = sorted(stuck.behind, key=lambda one: (-one.lag, one.host, one.rank))
+        return {
+            "version": report.version,
+            "age_seconds": max(self._clock() - known.taken, 0.0),
+            "processes": dict(report.processes),
+            "stuck": stuck.communicators,
+            "lagging": stuck.lagging,
+            "behind": [one._asdict() for one in behind[:_NAMED]],
+            "missing": [one._asdict() for one in report.absent[:_NAMED]],
+        }
 
     def close(self) -> None:
         """Nothing is held between polls."""

@@ -16,6 +16,7 @@ from jaxmon.formats import json_text
 from jaxmon_exporter.collectors.nccl.report import (
     Behind,
     BrokenReplyError,
+    Missing,
     Report,
     Uneven,
     cuda_version,
@@ -70,7 +71,7 @@ def _report(reply: Mapping[str, Any]) -> Report:
         processes=job.processes(),
         gpus=len(job.gpus),
         nodes=len({process[0] for process in job.states}),
-        missing=job.missing(),
+        absent=job.missing(),
         communicators=found,
         faults=faults,
         uneven=tuple(uneven),
@@ -118,9 +119,9 @@ class _Job:
     def processes(self) -> Counter[str]:
         return Counter(self.states.values())
 
-    def missing(self) -> Counter[str]:
-        return Counter(
-            str(process[0])
+    def missing(self) -> tuple[Missing, ...]:
+        return tuple(
+            Missing(_text(process[0]), _number(process[1]), state)
             for process, state in self.states.items()
             if state != "responding"
         )
@@ -161,7 +162,8 @@ def _uneven(communicator: Mapping[str, Any], ranks: Sequence[Any]) -> Uneven | N
     for one in ranks:
         own = one["collective_counts"]
         if lag := max(number - own.get(kind, 0) for kind, number in most.items()):
-            behind.append(Behind(_text(one["host"]), _number(one["rank"]), lag))
+            place = _text(one["host"]), _number(one["rank"])
+            behind.append(Behind(*place, lag, _number(one["pid"])))
     every = tuple(
         (one["rank"], tuple(one["collective_counts"].values())) for one in ranks
     )

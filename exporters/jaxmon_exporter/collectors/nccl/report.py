@@ -19,11 +19,21 @@ class Behind(NamedTuple):
         host: its address.
         rank: in the communicator.
         lag: collectives that it is behind, of the kind in which these are most.
+        pid: its process; -1 if unknown.
     """
 
     host: str
     rank: int
     lag: int
+    pid: int = -1
+
+
+class Missing(NamedTuple):
+    """A process on *host* that is ``unresponsive`` or ``dead``."""
+
+    host: str
+    pid: int
+    state: str
 
 
 class Uneven(NamedTuple):
@@ -52,7 +62,7 @@ class Report(NamedTuple):
         cuda: version of its CUDA runtime.
         driver: version of CUDA that the driver supports.
         processes: of the job, by state.
-        missing: processes that are not responding or dead, by host, if named.
+        absent: processes that are not responding or dead, if named.
         communicators: by state.
         faults: communicators by fault, except stuck ones.
         uneven: whose ranks are at different collectives, which is normal for a moment.
@@ -67,13 +77,18 @@ class Report(NamedTuple):
     processes: Counter[str]
     gpus: int
     nodes: int
-    missing: Counter[str]
+    absent: tuple[Missing, ...]
     communicators: Counter[str]
     faults: Counter[str]
     uneven: tuple[Uneven, ...]
     first_host: str
     seconds: float
     timeouts: int
+
+    @property
+    def missing(self) -> Counter[str]:
+        """Return the number of processes that are *absent*, by host."""
+        return Counter(one.host for one in self.absent)
 
     @property
     def lost(self) -> int:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from jaxmon_exporter.collectors.nccl.report import (
     Behind,
     BrokenReplyError,
+    Missing,
     Report,
     Uneven,
     cuda_version,
@@ -32,17 +33,25 @@ _GROUP = (
 )
 _UNHEARD = r"  Missing communicator data from (\d{1,9}) job process(?:es)?"
 _DEAD = r"  (\d{1,9}) job process(?:es are| is) considered dead .*"
-_PROCESS = r"  Process \d+ on node (\S{1,64}) managing GPUs? .*"
+_PROCESS = r"  Process (\d{1,9}) on node (\S{1,64}) managing GPUs? .*"
 _TIMEOUTS = r"  Encountered (\d{1,9}) communication timeouts? .*"
 _BLOCK = r"#\d+-\d+ \(([0-9a-f]{1,16})\) (INCOMPLETE|ERROR|MISMATCH)"
 _KIND = r"  Communicator ranks have different (\w+) operation counts"
 _LAUNCHED = r"launched up to operation (\d{1,19})"
 _NONE = r"not launched any operations"
 _RANKS = rf"  (\d{{1,9}}) ranks have (?:{_LAUNCHED}|{_NONE})"
-_ON = r"(?: -- (?:GPU .* managed by process \d+ on node (\S{1,64})|\[.*\]))"
+_ON = r"(?: -- (?:GPU .* managed by process (\d{1,9}) on node (\S{1,64})|\[.*\]))"
 _RANK = rf"  Rank (\d{{1,9}}) has (?:{_LAUNCHED}|{_NONE}){_ON}"
 _MEMBER = rf"  Rank (\d{{1,9}}){_ON}"
 _STATES = {"NOCOMM": "unknown"}
+
+
+class _Named(NamedTuple):
+    """A rank with its host and process, ``""`` and -1 if unknown."""
+
+    host: str
+    rank: int
+    pid: int
 
 
 class _Group(NamedTuple):
@@ -50,7 +59,7 @@ class _Group(NamedTuple):
 
     launched: int
     ranks: int
-    named: list[tuple[str, int]]
+    named: list[_Named]
 
 
 def parse(body: bytes) -> Report:
@@ -89,7 +98,7 @@ def parse(body: bytes) -> Report:
         ),
         gpus=gpus,
         nodes=nodes,
-        missing=Counter(one[1] for one in _all(_PROCESS, lines)),
+        absent=tuple(_missing(lines)),
         communicators=communicators,
         faults=faults,
         uneven=tuple(_uneven(lines)),
@@ -107,6 +116,18 @@ def _all(pattern: str, lines: list[str]) -> Iterator[re.Match[str]]:
 def _first(pattern: str, lines: list[str], *default: str) -> tuple[str, ...]:
     found = next(_all(pattern, lines), None)
     return default if found is None else found.groups()
+
+
+def _missing(lines: list[str]) -> Iterator[Missing]:
+    """Yield the processes that are named below a number of those that are missing."""
+    state = "unresponsive"
+    for line in lines:
+        if re.fullmatch(_UNHEARD, line):
+            state = "unresponsive"
+        elif re.fullmatch(_DEAD, line):
+            state = "dead"
+        elif found := re.fullmatch(_PROCESS, line):
+            yield Missing(found[2], int(found[1]), state)
 
 
 def _size(lines: list[str]) -> tuple[int, int, int]:
@@ -132,7 +153,7 @@ def _uneven(lines: list[str]) -> Iterator[Uneven]:
         kinds = [one for one in kinds if one]
         if not kinds:  # different states only
             continue
-        behind: dict[tuple[str, int], int] = {}
+        behind: dict[_Named, int] = {}
         lagging = 0
         for groups in kinds:
             most = max(group.launched for group in groups)
@@ -143,7 +164,9 @@ def _uneven(lines: list[str]) -> Iterator[Uneven]:
                 for rank in group.named:
                     lag = most - group.launched
                     behind[rank] = max(lag, behind.get(rank, 0))
-        named = tuple(Behind(*rank, lag) for rank, lag in behind.items())
+        named = tuple(
+            Behind(rank.host, rank.rank, lag, rank.pid) for rank, lag in behind.items()
+        )
         counts = tuple(
             tuple((group.launched, group.ranks) for group in groups) for groups in kinds
         )
@@ -182,8 +205,9 @@ def _groups(part: list[str]) -> list[_Group]:
         if found := re.fullmatch(_RANKS, line):
             groups.append(_Group(int(found[2] or 0), int(found[1]), []))
         elif found := re.fullmatch(_RANK, line):
-            named = (found[3] or "", int(found[1]))
+            named = _Named(found[4] or "", int(found[1]), int(found[3] or -1))
             groups.append(_Group(int(found[2] or 0), 1, [named]))
         elif groups and (found := re.fullmatch(_MEMBER, line)):
-            groups[-1].named.append((found[2] or "", int(found[1])))
+            named = _Named(found[3] or "", int(found[1]), int(found[2] or -1))
+            groups[-1].named.append(named)
     return groups

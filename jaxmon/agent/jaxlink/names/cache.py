@@ -87,6 +87,11 @@ CACHE = (
         _PATH,
     ),
     Name(
+        "jax._src.lib.xla_client.get_topology_for_devices",
+        "the part of a key that is about devices, which may differ between processes",
+        ("the cause of compiles of a job that a shared cache does not save",),
+    ),
+    Name(
         "jax._src.cache_key._hash_serialized_compile_options",
         "computes a key from them",
         _PATH,

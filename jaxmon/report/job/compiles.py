@@ -1,0 +1,175 @@
+"""
+What ranks of a job compiled although the first had it from the persistent cache.
+
+All processes of a job compile the same programs at the same time. The first start
+cannot avoid that: only process 0 writes to the cache. At the next one all can load
+them, if they read the same directory; those that compile keep the others waiting.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from jaxmon.report.job.records import Function, Rank, restarts
+
+
+LEAST = 1.0
+"""Seconds that a rank has compiled in vain, from which on that matters."""
+
+# Of the time of the process: what compiling took days ago is of no interest.
+_LEAST_RATIO = 0.01
+# Without evidence that others loaded it, it has to be worth a cache.
+_WORTH_SECONDS = 30.0
+_WRITER = 0
+_LOCAL = frozenset(
+    (
+        *("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs"),
+        *("overlay", "tmpfs", "ramfs"),
+    )
+)
+
+
+class Cause(Enum):
+    """Why ranks do not find what others have."""
+
+    DIRECTORIES = "directories"
+    """Their directories have other names."""
+    LOCAL = "local"
+    """Each host has a directory of its own."""
+    KEYS = "keys"
+    """The same program has another key in each process, whatever the directory."""
+    NO_CACHE = "no_cache"
+    """None has a directory, and the job was restarted."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Wasted:
+    """
+    Compiles that the persistent cache would have saved.
+
+    Attributes:
+        numbers: of the ranks that compiled.
+        ranks: the same, as they are known.
+        loaded: numbers of those that loaded the same.
+        function: that took longest.
+        functions: how many.
+        seconds: of all ranks together.
+        longest: of one rank; the others waited for it.
+        cause: why.
+        place: the file system of the directory, if each host has its own.
+    """
+
+    numbers: tuple[int, ...]
+    ranks: tuple[Rank, ...]
+    loaded: tuple[int, ...]
+    function: str
+    functions: int
+    seconds: float
+    longest: float
+    cause: Cause
+    place: str = ""
+
+
+def wasted(ranks: Sequence[Rank], *, least: float = LEAST) -> Wasted | None:
+    """Return what *ranks* compiled in vain, `None` if it is less than *least*."""
+    present = [one for one in ranks if not one.ended]
+    spent: defaultdict[int, float] = defaultdict(float)
+    of_functions: defaultdict[str, float] = defaultdict(float)
+    loaders: set[int] = set()
+    for name, some in _known(present).items():
+        # It is the one that writes: what it loaded, all could have loaded. At the first
+        # start a rank that is late loads what this one has just written.
+        most = next((of.loaded for rank, of in some if rank.index == _WRITER), 0)
+        for rank, of in some:
+            missed = most - of.loaded
+            if of.loaded >= most > 0:
+                loaders.add(rank.index or 0)
+            elif missed > 0 and of.compiled >= missed:
+                seconds = of.compile_seconds * missed / of.compiled
+                spent[rank.index or 0] += seconds
+                of_functions[name] += seconds
+    if spent:
+        cause, place = _cause(present, set(spent))
+    elif _are_restarted(present):
+        least = max(least, _WORTH_SECONDS)
+        for name, some in _known(present).items():
+            for rank, of in some:
+                spent[rank.index or 0] += of.compile_seconds
+                of_functions[name] += of.compile_seconds
+        cause, place = Cause.NO_CACHE, ""
+    longest = max(spent.values(), default=0.0)
+    age = max((one.observed_seconds for one in present), default=0.0)
+    if not spent or longest < max(least, _LEAST_RATIO * age):
+        return None
+    numbers = tuple(sorted(spent))
+    return Wasted(
+        numbers,
+        tuple(one for one in present if one.index in spent),
+        tuple(sorted(loaders - set(numbers))),
+        max(of_functions, key=lambda name: of_functions[name]),
+        len(of_functions),
+        sum(spent.values()),
+        longest,
+        cause,
+        place,
+    )
+
+
+def _known(ranks: Sequence[Rank]) -> dict[str, list[tuple[Rank, Function]]]:
+    """
+    Return the functions that several ranks have compiled or loaded, with those that
+    have done so as often as most; the others may be about to.
+    """
+    found: defaultdict[tuple[str, str, int], list[tuple[Rank, Function]]]
+    found = defaultdict(list)
+    for rank in ranks:
+        for of in rank.functions:
+            if (times := of.compiled + of.loaded) > 0 and of.fingerprint:
+                found[of.name, of.fingerprint, times].append((rank, of))
+    known: dict[str, list[tuple[Rank, Function]]] = {}
+    for (name, _, _), some in found.items():
+        if len(some) > max(len(known.get(name, ())), 1):
+            known[name] = some
+    return known
+
+
+def _cause(ranks: Sequence[Rank], late: set[int]) -> tuple[Cause, str]:
+    """Return why the ranks that are *late* did not find it, and the file system."""
+    if _have_own_keys(ranks):
+        return Cause.KEYS, ""
+    setups = {id(one.setup): one.setup for one in ranks}.values()
+    places = {
+        (one.get("jax_compilation_cache_dir"), one.get("cache_file_system"))
+        for one in setups
+        if one
+    }
+    if len({directory for directory, _ in places}) > 1:
+        return Cause.DIRECTORIES, ""
+    kinds = {kind for _, kind in places if kind}
+    # Ranks of one host read the same directory.
+    hosts = {one.host for one in ranks if one.index in late}
+    others = {one.host for one in ranks if one.index not in late}
+    if kinds and kinds <= _LOCAL and not hosts & others:
+        return Cause.LOCAL, min(kinds)
+    return Cause.UNKNOWN, ""
+
+
+def _have_own_keys(ranks: Sequence[Rank]) -> bool:
+    return len({one.key_part for one in ranks if one.key_part}) > 1
+
+
+def _are_restarted(ranks: Sequence[Rank]) -> bool:
+    """Return whether the job was started before, and no rank has a cache to help."""
+    # All would compile, but for the first, and that would wait for the others.
+    if not ranks or _have_own_keys(ranks):
+        return False
+    return all(
+        restarts(one.attempt)
+        and one.setup
+        and not one.setup.get("jax_compilation_cache_dir")
+        for one in ranks
+    )

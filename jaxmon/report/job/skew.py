@@ -1,0 +1,165 @@
+"""
+In what the ranks of a job differ: versions, devices, flags, settings, cache, programs.
+
+All processes of a job have to compile the same programs. Those that are set up in
+another way, as on a host with an old image, compile others, which hang, are slow, or
+compute something else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from jaxmon.report.job.records import Function, Rank
+
+
+PROGRAM = "program of "
+"""Before the name of a function whose programs differ."""
+
+_PACKAGE = "package "
+# What is not among these may be unknown, if it is absent.
+_GIVEN = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "NCCL_", _PACKAGE)
+# In this order, the cause before what follows from it.
+_FIRST = ("python", "jax", "jaxlib", "driver", "platform", "device", "devices")
+_MOST_GROUPS = 3
+_DIGITS = 8
+
+Values = Mapping[str, Sequence[Rank]]
+"""The ranks that have a value, by value; ``""`` is that of those without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """
+    A name, the value of some ranks, and that of most; empty if it is not set. If there
+    are many values, *own* is how many.
+    """
+
+    name: str
+    own: str
+    usual: str
+    values: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Odd:
+    """Ranks that differ from most others, and in what."""
+
+    numbers: tuple[int, ...]
+    ranks: tuple[Rank, ...]
+    differences: tuple[Difference, ...]
+
+
+def skew(ranks: Sequence[Rank]) -> list[Odd]:
+    """Return those of *ranks* that differ from most others, the fewest first."""
+    present = [one for one in ranks if not one.ended]
+    found: defaultdict[tuple[int, ...], list[Difference]] = defaultdict(list)
+    known: dict[int, Rank] = {one.index or 0: one for one in present}
+    for name, values in (*_setups(present), *_programs(present)):
+        for numbers, difference in _odd(name, values):
+            found[numbers].append(difference)
+    odd = [
+        Odd(numbers, tuple(known[one] for one in numbers), tuple(differences))
+        for numbers, differences in found.items()
+    ]
+    return sorted(odd, key=lambda one: (len(one.numbers), one.numbers))
+
+
+def _odd(name: str, values: Values) -> Iterator[tuple[tuple[int, ...], Difference]]:
+    """Yield the ranks that differ from most in the value of *name*."""
+    if len(values) < 2:  # noqa: PLR2004 - all have the same
+        return
+    groups = {
+        value: tuple(sorted(one.index or 0 for one in some))
+        for value, some in values.items()
+    }
+    # Of two halves, that with the first rank.
+    usual = min(groups, key=lambda value: (-len(groups[value]), groups[value]))
+    others = {value: some for value, some in groups.items() if value != usual}
+    if len(others) <= _MOST_GROUPS:
+        for value, some in others.items():
+            yield some, Difference(name, value, usual)
+        return
+    every = tuple(sorted(one for some in others.values() for one in some))
+    yield every, Difference(name, "", usual, len(others))
+
+
+def _setups(ranks: Iterable[Rank]) -> Iterator[tuple[str, Values]]:
+    """Yield the values of each name in which setups differ, the causes first."""
+    # Few differ, however many ranks there are.
+    alike: defaultdict[tuple[tuple[str, str], ...], list[Rank]] = defaultdict(list)
+    keys: dict[int, tuple[tuple[str, str], ...]] = {}
+    for one in ranks:
+        if one.setup:
+            if id(one.setup) not in keys:
+                keys[id(one.setup)] = tuple(sorted(one.setup.items()))
+            alike[keys[id(one.setup)]].append(one)
+    if len(alike) < 2:  # noqa: PLR2004 - all have the same
+        return
+    found: defaultdict[str, defaultdict[str, list[Rank]]]
+    found = defaultdict(lambda: defaultdict(list))
+    setups = [(dict(key), some) for key, some in alike.items()]
+    names = {name for setup, _ in setups for name in setup}
+    for setup, some in setups:
+        for name in names:
+            if name in setup or name.startswith(_GIVEN):
+                found[name][setup.get(name, "")] += some
+    yield from sorted(found.items(), key=lambda item: _place(item[0]))
+
+
+def _place(name: str) -> tuple[int, str]:
+    place = _FIRST.index(name) if name in _FIRST else len(_FIRST)
+    return place, name
+
+
+def _programs(ranks: Sequence[Rank]) -> Iterator[tuple[str, Values]]:
+    """
+    Yield the latest programs of each function that runs on all devices of the job.
+    Parts of the processes may run others among themselves.
+    """
+    everywhere = _devices(ranks)
+    found: defaultdict[str, defaultdict[str, list[Rank]]]
+    found = defaultdict(lambda: defaultdict(list))
+    for rank in ranks:
+        for one in rank.functions:
+            if one.fingerprint and one.devices == everywhere:
+                found[one.name][one.fingerprint].append(rank)
+    for name, values in sorted(found.items()):
+        if len(values) > 1:
+            yield f"{PROGRAM}{name}", _settled(name, values)
+
+
+def _settled(name: str, values: Values) -> Values:
+    """
+    Return *values* of the ranks that have had as many programs as most: the others may
+    be about to compile what these have.
+    """
+    numbers: dict[int, int | None] = {
+        id(rank): _function(rank, name).programs
+        for some in values.values()
+        for rank in some
+    }
+    usual = Counter(numbers.values()).most_common(1)[0][0]
+    settled = {
+        value[:_DIGITS]: [rank for rank in some if numbers[id(rank)] == usual]
+        for value, some in values.items()
+    }
+    return {value: some for value, some in settled.items() if some}
+
+
+def _function(rank: Rank, name: str) -> Function:
+    return next(one for one in rank.functions if one.name == name)
+
+
+def _devices(ranks: Sequence[Rank]) -> int:
+    """Return how many devices the job has, at least those of one of its programs."""
+    known = [_whole(one.setup.get("devices", "")) for one in ranks]
+    if ranks and all(known) and len(ranks) == ranks[0].count:
+        return sum(known)
+    return max((of.devices for one in ranks for of in one.functions), default=0)
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 8 else 0  # noqa: PLR2004 - digits

@@ -1,0 +1,89 @@
+"""A real job of two processes on two hosts, which are set up in different ways."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from jaxmon.report.job.compiles import Cause, wasted
+from jaxmon.report.job.records import Rank, host
+from tests.jobs import Job, running
+from tests.support import http_get
+
+
+FLAG = "XLA_FLAGS --xla_cpu_enable_fast_math"
+PASSES = "XLA_FLAGS --xla_disable_hlo_passes"
+# Without these passes the program is another one, for which the other rank waits.
+OTHER = f"""\
+{FLAG}=true --xla_disable_hlo_passes=algsimp,fusion --xla_cpu_use_fusion_emitters=false
+jax_default_matmul_precision highest
+"""
+
+
+def cached(directory: Path) -> str:
+    """Return lines that have a rank keep all programs in *directory*."""
+    return f"""\
+jax_compilation_cache_dir {directory}
+jax_persistent_cache_min_compile_time_secs 0
+"""
+
+
+def ranks(job: Job) -> list[Rank]:
+    """Return what the sidecars of *job* report."""
+    pages = [json.loads(http_get(f"{one.url}/job")) for one in job.sidecars]
+    return [one for page in pages for one in host("a", page).ranks]
+
+
+def functions(rank: Rank) -> dict[str, tuple[int, int]]:
+    """Return how often *rank* compiled and loaded its functions, by short name."""
+    return {
+        one.name.rpartition(".")[2]: (one.compiled, one.loaded)
+        for one in rank.functions
+    }
+
+
+def test_ranks_that_are_set_up_in_another_way_are_named(tmp_path: Path) -> None:
+    """
+    Flags, a setting and a directory of the cache that one rank has: each is named with
+    its value, and the program that they change. At the next start, with one directory,
+    the second rank loads the program as the first does if JAX has one key for it in
+    both, and else compiles it, which is no other program, and that is said.
+    """
+    setups = {
+        0: cached(tmp_path / "shared"),
+        1: OTHER + cached(tmp_path / "own"),
+    }
+    with running(2, setups=setups) as job:
+        [odd] = job.only()["differ"]
+        assert odd["ranks"] == [1]
+        named = {
+            one["name"]: (one["value"], one["others"]) for one in odd["differences"]
+        }
+        [program] = [name for name in named if name.startswith("program of ")]
+        assert program.endswith(".train_step")
+        ours, usual = named.pop(program)
+        assert ours != usual
+        assert named == {
+            FLAG: ("true", ""),
+            PASSES: ("algsimp,fusion", ""),
+            "jax_default_matmul_precision": ("highest", ""),
+            "jax_compilation_cache_dir": (
+                str(tmp_path / "own"),
+                str(tmp_path / "shared"),
+            ),
+        }
+        # Both had to compile, as the first that start.
+        assert [functions(one)["train_step"] for one in ranks(job)] == [(1, 0)] * 2
+        assert wasted(ranks(job), least=0.0) is None
+
+    shared = cached(tmp_path / "shared")
+    with running(2, setups={0: shared, 1: shared}) as job:
+        assert job.only()["differ"] == []
+        found = wasted(ranks(job), least=0.0)
+        done = [functions(one)["train_step"] for one in ranks(job)]
+        if len({one.key_part for one in ranks(job)}) == 1:
+            assert (found, done) == (None, [(0, 1), (0, 1)])
+        else:
+            assert found is not None
+            assert (found.numbers, found.loaded) == ((1,), (0,))
+            assert (found.cause, done) == (Cause.KEYS, [(0, 1), (1, 0)])
