@@ -30,6 +30,10 @@ class Options(TypedDict, total=False):
     expect_warmup: bool
     time_interval: float
     sample_rate: float
+    run: str
+    attempt: int | None
+    run_state: str | PathLike[str] | None
+    run_interval: float
     history: bool
     transfers: bool
     nonfinite: bool

@@ -213,6 +213,32 @@ class Settings:
         give="calls per second",
         within=(0, 1000),
     )
+    run: str = _setting(
+        "Name of the run that this process is an attempt at, the same in all attempts, "
+        "for goodput across restarts. By default, if `run_state` is set, the "
+        "scheduler's name or number of the job, or else the last part of that path.",
+        default="",
+        give="a name",
+    )
+    attempt: int | None = _setting(
+        "How often the run was restarted before; `None` means what the scheduler says, "
+        "if it does.",
+        default=None,
+        give="0 to 1000000, or None",
+        within=(0, 1_000_000),
+    )
+    run_state: str | None = _setting(
+        "Directory in which process 0 keeps the record of the run, on storage that "
+        "survives restarts and that all attempts share; `None` means the run "
+        "directory of the host, if `run` is set.",
+        default=None,
+    )
+    run_interval: float = _setting(
+        "Seconds between two writes of that record: what a kill costs of it at most.",
+        default=10.0,
+        give="seconds",
+        within=(0.1, 3600),
+    )
     history: bool = _setting(
         "Keep what sampled programs take in the run directory, to compare the next run "
         "of the same command with it.",

@@ -44,6 +44,7 @@ from jaxmon.agent.devices.part import Identity
 from jaxmon.agent.errors.last_words import LastWords
 from jaxmon.agent.errors.part import Errors
 from jaxmon.agent.errors.warned import Warnings
+from jaxmon.agent.goodput.identity import is_run
 from jaxmon.agent.handoffs import Handoffs
 from jaxmon.agent.loaded import LoadedPrograms
 from jaxmon.agent.memory.lines import MemoryLines
@@ -192,9 +193,17 @@ def _for_others(
         time = WallTime(context, indicators.timeline, indicators.routes, spanning)
         doing = time.doing
         found.append(time)
+    record: Callable[[], dict[str, Any]] = dict
+    if is_run(context.settings):
+        from jaxmon.agent.goodput.part import RunGoodput  # noqa: PLC0415
+
+        run = RunGoodput(context, indicators.timeline, indicators.loops)
+        record = run.describe
+        found.append(run)
     rank = Rank(
         context,
         doing=doing,
+        run=record,
         loops=indicators.loops,
         programs=programs.snapshot if programs is not None else dict,
         spanning=spanning,

@@ -22,6 +22,7 @@ from jaxmon.catalog.model import Kind as Kind
 from jaxmon.catalog.model import Metric as Metric
 from jaxmon.catalog.model import Source as Source
 from jaxmon.catalog.process import *  # noqa: F403
+from jaxmon.catalog.runs import *  # noqa: F403
 from jaxmon.catalog.values import *  # noqa: F403
 
 

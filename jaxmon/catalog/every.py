@@ -12,6 +12,7 @@ from jaxmon.catalog import (
     memory,
     nccl,
     process,
+    runs,
     tpus,
 )
 from jaxmon.catalog.accelerators import *  # noqa: F403 - one table on several sheets
@@ -28,6 +29,7 @@ _SHEETS = (
     calls,
     memory,
     indicators,
+    runs,
     process,
     host,
     accelerators,

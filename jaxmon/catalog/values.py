@@ -115,6 +115,22 @@ WALL_STATES = (
 # spent waiting for the save before.
 CHECKPOINT_OPERATIONS = ("save", "blocking", "wait", "restore")
 CHECKPOINT_DIRECTIONS = ("save", "restore")
+# What the wall time of a run goes into, from its first attempt on.
+RUN_ACTIVITIES = (
+    "step",
+    "compile",
+    "data_wait",
+    "checkpoint",
+    "startup",
+    "recovery",
+    "lost_progress",
+    "waiting",
+    "marked",
+    "unknown",
+)
+# How an attempt ended: by an uncaught exception; without a word; in order, though the
+# run was not over; or before it could be recorded, as the scheduler's number says.
+RUN_ENDINGS = ("crashed", "killed", "stopped", "unseen")
 REQUEST_OUTCOMES = ("success", "client_error", "error")
 # The pool is what an allocator holds for itself. A block is what one array can take of
 # it: with much free and no large block, memory is fragmented.

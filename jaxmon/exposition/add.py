@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from jaxmon.catalog import OTLP_EXPORTS, PROGRAMS
+from jaxmon.catalog import OTLP_EXPORTS, PROGRAMS, RUNS_GROUP
 from jaxmon.errors import PageError
 from jaxmon.exposition.families import Family, Sample
 
@@ -21,7 +21,8 @@ _NOT = PROGRAMS.name
 def lasting(families: Iterable[Family]) -> list[Family]:
     """
     Return those *families* that outlive the process of an agent: what it counted from
-    zero. Not gauges, and not what a process, its container or its devices count.
+    zero. Not gauges, and not what a process, its container or its devices count, nor
+    what runs count, which outlives each process anyway.
     """
     return [
         one
@@ -29,6 +30,7 @@ def lasting(families: Iterable[Family]) -> list[Family]:
         if one.metric.kind in _COUNTED
         and (one.metric.sources == _AGENT or one.metric.name == _ALSO)
         and one.metric.name != _NOT
+        and one.metric.group != RUNS_GROUP
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from math import inf
 from threading import RLock
@@ -15,15 +16,30 @@ from jaxmon.indicators.endings import End, noting, now, on_finalize
 from jaxmon.indicators.labels import Labels
 
 
+# Between two readings; of more, the latest count.
+_MOST_NUMBERED = 64
+
+
 class Loop:
     """
     The metrics of loops with one name; several may run at once.
 
     Attributes:
         last_step: when one of them started or completed a step, by the clock of `now`.
+        numbered: where steps were given a number: the count of `steps` before, and
+            how many of the whole run were done until then.
     """
 
-    __slots__ = ("_lock", "_running", "last_step", "name", "seconds", "steps", "waited")
+    __slots__ = (
+        "_lock",
+        "_running",
+        "last_step",
+        "name",
+        "numbered",
+        "seconds",
+        "steps",
+        "waited",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -31,6 +47,7 @@ class Loop:
         self.steps = 0
         self.waited = 0.0
         self.last_step = 0.0
+        self.numbered: deque[tuple[int, int]] = deque(maxlen=_MOST_NUMBERED)
         self.seconds = Histogram(catalog.STEP_SECONDS, name)
         self._lock = RLock()
 
@@ -49,6 +66,18 @@ class Loop:
     def running(self) -> int:
         """Number of running loops of this name."""
         return sum(not end for end, _ in list(self._running))
+
+    def number(self, start: int) -> None:
+        """Note that *start* steps of the whole run were done before the next one."""
+        with self._lock:
+            self.numbered.append((self.steps, max(start, 0)))
+
+    def position(self) -> tuple[int, list[tuple[int, int]]]:
+        """Return its steps, and what was `numbered` since the last call."""
+        with self._lock:
+            found = list(self.numbered)
+            self.numbered.clear()
+            return self.steps, found
 
     def wait(self, seconds: float) -> None:
         """Add time spent waiting for data."""

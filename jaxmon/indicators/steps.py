@@ -23,15 +23,22 @@ Count = int | Callable[[Any], int] | None
 class Steps(Generic[T]):
     """An iterable whose iterations are observed. See `steps`."""
 
-    __slots__ = ("_item", "_items", "_iterable", "_loop")
+    __slots__ = ("_item", "_items", "_iterable", "_loop", "_start")
 
     def __init__(
-        self, iterable: Iterable[T], *, loop: str, items: Count, item: str
+        self,
+        iterable: Iterable[T],
+        *,
+        loop: str,
+        items: Count,
+        item: str,
+        start: int | None,
     ) -> None:
         self._iterable = iterable
         self._loop = loop
         self._items = items
         self._item = item
+        self._start = start
 
     def __iter__(self) -> Run[T]:
         # Loaders with worker processes start them here, in each epoch.
@@ -41,7 +48,10 @@ class Steps(Generic[T]):
             source = iter(self._iterable)
         finally:
             end.append(now())
-        return Run(source, self._loop, self._items, self._item, end[0] - began)
+        opening = end[0] - began
+        return Run(
+            source, self._loop, self._items, self._item, opening, start=self._start
+        )
 
 
 class Run(Generic[T]):
@@ -55,13 +65,22 @@ class Run(Generic[T]):
         items: number of items, or what returns it.
         item: what is counted.
         opening: seconds that it took to get *source*.
+        start: number of steps that were done before; `None` if unknown.
     """
 
-    def __init__(
-        self, source: Iterator[T], loop: str, items: Count, item: str, opening: float
+    def __init__(  # noqa: PLR0913 - what was given to `steps`
+        self,
+        source: Iterator[T],
+        loop: str,
+        items: Count,
+        item: str,
+        opening: float,
+        *,
+        start: int | None = None,
     ) -> None:
         self._source = source
         self._opening = opening
+        self._start = start
         self._loop = loop
         self._items = items
         self._item = item
@@ -114,6 +133,9 @@ class Run(Generic[T]):
                 self._observed = _RunRecorder(
                     self, indicators, self._loop, item, opening
                 )
+                start, self._start = self._start, None
+                if start is not None:
+                    self._observed.number(start)
             else:
                 self._observed.finish()
         except Exception:  # noqa: BLE001 - contained: the program goes on
@@ -188,6 +210,10 @@ class _RunRecorder:
         except BaseException:
             self.end.append(0)  # it was never there
             raise
+
+    def number(self, start: int) -> None:
+        """Number the steps from now on, the first ``start + 1``."""
+        self._figures.number(int(start))
 
     def work(self) -> None:
         """Note that the batch is here."""
@@ -267,6 +293,7 @@ def steps(
     loop: str = "train",
     items: Count = None,
     item: str = "example",
+    start: int | None = None,
 ) -> Steps[T]:
     """
     Iterate over *iterable*, recording each iteration as a step.
@@ -290,13 +317,15 @@ def steps(
         items: number of items per step, or a function of the batch that returns it
             without waiting for the device.
         item: what is counted: ``"example"``, ``"token"``, ``"image"``.
+        start: number of steps that the restored checkpoint contains, 0 without one;
+            so goodput across restarts knows which steps are done again.
 
     Example:
         >>> import jaxmon
         >>> for batch in jaxmon.steps([[1, 2], [3, 4]], items=len):
         ...     total = sum(batch)
     """
-    return Steps(iterable, loop=loop, items=items, item=item)
+    return Steps(iterable, loop=loop, items=items, item=item, start=start)
 
 
 def _number(items: Count, batch: object) -> int:

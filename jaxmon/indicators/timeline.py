@@ -122,6 +122,19 @@ class Timeline:
         self._since = 0.0
         self._lock = threading.RLock()
 
+    def begin(self) -> None:
+        """Attribute the time of this thread from now on, unless that has begun."""
+        stack = self._stack()
+        with self._lock:
+            if self._owner is None:
+                self._follow(stack)
+
+    def spent(self) -> dict[str, float]:
+        """Return the seconds so far by activity, with those of the current one."""
+        with self._lock:
+            self._charge()
+            return dict(self._seconds)
+
     def open(self, name: str, end: End) -> Mark:
         """
         Open an activity on this thread until *end* is recorded: by any thread, without
@@ -220,10 +233,7 @@ class Timeline:
         Return the seconds so far, including those of the current activity, and the ages
         of activities that the program marked.
         """
-        metric = catalog.TIME_SECONDS
-        with self._lock:
-            self._charge()
-            seconds = dict(self._seconds)
+        metric, seconds = catalog.TIME_SECONDS, self.spent()
         return [
             Family(metric, [(series(metric, n), s) for n, s in seconds.items()]),
             *self._ages.collect(),

@@ -32,7 +32,7 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.metrics.export import Metric as SdkMetric
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from jaxmon.catalog import Metric
+from jaxmon.catalog import RUNS_GROUP, Metric
 from jaxmon.catalog.conventions import Convention
 from jaxmon.exposition import exemplars
 from jaxmon.exposition.exponential import Exponential
@@ -317,6 +317,7 @@ class Converter:
         before = self._before.get(series)
         if before is None:
             known = self._own or (self._later and "worker" in labels_)
+            known = known and metric.group != RUNS_GROUP
             before = _Count((0,) * len(counts) if known else counts, self._started)
         elif len(before.counts) != len(counts) or counts[-1] < before.counts[-1]:
             # It was reset, such as by another process in a slot.

@@ -43,7 +43,9 @@ ABSENT_ON_CPU = {
 PROGRAM = """
 import sys, time, urllib.request
 import jax, numpy as np, jaxmon
-agent = jaxmon.instrument(port=0, socket=False, sample_rate=100, peak_flops=1e11)
+agent = jaxmon.instrument(
+    port=0, socket=False, sample_rate=100, peak_flops=1e11, run_state=sys.argv[4]
+)
 jax.config.update("jax_compilation_cache_dir", sys.argv[4])
 step = jax.jit(lambda x: x + 1)
 for batch in jaxmon.steps([np.ones(3), np.ones(3), np.ones(4)], items=len):
@@ -84,6 +86,7 @@ next(running)
 agent.refresh()
 shown = 'jaxmon_programs_total{function="__main__.<lambda>"} 2'
 sampled = ("execution_seconds_count", "nonfinite_total{", "promotions_total{")
+sampled += ("run_seconds_total{",)
 for _ in range(1000):  # programs and directories are read by threads of their own
     page = urllib.request.urlopen(agent.url, timeout=60).read().decode()
     step(np.ones(4))

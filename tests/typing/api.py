@@ -36,7 +36,7 @@ except jaxmon.SettingsError as error:
 
 for number in jaxmon.steps([1, 2], loop="train", items=32, item="token"):
     doubled: int = number * 2
-for text in jaxmon.steps({"a": 1}, items=len):
+for text in jaxmon.steps({"a": 1}, items=len, start=10):
     length: int = len(text)
 jaxmon.steps(3)  # type: ignore[arg-type]
 jaxmon.steps([1], "train")  # type: ignore[call-arg]

@@ -31,6 +31,7 @@ LABELS = {
     "directory",  # given by who runs the sidecar
     "driver",  # one per host
     "dtype",  # those that JAX knows, at most 64
+    "ending",  # closed set
     "engine",  # closed set
     "fingerprint",  # the newest one of each function
     "format",  # closed set
@@ -68,6 +69,7 @@ LABELS = {
     "resource",  # closed set
     "result",  # closed set
     "route",  # templates, at most as many as max_functions
+    "run",  # one per process
     "runtime",  # TPU ports, at most 16
     "scope",  # closed set
     "sensor",  # closed set

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jaxmon.agent.context import Context
 from jaxmon.agent.devices.part import hardware
 from jaxmon.agent.functions import Function
+from jaxmon.agent.goodput.identity import attempt_of, job_of
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.cluster import cluster
 from jaxmon.agent.part import Part
@@ -36,10 +37,6 @@ _MOST_LOOPS = 8
 _MOST_LINES = 20
 _MOST_GPUS = 64
 _LONGEST = 256
-# What schedulers call the job, and how often it was restarted; in Kubernetes by the
-# downward API.
-_NAMES = ("JOBSET_NAME", "K8S_JOB_NAME", "SLURM_JOB_ID")
-_ATTEMPTS = ("JOBSET_RESTART_ATTEMPT", "SLURM_RESTART_COUNT")
 
 
 class Rank(Part):
@@ -49,6 +46,7 @@ class Rank(Part):
     Args:
         context: shared state of the agent.
         doing: returns what the program is doing, and its pace.
+        run: returns the record of its run, if this process keeps it.
         loops: the loops that it marks.
         programs: returns the latest program of each function.
         spanning: returns the functions that run on devices of other processes, too.
@@ -63,6 +61,7 @@ class Rank(Part):
         context: Context,
         *,
         doing: Callable[[], Mapping[str, Any]],
+        run: Callable[[], Mapping[str, Any]],
         loops: Loops,
         programs: Callable[[], Mapping[str, Any]],
         spanning: Callable[[], Collection[Function]],
@@ -70,6 +69,7 @@ class Rank(Part):
     ) -> None:
         self._context = context
         self._doing = doing
+        self._run = run
         self._loops = loops
         self._programs = programs
         self._spanning = spanning
@@ -90,6 +90,7 @@ class Rank(Part):
     def describe(self) -> dict[str, Any]:
         """Return the document. Takes some 100 µs, a millisecond in a hang."""
         found, doing = cluster(self._context.jax), self._doing()
+        attempt = attempt_of()
         compiles, seconds, function = self._compiling()
         now = dict(doing.get("now", {}))
         for key in ("stack", "others"):
@@ -99,8 +100,9 @@ class Rank(Part):
             "index": None if found is None else found.rank,
             "count": None if found is None else found.size,
             "coordinator": "" if found is None else found.coordinator[:_LONGEST],
-            "job": _said(_NAMES),
-            "attempt": _said(_ATTEMPTS),
+            "job": job_of(),
+            "attempt": "" if attempt is None else str(attempt),
+            "run": self._run(),
             "host": os.uname().nodename[:_LONGEST],
             "pid": os.getpid(),
             "observed_seconds": max(monotonic() - self._began, 0.0),
@@ -167,9 +169,3 @@ def _compiles(function: Function) -> dict[str, Any]:
         "loaded": function.compiles["cache_hit"].value,
         "compile_seconds": 0.0 if phase is None else phase.sum,
     }
-
-
-def _said(variables: Iterable[str]) -> str:
-    """Return the first of the environment's *variables* that is set."""
-    found = (os.environ.get(one, "") for one in variables)
-    return next(filter(None, found), "")[:_LONGEST]

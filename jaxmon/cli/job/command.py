@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
+from jaxmon.cli.job.goodput import goodput
 from jaxmon.cli.job.sidecars import Sidecars, sidecars
 from jaxmon.cli.options import Number
 
@@ -131,6 +132,9 @@ def post_mortem(*, sidecars: Sidecars, as_json: bool) -> None:
         raise click.exceptions.Exit(_FAILED)
     if not found.jobs:
         raise click.exceptions.Exit(_NOTHING)
+
+
+command.add_command(goodput)
 
 
 def _look(

@@ -264,6 +264,7 @@ class Host:
         stacks: lines of the stacks of threads, by worker, innermost first.
         xids: the latest errors of its GPUs.
         gpus: those that are throttled now.
+        runs: records of runs that its processes keep; see `jaxmon.report.goodput`.
         time: when this was made, by the clock of the host; `None` if unknown.
         asked: the same by the clock of who asked.
         within: how much earlier or later that may have been, in seconds.
@@ -278,6 +279,7 @@ class Host:
     stacks: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     xids: tuple[Xid, ...] = ()
     gpus: tuple[Gpu, ...] = ()
+    runs: tuple[Any, ...] = ()
     time: float | None = None
     asked: float = 0.0
     within: float = 0.0
@@ -310,9 +312,11 @@ def host(target: str, document: object) -> Host:
     if not isinstance(given, list):
         msg = "its response is not that of a sidecar's /job"
         raise ValueError(msg)  # noqa: TRY004 - a value of another origin, no mistake
-    ranks, others, stacks = [], 0, {}
+    ranks, others, stacks, runs = [], 0, {}, []
     setups = Setups(document)
     for one in given[:_MOST_ON_A_HOST]:
+        if run := mapping(one).get("run"):
+            runs.append(run)
         rank = _bounded(from_json(Rank, one))
         if rank is None:
             others += 1
@@ -328,6 +332,7 @@ def host(target: str, document: object) -> Host:
         stacks,
         xids=of_host.xids[:_MOST_XIDS],
         gpus=of_host.gpus[:_MOST_XIDS],
+        runs=tuple(runs),
         time=of_host.time,
         nccl=of_host.nccl,
         addresses=of_host.addresses,

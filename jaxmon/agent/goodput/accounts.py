@@ -1,0 +1,235 @@
+"""
+What the wall time of an attempt goes into, added to the record of its run.
+
+Each second is counted once: what the timeline attributes to an activity, and of the
+rest, what comes before the first step. Steps up to the furthest of earlier attempts are
+done again; of an interval that contains both, time is split by number of steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from jaxmon.agent.goodput.identity import Moment
+from jaxmon.indicators.labels import OTHER
+from jaxmon.indicators.timeline import COMPILE, DATA_WAIT, STEP
+from jaxmon.report.goodput.record import CRASHED, RunRecord
+
+
+_STARTUP, _RECOVERY, _LOST = "startup", "recovery", "lost_progress"
+_MARKED, _UNKNOWN, _CHECKPOINT = "marked", "unknown", "checkpoint"
+_NAMES = {
+    COMPILE: COMPILE,
+    "checkpoint": _CHECKPOINT,
+    "restore": _RECOVERY,
+}
+_STEPPING = (STEP, DATA_WAIT)
+
+
+class Progress(NamedTuple):
+    """
+    How far the loop of an attempt has come.
+
+    Attributes:
+        loop: its name.
+        steps: done in this process.
+        numbered: where steps were given a number since the last time; see `Loop`.
+        age: seconds since the latest was done.
+        running: whether the loop runs.
+    """
+
+    loop: str
+    steps: int
+    numbered: Iterable[tuple[int, int]]
+    age: float
+    running: bool
+
+
+class Accounts:
+    """
+    Keeps the record of one attempt.
+
+    Args:
+        record: as `begun` returned it.
+        continues: whether an earlier agent of the same process has kept it.
+
+    Attributes:
+        record: up to the latest call of `advance`.
+    """
+
+    def __init__(self, record: RunRecord, *, continues: bool = False) -> None:
+        self.record = record
+        self._restarted = record.starts > 1
+        self._spent: Mapping[str, float] = {}
+        self._loop, self._counted = "", 0
+        # Whether its steps have numbers, or can only be counted.
+        self._placed = continues
+        self._again = _LOST
+        self._looped = continues
+        # Whether it works without marking steps.
+        self._unmarked = False
+
+    def advance(
+        self,
+        now: Moment,
+        spent: Mapping[str, float],
+        progress: Progress | None,
+        *,
+        works: bool = False,
+        crashed: bool = False,
+    ) -> None:
+        """
+        Account for the time until *now*.
+
+        Args:
+            now: the current moment.
+            spent: seconds by activity so far, from the timeline.
+            progress: of the loop, `None` if there is none.
+            works: whether the program evidently does its work, marked or not.
+            crashed: whether an uncaught exception ends it.
+        """
+        record = self.record
+        total = max(now.boottime - record.boottime, 0.0)
+        if record.down is not None:
+            self.record = replace(record, down=record.down + total)
+        changes = {n: s - self._spent.get(n, 0.0) for n, s in spent.items()}
+        parts = {name: one for name, one in changes.items() if one > 0}
+        self._spent = dict(spent)
+        known = sum(parts.values()) - parts.get(OTHER, 0.0)
+        scale = min(total / known, 1.0) if known > 0 else 1.0
+        found = self._by_name(parts, scale)
+        found[self._rest()] = found.get(self._rest(), 0.0) + max(total - known, 0.0)
+        stepping = {name: parts.get(name, 0.0) * scale for name in _STEPPING}
+        if progress is not None:
+            stepping = self._follow(progress, stepping)
+            self._looped = True
+        elif works:
+            self._unmarked = True
+        for name, part in stepping.items():
+            found[name] = found.get(name, 0.0) + part
+        seconds = dict(record.seconds)
+        for name, part in found.items():
+            if part:
+                seconds[name] = seconds.get(name, 0.0) + part
+        self.record = replace(
+            self.record,
+            time=now.wall,
+            boottime=max(now.boottime, record.boottime),
+            seconds=seconds,
+            marked=self.record.marked or self._looped,
+            fruitless=0 if self._unmarked else self.record.fruitless,
+            ended=CRASHED if crashed else self.record.ended,
+        )
+
+    def end(self, ending: str) -> None:
+        """Note how the attempt ends."""
+        self.record = replace(self.record, ended=self.record.ended or ending)
+
+    def _rest(self) -> str:
+        """Return what time without an activity goes into."""
+        if self._looped or self._unmarked:
+            return _UNKNOWN
+        return _RECOVERY if self._restarted else _STARTUP
+
+    @staticmethod
+    def _by_name(parts: Mapping[str, float], scale: float) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for name, part in parts.items():
+            if name in _STEPPING or name == OTHER:
+                continue
+            known = _NAMES.get(name, _MARKED)
+            found[known] = found.get(known, 0.0) + part * scale
+        return found
+
+    def _follow(
+        self, progress: Progress, stepping: dict[str, float]
+    ) -> dict[str, float]:
+        """Count the steps, and return what their time goes into."""
+        if progress.loop != self._loop:
+            self._loop, self._counted = progress.loop, 0
+        before, again, last = self._counted, 0, self._counted
+        for count, start in progress.numbered:
+            again += self._walk(count - last)
+            last = max(count, last)
+            self._place(start)
+        if progress.steps > last or progress.running:
+            self._place_by_count()
+        again += self._walk(progress.steps - last)
+        self._counted = max(progress.steps, last)
+        done, spent = self._counted - before, sum(stepping.values())
+        if done:
+            part = again / done
+            self._resumed(progress.age + spent * (done - 1) / done)
+        else:
+            # Of the step in progress.
+            part = float(self._placed and self.record.step < self.record.furthest)
+        unfinished = 0.0
+        if progress.running:
+            earlier = 0.0 if done else self.record.unfinished
+            unfinished = min(earlier + spent, progress.age) if done else earlier + spent
+        new = spent * (1 - part)
+        repaid = min(self.record.owed, new)
+        part += repaid / spent if spent else 0.0
+        self.record = replace(
+            self.record, unfinished=unfinished, owed=self.record.owed - repaid
+        )
+        found = {name: one * (1 - part) for name, one in stepping.items()}
+        found[self._again] = spent * part
+        return found
+
+    def _resumed(self, ago: float) -> None:
+        """Note that the first step after an interruption ended *ago* seconds."""
+        record = self.record
+        if record.down is not None:
+            self.record = replace(
+                record,
+                down=None,
+                resumes=record.resumes + 1,
+                resume_seconds=record.resume_seconds + max(record.down - ago, 0.0),
+            )
+
+    def _place(self, start: int) -> None:
+        """Note that *start* steps of the run were done before the next."""
+        record = self.record
+        if not self._placed and not self._restarted:
+            self.record = replace(record, first=start, step=start, furthest=start)
+        else:
+            lost = record.step - start if self._again == _LOST else 0
+            self.record = replace(
+                record,
+                step=start,
+                furthest=max(record.furthest, start),
+                lost_steps=record.lost_steps + max(lost, 0),
+                # If it was saved, the step that seemed unfinished was not.
+                owed=0.0 if start > record.furthest else record.owed,
+            )
+        self._placed, self._again = True, _LOST
+
+    def _place_by_count(self) -> None:
+        """
+        Count steps without numbers. After a restart they may repeat as many as there
+        were: it is unknown what these are.
+        """
+        if not self._placed:
+            self._placed = True
+            if self._restarted:
+                self._again = _UNKNOWN
+                self.record = replace(self.record, step=self.record.first)
+
+    def _walk(self, steps: int) -> int:
+        """Count so many *steps*, and return how many of them were done before."""
+        record = self.record
+        if steps <= 0:
+            return 0
+        end = record.step + steps
+        again = max(min(end, record.furthest) - record.step, 0)
+        fresh = end > record.furthest
+        self.record = replace(
+            record,
+            step=end,
+            furthest=max(end, record.furthest),
+            fruitless=0 if fresh else record.fruitless,
+        )
+        return again

@@ -1,0 +1,250 @@
+"""
+The record of a run, as a part of the agent of process 0.
+
+A thread of its own accounts for the time and writes the record: storage that does not
+respond holds up nothing else. In the other processes of a job it ends at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import asdict
+from functools import partial
+from typing import Any, Final
+
+from jaxmon import catalog, interrupts, rundir
+from jaxmon.agent.context import Context
+from jaxmon.agent.errors import uncaught
+from jaxmon.agent.goodput import identity
+from jaxmon.agent.goodput.accounts import Accounts, Progress
+from jaxmon.agent.goodput.store import Store, SupersededError
+from jaxmon.agent.guard import log
+from jaxmon.agent.jaxlink.cluster import cluster
+from jaxmon.agent.part import Explanation, Part
+from jaxmon.clocks import monotonic
+from jaxmon.errors import JaxmonError
+from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.indicators.loops import Loop, Loops
+from jaxmon.indicators.timeline import Timeline
+from jaxmon.report.goodput.record import STOPPED, NewerRecordError, RunRecord
+from jaxmon.threads import DaemonThread
+
+
+SITE: Final = "goodput"
+
+# Between two looks at whether this is process 0, and whether the record is free.
+_SOON = 1.0
+# Calls of one function after which a program evidently works without marking steps.
+_AT_WORK = 100
+
+
+class RunGoodput(Part):
+    """
+    Keeps the record of the run if this is process 0.
+
+    Args:
+        context: shared state of the agent.
+        timeline: what the time of the program goes into.
+        loops: its marked loops.
+    """
+
+    name = SITE
+
+    def __init__(self, context: Context, timeline: Timeline, loops: Loops) -> None:
+        self._context = context
+        self._guard = context.guard
+        self._timeline = timeline
+        self._loops = loops
+        self._every = context.settings.run_interval
+        self._run = identity.run_of(context.settings)
+        self._store: Store | None = None
+        self._accounts: Accounts | None = None
+        self._loop: Loop | None = None
+        self._numbered = False
+        self._written = monotonic()
+        self._said: set[str] = set()
+        self._over = False
+        self._wake = threading.Lock()
+        self._thread: DaemonThread | None = None
+        self._lock = threading.RLock()
+
+    def start(self) -> None:
+        """Start to account for the time."""
+        if self._thread is not None:
+            return
+        # From here on, not from the first marker on: it compiles before.
+        self._timeline.begin()
+        self._store = Store(self._run, identity.this_process())
+        self._wake.acquire()
+        work = partial(self._guard.run, SITE, self._work)
+        thread = DaemonThread("jaxmon-goodput", work)
+        try:
+            thread.start()
+        except RuntimeError as error:  # no threads left
+            interrupts.pass_on(error)
+            self._guard.failed(SITE, stays_on=True)
+            return
+        self._thread = thread
+
+    def stop(self) -> None:
+        """Write the record for the last time. Idempotent."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._over = True
+        self._wake.release()
+        if thread is not threading.current_thread():
+            self._guard.join(thread, 5.0)
+
+    def abandon(self) -> None:
+        """Leave the record to the parent process."""
+        self._thread = None
+        self._leave()
+
+    # --- the thread -----------------------------------------------------------------
+
+    def _work(self) -> None:
+        while not self._over:
+            pause = self._every if self._accounts else min(self._every, _SOON)
+            if not self._wake.acquire(timeout=pause):
+                self._round()
+        self._round(last=True)
+
+    def _round(self, *, last: bool = False) -> None:
+        """Begin to keep the record, if that is possible now, and write it."""
+        try:
+            if self._store is not None and (self._accounts or self._begin(self._store)):
+                self._write(self._store, last=last)
+        except (NewerRecordError, SupersededError) as error:
+            self._leave()
+            self._say("jaxmon no longer records the goodput of the run: %s", error)
+        except (OSError, JaxmonError) as error:
+            self._say(
+                "jaxmon cannot keep the record of the run, and retries: %s", error
+            )
+        except Exception:  # noqa: BLE001 - contained: our own thread goes on
+            self._guard.failed(SITE, stays_on=True)
+
+    def _write(self, store: Store, *, last: bool) -> None:
+        with self._lock:
+            current = self._advanced()
+            if last and self._accounts is not None:
+                self._accounts.end(STOPPED)
+                current = self._accounts.record
+        if current is not None:
+            store.write(current)
+            self._written = monotonic()
+
+    def _leave(self) -> None:
+        """Leave the record to another process, and end the thread."""
+        self._store, self._accounts, self._over = None, None, True
+
+    def _begin(self, store: Store) -> bool:
+        """Return whether this process now keeps the record."""
+        place = cluster(self._context.jax)
+        if place is None:
+            return False
+        if place.rank:
+            self._leave()  # to process 0
+            return False
+        if self._context.settings.run_state is None:
+            rundir.prepare(rundir.locate(self._context.settings.run_dir).absolute())
+        found = store.begin()
+        if found is None:
+            self._say(
+                "%s is kept by another process that runs on this host", store.path
+            )
+            return False
+        record, continues = found
+        self._written = monotonic()
+        self._accounts = Accounts(record, continues=continues)
+        return True
+
+    def _say(self, text: str, about: object) -> None:
+        """Log a warning, once of each kind."""
+        if text not in self._said:
+            self._said.add(text)
+            log.warning(text, about)
+
+    # --- accounting -----------------------------------------------------------------
+
+    def _advanced(self) -> RunRecord | None:
+        """Return the record up to now, `None` if this process does not keep it."""
+        with self._lock:
+            accounts = self._accounts
+            if accounts is None:
+                return None
+            progress = self._progress()
+            accounts.advance(
+                identity.moment(),
+                self._timeline.spent(),
+                progress,
+                works=progress is None and self._works(),
+                crashed=uncaught.ends_program(),
+            )
+            return accounts.record
+
+    def _progress(self) -> Progress | None:
+        """Return how far the loop has come: that whose steps have numbers, if any."""
+        if not self._numbered:
+            loops = list(self._loops)
+            found = next((one for one in loops if one.numbered), None)
+            self._numbered = found is not None
+            self._loop = found or self._loop or next(iter(loops), None)
+        loop = self._loop
+        if loop is None:
+            return None
+        steps, numbered = loop.position()
+        return Progress(loop.name, steps, numbered, loop.age, loop.running > 0)
+
+    def _works(self) -> bool:
+        """Return whether the program calls a function again and again."""
+        calls = (
+            one.objects.calls for one in list(self._context.table) if not one.internal
+        )
+        return any(number >= _AT_WORK for number in calls)
+
+    # --- reading --------------------------------------------------------------------
+
+    def collect(self) -> Iterable[Family]:
+        """Return what the run took so far; 30 µs."""
+        record = self._advanced()
+        if record is None:
+            return []
+        run = record.run
+        parts = [
+            (series(catalog.RUN_SECONDS, run, n), record.seconds.get(n, 0.0))
+            for n in catalog.RUN_ACTIVITIES
+        ]
+        ended = [
+            (
+                series(catalog.RUN_INTERRUPTIONS, run, how),
+                float(record.interruptions.get(how, 0)),
+            )
+            for how in catalog.RUN_ENDINGS
+        ]
+        return [
+            Family(catalog.RUN_SECONDS, parts),
+            Family(catalog.RUN_INTERRUPTIONS, ended),
+            *(
+                gauge(metric, value, run)
+                for metric, value in (
+                    (catalog.RUN_STEPS, record.steps),
+                    (catalog.RUN_LOST_STEPS, record.lost_steps),
+                    (catalog.RUN_RESUMES, record.resumes),
+                    (catalog.RUN_RESUME_SECONDS, record.resume_seconds),
+                    (catalog.RUN_FRUITLESS_ATTEMPTS, record.fruitless),
+                    (catalog.RUN_UNSAVED_SECONDS, monotonic() - self._written),
+                )
+            ),
+        ]
+
+    def explain(self) -> Explanation:
+        """Return the record."""
+        return Explanation({"run": self.describe})
+
+    def describe(self) -> dict[str, Any]:
+        """Return the record up to now as JSON types, empty without one."""
+        record = self._advanced()
+        return {} if record is None else asdict(record)

@@ -1,0 +1,118 @@
+"""
+The file of a run's record: read, taken over and replaced by one process at a time.
+
+There is no lock: not every shared file system has them, and one that a lost machine
+holds would stop the run from being recorded. Each write reads what is there first. A
+process whose successor has begun to write stops.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+
+from jaxmon.agent.goodput import identity
+from jaxmon.agent.goodput.identity import Run, Writer
+from jaxmon.agent.goodput.succession import begun, supersedes
+from jaxmon.agent.guard import log
+from jaxmon.errors import ConfigFileError, JaxmonError
+from jaxmon.files import whole
+from jaxmon.report.goodput import record
+from jaxmon.report.goodput.record import NewerRecordError, RunRecord, RunRecordError
+
+
+# What a process left that was killed while it wrote.
+_LEFT_SECONDS = 3600.0
+
+
+class SupersededError(JaxmonError):
+    """Another process keeps the record now."""
+
+
+class Store:
+    """
+    The record of *run*, as process *me* keeps it.
+
+    Attributes:
+        path: of the file.
+    """
+
+    def __init__(self, run: Run, me: Writer) -> None:
+        self._run = run
+        self._me = me
+        self.path = record.path_of(run.directory, run.name)
+
+    def begin(self) -> tuple[RunRecord, bool] | None:
+        """
+        Return the record as this process begins to keep it, not yet written, and
+        whether an earlier agent of this process has kept it; `None` while a living
+        process of this host does.
+
+        Raises:
+            OSError: it cannot be read.
+            NewerRecordError: a later release has written it.
+        """
+        previous = self._read()
+        continues = previous is not None and previous.writer == str(self._me)
+        if previous is not None and not continues:
+            if identity.lives(previous.writer, self._me):
+                return None
+            self._tidy()
+        found = begun(
+            previous,
+            self._run,
+            self._me,
+            host=os.uname().nodename,
+            now=identity.moment(),
+            age=identity.age(),
+        )
+        return found, continues
+
+    def write(self, current: RunRecord) -> None:
+        """
+        Replace the record by the *current* one.
+
+        Raises:
+            OSError: it cannot be read or written.
+            NewerRecordError: a later release has written it.
+            SupersededError: another process keeps it.
+        """
+        self._run.directory.mkdir(parents=True, exist_ok=True)
+        found = self._read()
+        if found is not None and supersedes(found, current):
+            msg = f"{self.path} is kept by another process, on {found.host or 'a host'}"
+            raise SupersededError(msg)
+        whole.write(self.path, current.as_json())
+
+    def _read(self) -> RunRecord | None:
+        """
+        Return the record, `None` if there is none or what is there is none.
+
+        Raises:
+            OSError: it cannot be read.
+            NewerRecordError: a later release has written it.
+        """
+        try:
+            self.path.stat()
+        except FileNotFoundError:
+            return None
+        try:
+            return record.read(self.path)
+        except NewerRecordError:
+            raise
+        except RunRecordError as error:
+            log.warning("the record of the run begins anew: %s", error)
+            return None
+        except ConfigFileError as error:
+            # A directory, or larger than any record, or not to be read.
+            msg = f"{self.path} {error}"
+            raise OSError(msg) from error
+
+    def _tidy(self) -> None:
+        """Remove what earlier processes left of files that they did not finish."""
+        old = time.time() - _LEFT_SECONDS
+        with suppress(OSError):
+            for one in self.path.parent.glob(f".{self.path.name[:100]}.*"):
+                if one.stat().st_mtime < old:
+                    one.unlink()

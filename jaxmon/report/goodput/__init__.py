@@ -1,0 +1,1 @@
+"""The record of a run, and what it says: goodput across restarts."""

@@ -1,0 +1,291 @@
+"""
+A run that is killed and restarted, and a ledger of it that the supervisor keeps.
+
+The ledger has the supervisor's clock at each start and end, and what the program wrote
+into a file as it went along. Nothing in it comes from jaxmon.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from subprocess import DEVNULL
+from typing import Any, NamedTuple
+
+from jaxmon.report.goodput import record
+from jaxmon.report.goodput.record import RunRecord
+from tests.preloaded import Program, run_preloaded, start_preloaded
+from tests.support import ROOT, clean_environ, free_port, until
+
+
+PROGRAM = ROOT / "tests" / "programs" / "goodput.py"
+RUN = "train"
+_SIGNALS = {"killed": signal.SIGKILL, "stopped": signal.SIGTERM}
+# The kernel counts the start of a process in hundredths of a second.
+_TICK = 0.02
+
+
+_NAMES = (
+    *("step", "compile", "data_wait", "checkpoint", "startup", "recovery"),
+    *("lost_progress", "waiting", "unknown"),
+)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """How an attempt ends, and in which step: `RunRecord` calls it the same."""
+
+    ending: str
+    step: int
+
+
+@dataclass
+class Attempt:
+    """
+    Attributes:
+        began: by the supervisor's clock.
+        ended: when it was killed or, by its own account, left.
+        recorded: up to when the record had it after that.
+        events: what the program wrote.
+    """
+
+    began: float
+    ended: float = 0.0
+    recorded: float = 0.0
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    def as_recorded(self) -> Attempt:
+        """Return it as if it had ended when the record was last written."""
+        seen = [event for event in self.events if event["at"] <= self.recorded]
+        return replace(self, ended=self.recorded, events=seen)
+
+
+@dataclass
+class Ledger:
+    """
+    What a run took; seconds by the names that `RunRecord` has for them.
+
+    Attributes:
+        traced: seconds of tracing and lowering, which may count as a step if the
+            record was written meanwhile.
+        repeated: by how much the steps that were done again, finished, differ between
+            the first time and the last.
+        tolerance: seconds of the run that the record cannot have: from its last write
+            before each end on, and of each attempt, a step that is split.
+    """
+
+    seconds: dict[str, float]
+    lost_steps: int
+    resume_seconds: float
+    traced: float
+    repeated: float
+    tolerance: float
+
+    def allowed(self, activity: str) -> float:
+        """Return by how much the record's seconds of *activity* may differ."""
+        return self.tolerance + self.traced * (activity in {"step", "compile"})
+
+
+class Supervised:
+    """
+    A run of so many *steps* in *directory*, in *count* processes.
+
+    Attributes:
+        steps: as given.
+        attempts: so far.
+    """
+
+    def __init__(
+        self, directory: Path, steps: int, *, count: int = 1, library: str = "numpy"
+    ) -> None:
+        self._directory = directory
+        self.steps, self._count, self._library = steps, count, library
+        self.attempts: list[Attempt] = []
+        # What it forks from imports JAX first.
+        run_preloaded("-c", "").ok()
+
+    @property
+    def path(self) -> Path:
+        """Of the record."""
+        return record.path_of(self._directory / "state", RUN)
+
+    def record(self) -> RunRecord:
+        """Return the record."""
+        return record.read(self.path)
+
+    def attempt(self, fault: Fault | None, *, pause: float = 0.0) -> None:
+        """Run it until *fault*, or until all steps are done, after *pause* seconds."""
+        time.sleep(pause)
+        begins = len(self._truth())
+        attempt = Attempt(clock())
+        raises_at = fault.step if fault and fault.ending == "crashed" else 0
+        programs = self._start(raises_at)
+        try:
+            if fault and fault.ending in _SIGNALS:
+                until(lambda: self._reached(begins, fault.step), "that step")
+                programs[0].send_signal(_SIGNALS[fault.ending])
+                if fault.ending == "killed":
+                    attempt.ended = clock()
+            programs[0].wait(240)
+        finally:
+            attempt.ended = attempt.ended or clock()
+            for one in programs:
+                one.kill()
+                one.wait()
+        attempt.events = self._truth()[begins:]
+        if attempt.events[-1]["what"] in {"leaves", "end"}:
+            attempt.ended = attempt.events[-1]["at"]
+        attempt.recorded = self.record().boottime
+        self.attempts.append(attempt)
+
+    def _start(self, raises_at: int) -> list[Program]:
+        address = f"127.0.0.1:{free_port()}"
+        found = []
+        for rank in range(self._count):
+            arguments = (self._directory, self.steps, rank, self._count)
+            found.append(
+                start_preloaded(
+                    *map(str, (PROGRAM, *arguments, address, self._library, raises_at)),
+                    environ=clean_environ(),
+                    stdin=DEVNULL,
+                    stdout=DEVNULL,
+                    stderr=self._log(),
+                )
+            )
+        return found
+
+    def _log(self) -> int:
+        path = self._directory / "log"
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def _reached(self, begins: int, step: int) -> bool:
+        return any(one.get("number", 0) >= step for one in self._truth()[begins:])
+
+    def _truth(self) -> list[dict[str, Any]]:
+        try:
+            text = (self._directory / "truth").read_text()
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in text.splitlines()]
+
+    def page(self) -> dict[str, float]:
+        """Return what the last process exported in the end."""
+        found: dict[str, float] = json.loads((self._directory / "page").read_text())
+        return found
+
+    def ledger(self, *, as_recorded: bool = False) -> Ledger:
+        """
+        Return what the run took; *as_recorded*, if each attempt had ended when the
+        record was last written.
+        """
+        if as_recorded:
+            return ledger([one.as_recorded() for one in self.attempts])
+        return ledger(self.attempts)
+
+
+def clock() -> float:
+    """Return the time by the clock that nobody sets."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def ledger(attempts: Sequence[Attempt]) -> Ledger:
+    """Return what *attempts* took, the last of which finished the run."""
+    found = Ledger(dict.fromkeys(_NAMES, 0.0), 0, 0.0, 0.0, 0.0, 0.0)
+    furthest, latest, longest = 0, 0, 0.0
+    times: dict[int, list[float]] = {}
+    interrupted: float | None = None
+    for index, one in enumerate(attempts):
+        steps = _steps(one, attempts[index + 1] if one is not attempts[-1] else None)
+        if index:
+            found.seconds["waiting"] += one.began - attempts[index - 1].ended
+            found.lost_steps += max(latest - (steps[0].number - 1), 0)
+        found.seconds["recovery" if index else "startup"] += steps[0].begin - one.began
+        for step in steps:
+            again = step.number <= furthest or not step.lasts
+            inside = _inside(one.events, step.begin, step.end)
+            waited = inside.pop("data", 0.0)
+            work = step.end - step.begin - waited - sum(inside.values())
+            found.seconds["lost_progress" if again else "step"] += work
+            found.seconds["lost_progress" if again else "data_wait"] += waited
+            for name, spent in inside.items():
+                found.seconds[name] += spent
+            if step.finished:
+                longest = max(longest, work + waited)
+                times.setdefault(step.number, []).append(work + waited)
+                latest, furthest = step.number, max(furthest, step.number)
+                if interrupted is not None:
+                    found.resume_seconds += step.end - interrupted
+                    interrupted = None
+        # After the last step of the run.
+        found.seconds["unknown"] += one.ended - steps[-1].end
+        interrupted = one.ended if interrupted is None else interrupted
+    found.repeated = sum(abs(one[-1] - one[0]) for one in times.values())
+    unrecorded = sum(abs(one.ended - one.recorded) for one in attempts)
+    found.traced = sum(
+        event["seconds"]
+        for one in attempts
+        for event in one.events
+        if event.get("traced")
+    )
+    found.tolerance = unrecorded + len(attempts) * (longest + _TICK)
+    return found
+
+
+class _Step(NamedTuple):
+    """
+    One step of an attempt.
+
+    Attributes:
+        finished: whether the next one was asked for.
+        lasts: whether the next attempt continued after it, or it was finished.
+    """
+
+    number: int
+    begin: float
+    end: float
+    finished: bool
+    lasts: bool
+
+
+def _steps(attempt: Attempt, successor: Attempt | None) -> list[_Step]:
+    asked = _asked(attempt)
+    ends = [*[event["at"] for event in asked[1:]], attempt.ended]
+    after = _asked(successor)[0]["number"] if successor is not None else 0
+    steps = [
+        _Step(
+            event["number"],
+            event["at"],
+            end,
+            event is not asked[-1],
+            event is not asked[-1] or event["number"] < after,
+        )
+        for event, end in zip(asked, ends, strict=True)
+    ]
+    return steps if successor is not None else steps[:-1]
+
+
+def _asked(attempt: Attempt) -> list[dict[str, Any]]:
+    return [event for event in attempt.events if event["what"] == "step"]
+
+
+def _inside(events: list[dict[str, Any]], begin: float, end: float) -> dict[str, float]:
+    """Return the seconds of what the program did between *begin* and *end*."""
+    found: dict[str, float] = {}
+    opened: dict[str, float] = {}
+    for event in events:
+        name, _, moment = event["what"].partition(" ")
+        if begin <= event["at"] <= end and moment:
+            if moment == "begins":
+                opened[name] = event["at"]
+            elif name in opened:
+                found[name] = found.get(name, 0.0) + event["at"] - opened.pop(name)
+        elif begin <= event["at"] <= end and "seconds" in event:
+            found[name] = found.get(name, 0.0) + event["seconds"]
+    for name, at in opened.items():  # it was killed meanwhile
+        found[name] = found.get(name, 0.0) + end - at
+    return found
