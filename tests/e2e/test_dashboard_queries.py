@@ -185,6 +185,7 @@ def program(
         environ=clean_environ(
             run_dir,
             PORT=str(port),
+            JAXMON_RUN_STATE=str(cache.with_name("run")),
             JAX_COMPILATION_CACHE_DIR=str(cache),
             JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0",
         ),

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from jaxmon.artifacts.alerts import (
     checks,
     compiles,
+    goodput,
     hardware,
     memory,
     monitoring,
@@ -62,6 +63,7 @@ def cause_alerts(
     yield training.rank_slow(thresholds)
     yield training.checkpoint_age(thresholds)
     yield training.checkpoint_failed(thresholds)
+    yield from goodput.of_runs(thresholds)
     yield from slowdowns.slower(thresholds, scale)
     yield from memory.out_of_memory(thresholds)
     yield memory.device_memory_high(thresholds)

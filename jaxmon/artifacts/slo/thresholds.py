@@ -177,6 +177,17 @@ class Thresholds:
     checkpoint_window: str = _duration(
         "1h", "Window in which a failed save counts; Orbax's are known."
     )
+    fruitless_attempts: float = _count(
+        3,
+        "Attempts of a run in a row without a new step; one more fires.",
+    )
+    goodput: float = _ratio(
+        0.5,
+        "Minimum fraction of a run's wall time within goodput_window, waiting for "
+        "machines included, that goes into steps that last.",
+    )
+    goodput_window: str = _duration("6h", "Window in which goodput is judged.")
+    goodput_for: str = _duration("15m", "How long it may be lower.")
     time_lost: float = _ratio(
         0.5,
         "Share of a training process's time spent blocked, or in operations outside"

@@ -33,7 +33,54 @@ NCCL_DEAD, NCCL_THERE = (
     for state in ("dead", "responding")
 )
 
+RUN_SECONDS = (
+    'jaxmon_run_seconds_total{{job="train",instance="{}:1",run="a",activity="{}"}}'
+)
+RUN_STEPS = 'jaxmon_run_steps_total{job="train",instance="a:1",run="a"}'
+FRUITLESS = 'jaxmon_run_fruitless_attempts{{job="train",instance="{}:1",run="a"}}'
+
 CASES = {
+    "a run that restarts on other hosts without a new step": Case(
+        "JaxmonRunNoProgress",
+        {
+            FRUITLESS.format("a"): "1x10 _x5 2x10 _x50",
+            FRUITLESS.format("b"): "_x30 3x10 _x5 4x10 0x20",
+        },
+        quiet=("5m", "20m", "40m", "65m"),
+        firing={
+            "50m": ticket(
+                "Run a of job train is in attempt 4 in a row without a new step.",
+                job="train",
+                run="a",
+            )
+        },
+    ),
+    "a run that restarts more than it trains": Case(
+        "JaxmonGoodputLow",
+        {
+            # Six hours of steps, then two of five minutes.
+            RUN_SECONDS.format("a", "step"): "0+60x360 _x10 21600+24x400",
+            RUN_SECONDS.format("a", "waiting"): "0+0x360 _x10 600+36x400",
+            RUN_STEPS: "0+10x360 _x10 3600+4x400",
+        },
+        quiet=("5h", "7h", "8h"),
+        firing={
+            "12h50m": ticket(
+                "Run a of job train spent 40% of the last 6h on new steps.",
+                job="train",
+                run="a",
+            )
+        },
+    ),
+    "a run that marks no steps has no goodput": Case(
+        "JaxmonGoodputLow",
+        {
+            RUN_SECONDS.format("a", "unknown"): "0+60x800",
+            RUN_SECONDS.format("a", "step"): "0+0x800",
+            RUN_STEPS: "0+0x800",
+        },
+        quiet=("7h", "13h"),
+    ),
     "a rank for which the others wait": Case(
         "JaxmonRankStuck",
         {

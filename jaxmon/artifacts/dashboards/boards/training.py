@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxmon.artifacts.dashboards.choices import VARIABLES
 from jaxmon.artifacts.dashboards.events import EVENTS
 from jaxmon.artifacts.dashboards.model import Dashboard
-from jaxmon.artifacts.dashboards.rows import runs, training
+from jaxmon.artifacts.dashboards.rows import goodput, runs, training
 from jaxmon.artifacts.slo import Slos
 
 
@@ -25,6 +25,7 @@ def board(slos: Slos) -> Dashboard:
             runs.glance(slos),
             training.oncall(slos),
             runs.time(),
+            goodput.across_restarts(slos),
             runs.ranks(slos),
             training.debug(),
         ),
