@@ -200,10 +200,16 @@ def ledger(attempts: Sequence[Attempt]) -> Ledger:
     times: dict[int, list[float]] = {}
     interrupted: float | None = None
     for index, one in enumerate(attempts):
-        steps = _steps(one, attempts[index + 1] if one is not attempts[-1] else None)
+        steps = _steps(one, attempts[index + 1 :])
         if index:
             found.seconds["waiting"] += one.began - attempts[index - 1].ended
-            found.lost_steps += max(latest - (steps[0].number - 1), 0)
+        if not steps:
+            found.seconds["recovery" if index else "startup"] += one.ended - one.began
+            continue
+        if index:
+            restored = steps[0].number - 1
+            found.lost_steps += max(latest - restored, 0)
+            latest = restored
         found.seconds["recovery" if index else "startup"] += steps[0].begin - one.began
         for step in steps:
             again = step.number <= furthest or not step.lasts
@@ -252,10 +258,11 @@ class _Step(NamedTuple):
     lasts: bool
 
 
-def _steps(attempt: Attempt, successor: Attempt | None) -> list[_Step]:
+def _steps(attempt: Attempt, later: Sequence[Attempt]) -> list[_Step]:
     asked = _asked(attempt)
     ends = [*[event["at"] for event in asked[1:]], attempt.ended]
-    after = _asked(successor)[0]["number"] if successor is not None else 0
+    numbers = [event["number"] for one in later for event in _asked(one)]
+    after = next(iter(numbers), 0)
     steps = [
         _Step(
             event["number"],
@@ -264,9 +271,9 @@ def _steps(attempt: Attempt, successor: Attempt | None) -> list[_Step]:
             event is not asked[-1],
             event is not asked[-1] or event["number"] < after,
         )
-        for event, end in zip(asked, ends, strict=True)
+        for event, end in zip(asked, ends, strict=False)
     ]
-    return steps if successor is not None else steps[:-1]
+    return steps if later else steps[:-1]
 
 
 def _asked(attempt: Attempt) -> list[dict[str, Any]]:

@@ -80,6 +80,12 @@ class Job:
         [found] = self.why()["jobs"]
         return found
 
+    def runs(self) -> Any:
+        """Return the records of runs that its processes keep."""
+        command = ["job", "goodput", "--targets", self.targets, "--timeout=60"]
+        found = CliRunner().invoke(main, [*command, "--json"])
+        return json.loads(found.stdout)["runs"]
+
     def first(self) -> Any:
         """Return what failed first, `None` if nothing is known to have failed."""
         [job] = json.loads(self.examine("--json").output)["jobs"]
@@ -173,7 +179,11 @@ def _started(
     numbers = str(count), str(steps)
     address = f"127.0.0.1:{free_port()}"
     arguments = [str(PROGRAM), address, *numbers, str(directory), how]
-    environ = clean_environ(JOBSET_NAME="train-7", XLA_FLAGS=NO_FUSION_EMITTERS)
+    environ = clean_environ(
+        JOBSET_NAME="train-7",
+        JAXMON_RUN_STATE=str(directory / "run"),
+        XLA_FLAGS=NO_FUSION_EMITTERS,
+    )
     reading, writing = os.pipe()
     with Path(os.devnull).open("r+b") as nothing:
         errors = (directory / "stderr").open("wb")

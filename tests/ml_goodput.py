@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from jaxmon.catalog import RUN_ACTIVITIES
+from jaxmon.report.goodput.record import RunRecord
 from tests.goodput_runs import Supervised
 
 
@@ -74,6 +76,19 @@ class ListLogger:
 
     def flush(self) -> None:
         """Nothing is in flight."""
+
+
+def as_theirs(record: RunRecord) -> dict[str, float]:
+    """Return the same of *record*."""
+    seconds = {name: record.seconds.get(name, 0.0) for name in RUN_ACTIVITIES}
+    return {
+        "total": record.wall,
+        "productive": sum(seconds[one] for one in ("step", "data_wait", "checkpoint")),
+        "startup": seconds["compile"],
+        "lost": seconds["lost_progress"] + seconds["waiting"],
+        "other": seconds["startup"] + seconds["recovery"],
+        "interruptions": record.interrupted,
+    }
 
 
 def figures(

@@ -130,12 +130,10 @@ class Run(Generic[T]):
             if self._observed is None:
                 item = None if self._items is None else self._item
                 opening, self._opening = self._opening, 0.0
-                self._observed = _RunRecorder(
-                    self, indicators, self._loop, item, opening
-                )
                 start, self._start = self._start, None
-                if start is not None:
-                    self._observed.number(start)
+                self._observed = _RunRecorder(
+                    self, indicators, self._loop, item, opening, start=start
+                )
             else:
                 self._observed.finish()
         except Exception:  # noqa: BLE001 - contained: the program goes on
@@ -182,13 +180,15 @@ class _RunRecorder:
         "trace",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what was given to `steps`
         self,
         run: object,
         indicators: Recorder,
         loop: str,
         item: str | None,
         opening: float,
+        *,
+        start: int | None,
     ) -> None:
         self.indicators = indicators
         self.items = 0
@@ -200,6 +200,8 @@ class _RunRecorder:
         try:
             self._figures = indicators.loops.of(str(loop))
             self._count_items()
+            if start is not None:
+                self._figures.number(int(start))  # before it is seen to run
             self._figures.begin(self.end, run)
             self._mark, self._body = indicators.timeline.open_loop(self.end)
             indicators.loops.changed()
@@ -210,10 +212,6 @@ class _RunRecorder:
         except BaseException:
             self.end.append(0)  # it was never there
             raise
-
-    def number(self, start: int) -> None:
-        """Number the steps from now on, the first ``start + 1``."""
-        self._figures.number(int(start))
 
     def work(self) -> None:
         """Note that the batch is here."""

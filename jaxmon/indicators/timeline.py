@@ -11,6 +11,7 @@ Activities of other threads are not included, except in the ages.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 from weakref import ref
@@ -110,6 +111,10 @@ class Timeline:
     Args:
         limit: maximum number of names.
         clock: the clock by which ends are recorded.
+
+    Attributes:
+        late: seconds of compiles that were attributed to what they were part of, since
+            the time was read before they had ended.
     """
 
     def __init__(self, limit: int, *, clock: Callable[[], float] = now) -> None:
@@ -120,6 +125,9 @@ class Timeline:
         self._owner: Stack | None = None
         self._seconds: dict[str, float] = {}
         self._since = 0.0
+        # When the latest compiles began and ended.
+        self._compiles: deque[tuple[End, End]] = deque(maxlen=_FEW)
+        self.late = 0.0
         self._lock = threading.RLock()
 
     def begin(self) -> None:
@@ -166,6 +174,7 @@ class Timeline:
         stack = self._local.stack
         if stack is None or stack is not self._owner:
             return None
+        self._compiles.append(([self._clock()], end))
         return self._push(COMPILE, stack, end)
 
     def follow(self, name: str, one: Open) -> None:
@@ -211,13 +220,28 @@ class Timeline:
         """
         Attribute the last *seconds* of this thread to ``compile``, after the fact.
 
-        Time that a scrape has already attributed stays there: no counter decreases.
+        Time that a scrape has already attributed stays there: no counter decreases. It
+        is in `late`.
         """
         if self._local.stack is None or self._local.stack is not self._owner:
             return
         with self._lock:
-            self._charge(until=self._clock() - seconds)
+            now = self._clock()
+            began = now - seconds
+            self.late += self._attributed_elsewhere(began)
+            self._compiles.append(([began], [now]))
+            self._charge(until=began)
             self._charge(COMPILE)
+
+    def _attributed_elsewhere(self, began: float) -> float:
+        """Return the seconds since *began* that were attributed, not to compiles."""
+        left, at = self._since - began, began
+        for start, end in sorted(self._compiles):
+            until = min(end[0] if end else self._since, self._since)
+            if until > at:
+                left -= until - max(start[0], at)
+                at = until
+        return max(left, 0.0)
 
     def innermost(self) -> Marked | None:
         """Return what is marked now, `None` if nothing ever was; takes no lock."""

@@ -25,6 +25,7 @@ FAULTS = {
 }
 # While the last rank is asleep, by host.
 STATES = [["device"], ["blocked", "device"]]
+RUN = f"\n{catalog.RUN_SECONDS.name}"
 SERIES = f"{catalog.CALL_AGE_SECONDS.name}{{"
 
 
@@ -35,6 +36,11 @@ def steps(job: Job, rank: int) -> int:
         one for page in pages for one in page["ranks"] if one.get("index") == rank
     ]
     return int(found["loops"]["train"]["steps"])
+
+
+def pages(job: Job) -> list[str]:
+    """Return the page of each sidecar."""
+    return [one.get() for one in job.sidecars]
 
 
 def ages(job: Job) -> list[dict[str, list[float]]]:
@@ -88,6 +94,11 @@ def test_the_rank_that_the_others_wait_for_is_named() -> None:
         assert done.exit_code == 0
         assert job.only()["differ"] == []
         assert done.output.startswith("PROGRESSING: 4 ranks of train-7, on 2 hosts")
+        # Only process 0 keeps the record of the run, named by the scheduler.
+        [run] = until(job.runs, "the record of the run")
+        assert (run["run"], run["starts"]) == ("train-7", 1)
+        [page] = until(lambda: [one for one in pages(job) if RUN in one], "its page")
+        assert page.count(f"{RUN}{{") == len(catalog.RUN_ACTIVITIES)
 
         job.inflict("slow", 1)
         before, said = steps(job, 1), list[str]()

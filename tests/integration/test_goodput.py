@@ -4,14 +4,18 @@ The record of a run that is killed and restarted, against a ledger kept outside 
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import series
+from jaxmon.report.goodput import record as records
 from tests import ml_goodput
 from tests.goodput_runs import RUN, Fault, Supervised
+from tests.support import Result
 
 
 pytestmark = pytest.mark.ground_truth
@@ -94,17 +98,106 @@ def test_ml_goodput_measurement_agrees(
     they were done first, and the rest of the last step as recovery.
     """
     theirs = ml_goodput.figures(run, tmp_path, monkeypatch)
-    record, ledger = run.record(), run.ledger()
-    ours = {
-        "total": record.wall,
-        "productive": sum(
-            record.seconds.get(one, 0.0) for one in ("step", "data_wait", "checkpoint")
-        ),
-        "startup": record.seconds["compile"],
-        "lost": record.seconds["lost_progress"] + record.seconds["waiting"],
-        "other": record.seconds["startup"] + record.seconds["recovery"],
-    }
+    ours, ledger = ml_goodput.as_theirs(run.record()), run.ledger()
     allowed = ledger.tolerance + ledger.traced + ledger.repeated
+    assert theirs.pop("interruptions") == ours.pop("interruptions")
     for name, seconds in ours.items():
         assert abs(theirs[name] - seconds) <= allowed, (name, theirs, ours)
-    assert theirs["interruptions"] == record.interrupted
+
+
+FULL = """
+import json, os, pathlib, resource, signal, sys, time
+import jax, jaxmon
+from tests.instrumented import samples
+
+directory = pathlib.Path(sys.argv[1])
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+agent = jaxmon.instrument(
+    run="train", run_state=directory, run_interval=0.1, port=None, socket=False
+)
+step = jax.jit(lambda x: x + 1)
+found = {}
+
+
+def unsaved():
+    page = samples(agent)
+    return page.get('jaxmon_run_unsaved_seconds{run="train"}')
+
+
+def steps_until(done):
+    for number in jaxmon.steps(range(100_000)):
+        step(1.0)
+        time.sleep(0.005)
+        if done():
+            return
+    raise SystemExit("it never was")
+
+
+steps_until(lambda: (directory / "run-train.json").exists())
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
+steps_until(lambda: unsaved() > 0.5)
+found["full"] = samples(agent)['jaxmon_run_steps_total{run="train"}']
+found["left"] = sorted(os.listdir(directory))
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+steps_until(lambda: unsaved() < 0.5)
+for one in directory.iterdir():
+    one.unlink()
+directory.rmdir()
+steps_until(lambda: (directory / "run-train.json").exists())
+print(json.dumps(found))
+"""
+
+
+def test_storage_that_fails_costs_only_the_record(
+    preloaded_script: Callable[..., Result], tmp_path: Path
+) -> None:
+    """
+    While nothing can be written, metrics continue and say so; afterwards the record is
+    complete, also if the directory was removed.
+    """
+    directory = tmp_path / "state"
+    result = preloaded_script(FULL, str(directory)).ok()
+    found = json.loads(result.out.splitlines()[-1])
+    assert found["full"] > 0
+    assert found["left"] == ["run-train.json"]
+    assert result.err.count("jaxmon cannot keep the record of the run") == 1
+    record = records.read(records.path_of(directory, "train"))
+    assert record.steps > found["full"]
+    assert (record.starts, record.ended) == (1, "stopped")
+
+
+FORKED = """
+import os, pathlib, sys, warnings
+import jax, jaxmon
+
+directory = pathlib.Path(sys.argv[1])
+agent = jaxmon.instrument(
+    run="train", run_state=directory, run_interval=0.1, port=None, socket=False
+)
+step = jax.jit(lambda x: x + 1)
+for _ in jaxmon.steps(range(5), start=10):
+    step(1.0)
+warnings.simplefilter("ignore")
+child = os.fork()
+if child == 0:
+    os._exit(0)
+os.waitpid(child, 0)
+jaxmon.uninstrument()
+again = jaxmon.instrument(
+    run="train", run_state=directory, run_interval=0.1, port=None, socket=False
+)
+step = jax.jit(lambda x: x + 1)
+for _ in jaxmon.steps(range(5), start=15):
+    step(1.0)
+"""
+
+
+def test_a_fork_and_a_second_agent_are_no_attempts(
+    preloaded_script: Callable[..., Result], tmp_path: Path
+) -> None:
+    """The child leaves the record alone; the second agent continues it."""
+    preloaded_script(FORKED, str(tmp_path)).ok()
+    record = records.read(records.path_of(tmp_path, "train"))
+    assert (record.starts, record.interruptions) == (1, {})
+    assert (record.first, record.furthest, record.lost_steps) == (10, 20, 0)

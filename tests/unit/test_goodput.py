@@ -55,6 +55,7 @@ class Simulated:
         self.steps = 0
         self.numbered: list[tuple[int, int]] = []
         self.looped = False
+        self.late = 0.0
 
     def start(self, number: int | None) -> None:
         """Begin the loop at a step."""
@@ -71,7 +72,8 @@ class Simulated:
         numbered, self.numbered = self.numbered, []
         progress = Progress("train", self.steps, numbered, 0.0, running=True)
         now = Moment(self.wall, self.boottime)
-        self.accounts.advance(now, self.spent, progress if self.looped else None)
+        given = progress if self.looped else None
+        self.accounts.advance(now, self.spent, given, late=self.late)
         self.record = self.accounts.record
 
     def wait(self, seconds: float) -> None:
@@ -152,6 +154,21 @@ def test_a_rollback_within_a_process_is_lost_progress() -> None:
     run.do(4.0, "step", steps=4)
     assert run.known.seconds["lost_progress"] == pytest.approx(4.0)
     assert run.known.lost_steps == 4
+
+
+def test_compiles_that_seemed_to_be_steps_are_counted_later() -> None:
+    """What was read too early is taken from the next steps, so the sum is right."""
+    run = Simulated()
+    run.attempt()
+    run.start(0)
+    run.do(10.0, "step")
+    run.late = 7.0
+    run.do(3.0, "step", steps=1)
+    assert run.known.seconds == {"step": 10.0, "compile": 3.0}
+    run.do(9.0, "step", steps=9)
+    assert run.known.seconds == {"step": 15.0, "compile": 7.0}
+    run.do(1.0, "step", steps=1)
+    assert run.known.seconds == {"step": 16.0, "compile": 7.0}
 
 
 def test_attempts_without_a_new_step_are_counted() -> None:

@@ -214,6 +214,23 @@ def test_an_activity_ends_from_another_thread(timeline, clock):
     assert seconds(timeline) == {"evaluate": 1, "other": 2}
 
 
+def test_compiles_that_were_read_too_early_are_known(timeline, clock):
+    """What readers, and compiles within, had not attributed to a compile by then."""
+    timeline.open("evaluate", [])
+    clock.now += 10
+    timeline.spent()
+    clock.now += 2
+    timeline.compiled(2)  # within the next one
+    assert timeline.late == 0
+    clock.now += 1
+    timeline.spent()
+    clock.now += 4
+    timeline.compiled(9)
+
+    assert seconds(timeline) == {"evaluate": 11, "compile": 6}
+    assert timeline.late == 3
+
+
 def test_compiles_are_charged_to_those_who_wait(timeline, clock):
     """While they run, or afterwards, unless there was a scrape in between."""
     timeline.open("evaluate", [])

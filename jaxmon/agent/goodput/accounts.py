@@ -64,6 +64,8 @@ class Accounts:
         self._restarted = record.starts > 1
         self._spent: Mapping[str, float] = {}
         self._loop, self._counted = "", 0
+        # Of the compiles that are counted late.
+        self._repaid = 0.0
         # Whether its steps have numbers, or can only be counted.
         self._placed = continues
         self._again = _LOST
@@ -71,12 +73,13 @@ class Accounts:
         # Whether it works without marking steps.
         self._unmarked = False
 
-    def advance(
+    def advance(  # noqa: PLR0913 - what is known of a moment
         self,
         now: Moment,
         spent: Mapping[str, float],
         progress: Progress | None,
         *,
+        late: float = 0.0,
         works: bool = False,
         crashed: bool = False,
     ) -> None:
@@ -87,6 +90,7 @@ class Accounts:
             now: the current moment.
             spent: seconds by activity so far, from the timeline.
             progress: of the loop, `None` if there is none.
+            late: seconds of compiles so far that *spent* has as something else.
             works: whether the program evidently does its work, marked or not.
             crashed: whether an uncaught exception ends it.
         """
@@ -100,14 +104,15 @@ class Accounts:
         known = sum(parts.values()) - parts.get(OTHER, 0.0)
         scale = min(total / known, 1.0) if known > 0 else 1.0
         found = self._by_name(parts, scale)
-        found[self._rest()] = found.get(self._rest(), 0.0) + max(total - known, 0.0)
+        rest = {self._rest(): max(total - known, 0.0)}
         stepping = {name: parts.get(name, 0.0) * scale for name in _STEPPING}
         if progress is not None:
-            stepping = self._follow(progress, stepping)
+            stepping = self._corrected(self._follow(progress, stepping), late)
             self._looped = True
-        elif works:
-            self._unmarked = True
-        for name, part in stepping.items():
+        else:
+            rest = self._corrected(rest, late)
+            self._unmarked = self._unmarked or works
+        for name, part in (*stepping.items(), *rest.items()):
             found[name] = found.get(name, 0.0) + part
         seconds = dict(record.seconds)
         for name, part in found.items():
@@ -141,6 +146,20 @@ class Accounts:
                 continue
             known = _NAMES.get(name, _MARKED)
             found[known] = found.get(known, 0.0) + part * scale
+        return found
+
+    def _corrected(self, parts: dict[str, float], late: float) -> dict[str, float]:
+        """
+        Return *parts* without as much as compiles that had seemed to be the same: no
+        counter decreases, so what comes after them is counted as compile instead.
+        """
+        owed, whole = late - self._repaid, sum(parts.values())
+        if owed <= 0 or not whole:
+            return parts
+        repaid = min(owed, whole)
+        self._repaid += repaid
+        found = {name: one * (1 - repaid / whole) for name, one in parts.items()}
+        found[COMPILE] = repaid
         return found
 
     def _follow(

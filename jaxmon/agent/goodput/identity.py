@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from jaxmon import interrupts, rundir
 from jaxmon.clocks import monotonic, wall_time
-from jaxmon.resources import process
 from jaxmon.settings import Settings
 
 
@@ -76,6 +75,16 @@ class Writer(NamedTuple):
     pid: int
     started: str
 
+    def age(self, now: Moment) -> float:
+        """Return how long ago it started; 0 if the system does not say."""
+        try:
+            began = int(self.started) / os.sysconf("SC_CLK_TCK")
+        except (ValueError, OSError) as error:
+            interrupts.pass_on(error)
+            return 0.0
+        # The kernel counts in hundredths: a process may seem to start in the future.
+        return max(now.boottime - began, 0.0) if began else 0.0
+
     def __str__(self) -> str:
         return f"{self.boot}/{self.pid}/{self.started}"
 
@@ -125,11 +134,6 @@ def moment() -> Moment:
     except (AttributeError, OSError) as error:  # not Linux
         interrupts.pass_on(error)
         return Moment(wall_time(), monotonic())
-
-
-def age() -> float:
-    """Return how long ago this process started; 0 if the system does not say."""
-    return process.age() or 0.0
 
 
 def this_process() -> Writer:

@@ -180,6 +180,7 @@ class RunGoodput(Part):
                 identity.moment(),
                 self._timeline.spent(),
                 progress,
+                late=self._timeline.late,
                 works=progress is None and self._works(),
                 crashed=uncaught.ends_program(),
             )

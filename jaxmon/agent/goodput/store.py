@@ -59,13 +59,14 @@ class Store:
             if identity.lives(previous.writer, self._me):
                 return None
             self._tidy()
+        now = identity.moment()
         found = begun(
             previous,
             self._run,
             self._me,
             host=os.uname().nodename,
-            now=identity.moment(),
-            age=identity.age(),
+            now=now,
+            age=self._me.age(now),
         )
         return found, continues
 
