@@ -12,6 +12,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
+from jaxmon.agent import interpreter
 from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.jaxlink.names import check
 from jaxmon.agent.start import instrument, uninstrument
@@ -23,10 +24,14 @@ _CALLS = 3
 def run() -> dict[str, Any]:
     """
     Return the active hooks, miscounted calls as pairs of counted and expected, the
-    state of the persistent cache, and the names that this JAX lacks.
+    state of the persistent cache, and the names that this JAX lacks; if the agent does
+    not start in this Python, only why.
     """
+    version = import_module("jax").__version__
+    if (problem := interpreter.problem()) is not None:
+        return {"python": problem}
     # Before the hooks replace them.
-    missing = [one._asdict() for one in check.missing(import_module("jax").__version__)]
+    missing = [one._asdict() for one in check.missing(version)]
     agent = instrument(
         enabled=True, port=None, socket=False, calls=True, memory_interval=0
     )

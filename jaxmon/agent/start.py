@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Unpack
 
 from jaxmon import interrupts
+from jaxmon.agent import interpreter
 from jaxmon.agent.agent import Agent, runtime_of
 from jaxmon.agent.current import slot
 from jaxmon.agent.guard import Guard, log
@@ -17,6 +18,8 @@ from jaxmon.settings import Settings, load
 
 if TYPE_CHECKING:
     from jaxmon.options import Options
+
+_NOT_STARTED = "jaxmon could not start; the program runs without it"
 
 
 def instrument(**options: Unpack[Options]) -> Agent:
@@ -32,8 +35,8 @@ def instrument(**options: Unpack[Options]) -> Agent:
         >>> print(agent.url)  # doctest: +SKIP
         http://127.0.0.1:40953/metrics
 
-    Any other failure is logged as one warning; the returned agent is then disabled, and
-    the program unchanged.
+    Any other failure, or a Python without its GIL, is logged as one warning; the
+    returned agent is then disabled, and the program unchanged.
 
     Raises:
         SettingsError: a setting is invalid.
@@ -50,6 +53,9 @@ def instrument(**options: Unpack[Options]) -> Agent:
         raise JaxmonError(msg)
     # First, because the import may start an agent: `jaxmon run` waits for it.
     jax = _jax()
+    if (problem := interpreter.problem()) is not None:
+        log.warning("%s: %s", _NOT_STARTED, problem)
+        return Agent(settings)
     with slot.lock:
         running = slot.agent
         if running is not None and running.running:
@@ -68,11 +74,7 @@ def instrument(**options: Unpack[Options]) -> Agent:
             interrupts.pass_on(error)
             if Guard.strict:
                 raise
-            log.warning(
-                "jaxmon could not start; the program runs without it: %s: %s",
-                type(error).__name__,
-                error,
-            )
+            log.warning("%s: %s: %s", _NOT_STARTED, type(error).__name__, error)
             return Agent(settings)
 
 

@@ -39,6 +39,10 @@ def check(environ: Mapping[str, str]) -> Iterator[Finding]:
         advice = "try: python -c 'import jax; print(jax.numpy.ones(3))'"
         yield Finding(HOOKS, "failure", str(error), advice)
         return
+    if problem := result.get("python"):
+        text, _, advice = str(problem).partition("; ")
+        yield Finding(HOOKS, "failure", text, advice)
+        return
     yield from _hooks(result)
     yield from _internals(result)
     yield from _cache(result.get("cache") or {})

@@ -6,13 +6,19 @@ goes on as it was.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
+import jax
 import pytest
 
 import jaxmon
-from jaxmon.agent import Agent
+from jaxmon.agent import Agent, start
+from jaxmon.errors import JaxmonError
+from tests import leaks
 from tests.instrumented import SILENT
 from tests.processes import files
 from tests.support import Result, run_python
@@ -208,3 +214,43 @@ def test_an_agent_loads_what_it_needs_when_it_needs_it(
 ) -> None:
     """Causes at the first compile, pages on request, metrics of a sidecar never."""
     assert python_script(LOADS).ok().out.splitlines() == ["[]", str([*LATER])]
+
+
+def test_a_python_without_its_lock(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, run_dir: Path
+) -> None:
+    """One sentence says what to do; JAX stays as it is, and marks do nothing."""
+    before = leaks.snapshot()
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    agent = jaxmon.instrument(port=0)
+    with jaxmon.request("predict"):
+        assert float(jax.jit(lambda x: x + 1)(1.0)) == 2
+
+    version = ".".join(map(str, sys.version_info[:3]))
+    [record] = caplog.records
+    assert record.getMessage() == (
+        f"{COULD_NOT}Python {version} runs without its global interpreter lock (GIL), "
+        "which jaxmon needs to count correctly; set PYTHON_GIL=1, or use a Python that "
+        "is not free-threaded"
+    )
+    assert (agent.running, agent.url, agent.collect()) == (False, None, [])
+    assert files(run_dir) == []
+    assert leaks.leaked(before) == []
+    with pytest.raises(JaxmonError, match="nothing is counted"), jaxmon.budget():
+        pass
+
+
+def test_a_lock_that_jax_brings_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library without support for free threads enables the lock: jaxmon works."""
+    libraries: list[str] = []
+
+    def importing(name: str) -> ModuleType:
+        libraries.append(name)
+        return import_module(name)
+
+    monkeypatch.setattr(start, "import_module", importing)
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: bool(libraries), raising=False)
+    assert not sys._is_gil_enabled()  # type: ignore[attr-defined, unused-ignore]
+    agent = jaxmon.instrument(**SILENT)
+    assert agent.running
+    jaxmon.uninstrument()

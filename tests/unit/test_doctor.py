@@ -245,6 +245,22 @@ def test_a_jax_that_cannot_be_imported(tmp_path: Path) -> None:
     assert "broken build" in found.text
 
 
+def test_a_python_without_its_lock_fails(tmp_path: Path) -> None:
+    """Asked where JAX has been imported, with what brings jaxmon back as the advice."""
+    (tmp_path / "jax.py").write_text(
+        "import sys\nsys._is_gil_enabled = lambda: False\n__version__ = '0.12.0'"
+    )
+    (found,) = selftest.check({"PYTHONPATH": str(tmp_path)})
+    assert (found.area, found.status) == ("hooks", "failure")
+    assert found.text.endswith(
+        "runs without its global interpreter lock (GIL), which jaxmon needs to count "
+        "correctly"
+    )
+    assert found.advice == (
+        "set PYTHON_GIL=1, or use a Python that is not free-threaded"
+    )
+
+
 def test_a_broken_nvml_package_is_no_driver_that_hangs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

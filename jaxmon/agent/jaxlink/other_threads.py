@@ -23,7 +23,6 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 
 _IN_ALLOCATIONS = sys.version_info < (3, 12)
-_WITHOUT_LOCK = not getattr(sys, "_is_gil_enabled", lambda: True)()
 
 # What is allocated for one thread besides its frame, and for one frame.
 _FOR_A_THREAD = 2
@@ -84,14 +83,7 @@ class _Threads:
 
 
 def limit() -> int:
-    """
-    Return the number of new objects up to which a frame may be asked for.
-
-    Raises:
-        NotNowError: never possible: threads run in parallel.
-    """
-    if _WITHOUT_LOCK:
-        raise NotNowError
+    """Return the number of new objects up to which a frame may be asked for."""
     if not _IN_ALLOCATIONS or not gc.isenabled():
         return sys.maxsize
     # 0: never due.
