@@ -17,7 +17,7 @@ from jaxmon.agent.jaxlink.flops import Flops
 from jaxmon.agent.jaxlink.loop_bytes import accessed_bytes
 from jaxmon.agent.jaxlink.products import _overlaps
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
-from tests.support import each
+from tests.support import Result, each
 from tests.transformer import (
     LAYER,
     LAYERS,
@@ -424,3 +424,44 @@ def test_bytes_of_loops() -> None:
     assert row <= once <= row + 16 * 3 * size
     assert 2 * row <= bytes_of(twice, x, layers) < 3 * once
     assert accessed_bytes(jax, compiled(until_large, ones(6, 6))) is None
+
+
+LOADING = """
+import json, sys
+import jax, numpy as np
+import jaxmon
+
+built = []
+jax.monitoring.register_event_duration_secs_listener(
+    lambda name, *_, **__: built.append(name.endswith("backend_compile_duration"))
+)
+agent = jaxmon.instrument(port=None, socket=False) if "agent" in sys.argv else None
+
+@jax.jit
+def step(w, x):
+    return w - jax.grad(lambda w: jax.numpy.mean((x @ w) ** 2))(w)
+
+w = np.ones((4, 4), np.float32)
+for rows in (2, 3, 2, 3):
+    w = step(w, np.ones((rows, 4), np.float32))
+counted = sum(
+    family.metric.name == "jaxmon_program_matrix_flops" and len(family.samples)
+    for family in (agent.collect() if agent else ())
+)
+jaxs = [name for name in sys.modules if name.partition(".")[0] in ("jax", "jaxlib")]
+print(json.dumps([counted, sum(built), sorted(jaxs)]))
+"""
+
+
+def test_counting_loads_nothing_of_jax(
+    preloaded_script: Callable[..., Result],
+) -> None:
+    """
+    The program has the modules of JAX that it has without jaxmon, and compiles as
+    often: some of them add to what traces depend on.
+    """
+    counted, *beside = preloaded_script(LOADING, "agent").json()
+
+    assert counted > 0
+    assert beside == preloaded_script(LOADING).json()[1:]
+    assert beside[0] == 2

@@ -10,9 +10,10 @@ it, the model does not need it.
 from __future__ import annotations
 
 import functools
-import importlib
+import importlib.util
 from collections.abc import Callable, Iterator, Mapping
 from math import prod
+from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -308,7 +309,12 @@ class _Counter:
 @functools.cache
 def _listed(jax: Any) -> frozenset[str]:
     """Return the names of JAX's primitives; few of them multiply matrices."""
-    primitives = importlib.import_module(f"{jax.__name__}.extend.core.primitives")
+    # Its package must not be imported: that adds to what JAX's traces depend on, since
+    # 0.12, and then the program compiles all its functions again.
+    file = Path(jax.__file__).parent / "extend" / "core" / "primitives.py"
+    spec: Any = importlib.util.spec_from_file_location(f"{__name__}.listed", file)
+    primitives = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(primitives)
     found = vars(primitives).items()
     return frozenset(one.name for name, one in found if name.endswith("_p"))
 
