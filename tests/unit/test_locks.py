@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from functools import partial
 import pytest
 
 from jaxmon.agent.jaxlink.locks import waits_for_lock
-from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks, repeatedly
+from jaxmon.agent.jaxlink.other_threads import Position, Stack, read_stacks, repeatedly
 from tests.support import until
 
 
@@ -93,3 +94,15 @@ def test_a_wait_for_a_lock_is_told_from_others(
         else:
             time.sleep(0.1)
             assert not waits_for_lock(stack())
+
+
+def test_leaving_is_no_wait() -> None:
+    """Of the instructions of ``with lock:``, exactly the one that enters acquires."""
+    offsets = [one.offset for one in dis.get_instructions(enter)]
+    waiting = [
+        offset
+        for offset in offsets
+        if waits_for_lock([Position(enter.__code__, offset, {})])
+    ]
+
+    assert len(waiting) == 1

@@ -10,6 +10,8 @@ from jaxmon.agent.jaxlink.other_threads import Position, Stack
 
 # Up to 3.13.
 _ENTERS = "BEFORE_WITH"
+# Since 3.14; what it loads is called next.
+_SPECIAL = "LOAD_SPECIAL"
 _ACQUIRING = frozenset(("acquire", "__enter__"))
 _THREADING = "threading.py"
 
@@ -39,9 +41,13 @@ def _acquires(at: Position) -> bool:
         start = None if place is None else (place.lineno, place.col_offset)
         if one.opname in {"LOAD_METHOD", "LOAD_ATTR"} and start is not None:
             methods[start] = str(one.argval)
+        elif one.opname == _SPECIAL and start is not None:
+            methods[start] = one.argrepr
         elif one.offset == at.offset:
             called = one.opname.startswith("CALL") and start is not None
             return one.opname == _ENTERS or (
                 called and methods.get(start or (None, None)) in _ACQUIRING
             )
+        elif one.opname == "CALL":  # what comes next there is another: ``__exit__``
+            methods.pop(start or (None, None), None)
     return False
