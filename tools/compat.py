@@ -28,6 +28,7 @@ MATRIX = (
     ("3.11", "0.10.2"),
     ("3.12", "0.12.*"),
     ("3.13", "0.12.*"),
+    ("3.14", "0.12.*"),
 )
 
 # JAX before 0.5 exports with absl, which nothing there requires.

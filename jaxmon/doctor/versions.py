@@ -13,7 +13,7 @@ from jaxmon.doctor.finding import Finding
 AREA = "versions"
 
 OLDEST_JAX, NEWEST_JAX = (0, 4, 35), (0, 12)
-PYTHONS = ((3, 11), (3, 13))
+PYTHONS = ((3, 11), (3, 14))
 
 # JAX ignores a plugin of another version, and then runs on the CPU.
 _PLUGINS = (

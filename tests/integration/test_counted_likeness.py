@@ -20,6 +20,8 @@ from tests.support import ROOT
 pytestmark = pytest.mark.ground_truth
 
 THEIR_NAME = f"{type(jax.jit(len)).__module__}.PjitFunction"
+# Part of messages since Python 3.14, as THEIR_NAME is of others.
+OUR_NAME = "jaxmon.agent.counted.PjitFunction"
 PAGE = ROOT / "docs" / "decisions" / "0002-hooks-without-a-frame.md"
 
 
@@ -306,7 +308,9 @@ def outcome(expression: str, names: dict[str, Any]) -> tuple[str, ...]:
         return "value", text_of(eval(expression, names))  # noqa: S307 - ours
     except Exception as error:  # noqa: BLE001 - compared
         # The interpreter's messages name our type without a module; the page says so.
-        text = without_addresses(str(error)).replace(THEIR_NAME, "PjitFunction")
+        text = without_addresses(str(error))
+        for name in (THEIR_NAME, OUR_NAME):
+            text = text.replace(name, "PjitFunction")
         frames = traceback.extract_tb(error.__traceback__)
         where = [f"{frame.name} in {frame.filename}" for frame in frames]
         return "error", type(error).__name__, text, *where

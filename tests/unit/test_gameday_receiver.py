@@ -47,8 +47,9 @@ def test_alerts_fire_until_they_are_resolved() -> None:
 def test_what_is_no_notification_is_rejected(body: bytes) -> None:
     """Whoever sends it is told, and the receiver goes on."""
     with Receiver() as receiver:
-        with pytest.raises(HTTPError, match="400"):
+        with pytest.raises(HTTPError, match="400") as caught:
             send(receiver, body)
+        caught.value.close()
         send(receiver, notification(alert("First", "firing")))
 
     assert list(receiver.firing()) == ["First"]
