@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 
 from jaxmon.agent.functions import FunctionTable
 from jaxmon.catalog import Metric
+from jaxmon.declarations import words
 from jaxmon.exposition.exponential import Exponential
 from jaxmon.exposition.families import Family, Sample, labels_text
-from jaxmon.settings import Settings, words
+from jaxmon.settings import Settings
 
 
 JAX = "jax"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 
 from jaxmon.artifacts.write import WARNING
-from jaxmon.settings import DIRECTORY, Settings
+from jaxmon.declarations import DIRECTORY
+from jaxmon.settings import Settings
 
 
 PATH = "jaxmon/options.py"

@@ -12,7 +12,8 @@ from jaxmon import catalog
 from jaxmon.artifacts.write import HEADER
 from jaxmon.catalog import Metric, conventions
 from jaxmon.catalog.model import GAUGES
-from jaxmon.settings import PREFIX, Settings, declared, wanted
+from jaxmon.declarations import PREFIX, declared, wanted
+from jaxmon.settings import Settings
 
 
 # Of a terminal.

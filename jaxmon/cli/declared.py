@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jaxmon.cli.options import Number, Whole
+from jaxmon.declarations import declared as declared_setting
 from jaxmon.settings import Settings
-from jaxmon.settings import declared as declared_setting
 
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 
+from jaxmon.declarations import PREFIX
 from jaxmon.doctor.finding import Finding
 from jaxmon.errors import SettingsError
-from jaxmon.settings import PREFIX, Settings, load
+from jaxmon.settings import Settings, load
 
 
 AREA = "environment"

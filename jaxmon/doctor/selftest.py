@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jaxmon import subprocesses
+from jaxmon.declarations import PREFIX
 from jaxmon.doctor.finding import Finding
 from jaxmon.formats import json_text
-from jaxmon.settings import PREFIX
 
 
 HOOKS, CACHE, INTERNALS = "hooks", "cache", "internals"

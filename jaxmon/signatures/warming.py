@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jaxmon.declarations import PREFIX
 from jaxmon.files import scratch
 from jaxmon.formats import json_text
-from jaxmon.settings import PREFIX
 from jaxmon.signatures.document import FAILED, STATUSES, Document
 
 

@@ -11,7 +11,8 @@ from jaxmon.artifacts import reference
 from jaxmon.artifacts.write import check
 from jaxmon.catalog import METRICS, Metric
 from jaxmon.cli import generate
-from jaxmon.settings import PREFIX, Settings
+from jaxmon.declarations import PREFIX
+from jaxmon.settings import Settings
 from tests.support import ROOT
 
 

@@ -20,7 +20,8 @@ import yaml
 from jaxmon.catalog import BY_NAME
 from jaxmon.catalog.values import CAUSES
 from jaxmon.cli.main import COMMANDS, load
-from jaxmon.settings import PREFIX, Settings
+from jaxmon.declarations import PREFIX
+from jaxmon.settings import Settings
 from tests.support import ROOT, each, require_program
 
 

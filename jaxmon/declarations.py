@@ -1,0 +1,149 @@
+"""
+How settings are declared, read from the environment, and checked.
+
+A declaration is the metadata of a dataclass's field; its annotation is the type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import Field, field
+from typing import Any
+
+from jaxmon.errors import SettingsError
+
+
+PREFIX = "JAXMON_"
+
+DIRECTORY = "str | None"
+"""The annotation of directories, and of nothing else."""
+
+_TRUE = ("1", "true", "yes", "on")
+_FALSE = ("0", "false", "no", "off")
+_NONE = ("", "none")
+
+# Types accepted for each annotation, and their description.
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "bool": ((bool,), "True or False"),
+    "bool | None": ((bool,), "True, False or None"),
+    "int": ((int,), ""),
+    "int | None": ((int,), ""),
+    "float": ((int, float), ""),
+    "str": ((str,), ""),
+    DIRECTORY: ((str,), "a directory, or None"),
+}
+
+
+class Declared:
+    """
+    Metadata of a setting besides its name, type and default.
+
+    Args:
+        meaning: in sentences.
+        give: description of valid values, if type and *within* do not say it.
+        within: the lowest and the highest number.
+        off: whether 0 is valid as well.
+        among: the words of which valid values are lists.
+    """
+
+    __slots__ = ("among", "give", "meaning", "off", "within")
+
+    def __init__(
+        self,
+        meaning: str,
+        give: str,
+        within: tuple[float, float] | None,
+        *,
+        off: bool,
+        among: tuple[str, ...],
+    ) -> None:
+        self.meaning = meaning
+        self.give = give
+        self.within = within
+        self.off = off
+        self.among = among
+
+
+def declared(setting: Field[Any]) -> Declared:
+    """Return the metadata of a field of `Settings`."""
+    known: Declared = setting.metadata["declared"]
+    return known
+
+
+def setting(  # noqa: PLR0913 - each is a word of a declaration
+    meaning: str,
+    *,
+    default: object,
+    give: str = "",
+    within: tuple[float, float] | None = None,
+    off: bool = False,
+    among: tuple[str, ...] = (),
+) -> Any:
+    """Return a field with metadata; see `Declared`."""
+    known = Declared(meaning, give, within, off=off, among=among)
+    return field(default=default, metadata={"declared": known})
+
+
+def words(text: str) -> list[str]:
+    """Return the words of the list *text*, in lower case."""
+    return [word for one in text.split(",") if (word := one.strip().lower())]
+
+
+def wanted(setting: Field[Any]) -> str:
+    """Return a description of valid values for *setting*."""
+    known = declared(setting)
+    if text := known.give or _KINDS[str(setting.type)][1]:
+        return text
+    low, high = known.within or ("", "")
+    return f"{low} to {high}"
+
+
+def parse(name: str, kind: str, text: str) -> object:
+    """Return *text* as a value of the field's annotation *kind*."""
+    variable, word = PREFIX + name.upper(), text.strip().lower()
+    if kind.endswith("| None") and word in _NONE:
+        return None
+    if kind.startswith("bool"):
+        if word in _TRUE:
+            return True
+        if word in _FALSE:
+            return False
+        allowed = ", ".join((*_TRUE, *_FALSE))
+        msg = f"{variable}={text!r} is not a boolean; use one of {allowed}"
+        raise SettingsError(msg)
+    number = {"int": int, "int | None": int, "float": float}.get(kind)
+    if number is None:
+        return text
+    try:
+        # Python takes the digits of any script.
+        return number(word if word.isascii() else "")
+    except ValueError:
+        wanted = "a whole number" if number is int else "a number"
+        msg = f"{variable}={text!r} is not {wanted}; give one or unset it"
+        raise SettingsError(msg) from None
+
+
+def check(setting: Field[Any], value: object) -> None:
+    """
+    Raise the error that says what is valid instead of *value*.
+
+    Raises:
+        SettingsError: *value* is invalid.
+    """
+    kind, known = str(setting.type), declared(setting)
+    if value is None and kind.endswith("| None"):
+        return
+    # A bool is an int to Python, not to a user. A name appears in logs and errors.
+    if (
+        not isinstance(value, _KINDS[kind][0])
+        or (isinstance(value, bool) and not kind.startswith("bool"))
+        or (kind == "str" and not str(value).isprintable())
+        or (known.among and not set(words(str(value))) <= set(known.among))
+    ):
+        msg = f"{setting.name}={value!r} is invalid; give {wanted(setting)}"
+        raise SettingsError(msg)
+    if known.within is None or (known.off and value == 0):
+        return
+    low, high = known.within
+    if not low <= value <= high:  # type: ignore[operator]  # a number, as seen above
+        msg = f"{setting.name}={value!r} is out of range; give {low} to {high}"
+        raise SettingsError(msg)
