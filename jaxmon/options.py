@@ -38,6 +38,7 @@ class Options(TypedDict, total=False):
     transfers: bool
     nonfinite: bool
     shadow_interval: float
+    shadow_memory: int
     event_values: bool
     log_events: bool
     traces: bool | None

@@ -187,11 +187,18 @@ class Settings:
     )
     shadow_interval: float = setting(
         "Seconds between re-runs of a sampled call that compare its outputs; 0 "
-        "disables them. They take device time.",
+        "disables them. They take device memory, and at most 1 % of the time.",
         default=0.0,
         give="seconds",
         within=(0.1, 86_400),
         off=True,
+    )
+    shadow_memory: int = setting(
+        "Memory that a re-run may take on each device, for copies of a donated state "
+        "and for outputs.",
+        default=256 * 1024 * 1024,
+        give="bytes",
+        within=(1024, 1 << 44),
     )
     event_values: bool = setting(
         "Keep values of static arguments in the local event log.", default=True

@@ -310,6 +310,28 @@ CASES: dict[str, Case] = {
             "reductions (try --xla_gpu_deterministic_ops=true)."
         ),
     ),
+    "device": (
+        {
+            "functions": function(
+                determinism={"checks": {"passed": 3, "failed": 2}, "devices": {"2": 2}}
+            )
+        },
+        [
+            {
+                "kind": "determinism",
+                "function": "train.step",
+                "message": "output['w'] on device 2 only: 1 of 64 elements differ",
+                "details": {"deviations": [], "devices": [2]},
+            }
+        ],
+        "Outputs of train.step differed twice on device 2, and on no other.",
+        ("output['w'] on device 2 only: 1 of 64 elements differ",),
+        (
+            "Suspect that device: take its host out of service and test it. Results "
+            "since the first failure are suspect too; restart from a checkpoint before "
+            "it."
+        ),
+    ),
     "gradients": (
         {"functions": function(determinism={"gradient_checks": {"failed": 1}})},
         [

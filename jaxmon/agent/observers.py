@@ -30,6 +30,8 @@ class Sample(NamedTuple):
         args: the positional arguments, donated ones included.
         kwargs: the keyword arguments.
         outputs: what the call returned.
+        follow: calls its argument with the next call of the same object, once that has
+            returned; `None` if that is not possible.
     """
 
     function: Function
@@ -37,6 +39,7 @@ class Sample(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     outputs: Any
+    follow: Callable[[Callable[[Sample], None]], None] | None = None
 
 
 class CountedError(NamedTuple):

@@ -103,6 +103,13 @@ DETERMINISM_CHECKS = _numerics.counter(
     "function",
     ("outcome", CHECK_OUTCOMES),
 )
+DEVICE_DEVIATIONS = _numerics.counter(
+    "jaxmon_device_deviations_total",
+    "Determinism checks in which an output differed on this local device, but not on "
+    "all.",
+    "function",
+    "device",
+)
 GRADIENT_CHECKS = _numerics.counter(
     "jaxmon_gradient_checks_total",
     "Gradient checks against finite differences by jaxmon.check_gradients, by outcome.",

@@ -39,6 +39,7 @@ SILENT: Options = {
     "transfers": True,
     "nonfinite": False,
     "shadow_interval": 0,
+    "shadow_memory": 256 * 1024 * 1024,
     "event_values": True,
     "log_events": False,
     "traces": False,

@@ -34,6 +34,8 @@ ABSENT_ON_CPU = {
     *catalog.BORROWED,
     # Of a job of several processes.
     catalog.CALL_AGE_SECONDS,
+    # Of several devices.
+    catalog.DEVICE_DEVIATIONS,
     # Of Orbax, which the program does not use.
     catalog.CHECKPOINT_BYTES,
     catalog.CHECKPOINT_FAILURES,

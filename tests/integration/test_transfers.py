@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import jaxmon
-from jaxmon.agent.checks import deviations, numerics
+from jaxmon.agent.checks import leaves, numerics
 from jaxmon.agent.jaxlink import transfer_hooks, transfer_sites
 from jaxmon.agent.observers import Sample
 from tests import inside, leaks, support
@@ -186,7 +186,7 @@ def test_a_jax_without_a_place_is_said_so(
     assert "'transfers' cannot attach" in caplog.text
 
 
-@pytest.mark.parametrize("module", [transfer_hooks, deviations, numerics])
+@pytest.mark.parametrize("module", [transfer_hooks, leaves, numerics])
 def test_our_own_reading_is_not_the_programs(module: ModuleType) -> None:
     """What the agent reads, on its own threads or in a check, is not counted."""
     with instrumented() as agent:

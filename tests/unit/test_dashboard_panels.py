@@ -25,6 +25,7 @@ RARE = {
     metric.name
     for metric in (
         catalog.DETERMINISM_CHECKS,
+        catalog.DEVICE_DEVIATIONS,
         catalog.GRADIENT_CHECKS,
         catalog.KEY_REUSE,
     )

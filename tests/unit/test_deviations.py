@@ -14,9 +14,9 @@ import pytest
 from jaxmon.agent.checks.deviations import (
     DeterminismCheck,
     Deviation,
-    HostResult,
     merge_deviations,
 )
+from jaxmon.agent.checks.results import HostResult
 
 
 def found(one: Any, other: Any) -> list[Deviation]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,15 +21,18 @@ from jaxmon.exposition.families import Family, series
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.checks.deviations import DeterminismCheck, Deviation, HostResult
+    from jaxmon.agent.checks.deviations import DeterminismCheck, Deviation
+    from jaxmon.agent.checks.results import HostResult
     from jaxmon.agent.checks.shadow import ShadowRunner
 
 
 class _Checks:
-    """Checks of one function, by outcome."""
+    """Checks of one function: by outcome, and those that failed on some devices."""
 
-    def __init__(self) -> None:
+    def __init__(self, devices: Iterable[int]) -> None:
         self.determinism: dict[str, Tally] = {}
+        # From zero, so that the first failure is an increase.
+        self.devices = {device: Tally() for device in devices}
         self.gradients: dict[str, Tally] = {}
         self.deviation: float | None = None
 
@@ -53,6 +56,7 @@ class Determinism(Part):
 
             self._shadow = ShadowRunner(context, self.checked)
             context.observers.sample.append(self._shadow.take)
+            context.observers.timer.append(self._shadow.expire)
         context.observers.error.append(self._on_error)
 
     def attach(self, hooks: Hooks) -> None:
@@ -87,12 +91,15 @@ class Determinism(Part):
         checks = self._of(function)
         _count(checks.determinism, passed=check.identical)
         checks.deviation = check.max_relative
+        for device in check.devices:
+            checks.devices[device].add()
         if not check.identical:
             self._context.events.add(
                 "determinism",
                 function.name,
                 str(check),
                 runs=check.runs,
+                devices=list(check.devices),
                 deviations=[_plain(one) for one in check.deviations[:10]],
             )
 
@@ -114,7 +121,11 @@ class Determinism(Part):
 
     def _of(self, function: Function) -> _Checks:
         found = self._checks.get(function)
-        return found or self._checks.setdefault(function, _Checks())
+        if found is None:
+            local = self._context.jax.local_devices()
+            ids = [device.id for device in local] if len(local) > 1 else ()
+            found = self._checks.setdefault(function, _Checks(ids))
+        return found
 
     # --- reading -----------------------------------------------------------------
 
@@ -124,8 +135,8 @@ class Determinism(Part):
 
     def snapshot(self) -> dict[str, Any]:
         """
-        Return, by function, the checks, the last deviation, PRNG key reuse, and why
-        calls are not re-run.
+        Return, by function, the checks, the last deviation, failed checks by device,
+        PRNG key reuse, and why calls are not re-run.
         """
         found: dict[str, dict[str, Any]] = {}
         for function, checks in self._checks.copy().items():
@@ -134,6 +145,12 @@ class Determinism(Part):
                 "deviation": _json(checks.deviation),
                 "gradient_checks": _values(checks.gradients),
             }
+            if devices := {
+                str(device): tally.value
+                for device, tally in checks.devices.items()
+                if tally.value
+            }:
+                found[function.name]["devices"] = devices
         for function, tally in self._reused.copy().items():
             found.setdefault(function.name, {})["key_reuse"] = tally.value
         if self._shadow is not None:
@@ -145,6 +162,7 @@ class Determinism(Part):
         """Return the metrics of checks."""
         checks = list(self._checks.copy().items())
         deviation, reuse = catalog.OUTPUT_DEVIATION, catalog.KEY_REUSE
+        devices = catalog.DEVICE_DEVIATIONS
         reused = list(self._reused.copy().items())
         return [
             Family(
@@ -157,6 +175,14 @@ class Determinism(Part):
             ),
             _by_outcome(
                 catalog.DETERMINISM_CHECKS, [(f, one.determinism) for f, one in checks]
+            ),
+            Family(
+                devices,
+                [
+                    (series(devices, function.name, device), tally.value)
+                    for function, one in checks
+                    for device, tally in one.devices.items()
+                ],
             ),
             _by_outcome(
                 catalog.GRADIENT_CHECKS, [(f, one.gradients) for f, one in checks]
@@ -201,9 +227,9 @@ def check_determinism(
     """
     from jaxmon.agent.checks.deviations import (  # noqa: PLC0415
         DeterminismCheck,
-        HostResult,
         merge_deviations,
     )
+    from jaxmon.agent.checks.results import HostResult  # noqa: PLC0415
 
     if runs < 2:  # noqa: PLR2004 - one run compares with nothing
         msg = f"runs={runs!r} is too few to compare; use 2 or more"
@@ -287,6 +313,8 @@ def _plain(deviation: Deviation) -> dict[str, Any]:
         "max_relative": _json(deviation.max_relative),
         "max_ulp": deviation.max_ulp,
         "reason": deviation.reason,
+        "devices": list(deviation.devices),
+        "replicas": deviation.replicas,
     }
 
 

@@ -1,24 +1,31 @@
 """
 Re-runs sampled calls to check whether the outputs agree.
 
-Apart from device time, re-running a call must have no observable effect. So a call is
-re-run only if that is certain: nothing donated, no effects, no callbacks, the same
-configuration, one device, small inputs and outputs that still exist.
+Apart from device time and memory, re-running a call must have no observable effect. So
+a call is re-run only if that is certain: no effects, no callbacks, the same
+configuration, one process, arguments that still exist or were copied before.
+
+Calls that donate nothing and run on one device are re-run here, on a thread of ours;
+for others see `jaxmon.agent.checks.replays`.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from jaxmon.agent.checks.deviations import DeterminismCheck, HostResult
+from jaxmon.agent.checks.deviations import DeterminismCheck, Deviation
+from jaxmon.agent.checks.replays import Replays
+from jaxmon.agent.checks.results import HostResult
+from jaxmon.agent.checks.room import Room
+from jaxmon.agent.checks.turns import Turns
+from jaxmon.agent.checks.waiting import arrays_in, unready_until
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink.arrays import is_ready_or_deleted, underlying_array
 from jaxmon.agent.jaxlink.configuration import surroundings
-from jaxmon.agent.jaxlink.executables import why_not_again
+from jaxmon.agent.jaxlink.executables import Rerun, rerun_of
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic
 
@@ -27,18 +34,9 @@ if TYPE_CHECKING:
     from jaxmon.agent.observers import Sample
 
 
-LIMIT_BYTES = 256 * 1024 * 1024
-"""Maximum total size of arguments and outputs of a re-run call."""
-
-# Fraction of device memory that must stay free, including the re-run's outputs.
-_SPARE = 0.2
-
-_FIRST_LOOK, _LAST_LOOK = 0.002, 0.1
-
-
 class ShadowRunner:
     """
-    Re-runs one sampled call at a time, at most once per `shadow_interval`.
+    Re-runs one sampled call at a time.
 
     Args:
         context: shared state of the agent.
@@ -49,103 +47,131 @@ class ShadowRunner:
         self, context: Context, checked: Callable[[Function, DeterminismCheck], None]
     ) -> None:
         self._jax = context.jax
-        self._interval = context.settings.shadow_interval
         self._checked = checked
         self._worker = Worker("shadow", context.guard, limit=1)
-        self._refused: dict[Function, str] = {}
-        self._busy = False
-        self._due = 0.0
+        self._turns = Turns(context.settings.shadow_interval)
+        self._room = Room(context.settings.shadow_memory, self._turns)
         self._stopped = threading.Event()
+        self._replays = Replays(
+            context.jax,
+            room=self._room,
+            turns=self._turns,
+            worker=self._worker,
+            stopped=self._stopped,
+            report=self._report,
+        )
+        self.expire = self._replays.expire
 
     def take(self, sample: Sample) -> None:
-        """Queue a sampled call for re-running if eligible; called on its thread."""
-        now = monotonic()
-        if self._busy or now < self._due or sample.function in self._refused:
+        """Re-run a sampled call, or the next one, if eligible; called on its thread."""
+        function = sample.function
+        if not self._turns.has(function) or self._checks_keys():
             return
-        jax = self._jax
-        leaves = jax.tree_util.tree_leaves((sample.args, sample.kwargs, sample.outputs))
-        arrays = [
-            underlying_array(leaf) for leaf in leaves if isinstance(leaf, jax.Array)
-        ]
-        if any([array.is_deleted() for array in arrays]):
-            self._refused[sample.function] = "donates"
-            return
-        # Two threads that launch programs on several devices may do so in a different
-        # order on each; their collectives would deadlock.
-        if any([len(array.sharding.device_set) > 1 for array in arrays]):
-            self._refused[sample.function] = "several_devices"
-            return
+        given = self._jax.tree_util.tree_leaves((sample.args, sample.kwargs))
         # Mutable arguments may have been changed before the second run.
-        if any([hasattr(leaf, "__array_interface__") for leaf in leaves]):
-            self._refused[sample.function] = "numpy_argument"
+        if any([hasattr(leaf, "__array_interface__") for leaf in given]):
+            self._turns.refuse(function, "numpy_argument")
             return
-        if sum(array.nbytes for array in arrays) > LIMIT_BYTES:
-            self._refused[sample.function] = "too_large"
-            return
-        self._busy = True
-        self._due = now + self._interval
-        job = partial(
-            self._repeat,
-            sample.function,
-            sample.jitted,
-            [(sample.args, sample.kwargs, sample.outputs)],
-            self._trace_context(),
-        )
-        if not self._worker.submit(job):
-            self._busy = False
+        returned = arrays_in(self._jax, sample.outputs)
+        if not self._here(function, arrays_in(self._jax, given) + returned):
+            if self._room.fits(function, returned, sets=1):
+                self._submit(self._repeat, sample)
+        elif self._jax.process_count() > 1:
+            # The others would have to take part; without one, they would wait for ever.
+            self._turns.refuse(function, "several_processes")
+        elif function in self._replays.known:
+            self._replays.take(sample)
+        else:
+            self._submit(self._learn, sample)
 
     def stop(self) -> None:
         """Stop re-running calls."""
-        self._due = float("inf")
+        self._turns.stop()
         self._stopped.set()
+        self._replays.stop()
         self._worker.stop()
 
     def skipped_functions(self) -> Iterator[tuple[Function, str]]:
         """Yield the functions whose calls are not re-run, with the reason."""
-        yield from list(self._refused.copy().items())
+        yield from self._turns.reasons().items()
 
-    # --- on our own thread -------------------------------------------------------
+    def _here(self, function: Function, arrays: Sequence[Any]) -> bool:
+        """Return whether calls with these *arrays* are re-run on the calling thread."""
+        known = self._replays.known.get(function)
+        return (
+            (known is not None and known.donates)
+            or any([array.is_deleted() for array in arrays])
+            or any([len(array.sharding.device_set) > 1 for array in arrays])
+        )
 
-    def _repeat(
-        self,
-        function: Function,
-        jitted: Any,
-        call: list[tuple[Any, Any, Any]],
-        surroundings: object,
+    def _checks_keys(self) -> bool:
+        """Return whether JAX would reject the keys of a call that has been made."""
+        return bool(getattr(self._jax.config, "jax_debug_key_reuse", False))
+
+    def _submit(
+        self, job: Callable[[list[Sample], object], None], sample: Sample
     ) -> None:
+        # In a list, so that our thread does not hold it longer than it must.
+        self._turns.busy = True
+        if not self._worker.submit(partial(job, [sample], self._trace_context())):
+            self._turns.busy = False
+
+    @cached_property
+    def _trace_context(self) -> Callable[[], object]:
+        """Returns the configuration that a trace depends on, on the calling thread."""
+        return surroundings(self._jax)
+
+    # --- on our own thread -----------------------------------------------------------
+
+    def _learn(self, call: list[Sample], context: object) -> None:
+        """Find out what re-running calls like this one would do."""
+        known = None
         try:
-            args, kwargs, outputs = call.pop()
-            if self._trace_context() != surroundings:
-                return  # a different program would run here
-            reason = self._obstacle(jitted, args, kwargs)
-            if reason is not None:
-                self._refused[function] = reason
+            known = self._rerun(call.pop(), context)
+        finally:
+            if known is None:
+                self._turns.over()
+            self._turns.busy = False
+
+    def _rerun(self, sample: Sample, context: object) -> Rerun | None:
+        """Return what re-running *sample* would do; `None` if it must not be re-run."""
+        if self._trace_context() != context:
+            return None  # a different program would run here
+        rerun = rerun_of(self._jax, sample.jitted, sample.args, sample.kwargs)
+        if rerun.effects:
+            self._turns.refuse(sample.function, "effects")
+            return None
+        self._replays.known[sample.function] = rerun
+        return rerun
+
+    def _repeat(self, call: list[Sample], context: object) -> None:
+        """Re-run a call that seems to donate nothing and runs on one device."""
+        started, sample = monotonic(), call.pop()
+        try:
+            if self._jax.process_count() > 1:
+                self._turns.refuse(sample.function, "several_processes")
                 return
-            if not self._has_room(outputs):
+            rerun = self._rerun(sample, context)
+            if rerun is None or rerun.donates:  # not all platforms delete what is
                 return
-            results = self._results(jitted, args, kwargs, outputs)
+            results = self._results(sample)
             if results is not None:
                 first, again = results
-                found = tuple(first.deviations(again))
-                self._checked(
-                    function, DeterminismCheck(function.name, 2, len(first), found)
-                )
+                self._report(sample.function, len(first), first.deviations(again))
         finally:
-            self._busy = False
+            self._turns.over(monotonic() - started)
 
-    def _results(
-        self, jitted: Any, args: Any, kwargs: Any, outputs: Any
-    ) -> tuple[HostResult, HostResult] | None:
+    def _results(self, sample: Sample) -> tuple[HostResult, HostResult] | None:
         """
         Return both results, `None` if the program has donated an array meanwhile, or
         the runner was stopped.
         """
-        call = args, kwargs, outputs
-        if not self._wait_for(outputs) or self._is_gone(call):
+        call = sample.args, sample.kwargs, sample.outputs
+        if not self._wait_for(sample.outputs) or self._is_gone(call):
             return None
         try:
-            first = HostResult(self._jax, outputs)
-            again = jitted(*args, **kwargs)
+            first = HostResult(self._jax, sample.outputs)
+            again = sample.jitted(*sample.args, **sample.kwargs)
             if not self._wait_for(again):
                 return None
             return first, HostResult(self._jax, again)
@@ -154,50 +180,15 @@ class ShadowRunner:
                 return None
             raise
 
-    def _obstacle(self, jitted: Any, args: Any, kwargs: Any) -> str | None:
-        """Return why *jitted* must not be re-run, if so."""
-        if self._jax.process_count() > 1:
-            return "several_processes"  # the others might have to take part
-        return why_not_again(jitted, args, kwargs)
-
-    @cached_property
-    def _trace_context(self) -> Callable[[], object]:
-        """Returns the configuration that a trace depends on, on the calling thread."""
-        return surroundings(self._jax)
-
-    def _has_room(self, outputs: Any) -> bool:
-        leaves = self._jax.tree_util.tree_leaves(outputs)
-        needed = sum(getattr(underlying_array(leaf), "nbytes", 0) for leaf in leaves)
-        for device in self._jax.local_devices():
-            stats = device.memory_stats() or {}
-            limit, used = stats.get("bytes_limit"), stats.get("bytes_in_use", 0)
-            if limit and used + needed > (1 - _SPARE) * limit:
-                return False
-        return True
+    def _report(
+        self, function: Function, leaves: int, found: Sequence[Deviation]
+    ) -> None:
+        self._turns.succeeded(function)
+        check = DeterminismCheck(function.name, 2, leaves, tuple(found))
+        self._checked(function, check)
 
     def _wait_for(self, outputs: Any) -> bool:
-        """
-        Wait for the device; return `False` if stopped meanwhile.
-
-        Does not block inside JAX: a thread blocked there at interpreter exit crashes
-        the process and changes its exit code.
-        """
-        leaves = self._jax.tree_util.tree_leaves(outputs)
-        arrays = [
-            underlying_array(leaf)
-            for leaf in leaves
-            if isinstance(leaf, self._jax.Array)
-        ]
-        pause = _FIRST_LOOK
-        while not all(map(is_ready_or_deleted, arrays)):
-            if self._stopped.wait(pause):
-                return False
-            pause = min(pause * 1.5, _LAST_LOOK)
-        return True
+        return unready_until(self._jax, outputs, self._stopped) is not None
 
     def _is_gone(self, tree: Any) -> bool:
-        return any(
-            leaf.is_deleted()
-            for leaf in self._jax.tree_util.tree_leaves(tree)
-            if isinstance(leaf, self._jax.Array)
-        )
+        return any([array.is_deleted() for array in arrays_in(self._jax, tree)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from operator import call
 from typing import Any
 
@@ -40,6 +42,33 @@ def underlying_array(array: Any) -> Any:
     `is_ready`, nor, on JAX 0.4, a size.
     """
     return getattr(array, "_base_array", array)
+
+
+def shard_bytes(array: Any) -> int:
+    """Return the bytes of one shard of *array*, which must not wrap another."""
+    shape = array.sharding.shard_shape(array.shape)
+    size: int = math.prod(shape) * array.dtype.itemsize
+    return size
+
+
+def copied_on_devices(jax: Any, arrays: Sequence[Any]) -> list[Any]:
+    """
+    Return copies of *arrays*, which must not wrap others: each shard on its device,
+    with the same sharding, weak type and commitment, so that JAX compiles nothing for
+    them. Returns before they are made.
+    """
+    # The program's transfer guard is meant for its own code.
+    with jax.transfer_guard_device_to_device("allow"):
+        places = [one.sharding if one.committed else None for one in arrays]
+        made: list[Any] = jax.device_put(list(arrays), places, may_alias=False)
+    return made
+
+
+def with_underlying(array: Any, underlying: Any) -> Any:
+    """Return *underlying* as *array* is: as PRNG keys if that wraps an array."""
+    if underlying_array(array) is array:
+        return underlying
+    return type(array)(array._impl, underlying)  # noqa: SLF001 - JAX's own way is a program
 
 
 def packed_bytes(array: Any, dtype: Any) -> int | None:

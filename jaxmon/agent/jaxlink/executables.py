@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 
 Effect: TypeAlias = Literal["ordered", "unordered", "callback"]
@@ -118,18 +119,51 @@ def effect_of(executable: Any, asked: Callable[..., Any]) -> Effect | None:
     return "callback" if getattr(call, "has_host_callbacks", False) else None
 
 
-def why_not_again(
-    jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Literal["donates", "effects"] | None:
+class Rerun(NamedTuple):
     """
-    Return why a call of *jitted* must not be re-run, if so. JAX has cached its trace.
+    What re-running a call would do.
+
+    Attributes:
+        effects: whether anything besides its outputs.
+        donated: the leaves of the arguments that it donates, by their number; `None` if
+            it donates some, and it is not known which.
+        program: returns what JAX traced, as long as that exists.
+    """
+
+    effects: bool
+    donated: frozenset[int] | None
+    program: Callable[[], object]
+
+    @property
+    def donates(self) -> bool:
+        """Whether it donates any."""
+        return self.donated is None or bool(self.donated)
+
+
+def rerun_of(
+    jax: Any, jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Rerun:
+    """
+    Return what re-running a call of *jitted* would do. JAX has cached its trace; the
+    arguments may have been donated.
     """
     traced = jitted.trace(*args, **kwargs)
-    if traced.donate_argnums:
-        return "donates"
-    if traced.jaxpr.effects or _calls_back(traced.jaxpr.jaxpr):
-        return "effects"
-    return None
+    donated: frozenset[int] | None = frozenset(traced.donate_argnums)
+    if donated:
+        # Static arguments are missing there, so numbers would be others here.
+        tree = jax.tree_util.tree_structure
+        if tree(traced.args_info) != tree((args, kwargs)):
+            donated = None
+    effects = bool(traced.jaxpr.effects) or _calls_back(traced.jaxpr.jaxpr)
+    return Rerun(effects, donated, weakref.ref(traced.jaxpr))
+
+
+def traced_program(
+    jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> object:
+    """Return what JAX has traced for a call of *jitted*; see `Rerun.program`."""
+    program: object = jitted.trace(*args, **kwargs).jaxpr
+    return program
 
 
 def _calls_back(jaxpr: Any) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -62,7 +62,16 @@ _random = random.Random()  # noqa: S311 - spreads samples, hides nothing
 class _Sampler:
     """Skips *passed* calls of one object and samples the next, or one of a few more."""
 
-    __slots__ = ("_passed", "_sampling", "attempts", "figures", "function", "shown")
+    __slots__ = (
+        "_passed",
+        "_sampling",
+        "attempts",
+        "figures",
+        "followed",
+        "function",
+        "shown",
+        "timed",
+    )
 
     def __init__(
         self, sampling: Sampling, function: Function, figures: Figures, passed: int
@@ -71,8 +80,9 @@ class _Sampler:
         self._passed = passed
         self.function = function
         self.figures = figures
-        self.shown = False
+        self.shown = self.timed = False
         self.attempts = 0
+        self.followed: Callable[[Sample], None] | None = None
 
     def begin(
         self,
@@ -308,20 +318,27 @@ class Sampling(Part):
         if window is None or not isinstance(sampler, _Sampler):
             return
         window.waiting.discard(sampler)
+        followed, sampler.followed = sampler.followed, None
         sampler.attempts += 1
         figures = sampler.figures
         first = not sampler.shown
         if first:
             sampler.shown = True
             figures.dispatched(call.ended - call.begun.started)
-        if call.work is not None and call.previous is not None:
+        if sampler.timed or call.work is None:
+            pass
+        # A call that is followed may have been preceded by work of ours.
+        elif call.previous is not None and followed is None:
             self._sampled += 1
+            sampler.timed = True
             self._watch(call, sampler)
-        elif sampler.attempts < _ATTEMPTS and call.work is not None:
+        elif sampler.attempts < _ATTEMPTS:
             window.waiting.add(sampler)
             arm(call.begun.counted, sampler)
         if first:
-            self._show(sampler.function, call)
+            self._show(sampler, call, self._observers)
+        elif followed is not None:
+            self._show(sampler, call, (followed,))
 
     def _watch(self, call: CallEnd, sampler: _Sampler) -> None:
         work, previous, figures = call.work, call.previous, sampler.figures
@@ -349,13 +366,32 @@ class Sampling(Part):
             except Exception:  # noqa: BLE001 - contained: the time is exported
                 self._guard.failed("observers", stays_on=True)
 
-    def _show(self, function: Function, call: CallEnd) -> None:
+    def _show(
+        self,
+        sampler: _Sampler,
+        call: CallEnd,
+        observers: Sequence[Callable[[Sample], None]],
+    ) -> None:
         sample: Sample | None = None
-        for observe in self._observers:
+        for observe in observers:
             sample = sample or Sample(
-                function, call.begun.jitted, call.args, call.kwargs, call.outputs
+                sampler.function,
+                call.begun.jitted,
+                call.args,
+                call.kwargs,
+                call.outputs,
+                partial(self._follow, sampler, call.begun.counted),
             )
             try:
                 observe(sample)
             except Exception:  # noqa: BLE001 - contained: others still see it
                 self._guard.failed("observers", stays_on=True)
+
+    def _follow(
+        self,
+        sampler: _Sampler,
+        counted: CountedFunction,
+        observe: Callable[[Sample], None],
+    ) -> None:
+        sampler.followed = observe
+        arm(counted, sampler)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from jaxmon.report.findings.finding import MOST_OF_A_MESSAGE, Finding, quoted
 from jaxmon.report.findings.words import (
+    BAD_DEVICE,
     DEVIATION,
     FLOAT64,
     GRADIENTS,
@@ -135,7 +136,15 @@ def determinism(snapshot: Snapshot) -> Iterator[Finding]:
                 f"{times(failed)}."
             )
             evidence = [e.message for e in listed if "deviations" in e.details][-1:]
-            yield Finding("determinism", name, finding, (*evidence,), DEVIATION)
+            advice = DEVIATION
+            if len(found.devices) == 1:
+                [(device, count)] = found.devices.items()
+                finding = (
+                    f"Outputs of {name} differed {times(count)} on device {device}, "
+                    "and on no other."
+                )
+                advice = BAD_DEVICE
+            yield Finding("determinism", name, finding, (*evidence,), advice)
         if failed := found.gradient_checks.failed:
             finding = f"Gradient checks of {name} failed {times(failed)}."
             evidence = [e.message for e in listed if "gradients" in e.message][-1:]

@@ -124,6 +124,10 @@ DEVIATION = (
     "Look for reused PRNG keys and, on GPUs, for non-deterministic reductions "
     "(try --xla_gpu_deterministic_ops=true)."
 )
+BAD_DEVICE = (
+    "Suspect that device: take its host out of service and test it. Results since the "
+    "first failure are suspect too; restart from a checkpoint before it."
+)
 GRADIENTS = (
     "Check its custom derivative, if any; rounding and comparisons have no gradient."
 )

@@ -28,11 +28,13 @@ class Determinism:
     Whether a function returns the same outputs for the same inputs.
 
     Attributes:
+        devices: failed checks, by the device on which outputs differed, if not on all.
         not_repeated: reason why `shadow_interval` skips it.
     """
 
     checks: Checks = field(default_factory=Checks)
     gradient_checks: Checks = field(default_factory=Checks)
+    devices: Mapping[str, int] = field(default_factory=dict)
     not_repeated: str = ""
 
 

@@ -246,6 +246,11 @@ SAMPLING = (
         "the array inside an array of PRNG keys, which has is_ready",
         (catalog.EXECUTION_SECONDS,),
     ),
+    Name(
+        "<key>._impl",
+        "its kind of generator, for a copy",
+        ("determinism checks of calls that donate keys",),
+    ),
     *each(
         "<array>.*",
         "is_deleted is_ready",

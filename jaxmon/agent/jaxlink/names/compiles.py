@@ -221,7 +221,12 @@ PROGRAMS = (
         "the programs that are loaded",
         ("source lines in profiles; the HLO of programs in a bundle",),
     ),
-    Name("<traced>.donate_argnums", "whether a call may be re-run", _REPEATED),
+    Name(
+        "<traced>.donate_argnums",
+        "which arguments of a call must be copied for a re-run",
+        _REPEATED,
+    ),
+    Name("<traced>.args_info", "their tree, without static ones", _REPEATED),
     Name("<jaxpr>.effects", "the same", _REPEATED),
     Name("<jaxpr>.eqns", "the same; FLOPs", (*_REPEATED, *_FLOPS)),
     Name(

@@ -12,8 +12,10 @@ from jaxmon.artifacts.promql import counter, gauge
 def debug() -> Row:
     """Return checks and their outcomes."""
     by = ("function", "outcome")
+    by_device = (*q.BY_PROCESS, "device")
     deviation = gauge(catalog.OUTPUT_DEVIATION, *q.FUNCTION).max("function")
     checks = counter(catalog.DETERMINISM_CHECKS, *q.FUNCTION).total()
+    devices = counter(catalog.DEVICE_DEVIATIONS, *q.FUNCTION).total()
     gradients = counter(catalog.GRADIENT_CHECKS, *q.FUNCTION).total()
     reuse = counter(catalog.KEY_REUSE, *q.FUNCTION).total()
     return row(
@@ -61,6 +63,22 @@ def debug() -> Row:
                 ),
                 labels=("function",),
                 alerts=("JaxmonKeyReuse",),
+                no_value="None",
+            ),
+        ),
+        line(
+            table(
+                2205,
+                "Deviations of one device",
+                Target((devices.sum(*by_device) > 0).topk(50), "Checks"),
+                text=(
+                    "Determinism checks in which an output differed on this device, "
+                    "but not on all: from a second run, or from its replicas on most "
+                    "of the others. A device that appears here alone is probably "
+                    "failing: take it out of service and test it."
+                ),
+                labels=by_device,
+                alerts=("JaxmonCheckFailed",),
                 no_value="None",
             ),
         ),
