@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import pytest
 
 from tests.preloaded import run_preloaded
@@ -13,7 +14,12 @@ from tests.support import ROOT
 PROGRAM = ROOT / "tests" / "programs" / "donating.py"
 FOUR_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
 
-pytestmark = pytest.mark.ground_truth
+pytestmark = [
+    pytest.mark.ground_truth,
+    pytest.mark.skipif(
+        jax.__version_info__ < (0, 6), reason="this JAX cannot copy on devices"
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +36,8 @@ def test_training_is_the_same_with_re_runs(seen: Any) -> None:
     plain, checked = seen["without"], seen["with"]
     assert checked["bits"] == plain["bits"]
     assert checked["deleted"]
-    assert checked["arrays"] == 0
+    # Copies would be nine; a sampled call may hold its loss.
+    assert checked["arrays"] <= 1
     assert checked["counts"] == plain["counts"] == [20, 0, 0, 0]
     assert checked["errors"] == 0
     assert plain["checks"] == {}
@@ -74,6 +81,16 @@ def test_nothing_is_copied_near_the_limit_of_one_device(seen: Any) -> None:
     found, copies = seen["faults"]["full"]
     assert found["not_repeated"] == "little_memory"
     assert copies == 0
+
+
+def test_another_state_is_not_re_run(seen: Any) -> None:
+    """Arrays that the call before did not return were not copied in time."""
+    assert seen["faults"]["another"] == "donates_others"
+
+
+def test_copies_are_freed_if_no_call_comes(seen: Any) -> None:
+    """After a minute the copies, one of each output, are gone."""
+    assert seen["faults"]["late"] == ["not_called_again", 9]
 
 
 def test_callbacks_are_refused(seen: Any) -> None:

@@ -30,6 +30,8 @@ from tests.support import until
 mesh = Mesh(np.array(jax.devices()), ("x",))
 WHOLE = NamedSharding(mesh, PartitionSpec())
 ROWS = NamedSharding(mesh, PartitionSpec("x"))
+# Reading outputs for NaN creates arrays, too.
+ALONE = {**SILENT, "sample_rate": 0.001, "nonfinite": False}
 COUNTS = ("jit_calls", "jit_cache_misses", "compiles", "host_transfers")
 
 
@@ -122,6 +124,14 @@ class Run:
 
     def sample(self) -> None:
         """Make five steps, of which the first is sampled and the second re-run."""
+        self.arm()
+        self.go(5)
+        jax.block_until_ready(self.state["count"])
+        if self.shadow is not None:
+            until(lambda: not self.shadow._turns.busy, "the comparison")
+
+    def arm(self) -> None:
+        """Have the next step sampled."""
         if self.shadow is not None:
             self.shadow._turns.due = 0
         sampling = inside.sampling(self.agent)
@@ -129,10 +139,6 @@ class Run:
         sampling._spent_before = sampling.spent
         sampling._saved = 1.0
         sampling.arm()
-        self.go(5)
-        jax.block_until_ready(self.state["count"])
-        if self.shadow is not None:
-            until(lambda: not self.shadow._turns.busy, "the comparison")
 
     def of_one(self, step: Any, *args: Any) -> Any:
         """Return what is said of *step* after two sampled calls."""
@@ -151,7 +157,7 @@ class Run:
 
 def training(**settings: Any) -> dict[str, Any]:
     """Train with and without re-runs, and return what differs, if anything."""
-    agent = jaxmon.instrument(**SILENT, sample_rate=0.001, **settings)
+    agent = jaxmon.instrument(**ALONE, **settings)
     run = Run(agent, jax.jit(adam, donate_argnums=0))
     run.go(3)
     arrays = len(jax.live_arrays())
@@ -171,10 +177,30 @@ def training(**settings: Any) -> dict[str, Any]:
     return found
 
 
+def missed(run: Run) -> dict[str, Any]:
+    """Return what is said if the next call is given another state, or does not come."""
+    run.arm()
+    run.go(1)
+    run.state = jax.tree.map(lambda leaf: leaf.copy(), run.state)
+    # Any timing is over then as well.
+    run.go(5)
+    another = run.snapshot()["not_repeated"]
+    run.arm()
+    arrays = len(jax.live_arrays())
+    run.go(1)
+    kept = len(jax.live_arrays()) - arrays
+    run.shadow.expire()
+    run.shadow._replays._kept[0].since -= 61
+    run.shadow.expire()
+    left = len(jax.live_arrays()) - arrays
+    late = run.snapshot()["not_repeated"], kept - left
+    return {"another": another, "late": late}
+
+
 def faults() -> dict[str, Any]:
     """Return what is seen of faults on device 2, and of what is refused."""
     found: dict[str, Any] = {}
-    agent = jaxmon.instrument(**SILENT, sample_rate=0.001, shadow_interval=0.1)
+    agent = jaxmon.instrument(**ALONE, shadow_interval=0.1)
     run = Run(agent, jax.jit(adam, donate_argnums=0))
     run.go(3)
     run.sample()
@@ -223,6 +249,8 @@ def faults() -> dict[str, Any]:
     run.sample()
     found["replica"] = inside.events(agent).since(kind="determinism")[-1].message
     found["seen"] = run.snapshot()
+
+    found.update(missed(run))
 
     def spread(x: Any) -> Any:
         return x.sum(), x * 2

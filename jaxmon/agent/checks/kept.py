@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arrays import (
     copied_on_devices,
     underlying_array,
@@ -26,17 +27,23 @@ class KeptOutputs:
     Copies of *arrays*, which must not wrap others; dispatches them, waits for none.
 
     Attributes:
+        function: the function that returned the arrays.
         since: `time.monotonic` when they were made.
     """
 
-    def __init__(self, jax: Any, arrays: Sequence[Any]) -> None:
+    def __init__(self, jax: Any, function: Function, arrays: Sequence[Any]) -> None:
         self._jax = jax
+        self.function = function
         self.since = monotonic()
         # By identity; the program's own arrays are not kept alive.
         self._copies = {
             id(array): (weakref.ref(array), copy)
             for array, copy in zip(arrays, copied_on_devices(jax, arrays), strict=True)
         }
+
+    def free(self) -> None:
+        """Free the copies."""
+        self._copies.clear()
 
     def arguments(
         self, leaves: Sequence[Any], donated: frozenset[int] | None

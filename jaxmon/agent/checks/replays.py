@@ -72,8 +72,8 @@ class Replays:
         self._stopped = stopped
         self._report = report
         self.known: dict[Function, Rerun] = {}
-        # At most one, used by whichever thread pops it first.
-        self._kept: list[tuple[Function, KeptOutputs]] = []
+        # At most one, used by whichever thread removes it first.
+        self._kept: list[KeptOutputs] = []
 
     def take(self, sample: Sample) -> None:
         """
@@ -81,39 +81,41 @@ class Replays:
         donates.
         """
         function, returned = sample.function, arrays_in(self._jax, sample.outputs)
-        if not self.known[function].donates:
-            # A copy of the outputs, and those of the second run.
-            if self._room.fits(function, returned, sets=2):
-                self._turns.busy = True
+        known = self.known[function]
+        # A copy of the outputs, and those of the second run; of arguments as well.
+        sets = 3 if known.donates else 2
+        if not self._room.fits(function, returned, sets=sets):
+            return
+        if not known.donates:
+            if self._turns.begin():
                 self._repeat(sample, sample.args, sample.kwargs)
-        elif sample.follow is not None and self._room.fits(function, returned, sets=3):
-            self._turns.busy = True
+        elif sample.follow is not None and self._turns.begin():
             with self._turns.attempt(function) as goes_on:
-                kept = KeptOutputs(self._jax, returned)
-                self._kept.append((function, kept))
-                sample.follow(self._take_next)
+                kept = KeptOutputs(self._jax, function, returned)
+                self._kept.append(kept)
+                sample.follow(partial(self._take_next, kept))
                 goes_on()
 
     def expire(self) -> None:
         """Free copies if no call came for them, or if memory has become scarce."""
-        for function, kept in list(self._kept):
+        for kept in list(self._kept):
             if monotonic() - kept.since > _PATIENCE:
-                self._release(function, "not_called_again")
+                self._release(kept, "not_called_again")
             elif not has_room(Counter(dict.fromkeys(self._jax.local_devices(), 0))):
-                self._release(function, "little_memory")
+                self._release(kept, "little_memory")
 
     def stop(self) -> None:
         """Free copies."""
-        self._kept.clear()
+        for kept in list(self._kept):
+            self._release(kept, "not_called_again")
 
     # --- on the calling thread -------------------------------------------------------
 
-    def _take_next(self, sample: Sample) -> None:
-        """Re-run the call after the one whose outputs were copied."""
-        try:
-            function, kept = self._kept.pop()
-        except IndexError:  # freed meanwhile
+    def _take_next(self, kept: KeptOutputs, sample: Sample) -> None:
+        """Re-run the call after the one whose outputs were *kept*."""
+        if not self._remove(kept):
             return
+        function = kept.function
         with self._turns.attempt(function) as goes_on:
             tree = self._jax.tree_util
             returned = arrays_in(self._jax, sample.outputs)
@@ -125,7 +127,7 @@ class Replays:
                 self._turns.postpone(function, "donates_others")
                 return
             args, kwargs = tree.tree_unflatten(structure, given)
-            del given, kept
+            del given
             goes_on()
             self._repeat(sample, args, kwargs)
 
@@ -159,13 +161,19 @@ class Replays:
             found[n] = with_underlying(leaves[n], copy)
         return found
 
-    def _release(self, function: Function, reason: str) -> None:
+    def _release(self, kept: KeptOutputs, reason: str) -> None:
+        if self._remove(kept):
+            kept.free()
+            self._turns.postpone(kept.function, reason)
+            self._turns.over()
+
+    def _remove(self, kept: KeptOutputs) -> bool:
+        """Return whether no other thread has used or freed what was *kept*."""
         try:
-            self._kept.pop()
-        except IndexError:  # used meanwhile
-            return
-        self._turns.postpone(function, reason)
-        self._turns.over()
+            self._kept.remove(kept)
+        except ValueError:
+            return False
+        return True
 
     # --- on our own thread -----------------------------------------------------------
 

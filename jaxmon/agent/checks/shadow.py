@@ -24,6 +24,7 @@ from jaxmon.agent.checks.turns import Turns
 from jaxmon.agent.checks.waiting import arrays_in, unready_until
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.arrays import can_copy
 from jaxmon.agent.jaxlink.configuration import surroundings
 from jaxmon.agent.jaxlink.executables import Rerun, rerun_of
 from jaxmon.agent.worker import Worker
@@ -76,6 +77,8 @@ class ShadowRunner:
         if not self._here(function, arrays_in(self._jax, given) + returned):
             if self._room.fits(function, returned, sets=1):
                 self._submit(self._repeat, sample)
+        elif not can_copy(self._jax):
+            self._turns.refuse(function, "old_jax")
         elif self._jax.process_count() > 1:
             # The others would have to take part; without one, they would wait for ever.
             self._turns.refuse(function, "several_processes")
@@ -111,10 +114,11 @@ class ShadowRunner:
     def _submit(
         self, job: Callable[[list[Sample], object], None], sample: Sample
     ) -> None:
+        if not self._turns.begin():
+            return
         # In a list, so that our thread does not hold it longer than it must.
-        self._turns.busy = True
         if not self._worker.submit(partial(job, [sample], self._trace_context())):
-            self._turns.busy = False
+            self._turns.cancel()
 
     @cached_property
     def _trace_context(self) -> Callable[[], object]:
@@ -129,9 +133,8 @@ class ShadowRunner:
         try:
             known = self._rerun(call.pop(), context)
         finally:
-            if known is None:
-                self._turns.over()
-            self._turns.busy = False
+            # The next sample is re-run.
+            (self._turns.over if known is None else self._turns.cancel)()
 
     def _rerun(self, sample: Sample, context: object) -> Rerun | None:
         """Return what re-running *sample* would do; `None` if it must not be re-run."""

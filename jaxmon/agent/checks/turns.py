@@ -24,7 +24,6 @@ class Turns:
     keeps the time that they take below 1 %.
 
     Attributes:
-        busy: whether one is being made.
         due: `time.monotonic` before which none is made.
     """
 
@@ -32,7 +31,8 @@ class Turns:
         self._interval = interval
         self._refused: dict[Function, str] = {}
         self._postponed: dict[Function, str] = {}
-        self.busy = False
+        # Popped by the thread that makes a re-run: atomic, and idempotent to restore.
+        self._token = [True]
         self.due = 0.0
 
     def has(self, function: Function) -> bool:
@@ -40,11 +40,27 @@ class Turns:
         free = not self.busy and monotonic() >= self.due
         return free and function not in self._refused
 
+    @property
+    def busy(self) -> bool:
+        """Whether a re-run is being made."""
+        return not self._token
+
+    def begin(self) -> bool:
+        """Start a re-run; return whether no other thread has started one."""
+        try:
+            return self._token.pop()
+        except IndexError:
+            return False
+
+    def cancel(self) -> None:
+        """Finish a turn without a re-run."""
+        self._token[:] = [True]
+
     def over(self, taken: float = 0.0) -> None:
         """Finish a re-run that has *taken* so many seconds."""
         pause = max(self._interval, taken / SHARE)
         self.due = max(self.due, monotonic() + pause)
-        self.busy = False
+        self.cancel()
 
     def stop(self) -> None:
         """Allow no more."""

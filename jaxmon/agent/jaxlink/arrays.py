@@ -51,6 +51,14 @@ def shard_bytes(array: Any) -> int:
     return size
 
 
+def can_copy(jax: Any) -> bool:
+    """
+    Return whether `copied_on_devices` works. In 0.4 the result shares the memory of the
+    array, in spite of ``may_alias=False``; 0.5 has not been tried.
+    """
+    return bool(jax.__version_info__ >= (0, 6))
+
+
 def copied_on_devices(jax: Any, arrays: Sequence[Any]) -> list[Any]:
     """
     Return copies of *arrays*, which must not wrap others: each shard on its device,
