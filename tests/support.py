@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -97,6 +97,17 @@ def each(
         return test
 
     return decorate
+
+
+def some(cases: Iterable[Any], each: int = 4) -> list[Any]:
+    """
+    Return *cases* for `pytest.mark.parametrize`, all of which show the same: each
+    *each*-th is tried with each change, the others are marked ``exhaustive``.
+    """
+    return [
+        pytest.param(case, marks=[pytest.mark.exhaustive] if number % each else [])
+        for number, case in enumerate(cases)
+    ]
 
 
 def until(probe: Callable[[], T], what: str, *, seconds: float = DEADLINE_SECONDS) -> T:

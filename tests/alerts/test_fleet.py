@@ -112,6 +112,7 @@ def test_a_series_is_the_same_in_each_part_of_a_fleet(page: Templates) -> None:
     assert [one for one, values in last.items() if whole[one] != values] == []
 
 
+@pytest.mark.exhaustive
 def test_a_quiet_fleet_fires_nothing_and_errors_page(
     page: Templates, tmp_path: Path
 ) -> None:

@@ -89,6 +89,7 @@ def test_what_prometheus_refuses_is_refused(pattern: str) -> None:
         check(pattern)
 
 
+@pytest.mark.exhaustive
 def test_promtool_agrees(tmp_path: Path) -> None:
     """About each of them."""
     promtool = require_program("promtool")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.alerts.promtool import evaluate, shipped
+from tests.support import some
 
 
 GOOD = 'jaxmon_requests_total{job="web",route="/gen",outcome="success",start="warm"}'
@@ -35,7 +36,7 @@ def expect(name, labels, value):
     }
 
 
-@pytest.mark.parametrize("window", ["5m", "30m", "1h", "2h", "6h", "1d", "3d"])
+@pytest.mark.parametrize("window", some(["5m", "30m", "1h", "2h", "6h", "1d", "3d"], 3))
 def test_error_ratios_by_window(window, tmp_path):
     """Each window has its own ratio: here one error in a thousand all the time."""
     series = {GOOD: "0+999x120", BAD: "0+1x120"}

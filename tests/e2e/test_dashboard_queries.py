@@ -151,6 +151,7 @@ EMPTY_ON_CPU = {
     "Inactive hooks by process": NO_MISHAP,
     "Hosts with silent agents": NO_MISHAP,
     "Stuck ranks": NO_MISHAP,
+    "Deviations of one device": NO_MISHAP,
 }
 # Variables.
 OF_GPUS = ("gpu", "host")

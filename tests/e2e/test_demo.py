@@ -71,6 +71,7 @@ def test_demo_measures_and_leaves_nothing(short_tmp: Path) -> None:
         assert not is_listening(url)
 
 
+@pytest.mark.exhaustive
 def test_terminal_shows_a_table_until_interrupted(short_tmp: Path) -> None:
     """On a terminal the table is drawn in place, and Ctrl-C ends the demo in order."""
     ours, theirs = pty.openpty()

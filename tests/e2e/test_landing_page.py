@@ -255,6 +255,7 @@ def test_own_functions_of_jax_are_one_row_at_the_end(
     assert len(cells(chrome, "functions")) == 42
 
 
+@pytest.mark.exhaustive
 def test_nothing_moves_when_values_change(
     chrome: Chrome, exporter: Callable[..., Any], agent: Agent
 ) -> None:

@@ -147,6 +147,7 @@ def send(port: int, ask: Ask) -> tuple[int, float]:
         return response.status, time.perf_counter() - started
 
 
+@pytest.mark.exhaustive
 def test_the_load_is_what_it_should_be(books: Books) -> None:
     """
     Every request was answered as planned, and each length was traced exactly once.

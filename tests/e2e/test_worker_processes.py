@@ -86,6 +86,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.exhaustive
 def test_workers_and_the_sidecar_have_their_ports(
     run_dir: Path, tmp_path: Path
 ) -> None:

@@ -177,6 +177,7 @@ print(json.dumps([found, len(kept)]))
 
 
 @pytest.mark.ground_truth
+@pytest.mark.exhaustive
 def test_a_leak_is_found_before_memory_is_full(tmp_path: Path) -> None:
     """
     With the default settings, a leak that takes the memory of the process within

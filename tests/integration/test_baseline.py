@@ -197,6 +197,7 @@ def test_processes_are_added_up(baseline: Command, tmp_path: Path) -> None:
     assert (figures["compiles"], figures["programs"]) == (2, 1)
 
 
+@pytest.mark.exhaustive
 def test_program_with_an_agent_of_its_own_is_recorded(
     baseline: Command, tmp_path: Path
 ) -> None:
@@ -214,7 +215,7 @@ def test_program_with_an_agent_of_its_own_is_recorded(
 @pytest.mark.parametrize(
     ("source", "code"),
     [
-        (f"{PROGRAM}\nsys.exit(7)", 7),
+        pytest.param(f"{PROGRAM}\nsys.exit(7)", 7, marks=pytest.mark.exhaustive),
         pytest.param("raise ValueError", 1, marks=pytest.mark.exhaustive),
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 128 + 9),
     ],

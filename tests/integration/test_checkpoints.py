@@ -71,6 +71,7 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Books:
     return Books(json.loads(found.out.splitlines()[-1]))
 
 
+@pytest.mark.exhaustive
 def test_nothing_is_exported_without_a_checkpoint(books: Books) -> None:
     """Orbax alone makes no series."""
     assert books.checkpoint_series("before") == []

@@ -54,6 +54,7 @@ def test_new_dashboards_get_the_model_that_was_asked_for(site, form, v2):
     assert {one["format"] for one in told["dashboards"]} == {"v2" if v2 else "classic"}
 
 
+@pytest.mark.exhaustive
 def test_auto_follows_what_is_stored(site):
     """A dashboard that Grafana stores as v2 is compared and updated in that model."""
     site.push("--format", "v2", files=()).ok()

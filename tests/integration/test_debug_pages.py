@@ -261,6 +261,7 @@ def test_functions_are_bounded(agent):
     assert found["functions_left_out"] > 1000
 
 
+@pytest.mark.exhaustive
 def test_reading_is_quick_while_the_program_works(
     run_dir: Path, python_script: Callable[..., Any]
 ) -> None:

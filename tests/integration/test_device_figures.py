@@ -123,6 +123,7 @@ def test_several_agents_share_a_device(stage: Stage) -> None:
     assert sidecar.page()['jaxmon_agent_up{worker="1"}'] == 1
 
 
+@pytest.mark.exhaustive
 def test_the_sidecars_own_driver_comes_first(stage: Stage) -> None:
     """
     With its own driver, the sidecar reports everything about a device, lost or not.

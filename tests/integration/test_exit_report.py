@@ -93,6 +93,7 @@ def test_a_report_is_only_made_when_asked_for(preloaded_script) -> None:
     assert reports(preloaded_script(PROGRAM, env={"JAXMON_ENABLED": "0"}).ok()) == 0
 
 
+@pytest.mark.exhaustive
 def test_run_reports_too(tmp_path: Path, run_dir: Path) -> None:
     """
     `jaxmon run --report` needs no change to the program, and shows whose report it is.
@@ -223,6 +224,7 @@ def test_a_reader_that_does_not_read_is_not_waited_for(run_dir: Path) -> None:
         os.close(writer)
 
 
+@pytest.mark.exhaustive
 def test_a_terminal_without_unicode_gets_a_readable_report(
     python_script: Callable[..., Result],
 ) -> None:

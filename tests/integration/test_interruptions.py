@@ -23,6 +23,7 @@ from tests import inside
 from tests.bombs import ACTIVE, ERRORS
 from tests.instrumented import instrumented, samples, value
 from tests.interruption import Alarm, LikeAFile, LikeOurs, alarms, run
+from tests.support import some
 
 
 pytestmark = [pytest.mark.contained, pytest.mark.ground_truth]
@@ -113,7 +114,7 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 @pytest.mark.parametrize(
     "kind", [Alarm, LikeOurs, pytest.param(LikeAFile, marks=pytest.mark.exhaustive)]
 )
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", some(PROGRAMS, 2))
 def test_the_program_gets_its_alarm_wherever_it_lands(
     dropped: list[Any],
     agent: Agent,

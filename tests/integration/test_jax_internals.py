@@ -94,6 +94,7 @@ runpy.run_module("jaxmon.agent.selftest", run_name="__main__")
         ("jax._src.compilation_cache.decompress_executable", "path_in_key", ""),
     ],
 )
+@pytest.mark.exhaustive
 def test_the_self_test_reports_a_missing_name(
     python_script: Callable[..., Result], path: str, metric: str, hook: str
 ) -> None:

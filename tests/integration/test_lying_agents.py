@@ -121,6 +121,7 @@ def test_every_page_can_be_read_whatever_agents_say(host: Host) -> None:
     assert conflicts > 2
 
 
+@pytest.mark.exhaustive
 def test_promtool_reads_every_page(host: Host) -> None:
     """
     The text of a page has no error for Prometheus; what it says of style is no concern.

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from jaxmon.cli.main import main
 from tests.fakes.grafana_rows import TOKEN
 from tests.push_site import ONCALL, Site
-from tests.support import Result
+from tests.support import Result, some
 
 
 BASELINE = {"schema": 1, "versions": {}, "functions": {}}
@@ -57,7 +57,7 @@ def piped() -> Iterator[Callable[[str], str]]:
         yield pipe
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", some(COMMANDS, 3))
 def test_a_device_without_end_is_refused(name: str) -> None:
     """At once, with a line that names it and what is wanted."""
     done = run(name, Path("/dev/zero"))
@@ -69,7 +69,7 @@ def test_a_device_without_end_is_refused(name: str) -> None:
     assert done.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", some(COMMANDS, 3))
 def test_a_pipe_that_nobody_writes_to_is_no_wait_for_ever(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
@@ -84,7 +84,7 @@ def test_a_pipe_that_nobody_writes_to_is_no_wait_for_ever(
     assert done.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", some(COMMANDS, 3))
 def test_a_file_that_is_too_large_is_refused(tmp_path: Path, name: str) -> None:
     """As a whole: nothing is made of its beginning."""
     with (tmp_path / "large").open("wb") as file:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.nvml.gpus import FIGURES, Gpus, fake_gpus, of
+from tests.support import some
 
 
 pytest.importorskip("pynvml")
@@ -40,7 +41,7 @@ SAMPLED = (
 )
 
 
-@pytest.fixture(params=["nvml.NvidiaGpus(processes=2)", "gpm.Gpm()"])
+@pytest.fixture(params=some(["gpm.Gpm()", "nvml.NvidiaGpus(processes=2)"]))
 def collector(request: pytest.FixtureRequest) -> str:
     """Return the collector that is tried."""
     return str(request.param)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.otlp import Receiver, receiver
-from tests.support import ROOT, run_python
+from tests.support import ROOT, run_python, some
 
 
 COMMAND = (
@@ -38,7 +38,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
         yield found
 
 
-@pytest.mark.parametrize("with_sdk", [True, False])
+@pytest.mark.parametrize("with_sdk", some([True, False]))
 def test_opentelemetry_instrument_starts_jaxmon(
     running: Receiver,
     tmp_path: Path,

@@ -27,6 +27,7 @@ print(jax.jit(lambda x: x + 1)(1), file=sys.stderr)
 """
 
 
+@pytest.mark.exhaustive
 def test_a_program_finds_what_it_would_find_elsewhere(
     tmp_path: Path, run_dir: Path
 ) -> None:

@@ -273,6 +273,7 @@ UNUSED = """
     """
 
 
+@pytest.mark.exhaustive
 def test_plugin_is_light(tmp_path: Path) -> None:
     """
     Where nothing is marked, pytest loads no more of jaxmon than the plugin, and no
@@ -330,6 +331,7 @@ def test_our_modules_are_not_rewritten(run: Run) -> None:
     assert "SourceFileLoader\nSourceFileLoader\n" in result.out
 
 
+@pytest.mark.exhaustive
 def test_options_and_mark_are_documented_by_pytest(tmp_path: Path) -> None:
     """``pytest --help`` and ``--markers`` list them."""
     assert "--jaxmon-report" in run_python("-m", "pytest", "-h", cwd=tmp_path).ok().out

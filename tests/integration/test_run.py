@@ -18,6 +18,7 @@ from tests.processes import files
 from tests.support import clean_environ, http_get
 
 
+@pytest.mark.exhaustive
 def test_agent_serves_while_the_program_runs(tmp_path: Path, run_dir: Path) -> None:
     """The page of a program that never heard of jaxmon shows its function and calls."""
     (tmp_path / "main.py").write_text(

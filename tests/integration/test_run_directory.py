@@ -275,6 +275,7 @@ def test_a_sidecar_follows_no_link(run_dir: Path) -> None:
     assert (answer.reason, "link" in str(answer)) == (fetch.BROKEN, True)
 
 
+@pytest.mark.exhaustive
 def test_comings_and_goings_are_never_seen_as_broken(
     run_dir: Path, start: Start
 ) -> None:

@@ -53,6 +53,7 @@ def compared(place: Path, *arguments: str, flags: str = "") -> Result:
     return run_python(*command, cwd=place, env={"XLA_FLAGS": flags})
 
 
+@pytest.mark.exhaustive
 def test_slower_build_fails_the_gate_and_names_the_flag(place: Path) -> None:
     """The same program with less optimisation fails, and the outcome says why."""
     result = compared(place, "b.json", "--", "train.py", flags=SLOW)
@@ -64,6 +65,7 @@ def test_slower_build_fails_the_gate_and_names_the_flag(place: Path) -> None:
     assert result.err.splitlines()[-1] == "run 5 of at most 5"
 
 
+@pytest.mark.exhaustive
 def test_same_build_is_no_regression(place: Path) -> None:
     """The same program again passes, however busy the machine is."""
     for _ in range(3):

@@ -373,6 +373,7 @@ print("ends")
 """
 
 
+@pytest.mark.exhaustive
 def test_a_process_may_end_while_a_call_is_watched() -> None:
     """The interpreter ends as it would without us, with work still on the device."""
     result = run_python("-c", ENDS_EARLY).ok()

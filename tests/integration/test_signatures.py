@@ -145,6 +145,7 @@ def test_a_static_part_made_anew_is_no_cause(agent: Agent, static: Any) -> None:
     assert event.message == "argument module[0]: float32[1] → float32[2]"
 
 
+@pytest.mark.exhaustive
 def test_what_is_remembered_stays_bounded(agent: Agent) -> None:
     """Hundreds of shapes leave sixteen signatures, and every one was reported."""
     f = jax.jit(lambda x: x)

@@ -73,6 +73,7 @@ def test_an_agent_that_is_switched_off_answers_everything() -> None:
     assert "stopped" in repr(off)
 
 
+@pytest.mark.exhaustive
 def test_a_module_of_the_program_with_a_name_of_pythons(
     tmp_path: Path, run_dir: Path
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_module_of_the_program_with_a_name_of_pythons(
     assert files(run_dir) == []
 
 
+@pytest.mark.exhaustive
 def test_a_module_of_the_program_that_ends_it(tmp_path: Path, run_dir: Path) -> None:
     """
     A script that exits when it is imported, with a name that jaxmon asks Python for.

@@ -112,6 +112,7 @@ def test_uninstrument_without_an_agent_does_nothing() -> None:
     assert jax.jit is PLAIN_JIT
 
 
+@pytest.mark.exhaustive
 def test_twenty_rounds_leave_nothing(run_dir: Path) -> None:
     """Descriptors, threads, listeners and the agents themselves do not pile up."""
 

@@ -15,7 +15,10 @@ SOME = (
     *(name for name, one in MISTAKES.items() if one.seconds <= 5),
 )
 # What they are told is checked without a program, too.
-ALIKE = {"leaked_value", "diverges", "frozen_noise"}
+ALIKE = {
+    *("leaked_value", "diverges", "frozen_noise", "logs_nan", "frozen_time"),
+    *("donated_in_vain", "dropped_update"),
+}
 SOME_HEALTHY = (
     "training",
     pytest.param("several_models", marks=pytest.mark.exhaustive),

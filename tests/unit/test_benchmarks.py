@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks import compiles, exposition, jobs
 from jaxmon.report.job.model import Verdict
 from jaxmon.report.job.text import lines
@@ -23,6 +25,7 @@ def test_families_have_as_many_samples_as_asked_for() -> None:
     assert 100 <= sum(len(family.samples) for family in found) < 150
 
 
+@pytest.mark.exhaustive
 def test_the_stuck_one_of_4096_ranks_is_found() -> None:
     """One rank does something else; what is printed does not grow with the others."""
     hosts = jobs.read(jobs.responses(stacks=True))

@@ -280,6 +280,7 @@ def test_missing_extra_is_named(monkeypatch):
     )
 
 
+@pytest.mark.exhaustive
 def test_generate_writes_then_accepts(tmp_path):
     """`--check` fails before `jaxmon generate` wrote the files, and passes after."""
     out = ["--out", str(tmp_path)]

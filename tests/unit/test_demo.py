@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from jaxmon.catalog import ACCELERATOR_ENERGY_JOULES, BY_NAME, COMPILE_SECONDS
 from jaxmon_exporter.collectors.synthetic.collector import Demo
 
@@ -25,6 +27,7 @@ def test_same_seed_and_time_give_the_same_fleet() -> None:
     assert page(first) != page(other)
 
 
+@pytest.mark.exhaustive
 def test_counters_never_fall() -> None:
     """Every counter and bucket grows or stays as time passes, and some grow."""
     clock = Clock()

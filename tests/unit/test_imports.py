@@ -8,7 +8,7 @@ import pytest
 
 import jaxmon
 from jaxmon.cli.main import COMMANDS
-from tests.support import ROOT, run_python
+from tests.support import ROOT, run_python, some
 
 
 HEAVY = (
@@ -70,7 +70,7 @@ def test_public_names_load_on_use():
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], *([name, "--help"] for name in COMMANDS)]
+    "arguments", some([["--help"], *([name, "--help"] for name in COMMANDS)], 3)
 )
 def test_help_is_quick(arguments):
     """Help loads click, and nothing that a command needs to do its work."""
@@ -184,6 +184,7 @@ def test_public_surface():
         _ = getattr(jaxmon, "nonsense")  # noqa: B009 - mypy knows it is not there
 
 
+@pytest.mark.exhaustive
 def test_user_code_type_checks(tmp_path):
     """
     From outside the repository, mypy finds our types, accepts what users write, and

@@ -128,6 +128,7 @@ def test_a_leak_fails_the_test_that_made_it(report, kind):
     assert f"{count} passed, {count} errors in" in report
 
 
+@pytest.mark.exhaustive
 def test_a_listener_that_came_with_jax_fails_its_test(tmp_path):
     """Of what a test imports, only what is ours is a leak."""
     report = run_pytest(tmp_path, late=LATE.replace("leak", "leak_of_late"))

@@ -161,6 +161,7 @@ def test_a_small_file_cannot_become_a_large_one():
         pprof.read(bomb)
 
 
+@pytest.mark.exhaustive
 def test_counts_are_bounded():
     """Millions of empty entries, two bytes each, are refused."""
     with pytest.raises(ProfileError, match="more than 1000000 entries"):

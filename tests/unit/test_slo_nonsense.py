@@ -13,6 +13,7 @@ from jaxmon.artifacts import slo
 from jaxmon.artifacts.alerts import Options, render
 from jaxmon.artifacts.slo import Thresholds
 from jaxmon.errors import SloError
+from tests.support import some
 
 
 SCALARS = (
@@ -39,7 +40,7 @@ OF_AN_SLO = (
 OF_AN_INDICATOR = ("bad", "total", "good", "histogram", "above", "timestamp", "within")
 
 
-@pytest.mark.parametrize("scalar", SCALARS, ids=lambda text: repr(text[:20]))
+@pytest.mark.parametrize("scalar", some(SCALARS, 2), ids=lambda text: repr(text[:20]))
 def test_any_scalar_anywhere(scalar, tmp_path):
     """
     Whatever stands in place of a value or a key is used, or refused with file and line.
@@ -62,7 +63,7 @@ def test_any_scalar_anywhere(scalar, tmp_path):
         assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("scalar", SCALARS, ids=lambda text: repr(text[:20]))
+@pytest.mark.parametrize("scalar", some(SCALARS), ids=lambda text: repr(text[:20]))
 def test_any_scalar_in_a_good_file(scalar, tmp_path):
     """In a file that is right otherwise, too: what is taken can be built."""
     shipped = slo.default().splitlines(keepends=True)
