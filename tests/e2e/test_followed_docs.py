@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents import Shell, commands, files
-from tests.support import ROOT, clean_environ, free_port, require_program
+from tests.support import ROOT, clean_environ, free_port, require_program, some
 
 
 PORTS = ("9466", "9467", "9090", "8000")
@@ -17,7 +17,7 @@ INSTALLING = ("python3 -m venv", "pip install")
 HAS_GPU = Path("/proc/driver/nvidia").exists()
 
 
-@pytest.mark.parametrize("name", ["tutorial", "troubleshooting"])
+@pytest.mark.parametrize("name", some(["troubleshooting", "tutorial"]))
 def test_every_command_prints_what_the_document_shows(
     name: str, tmp_path: Path, run_dir: Path
 ) -> None:

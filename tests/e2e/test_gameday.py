@@ -84,7 +84,7 @@ def shared_cache(directory: Path) -> dict[str, str]:
 
 
 # A page and tickets, of serving, training and hardware; a process that is killed.
-_FEW = ("recompile", "errors", "die", "gpu-lost")
+_FEW = ("errors", "die", "gpu-lost")
 
 
 @pytest.mark.parametrize(

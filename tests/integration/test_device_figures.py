@@ -114,6 +114,7 @@ def test_agents_tell_what_a_blind_sidecar_cannot(stage: Stage) -> None:
     stage.until(lambda: power(sidecar, 0), "recovery")
 
 
+@pytest.mark.exhaustive
 def test_several_agents_share_a_device(stage: Stage) -> None:
     """A device that two processes use is there once: `page` refuses it twice."""
     program(stage, UUID.format(0))

@@ -139,7 +139,11 @@ def test_sampled_calls_are_like_all_others(
 @pytest.mark.ground_truth
 @pytest.mark.parametrize(
     ("milliseconds", "rounds"),
-    [(1, 30), (10, 12), pytest.param(40, 4, marks=pytest.mark.exhaustive)],
+    [
+        (1, 30),
+        pytest.param(10, 12, marks=pytest.mark.exhaustive),
+        pytest.param(40, 4, marks=pytest.mark.exhaustive),
+    ],
 )
 def test_execution_time_is_that_of_a_blocking_call(
     agent: Agent, sampling: Sampling, milliseconds: int, rounds: int

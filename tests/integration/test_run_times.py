@@ -13,6 +13,8 @@ import pytest
 from tests.support import Result, run_python
 
 
+pytestmark = pytest.mark.exhaustive
+
 # Element-wise chains are what XLA's optimiser makes most of.
 PROGRAM = """
 import jax, jax.numpy as jnp
@@ -53,7 +55,6 @@ def compared(place: Path, *arguments: str, flags: str = "") -> Result:
     return run_python(*command, cwd=place, env={"XLA_FLAGS": flags})
 
 
-@pytest.mark.exhaustive
 def test_slower_build_fails_the_gate_and_names_the_flag(place: Path) -> None:
     """The same program with less optimisation fails, and the outcome says why."""
     result = compared(place, "b.json", "--", "train.py", flags=SLOW)
@@ -65,7 +66,6 @@ def test_slower_build_fails_the_gate_and_names_the_flag(place: Path) -> None:
     assert result.err.splitlines()[-1] == "run 5 of at most 5"
 
 
-@pytest.mark.exhaustive
 def test_same_build_is_no_regression(place: Path) -> None:
     """The same program again passes, however busy the machine is."""
     for _ in range(3):
@@ -73,7 +73,6 @@ def test_same_build_is_no_regression(place: Path) -> None:
         assert (result.code, "WORSE" in result.out) == (0, False), result.out
 
 
-@pytest.mark.exhaustive
 def test_two_commands_are_compared_without_a_file(place: Path) -> None:
     """The older one may run with other flags, or with another Python."""
     older = f"env XLA_FLAGS={SLOW} {sys.executable} train.py"

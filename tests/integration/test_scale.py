@@ -207,6 +207,7 @@ ROUNDS = 20
 OTHER_SHAPES = (5, 15)
 
 
+@pytest.mark.exhaustive
 def test_sixty_four_threads_count_exactly() -> None:  # noqa: C901 - one scene
     """Calls, hits, misses and compiles are exact; a scrape meanwhile sees none fall."""
     switch = sys.getswitchinterval()
