@@ -52,6 +52,8 @@ def require_regular(path: Path, *, most: int = MAX_BYTES) -> None:
     """
     try:
         _require_regular(path.stat(), most)
+    except ConfigFileError:
+        raise
     except (OSError, ValueError) as error:  # a zero byte is no part of a path
         raise _unreadable(error) from error
 
@@ -88,6 +90,8 @@ def read(
             else:
                 _require_regular(status, most)
                 raw = _whole(file.fileno(), most)
+    except ConfigFileError:
+        raise
     except (OSError, ValueError) as error:
         raise _unreadable(error) from error
     _require_size(len(raw), most)
@@ -152,7 +156,5 @@ def _require_size(size: int, most: int) -> None:
 
 
 def _unreadable(error: OSError | ValueError) -> ConfigFileError:
-    if isinstance(error, ConfigFileError):
-        return error
     reason = error.strerror if isinstance(error, OSError) else "not a valid file path"
     return ConfigFileError(f"cannot be read: {reason}")

@@ -39,6 +39,8 @@ def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
             with pytest.raises(ConfigFileError) as caught:
                 read_text(path)
             assert str(caught.value) == f"is {kind}, not a regular file"
+            # Whoever follows causes gets to an end.
+            assert caught.value.__cause__ is not caught.value
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
@@ -52,6 +54,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ConfigFileError) as caught:
             read_text(path)
         assert str(caught.value) == f"cannot be read: {reason}"
+        assert isinstance(caught.value.__cause__, OSError | ValueError)
 
 
 def test_size_is_limited(tmp_path: Path) -> None:
