@@ -238,6 +238,13 @@ def test_a_service_shows_what_is_down_beside_it(
             f"what is down for {job}",
             seconds=240,
         )
+    until(
+        lambda: (
+            "JaxmonTargetDown"
+            in shown(Grafana(server, "server"), "Firing alerts", "alertname")
+        ),
+        "the alert about the host of the service",
+    )
 
 
 def test_a_service_shows_the_alerts_about_its_hardware(

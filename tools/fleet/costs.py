@@ -7,6 +7,7 @@ import shutil
 import statistics
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -130,7 +131,7 @@ def measure(plan: Plan, templates: Templates, directory: Path) -> Result:
     begun = time.time()
     pods = layout.pods(plan.shape, begun - seconds - 3600, begun + 86400)
     fleet = Fleet(templates, pods)
-    recorded = learn(plan, fleet, groups, known(templates), directory / "learn")
+    recorded = learn(plan, fleet, known(templates), directory / "learn")
     needed = windows(groups, known(templates) | {one.name for one in recorded})
     where = directory / "history"
     where.mkdir()
@@ -229,14 +230,23 @@ def table(result: Result, slowest: int = 12) -> str:
 
 
 def learn(
-    plan: Plan, fleet: Fleet, groups: list[Group], all_names: set[str], directory: Path
+    plan: Plan,
+    fleet: Fleet,
+    all_names: set[str],
+    directory: Path,
+    alarms: Sequence[Recorded] = (),
 ) -> list[Recorded]:
-    """Return what the rules record of the fleet, learned from a quarter of an hour."""
+    """
+    Return what the rules record of the fleet while these *alarms* fire, learned from a
+    quarter of an hour.
+    """
     directory.mkdir()
+    groups = read(plan.rules)
+    names = all_names | {one.name for one in alarms}
     with Server(directory, plan.program) as server:
         end = time.time() // plan.interval * plan.interval
         times = moments(end, _LEARN_SECONDS, plan.interval)
-        fill(server, fleet, times, windows(groups, all_names))
+        fill(server, fleet, times, windows(groups, names), alarms)
         found = history.record(server, groups, times)
     shutil.rmtree(directory)
     return found

@@ -95,8 +95,9 @@ def fill(
     begun = time.time()
     pods = layout.pods(plan.shape, begun - plan.hours * 3600 - 3600, begun + 86400)
     fleet = Fleet(templates, pods)
-    recorded = costs.learn(plan, fleet, read(plan.rules), known, directory / "learn")
-    recorded += _alarms(pods, begun, plan.interval)
+    alarms = list(_alarms(pods, begun, plan.interval))
+    recorded = costs.learn(plan, fleet, known, directory / "learn", alarms)
+    recorded += alarms
     needed = _needed(plan, boards, templates, chosen)
     with Server(directory, plan.program, most=_MOST_SAMPLES) as server:
         end = time.time() // plan.interval * plan.interval

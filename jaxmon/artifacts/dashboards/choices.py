@@ -7,6 +7,7 @@ from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import Annotation
 from jaxmon.artifacts.dashboards.variables import Variable
+from jaxmon.artifacts.overviews.alerting import FIRING
 from jaxmon.artifacts.overviews.processes import STARTS
 from jaxmon.artifacts.promql import alerts
 
@@ -78,7 +79,7 @@ ANNOTATIONS = (
         name="Alerts",
         expr=hardware.firing()
         .max(*_ALERT)
-        .unless(alerts(*q.FIRING).offset("5m"), *_ALERT),
+        .unless(alerts(*FIRING).offset("5m"), *_ALERT),
         title="{{alertname}}",
         text="{{severity}}: {{job}}",
         color="red",

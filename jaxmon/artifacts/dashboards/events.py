@@ -13,6 +13,7 @@ from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.choices import ANNOTATIONS
 from jaxmon.artifacts.dashboards.model import Annotation, Notes
 from jaxmon.artifacts.overviews import functions
+from jaxmon.artifacts.overviews.alerting import FIRING
 from jaxmon.artifacts.promql import Expr, alerts, eq, recorded
 from jaxmon.artifacts.slo.thresholds import PAGE
 
@@ -60,7 +61,7 @@ VERSION = Annotation(
 # Over weeks, only what someone was called for.
 PAGES = Annotation(
     name="Pages",
-    expr=alerts(q.JOB, *q.FIRING, eq("severity", PAGE)).max("alertname", "job"),
+    expr=alerts(q.JOB, *FIRING, eq("severity", PAGE)).max("alertname", "job"),
     title="{{alertname}}",
     text="{{job}}",
     color="red",

@@ -18,18 +18,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from jaxmon.artifacts.dashboards.queries import FEW, FIRING, HOST, JOB, PROCESS
+from jaxmon.artifacts.dashboards.queries import FEW, HOST, JOB, PROCESS
 from jaxmon.artifacts.dashboards.variables import DependentVariable
 from jaxmon.artifacts.overviews.accelerators import OWNED, OWNERS, READERS
+from jaxmon.artifacts.overviews.alerting import (
+    ABOUT_GPUS,
+    ABOUT_HOSTS,
+    ALERTED,
+    ALERTED_READERS,
+    FIRING,
+)
 from jaxmon.artifacts.overviews.model import Overview
 from jaxmon.artifacts.promql import (
     Expr,
     Matcher,
     alerts,
     counter,
-    eq,
     gauge,
-    ne,
     re,
     up,
 )
@@ -140,34 +145,30 @@ def firing(*matchers: Matcher) -> Expr:
     """
     Return the firing alerts about the selected services and the hardware they run on.
     """
-    own, about_gpus, about_hosts = _alerts(*matchers)
-    # Few have alerts, and only those are compared at each moment.
-    owned = _owned().and_(about_gpus.over_range("last"), "uuid")
-    hosts = _hosts().and_(about_hosts.over_range("last"), *_BY_HOST)
-    gpus = about_gpus.and_(owned, "uuid")
-    return own.or_(gpus).or_(about_hosts.and_(hosts, *_BY_HOST))
+    own, gpus, hosts = _alerts(lambda *about: alerts(*about, *matchers))
+    return own.or_(gpus).or_(hosts)
 
 
 def fired() -> tuple[Expr, Expr]:
     """
-    Return how often in Grafana's range alerts were found to fire: those about the
-    selected services, and those about all GPUs and of all jobs that read GPUs, which
-    costs less than to find out which are about the services' hardware.
+    Return how often in Grafana's range alerts about the selected services were found to
+    fire, and those about the hardware they run on.
     """
-    own, about_gpus, about_hosts = (one.over_range("count") for one in _alerts())
-    readers = READERS().over_range("last").max("job")
-    return own, about_gpus.or_(about_hosts.and_(readers, "job"))
+    own, gpus, hosts = _alerts(lambda *about: alerts(*about).over_range("count"))
+    return own, gpus.or_(hosts)
 
 
-def _alerts(*matchers: Matcher) -> tuple[Expr, Expr, Expr]:
-    """Return firing alerts: of the selected services, about all GPUs, and all hosts."""
-    matchers = (*FIRING, *matchers)
-    # Of a host that programs share, but not about the GPUs of others.
-    of_hosts = (ne("instance", ""), eq("uuid", ""))
+def _alerts(find: Callable[..., Expr]) -> tuple[Expr, Expr, Expr]:
+    """
+    Return the firing alerts that *find* returns for matchers: about the selected
+    services, their GPUs, and the hosts of these.
+    """
+    owned = ALERTED(JOB).over_range("last")
+    read = ALERTED_READERS().over_range("last")
     return (
-        alerts(JOB, *matchers),
-        alerts(*matchers, ne("uuid", "")),
-        alerts(*matchers, *of_hosts),
+        find(JOB, *FIRING),
+        find(*ABOUT_GPUS).and_(owned, "uuid"),
+        find(*ABOUT_HOSTS).and_(read.and_(owned, "uuid"), *_BY_HOST),
     )
 
 

@@ -38,8 +38,6 @@ FEW = 20
 BY_PROCESS = ("job", "instance", "worker")
 NAMED_PROCESS = "{{job}} {{instance}} {{worker}}"
 
-FIRING = (re("alertname", "Jaxmon.+"), eq("alertstate", "firing"))
-
 # Burn rates that mean a slow ticket, a ticket, a slow page, a page.
 BURN = Thresholds(
     "green", ((1, "yellow"), (3, "orange"), (6, "semi-dark-red"), (14.4, "red"))

@@ -24,12 +24,14 @@ class Windows:
         recent: over which things are counted.
         known: a counter without a sample for this long is a new one.
         restarts: long enough for a process that backs off before it starts again.
+        silent: a target that is down has an alert in less than this.
         young: how long a process counts as one that starts; two scrapes a minute apart.
     """
 
     recent: str = "5m"
     known: str = "10m"
     restarts: str = "10m"
+    silent: str = "20m"
     young: str = "3m"
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jaxmon.artifacts.overviews import (
     accelerators,
+    alerting,
     flops,
     functions,
     processes,
@@ -19,7 +20,11 @@ from jaxmon.artifacts.slo.rules import Group
 # Grafana draws a series for five minutes after its last sample.
 _GROUPS = (
     ("", "1m", (*requests.OFTEN, *training.OFTEN, *flops.OFTEN, *processes.OFTEN)),
-    ("-hosts", "2m", (*processes.HOSTS, *accelerators.HOSTS, *use.HOSTS)),
+    (
+        "-hosts",
+        "2m",
+        (*processes.HOSTS, *accelerators.HOSTS, *use.HOSTS, *alerting.HOSTS),
+    ),
     ("-slow", "4m", (*functions.SELDOM, *accelerators.SELDOM)),
 )
 OVERVIEWS = tuple(one for _, _, series in _GROUPS for one in series)

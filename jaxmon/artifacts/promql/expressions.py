@@ -216,6 +216,16 @@ class Expr:
         """
         return replace(self, text=f"{self._selector('an offset')}{offset(back)}")
 
+    def latest(self, window: str) -> Expr:
+        """
+        Return the latest values of a selector within *window*.
+
+        Raises:
+            ValueError: it is an expression.
+        """
+        text = f"last_over_time({self._selector('a window')}[{checked(window)}])"
+        return replace(self, text=text)
+
     def over_range(self, function: Literal["count", "last", "max", "min"]) -> Expr:
         """
         Aggregate a selector over Grafana's range. The result is the same at each moment

@@ -15,6 +15,7 @@ from jaxmon.artifacts.dashboards.model import (
     Thresholds,
 )
 from jaxmon.artifacts.overviews import training
+from jaxmon.artifacts.overviews.alerting import FIRING
 from jaxmon.artifacts.promql import Expr, alerts_since, call, re, recorded, time
 from jaxmon.artifacts.slo import Slos, durations
 from jaxmon.artifacts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
@@ -187,7 +188,7 @@ def _headline(slos: Slos) -> Line:
 
 def _alerts(runbooks: str) -> Line:
     firing, named = hardware.firing(), ("alertname", "job")
-    duration = time() - _named(alerts_since(q.FIRING[0])).min(*_LISTED)
+    duration = time() - _named(alerts_since(FIRING[0])).min(*_LISTED)
     every = duration.and_(_named(firing).max(*_LISTED), *_LISTED)
     # No flood of tickets hides a page; the stat above counts all.
     shown = every.bottomk(_ALERTS, "severity")

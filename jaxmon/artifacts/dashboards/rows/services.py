@@ -7,6 +7,7 @@ from jaxmon.artifacts.dashboards.kinds import line, row, table
 from jaxmon.artifacts.dashboards.model import Link, Row, Target
 from jaxmon.artifacts.dashboards.rows import now
 from jaxmon.artifacts.overviews import functions, requests, training
+from jaxmon.artifacts.overviews.alerting import FIRING
 from jaxmon.artifacts.promql import alerts, re, recorded, up
 from jaxmon.artifacts.slo import Slos, durations
 from jaxmon.artifacts.slo.model import CURRENT_BURN_RATE
@@ -22,7 +23,7 @@ _DEBUG = Link(
 def oncall(slos: Slos) -> Row:
     """Return one line for each service, coloured as its objectives."""
     every = requests.REQUESTS(q.JOB).sum("job")
-    firing = alerts(q.JOB, *q.FIRING, re("severity", "page|ticket")).max(*now.ALERT)
+    firing = alerts(q.JOB, *FIRING, re("severity", "page|ticket")).max(*now.ALERT)
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max("job").of_unit("times")
     columns = (
         Target(firing.count("job"), "Alerts", q.above(1)),
