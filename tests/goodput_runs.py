@@ -173,6 +173,10 @@ class Supervised:
             return []
         return [json.loads(line) for line in text.splitlines()]
 
+    def noted(self, what: str) -> int:
+        """Return how often the program noted *what*."""
+        return sum(one["what"] == what for one in self._truth())
+
     def page(self) -> dict[str, float]:
         """Return what the last process exported in the end."""
         found: dict[str, float] = json.loads((self._directory / "page").read_text())

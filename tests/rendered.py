@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from functools import cache
@@ -89,6 +90,28 @@ def distinct() -> Iterator[dict[str, Any]]:
             if panel["title"] not in seen:
                 seen.add(panel["title"])
                 yield panel
+
+
+def filled(text: str, *, over: str) -> str:
+    """Return a query with everything chosen, *over* that time, by the minute."""
+    windows = {"rate_interval": "2m", "interval": "1m", "range": over}
+    text = re.sub(r"\$__(\w+)", lambda found: windows[found[1]], text)
+    return re.sub(r"\$(\w+|\{\w+:pipe\})", ".*", text)
+
+
+def expression(title: str, column: str = "", *, over: str) -> str:
+    """
+    Return the query of a panel as `filled`: its only one, or that whose legend is
+    *column*.
+    """
+    (found,) = (
+        target["expr"]
+        for panel in distinct()
+        if panel["title"] == title
+        for target in panel["targets"]
+        if column in ("", target["legendFormat"])
+    )
+    return filled(found, over=over)
 
 
 def reread(dashboard: dict[str, Any]) -> Any:

@@ -36,6 +36,11 @@ RUN_LOST_STEPS = _runs.counter(
     "Steps of a run that were done and had to be done again.",
     "run",
 )
+RUN_SAVES = _runs.counter(
+    "jaxmon_run_saves_total",
+    "Checkpoints of a run that were saved.",
+    "run",
+)
 RUN_RESUMES = _runs.counter(
     "jaxmon_run_resumes_total",
     "Interruptions of a run after which a step was done again.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from threading import RLock
 from typing import Protocol
 
@@ -32,21 +33,29 @@ class Open(Protocol):
 class _Named:
     """
     The activities of one name: those that are open, and some that have ended, in the
-    order of their beginning, and the time at which the latest of the others finished.
+    order of their beginning.
+
+    Attributes:
+        finished: when the latest of the others finished.
+        count: how many of the others finished, without those that began within one of
+            them.
     """
 
-    __slots__ = ("finished", "most", "opened")
+    __slots__ = ("_counted", "count", "finished", "most", "opened")
 
     def __init__(self) -> None:
         self.opened: list[tuple[float, Open]] = []
         self.finished: float | None = None
+        self.count, self._counted = 0, -inf
         # Those that have ended are dropped when there are so many.
         self.most = _FEW
 
-    def settle(self, one: Open) -> None:
-        """Note how *one*, which has ended, did so."""
+    def settle(self, began: float, one: Open) -> None:
+        """Note how *one*, which *began* then and has ended, did so."""
         end = one.end
         if len(end) > 1 and end[1] == FINISHED:
+            if began >= self._counted:
+                self.count, self._counted = self.count + 1, end[0]
             self.finished = max(end[0], self.finished or 0.0)
 
     def drop_ended(self) -> None:
@@ -54,7 +63,7 @@ class _Named:
         open_ = []
         for began, one in self.opened:
             if one.end:
-                self.settle(one)
+                self.settle(began, one)
             else:
                 open_.append((began, one))
         self.opened = open_
@@ -87,6 +96,18 @@ class ActivityAges:
             elif len(named.opened) >= named.most:
                 named.drop_ended()
             named.opened.append((self._clock(), one))
+
+    def count(self, name: str) -> int:
+        """
+        Return how many activities called *name* finished without an exception; of two
+        that overlap, the program has marked what was recorded anyway.
+        """
+        with self._lock:
+            named = self._named.get(name)
+            if named is None:
+                return 0
+            named.drop_ended()
+            return named.count
 
     def collect(self) -> list[Family]:
         """Return the ages, in seconds."""

@@ -177,6 +177,13 @@ class Timeline:
         self._compiles.append(([self._clock()], end))
         return self._push(COMPILE, stack, end)
 
+    def count(self, name: str) -> int:
+        """
+        Return how many activities called *name* finished without an exception, on any
+        thread, without those that began within another.
+        """
+        return self._ages.count(name)
+
     def follow(self, name: str, one: Open) -> None:
         """Include *one*, which begins now, in the ages of *name*, until its end."""
         self._ages.begin(self.labels.admit(name), one)

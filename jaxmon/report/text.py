@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from jaxmon.report import marked, sections, tables
 from jaxmon.report.findings.finding import Finding
+from jaxmon.report.goodput.text import goodput
 from jaxmon.report.layout import INDENT, columns, duration, ending, shortened, size
 from jaxmon.report.model import Process, Snapshot
 from jaxmon.report.notes import notes
@@ -32,6 +33,7 @@ def explanation(
                 findings, width, observed=snapshot.process.observed_seconds
             ),
             time_table(snapshot).lines(width),
+            goodput(snapshot.run).lines(width),
             marked.requests(snapshot).lines(width),
             marked.steps(snapshot).lines(width),
             marked.queues(snapshot).lines(width),

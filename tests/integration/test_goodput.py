@@ -5,7 +5,9 @@ The record of a run that is killed and restarted, against a ledger kept outside 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,11 @@ import pytest
 from jaxmon import catalog
 from jaxmon.exposition.families import series
 from jaxmon.report.goodput import record as records
+from jaxmon.report.goodput.record import RunRecord
+from jaxmon.report.runs.read import read_file
 from tests import ml_goodput
 from tests.goodput_runs import RUN, Fault, Supervised
+from tests.reports import findings
 from tests.support import Result
 
 
@@ -65,6 +70,29 @@ def test_interruptions_and_lost_steps_are_counted(run: Supervised) -> None:
     assert ledger.lost_steps <= run.ledger().lost_steps
     assert record.resumes == 2
     assert abs(record.resume_seconds - ledger.resume_seconds) <= ledger.tolerance
+    # As the program noted them; those of the first and second attempt count, too.
+    assert record.saves == run.noted("checkpoint ends") == 3
+
+
+def test_what_the_restarts_cost_is_found(
+    run: Supervised, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each cause that the ledger has as much of, and no other."""
+    monkeypatch.setattr("jaxmon.report.findings.runs._YOUNG", 0.0)
+    record, ledger = run.record(), run.ledger(as_recorded=True)
+    doubt = ledger.tolerance + ledger.traced
+    up = sum(ledger.seconds.values()) - ledger.seconds["waiting"]
+    found = {one.topic for one in findings(None, run=asdict(record))}
+    for topic, seconds in (
+        ("lost_progress", ledger.seconds["lost_progress"]),
+        ("recovery", ledger.seconds["recovery"]),
+        ("checkpoint_time", ledger.seconds["checkpoint"]),
+    ):
+        if seconds - doubt > 0.1 * (up + doubt):
+            assert topic in found, (topic, ledger)
+        if seconds + doubt < 0.05 * (up - doubt):
+            assert topic not in found, (topic, ledger)
+    assert "recovery" in found
 
 
 def test_the_last_process_exports_the_whole_run(run: Supervised) -> None:
@@ -80,6 +108,7 @@ def test_the_last_process_exports_the_whole_run(run: Supervised) -> None:
     for metric, value in (
         (catalog.RUN_STEPS, record.steps),
         (catalog.RUN_LOST_STEPS, record.lost_steps),
+        (catalog.RUN_SAVES, record.saves),
         (catalog.RUN_RESUMES, record.resumes),
         (catalog.RUN_RESUME_SECONDS, record.resume_seconds),
         (catalog.RUN_FRUITLESS_ATTEMPTS, record.fruitless),
@@ -103,6 +132,66 @@ def test_ml_goodput_measurement_agrees(
     assert theirs.pop("interruptions") == ours.pop("interruptions")
     for name, seconds in ours.items():
         assert abs(theirs[name] - seconds) <= allowed, (name, theirs, ours)
+
+
+REPORTING = """
+import pathlib, sys, time
+import jax, jaxmon
+
+directory = pathlib.Path(sys.argv[1])
+jaxmon.instrument(
+    run="train", run_state=directory, run_interval=0.1, port=None, socket=False,
+    report=True, summary_dir=directory / "reports",
+)
+step = jax.jit(lambda x: x + 1)
+for number in jaxmon.steps(range(1_000_000), start=900):
+    step(1.0)
+    if number > 20 and b"boot/7/1" not in (directory / "run-train.json").read_bytes():
+        break
+"""
+
+
+def test_the_reports_of_a_restarted_program_have_the_whole_run(
+    preloaded_script: Callable[..., Result], tmp_path: Path
+) -> None:
+    """
+    An attempt after others that lost much: the report at its exit says what, its page
+    and its summary have the time of all attempts.
+    """
+    hour = 3600.0
+    before = RunRecord(
+        schema=records.SCHEMA,
+        run="train",
+        writer="boot/7/1",
+        starts=3,
+        began=time.time() - 11.1 * hour,
+        time=time.time() - 2 * hour,
+        boot="boot",
+        seconds={"step": 6 * hour, "lost_progress": 3 * hour, "checkpoint": 0.1 * hour},
+        interruptions={"killed": 2},
+        step=1_000,
+        furthest=1_000,
+        marked=True,
+        saves=6,
+    )
+    records.path_of(tmp_path, "train").write_bytes(before.as_json())
+    result = preloaded_script(REPORTING, str(tmp_path)).ok()
+
+    said = " ".join(result.err.split())
+    assert "Run train did 100 steps again after it was interrupted 3 times: 3 h" in said
+    assert "by Young's formula" in said
+    written = read_file(tmp_path / "reports")
+    record, topics = written.snapshot.run, [one.topic for one in written.findings]
+    assert topics.count("lost_progress") == 1
+    # It was waiting for two hours, too.
+    assert topics.count("between_attempts") == 1
+    assert (record.starts, record.lost_steps, record.saves) == (4, 100, 6)
+    assert record.seconds["waiting"] == pytest.approx(2 * hour, abs=120)
+    assert record.wall == pytest.approx(11.1 * hour, abs=240)
+    (html,) = (tmp_path / "reports").glob("*.html")
+    page = html.read_text()
+    for text in ("Goodput across restarts", "steps done again", "interrupted 3 times"):
+        assert text in page
 
 
 FULL = """

@@ -110,6 +110,23 @@ def test_those_that_ended_are_forgotten(ages, clock):
     assert values(ages) == ({"save": 1}, {"save": 0})
 
 
+@pytest.mark.parametrize("read", [False, True])
+def test_those_that_finished_are_counted(ages, clock, read):
+    """Whenever it is read: one within another, and one that failed, do not count."""
+    assert ages.count("save") == 0
+    for number in range(1, 101):
+        outer, inner, failing = Marker(), Marker(), Marker()
+        for marker, how in ((failing, FAILED), (outer, FINISHED), (inner, FINISHED)):
+            ages.begin("save", marker)
+            clock.now += 1
+            if marker is not outer:
+                marker.end.extend((clock.now, how))
+        if read:
+            assert ages.count("save") == number
+        outer.end.extend((clock.now, FINISHED))
+    assert ages.count("save") == 100
+
+
 def test_activities_of_a_program_have_ages():
     """
     In a block, a decorated function and a coroutine, on any thread; one that raises,

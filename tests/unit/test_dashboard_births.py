@@ -5,13 +5,11 @@ compile of a function, the request that waited for it, an error.
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from jaxmon import catalog
 from tests.alerts.promtool import evaluate, shipped
-from tests.rendered import distinct
+from tests.rendered import expression
 
 
 PROCESS = 'job="web",instance="a:1",worker="0"'
@@ -44,22 +42,6 @@ SERIES = {
         for le, value in (("30.0", 0), ("60.0", 1), ("+Inf", 1))
     },
 }
-
-
-def expression(title: str, column: str) -> str:
-    """
-    Return the query of a panel, with everything chosen and an interval of 2 minutes.
-    """
-    (target,) = (
-        one
-        for panel in distinct()
-        if panel["title"] == title
-        for one in panel["targets"]
-        if not column or one["legendFormat"] == column
-    )
-    windows = {"rate_interval": "2m", "interval": "1m", "range": "30m"}
-    text = re.sub(r"\$__(\w+)", lambda found: windows[found[1]], target["expr"])
-    return re.sub(r"\$(\w+|\{\w+:pipe\})", ".*", text)
 
 
 def recording():
@@ -101,7 +83,7 @@ def test_the_first_is_shown(title, column, labels, value, tmp_path):
     at = "20m" if title == "Functions" else "11m"
     sample = {"labels": labels, "value": value}
     test = {
-        "expr": expression(title, column),
+        "expr": expression(title, column, over="30m"),
         "eval_time": at,
         "exp_samples": [sample],
     }
@@ -116,7 +98,7 @@ def test_the_heatmap_has_the_first_compile(tmp_path):
         for le, value in (("30.0", 0), ("60.0", 1), ("+Inf", 1))
     ]
     test = {
-        "expr": expression("Compiles by duration", ""),
+        "expr": expression("Compiles by duration", over="30m"),
         "eval_time": "11m",
         "exp_samples": samples,
     }

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.alerts.promtool import evaluate
-from tests.rendered import DASHBOARDS, distinct
+from tests.rendered import DASHBOARDS, expression, filled
 
 
 JOB = 'cluster="eu",namespace="prod",job="web"'
@@ -46,23 +46,7 @@ CASES = {
 }
 
 
-def filled(text: str) -> str:
-    """Return a query with everything chosen, over the hour that the series have."""
-    text = text.replace("$__rate_interval", "2m").replace("$__range", "61m")
-    text = text.replace("$__interval", "1m")
-    return re.sub(r"\$\w+", ".*", text)
-
-
-def expression(title: str, column: str) -> str:
-    """Return the query of a panel."""
-    (found,) = (
-        target["expr"]
-        for panel in distinct()
-        if panel["title"] == title
-        for target in panel["targets"]
-        if column in ("", target["legendFormat"])
-    )
-    return filled(found)
+OVER = "61m"
 
 
 @pytest.mark.parametrize("title", CASES)
@@ -70,7 +54,7 @@ def test_the_figure_is_right(title, tmp_path):
     """What is recorded over five minutes adds up over the range."""
     column, labels, value = CASES[title]
     test = {
-        "expr": f"round({expression(title, column)}, 0.0001)",
+        "expr": f"round({expression(title, column, over=OVER)}, 0.0001)",
         "eval_time": "1h",
         "exp_samples": [{"labels": labels, "value": round(value, 4)}],
     }
@@ -82,7 +66,7 @@ def test_activities_are_fractions_of_their_sum(tmp_path):
     """Of many processes, activities take many seconds per second, and 100 %."""
     values = {"step": 0.45, "rest": 0.5, "checkpoint": 0.05}
     test = {
-        "expr": f"round({expression('Time by activity', '')}, 0.0001)",
+        "expr": f"round({expression('Time by activity', over=OVER)}, 0.0001)",
         "eval_time": "1h",
         "exp_samples": [
             {"labels": f'{{activity="{name}"}}', "value": value}
@@ -98,7 +82,7 @@ def test_last_week_is_the_week_before(tmp_path):
     name = f'{RATE},outcome="success",start="warm"}}'
     series = {name: f"100x60 _x{7 * 24 * 60 - 61} 200x60"}
     test = {
-        "expr": expression("Week on week", ""),
+        "expr": expression("Week on week", over=OVER),
         "eval_time": f"{7 * 24 * 60 + 60}m",
         "exp_samples": [{"labels": "{}", "value": 2}],
     }
@@ -110,7 +94,7 @@ def annotation(name: str) -> str:
     """Return the query of an annotation."""
     found = DASHBOARDS["oncall.json"]["annotations"]["list"]
     (query,) = (one["expr"] for one in found if one["name"] == name)
-    return filled(query)
+    return filled(query, over=OVER)
 
 
 VERSION = "job:jaxmon_runtime_info:versions{" + JOB + ',jaxlib="1",jax='

@@ -15,16 +15,18 @@ from typing import NamedTuple
 from jaxmon.agent.goodput.identity import Moment
 from jaxmon.indicators.labels import OTHER
 from jaxmon.indicators.timeline import COMPILE, DATA_WAIT, STEP
-from jaxmon.report.goodput.record import CRASHED, RunRecord
+from jaxmon.report.goodput.record import (
+    CHECKPOINT,
+    CRASHED,
+    LOST,
+    RECOVERY,
+    STARTUP,
+    RunRecord,
+)
 
 
-_STARTUP, _RECOVERY, _LOST = "startup", "recovery", "lost_progress"
-_MARKED, _UNKNOWN, _CHECKPOINT = "marked", "unknown", "checkpoint"
-_NAMES = {
-    COMPILE: COMPILE,
-    "checkpoint": _CHECKPOINT,
-    "restore": _RECOVERY,
-}
+_MARKED, _UNKNOWN = "marked", "unknown"
+_NAMES = {COMPILE: COMPILE, CHECKPOINT: CHECKPOINT, "restore": RECOVERY}
 _STEPPING = (STEP, DATA_WAIT)
 
 
@@ -64,11 +66,12 @@ class Accounts:
         self._restarted = record.starts > 1
         self._spent: Mapping[str, float] = {}
         self._loop, self._counted = "", 0
+        self._saves = 0
         # Of the compiles that are counted late.
         self._repaid = 0.0
         # Whether its steps have numbers, or can only be counted.
         self._placed = continues
-        self._again = _LOST
+        self._again = LOST
         self._looped = continues
         # Whether it works without marking steps.
         self._unmarked = False
@@ -80,6 +83,7 @@ class Accounts:
         progress: Progress | None,
         *,
         late: float = 0.0,
+        saves: int = 0,
         works: bool = False,
         crashed: bool = False,
     ) -> None:
@@ -91,6 +95,7 @@ class Accounts:
             spent: seconds by activity so far, from the timeline.
             progress: of the loop, `None` if there is none.
             late: seconds of compiles so far that *spent* has as something else.
+            saves: checkpoints that were saved so far.
             works: whether the program evidently does its work, marked or not.
             crashed: whether an uncaught exception ends it.
         """
@@ -118,8 +123,10 @@ class Accounts:
         for name, part in found.items():
             if part:
                 seconds[name] = seconds.get(name, 0.0) + part
+        self._saves, new_saves = saves, saves - self._saves
         self.record = replace(
             self.record,
+            saves=self.record.saves + new_saves,
             time=now.wall,
             boottime=max(now.boottime, record.boottime),
             seconds=seconds,
@@ -136,7 +143,7 @@ class Accounts:
         """Return what time without an activity goes into."""
         if self._looped or self._unmarked:
             return _UNKNOWN
-        return _RECOVERY if self._restarted else _STARTUP
+        return RECOVERY if self._restarted else STARTUP
 
     @staticmethod
     def _by_name(parts: Mapping[str, float], scale: float) -> dict[str, float]:
@@ -215,7 +222,7 @@ class Accounts:
         if not self._placed and not self._restarted:
             self.record = replace(record, first=start, step=start, furthest=start)
         else:
-            lost = record.step - start if self._again == _LOST else 0
+            lost = record.step - start if self._again == LOST else 0
             self.record = replace(
                 record,
                 step=start,
@@ -224,7 +231,7 @@ class Accounts:
                 # If it was saved, the step that seemed unfinished was not.
                 owed=0.0 if start > record.furthest else record.owed,
             )
-        self._placed, self._again = True, _LOST
+        self._placed, self._again = True, LOST
 
     def _place_by_count(self) -> None:
         """

@@ -27,7 +27,12 @@ from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.indicators.loops import Loop, Loops
 from jaxmon.indicators.timeline import Timeline
-from jaxmon.report.goodput.record import STOPPED, NewerRecordError, RunRecord
+from jaxmon.report.goodput.record import (
+    CHECKPOINT,
+    STOPPED,
+    NewerRecordError,
+    RunRecord,
+)
 from jaxmon.threads import DaemonThread
 
 
@@ -181,6 +186,7 @@ class RunGoodput(Part):
                 self._timeline.spent(),
                 progress,
                 late=self._timeline.late,
+                saves=self._timeline.count(CHECKPOINT),
                 works=progress is None and self._works(),
                 crashed=uncaught.ends_program(),
             )
@@ -233,6 +239,7 @@ class RunGoodput(Part):
                 for metric, value in (
                     (catalog.RUN_STEPS, record.steps),
                     (catalog.RUN_LOST_STEPS, record.lost_steps),
+                    (catalog.RUN_SAVES, record.saves),
                     (catalog.RUN_RESUMES, record.resumes),
                     (catalog.RUN_RESUME_SECONDS, record.resume_seconds),
                     (catalog.RUN_FRUITLESS_ATTEMPTS, record.fruitless),

@@ -45,6 +45,7 @@ _SECTIONS = (
     "slower",
     "warnings",
     "time",
+    "run",
     "usual",
     "charts",
 )

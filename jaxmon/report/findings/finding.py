@@ -56,6 +56,12 @@ _WARNING = Topic(_HINT, catalog.JAX_WARNINGS, "Debug: Warnings of JAX")
 _WALL_TIME = Topic(
     _TIME, catalog.WALL_SECONDS, "Debug: Where the time goes", "JaxmonTimeLost"
 )
+_RUN_TIME = Topic(
+    _TIME,
+    catalog.RUN_SECONDS,
+    "Training: What the wall time of runs went into",
+    "JaxmonGoodputLow",
+)
 _RECOMPILES = Topic(
     _TIME, catalog.RECOMPILES, "Debug: Recompiles over time", "JaxmonRecompileStorm"
 )
@@ -87,6 +93,12 @@ TOPICS: dict[str, Topic] = {
         catalog.STEP_AGE_SECONDS,
         "On-call: Age of the last step",
         "JaxmonTrainingStalled",
+    ),
+    "no_progress": Topic(
+        _FAILURE,
+        catalog.RUN_FRUITLESS_ATTEMPTS,
+        "Training: Attempts without progress",
+        "JaxmonRunNoProgress",
     ),
     "error": Topic(_FAILURE, catalog.ERRORS, "Debug: Errors by function and kind"),
     "requests": Topic(
@@ -161,6 +173,17 @@ TOPICS: dict[str, Topic] = {
     "blocked": _WALL_TIME,
     "copies": _WALL_TIME,
     "fetch": _WALL_TIME,
+    "lost_progress": Topic(
+        _TIME, catalog.RUN_LOST_STEPS, "Training: Steps done again", "JaxmonGoodputLow"
+    ),
+    "recovery": Topic(
+        _TIME,
+        catalog.RUN_RESUME_SECONDS,
+        "Training: Time to resume",
+        "JaxmonGoodputLow",
+    ),
+    "checkpoint_time": _RUN_TIME,
+    "between_attempts": _RUN_TIME._replace(urgency=_HINT),
     "compiling": Topic(
         _NOTE, catalog.COMPILE_SECONDS, "Debug: Compile time by function"
     ),

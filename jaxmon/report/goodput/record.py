@@ -26,7 +26,8 @@ from jaxmon.report.typed import from_json
 
 SCHEMA = 1
 
-STEP, WAITING = "step", "waiting"
+STEP, DATA_WAIT, CHECKPOINT, WAITING = "step", "data_wait", "checkpoint", "waiting"
+STARTUP, RECOVERY, LOST = "startup", "recovery", "lost_progress"
 STOPPED, CRASHED, KILLED, UNSEEN = "stopped", "crashed", "killed", "unseen"
 
 _MOST_BYTES = 64 << 10
@@ -68,6 +69,7 @@ class RunRecord:
         owed: seconds of an unfinished step of an earlier attempt that are counted as
             progress, and not yet done again.
         marked: whether the run marks steps.
+        saves: checkpoints that were saved.
         lost_steps: steps that had to be done again.
         resumes: interruptions after which a step was done.
         resume_seconds: time from each of these interruptions to that step.
@@ -95,6 +97,7 @@ class RunRecord:
     unfinished: float = 0.0
     owed: float = 0.0
     marked: bool = False
+    saves: int = 0
     lost_steps: int = 0
     resumes: int = 0
     resume_seconds: float = 0.0
@@ -122,11 +125,14 @@ class RunRecord:
         return sum(self.interruptions.values())
 
     @property
+    def up(self) -> float:
+        """Seconds in which an attempt ran."""
+        return self.wall - self.seconds.get(WAITING, 0.0)
+
+    @property
     def seconds_between(self) -> float | None:
         """Mean time between failures: without waiting, by interruption."""
-        if not self.interrupted:
-            return None
-        return (self.wall - self.seconds.get(WAITING, 0.0)) / self.interrupted
+        return self.up / self.interrupted if self.interrupted else None
 
     @property
     def seconds_to_resume(self) -> float | None:
@@ -185,10 +191,18 @@ def from_document(document: Any) -> RunRecord:
     if found.schema > SCHEMA:
         msg = f"is of a later release (schema {found.schema}); upgrade jaxmon"
         raise NewerRecordError(msg)
-    known = found.run and found.writer and found.starts > 0 and found.time > 0
-    if found.schema != SCHEMA or not known:
+    record = plausible(found)
+    if record is None:
         msg = "is not the record of a run"
         raise RunRecordError(msg)
+    return record
+
+
+def plausible(found: RunRecord) -> RunRecord | None:
+    """Return *found* without what is impossible, `None` if it is no record."""
+    known = found.run and found.writer and found.starts > 0 and found.time > 0
+    if found.schema != SCHEMA or not known:
+        return None
     numbers = {
         name: min(max(getattr(found, name), 0), type(getattr(found, name))(_MOST))
         for name in _NUMBERS
@@ -215,7 +229,15 @@ def name(text: str) -> str:
 _TEXTS = ("run", "writer", "host", "boot", "ended")
 _NUMBERS = (
     *("schema", "starts", "began", "time", "boottime", "first", "step", "furthest"),
-    *("unfinished", "owed", "lost_steps", "resumes", "resume_seconds", "fruitless"),
+    *(
+        "unfinished",
+        "owed",
+        "saves",
+        "lost_steps",
+        "resumes",
+        "resume_seconds",
+        "fruitless",
+    ),
 )
 
 

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from jaxmon.catalog import RUN_ACTIVITIES
-from jaxmon.report.goodput.record import RunRecord
-from jaxmon.report.layout import (
-    Column,
-    ago,
-    counted,
-    duration,
-    share,
-    table,
-    times,
-    wrapped,
-)
+from jaxmon.report.goodput.record import RunRecord, plausible
+from jaxmon.report.goodput.saving import Saving, saving
+from jaxmon.report.layout import Column, ago, counted, duration, share, times
+from jaxmon.report.section import Section
 
 
 ACTIVITIES = {
@@ -34,41 +27,45 @@ ACTIVITIES = {
 }
 """What is displayed for each activity."""
 
+_TITLE = "GOODPUT ACROSS RESTARTS"
 _LAYOUT = (
     Column("ACTIVITY", 36, right=False),
     Column("TIME", 14),
     Column("SHARE", 9),
     Column("", right=False),
 )
-_INDENT = "  "
 
 
-def lines(record: RunRecord, width: int, *, now: float) -> list[str]:
-    """Return what *record* says, in lines of *width*, at the Unix time *now*."""
-    goodput, wall = record.goodput, record.wall
-    rate = "unknown" if goodput is None else share(goodput, 1.0)
-    head = (
-        f"{record.run}: goodput {rate} of {duration(wall)}, attempt {_attempt(record)}"
-    )
+def goodput(found: RunRecord) -> Section:
+    """Return the section of a report on the run that *found* is the record of."""
+    record = plausible(found)
+    if record is None:
+        return Section(_TITLE)
+    wall = record.wall
     spent = {name: record.seconds.get(name, 0.0) for name in RUN_ACTIVITIES}
     rows = [
         (ACTIVITIES[name], duration(seconds), share(seconds, wall), "")
         for name, seconds in sorted(spent.items(), key=lambda item: -item[1])
         if seconds
     ]
-    return [
-        head,
-        *table(_LAYOUT, rows, width=width),
-        *(
-            one
-            for text in _sentences(record, now)
-            for one in wrapped(text, width, first=_INDENT, rest=_INDENT * 2)
-        ),
-    ]
+    about = f": {_result(record)} of run {record.run}"
+    return Section(_TITLE, about, _LAYOUT, rows, below=[*_sentences(record)])
+
+
+def lines(record: RunRecord, width: int, *, now: float) -> list[str]:
+    """Return what *record* says, in lines of *width*, at the Unix time *now*."""
+    of_run = goodput(record)
+    return replace(
+        of_run,
+        title=f"{record.run}: goodput",
+        about=f" {_result(record)}",
+        below=[*of_run.below, _written(record, now)],
+    ).lines(width)
 
 
 def document(record: RunRecord) -> dict[str, Any]:
     """Return *record* and the figures that follow from it."""
+    known = saving(record) or Saving(0.0, 0.0)
     return {
         **asdict(record),
         "wall_seconds": record.wall,
@@ -76,19 +73,13 @@ def document(record: RunRecord) -> dict[str, Any]:
         "steps": record.steps,
         "seconds_between_failures": record.seconds_between,
         "seconds_to_resume": record.seconds_to_resume,
+        "seconds_between_saves": known.every or None,
+        "best_seconds_between_saves": known.best,
     }
 
 
-def _attempt(record: RunRecord) -> str:
-    return f"{record.interrupted + 1:,}"
-
-
-def _sentences(record: RunRecord, now: float) -> Iterator[str]:
-    if record.marked:
-        lost = f"; {record.lost_steps:,} had to be done again" * bool(record.lost_steps)
-        yield f"{counted(record.steps, 'step')} done{lost}"
-    else:
-        yield "no steps are marked: what was progress is not known"
+def interruptions(record: RunRecord) -> Iterator[str]:
+    """Return a sentence on the interruptions, if there were any."""
     if record.interrupted:
         kinds = ", ".join(f"{n:,} {how}" for how, n in record.interruptions.items())
         between, resume = record.seconds_between, record.seconds_to_resume
@@ -97,8 +88,29 @@ def _sentences(record: RunRecord, now: float) -> Iterator[str]:
             + (f", every {duration(between)} on average" if between else "")
             + (f"; the next step was done {duration(resume)} later" if resume else "")
         )
+
+
+def _result(record: RunRecord) -> str:
+    rate = "unknown" if record.goodput is None else share(record.goodput, 1.0)
+    return f"{rate} of {duration(record.wall)}, attempt {record.interrupted + 1:,}"
+
+
+def _sentences(record: RunRecord) -> Iterator[str]:
+    if record.marked:
+        lost = f"; {record.lost_steps:,} had to be done again" * bool(record.lost_steps)
+        yield f"{counted(record.steps, 'step')} done{lost}"
+    else:
+        yield "no steps are marked: what was progress is not known"
+    yield from interruptions(record)
+    if (known := saving(record)) is not None:
+        best = f"; every {duration(known.best)} loses least" if known.best else ""
+        saved = counted(record.saves, "checkpoint")
+        yield f"{saved} saved, every {duration(known.every)} on average{best}"
     if record.fruitless > 1:
         yield f"{record.fruitless:,} attempts in a row have done no new step"
+
+
+def _written(record: RunRecord, now: float) -> str:
     how = f"; this attempt {record.ended}" if record.ended else ""
     host = record.host or "a host"
-    yield f"written {ago(max(now - record.time, 0.0))} by {host}{how}"
+    return f"written {ago(max(now - record.time, 0.0))} by {host}{how}"

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from jaxmon.report import marked, sections, tables
+from jaxmon.report.goodput.text import goodput
 from jaxmon.report.html.charts import bar, charts, small_bar
 from jaxmon.report.html.elements import NOTHING, Html, element, joined, text
 from jaxmon.report.html.head import answer, findings, header, numbers, title
@@ -66,6 +67,7 @@ def _main(run: Run) -> Iterator[Html]:
     yield findings(run)
     yield _charts(snapshot)
     yield _time(snapshot)
+    yield table(goodput(snapshot.run))
     yield table(marked.requests(snapshot, most=_MOST))
     yield table(marked.steps(snapshot, most=_MOST))
     yield table(marked.queues(snapshot, most=_MOST))

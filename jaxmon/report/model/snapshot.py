@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from jaxmon.report.goodput.record import RunRecord
 from jaxmon.report.model.cache import Cache, Signatures
 from jaxmon.report.model.events import Event, Recompile, Warned
 from jaxmon.report.model.functions import Function
@@ -82,6 +83,7 @@ class Snapshot:
     transfers: Transfers = field(default_factory=Transfers)
     tracing: Tracing = field(default_factory=Tracing)
     time: WallTime = field(default_factory=WallTime)
+    run: RunRecord = field(default_factory=RunRecord)
     errors: Errors = field(default_factory=Errors)
     values: tuple[Quantity, ...] = ()
     slower: tuple[Slower, ...] = ()

@@ -28,7 +28,8 @@ from jaxmon.report.walltime import WallTime
 # What is kept of a snapshot, in this order.
 _KEPT = (
     *("process", "functions", "functions_left_out", "recompiles"),
-    *("requests", "steps", "queues", "time", "memory", "allocations", "transfers"),
+    *("requests", "steps", "queues", "time", "run"),
+    *("memory", "allocations", "transfers"),
     *("cache", "signatures", "values", "warnings", "slower", "errors"),
     *("usual", "charts"),
 )

@@ -1,0 +1,194 @@
+"""
+Findings on what restarts cost a run, over all its attempts, with their thresholds.
+
+Nothing is said of a first attempt, nor of a run so young that starting it explains all.
+Waiting between attempts is judged for itself: an interruption over a weekend is no
+reason to be content with all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jaxmon.report.findings.finding import Finding
+from jaxmon.report.goodput.record import (
+    CHECKPOINT,
+    LOST,
+    RECOVERY,
+    WAITING,
+    RunRecord,
+    plausible,
+)
+from jaxmon.report.goodput.saving import Saving, failures, saving
+from jaxmon.report.goodput.text import interruptions
+from jaxmon.report.layout import counted, duration, share, times
+from jaxmon.report.model import Snapshot
+
+
+# Seconds.
+_YOUNG = 600.0
+# Of the time, and what one cause must contribute to be named.
+_WORTH = 0.1
+_PART = 0.05
+# The sum of saves and lost steps hardly changes within this factor of the best.
+_NEAR = 2.0
+_FRUITLESS = 3
+
+_SEE = "`jaxmon job post-mortem` says what fails first."
+_RECOVERY = (
+    "Do less before the loop: import and open less, restore in parallel or from a "
+    "nearer copy, and restart in place rather than on other machines."
+)
+_WAITING = (
+    "The scheduler, or people, took that long to start it again: keep spare machines, "
+    "raise its priority, or restart it in place. If it was paused on purpose, nothing "
+    "is wrong."
+)
+_ASYNCHRONOUS = (
+    "Save asynchronously, as Orbax does by default, or to faster storage: then the "
+    "loop continues meanwhile."
+)
+_NOTICE = "Save on the notice of preemption (SIGTERM) as well"
+
+
+def no_progress(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect a run that restarts again and again, and gets no further."""
+    record = plausible(snapshot.run)
+    if record is None or record.fruitless <= _FRUITLESS:
+        return
+    yield Finding(
+        "no_progress",
+        record.run,
+        f"Run {record.run} is in attempt {record.fruitless:,} in a row without a new "
+        "step.",
+        tuple(interruptions(record)),
+        f"Stop the restarts while you look for the cause. {_SEE} Do attempts end at "
+        "the same step, skip its batch or restore an earlier checkpoint; do they end "
+        "before their first, the checkpoint may be damaged.",
+    )
+
+
+def restarts(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect runs that lose much of their time to interruptions and to saves."""
+    record = plausible(snapshot.run)
+    if record is None or not record.interrupted or record.up < _YOUNG:
+        return
+    spent, known = record.seconds, saving(record)
+    lost, recovery = spent.get(LOST, 0.0), spent.get(RECOVERY, 0.0)
+    much = lost + recovery >= _WORTH * record.up
+    if much and lost >= _PART * record.up:
+        yield _lost(record, known, snapshot)
+    if much and recovery >= _PART * record.up:
+        yield _recovery(record, snapshot)
+    if known and spent.get(CHECKPOINT, 0.0) >= _WORTH * record.up:
+        yield _saves(record, known, snapshot)
+    if spent.get(WAITING, 0.0) >= _WORTH * record.wall:
+        yield _waiting(record)
+
+
+def _lost(record: RunRecord, known: Saving | None, snapshot: Snapshot) -> Finding:
+    lost = record.seconds.get(LOST, 0.0)
+    return Finding(
+        "lost_progress",
+        record.run,
+        f"Run {record.run} did {counted(record.lost_steps, 'step')} again after it "
+        f"was interrupted {times(record.interrupted)}: {_part(lost, record)}.",
+        (*interruptions(record), *_how_it_saves(known)),
+        _how_to_save(record, known),
+        seconds=_of_this(_to_win(lost, record, known), record, snapshot),
+    )
+
+
+def _recovery(record: RunRecord, snapshot: Snapshot) -> Finding:
+    spent, restarted = record.seconds.get(RECOVERY, 0.0), record.interrupted
+    each = duration(spent / restarted)
+    return Finding(
+        "recovery",
+        record.run,
+        f"Run {record.run} spent {_part(spent, record)} on starting again and "
+        f"restoring: {each} after each interruption.",
+        tuple(interruptions(record)),
+        _RECOVERY,
+        seconds=_of_this(spent, record, snapshot),
+    )
+
+
+def _saves(record: RunRecord, known: Saving, snapshot: Snapshot) -> Finding:
+    spent = record.seconds.get(CHECKPOINT, 0.0)
+    rarer = known.best is not None and known.every * _NEAR < known.best
+    return Finding(
+        "checkpoint_time",
+        record.run,
+        f"Saving held up run {record.run} for {_part(spent, record)}.",
+        (*_how_it_saves(known), *interruptions(record)),
+        f"{_by_the_formula(known)} {_ASYNCHRONOUS}" if rarer else _ASYNCHRONOUS,
+        seconds=_of_this(spent, record, snapshot),
+    )
+
+
+def _waiting(record: RunRecord) -> Finding:
+    spent = record.seconds.get(WAITING, 0.0)
+    each = duration(spent / max(record.starts - 1, 1))
+    return Finding(
+        "between_attempts",
+        record.run,
+        f"No attempt of run {record.run} ran for {duration(spent)}, "
+        f"{share(spent, record.wall)} of {duration(record.wall)}: {each} before each "
+        "restart.",
+        tuple(interruptions(record)),
+        _WAITING,
+    )
+
+
+def _how_it_saves(known: Saving | None) -> Iterator[str]:
+    if known is not None:
+        holds = f", each of which held up the loop for {duration(known.seconds)}"
+        yield (
+            f"one save in {duration(known.every)} of the loop"
+            + holds * bool(known.seconds)
+        )
+
+
+def _how_to_save(record: RunRecord, known: Saving | None) -> str:
+    """Return the advice on when to save."""
+    if not failures(record):
+        return f"{_NOTICE}: each attempt ended in order, so it had the time."
+    if known is None:
+        return (
+            "Save more often, and on the notice of preemption. Mark saves as "
+            '`jaxmon.activity("checkpoint")`, which Orbax\'s do not need, to learn how '
+            "often would lose least."
+        )
+    if known.best is None:
+        return f"Save more often. {_NOTICE}."
+    if known.every > known.best * _NEAR:
+        return f"{_by_the_formula(known)} {_NOTICE}."
+    return (
+        f"It saves about as often as loses least, every {duration(known.best)}: fewer "
+        f"failures would help, and saves that hold it up for less. {_SEE}"
+    )
+
+
+def _by_the_formula(known: Saving) -> str:
+    steps = f", or {known.steps:,} steps" if known.steps > 1 else ""
+    return (
+        f"Save every {duration(known.best or 0.0)}{steps}: by Young's formula, that "
+        f"loses least, {share(known.least, 1.0)} of the time."
+    )
+
+
+def _to_win(lost: float, record: RunRecord, known: Saving | None) -> float:
+    """Return what would be won of *lost* seconds with saves as often as is best."""
+    if known is None or known.best is None:
+        return lost
+    spent = lost + record.seconds.get(CHECKPOINT, 0.0)
+    return min(max(spent - known.least * record.up, 0.0), lost)
+
+
+def _part(seconds: float, record: RunRecord) -> str:
+    return f"{duration(seconds)}, {share(seconds, record.up)} of {duration(record.up)}"
+
+
+def _of_this(seconds: float, record: RunRecord, snapshot: Snapshot) -> float:
+    """Return *seconds* of the run in proportion to the time of this process."""
+    return seconds / record.up * snapshot.process.observed_seconds

@@ -1,0 +1,333 @@
+"""Findings on what restarts cost a run, and how often it should save."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxmon import catalog
+from jaxmon.exposition.families import series
+from jaxmon.report.findings.finding import Finding, Urgency
+from jaxmon.report.goodput.record import RunRecord
+from jaxmon.report.goodput.saving import saving
+from jaxmon.report.goodput.text import document
+from jaxmon.report.model import read
+from jaxmon.report.text import explanation
+from tests.alerts.promtool import evaluate
+from tests.rendered import expression
+from tests.reports import HEALTHY as OVERVIEW
+from tests.reports import findings
+
+
+HOUR = 3600.0
+# Two days, 12 failures 4 h apart, a save of 30 s each half hour.
+HEALTHY: dict[str, Any] = {
+    "step": 42 * HOUR,
+    "data_wait": 1 * HOUR,
+    "compile": 1.2 * HOUR,
+    "checkpoint": 0.8 * HOUR,
+    "startup": 0.2 * HOUR,
+    "recovery": 1.5 * HOUR,
+    "lost_progress": 1.3 * HOUR,
+    "waiting": 2 * HOUR,
+}
+RECORD = RunRecord(
+    schema=1,
+    run="llama",
+    writer="boot/7/1",
+    host="host-1",
+    starts=13,
+    time=1000.0,
+    seconds=HEALTHY,
+    interruptions={"killed": 10, "crashed": 2},
+    furthest=43_000,
+    marked=True,
+    saves=96,
+    lost_steps=1_300,
+    resumes=12,
+    resume_seconds=4 * HOUR,
+)
+
+
+def run(seconds: dict[str, float] | None = None, **changes: Any) -> RunRecord:
+    """Return a healthy record of which some seconds, and other fields, differ."""
+    return replace(RECORD, seconds={**HEALTHY, **(seconds or {})}, **changes)
+
+
+def found(record: RunRecord) -> list[Finding]:
+    """Return the findings on a healthy process that keeps *record*."""
+    return findings(None, run=asdict(record))
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        RECORD,
+        # A first attempt, however it spends its time.
+        run({"recovery": 20 * HOUR, "checkpoint": 30 * HOUR}, interruptions={}),
+        # Started again after a few minutes, before it had saved anything.
+        replace(
+            RECORD,
+            seconds={"step": 200.0, "recovery": 150.0, "lost_progress": 100.0},
+            interruptions={"stopped": 1},
+        ),
+        # A step takes long, and so does compiling: that is no restart's fault.
+        run({"compile": 100 * HOUR, "data_wait": 50 * HOUR}),
+        run({"marked": 60 * HOUR, "unknown": 60 * HOUR}),
+        RunRecord(),
+        replace(RECORD, writer=""),
+        replace(RECORD, schema=2, fruitless=9),
+        replace(RECORD, seconds={}),
+        replace(RECORD, fruitless=3),
+    ],
+)
+def test_a_healthy_run_has_no_finding(healthy: RunRecord) -> None:
+    """Nor has a first attempt, a young run, or what is no record."""
+    assert found(healthy) == []
+
+
+def test_lost_steps_are_found_with_the_interval_that_loses_least() -> None:
+    """Saves are too rare: the verdict has the loss, the advice has the interval."""
+    (one,) = found(run({"lost_progress": 10 * HOUR}, saves=12, lost_steps=9_500))
+
+    assert (one.topic, one.subject) == ("lost_progress", "llama")
+    assert one.verdict == (
+        "Run llama did 9,500 steps again after it was interrupted 12 times: 10 h, "
+        "18 % of 2 d 8 h."
+    )
+    interrupted, saves = one.evidence
+    assert interrupted == (
+        "interrupted 12 times (2 crashed, 10 killed), every 4 h 43 min on average; the "
+        "next step was done 20 min later"
+    )
+    assert saves == (
+        "one save in 4 h 31 min of the loop, each of which held up the loop for 4 min"
+    )
+    # √(2 · 240 s · 56.7 h / 12)
+    assert one.action.startswith(
+        "Save every 47 min 37 s, or 794 steps: by Young's formula, that loses least, "
+        "17 % of the time."
+    )
+    # In proportion to the ten minutes of this process.
+    most = 10.0 / 56.7
+    assert one.seconds == pytest.approx(600 * (10.8 / 56.7 - 0.16798), rel=0.01)
+    assert one.seconds < 600 * most
+
+
+def test_without_two_failures_no_interval_is_recommended() -> None:
+    """The mean of one time between failures says nothing."""
+    (one,) = found(run({"lost_progress": 10 * HOUR}, interruptions={"crashed": 1}))
+
+    assert one.action.startswith("Save more often. Save on the notice")
+    assert "Young" not in one.action
+
+
+def test_attempts_that_end_in_order_could_save() -> None:
+    """If each had notice, the advice is to use it."""
+    (one,) = found(run({"lost_progress": 10 * HOUR}, interruptions={"stopped": 12}))
+
+    assert one.action == (
+        "Save on the notice of preemption (SIGTERM) as well: each attempt ended in "
+        "order, so it had the time."
+    )
+
+
+def test_saves_that_jaxmon_does_not_see_should_be_marked() -> None:
+    """Without them, how often would lose least is unknown."""
+    (one,) = found(run({"lost_progress": 10 * HOUR, "checkpoint": 0.0}, saves=0))
+
+    assert '`jaxmon.activity("checkpoint")`' in one.action
+    assert len(one.evidence) == 1
+
+
+def test_saves_that_hold_up_nothing_have_no_interval() -> None:
+    """They may be as frequent as one likes."""
+    (one,) = found(run({"lost_progress": 10 * HOUR, "checkpoint": 0.0}))
+
+    assert one.action.startswith("Save more often.")
+    assert one.evidence[1] == "one save in 33 min 52 s of the loop"
+
+
+def test_a_run_that_saves_as_often_as_it_should_fails_too_often() -> None:
+    """More or fewer saves would not help it."""
+    (one,) = found(run({"lost_progress": 10 * HOUR, "checkpoint": 4 * HOUR}))
+
+    assert one.action.startswith("It saves about as often as loses least, every ")
+    assert "fewer failures would help" in one.action
+
+
+def test_slow_restarts_are_found() -> None:
+    """With the time of each, and what would shorten it."""
+    (one,) = found(run({"recovery": 8 * HOUR}))
+
+    assert (one.topic, one.subject) == ("recovery", "llama")
+    assert one.verdict == (
+        "Run llama spent 8 h, 15 % of 2 d 6 h on starting again and restoring: 40 min "
+        "after each interruption."
+    )
+    assert one.seconds == pytest.approx(600 * 8 / 54.5)
+    assert "restart in place" in one.action
+
+
+def test_causes_that_are_much_together_are_each_found() -> None:
+    """Neither is a tenth of the time, both are."""
+    part = {"recovery": 4.5 * HOUR, "lost_progress": 4 * HOUR}
+
+    assert [one.topic for one in found(run(part))] == ["recovery", "lost_progress"]
+    assert found(run({**part, "recovery": 0.4 * HOUR})) == []
+
+
+def test_saves_that_take_too_long_are_found() -> None:
+    """Those that come too often should be rarer; all could be asynchronous."""
+    often = run({"checkpoint": 10 * HOUR}, saves=2_000)
+    (one,) = found(often)
+    known = saving(often)
+    assert known is not None
+    assert known.best is not None
+    assert known.every < known.best / 2
+
+    assert (one.topic, one.subject) == ("checkpoint_time", "llama")
+    assert one.verdict == ("Saving held up run llama for 10 h, 17 % of 2 d 9 h.")
+    assert one.evidence[0].endswith("each of which held up the loop for 18.0 s")
+    assert one.action.startswith("Save every 13 min 6 s, or 218 steps: ")
+    assert "asynchronously" in one.action
+    (rare,) = found(run({"checkpoint": 10 * HOUR}, saves=20))
+    assert rare.action.startswith("Save asynchronously")
+
+
+def test_waiting_for_machines_is_a_hint() -> None:
+    """The program cannot win it back; it hides no other loss, and none is blamed."""
+    (one,) = found(run({"waiting": 24 * HOUR}))
+
+    assert (one.topic, one.about.urgency) == ("between_attempts", Urgency.HINT)
+    assert one.verdict == (
+        "No attempt of run llama ran for 1 d, 33 % of 3 d: 2 h before each restart."
+    )
+    assert one.seconds == 0
+    topics = [
+        one.topic for one in found(run({"waiting": 500 * HOUR, "recovery": 8 * HOUR}))
+    ]
+    assert topics == ["recovery", "between_attempts"]
+
+
+def test_a_crash_loop_is_a_failure() -> None:
+    """As soon as its alert would fire, before any other finding."""
+    first, *_ = found(run({"recovery": 20 * HOUR}, fruitless=4))
+
+    assert (first.topic, first.about.urgency) == ("no_progress", Urgency.FAILURE)
+    assert first.verdict == "Run llama is in attempt 4 in a row without a new step."
+
+
+@pytest.mark.parametrize("text", ["a" * 10_000, "\x1b[31m", "ü", ""])
+def test_a_record_is_not_trusted(text: str) -> None:
+    """Impossible numbers and hostile text end in no exception."""
+    for number in (-1e18, 0.0, 1e300):
+        hostile = {
+            **asdict(run({"lost_progress": number, "recovery": number}, run=text)),
+            "saves": number,
+            "lost_steps": number,
+            "interruptions": {"killed": number, text: number},
+        }
+        for one in findings(None, run=hostile):
+            assert "\x1b" not in one.verdict
+
+
+@pytest.mark.parametrize("save", [10.0, 120.0])
+def test_the_recommended_interval_loses_least(save: float) -> None:
+    """Of simulated failures at a constant rate, any other loses more."""
+    between = 4 * HOUR
+    chosen = random.Random(1)  # noqa: S311 - repeatable, hides nothing
+    failures = [chosen.expovariate(1 / between) for _ in range(20_000)]
+    whole = sum(failures)
+
+    def loss(every: float) -> float:
+        cycle = every + save
+        saves = [time // cycle for time in failures]
+        lost = sum(time - n * cycle for time, n in zip(failures, saves, strict=True))
+        return (lost + save * sum(saves)) / whole
+
+    # A record of as many hours and failures, with some number of saves.
+    spent = {"step": 47.0 * HOUR, "checkpoint": HOUR}
+    known = saving(
+        replace(RECORD, seconds=spent, saves=round(HOUR / save), furthest=47_000)
+    )
+
+    assert known is not None
+    assert known.best is not None
+    assert known.best == pytest.approx(known.steps * 3.6, abs=3.6)
+    assert loss(known.best) == pytest.approx(known.least, rel=0.1)
+    for factor in (0.4, 0.6, 1.6, 2.5):
+        assert loss(known.best) < loss(known.best * factor)
+
+
+def test_the_report_has_the_time_of_all_attempts() -> None:
+    """As a section of its own; a process that keeps no record has none."""
+
+    def report(run: RunRecord) -> list[str]:
+        snapshot = read({**OVERVIEW, "run": asdict(run)})
+        return explanation(snapshot, [], worker="0")
+
+    title = "GOODPUT ACROSS RESTARTS: "
+    lines = report(RECORD)
+    at = lines.index(f"{title}84 % of 2 d 2 h, attempt 13 of run llama")
+    assert " ".join(lines[at + 2].split()) == "steps, each once 1 d 18 h 84 %"
+    assert lines[at + 10 : at + 16] == [
+        "  43,000 steps done; 1,300 had to be done again",
+        "  interrupted 12 times (2 crashed, 10 killed), every 4 h on average; the next",
+        "    step was done 20 min later",
+        "  96 checkpoints saved, every 28 min 26 s on average; every 15 min 30 s loses",
+        "    least",
+        "",
+    ]
+    assert not [one for one in report(RunRecord()) if title in one]
+
+
+def test_the_panel_shows_what_the_finding_says(tmp_path: Path) -> None:
+    """Prometheus has the same time between the saves of a run, and the same best."""
+    known = saving(RECORD)
+    assert known is not None
+    counts = {
+        **{
+            series(catalog.RUN_SECONDS, "llama", name): value
+            for name, value in RECORD.seconds.items()
+        },
+        **{
+            series(catalog.RUN_INTERRUPTIONS, "llama", how): value
+            for how, value in {**RECORD.interruptions, "stopped": 0}.items()
+        },
+        series(catalog.RUN_SAVES, "llama"): RECORD.saves,
+    }
+    named = "{{cluster}} {{namespace}} {{job}} {{run}}"
+    found = {f"{named} now": known.every, f"{named} loses least": known.best}
+    evaluate(
+        tmp_path,
+        [],
+        {
+            name.replace("{", '{job="web",instance="a",', 1): f"{value}+0x10"
+            for name, value in counts.items()
+        },
+        promql_expr_test=[
+            {
+                "expr": f"round({expression('Time between saves', which, over='5m')})",
+                "eval_time": "5m",
+                "exp_samples": [
+                    {"labels": '{job="web", run="llama"}', "value": round(seconds or 0)}
+                ],
+            }
+            for which, seconds in found.items()
+        ],
+    )
+
+
+def test_figures_of_saves_are_in_the_json() -> None:
+    """As `jaxmon job goodput --json` prints them; unknown is null."""
+    figures = document(RECORD)
+    known = saving(RECORD)
+    assert known is not None
+    assert figures["seconds_between_saves"] == known.every
+    assert figures["best_seconds_between_saves"] == known.best
+    assert document(replace(RECORD, saves=0))["seconds_between_saves"] is None
