@@ -6,6 +6,7 @@ server holds them that is asked to be strict: unknown fields are refused.
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import os
 import subprocess
@@ -17,6 +18,8 @@ from typing import Any, TypeAlias
 import jsonschema
 import pytest
 import yaml
+
+from tests.support import ROOT
 
 
 Document: TypeAlias = dict[str, Any]
@@ -125,22 +128,7 @@ def defined(directory: str | None) -> dict[Kind, Document]:
 @lru_cache
 def modelled() -> dict[Kind, Document]:
     """Return the schemas of the custom resources that packages describe."""
-    if not PACKAGES.is_dir():
-        pytest.fail(f"no schemas in {PACKAGES}: run `make setup`", pytrace=False)
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            _DESCRIBE,
-            str(PACKAGES),
-            json.dumps(list(MODELS.values())),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=True,
-    )
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    found = [json.loads(line) for line in described().read_text().splitlines()]
     for schema in found:
         for one in schema["$defs"].values():
             # A generated union, such as of text and number, describes its own Python
@@ -148,6 +136,32 @@ def modelled() -> dict[Kind, Document]:
             if "actual_instance" in one.get("properties", {}):
                 one.clear()
     return dict(zip(MODELS, map(closed, found), strict=True))
+
+
+def described() -> Path:
+    """
+    Return a file with a schema on each line: made once for each set of versions, since
+    importing the packages takes seconds.
+    """
+    if not PACKAGES.is_dir():
+        pytest.fail(f"no schemas in {PACKAGES}: run `make setup`", pytrace=False)
+    models = json.dumps(list(MODELS.values()))
+    versions = (ROOT / "constraints.txt").read_bytes()
+    name = hashlib.sha256(versions + models.encode()).hexdigest()[:16]
+    kept = ROOT / ".cache" / f"schemas-{name}.jsonl"
+    if not kept.exists():
+        done = subprocess.run(
+            [sys.executable, "-c", _DESCRIBE, str(PACKAGES), models],
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=True,
+        )
+        kept.parent.mkdir(exist_ok=True)
+        new = kept.with_suffix(f".{os.getpid()}")
+        new.write_text(done.stdout)
+        new.replace(kept)
+    return kept
 
 
 def closed(schema: Document) -> Document:
