@@ -22,10 +22,7 @@ from tests.browser import (
     resize,
 )
 from tests.fakes.nvml.build import build
-from tests.support import (
-    free_port,
-    until,
-)
+from tests.support import free_port, some, until
 
 
 if TYPE_CHECKING:
@@ -79,7 +76,7 @@ def test_process_that_dies_is_marked(
     assert text(chrome, "#state") == "live · 0 processes"
 
 
-@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+@pytest.mark.parametrize("width", some([PHONE, DESKTOP]))
 def test_page_fits_its_width(
     chrome: Chrome, exporter: Callable[..., Any], agent: Agent, width: int
 ) -> None:

@@ -48,10 +48,10 @@ def open_report(
     ("name", "width", "scheme"),
     [
         ("train.step", DESKTOP, "light"),
-        ("train.step", PHONE, "dark"),
+        pytest.param("train.step", PHONE, "dark", marks=pytest.mark.exhaustive),
         (INJECTION, PHONE, "light"),
         (LONG, PHONE, "dark"),
-        (LONG, DESKTOP, "dark"),
+        pytest.param(LONG, DESKTOP, "dark", marks=pytest.mark.exhaustive),
     ],
     ids=["desktop", "phone", "markup", "long on a phone", "long"],
 )
@@ -101,7 +101,11 @@ def test_it_prints(chrome: Chrome, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")], ids=["dark", "phone"]
+    ("width", "scheme"),
+    [
+        pytest.param(DESKTOP, "dark", id="dark", marks=pytest.mark.exhaustive),
+        pytest.param(PHONE, "light", id="phone"),
+    ],
 )
 def test_no_accessibility_fault(
     chrome: Chrome, tmp_path: Path, width: int, scheme: str

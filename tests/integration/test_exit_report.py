@@ -42,8 +42,8 @@ def reports(result: Result) -> int:
 @pytest.mark.parametrize(
     ("script", "end", "code"),
     [
-        ("python_script", "", 0),
         ("python_script", "raise KeyboardInterrupt", -2),
+        ("preloaded_script", "", 0),
         ("preloaded_script", "sys.exit(3)", 3),
         ("preloaded_script", "raise ValueError('mine')", 1),
         ("preloaded_script", "forward('no')", 1),

@@ -123,7 +123,7 @@ ODD: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", some(ODD, 2))
+@pytest.mark.parametrize("name", some(ODD))
 def test_odd_functions_switch_no_hook_off(agent: Agent, name: str) -> None:
     """
     A dozen of a kind are counted, under a label of a moderate length, and every hook is

@@ -18,7 +18,7 @@ from jaxmon.agent.jaxlink.key_use import drawn_from
 from jaxmon.report.findings import find
 from jaxmon.report.model import read
 from tests import inside
-from tests.support import until
+from tests.support import some, until
 
 
 # Made by the test that needs them: each worker collects all tests.
@@ -88,7 +88,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[bool, ...]]] =
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", some(CASES, 3))
 def test_keys_are_followed_to_where_numbers_are_drawn(agent: Agent, name: str) -> None:
     """Directly or not, with other arguments mixed in or not."""
     function, given, expected = CASES[name]

@@ -118,8 +118,20 @@ def test_the_users_exception_is_as_without_jaxmon(how: str, caught: Caught) -> N
     assert plain["links"] == observed["links"]
 
 
-@pytest.mark.parametrize("ending", ["uncaught", "thread"])
-@pytest.mark.parametrize("how", ["dispatch", "cached", "wait_asarray"])
+@pytest.mark.parametrize(
+    ("how", "ending"),
+    [
+        ("dispatch", "uncaught"),
+        ("cached", "thread"),
+        *(
+            pytest.param(*case, marks=pytest.mark.exhaustive)
+            for case in (
+                *(("wait_asarray", "uncaught"), ("cached", "uncaught")),
+                *(("dispatch", "thread"), ("wait_asarray", "thread")),
+            )
+        ),
+    ],
+)
 def test_what_nobody_catches_is_counted_once(
     how: str, ending: str, tmp_path: Path
 ) -> None:

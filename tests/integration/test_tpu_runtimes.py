@@ -13,7 +13,7 @@ from tests.exporter import exporters
 from tests.fakes.http2 import Http2Server, page
 from tests.fakes.tpu import shapes
 from tests.fakes.tpu.hosts import Host, chip, failures, of, up
-from tests.support import run_python, until
+from tests.support import run_python, some, until
 
 
 pytest.importorskip("grpc")
@@ -233,7 +233,7 @@ def test_name_too_long_to_ask_for_is_not_asked_for(host: Callable[..., Host]) ->
 
 @pytest.mark.parametrize(
     "garbage",
-    ["ffffffff", "0a05", "0a021a7f", "1b", "0a041a022a7f", "0a081a062a04120201"],
+    some(["ffffffff", "0a05", "0a021a7f", "1b", "0a041a022a7f", "0a081a062a04120201"]),
 )
 def test_garbage_costs_its_own_figure(host: Callable[..., Host], garbage: str) -> None:
     """A reply that is none is counted; the rest of the page is there."""

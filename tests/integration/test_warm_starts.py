@@ -275,7 +275,9 @@ def test_a_changed_program_is_named(place: Path, tmp_path: Path) -> None:
     ("source", "reason"),
     [
         ("raise RuntimeError('no database')", "RuntimeError: no database"),
-        ("import sys; sys.exit(3)", "SystemExit: 3"),
+        pytest.param(
+            *("import sys; sys.exit(3)", "SystemExit: 3"), marks=pytest.mark.exhaustive
+        ),
         ("import os; os._exit(3)", "the process ended while importing"),
         ("import time; time.sleep(600)", "took longer than 3 s"),
     ],
