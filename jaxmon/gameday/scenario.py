@@ -20,7 +20,7 @@ How a fault begins and ends.
 - ``driver``: the stand-in for the GPU driver reports it.
 """
 
-Program = Literal["serve", "train", "fragile", "rank", ""]
+Program = Literal["serve", "train", "fragile", "rank", "sharded", ""]
 
 LOAD = frozenset(
     {

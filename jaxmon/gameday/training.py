@@ -61,6 +61,20 @@ TRAINING = (
         usual_for=45.0,
     ),
     Scenario(
+        name="corrupt",
+        guide="F4",
+        summary="one of the devices computes wrongly, without an error",
+        program="sharded",
+        alert="JaxmonSilentCorruption",
+        follows=frozenset({"JaxmonCheckFailed"}),
+        environ=(
+            ("JAX_PLATFORMS", "cpu"),
+            ("XLA_FLAGS", "--xla_force_host_platform_device_count=4"),
+            ("JAXMON_SHADOW_INTERVAL", "0.1"),
+            ("JAXMON_SAMPLE_RATE", "10"),
+        ),
+    ),
+    Scenario(
         name="diverge",
         guide="F7",
         summary="two processes of one mesh run different versions of a program",

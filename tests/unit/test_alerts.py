@@ -52,6 +52,7 @@ NAMES = {
     "JaxmonAcceleratorIdle",
     "JaxmonAcceleratorUnderused",
     "JaxmonCheckFailed",
+    "JaxmonSilentCorruption",
     "JaxmonCheckpointAge",
     "JaxmonCheckpointFailed",
     "JaxmonColdLatency",

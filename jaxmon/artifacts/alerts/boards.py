@@ -72,6 +72,7 @@ _BOARDS = {
         "JaxmonNotReady",
         "JaxmonOutOfMemory",
         "JaxmonRecompileStorm",
+        "JaxmonSilentCorruption",
         "JaxmonSlowdown",
         "JaxmonWarmupFailed",
     ),

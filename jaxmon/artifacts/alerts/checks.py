@@ -1,12 +1,24 @@
-"""Alerts on results: keys used twice, checks that failed."""
+"""Alerts on results: keys used twice, checks that failed, devices that fail them."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from jaxmon import catalog
 from jaxmon.artifacts.alerts.model import COUNT, Alert
 from jaxmon.artifacts.promql import counter, eq
 from jaxmon.artifacts.slo import Thresholds
-from jaxmon.artifacts.slo.thresholds import TICKET
+from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
+
+
+_PROCESS = ("job", "instance", "worker")
+
+
+def of_results(thresholds: Thresholds) -> Iterator[Alert]:
+    """Yield the alerts."""
+    yield key_reuse(thresholds)
+    yield check_failed(thresholds)
+    yield silent_corruption(thresholds)
 
 
 def key_reuse(thresholds: Thresholds) -> Alert:
@@ -44,5 +56,30 @@ def check_failed(thresholds: Thresholds) -> Alert:
         summary=(
             "{{ $value | humanize }} checks of function {{ $labels.function }} of job "
             f"{{{{ $labels.job }}}} failed in {window}."
+        ),
+    )
+
+
+def silent_corruption(thresholds: Thresholds) -> Alert:
+    """
+    Alert on a device that computes wrongly: what depends on chance in a program differs
+    on other devices as well.
+    """
+    window = thresholds.deviation_window
+    deviations = counter(catalog.DEVICE_DEVIATIONS).mishaps(window)
+    by_device = deviations.sum(*_PROCESS, "device")
+    alone = (by_device > 0).count(*_PROCESS).equals(1)
+    return Alert(
+        name="JaxmonSilentCorruption",
+        expr=(by_device >= thresholds.deviations).and_(alone, *_PROCESS),
+        severity=PAGE,
+        description=(
+            "One device computes something else than the others, again and again, "
+            "without an error: silent data corruption."
+        ),
+        summary=(
+            "Device {{ $labels.device }} of {{ $labels.instance }} (worker "
+            "{{ $labels.worker }}), job {{ $labels.job }}, alone computed wrong values "
+            f"in {COUNT} checks within {window}."
         ),
     )

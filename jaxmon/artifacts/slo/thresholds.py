@@ -218,6 +218,12 @@ class Thresholds:
         "1h",
         "Window for failed determinism and gradient checks.",
     )
+    deviations: float = _count(
+        3,
+        "Checks within deviation_window in which outputs differed on one device of a "
+        "process, and on no other, after which it is corrupting data.",
+    )
+    deviation_window: str = _duration("2h", "Window for deviations of one device.")
     accelerator_lost_for: str = _duration("1m", "How long an accelerator must be down.")
     accelerator_used: str = _duration(
         "10m",

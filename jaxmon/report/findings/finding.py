@@ -127,9 +127,17 @@ TOPICS: dict[str, Topic] = {
     ),
     "diverging": Topic(_FAILURE, catalog.VALUE, "On-call: Logged values"),
     "determinism": Topic(
-        _FAILURE, catalog.DETERMINISM_CHECKS, "Debug: Determinism checks"
+        _FAILURE,
+        catalog.DETERMINISM_CHECKS,
+        "Debug: Determinism checks",
+        "JaxmonCheckFailed",
     ),
-    "gradients": Topic(_FAILURE, catalog.GRADIENT_CHECKS, "Debug: Gradient checks"),
+    "gradients": Topic(
+        _FAILURE,
+        catalog.GRADIENT_CHECKS,
+        "Debug: Gradient checks",
+        "JaxmonCheckFailed",
+    ),
     "queue": Topic(_FAILURE, catalog.QUEUE_DEPTH, "On-call: Queue depth"),
     "checkpoint": Topic(
         _FAILURE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.alerts.promtool import Case, ticket
+from tests.alerts.promtool import Case, page, ticket
 
 
 FUNCTION = 'job="train",instance="{}:1",worker="0",function="step"'
@@ -79,6 +79,14 @@ def ranks(*waits: float, processes: int = 4) -> dict[str, str]:
     return found
 
 
+def deviations(*of_devices: str) -> dict[str, str]:
+    """Return checks that failed on a device alone, by device from 0 on."""
+    return {
+        f'jaxmon_device_deviations_total{{{STEP},device="{number}"}}': values
+        for number, values in enumerate(of_devices)
+    }
+
+
 CASES = {
     "a key used twice": Case(
         "JaxmonKeyReuse",
@@ -111,6 +119,31 @@ CASES = {
                 "3 checks of function step of job train failed in 1h.", **PROGRAM
             )
         },
+    ),
+    "a device that computes wrongly": Case(
+        "JaxmonSilentCorruption",
+        deviations("0+0x200", "0+0x200", "0+0x9 1+0x9 2+0x9 3+0x170"),
+        quiet=("15m", "28m", "190m"),
+        firing={
+            "40m": page(
+                "Device 2 of a:1 (worker 0), job train, alone computed wrong values in "
+                "3 checks within 2h.",
+                job="train",
+                instance="a:1",
+                worker="0",
+                device="2",
+            )
+        },
+    ),
+    "a program that depends on chance differs on any device": Case(
+        "JaxmonSilentCorruption",
+        deviations("0+0x9 1+0x90", "0+0x20 1+1x80", "0+0x5 2+0x95"),
+        quiet=("8m", "30m", "90m"),
+    ),
+    "a device whose outputs differed twice": Case(
+        "JaxmonSilentCorruption",
+        deviations("0+0x100", "0+0x9 1+0x30 2+0x60"),
+        quiet=("15m", "60m", "95m"),
     ),
     "compiles that fail": Case(
         "JaxmonCompileFailed",

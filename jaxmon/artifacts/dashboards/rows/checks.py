@@ -78,7 +78,7 @@ def debug() -> Row:
                     "failing: take it out of service and test it."
                 ),
                 labels=by_device,
-                alerts=("JaxmonCheckFailed",),
+                alerts=("JaxmonCheckFailed", "JaxmonSilentCorruption"),
                 no_value="None",
             ),
         ),
