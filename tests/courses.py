@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from jaxmon.agent.walltime.course import Course, DeviceSeconds
+from jaxmon.agent.walltime.pace import Pace
 from jaxmon.report.job.columns import COLUMNS
 from tests.ranks import report
 
@@ -52,3 +56,67 @@ def runner(
         *([{"state": state, "place": line, "ratio": 0.2}] if line else []),
     ]
     return own
+
+
+class Life:
+    """
+    A rank that loads and waits at each step, and its agent, which looks at it.
+
+    Args:
+        index: of the rank.
+    """
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._chance = random.Random(index)  # noqa: S311 - samples, no secrets
+        self._calls = 0
+        self._pace = Pace(lambda: self._calls)
+        self._course = Course(DeviceSeconds(list))
+        self._due = 0.0
+
+    def step(self, dispatched: float, end: float) -> None:
+        """Load until *dispatched*, and wait for the device until *end*."""
+        calls = self._calls
+        while (now := self._due) < end:
+            self._calls = calls + (now >= dispatched)
+            self._course.look("fetch" if now >= dispatched else "data_wait", now, 0.0)
+            if self._pace.check(now, compiles=False):
+                self._course.mark(self._pace.calls, now, 0.0)
+            self._due = now + 1 / LOOKS * self._chance.uniform(0.5, 1.5)
+        self._calls = calls + 1
+
+    def report(self, count: int) -> dict[str, Any]:
+        """Return the rank of a job with *count* ranks."""
+        own = report(self._index, age=0.4, count=count)
+        return {**own, "course": self._course.as_json(), "places": []}
+
+
+def lives(
+    loads: Callable[[int, float], float],
+    device: float,
+    seconds: float,
+    *,
+    count: int = 4,
+    every: float = 5.0,
+) -> Iterator[tuple[float, list[dict[str, Any]]]]:
+    """
+    Yield the ranks of a job now and then, and when that is.
+
+    Args:
+        loads: returns how long a rank loads for a step that begins then.
+        device: how long all then compute together.
+        seconds: for how long they train.
+        count: of ranks.
+        every: seconds between two readings, at least.
+    """
+    ranks = [Life(index) for index in range(count)]
+    now = read = 0.0
+    while now < seconds:
+        loaded = [now + loads(index, now) for index in range(count)]
+        end = max(loaded) + device
+        for one, dispatched in zip(ranks, loaded, strict=True):
+            one.step(dispatched, end)
+        now = end
+        if now >= read + every:
+            read = now
+            yield now, [one.report(count) for one in ranks]

@@ -115,6 +115,13 @@ class Job:
         else:
             self._say(f"{rank} {fault}")
 
+    def began(self) -> float | None:
+        """Return when a rank began to be slow, by the monotonic clock, if one has."""
+        try:
+            return float((self._directory / "began").read_text())
+        except FileNotFoundError:
+            return None
+
     def recover(self) -> None:
         """End what can end, and wait until all get on."""
         for rank in self.stopped:

@@ -167,6 +167,23 @@ class Straggling(Rank):
         super().__init__(rank)
         self.busy: threading.Thread | None = None
         self.local = jnp.ones((SIZE, SIZE)) / SIZE
+        self.large = np.ones((1 << 20,), np.float32)
+        self.has_begun = False
+        self.acts = {
+            "more python": self.adds,
+            "more compile": self.compiles_anew,
+            "more transfer": self.copies,
+        }
+
+    def suffers(self, fault):
+        """Return whether *fault* is on; write down when it is for the first time."""
+        found = super().suffers(fault)
+        if found and not self.has_begun:
+            self.has_begun = True
+            part = directory / "began.part"
+            part.write_text(str(time.monotonic()))
+            part.rename(directory / "began")
+        return found
 
     def load_batches(self):
         while True:
@@ -180,11 +197,24 @@ class Straggling(Rank):
         total = 0
         for number in range(LOOPS):
             total += number
-        if self.suffers("more python"):
-            time.sleep(MORE)  # here: more python
+        if self.suffers("more sleep"):
+            time.sleep(MORE)  # here: more sleep
+        for fault, act in self.acts.items():
+            end = time.monotonic() + MORE
+            while self.suffers(fault) and time.monotonic() < end:
+                act()
         if self.suffers("more gil") and self.busy is None:
             self.busy = threading.Thread(target=self.holds)
             self.busy.start()
+
+    def adds(self):
+        sum([number * number for number in range(20_000)])  # here: more python
+
+    def compiles_anew(self):
+        jax.jit(lambda x: x + 1)(np.float32(1))  # here: more compile
+
+    def copies(self):
+        jax.device_put(self.large, may_alias=False)  # here: more transfer
 
     def holds(self):
         while self.suffers("more gil"):

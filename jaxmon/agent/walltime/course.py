@@ -1,14 +1,15 @@
 """
 What the time went into between some calls and others, for a job's ranks to be compared.
 
-Rows of seconds by state, each from one number of calls to another: of a few seconds in
-the latest two minutes, longer the older they are. Evaluated by
+Rows of seconds by state, each from one number of calls to another: of two seconds in
+the latest half minute, four in the latest two, longer the older they are. Evaluated by
 `jaxmon.report.job.course`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from jaxmon.agent.functions import Function
@@ -28,9 +29,10 @@ from jaxmon.clocks import perf_counter
 from jaxmon.report.job.columns import COLUMNS, MOST_ROWS
 
 
-_EVERY_SECONDS = 4.0
-# Rows are as long as this part of their age, if they are older than that.
-_PART, _RECENT_SECONDS = 1 / 3, 135.0
+_EVERY_SECONDS = 2.0
+# From which age on rows may last so long; later, for a part of their age.
+_NEW_SECONDS, _SHORT_SECONDS = 30.0, 5.0
+_RECENT_SECONDS, _PART = 135.0, 1 / 3
 _COLUMNS = {
     DEVICE: "waits",
     FETCH: "waits",
@@ -192,15 +194,25 @@ def _row(end: float, sums: Sums) -> Row:
 
 
 def _thinned(rows: list[Row], now: float) -> list[Row]:
-    """Return *rows*, two of them merged if they are short for their age."""
-    for at in range(len(rows) - 1):
-        one, other = rows[at].sums, rows[at + 1].sums
-        end = rows[at + 1].end
-        age, seconds = now - end, one["seconds"] + other["seconds"]
-        full = len(rows) >= MOST_ROWS * 3 // 4
-        if full or (age > _RECENT_SECONDS and seconds <= age * _PART):
-            merged = _row(end, {name: one[name] + other[name] for name in COLUMNS})
-            return [*rows[:at], merged, *rows[at + 2 :]]
-        if age <= _RECENT_SECONDS:
-            break
-    return rows
+    """Return *rows*, two merged that are short for their age, or if there are many."""
+    merged = next(_short(rows, now), 0 if len(rows) > MOST_ROWS * 3 // 4 else None)
+    if merged is None:
+        return rows
+    one, other = rows[merged].sums, rows[merged + 1].sums
+    sums = {name: one[name] + other[name] for name in COLUMNS}
+    return [*rows[:merged], _row(rows[merged + 1].end, sums), *rows[merged + 2 :]]
+
+
+def _short(rows: list[Row], now: float) -> Iterator[int]:
+    """Yield which of *rows* are short for their age with the next, the oldest first."""
+    for at, (one, other) in enumerate(pairwise(rows)):
+        age = now - other.end
+        if age <= _NEW_SECONDS:
+            return
+        if one.sums["seconds"] + other.sums["seconds"] <= _longest(age):
+            yield at
+
+
+def _longest(age: float) -> float:
+    """Return how many seconds a row may last that ended so many seconds ago."""
+    return age * _PART if age > _RECENT_SECONDS else _SHORT_SECONDS

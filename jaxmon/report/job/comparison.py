@@ -12,15 +12,23 @@ from jaxmon.report.job.course import Course
 from jaxmon.report.job.records import Rank
 
 
-WINDOW = 15.0
+WINDOW = 8.0
 """Seconds of a window in the latest two minutes; those before are longer."""
 
-_LEAST, _SHORT, _MOST = 4, 8, 16
-_LEAST_CALLS = 3.0
+WINDOWS = 3
+"""Of which there must be so many: one pause, however long, is in two at most."""
+
+_MOST = 22
+# What agents report is in short rows up to that age, or of one call each; then in rows
+# that are as long as this part of their age.
+_RECENT_SECONDS, _PART = 120.0, 1 / 4
+# Calls in a window, as a multiple of those in the latest, if it is no longer.
+_AS_LONG = 1.5
 # Programs compile, load and warm up in the first calls.
 _FIRST_CALLS = 10.0
-# Of a rank that was read later, or has been busy for a moment.
-_BEHIND_SECONDS = 30.0
+# Of a rank that was read later; and steps that are dispatched before others have begun
+# them, however long they take.
+_BEHIND_SECONDS, _BEHIND_STEPS = 30.0, 40
 # Ranks that do the same steps take the same time for them.
 _APART = 0.25
 
@@ -67,11 +75,20 @@ class Comparison:
         sides: those that can be compared.
         edges: calls at which the windows begin and end, the latest first.
         ages: seconds since then.
+        window: seconds of the latest windows, at least.
     """
 
     sides: Sequence[Side]
     edges: Sequence[float]
     ages: Sequence[float]
+    window: float
+
+    @property
+    def recent(self) -> int:
+        """The number of windows in which single pauses can be distinguished."""
+        calls = [after - before for after, before in pairwise(self.edges)]
+        longer = (at for at, one in enumerate(calls) if one > calls[0] * _AS_LONG)
+        return next(longer, len(calls))
 
     @property
     def windows(self) -> int:
@@ -79,7 +96,7 @@ class Comparison:
         return len(self.edges) - 1
 
 
-def compare(ranks: Iterable[Rank], window: float = WINDOW) -> Comparison | None:
+def compare(ranks: Sequence[Rank], window: float = WINDOW) -> Comparison | None:
     """
     Return *ranks* side by side, `None` if fewer than two can be compared, or for too
     short a time.
@@ -92,17 +109,19 @@ def compare(ranks: Iterable[Rank], window: float = WINDOW) -> Comparison | None:
     if len(known) < 2:  # noqa: PLR2004 - none to compare with
         return None
     usual = sorted(known, key=lambda item: item[1].calls)[len(known) // 2][1]
-    least = usual.calls_before(_BEHIND_SECONDS)
+    each = calls_each(ranks)
+    ahead = usual.calls - _BEHIND_STEPS * each
+    least = min(usual.calls_before(_BEHIND_SECONDS), ahead)
     known = [(one, course) for one, course in known if course.calls >= least]
     end = min(course.calls for _, course in known)
-    edges, ages = _grid(usual, end, window)
-    if len(edges) <= _LEAST:
+    edges, ages = _grid(usual, end, window, each)
+    if len(edges) <= WINDOWS:
         return None
     sides = [
         Side(one, course, [course.place(edge) for edge in edges])
         for one, course in known
     ]
-    latest = range(_LEAST)
+    latest = range(WINDOWS)
     times = [one.spent("seconds", latest) for one in sides]
     usually = median(times)
     sides = [
@@ -113,25 +132,39 @@ def compare(ranks: Iterable[Rank], window: float = WINDOW) -> Comparison | None:
     # If most go their own ways, they are not in step.
     if len(sides) < 2 or 2 * len(sides) <= len(known):  # noqa: PLR2004 - see above
         return None
-    return Comparison(sides, edges, ages)
+    return Comparison(sides, edges, ages, window)
 
 
-def _grid(usual: Course, end: float, window: float) -> tuple[list[float], list[float]]:
+def calls_each(ranks: Iterable[Rank]) -> float:
+    """Return how many calls make a step: as many as there are for each of the most."""
+    for rank in ranks:
+        calls = [one.calls for one in rank.functions if one.calls]
+        if calls:
+            return sum(calls) / max(calls)
+    return 1.0
+
+
+def _grid(
+    usual: Course, end: float, window: float, least: float
+) -> tuple[list[float], list[float]]:
     """
-    Return the calls at which windows begin, back from *end*, and their ages. They are
-    windows of calls: one pause, however long, does not fill several of them.
+    Return the calls at which windows begin, back from *end*, and their ages. They have
+    as many calls as are usual in that time now, and *least* at least: one pause,
+    however long, does not fill several of them.
     """
-    calls = max(window / usual.pace, _LEAST_CALLS)
-    edges, length = [end], calls
+    first = min(_FIRST_CALLS, end / 2)
+    edges, ages = [end], [usual.age(end)]
     while len(edges) <= _MOST:
-        edge = edges[-1] - length
-        if edge < min(_FIRST_CALLS, end / 2):
+        old = ages[-1] >= _RECENT_SECONDS
+        seconds = max(window, ages[-1] * _PART) if old else window
+        calls = max(seconds / usual.pace, least)
+        # When calls were shorter there were more of them.
+        edge = min(edges[-1] - calls, usual.calls_before(ages[-1] + seconds))
+        if edge < first:
             break
         edges.append(edge)
-        if len(edges) > _SHORT and len(edges) % 2:
-            length *= 2
-    times = usual.sums("seconds", [usual.place(edge) for edge in edges])
-    return edges, [usual.seconds - one for one in times]
+        ages.append(usual.age(edge))
+    return edges, ages
 
 
 def _steps(sums: Sequence[float]) -> list[float]:

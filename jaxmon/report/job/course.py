@@ -20,7 +20,7 @@ from jaxmon.report.job.columns import COLUMNS, MOST_ROWS
 _MOST_CHARACTERS = 512
 
 # Rows of which a usual pace is known, and the shortest.
-_LATELY, _LEAST_PACE = 8, 1e-6
+_LATELY, _LEAST_PACE = 5, 1e-6
 _INDEX = {name: number for number, name in enumerate(COLUMNS)}
 _CALLS = _INDEX["calls"]
 
@@ -72,6 +72,11 @@ class Course:
         part = (wanted - before) / (after - before) if after > before else 1.0
         return made[row - 1] + part * (made[row] - made[row - 1])
 
+    def age(self, calls: float) -> float:
+        """Return how many seconds before the end so many *calls* had been made."""
+        [then] = self.sums("seconds", [self.place(calls)])
+        return self.seconds - then
+
     @property
     def seconds(self) -> float:
         """The seconds in all."""
@@ -80,7 +85,7 @@ class Course:
     @property
     def pace(self) -> float:
         """The seconds of a usual call lately, not less than a microsecond."""
-        latest = slice(-_LATELY, None)
+        latest = slice(-_LATELY - 1, None)
         made = pairwise(self._sums[_CALLS][latest])
         times = pairwise(self._sums[_INDEX["seconds"]][latest])
         found = [

@@ -16,22 +16,26 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median_high, median_low
 
-from jaxmon.report.job.comparison import WINDOW, Comparison, Side, compare
+from jaxmon.report.job.comparison import (
+    WINDOW,
+    WINDOWS,
+    Comparison,
+    Side,
+    calls_each,
+    compare,
+)
 from jaxmon.report.job.gpus import Gpus
+from jaxmon.report.job.lags import Scale, least
 from jaxmon.report.job.records import Host, Place, Rank
 from jaxmon.report.job.slow import Slow, Slowness, Straggler
 
 
-# Fraction of the time that others wait; in a single window, half as much.
-_LEAST = 0.1
-# Looks are samples: so many standard deviations, with thousands of ranks.
-_DEVIATIONS = 5.0
-_MOST_VARIANCE = 0.25
-# One pause, however long, is in two windows at most.
-_WINDOWS = 3
-# A host with less is not ahead of its device.
-_LITTLE_WAIT = 0.1
+# A host that waits less is not ahead of its device, unless samples say that this works
+# all the time; with still less it is not, whatever they say: they may be old.
+_LITTLE_WAIT, _NO_WAIT = 0.1, 0.03
 _MOSTLY = 0.5
+# Who works a lot waits for a processor now and then, too.
+_MOST_OF_IT = 2 / 3
 # Described of those that are slow, and others whose lines are compared.
 _MOST, _MOST_PEERS = 1_000, 200
 _OTHERS = 20
@@ -66,14 +70,21 @@ class _Run:
     Windows in which a rank was slower than the others.
 
     Attributes:
-        kind: known if it is the device that works.
         lag: how much shorter its wait is than the median rank's, or its work longer.
+        known: of these windows, those in which it is known what it did.
+        kind: known if it is the device that works.
     """
 
     side: Side
     windows: range
     lag: float
+    known: range
     kind: Slow | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is as fast as the others again: the latest window may mislead."""
+        return self.windows.start > 1
 
 
 def find(
@@ -86,18 +97,18 @@ def find(
     Args:
         ranks: those of one job that respond; it gets on.
         hosts: what their sidecars know of their GPUs.
-        window: how many seconds make a window, of which three are needed.
+        window: how many seconds make a window, of which four are needed.
     """
     found = compare(ranks, window)
     gpus = Gpus(hosts, ranks)
     throttled = tuple((one, why) for one in ranks if (why := gpus.throttled(one)))
     if found is None:
         return Slowness(throttled=throttled) if throttled else None
-    waits = _Scale(found, ("waits",))
+    waits = Scale(found, ("waits",))
     # What waits in a copy to the device may wait for others there.
-    either = _Scale(found, ("waits", "transfer"))
-    alone = _Scale(found, ("alone",))
-    together = _Scale(found, ("together",))
+    either = Scale(found, ("waits", "transfer"))
+    alone = Scale(found, ("alone",))
+    together = Scale(found, ("together",))
     devices = _Devices(found.sides)
     runs: dict[int, _Run] = {}
     for number in range(len(found.sides)):
@@ -111,7 +122,7 @@ def find(
     accounts = _Accounts(found)
     worst = sorted(runs.values(), key=lambda run: -run.lag)[:_MOST]
     slow = [_straggler(run, found, accounts, gpus) for run in worst]
-    step = accounts.step(range(_WINDOWS))
+    step = accounts.step(range(WINDOWS))
     return Slowness(
         tuple(one for one in slow if not one.ended_seconds),
         tuple(one for one in slow if one.ended_seconds),
@@ -121,103 +132,41 @@ def find(
     )
 
 
-class _Scale:
-    """
-    Fractions of time of all ranks, and how far each is from the median one.
-
-    Args:
-        found: the ranks.
-        columns: whose seconds are added.
-    """
-
-    def __init__(self, found: Comparison, columns: Sequence[str]) -> None:
-        self.columns = columns
-        self.sides = found.sides
-        rows = [
-            [sum(one) for one in zip(*map(side.ratios, columns), strict=True)]
-            for side in found.sides
-        ]
-        self.rows = rows
-        # Of two, the one that waits is the one to compare with.
-        self.high = [median_high(one) for one in zip(*rows, strict=True)]
-        self.low = [median_low(one) for one in zip(*rows, strict=True)]
-
-    def of(self, number: int, windows: range) -> float:
-        """Return the fraction of the rank *number* in *windows* together."""
-        side = self.sides[number]
-        return sum(side.ratio(column, windows) for column in self.columns)
-
-    def usual(self, number: int, windows: range, *, high: bool) -> float:
-        """Return that of the median rank in *windows*, as long as those of *number*."""
-        seconds = self.sides[number].seconds
-        medians = self.high if high else self.low
-        whole = sum(seconds[one] for one in windows)
-        spent = sum(medians[one] * seconds[one] for one in windows)
-        return spent / whole if whole > 0 else 0.0
-
-
-def _host_bound(waits: _Scale, devices: _Devices, number: int) -> _Run | None:
+def _host_bound(waits: Scale, devices: _Devices, number: int) -> _Run | None:
     """Return when the others waited for the rank *number*, which did not."""
     row = waits.rows[number]
     lags = [usual - own for usual, own in zip(waits.high, row, strict=True)]
-    for windows in _slow_windows(lags):
-        own = waits.of(number, windows)
-        lag = waits.usual(number, windows, high=True) - own
+    for windows in waits.slow(number, lags):
+        usual = waits.usual(number, windows, high=True)
+        lag = usual - waits.of(number, windows)
         side = waits.sides[number]
-        if lag < _least(side, windows):
+        if lag < least(side, windows, usual):
             continue
         idle = devices.idle(number, windows)
         held = side.ratio("held", windows) >= lag / 2
         wait = median_low([row[one] for one in windows])
         bound = wait <= _LITTLE_WAIT if idle is None else idle >= lag / 2
-        if bound or held:
-            return _Run(side, windows, lag)
+        if bound or held or wait <= _NO_WAIT:
+            return _Run(side, windows, lag, windows)
     return None
 
 
-def _device_bound(alone: _Scale, together: _Scale, number: int) -> _Run | None:
+def _device_bound(alone: Scale, together: Scale, number: int) -> _Run | None:
     """
-    Return when the device of the rank *number* worked longer than others on what it
-    runs alone, and so waited less in what all run.
+    Return when the device of the rank *number* waited less than others in what all run,
+    because of what it runs alone.
     """
-    lags = [
-        own - usual for usual, own in zip(alone.low, alone.rows[number], strict=True)
-    ]
-    for windows in _slow_windows(lags):
-        lag = alone.of(number, windows) - alone.usual(number, windows, high=False)
-        waited = together.usual(number, windows, high=True)
-        shorter = waited - together.of(number, windows)
-        side = alone.sides[number]
-        if lag >= _least(side, windows) and shorter >= lag / 2:
-            return _Run(side, windows, lag, Slow.COMPUTE)
+    row, side = together.rows[number], together.sides[number]
+    lags = [usual - own for usual, own in zip(together.high, row, strict=True)]
+    for windows in together.slow(number, lags):
+        usual = together.usual(number, windows, high=True)
+        lag = usual - together.of(number, windows)
+        # It takes a while until enough of its own programs have been sampled.
+        known = range(windows.start, windows.start + 1)
+        longer = alone.of(number, known) - alone.usual(number, known, high=False)
+        if lag >= least(side, windows, usual) and longer >= lag / 2:
+            return _Run(side, windows, longer, known, Slow.COMPUTE)
     return None
-
-
-def _slow_windows(lags: Sequence[float]) -> Iterable[range]:
-    """Yield where at least three windows in a row are slow, the latest first."""
-    start = 0
-    for number in range(len(lags) + 1):
-        if number < len(lags) and lags[number] >= _LEAST / 2:
-            continue
-        windows = _trimmed(lags, range(start, number))
-        if len(windows) >= _WINDOWS:
-            yield windows
-        start = number + 1
-
-
-def _trimmed(lags: Sequence[float], windows: range) -> range:
-    """Return *windows* without those at the ends that were slow for a part only."""
-    if not windows:
-        return windows
-    least = median_low([lags[one] for one in windows]) / 2
-    full = [one for one in windows if lags[one] >= least]
-    return range(full[0], full[-1] + 1)
-
-
-def _least(side: Side, windows: range) -> float:
-    """Return from which fraction of the time on a rank is slow in *windows*."""
-    looks = max(side.spent("looks", windows), 1.0)
-    return max(_LEAST, _DEVIATIONS * math.sqrt(_MOST_VARIANCE / looks))
 
 
 class _Devices:
@@ -252,7 +201,7 @@ class _Accounts:
 
     def __init__(self, found: Comparison) -> None:
         self._found = found
-        self._each = _calls_each([one.rank for one in found.sides])
+        self._each = calls_each([one.rank for one in found.sides])
         self._usual: dict[tuple[Slow | None, range], float] = {}
 
     def step(self, windows: range, side: Side | None = None) -> float:
@@ -291,42 +240,33 @@ class _Accounts:
             return own - self.usual(run.windows, kind)
 
         # A process whose threads contend for the GIL seems to lack processors, too.
-        if more(Slow.HOST) >= max(run.lag / 2, 2 * more(Slow.GIL)):
+        if more(Slow.HOST) >= max(run.lag * _MOST_OF_IT, 2 * more(Slow.GIL)):
             return Slow.HOST
         return max(_OWN.values(), key=more)
-
-
-def _calls_each(ranks: Iterable[Rank]) -> float:
-    """Return how many calls make a step: as many as there are for each of the most."""
-    for rank in ranks:
-        calls = [one.calls for one in rank.functions if one.calls]
-        if calls:
-            return sum(calls) / max(calls)
-    return 1.0
 
 
 def _straggler(
     run: _Run, found: Comparison, accounts: _Accounts, gpus: Gpus
 ) -> Straggler:
-    side, windows = run.side, run.windows
+    side, windows, known = run.side, run.windows, run.known
     kind = run.kind or accounts.kind(run)
     whole = kind if kind is Slow.COMPUTE else None
-    step = accounts.step(windows, side)
-    own = accounts.of(side, windows, whole) * step
+    step = accounts.step(known, side)
+    own = accounts.of(side, known, whole) * step
     before = range(windows.stop, found.windows)
     past = None
     if before:
         past = accounts.of(side, before, whole) * accounts.step(before, side)
     place = _place(side.rank, kind, [one.rank for one in found.sides[:_MOST_PEERS]])
-    ended = found.ages[windows.start] if windows.start else 0.0
+    ended = found.ages[windows.start] if run.is_over else 0.0
     return Straggler(
         side.rank,
         kind,
         run.lag,
-        accounts.of(side, windows, kind) * step,
-        accounts.usual(windows, kind) * step,
+        accounts.of(side, known, kind) * step,
+        accounts.usual(known, kind) * step,
         own,
-        _times(own, accounts.usual(windows, whole) * step),
+        _times(own, accounts.usual(known, whole) * step),
         None if past is None else _times(own, past),
         # Where it was lately says nothing of what was before.
         "" if ended else place.place,
@@ -368,16 +308,17 @@ def _times(one: float, other: float) -> float:
 
 
 def _lost(
-    found: Comparison, runs: Mapping[int, _Run], waits: _Scale, alone: _Scale
+    found: Comparison, runs: Mapping[int, _Run], waits: Scale, alone: Scale
 ) -> float:
     """
     Return the fraction of the time that would be saved if all that are slow now were
     like the slowest of the others.
     """
-    now = {one: run for one, run in runs.items() if not run.windows.start}
+    now = {one: run for one, run in runs.items() if not run.is_over}
     rest = [one for one in range(len(found.sides)) if one not in now]
-    latest, lost = range(_WINDOWS), 0.0
+    lost = 0.0
     for device, scale in ((False, waits), (True, alone)):
+        latest = range(1 if device else WINDOWS)
         slow = [
             scale.of(number, latest)
             for number, run in now.items()

@@ -1,0 +1,104 @@
+"""
+By how much ranks differ from the median one, window by window, and in which windows
+that is more than chance, and more than something that passes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from statistics import fmean, median_high, median_low
+
+from jaxmon.report.job.comparison import WINDOWS, Comparison, Side
+
+
+# Fraction of the time that others wait; in a single window, half as much.
+_LEAST = 0.1
+# For how many windows it must last: more than what passes by itself.
+_LASTS = 3.5
+# Looks are samples: so many standard deviations, with thousands of ranks.
+_DEVIATIONS = 5.0
+
+
+class Scale:
+    """
+    Fractions of time of all ranks, and how far each is from the median one.
+
+    Args:
+        found: the ranks.
+        columns: whose seconds are added.
+    """
+
+    def __init__(self, found: Comparison, columns: Sequence[str]) -> None:
+        self.columns = columns
+        self.sides = found.sides
+        self._recent = found.recent
+        self._least_seconds = found.window * _LASTS
+        rows = [
+            [sum(one) for one in zip(*map(side.ratios, columns), strict=True)]
+            for side in found.sides
+        ]
+        self.rows = rows
+        # Of two, the one that waits is the one to compare with.
+        self.high = [median_high(one) for one in zip(*rows, strict=True)]
+        self.low = [median_low(one) for one in zip(*rows, strict=True)]
+
+    def of(self, number: int, windows: range) -> float:
+        """Return the fraction of the rank *number* in *windows* together."""
+        side = self.sides[number]
+        return sum(side.ratio(column, windows) for column in self.columns)
+
+    def usual(self, number: int, windows: range, *, high: bool) -> float:
+        """Return that of the median rank in *windows*, as long as those of *number*."""
+        seconds = self.sides[number].seconds
+        medians = self.high if high else self.low
+        whole = sum(seconds[one] for one in windows)
+        spent = sum(medians[one] * seconds[one] for one in windows)
+        return spent / whole if whole > 0 else 0.0
+
+    def slow(self, number: int, lags: Sequence[float]) -> Iterator[range]:
+        """
+        Yield the windows in a row in which the rank *number* is slow, the latest first,
+        if they are enough.
+
+        Args:
+            number: of the rank.
+            lags: by how much it differs from others in each window.
+        """
+        seconds = self.sides[number].seconds
+        for some in _rows(lags, range(len(lags)), _LEAST / 2):
+            # At the ends it was for a part only, and between two pauses by chance.
+            half = fmean([lags[one] for one in some]) / 2
+            for windows in _rows(_mended(lags), some, half):
+                known = range(windows.start, min(windows.stop, self._recent))
+                lasts = sum([seconds[one] for one in known])
+                if len(known) >= WINDOWS and lasts >= self._least_seconds:
+                    yield windows
+
+
+def _rows(lags: Sequence[float], windows: range, least: float) -> Iterator[range]:
+    """Yield those of *windows* in a row that have *least* at least."""
+    start = windows.start
+    for one in (*windows, windows.stop):
+        if one < windows.stop and lags[one] >= least:
+            continue
+        if one > start:
+            yield range(start, one)
+        start = one + 1
+
+
+def _mended(lags: Sequence[float]) -> list[float]:
+    """Return *lags* without dips of a single window, which are chance as well."""
+    sides = zip(lags, lags[1:], lags[2:], strict=False)
+    inner = [max(own, min(after, before)) for after, own, before in sides]
+    return [*lags[:1], *inner, *lags[1:][-1:]]
+
+
+def least(side: Side, windows: range, usual: float) -> float:
+    """
+    Return from which fraction of the time on a rank is slow in *windows*, if others
+    spend the fraction *usual* on the same.
+    """
+    looks = max(side.spent("looks", windows), 1.0)
+    variance = max(usual * (1.0 - usual), 0.0)
+    return max(_LEAST, _DEVIATIONS * math.sqrt(variance / looks))
