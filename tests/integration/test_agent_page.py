@@ -86,7 +86,7 @@ jax.config.update("jax_enable_x64", False)
 running = iter(jaxmon.steps([1, 2]))
 next(running)
 agent.refresh()
-shown = 'jaxmon_programs_total{function="__main__.<lambda>"} 2'
+shown = 'jaxmon_programs_total{function="__main__.<lambda>"} 4'
 sampled = ("execution_seconds_count", "nonfinite_total{", "promotions_total{")
 sampled += ("run_seconds_total{",)
 for _ in range(1000):  # programs and directories are read by threads of their own
@@ -96,6 +96,8 @@ for _ in range(1000):  # programs and directories are read by threads of their o
     if all(name in page for name in names):
         break
     time.sleep(0.02)
+else:
+    raise TimeoutError([name for name in names if name not in page])
 for accept, path in (("text/plain", sys.argv[1]), (sys.argv[3], sys.argv[2])):
     request = urllib.request.Request(agent.url, headers={"Accept": accept})
     for _ in range(2):  # the second page also holds what the first one cost
