@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.fakes.nccl import Ras, job, ras
+from tests.fakes.nccl.jobs import job
+from tests.fakes.nccl.server import Ras, ras
 from tests.faults.matrix import Area
 from tests.faults.stage import Sidecar, Stage, success
 

@@ -27,7 +27,9 @@ from jaxmon_exporter.options import Options
 from jaxmon_exporter.ranks import Beside, Ranks
 from jaxmon_exporter.service import Service
 from jaxmon_exporter.throttling import throttled
-from tests.fakes import nccl
+from tests.fakes.nccl.jobs import Job as NcclJob
+from tests.fakes.nccl.jobs import job as nccl_job
+from tests.fakes.nccl.server import ras as nccl_ras
 from tests.ranks import report, waiting
 from tests.support import http_get, until
 
@@ -335,14 +337,14 @@ def test_ranks_that_are_set_up_alike_share_what_is_sent(
     assert [one.setup["jax"] for one in found.ranks] == ["0.10.2"] * 3 + ["0.10.1"]
 
 
-def verdict_with_ras(run_dir: Path, stack: ExitStack, job: nccl.Job) -> str:
+def verdict_with_ras(run_dir: Path, stack: ExitStack, job: NcclJob) -> str:
     """
     Return what is printed about four ranks that wait for their devices, and whose RAS,
     which is real but for the job, says this of the *job*.
     """
     for number, one in enumerate(waiting(4)):
         agent(stack, run_dir, number, one | {"pid": 4000 + number})
-    ras = stack.enter_context(nccl.ras(job))
+    ras = stack.enter_context(nccl_ras(job))
     found = Nccl(ras.address, chance=lambda least, _: 0 if least < 2 else least)
     for _ in range(2):
         list(found.collect())
@@ -359,7 +361,7 @@ def test_what_nccl_knows_is_said_of_our_ranks(run_dir: Path, stack: ExitStack) -
     named by number, and a process that it does not reach; by host and process, if that
     is none of ours.
     """
-    job = nccl.job(1, 4)
+    job = nccl_job(1, 4)
     members = job.communicators[0].members
     for one in members:
         one.host = "127.0.0.1"
@@ -378,7 +380,7 @@ def test_a_sidecar_serves_what_its_collector_read(
 ) -> None:
     """With ranks and addresses of its host; without the collector, nothing of it."""
     agent(stack, run_dir, 0, report(0))
-    ras = stack.enter_context(nccl.ras(nccl.job(1, 4)))
+    ras = stack.enter_context(nccl_ras(nccl_job(1, 4)))
     options: dict[str, Any] = {"nccl_ras": ras.address, "nccl_interval": 1.0}
     with sidecar(run_dir, enabled="nccl", peer_access=True, **options) as address:
         url = f"http://{address}/job"
@@ -394,7 +396,7 @@ def test_what_nccl_knows_of_others_is_said_of_their_processes(
     run_dir: Path, stack: ExitStack
 ) -> None:
     """A process of another host, or with another number, is none of our ranks."""
-    job = nccl.job(1, 4)
+    job = nccl_job(1, 4)
     for one in job.communicators[0].members:
         one.host = "127.0.0.1"
     job.communicators[0].members[0].host = "10.9.8.7"
@@ -407,7 +409,7 @@ def test_a_ras_that_knows_of_nothing_leaves_the_network(
     run_dir: Path, stack: ExitStack
 ) -> None:
     """All processes respond, and none is behind: that is said, too."""
-    text = verdict_with_ras(run_dir, stack, nccl.job(1, 4))
+    text = verdict_with_ras(run_dir, stack, nccl_job(1, 4))
     assert "all 4 processes respond, and no rank has launched fewer" in text
 
 
