@@ -231,6 +231,22 @@ class Options:
         default=15.0,
         within=_SECONDS,
     )
+    nccl_inspector: str = _option(
+        "Read the files that NCCL Inspector writes to this directory; the variable is "
+        "Inspector's own. It need not exist yet. Off by default.",
+        default="",
+        variable="NCCL_INSPECTOR_DUMP_DIR",
+        metavar="DIR",
+    )
+    nccl_inspector_host: str = _option(
+        "Host name in the names of these files, by default this host's; * for any, in "
+        "a directory that only this host writes to.",
+        default="",
+        metavar="NAME",
+    )
+    nccl_inspector_interval: float = _option(
+        "Seconds between polls of these files.", default=15.0, within=_SECONDS
+    )
     disabled: tuple[str, ...] = _option(
         "Disable a collector; repeatable (in the variable, separate by spaces).",
         default=(),

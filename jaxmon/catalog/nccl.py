@@ -1,11 +1,16 @@
-"""Metrics of jobs that use NCCL, from the RAS thread in each of their processes."""
+"""
+Metrics of jobs that use NCCL: from the RAS thread in each of their processes, and from
+the files of NCCL Inspector.
+"""
 
 from __future__ import annotations
 
 from jaxmon.catalog.model import SIDECAR, Sheet
 from jaxmon.catalog.values import (
+    NCCL_COLLECTIVES,
     NCCL_COMMUNICATOR_STATES,
     NCCL_FAULTS,
+    NCCL_MESSAGE_SIZES,
     NCCL_PROCESS_STATES,
 )
 
@@ -76,4 +81,46 @@ NCCL_COLLECTION_TIMEOUTS = _nccl.gauge(
     "jaxmon_nccl_collection_timeouts",
     "Connections between processes that NCCL gave up on meanwhile.",
     limits=_MANY,
+)
+
+# --- Inspector -------------------------------------------------------------------
+
+_inspector = Sheet("NCCL Inspector", SIDECAR)
+
+_KIND = ("collective", NCCL_COLLECTIVES)
+_SIZE = ("size", NCCL_MESSAGE_SIZES)
+
+NCCL_COLLECTIVES_RECORDED = _inspector.counter(
+    "jaxmon_nccl_collectives_total",
+    "Collectives that NCCL Inspector recorded, by kind and size of the message.",
+    "worker",
+    _KIND,
+    _SIZE,
+)
+NCCL_MESSAGE_BYTES = _inspector.counter(
+    "jaxmon_nccl_message_bytes_total",
+    "Size of their messages, as NCCL counts it: of each rank.",
+    "worker",
+    _KIND,
+    _SIZE,
+)
+NCCL_BUS_BYTES = _inspector.counter(
+    "jaxmon_nccl_bus_bytes_total",
+    "Bus bandwidth times kernel time of each; divided by the seconds, bus bandwidth.",
+    "worker",
+    _KIND,
+    _SIZE,
+)
+NCCL_COLLECTIVE_SECONDS = _inspector.counter(
+    "jaxmon_nccl_collective_seconds_total",
+    "Time of their kernels on the GPU, including the wait for other ranks.",
+    "worker",
+    _KIND,
+    _SIZE,
+)
+NCCL_UNRECORDED_COLLECTIVES = _inspector.counter(
+    "jaxmon_nccl_unrecorded_collectives_total",
+    "Collectives launched between those recorded: too small, overwritten, or not read.",
+    "worker",
+    _KIND,
 )

@@ -207,3 +207,18 @@ NVLINK_ERRORS = (
 NCCL_PROCESS_STATES = ("responding", "unresponsive", "dead")
 NCCL_COMMUNICATOR_STATES = ("unknown", "init", "running", "finalize", "abort")
 NCCL_FAULTS = ("mismatch", "stuck", "error", "incomplete")
+# By the names that NCCL gives them, and by the size of the message.
+NCCL_COLLECTIVES = (
+    "AllReduce",
+    "AllGather",
+    "ReduceScatter",
+    "AllGatherV",
+    "All2All",
+    "Broadcast",
+    "Reduce",
+    "SendRecv",
+    "Send",
+    "Recv",
+    "other",
+)
+NCCL_MESSAGE_SIZES = ("under_1MiB", "under_16MiB", "under_256MiB", "larger")

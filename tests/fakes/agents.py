@@ -18,7 +18,7 @@ GOOD = b"""\
 jaxmon_jit_calls_total{function="f"} 7
 """
 
-Serve = Callable[[int, bytes | Handler], Server]
+Serve = Callable[..., Server]
 Raw = Callable[[int, Callable[[socket.socket], object]], None]
 
 
@@ -27,9 +27,11 @@ def serving(run_dir: Path) -> Iterator[Serve]:
     """Give a function that serves a page in a slot, with the agent's own server."""
     with ExitStack() as stack:
 
-        def start(slot: int, page: bytes | Handler) -> Server:
+        def start(
+            slot: int, page: bytes | Handler, *, target: str = "/metrics"
+        ) -> Server:
             handler = (lambda _: Response(page)) if isinstance(page, bytes) else page
-            server = Server({"/metrics": handler}, name=f"agent-{slot}")
+            server = Server({target: handler}, name=f"agent-{slot}")
             server.listen_unix(run_dir / f"agent-{slot}.sock")
             server.start()
             stack.callback(server.stop)

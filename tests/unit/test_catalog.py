@@ -21,6 +21,7 @@ LABELS = {
     "activity",  # named by the program's code
     "cause",  # closed set
     "clock",  # closed set
+    "collective",  # closed set
     "collector",  # names in our code
     "compute_instance",  # at most 8 of a GPU instance
     "core",  # of a chip, at most 2
@@ -76,6 +77,7 @@ LABELS = {
     "severity",  # closed set
     "signal",  # closed set
     "site",  # names in our code
+    "size",  # closed set
     "start",  # closed set
     "state",  # closed set
     "type",  # closed set

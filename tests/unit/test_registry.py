@@ -11,6 +11,7 @@ from tests.support import ROOT, run_python
 
 
 HERE = Path("/nowhere")
+ASKED_FOR: dict[str, object] = {"dcgm": "http://x/", "nccl_inspector": "/nowhere"}
 
 
 def names(**chosen: object) -> tuple[list[str], list[str]]:
@@ -21,23 +22,24 @@ def names(**chosen: object) -> tuple[list[str], list[str]]:
 
 def test_collectors_have_the_names_that_they_are_listed_by() -> None:
     """A name of the list is that of the metrics and the log, and each is there once."""
-    primary, secondary = names(dcgm="http://localhost:9400/metrics", demo=True)
+    primary, secondary = names(**ASKED_FOR, demo=True)
     assert sorted([*primary, *secondary]) == sorted(one.name for one in LISTED)
 
 
 def test_what_is_not_asked_for_is_not_made() -> None:
-    """The fleet of `--demo` and a dcgm-exporter need an option, the others none."""
-    assert names() == ([name for name in NAMES if name != "dcgm"], [])
+    """The fleet of `--demo`, files and a dcgm-exporter need an option, others none."""
+    assert names() == ([name for name in NAMES if name not in ASKED_FOR], [])
     assert names(dcgm="http://x/") == (names()[0], ["dcgm"])
+    assert set(names(nccl_inspector="x")[0]) - set(names()[0]) == {"nccl_inspector"}
     assert names(demo=True) == ([*names()[0], "demo"], [])
 
 
 def test_what_is_left_out_is_not_made() -> None:
     """Each collector can be disabled, also one that an option asks for."""
     for name in NAMES:
-        found = names(dcgm="http://x/", disabled=(name,))
+        found = names(**ASKED_FOR, disabled=(name,))
         assert name not in [*found[0], *found[1]]
-    assert names(dcgm="http://x/", disabled=NAMES) == ([], [])
+    assert names(**ASKED_FOR, disabled=NAMES) == ([], [])
 
 
 def test_what_is_left_out_is_not_loaded() -> None:

@@ -75,6 +75,21 @@ def _nccl(options: Options, _: GiveUp) -> Collector:
     return Nccl(options.nccl_ras, interval=options.nccl_interval)
 
 
+def _inspector(options: Options, _: GiveUp) -> Collector | None:
+    if not options.nccl_inspector:
+        return None
+    from pathlib import Path  # noqa: PLC0415 - see above
+
+    from jaxmon_exporter.collectors.inspector.collector import Inspector  # noqa: PLC0415 - see above
+
+    return Inspector(
+        Path(options.nccl_inspector),
+        options.run_dir,
+        host=options.nccl_inspector_host,
+        interval=options.nccl_inspector_interval,
+    )
+
+
 def _dcgm(options: Options, _: GiveUp) -> Collector | None:
     if not options.dcgm:
         return None
@@ -109,6 +124,7 @@ LISTED = (
     CollectorEntry("gpm", _gpm, _pynvml),
     CollectorEntry("tpu", _tpu),
     CollectorEntry("nccl", _nccl),
+    CollectorEntry("nccl_inspector", _inspector),
     CollectorEntry("dcgm", _dcgm, fills_gaps=True),
     # After all that read devices: agents report devices that no driver shows us.
     CollectorEntry("agents", _agents),

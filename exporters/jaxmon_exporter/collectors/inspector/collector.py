@@ -1,0 +1,129 @@
+"""Jobs that use NCCL: time and bandwidth of their collectives, by NCCL Inspector."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from jaxmon.exposition.families import Family
+from jaxmon_exporter.collecting import (
+    NO_JOB,
+    Clock,
+    CollectorUnavailable,
+    partial_failures,
+)
+from jaxmon_exporter.collectors.inspector import files
+from jaxmon_exporter.collectors.inspector.owners import Owners
+from jaxmon_exporter.collectors.inspector.recent import Recent
+from jaxmon_exporter.collectors.inspector.record import BrokenRecordError, parse
+from jaxmon_exporter.collectors.inspector.tallies import Tallies
+
+
+NO_ACCESS = "no_access"
+BAD_RECORD = "bad_record"
+_REASONS = (
+    *(BAD_RECORD, files.LONG_LINE, files.BEHIND),
+    *(files.NOT_A_FILE, files.UNREADABLE, files.TOO_MANY),
+)
+
+
+class Inspector:
+    """
+    Reads what NCCL Inspector appends to its files in *directory*.
+
+    Args:
+        directory: need not exist yet.
+        run_dir: where the agents are.
+        host: whose files, by default this host's; ``*`` is any.
+        interval: seconds between polls.
+        budget: bytes that are parsed in each of them; 4 MiB take some 100 ms.
+        clock: seconds, monotonic.
+    """
+
+    name = "nccl_inspector"
+    deadline = 10.0
+
+    def __init__(  # noqa: PLR0913 - the last are for tests
+        self,
+        directory: Path,
+        run_dir: Path,
+        *,
+        host: str = "",
+        interval: float = 15.0,
+        budget: int = 4 << 20,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self.interval = interval
+        self._path = directory
+        self._host = host or os.uname().nodename
+        self._directory = files.Directory(directory, self._host, budget=budget)
+        self._owners = Owners(run_dir, clock)
+        self._tallies = Tallies(clock)
+        self._recent = Recent(clock)
+        self._bad = Counter(dict.fromkeys(_REASONS, 0))
+        self._found: tuple[dict[str, Any] | None, float] = None, 0.0
+        self._clock = clock
+
+    def collect(self) -> Iterable[Family]:
+        """
+        Read what was appended since the last poll.
+
+        Raises:
+            CollectorUnavailable: there are no files of this host, or may not be read.
+        """
+        try:
+            for process, line in self._directory.lines():
+                self._read(process, line)
+        except FileNotFoundError:
+            # Inspector creates it.
+            self._directory.none()
+        except OSError as error:
+            message = f"{self._path}: {error.strerror}; the sidecar must read it"
+            raise CollectorUnavailable(NO_ACCESS, message) from error
+        processes = self._directory.processes
+        self._owners.keep(processes)
+        self._recent.turn()
+        self._found = self._recent.document(), self._clock()
+        counters = list(self._tallies.families())
+        if not processes and not self._tallies:
+            raise CollectorUnavailable(NO_JOB, self._no_job(), costly=False)
+        failures = self._bad + self._directory.failures
+        return [
+            *counters,
+            partial_failures(self.name, {one: failures[one] for one in _REASONS}),
+        ]
+
+    def found(self) -> dict[str, Any] | None:
+        """
+        Return by what ranks are compared, as JSON types, `None` if nothing is known;
+        called from other threads.
+        """
+        found, made = self._found
+        if found is None:
+            return None
+        return {**found, "age_seconds": max(self._clock() - made, 0.0)}
+
+    def close(self) -> None:
+        """Nothing is held between polls."""
+
+    def _read(self, process: files.Process, line: bytes) -> None:
+        try:
+            record = parse(line)
+        except BrokenRecordError:
+            self._bad[BAD_RECORD] += 1
+            return
+        if record is not None:
+            worker = self._owners.worker(process)
+            launched = self._tallies.add(worker, process, record)
+            self._recent.add(process, record, launched)
+
+    def _no_job(self) -> str:
+        return (
+            f"no file of host {self._host} in {self._path}: no job here has "
+            "NCCL_INSPECTOR_ENABLE=1 and an NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_"
+            "MICROSECONDS, or its directory or host name is another"
+        )

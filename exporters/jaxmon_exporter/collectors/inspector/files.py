@@ -1,0 +1,191 @@
+"""
+Reads what was appended to NCCL Inspector's files, each line once.
+
+A process writes one file, ``HOST-pidPID.log``, which it truncates when it opens it
+(``inspectorStateDumpJSON``, ``jsonInitFileOutput``) and neither rotates nor ends. The
+directory may be anyone's: links, pipes and devices are not opened, and files, lines and
+what is read at once are bounded.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+
+# Reasons of partial failures.
+BEHIND, LONG_LINE, NOT_A_FILE = "behind", "long_line", "not_a_file"
+UNREADABLE, TOO_MANY = "unreadable", "too_many_files"
+
+# What log rotation appends may be a number or a date.
+_NAME = r"-pid([0-9]{1,10})\.log([.-].{1,64})?"
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MOST_ENTRIES = 10_000
+# A verbose record of 64 channels has 16 KiB.
+_LONGEST_LINE = 1 << 18
+# Up to the time stamp of the first record.
+_HEAD = 512
+
+_Key: TypeAlias = tuple[int, int]
+
+
+class Process(NamedTuple):
+    """A process, by what Inspector names its file after."""
+
+    host: str
+    pid: int
+
+
+@dataclass(slots=True)
+class _File:
+    """
+    A file that is followed.
+
+    Attributes:
+        offset: all before it was read, or is ignored.
+        inside: whether it is inside a line that is ignored.
+        head: how the file began when it was read last.
+    """
+
+    process: Process
+    offset: int = 0
+    inside: bool = False
+    head: bytes = b""
+
+    def ignore(self, size: int) -> None:
+        """Ignore what is before *size*, and the line there, unless it begins there."""
+        if size:
+            self.offset, self.inside = size - 1, True
+
+
+class Directory:
+    """
+    Follows Inspector's files in the directory *path*; what they have when it is first
+    read is ignored.
+
+    Args:
+        host: whose files, by their names; ``*`` is any.
+        budget: bytes that are read at once of all files. If there are more, the newest
+            of each file are read.
+    """
+
+    def __init__(self, path: Path, host: str, *, budget: int) -> None:
+        self.failures: Counter[str] = Counter()
+        self._path = path
+        of = ".{1,255}" if host == "*" else re.escape(host)
+        self._name = re.compile(f"({of}){_NAME}", re.DOTALL)
+        self._budget = budget
+        self._files: dict[_Key, _File] | None = None
+
+    @property
+    def processes(self) -> set[Process]:
+        """Return the processes whose files are there."""
+        return {one.process for one in (self._files or {}).values()}
+
+    def none(self) -> None:
+        """Note that the directory does not exist: all files in it will be new."""
+        self._files = {}
+
+    def lines(self) -> Iterator[tuple[Process, bytes]]:
+        """
+        Return the lines that were appended since the last call, and who wrote them.
+
+        Raises:
+            OSError: the directory cannot be read.
+        """
+        growing = self._growing()
+        for path, key, file in growing:
+            share = self._budget // len(growing)
+            try:
+                descriptor = os.open(path, _FLAGS)
+            except FileNotFoundError:
+                continue
+            except OSError:
+                self.failures[UNREADABLE] += 1
+                continue
+            try:
+                status = os.fstat(descriptor)
+                if _key(status) == key and stat.S_ISREG(status.st_mode):
+                    for line in self._appended(descriptor, status.st_size, file, share):
+                        yield file.process, line
+            finally:
+                os.close(descriptor)
+
+    def _growing(self) -> list[tuple[str, _Key, _File]]:
+        """Scan the directory; return the files to read."""
+        before, found, growing = self._files, dict[_Key, _File](), []
+        with os.scandir(self._path) as entries:
+            for entry in islice(entries, _MOST_ENTRIES):
+                if (match := self._name.fullmatch(entry.name)) is None:
+                    continue
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                if not stat.S_ISREG(status.st_mode):
+                    self.failures[NOT_A_FILE] += 1
+                    continue
+                process, key = Process(match[1], int(match[2])), _key(status)
+                file = None if before is None else before.get(key)
+                if file is None or file.process != process:
+                    file = _File(process)
+                    if before is None:
+                        file.ignore(status.st_size)
+                    elif match[3]:
+                        # What log rotation renames is known; this is a copy.
+                        continue
+                found[key] = file
+                if status.st_size != file.offset:
+                    growing.append((entry.path, key, file))
+            self.failures[TOO_MANY] += next(entries, None) is not None
+        self._files = found
+        return growing
+
+    def _appended(
+        self, descriptor: int, size: int, file: _File, budget: int
+    ) -> Iterator[bytes]:
+        _rewind(descriptor, file)
+        if size - file.offset > budget:
+            self.failures[BEHIND] += 1
+            file.ignore(size - budget)
+        while file.offset < size:
+            most = min(_LONGEST_LINE, size - file.offset)
+            piece = os.pread(descriptor, most, file.offset)
+            end = piece.rfind(b"\n") + 1
+            if not end and len(piece) < _LONGEST_LINE:
+                return  # half a line, so far
+            if end:
+                lines = piece[: end - 1].split(b"\n")
+                if file.inside:
+                    del lines[0]
+                file.offset, file.inside = file.offset + end, False
+                yield from filter(None, (line.lstrip(b"\0") for line in lines))
+            else:
+                self.failures[LONG_LINE] += not file.inside
+                file.offset, file.inside = file.offset + len(piece), True
+
+
+def _rewind(descriptor: int, file: _File) -> None:
+    """
+    Begin again if the file was truncated: by another process with this number, or by
+    log rotation, behind which its process goes on where it was, leaving a hole.
+    """
+    head = os.pread(descriptor, _HEAD, 0)
+    if not head.startswith(file.head):
+        file.offset, file.inside = 0, False
+    file.head = head
+    # Where holes are unknown, zeros are read.
+    with suppress(OSError):
+        file.offset = os.lseek(descriptor, file.offset, os.SEEK_DATA)
+
+
+def _key(status: os.stat_result) -> _Key:
+    return status.st_dev, status.st_ino
