@@ -333,6 +333,33 @@ def test_a_flood_is_sampled(files: Path, write: Write, run_dir: Path) -> None:
     )
 
 
+def test_a_flood_takes_nothing_from_others(
+    files: Path, write: Write, run_dir: Path
+) -> None:
+    """Files with little are read whole, whatever another one has."""
+    inspected = Inspected(files, run_dir, budget=40_000)
+    inspected.reason()
+    flood, *others = (write(pid) for pid in range(10))
+    for _ in range(500):
+        flood.launch(Rank(1))
+    flood.flush()
+    for writer in others:
+        some(writer, Rank())
+    page = inspected.poll()
+    assert page["behind"] == 1
+    assert {
+        name: value
+        for name, value in counted(page).items()
+        if "under_256MiB" not in name
+    } == pytest.approx(
+        {
+            name: value
+            for name, value in expected(others).items()
+            if "under_256MiB" not in name
+        }
+    )
+
+
 def test_the_sidecar_reads_them(
     files: Path,
     write: Write,

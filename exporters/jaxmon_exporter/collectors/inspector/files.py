@@ -66,6 +66,15 @@ class _File:
             self.offset, self.inside = size - 1, True
 
 
+class _Growing(NamedTuple):
+    """A file that has other bytes than were read; fewer, if it was truncated."""
+
+    path: str
+    key: _Key
+    file: _File
+    appended: int
+
+
 class Directory:
     """
     Follows Inspector's files in the directory *path*; what they have when it is first
@@ -74,7 +83,7 @@ class Directory:
     Args:
         host: whose files, by their names; ``*`` is any.
         budget: bytes that are read at once of all files. If there are more, the newest
-            of each file are read.
+            are read of those that have most.
     """
 
     def __init__(self, path: Path, host: str, *, budget: int) -> None:
@@ -102,8 +111,12 @@ class Directory:
             OSError: the directory cannot be read.
         """
         growing = self._growing()
-        for path, key, file in growing:
-            share = self._budget // len(growing)
+        left = self._budget
+        # What those with little leave is shared by the others.
+        growing.sort(key=lambda one: one.appended)
+        for number, (path, key, file, appended) in enumerate(growing):
+            share = left // (len(growing) - number)
+            left -= min(appended, share)
             try:
                 descriptor = os.open(path, _FLAGS)
             except FileNotFoundError:
@@ -119,9 +132,10 @@ class Directory:
             finally:
                 os.close(descriptor)
 
-    def _growing(self) -> list[tuple[str, _Key, _File]]:
+    def _growing(self) -> list[_Growing]:
         """Scan the directory; return the files to read."""
-        before, found, growing = self._files, dict[_Key, _File](), []
+        before, found = self._files, dict[_Key, _File]()
+        growing: list[_Growing] = []
         with os.scandir(self._path) as entries:
             for entry in islice(entries, _MOST_ENTRIES):
                 if (match := self._name.fullmatch(entry.name)) is None:
@@ -143,8 +157,9 @@ class Directory:
                         # What log rotation renames is known; this is a copy.
                         continue
                 found[key] = file
-                if status.st_size != file.offset:
-                    growing.append((entry.path, key, file))
+                appended = status.st_size - file.offset
+                if appended:
+                    growing.append(_Growing(entry.path, key, file, appended))
             self.failures[TOO_MANY] += next(entries, None) is not None
         self._files = found
         return growing
