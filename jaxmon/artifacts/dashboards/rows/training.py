@@ -219,6 +219,7 @@ def debug() -> Row:
                     "says on which line."
                 ),
                 alerts=("JaxmonRankStuck",),
+                no_value="None is stuck",
             ),
             timeseries(
                 1505,
