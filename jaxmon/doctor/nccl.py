@@ -1,10 +1,11 @@
-"""Whether NCCL's RAS can say what hangs."""
+"""Whether NCCL's RAS can say what hangs, and Inspector what is slow."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 
+from jaxmon.doctor import nccl_inspector
 from jaxmon.doctor.finding import Finding
 from jaxmon.doctor.hangs import are_several
 from jaxmon.doctor.versions import Version, installed
@@ -28,7 +29,8 @@ def check(
     listens: Callable[[str], bool] | None = None,
 ) -> Iterator[Finding]:
     """
-    Yield findings about NCCL's RAS, which the sidecar reads; none without NCCL.
+    Yield findings about NCCL's RAS and Inspector, which the sidecar reads; none without
+    NCCL.
 
     Args:
         environ: variables.
@@ -38,9 +40,12 @@ def check(
     """
     known = next(filter(None, map(version, _PACKAGES)), None)
     disabled = environ.get("NCCL_RAS_ENABLE") == _OFF
-    if known is not None and are_several(environ):
+    several = known is not None and are_several(environ)
+    if known is not None and several:
         yield _installed(known, disabled=disabled)
     users = processes(_LIBRARY)
+    if several or users or nccl_inspector.is_enabled(environ):
+        yield from nccl_inspector.check(AREA, environ)
     if not users:
         return
     address = environ.get("NCCL_RAS_ADDR") or _ADDRESS
