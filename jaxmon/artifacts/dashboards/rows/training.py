@@ -6,10 +6,13 @@ from jaxmon import catalog
 from jaxmon.artifacts.alerts.training import FOR_OTHERS, waits_less
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, timeseries
-from jaxmon.artifacts.dashboards.model import Row, Target
+from jaxmon.artifacts.dashboards.model import Line, Row, Target
 from jaxmon.artifacts.overviews import training as overviews
-from jaxmon.artifacts.promql import call, counter, gauge, histogram, re
+from jaxmon.artifacts.promql import Expr, call, counter, gauge, histogram, ratio, re
 from jaxmon.artifacts.slo import Slos, durations
+
+
+_NO_INSPECTOR = "No NCCL Inspector"
 
 
 def oncall(slos: Slos) -> Row:
@@ -246,5 +249,68 @@ def debug() -> Row:
                 ),
                 alerts=("JaxmonRankSlow",),
             ),
+        ),
+        _collectives(),
+    )
+
+
+def _collectives() -> Line:
+    """Return what NCCL Inspector records."""
+
+    def rate(metric: catalog.Metric, *by: str) -> Expr:
+        return counter(metric, *q.PROCESS).rate().sum(*by)
+
+    kind, process = ("job", "collective"), (*q.BY_PROCESS, "collective")
+    named, sized = "{{job}} {{collective}}", (*kind, "size")
+    bandwidth = ratio(
+        rate(catalog.NCCL_BUS_BYTES, *sized),
+        rate(catalog.NCCL_COLLECTIVE_SECONDS, *sized),
+    ).of_unit("bytes per second")
+    mean = ratio(
+        rate(catalog.NCCL_COLLECTIVE_SECONDS, *process),
+        rate(catalog.NCCL_COLLECTIVES_RECORDED, *process),
+    ).of_unit("seconds")
+    return line(
+        timeseries(
+            1507,
+            "Bus bandwidth of collectives",
+            Target(bandwidth.least(q.FEW), f"{named} {{{{size}}}}"),
+            text=(
+                "Mean by time, of the 20 lowest, by NCCL Inspector. The bus idles "
+                "while ranks wait for the last one: it falls if the network is slower, "
+                "and if ranks come at different times."
+            ),
+            no_value=_NO_INSPECTOR,
+        ),
+        timeseries(
+            1508,
+            "Time of collectives by process",
+            Target(mean.least(q.FEW), f"{q.NAMED_PROCESS} {{{{collective}}}}"),
+            text=(
+                "Mean time of the kernels, of the 20 shortest. They wait for the last "
+                "rank: a process with shorter ones than the others is whom these wait "
+                "for. `jaxmon job why` compares ranks of one communicator."
+            ),
+            no_value=_NO_INSPECTOR,
+        ),
+        timeseries(
+            1509,
+            "Collectives",
+            *(
+                Target(
+                    rate(metric, *kind).worst(q.FEW),
+                    f"{{{{job}}}} {{{{collective}}}}{what}",
+                )
+                for metric, what in (
+                    (catalog.NCCL_COLLECTIVES_RECORDED, ""),
+                    (catalog.NCCL_UNRECORDED_COLLECTIVES, " unrecorded"),
+                )
+            ),
+            text=(
+                "Collectives per second that NCCL Inspector recorded, and others that "
+                "were launched: small ones, and with NCCL before 2.30.3 all but the "
+                "last of each interval."
+            ),
+            no_value=_NO_INSPECTOR,
         ),
     )
