@@ -105,11 +105,13 @@ class Beside:
         xids: returns the latest Xid errors of this host's GPUs.
         gpus: returns those that are throttled, with reasons.
         nccl: returns what NCCL's RAS knows of the job here, if anything.
+        collectives: returns what NCCL Inspector recorded here, if anything.
     """
 
     xids: Callable[[], list[dict[str, Any]]] = list
     gpus: Callable[[], list[dict[str, Any]]] = list
     nccl: Callable[[], dict[str, Any] | None] = lambda: None
+    collectives: Callable[[], dict[str, Any] | None] = lambda: None
 
 
 _NOTHING = Beside()
@@ -198,6 +200,7 @@ class Ranks:
             **self._of_nccl(),
             "xids": self._beside.xids(),
             "gpus": self._beside.gpus(),
+            "collectives": self._beside.collectives(),
             "time": time.time(),
         }
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jaxmon.catalog import BUILD_INFO, DROPPED, INTERNAL_ERRORS, SCRAPE_SECONDS
 from jaxmon.errors import CommandError
@@ -263,15 +263,14 @@ class Service:
 
     def _make_ranks(self, collectors: Iterable[Collector]) -> Ranks:
         """
-        Return what serves the ranks of this host to others, with what NCCL knows of
-        them, if it is among the *collectors*.
+        Return what serves the ranks of this host to others, with what those of the
+        *collectors* know of them that read NCCL.
 
         Raises:
             CommandError: anyone could read them.
         """
-        from jaxmon_exporter.collectors.nccl import (  # noqa: PLC0415 - few serve peers
-            collector,
-        )
+        from jaxmon_exporter.collectors.inspector.collector import Inspector  # noqa: PLC0415 - few serve peers
+        from jaxmon_exporter.collectors.nccl.collector import Nccl  # noqa: PLC0415 - likewise
         from jaxmon_exporter.endings import xids  # noqa: PLC0415 - few serve peers
         from jaxmon_exporter.ranks import Beside, Ranks  # noqa: PLC0415 - likewise
         from jaxmon_exporter.throttling import throttled  # noqa: PLC0415 - likewise
@@ -284,11 +283,16 @@ class Service:
                 "(--web-config), or listen with --host 127.0.0.1"
             )
             raise CommandError(msg)
-        read_by = [one.found for one in collectors if isinstance(one, collector.Nccl)]
+        read_by: dict[str, Callable[[], dict[str, Any] | None]] = {}
+        for one in collectors:
+            if isinstance(one, Nccl):
+                read_by["nccl"] = one.found
+            elif isinstance(one, Inspector):
+                read_by["collectives"] = one.found
         beside = Beside(
             lambda: xids(self._contained("xids", self._polling.families), time.time()),
             lambda: throttled(self._contained("gpus", self._polling.families)),
-            *read_by,
+            **read_by,
         )
         failed = partial(self._count_error, "ranks")
         return Ranks(self._options.run_dir, failed, beside=beside)

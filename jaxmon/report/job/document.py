@@ -7,6 +7,7 @@ from typing import Any
 from jaxmon.report.job import (
     SCHEMA,
     compiles_text,
+    latecomers_text,
     limits_text,
     nccl_text,
     skew_text,
@@ -66,6 +67,7 @@ def _job(job: Job) -> dict[str, Any]:
         "suspects": [_suspects(one) for one in job.suspects],
         "starved": job.starved[:_MOST_NUMBERS],
         "slowness": slow_words.document(job.slowness),
+        "latecomers": latecomers_text.document(job.latecomers),
         "nccl": nccl_text.document(job.nccl),
         "time_limit": limits_text.said(job),
         "differ": skew_text.document(skew(job.ranks)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from jaxmon.report.job.latecomers import Latecomer
 from jaxmon.report.job.nccl import Seen
 from jaxmon.report.job.records import Rank
 from jaxmon.report.job.slow import Slowness
@@ -109,6 +110,7 @@ class Job:
         ranks: all that are known, by number.
         slowness: which ranks make it slower, if it gets on; `None` if unknown.
         nccl: what NCCL's RAS knows; `None` if nothing.
+        latecomers: who comes last to collectives, if it gets on.
     """
 
     coordinator: str
@@ -123,6 +125,7 @@ class Job:
     ranks: tuple[Rank, ...] = ()
     slowness: Slowness | None = None
     nccl: Seen | None = None
+    latecomers: tuple[Latecomer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jaxmon.report.job import course
+from jaxmon.report.job.inspector import Inspected
 from jaxmon.report.job.ras import Ras
 from jaxmon.report.job.setups import Setups
 from jaxmon.report.typed import from_json, mapping
@@ -269,6 +270,7 @@ class Host:
         asked: the same by the clock of who asked.
         within: how much earlier or later that may have been, in seconds.
         nccl: what NCCL's RAS knows of its job; `None` if nothing.
+        collectives: what NCCL Inspector recorded there; `None` if nothing.
         addresses: of the host, if RAS knows something.
     """
 
@@ -284,6 +286,7 @@ class Host:
     asked: float = 0.0
     within: float = 0.0
     nccl: Ras | None = None
+    collectives: Inspected | None = None
     addresses: tuple[str, ...] = ()
 
     @property
@@ -335,6 +338,7 @@ def host(target: str, document: object) -> Host:
         runs=tuple(runs),
         time=of_host.time,
         nccl=of_host.nccl,
+        collectives=of_host.collectives,
         addresses=of_host.addresses,
     )
 
@@ -345,6 +349,7 @@ class _OfHost:
     gpus: tuple[Gpu, ...] = ()
     time: float | None = None
     nccl: Ras | None = None
+    collectives: Inspected | None = None
     addresses: tuple[str, ...] = ()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from jaxmon.report.job import (
     compiles_text,
+    latecomers_text,
     limits_text,
     nccl_text,
     skew_text,
@@ -97,6 +98,7 @@ def _job(job: Job, width: int) -> Iterator[str]:
         yield from wrapped(text, width, first=INDENT, rest=INDENT * 2)
     if job.slowness is not None:
         yield from slow_words.lines(job.slowness, width)
+    yield from latecomers_text.lines(job.latecomers, width)
     if job.starved:
         text = f"{numbers(job.starved)}: waiting for a processor most of the time"
         yield from wrapped(text, width, first=INDENT, rest=INDENT * 2)

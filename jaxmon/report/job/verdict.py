@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from statistics import median
 
-from jaxmon.report.job import stragglers
+from jaxmon.report.job import latecomers, stragglers
 from jaxmon.report.job.model import Job, Kind, State, Suspects, Verdict, Waiting
 from jaxmon.report.job.nccl import seen
 from jaxmon.report.job.programs import deviating
@@ -93,7 +93,9 @@ def _job(
     limit = _limit(alive, suspects, after)
     state = _state(alive, seconds, limit, suspects, after)
     slowness = None
+    late: tuple[latecomers.Latecomer, ...] = ()
     if state is State.PROGRESSING:
+        late = latecomers.find(alive, hosts)
         slowness = stragglers.find(
             alive, [one for one in hosts if one.target in places]
         )
@@ -112,6 +114,7 @@ def _job(
         tuple(_numbers(one for one in alive if (one.starved_ratio or 0.0) >= _STARVED)),
         tuple(ranks),
         slowness,
+        latecomers=late,
     )
 
 

@@ -15,7 +15,7 @@ _SYMMETRIC = ("AllReduce", "AllGather", "ReduceScatter")
 _WINDOWS = 3
 _LEAST_SECONDS = 10.0
 _MOST_RANKS = 4096
-_MOST_ROWS = 512
+_MOST_ROWS = 256
 
 
 class _Key(NamedTuple):
@@ -85,6 +85,8 @@ class Recent:
             return None
         newest = windows[0].sums
         keys = [one for one in newest if all(one in window.sums for window in windows)]
+        if not keys:
+            return None
         keys.sort(key=lambda key: newest[key][2], reverse=True)
         return {
             "seconds": [one.seconds for one in windows],
