@@ -34,8 +34,6 @@ _LONGEST_LINE = 1 << 18
 # Up to the time stamp of the first record.
 _HEAD = 512
 
-_Key: TypeAlias = tuple[int, int]
-
 
 class Process(NamedTuple):
     """A process, by what Inspector names its file after."""
@@ -44,10 +42,14 @@ class Process(NamedTuple):
     pid: int
 
 
+_Key: TypeAlias = tuple[Process, int]
+"""Whose file, and its inode: log rotation changes its name."""
+
+
 @dataclass(slots=True)
 class _File:
     """
-    A file that is followed.
+    How far a file is read.
 
     Attributes:
         offset: all before it was read, or is ignored.
@@ -55,7 +57,6 @@ class _File:
         head: how the file began when it was read last.
     """
 
-    process: Process
     offset: int = 0
     inside: bool = False
     head: bytes = b""
@@ -67,7 +68,7 @@ class _File:
 
 
 class _Growing(NamedTuple):
-    """A file that has other bytes than were read; fewer, if it was truncated."""
+    """A file that has bytes that were not read."""
 
     path: str
     key: _Key
@@ -92,16 +93,15 @@ class Directory:
         of = ".{1,255}" if host == "*" else re.escape(host)
         self._name = re.compile(f"({of}){_NAME}", re.DOTALL)
         self._budget = budget
-        self._files: dict[_Key, _File] | None = None
-
-    @property
-    def processes(self) -> set[Process]:
-        """Return the processes whose files are there."""
-        return {one.process for one in (self._files or {}).values()}
+        # Also of files that are not there: they may be, when their disk is back. The
+        # last ones were seen last.
+        self._files: dict[_Key, _File] = {}
+        self._first = True
+        self.processes: set[Process] = set()
 
     def none(self) -> None:
-        """Note that the directory does not exist: all files in it will be new."""
-        self._files = {}
+        """Note that the directory does not exist: files that it will have are new."""
+        self._first, self.processes = False, set()
 
     def lines(self) -> Iterator[tuple[Process, bytes]]:
         """
@@ -126,16 +126,17 @@ class Directory:
                 continue
             try:
                 status = os.fstat(descriptor)
-                if _key(status) == key and stat.S_ISREG(status.st_mode):
+                process, inode = key
+                if status.st_ino == inode and stat.S_ISREG(status.st_mode):
                     for line in self._appended(descriptor, status.st_size, file, share):
-                        yield file.process, line
+                        yield process, line
             finally:
                 os.close(descriptor)
 
     def _growing(self) -> list[_Growing]:
         """Scan the directory; return the files to read."""
-        before, found = self._files, dict[_Key, _File]()
         growing: list[_Growing] = []
+        processes = set()
         with os.scandir(self._path) as entries:
             for entry in islice(entries, _MOST_ENTRIES):
                 if (match := self._name.fullmatch(entry.name)) is None:
@@ -147,21 +148,25 @@ class Directory:
                 if not stat.S_ISREG(status.st_mode):
                     self.failures[NOT_A_FILE] += 1
                     continue
-                process, key = Process(match[1], int(match[2])), _key(status)
-                file = None if before is None else before.get(key)
-                if file is None or file.process != process:
-                    file = _File(process)
-                    if before is None:
+                process = Process(match[1], int(match[2]))
+                key = process, status.st_ino
+                file = self._files.pop(key, None)
+                if file is None:
+                    if match[3] and not self._first:
+                        continue  # a copy, which log rotation has made
+                    file = _File()
+                    if self._first:
                         file.ignore(status.st_size)
-                    elif match[3]:
-                        # What log rotation renames is known; this is a copy.
-                        continue
-                found[key] = file
-                appended = status.st_size - file.offset
-                if appended:
+                self._files[key] = file
+                processes.add(process)
+                # All of it, if it was truncated meanwhile.
+                before = file.offset if file.offset <= status.st_size else 0
+                if appended := status.st_size - before:
                     growing.append(_Growing(entry.path, key, file, appended))
             self.failures[TOO_MANY] += next(entries, None) is not None
-        self._files = found
+        self._first, self.processes = False, processes
+        for key in list(self._files)[:-_MOST_ENTRIES]:
+            del self._files[key]
         return growing
 
     def _appended(
@@ -198,9 +203,5 @@ def _rewind(descriptor: int, file: _File) -> None:
         file.offset, file.inside = 0, False
     file.head = head
     # Where holes are unknown, zeros are read.
-    with suppress(OSError):
+    with suppress(OSError, AttributeError):
         file.offset = os.lseek(descriptor, file.offset, os.SEEK_DATA)
-
-
-def _key(status: os.stat_result) -> _Key:
-    return status.st_dev, status.st_ino
