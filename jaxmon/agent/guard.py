@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from jaxmon import interrupts
 from jaxmon.agent.counters import Tally
 from jaxmon.clocks import monotonic
+from jaxmon.threads import DaemonThread
 
 
 log = logging.getLogger("jaxmon")
@@ -67,6 +68,18 @@ class Guard:
         self._patience = _PATIENCE_SECONDS
         # Reentrant: logging a failure may cause another.
         self._lock = threading.RLock()
+
+    def start(self, thread: DaemonThread, site: str) -> bool:
+        """
+        Start our *thread*; return whether it runs. If no threads are left, that is a
+        failure at *site*, which stays enabled.
+        """
+        try:
+            thread.start()
+        except RuntimeError:  # no threads left
+            self.failed(site, stays_on=True)
+            return False
+        return True
 
     def join(self, thread: threading.Thread, timeout: float) -> None:
         """

@@ -15,7 +15,6 @@ import threading
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
-from jaxmon import interrupts
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.worker import clamp_wait, next_item
@@ -94,14 +93,10 @@ class Watcher:
                 f"jaxmon-{self._name}",
                 functools.partial(self._guard.run, self._name, self._run),
             )
-            try:
-                thread.start()
-            except RuntimeError as error:  # no threads left
-                interrupts.pass_on(error)
+            if self._guard.start(thread, self._name):
+                self._thread = thread
+            else:
                 self._forget()
-                self._guard.failed(self._name)
-                return
-            self._thread = thread
 
     def _run(self) -> None:
         _be_punctual()

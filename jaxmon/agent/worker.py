@@ -10,7 +10,6 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TypeAlias, TypeVar
 
-from jaxmon import interrupts
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.guard import Guard
 from jaxmon.clocks import monotonic, thread_time
@@ -95,12 +94,8 @@ class Worker:
             # Stored before it starts: the garbage collector may submit a job meanwhile,
             # on this thread.
             self._thread = thread
-            try:
-                thread.start()
-            except RuntimeError as error:  # no threads left
-                interrupts.pass_on(error)
+            if not self._guard.start(thread, self._name):
                 self._thread = None
-                self._guard.failed(self._name, stays_on=True)
 
     def stop(self, timeout: float = 5.0) -> None:
         """Drop queued jobs and stop the thread; wait at most *timeout* seconds."""

@@ -78,6 +78,27 @@ def test_a_trace_names_program_and_operations(agent: Agent, busy: None) -> None:
     assert 0 < found.operations[0].seconds < 0.5 * 16
 
 
+@pytest.mark.contained
+def test_without_threads_a_trace_is_refused(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was begun ends, so that the next one can be taken."""
+    jnp.ones(1).block_until_ready()
+
+    def refuse(_: threading.Thread) -> None:
+        msg = "can't start new thread"
+        raise RuntimeError(msg)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    status, body, _ = get(agent, "/debug/profile?seconds=60")
+
+    assert (status, b"no thread was available" in body) == (503, True)
+    assert inside.profiler(agent)._running is None
+    monkeypatch.undo()
+    status, _, _ = get(agent, "/debug/profile?seconds=0.1")
+    assert status == 200
+
+
 def recorded(agent: Agent, work: Callable[[], None]) -> tuple[Profile, float]:
     """Return a profile of *work*, and the seconds that it took in the recording."""
     with ThreadPoolExecutor(1) as pool:

@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from jaxmon.agent.guard import LIMIT, WITHIN_SECONDS, Guard, strict
+from jaxmon.threads import DaemonThread
 
 
 pytestmark = pytest.mark.contained
@@ -161,3 +162,30 @@ def test_threads_that_hang_are_waited_for_together() -> None:
         guard.join(Thread(lasts), timeout)
     assert waits == [5, 1, 4, 0.05, 0.05]
     assert now[0] < 5.2
+
+
+def test_a_thread_is_started() -> None:
+    """What it is to do is done, and nothing has failed."""
+    guard, done = Guard(), threading.Event()
+    thread = DaemonThread("jaxmon-test", lambda: guard.run("here", done.set))
+
+    assert guard.start(thread, "here")
+    assert done.wait(90)
+    thread.join()
+    assert guard.failures() == {}
+
+
+def test_without_threads_nothing_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each attempt is a failure, and the next one is still made."""
+
+    def refuse(_: threading.Thread) -> None:
+        msg = "can't start new thread"
+        raise RuntimeError(msg)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    guard = Guard()
+    for _ in range(LIMIT + 1):
+        assert not guard.start(DaemonThread("jaxmon-test", print), "here")
+
+    assert guard.on("here")
+    assert guard.failures() == {"here": LIMIT + 1}

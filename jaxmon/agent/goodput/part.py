@@ -13,7 +13,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
-from jaxmon import catalog, interrupts, rundir
+from jaxmon import catalog, rundir
 from jaxmon.agent.context import Context
 from jaxmon.agent.errors import uncaught
 from jaxmon.agent.goodput import identity
@@ -84,13 +84,8 @@ class RunGoodput(Part):
         self._wake.acquire()
         work = partial(self._guard.run, SITE, self._work)
         thread = DaemonThread("jaxmon-goodput", work)
-        try:
-            thread.start()
-        except RuntimeError as error:  # no threads left
-            interrupts.pass_on(error)
-            self._guard.failed(SITE, stays_on=True)
-            return
-        self._thread = thread
+        if self._guard.start(thread, SITE):
+            self._thread = thread
 
     def stop(self) -> None:
         """Write the record for the last time. Idempotent."""

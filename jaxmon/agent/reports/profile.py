@@ -181,21 +181,19 @@ class Profiler(Part):
 
     def _answer(
         self, work: Callable[[Callable[[], bool]], Response]
-    ) -> Future[Response]:
+    ) -> Response | Future[Response]:
         from concurrent.futures import Future  # noqa: PLC0415
 
         answer: Future[Response] = Future()
         finish = functools.partial(self._finish, work, answer)
         run = functools.partial(self._guard.run, SITE, finish)
-        thread = DaemonThread("jaxmon-profile", run)
-        try:
-            thread.start()
-        except RuntimeError:  # no threads left
-            if (running := self._running) is not None:
-                running.end("no thread was available")
-            self._running = None
-            raise
-        return answer
+        if self._guard.start(DaemonThread("jaxmon-profile", run), SITE):
+            return answer
+        reason = "no thread was available"
+        if (running := self._running) is not None:
+            running.end(reason)
+        self._running = None
+        return error_response(HTTPStatus.SERVICE_UNAVAILABLE, reason)
 
     def _finish(
         self, work: Callable[[Callable[[], bool]], Response], answer: Future[Response]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
-from jaxmon import catalog, interrupts
+from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function, FunctionTable
 from jaxmon.agent.jaxlink.activity import COMPILE, FETCH, ActivityReader
@@ -118,13 +118,8 @@ class WallTime(Part):
         thread = DaemonThread(
             "jaxmon-wall-time", partial(self._guard.run, SITE, self._run)
         )
-        try:
-            thread.start()
-        except RuntimeError as error:  # no threads left
-            interrupts.pass_on(error)
-            self._guard.failed(SITE, stays_on=True)
-            return
-        self._thread = thread
+        if self._guard.start(thread, SITE):
+            self._thread = thread
 
     def stop(self) -> None:
         """Stop looking."""
