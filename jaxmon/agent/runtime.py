@@ -19,6 +19,7 @@ from jaxmon.agent.functions import UNKNOWN
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+from jaxmon.agent.own_metrics import OwnMetrics
 from jaxmon.agent.part import Part
 from jaxmon.agent.parts import parts_of
 from jaxmon.agent.reduction import reduction_of
@@ -27,7 +28,7 @@ from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition import exponential
 from jaxmon.exposition.add import added, lasting, read
 from jaxmon.exposition.encode import encode
-from jaxmon.exposition.families import Family, Histogram, gauge, histograms, series
+from jaxmon.exposition.families import Family, Histogram
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.page import metrics_handler
 from jaxmon.indicators.figures import Indicators
@@ -71,12 +72,12 @@ class Runtime:
         self._reduction = reduction_of(settings, self.context.table)
         self._live: OwnPage | None = None
         plan = pushing.planned(settings)
-        self._scrapes = Histogram(catalog.SCRAPE_SECONDS)
+        scrapes = Histogram(catalog.SCRAPE_SECONDS)
         self.serving = Serving(
             settings,
             {
                 "/metrics": metrics_handler(
-                    self.collect, self._scrapes, failed=self._on_omitted
+                    self.collect, scrapes, failed=self._on_omitted
                 ),
                 "/-/healthy": _healthy,
                 **{
@@ -110,6 +111,15 @@ class Runtime:
         )
         self._words.say = self.serving.say
         self._pusher = pushing.prepared(plan, self.collect, settings, self._guard)
+        self._own = OwnMetrics(
+            self.context,
+            self.parts,
+            self._markers,
+            self.serving,
+            self._pusher,
+            scrapes=scrapes,
+            began=self._started[1],
+        )
         self.running = False
         self._reports = self._final_reports(settings)
 
@@ -123,7 +133,7 @@ class Runtime:
         from jaxmon.agent.reports.overview import Overview  # noqa: PLC0415 - on request
 
         return Overview(
-            self.context, self.parts, self.hooks, self._started, self._exports
+            self.context, self.parts, self.hooks, self._started, self._own.exports
         )
 
     # --- life cycle -----------------------------------------------------------------
@@ -332,7 +342,7 @@ class Runtime:
                 families += source()
             except Exception:  # noqa: BLE001 - contained and counted
                 self._guard.failed(f"collect_{site}", stays_on=True)
-        families += self._own_families()
+        families += self._own.collect()
         return families if self._reduction is None else self._reduction.of(families)
 
     def _last(self, before: str) -> bytes:
@@ -344,37 +354,6 @@ class Runtime:
         """
         families = lasting(self.collect())
         return encode(added(families, read(before)) if before else families)
-
-    def _own_families(self) -> list[Family]:
-        errors, overflow = catalog.INTERNAL_ERRORS, catalog.LABEL_OVERFLOW
-        overflows = {
-            "function": self.context.table.overflow.value,
-            **self._markers.figures.overflow(),
-        }
-        return [
-            Family(metric, [(series(metric, value), n) for value, n in found.items()])
-            for metric, found in (
-                (errors, self._guard.failures()),
-                (overflow, overflows),
-                (catalog.DROPPED, self._dropped()),
-            )
-        ] + [
-            histograms(catalog.SCRAPE_SECONDS, [self._scrapes]),
-            # Whatever the program does to its clocks.
-            gauge(catalog.COUNTING_SECONDS, max(0.0, monotonic() - self._started[1])),
-            *(() if self._pusher is None else self._pusher.families()),
-        ]
-
-    def _dropped(self) -> dict[str, int]:
-        dropped = {"connection": self.serving.dropped(), **dict.fromkeys(_DROPPED, 0)}
-        for part in self.parts:
-            dropped.update(part.dropped())
-        return dropped
-
-    def _exports(self) -> dict[str, object]:
-        """Return what did not arrive at receivers of OTLP, for the debug overview."""
-        pushed = {} if self._pusher is None else self._pusher.explain()
-        return {**pushed, "spans_dropped": self._dropped()["span"]}
 
     # --- callbacks ----------------------------------------------------------------
 
@@ -396,8 +375,6 @@ class Runtime:
 _OWN_PAGE = ("/", "/api/summary", "/api/history")
 # Debug pages; see `jaxmon.agent.reports.pages`.
 _PAGES = ("overview", "functions", "memory", "environment", "events")
-# Exported from the start, even if the part is disabled by settings.
-_DROPPED = ("event", "figure", "program", "sample", "span", "tracker", "value")
 
 
 def _healthy(_: Request) -> Response:

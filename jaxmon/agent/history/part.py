@@ -23,6 +23,7 @@ from jaxmon.agent.guard import log
 from jaxmon.agent.history import beside, store
 from jaxmon.agent.history.commit import commit_of
 from jaxmon.agent.history.store import PastRun, ProgramTimes
+from jaxmon.agent.history.waits import Waits
 from jaxmon.agent.history.watched import LoopSteps, Program, SlowerThanPast, Watched
 from jaxmon.agent.observers import Shapes
 from jaxmon.agent.part import Explanation, Part
@@ -33,7 +34,6 @@ from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, series
 from jaxmon.indicators.loops import Loops
 from jaxmon.report.spread import Distribution
-from jaxmon.resources.processors import Scheduling, scheduling
 from jaxmon.rundir import locate, prepare
 
 
@@ -43,7 +43,6 @@ _SAMPLES, _SHORTEST, _LONGEST = 10, 1.0, 60.0
 # a machine for a few seconds must not look like a change.
 _SPACING_SECONDS = 0.9
 _WRITE_SECONDS = 300.0
-_SCHEDULING_SECONDS = 1.0
 _MOST_PROGRAMS = 200
 _MOST_OF_FUNCTION = 8
 # On a CPU, runs are comparable if threads waited about as long for processors.
@@ -95,8 +94,7 @@ class History(Part):
         self._past: list[PastRun] = []
         self._versions: dict[str, str] = {}
         self._written = monotonic()
-        self._waits: deque[tuple[float, float | None]] = deque(maxlen=1000)
-        self._scheduled: Scheduling | None = None
+        self._waits = Waits()
         self._compiles: deque[tuple[float, str]] = deque(maxlen=100)
         context.observers.executed.append(self._executed)
         context.observers.executable.append(self._compiled)
@@ -133,7 +131,7 @@ class History(Part):
         now = wall_time()
         if not self._versions:
             self._identify()
-        self._schedule(now)
+        self._waits.read(now)
         for loop in self._all_loops:
             watched = self._loops.get(loop.name)
             if watched is None:
@@ -144,17 +142,6 @@ class History(Part):
             self._judge(one)
         if self._path is not None and monotonic() - self._written >= _WRITE_SECONDS:
             self._write()
-
-    def _schedule(self, now: float) -> None:
-        """
-        Note how long threads have waited for processors since the last time; a reading
-        costs 0.3 ms or more.
-        """
-        if self._waits and now - self._waits[-1][0] < _SCHEDULING_SECONDS:
-            return
-        before, self._scheduled = self._scheduled, scheduling()
-        if self._scheduled is not None and before is not None:
-            self._waits.append((now, self._scheduled.waiting(before)))
 
     def _identify(self) -> None:
         """Find out what the speed depends on, once the devices are known."""
@@ -237,11 +224,7 @@ class History(Part):
     def _crowded(self, since: float) -> Iterator[str]:
         """Yield whether others hold the processors, if these are the device."""
         if self._versions.get("platform") == _CPU:
-            waits = list(self._waits)
-            yield from beside.crowded(
-                _mean([waited for time, waited in waits if time < since]),
-                _mean([waited for time, waited in waits if time >= since]),
-            )
+            yield from beside.crowded(*self._waits.around(since))
 
     def _comparable(self, run: PastRun) -> bool:
         names: tuple[str, ...] = _SAME
@@ -277,7 +260,7 @@ class History(Part):
         """Return whether others held the processors then as much as now, on a CPU."""
         if self._versions.get("platform") != _CPU:
             return True
-        now = _mean([waited for _, waited in self._waits])
+        now = self._waits.mean()
         if now is None or run.waiting is None:
             return False
         return now <= run.waiting + _MOST_WAITING
@@ -298,9 +281,9 @@ class History(Part):
         }
         if path is None or not programs:
             return
-        waiting = _mean([waited for _, waited in self._waits])
+        run = PastRun(wall_time(), self._versions, self._waits.mean(), programs)
         try:
-            store.add(path, PastRun(wall_time(), self._versions, waiting, programs))
+            store.add(path, run)
         except OSError as error:
             interrupts.pass_on(error)
             log.debug("jaxmon cannot keep times for the next run: %s", error)
@@ -396,8 +379,3 @@ def _slowdown(one: Watched) -> dict[str, Any]:
 
 def _times(now: Distribution, then: Distribution) -> float:
     return now.middle / max(then.middle, 1e-9)
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
