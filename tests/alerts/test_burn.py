@@ -104,21 +104,29 @@ def test_pairs_fire_by_pace(tmp_path):
     run(Case(ALERT, series, firing={"80m": expected}), tmp_path)
 
 
+# Half of all requests fail from 61m to 80m.
+TWENTY_MINUTES = {
+    GOOD: "0+100x60 6050+50x19 7100+100x370",
+    BAD: "0+0x60 50+50x19 1000+0x370",
+}
+
+
+@pytest.mark.exhaustive
+def test_tickets_end_with_their_short_windows(tmp_path):
+    """The last one looks back for six hours."""
+    run(Case(ALERT, TWENTY_MINUTES, quiet=("60m", "445m")), tmp_path)
+
+
 def test_pages_come_soon_and_end_soon(tmp_path):
     """
     Half of all requests fail from 61m to 80m: the fast pairs page within four
-    minutes, tickets follow after a quarter of an hour, and each pair ends with its
-    short window.
+    minutes, tickets follow after a quarter of an hour, and pages end with their short
+    windows.
     """
-    series = {
-        GOOD: "0+100x60 6050+50x19 7100+100x370",
-        BAD: "0+0x60 50+50x19 1000+0x370",
-    }
     case = Case(
         ALERT,
-        series,
-        # The last one looks back for six hours.
-        quiet=("60m", "62m", "445m"),
+        TWENTY_MINUTES,
+        quiet=("60m", "62m"),
         firing={
             # Of the 6,400 requests until then, 200 failed: 150 of 6,000 in an hour.
             "65m": [
@@ -191,24 +199,28 @@ def test_services_are_told_apart(tmp_path):
     run(Case(ALERT, series, firing={"80m": expected}), tmp_path)
 
 
+VANISHED = {GOOD: "0+50x30 stale", BAD: "0+50x30 stale"}
+
+
 def test_a_target_that_vanishes_takes_its_page_along(tmp_path):
     """
-    Without series there is no ratio: each pair ends with its short window, the pages
-    within the half hour. JaxmonServiceVanished takes over.
+    Without series there is no ratio: each page ends with its short window, within the
+    half hour. JaxmonServiceVanished takes over.
     """
-    series = {GOOD: "0+50x30 stale", BAD: "0+50x30 stale"}
-    case = Case(
-        ALERT,
-        series,
-        quiet=("400m",),
-        firing={
-            "30m": requests("50%", (*PAGES, *TICKETS)),
-            "62m": requests("50%", ("3 of 1d", "1")),
-            "200m": requests("50%", ("1",)),
-        },
-    )
+    firing = {
+        "30m": requests("50%", (*PAGES, *TICKETS)),
+        "62m": requests("50%", ("3 of 1d", "1")),
+    }
 
-    run(case, tmp_path)
+    run(Case(ALERT, VANISHED, firing=firing), tmp_path)
+
+
+@pytest.mark.exhaustive
+def test_tickets_of_a_target_that_vanished_end(tmp_path):
+    """As pages do, each with its short window."""
+    firing = {"200m": requests("50%", ("1",))}
+
+    run(Case(ALERT, VANISHED, quiet=("400m",), firing=firing), tmp_path)
 
 
 HISTOGRAM = (

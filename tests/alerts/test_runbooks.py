@@ -18,7 +18,7 @@ from jaxmon.artifacts import alerts
 from jaxmon.catalog import BY_NAME
 from jaxmon.cli import runbook
 from jaxmon.cli.main import COMMANDS, load, main
-from tests.preloaded import run_preloaded
+from tests.preloaded import run_preloaded, start_preloaded
 from tests.support import (
     ROOT,
     Prometheus,
@@ -117,16 +117,16 @@ def sidecar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def program() -> Iterator[str]:
     """Return the run directory of a program with an agent, which commands look into."""
     with TemporaryDirectory(prefix="jm-", dir="/tmp") as run_dir:
-        process = subprocess.Popen(
-            [sys.executable, str(ROOT / "tests" / "programs" / "worker.py")],
-            env=clean_environ(Path(run_dir)),
+        process = start_preloaded(
+            str(ROOT / "tests" / "programs" / "worker.py"),
+            environ=clean_environ(Path(run_dir)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
         with process:
             try:
                 assert process.stdout is not None
-                assert process.stdout.readline().startswith(b"http://")
+                assert process.stdout.readline().startswith("http://")
                 yield run_dir
             finally:
                 process.kill()

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 import time
 from bisect import bisect_left
 from collections import Counter
@@ -18,6 +16,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection
 from itertools import product
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -30,6 +29,7 @@ from jaxmon.catalog import (
     STARTS,
 )
 from jaxmon.exposition.families import series
+from tests.preloaded import Program, start_preloaded
 from tests.support import ROOT, clean_environ
 
 
@@ -102,13 +102,12 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Books:
     log = tmp_path_factory.mktemp("service") / "log"
     with (
         log.open("w") as errors,
-        subprocess.Popen(
-            [sys.executable, str(ROOT / "tests" / "programs" / "service.py")],
-            env=clean_environ(PYTHONPATH=str(ROOT)),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
+        start_preloaded(
+            str(ROOT / "tests" / "programs" / "service.py"),
+            environ=clean_environ(),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=errors.fileno(),
         ) as process,
     ):
         try:
@@ -117,7 +116,7 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Books:
             process.kill()
 
 
-def _run(process: subprocess.Popen[str], log: Path) -> Books:
+def _run(process: Program, log: Path) -> Books:
     assert process.stdout is not None
     assert process.stdin is not None
     told = process.stdout.readline()

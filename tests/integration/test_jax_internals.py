@@ -60,10 +60,10 @@ print("\\n".join(heard))
 
 
 def test_every_event_is_heard(
-    python_script: Callable[..., Result], tmp_path: Path
+    preloaded_script: Callable[..., Result], tmp_path: Path
 ) -> None:
     """A compile, and a hit in the persistent cache, report all events of the table."""
-    heard = python_script(HEAR, str(tmp_path / "cache")).ok().out.split()
+    heard = preloaded_script(HEAR, str(tmp_path / "cache")).ok().out.split()
 
     assert {name.path for name in NAMES if name.path.startswith("/")} <= set(heard)
 

@@ -24,6 +24,7 @@ from jaxmon.files.lock import identity
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
 from tests import support
+from tests.preloaded import start_preloaded
 from tests.processes import files
 from tests.support import until
 
@@ -336,13 +337,12 @@ def test_a_real_agent_is_found_again(run_dir: Path) -> None:
     An instrumented program whose run directory is removed is in the same place again,
     says so, and leaves nothing there when it ends.
     """
-    with subprocess.Popen(
-        [sys.executable, "-c", REAL],
-        env=support.clean_environ(run_dir, JAXMON_PORT="none"),
+    with start_preloaded(
+        *("-c", REAL),
+        environ=support.clean_environ(run_dir, JAXMON_PORT="none"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 from click.testing import CliRunner, Result
@@ -15,7 +14,8 @@ from click.testing import CliRunner, Result
 from jaxmon.cli.main import main
 from jaxmon.report.runs.model import Run
 from jaxmon.report.runs.read import read_file
-from tests.support import QUICK_COMPILES, ROOT, clean_environ, run_python
+from tests.preloaded import run_preloaded, start_preloaded
+from tests.support import ROOT, clean_environ
 
 
 PROGRAM = ROOT / "tests/programs/versions.py"
@@ -55,9 +55,7 @@ sys.stdin.read()
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the directory in which the program's runs left what they left."""
     directory = tmp_path_factory.mktemp("runs")
-    run_python(
-        *(str(PROGRAM), str(directory)), run_dir=directory, env=QUICK_COMPILES
-    ).ok()
+    run_preloaded(str(PROGRAM), str(directory), run_dir=directory).ok()
     return directory
 
 
@@ -208,12 +206,11 @@ def test_what_cannot_be_written_costs_the_program_nothing(
 def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Return the run directory of a program that is running."""
     run_dir = tmp_path_factory.mktemp("run")
-    process = subprocess.Popen(
-        [sys.executable, "-c", RUNNING],
-        env=clean_environ(run_dir, **QUICK_COMPILES),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+    process = start_preloaded(
+        *("-c", RUNNING),
+        environ=clean_environ(run_dir),
+        stdin=PIPE,
+        stdout=PIPE,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"

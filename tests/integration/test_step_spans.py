@@ -16,8 +16,9 @@ from jaxmon.indicators.work import payers
 from jaxmon.otel.traces.children import Child
 from jaxmon.otel.traces.compiled import Compiled
 from tests.otlp_receiver import Receiver, Span
+from tests.preloaded import run_preloaded
 from tests.spans import Traced, ids, tracing
-from tests.support import ROOT, run_python
+from tests.support import ROOT
 
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def trained() -> Iterator[Trained]:
         environ = {**receiver.environ, "OTEL_TRACES_SAMPLER": "always_off"}
         settings = {"JAXMON_OTLP": "0", "JAXMON_TRACES_WAIT": "0.001"}
         program = str(ROOT / "tests" / "programs" / "traced_steps.py")
-        found = run_python(program, env={**environ, **settings}).ok()
+        found = run_preloaded(program, env={**environ, **settings}).ok()
         yield Trained(receiver, json.loads(found.out.splitlines()[-1]))
 
 

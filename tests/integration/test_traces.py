@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.client import HTTPConnection
+from subprocess import PIPE
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
 from tests.otlp_receiver import Receiver, Span
+from tests.preloaded import start_preloaded
 from tests.support import ROOT, Prometheus, Result, clean_environ, http_get, until
 
 
@@ -63,14 +63,13 @@ def running(
     Run the model server for five requests: cold, warm, another shape, failing, unknown;
     then call *during* with the address of the metrics.
     """
-    process = subprocess.Popen(
-        [sys.executable, "tests/programs/traced.py", mode],
-        cwd=ROOT,
-        # Its receiver takes traces only.
-        env=clean_environ(None, OTEL_SERVICE_NAME="models", JAXMON_OTLP="0", **environ),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+    # Its receiver takes traces only.
+    settings = {"OTEL_SERVICE_NAME": "models", "JAXMON_OTLP": "0", **environ}
+    process = start_preloaded(
+        *(str(ROOT / "tests" / "programs" / "traced.py"), mode),
+        environ=clean_environ(None, **settings),
+        stdin=PIPE,
+        stdout=PIPE,
     )
     assert process.stdout is not None
     assert process.stdin is not None
@@ -280,9 +279,10 @@ print(names, any(name.startswith("opentelemetry") for name in sys.modules))
             False,
             marks=pytest.mark.exhaustive,
         ),
-        (
+        pytest.param(
             {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": "none"},
             False,
+            marks=pytest.mark.exhaustive,
         ),
         ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:9/x"}, True),
     ],

@@ -14,10 +14,10 @@ SOME = (
     *("forgotten_jit", "shared_lock", "slow_files"),
     *(name for name, one in MISTAKES.items() if one.seconds <= 5),
 )
-# What they are told is checked without a program, too.
+# What they are told is checked without a program, too, or is told as of a lock.
 ALIKE = {
     *("leaked_value", "diverges", "frozen_noise", "logs_nan", "frozen_time"),
-    *("donated_in_vain", "dropped_update"),
+    *("donated_in_vain", "dropped_update", "forgotten_jit", "slow_files"),
 }
 SOME_HEALTHY = (
     "training",
