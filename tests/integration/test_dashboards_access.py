@@ -6,7 +6,11 @@ import pytest
 
 from tests.fakes.grafana_rows import TOKEN, VIEWER
 from tests.fakes.http import Reply
-from tests.push_site import SAVE
+from tests.push_site import MANY, SAVE
+
+
+# They are the same for both models of dashboards.
+pytestmark = MANY
 
 
 @pytest.mark.parametrize("uid", ["", "a b", "../x", "ü", "x" * 41])

@@ -11,8 +11,12 @@ import pytest
 
 from tests.fakes.grafana_rows import TOKEN
 from tests.fakes.proxy import Proxy
-from tests.push_site import Site
+from tests.push_site import MANY, Site
 from tests.support import Result, require_program, run_python, some
+
+
+# It is the same for both models of dashboards.
+pytestmark = MANY
 
 
 @pytest.fixture(scope="module")

@@ -187,7 +187,7 @@ def test_an_alarm_while_it_starts_or_stops_leaves_nothing(run_dir: Path) -> None
     points, problem = run(program)
     assert problem is None
     with alarms(Alarm) as raised:
-        for number in range(1, points.passed, points.passed // 40):
+        for number in range(1, points.passed, points.passed // 20):
             points, caught = run(program, number)
             assert not raised or caught is raised[0], points.where
             jaxmon.uninstrument()

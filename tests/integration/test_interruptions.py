@@ -29,7 +29,7 @@ from tests.support import some
 pytestmark = [pytest.mark.contained, pytest.mark.ground_truth]
 
 # Of the points that a program passes, how many are tried; all of them when set to 0.
-TRIED = 30
+TRIED = 15
 
 DATA = np.ones(3, np.float32)
 

@@ -177,7 +177,7 @@ print(json.dumps(page()))
     ("protocol", "trouble"),
     [
         ("http/protobuf", "503"),
-        ("http/protobuf", "429"),
+        pytest.param("http/protobuf", "429", marks=pytest.mark.exhaustive),
         ("http/protobuf", "hang"),
         ("grpc", "RESOURCE_EXHAUSTED"),
     ],

@@ -75,7 +75,16 @@ def nothing_compiled() -> None:
     jax.clear_caches()
 
 
-@pytest.fixture(params=PROGRAMS)
+# Others show the same.
+ALIKE = {"matmul", "loop"}
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=[pytest.mark.exhaustive] if name in ALIKE else [])
+        for name in PROGRAMS
+    ]
+)
 def program(request: pytest.FixtureRequest) -> Iterator[tuple[dict[str, float], Any]]:
     """Return what is exported of a program, and what JAX compiled for it."""
     import jax

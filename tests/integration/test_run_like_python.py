@@ -315,8 +315,22 @@ PROGRAMS = {
     ),
 }
 
+# Others show the same.
+ALIKE = {
+    *("chained_traceback", "exit_none", "exit_text", "exit_in_finally"),
+    *("environment_with_empty_pythonpath", "interrupt_handled", "sibling_module"),
+    *("jax_fails_with_an_import_error", "jax_has_a_syntax_error", "no_such_script"),
+    *("package_without_main", "pickle_of_a_class_of_main", "reads_stdin"),
+}
 
-@pytest.mark.parametrize("name", PROGRAMS)
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.exhaustive] if name in ALIKE else [])
+        for name in PROGRAMS
+    ],
+)
 def test_program_behaves_as_under_python(
     name: str, tmp_path: Path, run_dir: Path
 ) -> None:

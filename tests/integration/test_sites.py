@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from jaxmon.artifacts import alerts, slo
 from jaxmon.artifacts.dashboards import Options, all_dashboards
 from jaxmon.cli.main import main
-from tests.support import Prometheus, require_program
+from tests.support import Prometheus, require_program, some
 
 
 OBJECTIVES = slo.default()[slo.default().index("slos:") : slo.default().index("# Cond")]
@@ -83,7 +83,7 @@ LABELS = {
 }
 
 
-@pytest.fixture(params=SITES)
+@pytest.fixture(params=some(SITES))
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
     """Return the name of a site, and its ``slo.yaml``."""
     path = tmp_path / "slo.yaml"
