@@ -66,7 +66,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_finish() -> None:
     """Keep thousands of collected tests out of every later collection of garbage."""
-    gc.collect()
     gc.freeze()
     gc.enable()
 

@@ -1,8 +1,8 @@
 """
 ``jaxmon gameday``, with programs and sidecars that find JAX and jaxmon imported.
 
-Only the first of each module, and what has another environment for the dynamic linker,
-starts as it does for users. Arguments: those of the command.
+Only what has another environment for the dynamic linker starts as it does for users.
+Arguments: those of the command.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ class Launcher:
 
     def __init__(self, preloaded: Preloaded) -> None:
         self._preloaded = preloaded
-        self._started: set[str] = set()
 
     def __call__(
         self,
@@ -49,11 +48,7 @@ class Launcher:
     ) -> Process:
         """Start a process, as `subprocess.Popen` does."""
         python, *rest = arguments
-        # The module, or the source of the command that the sidecar is.
-        module = rest[2] if python == sys.executable else ""
-        if module not in self._started or not self._preloaded.suits(env):
-            if module:
-                self._started.add(module)
+        if python != sys.executable or not self._preloaded.suits(env):
             return subprocess.Popen(
                 arguments,
                 env=env,

@@ -60,7 +60,7 @@ def wait_for_compile(columns):
 
 
 def ended():
-    return select.select([sys.stdin], [], [], 0.05)[0]
+    return select.select([sys.stdin], [], [], 0.1)[0]
 
 
 def batches():
