@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ from jaxmon_exporter.collectors.inspector.collector import Inspector
 from jaxmon_exporter.polling import Poller
 from tests.fakes.nccl.inspector import Rank, Writer
 
+
+Write = Callable[..., Writer]
 
 HOST = "node-7"
 NAMES = ("collectives", "message_bytes", "bus_bytes", "collective_seconds")
@@ -67,3 +71,21 @@ def some(writer: Writer, rank: Rank, number: int = 8) -> None:
         size = 700_001 << one % 4 * 4
         writer.launch(rank, kinds[one % 4], size=size, micros=100 + 37 * one)
     writer.flush()
+
+
+@contextmanager
+def writing(directory: Path) -> Iterator[Write]:
+    """Give a function that starts what writes the file of a process."""
+    with ExitStack() as stack:
+
+        def start(pid: int, host: str = HOST, **options: Any) -> Writer:
+            writer = Writer(directory, host, pid, **options)
+            stack.callback(writer.close)
+            return writer
+
+        yield start
+
+
+def agent_in(pid: int, host: str = HOST) -> bytes:
+    """Return what the agent in a process reports of itself."""
+    return json.dumps({"host": host, "pid": pid}).encode()

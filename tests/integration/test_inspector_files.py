@@ -1,0 +1,159 @@
+"""Files of NCCL Inspector that are rotated, replaced, removed, or come back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.agents import Serve
+from tests.fakes.nccl.inspector import Rank
+from tests.inspected import (
+    HOST,
+    Inspected,
+    Write,
+    agent_in,
+    counted,
+    expected,
+    some,
+    writing,
+)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    made = tmp_path / "files"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def write(files: Path) -> Iterator[Write]:
+    with writing(files) as start:
+        yield start
+
+
+@pytest.mark.parametrize("seen", [False, True], ids=["between polls", "seen empty"])
+def test_rotation_by_truncation(
+    seen: bool,  # noqa: FBT001 - a case
+    files: Path,
+    write: Write,
+    run_dir: Path,
+) -> None:
+    """
+    The writer goes on at its place, behind a hole, which is not read; the copy has been
+    read before.
+    """
+    inspected = Inspected(files, run_dir, budget=30_000)
+    inspected.reason()
+    writer, rank = write(7), Rank()
+    for round_ in range(9):
+        some(writer, rank, 40)
+        page = inspected.poll()
+        assert counted(page) == pytest.approx(expected([writer]))
+        assert (page["bad_record"], page["behind"]) == (0, 0)
+        if round_ > 2:
+            shutil.copy(writer.path, f"{writer.path}.{round_}")
+            os.truncate(writer.path, 0)
+            if seen:
+                inspected.poll()
+
+
+def test_rotation_by_renaming(files: Path, write: Write, run_dir: Path) -> None:
+    """The writer goes on in the renamed file, and nothing is read twice."""
+    inspected = Inspected(files, run_dir)
+    inspected.reason()
+    writer, rank = write(7), Rank()
+    some(writer, rank)
+    inspected.poll()
+    some(writer, rank)
+    writer.path.rename(f"{writer.path}.1")
+    writer.path.touch()
+    inspected.poll()
+    some(writer, rank)
+    assert counted(inspected.poll()) == pytest.approx(expected([writer]))
+    Path(f"{writer.path}.1").rename(f"{writer.path}-20261127")
+    some(writer, rank)
+    assert counted(inspected.poll()) == pytest.approx(expected([writer]))
+
+
+@pytest.mark.parametrize("number", [3, 300], ids=["shorter", "longer"])
+def test_another_process_with_the_number(
+    number: int, files: Path, write: Write, run_dir: Path
+) -> None:
+    """It truncates the file of the one before; all that it writes is new."""
+    inspected = Inspected(files, run_dir)
+    inspected.reason()
+    first = write(7)
+    some(first, Rank(), 100)
+    inspected.poll()
+    second = write(7)
+    second.later(1_000_000)
+    some(second, Rank(), number)
+    page = inspected.poll()
+    assert counted(page) == pytest.approx(expected([first, second]))
+    assert page["bad_record"] == 0
+
+
+def test_another_file_in_the_place_of_one(
+    files: Path, write: Write, run_dir: Path, serve: Serve
+) -> None:
+    """File systems give the number of a removed file to the next one."""
+    for slot, pid in enumerate((7, 8)):
+        serve(slot, agent_in(pid), target="/debug/rank")
+    inspected = Inspected(files, run_dir)
+    inspected.reason()
+    first = write(7)
+    some(first, Rank())
+    inspected.poll()
+    first.path.rename(files / f"{HOST}-pid8.log")
+    second = write(8)
+    second.later(1_000_000)
+    some(second, Rank(), 9)
+    wanted = expected([first], "0") | expected([second], "1")
+    assert counted(inspected.poll()) == pytest.approx(wanted)
+
+
+def test_files_come_and_go(files: Path, write: Write, run_dir: Path) -> None:
+    """What a process that is gone wrote last counts; its file may then be removed."""
+    files.rmdir()
+    inspected = Inspected(files, run_dir)
+    assert inspected.reason() == "no_job"
+    files.mkdir()
+    writer, other = write(7), write(8)
+    some(writer, Rank())
+    inspected.poll()
+    some(writer, Rank())
+    writer.close()
+    some(other, Rank())
+    wanted = pytest.approx(expected([writer, other]))
+    assert counted(inspected.poll()) == wanted
+    writer.path.unlink()
+    assert counted(inspected.poll()) == wanted
+    shutil.rmtree(files)
+    assert counted(inspected.poll()) == wanted
+    # An hour later its worker is forgotten.
+    inspected.now += 3601
+    assert inspected.reason() == "no_job"
+
+
+def test_a_directory_that_comes_back(files: Path, write: Write, run_dir: Path) -> None:
+    """As one of a network does: what its files had was read before."""
+    inspected = Inspected(files, run_dir)
+    inspected.reason()
+    writer = write(7)
+    some(writer, Rank())
+    inspected.poll()
+    for made in (False, True):
+        files.rename(files.with_name("away"))
+        if made:
+            files.mkdir()
+        assert counted(inspected.poll()) == pytest.approx(expected([writer]))
+        if made:
+            files.rmdir()
+        files.with_name("away").rename(files)
+        some(writer, Rank())
+        assert counted(inspected.poll()) == pytest.approx(expected([writer]))
