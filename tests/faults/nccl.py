@@ -1,16 +1,23 @@
-"""Rows about the RAS of a job that uses NCCL."""
+"""Rows about the RAS of a job that uses NCCL, and the files of Inspector."""
 
 from __future__ import annotations
 
+import os
+
+from tests.fakes.nccl.inspector import Rank, Writer
 from tests.fakes.nccl.jobs import job
 from tests.fakes.nccl.server import Ras, ras
 from tests.faults.matrix import Area
-from tests.faults.stage import Sidecar, Stage, success
+from tests.faults.stage import Sidecar, Stage, errors, success
 
 
 AREA = Area("NCCL")
 RESPONDING = 'jaxmon_nccl_processes{state="responding"}'
 BEHIND = "jaxmon_nccl_lagging_ranks"
+COLLECTIVES = (
+    'jaxmon_nccl_collectives_total{worker="other",collective="AllReduce",'
+    'size="under_256MiB"}'
+)
 
 
 def sidecar_of(stage: Stage, served: Ras) -> Sidecar:
@@ -67,3 +74,38 @@ def silent(stage: Stage) -> None:
         stage.expect(success(sidecar.page(), "agents") == 1, "agents success 1")
         served.silent = False
         stage.recovers(lambda: whole(sidecar))
+
+
+@AREA.row("a process floods its file of Inspector with garbage")
+def flooded(stage: Stage) -> None:
+    directory = stage.directory / "inspector"
+    directory.mkdir()
+    host, rank = os.uname().nodename, Rank()
+    writers = [Writer(directory, host, pid) for pid in (7, 8)]
+    for writer in writers:
+        stage.later(writer.close)
+    sidecar = stage.sidecar(
+        *("--disable", "host", "--disable", "nvml", "--disable", "gpm"),
+        *("--nccl-inspector-interval", "0.2"),
+        environ={"NCCL_INSPECTOR_DUMP_DIR": str(directory)},
+    )
+
+    def recorded() -> float:
+        writers[0].launch(rank)
+        writers[0].flush()
+        return sidecar.page().get(COLLECTIVES, 0)
+
+    stage.until(lambda: recorded() > 0, "the figures")
+    for _ in range(8):
+        writers[1].raw(b"{" * 1000 + b"\n" + b"x" * (6 << 20))
+        recorded()
+    stage.shows(
+        lambda: errors(sidecar.page(), "nccl_inspector", "behind") > 0,
+        "behind counted",
+    )
+    before = recorded()
+    stage.shows(lambda: recorded() > before, "those of the other process count")
+    stage.expect(success(sidecar.page(), "nccl_inspector") == 1, "success 1")
+    megabytes = sidecar.resident_bytes() >> 20
+    stage.expect(megabytes < 80, "resident memory below 80 MB")
+    stage.expect(success(sidecar.page(), "agents") == 1, "agents success 1")
