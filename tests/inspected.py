@@ -79,9 +79,7 @@ def writing(directory: Path) -> Iterator[Write]:
     with ExitStack() as stack:
 
         def start(pid: int, host: str = HOST, **options: Any) -> Writer:
-            writer = Writer(directory, host, pid, **options)
-            stack.callback(writer.close)
-            return writer
+            return stack.enter_context(Writer(directory, host, pid, **options))
 
         yield start
 

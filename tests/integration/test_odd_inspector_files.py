@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -34,9 +35,8 @@ WRONG: tuple[object, ...] = (
 @pytest.fixture
 def writer(tmp_path: Path) -> Iterator[Writer]:
     """Return what writes the file of one process."""
-    made = Writer(tmp_path, HOST, 7)
-    yield made
-    made.close()
+    with Writer(tmp_path, HOST, 7) as made:
+        yield made
 
 
 def mangled(line: bytes) -> Iterator[bytes]:
@@ -150,6 +150,31 @@ def test_what_becomes_a_link_is_not_followed(
     monkeypatch.setattr(os, "open", swapped)
     page = inspected.poll()
     assert (counted(page), page["unreadable"]) == ({}, 1)
+
+
+def test_a_disk_that_fails_costs_one_file(
+    writer: Writer, tmp_path: Path, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are read, and that one when its disk is well again."""
+    inspected = Inspected(tmp_path, run_dir)
+    inspected.poll()
+    with Writer(tmp_path, HOST, 8) as other:
+        some(other, Rank(), 3)
+        some(writer, Rank(), 9)
+        failing, real = other.path.stat().st_ino, os.pread
+
+        def pread(descriptor: int, size: int, offset: int) -> bytes:
+            if os.fstat(descriptor).st_ino == failing:
+                raise OSError(errno.EIO, "input/output error")
+            return real(descriptor, size, offset)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "pread", pread)
+            page = inspected.poll()
+        assert page["unreadable"] == 1
+        assert counted(page) == pytest.approx(expected([writer]))
+        page = inspected.poll()
+        assert counted(page) == pytest.approx(expected([writer, other]))
 
 
 def test_many_files_are_read_up_to_a_number(

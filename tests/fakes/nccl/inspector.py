@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
+from typing import Self
 
 
 OLD, NEW = "2.28.9", "2.30.7"
@@ -142,6 +143,12 @@ class Writer:
 
     def close(self) -> None:
         self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _write(self, record: str) -> None:
         self._pending += record.encode()

@@ -119,7 +119,7 @@ class Inspector:
         if record is not None:
             worker = self._owners.worker(process)
             launched = self._tallies.add(worker, process, record)
-            self._recent.add(process, record, launched)
+            self._recent.add(process, record, launched if record.sampled else 1)
 
     def _no_job(self) -> str:
         return (

@@ -118,20 +118,12 @@ class Directory:
             share = left // (len(growing) - number)
             left -= min(appended, share)
             try:
-                descriptor = os.open(path, _FLAGS)
+                for line in self._read(path, key, file, share):
+                    yield key[0], line
             except FileNotFoundError:
                 continue
             except OSError:
                 self.failures[UNREADABLE] += 1
-                continue
-            try:
-                status = os.fstat(descriptor)
-                process, inode = key
-                if status.st_ino == inode and stat.S_ISREG(status.st_mode):
-                    for line in self._appended(descriptor, status.st_size, file, share):
-                        yield process, line
-            finally:
-                os.close(descriptor)
 
     def _growing(self) -> list[_Growing]:
         """Scan the directory; return the files to read."""
@@ -168,6 +160,16 @@ class Directory:
         for key in list(self._files)[:-_MOST_ENTRIES]:
             del self._files[key]
         return growing
+
+    def _read(self, path: str, key: _Key, file: _File, budget: int) -> Iterator[bytes]:
+        descriptor = os.open(path, _FLAGS)
+        try:
+            status = os.fstat(descriptor)
+            # It may be another one by now.
+            if status.st_ino == key[1] and stat.S_ISREG(status.st_mode):
+                yield from self._appended(descriptor, status.st_size, file, budget)
+        finally:
+            os.close(descriptor)
 
     def _appended(
         self, descriptor: int, size: int, file: _File, budget: int

@@ -48,7 +48,7 @@ class Recent:
         self._windows: deque[_Window] = deque(maxlen=_WINDOWS)
 
     def add(self, process: Process, record: Record, launched: int) -> None:
-        """Add a record, before which others were *launched*, itself included."""
+        """Add a record, which stands for so many that were *launched*."""
         if record.collective not in _SYMMETRIC or record.ranks == 1:
             return
         key = _Key(

@@ -48,6 +48,8 @@ class Record(NamedTuple):
         message: bytes, as NCCL counts them.
         seconds: of its kernel on the GPU, which waits for other ranks.
         bus: bytes on the bus: bus bandwidth times *seconds*.
+        sampled: whether it stands for those before it that were not recorded. Since
+            NCCL 2.30.3 these are others, under 8 KiB.
     """
 
     communicator: str
@@ -58,6 +60,7 @@ class Record(NamedTuple):
     message: int
     seconds: float
     bus: float
+    sampled: bool
 
     @property
     def size(self) -> str:
@@ -103,6 +106,8 @@ def _record(found: Any) -> Record | None:
         _whole(of[f"{prefix}_msg_size_bytes"], 0, _MOST_BYTES),
         seconds,
         bandwidth * seconds,
+        # NCCL names the communicator since it records all.
+        sampled="comm_name" not in header,
     )
 
 
