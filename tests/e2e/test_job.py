@@ -63,7 +63,7 @@ def slow_rank(job: Job) -> tuple[int | None, str, str]:
     hosts = [
         host(one.url, json.loads(http_get(f"{one.url}/job"))) for one in job.sidecars
     ]
-    found = find([rank for one in hosts for rank in one.ranks], window=5.0)
+    found = find([rank for one in hosts for rank in one.ranks], window=4.0)
     if found is None or len(found.stragglers) != 1:
         return None, "", ""
     [one] = found.stragglers

@@ -22,7 +22,7 @@ MOSTLY = 0.97
 BEGAN = 60.0
 MINUTE = 60.0
 # Slow steps until it is certain.
-MOST_STEPS = 6
+MOST_STEPS = 9
 
 
 def readings(
@@ -57,7 +57,7 @@ def slow_for_good(step: float, times: float, began: float) -> Loads:
 def test_a_slow_rank_is_named_within_a_minute(step: float, times: float) -> None:
     """
     Whether steps take milliseconds or a second, it is named and stays so, and no other
-    is; of steps of half a minute, after six.
+    is; of steps of half a minute, after nine.
     """
     began = max(BEGAN, 8 * step)
     limit = max(MINUTE, MOST_STEPS * step * times)

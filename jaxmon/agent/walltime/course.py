@@ -2,7 +2,7 @@
 What the time went into between some calls and others, for a job's ranks to be compared.
 
 Rows of seconds by state, each from one number of calls to another: of two seconds in
-the latest half minute, four in the latest two, longer the older they are. Evaluated by
+the latest half minute, six in the latest two, longer the older they are. Evaluated by
 `jaxmon.report.job.course`.
 """
 
@@ -31,8 +31,8 @@ from jaxmon.report.job.columns import COLUMNS, MOST_ROWS
 
 _EVERY_SECONDS = 2.0
 # From which age on rows may last so long; later, for a part of their age.
-_NEW_SECONDS, _SHORT_SECONDS = 30.0, 5.0
-_RECENT_SECONDS, _PART = 135.0, 1 / 3
+_NEW_SECONDS, _SHORT_SECONDS = 30.0, 6.5
+_RECENT_SECONDS, _PART = 135.0, 1 / 4
 _COLUMNS = {
     DEVICE: "waits",
     FETCH: "waits",

@@ -18,12 +18,12 @@ WINDOW = 8.0
 WINDOWS = 3
 """Of which there must be so many: one pause, however long, is in two at most."""
 
-_MOST = 22
+_MOST = 24
 # What agents report is in short rows up to that age, or of one call each; then in rows
 # that are as long as this part of their age.
-_RECENT_SECONDS, _PART = 120.0, 1 / 4
+_RECENT_SECONDS, _PART = 120.0, 1 / 5
 # Calls in a window, as a multiple of those in the latest, if it is no longer.
-_AS_LONG = 1.5
+_AS_LONG = 2.0
 # Programs compile, load and warm up in the first calls.
 _FIRST_CALLS = 10.0
 # Of a rank that was read later; and steps that are dispatched before others have begun
@@ -76,12 +76,14 @@ class Comparison:
         edges: calls at which the windows begin and end, the latest first.
         ages: seconds since then.
         window: seconds of the latest windows, at least.
+        each: calls that make a step.
     """
 
     sides: Sequence[Side]
     edges: Sequence[float]
     ages: Sequence[float]
     window: float
+    each: float
 
     @property
     def recent(self) -> int:
@@ -89,6 +91,10 @@ class Comparison:
         calls = [after - before for after, before in pairwise(self.edges)]
         longer = (at for at, one in enumerate(calls) if one > calls[0] * _AS_LONG)
         return next(longer, len(calls))
+
+    def steps(self, windows: range) -> float:
+        """Return the steps in *windows*."""
+        return (self.edges[windows.start] - self.edges[windows.stop]) / self.each
 
     @property
     def windows(self) -> int:
@@ -132,7 +138,7 @@ def compare(ranks: Sequence[Rank], window: float = WINDOW) -> Comparison | None:
     # If most go their own ways, they are not in step.
     if len(sides) < 2 or 2 * len(sides) <= len(known):  # noqa: PLR2004 - see above
         return None
-    return Comparison(sides, edges, ages, window)
+    return Comparison(sides, edges, ages, window, each)
 
 
 def calls_each(ranks: Iterable[Rank]) -> float:
@@ -145,11 +151,11 @@ def calls_each(ranks: Iterable[Rank]) -> float:
 
 
 def _grid(
-    usual: Course, end: float, window: float, least: float
+    usual: Course, end: float, window: float, each: float
 ) -> tuple[list[float], list[float]]:
     """
     Return the calls at which windows begin, back from *end*, and their ages. They have
-    as many calls as are usual in that time now, and *least* at least: one pause,
+    as many calls as are usual in that time now, in whole steps of *each*: one pause,
     however long, does not fill several of them.
     """
     first = min(_FIRST_CALLS, end / 2)
@@ -157,9 +163,10 @@ def _grid(
     while len(edges) <= _MOST:
         old = ages[-1] >= _RECENT_SECONDS
         seconds = max(window, ages[-1] * _PART) if old else window
-        calls = max(seconds / usual.pace, least)
         # When calls were shorter there were more of them.
-        edge = min(edges[-1] - calls, usual.calls_before(ages[-1] + seconds))
+        made = edges[-1] - usual.calls_before(ages[-1] + seconds)
+        steps = max(round(max(seconds / usual.pace, made) / each), 1)
+        edge = edges[-1] - steps * each
         if edge < first:
             break
         edges.append(edge)

@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from statistics import fmean, median_high, median_low
+from statistics import fmean, median_high, median_low, variance
 
-from jaxmon.report.job.comparison import WINDOWS, Comparison, Side
+from jaxmon.report.job.comparison import WINDOWS, Comparison
 
 
 # Fraction of the time that others wait; in a single window, half as much.
 _LEAST = 0.1
-# For how many windows it must last: more than what passes by itself.
-_LASTS = 3.5
+# For how many windows it must last, and steps: more than what passes by itself, and
+# than a rank has bad luck.
+_LASTS, _STEPS = 3.5, 7
 # Looks are samples: so many standard deviations, with thousands of ranks.
 _DEVIATIONS = 5.0
+# Few steps differ by chance, too: standard errors of the mean of three and more windows
+# that one in ten thousand exceeds, by Student's distribution.
+_MANY_STEPS = 5
+_STUDENT = (70.0, 22.2, 13.0, 9.7, 8.0, 7.1, 6.4, 6.0, 5.7, 5.5)
 
 
 class Scale:
@@ -32,7 +37,7 @@ class Scale:
     def __init__(self, found: Comparison, columns: Sequence[str]) -> None:
         self.columns = columns
         self.sides = found.sides
-        self._recent = found.recent
+        self._found = found
         self._least_seconds = found.window * _LASTS
         rows = [
             [sum(one) for one in zip(*map(side.ratios, columns), strict=True)]
@@ -70,10 +75,27 @@ class Scale:
             # At the ends it was for a part only, and between two pauses by chance.
             half = fmean([lags[one] for one in some]) / 2
             for windows in _rows(_mended(lags), some, half):
-                known = range(windows.start, min(windows.stop, self._recent))
-                lasts = sum([seconds[one] for one in known])
-                if len(known) >= WINDOWS and lasts >= self._least_seconds:
+                known = range(windows.start, min(windows.stop, self._found.recent))
+                if len(known) < WINDOWS or self._found.steps(known) < _STEPS:
+                    continue
+                if sum([seconds[one] for one in known]) >= self._least_seconds:
                     yield windows
+
+    def least(self, number: int, lags: Sequence[float], windows: range) -> float:
+        """
+        Return from which mean of *lags* on the rank *number* is slow in *windows*, of
+        which there are enough.
+        """
+        looks = max(self.sides[number].spent("looks", windows), 1.0)
+        usual = self.usual(number, windows, high=True)
+        chance = max(usual * (1.0 - usual), 0.0) / looks
+        deviations = _DEVIATIONS * math.sqrt(chance)
+        many, found = len(windows), [lags[one] for one in windows]
+        if self._found.steps(windows) >= many * _MANY_STEPS:
+            return max(_LEAST, deviations)
+        errors = _STUDENT[min(many - WINDOWS, len(_STUDENT) - 1)]
+        more = max(variance(found) / many - chance, 0.0)
+        return max(_LEAST, deviations, errors * math.sqrt(more))
 
 
 def _rows(lags: Sequence[float], windows: range, least: float) -> Iterator[range]:
@@ -92,13 +114,3 @@ def _mended(lags: Sequence[float]) -> list[float]:
     sides = zip(lags, lags[1:], lags[2:], strict=False)
     inner = [max(own, min(after, before)) for after, own, before in sides]
     return [*lags[:1], *inner, *lags[1:][-1:]]
-
-
-def least(side: Side, windows: range, usual: float) -> float:
-    """
-    Return from which fraction of the time on a rank is slow in *windows*, if others
-    spend the fraction *usual* on the same.
-    """
-    looks = max(side.spent("looks", windows), 1.0)
-    variance = max(usual * (1.0 - usual), 0.0)
-    return max(_LEAST, _DEVIATIONS * math.sqrt(variance / looks))

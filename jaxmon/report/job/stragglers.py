@@ -21,11 +21,10 @@ from jaxmon.report.job.comparison import (
     WINDOWS,
     Comparison,
     Side,
-    calls_each,
     compare,
 )
 from jaxmon.report.job.gpus import Gpus
-from jaxmon.report.job.lags import Scale, least
+from jaxmon.report.job.lags import Scale
 from jaxmon.report.job.records import Host, Place, Rank
 from jaxmon.report.job.slow import Slow, Slowness, Straggler
 
@@ -137,10 +136,9 @@ def _host_bound(waits: Scale, devices: _Devices, number: int) -> _Run | None:
     row = waits.rows[number]
     lags = [usual - own for usual, own in zip(waits.high, row, strict=True)]
     for windows in waits.slow(number, lags):
-        usual = waits.usual(number, windows, high=True)
-        lag = usual - waits.of(number, windows)
+        lag = waits.usual(number, windows, high=True) - waits.of(number, windows)
         side = waits.sides[number]
-        if lag < least(side, windows, usual):
+        if lag < waits.least(number, lags, windows):
             continue
         idle = devices.idle(number, windows)
         held = side.ratio("held", windows) >= lag / 2
@@ -159,12 +157,11 @@ def _device_bound(alone: Scale, together: Scale, number: int) -> _Run | None:
     row, side = together.rows[number], together.sides[number]
     lags = [usual - own for usual, own in zip(together.high, row, strict=True)]
     for windows in together.slow(number, lags):
-        usual = together.usual(number, windows, high=True)
-        lag = usual - together.of(number, windows)
+        lag = together.usual(number, windows, high=True) - together.of(number, windows)
         # It takes a while until enough of its own programs have been sampled.
         known = range(windows.start, windows.start + 1)
         longer = alone.of(number, known) - alone.usual(number, known, high=False)
-        if lag >= least(side, windows, usual) and longer >= lag / 2:
+        if lag >= together.least(number, lags, windows) and longer >= lag / 2:
             return _Run(side, windows, longer, known, Slow.COMPUTE)
     return None
 
@@ -201,18 +198,16 @@ class _Accounts:
 
     def __init__(self, found: Comparison) -> None:
         self._found = found
-        self._each = calls_each([one.rank for one in found.sides])
         self._usual: dict[tuple[Slow | None, range], float] = {}
 
     def step(self, windows: range, side: Side | None = None) -> float:
         """Return the seconds of a step in *windows*, of the median rank by default."""
-        edges, sides = self._found.edges, self._found.sides
-        calls = edges[windows.start] - edges[windows.stop]
+        steps, sides = self._found.steps(windows), self._found.sides
         if side is None:
             seconds = median_low([one.spent("seconds", windows) for one in sides])
         else:
             seconds = side.spent("seconds", windows)
-        return seconds * self._each / calls if calls > 0 else 0.0
+        return seconds / steps if steps > 0 else 0.0
 
     def of(self, side: Side, windows: range, kind: Slow | None) -> float:
         """
