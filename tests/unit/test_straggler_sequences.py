@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import pytest
@@ -88,12 +89,18 @@ def passing(rank: int, now: float, seconds: float, every: float) -> bool:
     return rank == SLOW and now % every < seconds
 
 
+def by_chance(rank: int, now: float) -> float:
+    """Return a time for a long step, which differs at random."""
+    return random.Random(f"{rank} {now}").uniform(7.0, 13.0)  # noqa: S311 - no secret
+
+
 PASSES: dict[str, Loads] = {
     "pauses of 5 s": lambda rank, now: 5.0 if passing(rank, now, 0.3, 30.0) else 0.2,
     "pauses of 20 s": lambda rank, now: 20.0 if passing(rank, now, 0.3, 90.0) else 0.2,
     "slow for 15 s": lambda rank, now: 0.4 if passing(rank, now, 15.0, 90.0) else 0.2,
     "one after another": lambda rank, now: 0.4 if rank == now // 15 % COUNT else 0.2,
     "all": lambda _, now: 0.4 if now >= BEGAN else 0.2,
+    "long steps by chance": by_chance,
     "every other step": lambda rank, now: 0.4 if rank == now // 0.4 % COUNT else 0.2,
 }
 
