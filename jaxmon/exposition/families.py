@@ -132,7 +132,8 @@ class Histogram:
         """
         if not value < inf:
             return
-        value = max(value, 0.0)
+        if value < 0.0:  # noqa: PLR1730 - a call would take as long as all of this
+            value = 0.0
         index = bisect_left(self._metric.buckets, value)
         with self._lock:
             self._counts[index] += 1

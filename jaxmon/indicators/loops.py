@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from math import inf
 from threading import RLock
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import ref
 
 from jaxmon import catalog
@@ -15,6 +15,9 @@ from jaxmon.exposition.families import Family, Histogram, histograms, series
 from jaxmon.indicators.endings import End, noting, now, on_finalize
 from jaxmon.indicators.labels import Labels
 
+
+Items: TypeAlias = tuple[str, str]
+"""A loop, and what of it is counted."""
 
 # Between two readings; of more, the latest count.
 _MOST_NUMBERED = 64
@@ -90,11 +93,14 @@ class Loop:
         """Seconds since one of them started or completed a step."""
         return max(now() - self.last_step, 0.0)
 
-    def step(self, seconds: float, ids: SpanIds | None = None) -> None:
-        """Count a finished step, and keep the *ids* of its span as an exemplar."""
+    def step(self, seconds: float, at: float, ids: SpanIds | None = None) -> None:
+        """
+        Count a step that finished at the time *at*, and keep the *ids* of its span as
+        an exemplar.
+        """
         with self._lock:
             self.steps += 1
-            self.last_step = now()
+            self.last_step = at
         self.seconds.observe(seconds, ids)
 
     def explain(self) -> dict[str, float | None]:
@@ -131,7 +137,7 @@ class Loops:
         self.labels = Labels(limit)
         self.item_labels = Labels(limit)
         self._loops: dict[str, Loop] = {}
-        self._items: dict[tuple[str, str], int] = {}
+        self._items: dict[Items, int] = {}
         self._lock = RLock()
 
     def __iter__(self) -> Iterator[Loop]:
@@ -156,11 +162,17 @@ class Loops:
         """Return the name of the outermost loop that runs, ``""`` if none does."""
         return next(iter([one.name for one in self if one.running]), "")
 
-    def count(self, loop: Loop, item: str, number: int) -> None:
-        """Add *number* items, 0 to make the series appear."""
+    def items(self, loop: Loop, item: str) -> Items:
+        """Return where the items of *loop* are counted: from 0, so they appear."""
         key = (loop.name, self.item_labels.admit(item))
         with self._lock:
-            self._items[key] = self._items.get(key, 0) + number
+            self._items.setdefault(key, 0)
+        return key
+
+    def count(self, items: Items, number: int) -> None:
+        """Add *number* items."""
+        with self._lock:
+            self._items[items] += number
 
     def explain(self) -> dict[str, dict[str, float | None]]:
         """Return the steps so far, by loop."""

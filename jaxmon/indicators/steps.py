@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.recorder import Recorder, recorder, report
 from jaxmon.indicators.timeline import DATA_WAIT
 from jaxmon.indicators.tracing import LoopTrace, Tracer
+
+
+if TYPE_CHECKING:
+    from jaxmon.indicators.loops import Items
 
 
 SITE = "steps"
@@ -84,6 +88,8 @@ class Run(Generic[T]):
         self._loop = loop
         self._items = items
         self._item = item
+        # If that is known beforehand.
+        self._each = 0 if items is None else _constant(items)
         self._observed: _RunRecorder | None = None
 
     def __iter__(self) -> Self:
@@ -93,7 +99,8 @@ class Run(Generic[T]):
         try:
             self._wait()
             batch = next(self._source)
-            self._work(batch)
+            if (observed := self._observed) is not None:
+                self._work(observed, batch)
         except BaseException as error:
             theirs = None if isinstance(error, StopIteration) else error
             observed = self._close(theirs)
@@ -121,46 +128,63 @@ class Run(Generic[T]):
 
     def _wait(self) -> None:
         """Finish the step that is open, and begin the next."""
-        indicators = recorder()
-        if self._observed is not None and self._observed.indicators is not indicators:
-            self._observed = None
+        indicators, observed = recorder(), self._observed
+        if observed is not None and observed.indicators is not indicators:
+            self._observed = observed = None
         if indicators is None or not indicators.guard.on(SITE):
             return
         try:
-            if self._observed is None:
-                item = None if self._items is None else self._item
-                opening, self._opening = self._opening, 0.0
-                start, self._start = self._start, None
-                self._observed = _RunRecorder(
-                    self, indicators, self._loop, item, opening, start=start
-                )
+            if observed is None:
+                self._observed = self._begin(indicators)
             else:
-                self._observed.finish()
+                observed.finish()
         except Exception:  # noqa: BLE001 - contained: the program goes on
             indicators.guard.failed(SITE)
 
-    def _work(self, batch: T) -> None:
+    def _begin(self, indicators: Recorder) -> _RunRecorder:
+        item = None if self._items is None else str(self._item)
+        opening, self._opening = self._opening, 0.0
+        start, self._start = self._start, None
+        return _RunRecorder(
+            self,
+            indicators,
+            self._loop,
+            item,
+            each=self._each,
+            opening=opening,
+            start=start,
+        )
+
+    def _work(self, observed: _RunRecorder, batch: T) -> None:
         """Begin to work on *batch*."""
-        observed = self._observed
-        if observed is None:
-            return
-        guard = observed.indicators.guard
         try:
             observed.work()
         except Exception:  # noqa: BLE001 - contained: the program goes on
-            guard.failed(SITE)
-        if self._items is not None and guard.on(ITEMS_SITE):
-            try:
-                observed.items = _number(self._items, batch)
-            except Exception:  # noqa: BLE001 - theirs: counted, and the loop goes on
-                guard.failed(ITEMS_SITE, theirs=True)
+            observed.indicators.guard.failed(SITE)
+        if self._each is None:
+            guard = observed.indicators.guard
+            if guard.on(ITEMS_SITE):
+                try:
+                    observed.items = _number(self._items, batch)
+                except Exception:  # noqa: BLE001 - theirs: counted, the loop goes on
+                    guard.failed(ITEMS_SITE, theirs=True)
 
 
 class _RunRecorder:
     """
     A run of a loop as an agent follows it.
 
+    Args:
+        run: the run.
+        indicators: of the agent.
+        loop: its name.
+        item: what is counted, `None` if nothing is.
+        each: number of items of each batch, `None` if `items` is set for each.
+        opening: seconds that it took to get the source.
+        start: number of steps that were done before; `None` if unknown.
+
     Attributes:
+        items: of the batch that is worked on.
         outer: the traced loop around it.
         trace: its spans, if traces are on.
     """
@@ -169,8 +193,9 @@ class _RunRecorder:
         "_arrived",
         "_began",
         "_body",
+        "_counted",
+        "_each",
         "_figures",
-        "_item",
         "_mark",
         "_tracer",
         "end",
@@ -186,20 +211,22 @@ class _RunRecorder:
         indicators: Recorder,
         loop: str,
         item: str | None,
-        opening: float,
         *,
+        each: int | None,
+        opening: float,
         start: int | None,
     ) -> None:
         self.indicators = indicators
-        self.items = 0
+        self.items = self._each = each or 0
         self.end: End = []
         self.outer: _RunRecorder | None = None
         self.trace: LoopTrace | None = None
         self._tracer: Tracer | None = None
-        self._item = item
+        self._counted: Items | None = None
         try:
             self._figures = indicators.loops.of(str(loop))
-            self._count_items()
+            if item is not None:
+                self._counted = indicators.loops.items(self._figures, item)
             if start is not None:
                 self._figures.number(int(start))  # before it is seen to run
             self._figures.begin(self.end, run)
@@ -215,22 +242,24 @@ class _RunRecorder:
 
     def work(self) -> None:
         """Note that the batch is here."""
-        self.indicators.timeline.rename(self._mark, self._body)
-        self._arrived = now()
-        self._figures.wait(self._arrived - self._began)
+        at = self._arrived = now()
+        self.indicators.timeline.rename(self._mark, self._body, at)
+        self._figures.wait(at - self._began)
 
     def finish(self) -> None:
         """Count the step that was open, and begin to wait."""
-        began, self._began = self._began, now()
-        self.indicators.timeline.rename(self._mark, DATA_WAIT)
-        ids = None
-        if self.trace is not None:
-            ids = self.trace.finish(self._arrived, self._began)
-        self._figures.step(self._began - began, ids)
-        if self._tracer is not self.indicators.tracer:
-            self._follow(self.indicators.tracer)
-        self._count_items()
-        on_step = self.indicators.loops.on_step
+        # The clock is read once: each reading costs as much as a call.
+        at, began, indicators = now(), self._began, self.indicators
+        self._began = at
+        indicators.timeline.rename(self._mark, DATA_WAIT, at)
+        ids = None if self.trace is None else self.trace.finish(self._arrived, at)
+        self._figures.step(at - began, at, ids)
+        if self._tracer is not indicators.tracer:
+            self._follow(indicators.tracer)
+        if self._counted is not None and (items := self.items):
+            self.items = self._each
+            indicators.loops.count(self._counted, items)
+        on_step = indicators.loops.on_step
         if on_step is not None:
             on_step(self._figures)
 
@@ -250,12 +279,6 @@ class _RunRecorder:
             self.indicators.loops.changed()
         except Exception:  # noqa: BLE001 - contained: the program goes on
             self.indicators.guard.failed(SITE)
-
-    def _count_items(self) -> None:
-        # Also when there are none: a rate needs a series that begins at 0.
-        items, self.items = self.items, 0
-        if self._item is not None:
-            self.indicators.loops.count(self._figures, str(self._item), items)
 
 
 _traced: ContextVar[_RunRecorder | None] = ContextVar("jaxmon.steps", default=None)
@@ -324,6 +347,11 @@ def steps(
         ...     total = sum(batch)
     """
     return Steps(iterable, loop=loop, items=items, item=item, start=start)
+
+
+def _constant(items: Count) -> int | None:
+    """Return the number of items of each batch, `None` if the batch has to be seen."""
+    return items if type(items) is int and items >= 0 else None
 
 
 def _number(items: Count, batch: object) -> int:

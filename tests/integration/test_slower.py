@@ -167,7 +167,7 @@ def run(seconds, waits, number):
     for _ in range(number):
         loop = inside.indicators(agent).loops.of("train")
         for _ in range(3):
-            loop.step(seconds)
+            loop.step(seconds, time.perf_counter())
             loop.wait(waits)
         history._due = 0.0
         history._tick()

@@ -63,7 +63,7 @@ def test_counters_equal_what_was_counted() -> None:
     assert dict(counters.poll(1.0)) == {"compiling": 0.0}
 
     for _ in range(4):
-        loops.of("train").step(0.25)
+        loops.of("train").step(0.25, 1.0)
     routes.of("predict").count(0.1, "success", "warm")
     routes.of("predict").count(9.0, "success", "cold")
     routes.of("predict").count(0.3, "error", "warm")

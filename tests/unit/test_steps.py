@@ -301,8 +301,7 @@ def test_labels_are_bounded():
         assert recorded.value(STEPS.name, loop="other") == 2
         assert recorded.value(ITEMS.name, loop="other", item="other") == 2
         assert recorded.overflow()["loop"] == 2
-        # Once as the loop begins, once for its step.
-        assert recorded.overflow()["item"] == 4
+        assert recorded.overflow()["item"] == 2
 
 
 # --- nobody records, or recording fails ---------------------------------------

@@ -124,18 +124,47 @@ def test_a_loop_waits_then_works(timeline, clock):
     """Work on a step counts as what is around the loop, step where nothing is."""
     loop, body = timeline.open_loop([])
     clock.now += 1
-    timeline.rename(loop, body)
+    timeline.rename(loop, body, clock.now)
     clock.now += 2
     mark = timeline.open("evaluate", [])
     inner, inner_body = timeline.open_loop([])
     clock.now += 4
-    timeline.rename(inner, inner_body)
+    timeline.rename(inner, inner_body, clock.now)
     clock.now += 8
     close(timeline, inner)
     close(timeline, mark)
     close(timeline, loop)
 
     assert seconds(timeline) == {"data_wait": 5, "step": 2, "evaluate": 8}
+
+
+def test_time_that_was_read_stays_where_it_was(timeline, clock):
+    """A scrape may come between reading the clock and renaming: nothing decreases."""
+    loop, body = timeline.open_loop([])
+    clock.now += 4
+    at = clock.now
+    clock.now += 2
+    assert seconds(timeline) == {"data_wait": 6}
+    timeline.rename(loop, body, at)
+    clock.now += 1
+
+    assert seconds(timeline) == {"data_wait": 6, "step": 1}
+
+
+def test_activities_that_ended_within_a_step_do_not_have_its_time(timeline, clock):
+    """Whether or not they have been dropped when the step ends."""
+    loop, body = timeline.open_loop([])
+    for _ in range(3):
+        timeline.rename(loop, body, clock.now)
+        clock.now += 1
+        mark = timeline.open("evaluate", [])
+        clock.now += 2
+        close(timeline, mark)
+        clock.now += 4
+        timeline.rename(loop, "data_wait", clock.now)
+        clock.now += 8
+
+    assert seconds(timeline) == {"step": 15, "evaluate": 6, "data_wait": 24}
 
 
 def test_other_threads_run_beside_the_time(timeline, clock):
@@ -164,7 +193,7 @@ def test_a_loop_takes_the_time_over(timeline, clock):
         clock.now += 2
         loop, body = timeline.open_loop([])
         clock.now += 4
-        timeline.rename(loop, body)
+        timeline.rename(loop, body, clock.now)
         clock.now += 8
         on_a_thread(lambda: timeline.open_loop([]))
         clock.now += 16

@@ -38,10 +38,10 @@ def test_times_are_those_since_the_figures_before() -> None:
     for _ in range(4):
         clock.now += 0.5
         loop.wait(0.5)
-        timeline.rename(mark, body)
+        timeline.rename(mark, body, clock.now)
         clock.now += 1.5
-        timeline.rename(mark, "data_wait")
-        loop.step(2.0)
+        timeline.rename(mark, "data_wait", clock.now)
+        loop.step(2.0, clock.now)
     timeline.open("evaluate", [])
     clock.now += 3.0
     found = times(reading(loop, sources), before)
