@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -77,7 +77,8 @@ def test_interruptions_and_lost_steps_are_counted(run: Supervised) -> None:
 def test_what_the_restarts_cost_is_found(
     run: Supervised, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each cause that the ledger has as much of, and no other."""
+    """Each cause that the ledger has as much of; nothing while the run is young."""
+    assert findings(None, run=asdict(run.record())) == []
     monkeypatch.setattr("jaxmon.report.findings.runs._YOUNG", 0.0)
     record, ledger = run.record(), run.ledger(as_recorded=True)
     doubt = ledger.tolerance + ledger.traced
@@ -151,6 +152,23 @@ for number in jaxmon.steps(range(1_000_000), start=900):
 """
 
 
+HOUR = 3600.0
+# After two attempts that were killed.
+BEFORE = RunRecord(
+    schema=records.SCHEMA,
+    run="train",
+    writer="boot/7/1",
+    starts=3,
+    boot="boot",
+    seconds={"step": 6 * HOUR, "lost_progress": 3 * HOUR, "checkpoint": 0.1 * HOUR},
+    interruptions={"killed": 2},
+    step=1_000,
+    furthest=1_000,
+    marked=True,
+    saves=6,
+)
+
+
 def test_the_reports_of_a_restarted_program_have_the_whole_run(
     preloaded_script: Callable[..., Result], tmp_path: Path
 ) -> None:
@@ -158,22 +176,7 @@ def test_the_reports_of_a_restarted_program_have_the_whole_run(
     An attempt after others that lost much: the report at its exit says what, its page
     and its summary have the time of all attempts.
     """
-    hour = 3600.0
-    before = RunRecord(
-        schema=records.SCHEMA,
-        run="train",
-        writer="boot/7/1",
-        starts=3,
-        began=time.time() - 11.1 * hour,
-        time=time.time() - 2 * hour,
-        boot="boot",
-        seconds={"step": 6 * hour, "lost_progress": 3 * hour, "checkpoint": 0.1 * hour},
-        interruptions={"killed": 2},
-        step=1_000,
-        furthest=1_000,
-        marked=True,
-        saves=6,
-    )
+    before = replace(BEFORE, time=time.time() - 2 * HOUR)
     records.path_of(tmp_path, "train").write_bytes(before.as_json())
     result = preloaded_script(REPORTING, str(tmp_path)).ok()
 
@@ -186,12 +189,29 @@ def test_the_reports_of_a_restarted_program_have_the_whole_run(
     # It was waiting for two hours, too.
     assert topics.count("between_attempts") == 1
     assert (record.starts, record.lost_steps, record.saves) == (4, 100, 6)
-    assert record.seconds["waiting"] == pytest.approx(2 * hour, abs=120)
-    assert record.wall == pytest.approx(11.1 * hour, abs=240)
+    assert record.seconds["waiting"] == pytest.approx(2 * HOUR, abs=120)
+    assert record.wall == pytest.approx(11.1 * HOUR, abs=240)
     (html,) = (tmp_path / "reports").glob("*.html")
     page = html.read_text()
     for text in ("Goodput across restarts", "steps done again", "interrupted 3 times"):
         assert text in page
+
+
+def test_a_healthy_run_has_its_time_in_the_report_and_no_finding(
+    preloaded_script: Callable[..., Result], tmp_path: Path
+) -> None:
+    """It restarts at once, and lost minutes of many hours."""
+    spent = {"step": 30 * HOUR, "lost_progress": 0.5 * HOUR, "recovery": 0.5 * HOUR}
+    before = replace(BEFORE, seconds=spent, time=time.time())
+    records.path_of(tmp_path, "train").write_bytes(before.as_json())
+    preloaded_script(REPORTING, str(tmp_path)).ok()
+
+    written = read_file(tmp_path / "reports")
+    assert written.snapshot.run.starts == 4
+    about = {"lost_progress", "recovery", "checkpoint_time", "between_attempts"}
+    assert about.isdisjoint(one.topic for one in written.findings)
+    (html,) = (tmp_path / "reports").glob("*.html")
+    assert "Goodput across restarts" in html.read_text()
 
 
 FULL = """
