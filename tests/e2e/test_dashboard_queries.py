@@ -50,6 +50,8 @@ ON_SOME_HOSTS = (
     "Compiles in progress",
     "Oldest compile in progress",
     "Compiles in progress by process",
+    "Oldest compile by process",
+    "Processes compiling by service",
     # Recorded for as long as a process is young.
     "Process restarts",
     # Half a minute of sampled calls, which a busy machine may not leave time for.

@@ -19,7 +19,9 @@ import numpy as np
 import jaxmon
 
 
-agent = jaxmon.instrument(port=int(os.environ["PORT"]), peak_flops=1e12)
+agent = jaxmon.instrument(
+    port=int(os.environ["PORT"]), peak_flops=1e12, memory_interval=1.0
+)
 
 
 @jax.jit
@@ -59,12 +61,13 @@ def wait_for_compile(columns):
         thread.join()
 
 
-def ended():
-    return select.select([sys.stdin], [], [], 0.1)[0]
+def ended(seconds):
+    return select.select([sys.stdin], [], [], seconds)[0]
 
 
 def batches():
-    while not ended():
+    # Rates of what has just begun are too high: with longer waits, ratios exceed 1.
+    while not ended(0.01):
         yield np.ones((8, 16), np.float32)
 
 
@@ -75,6 +78,7 @@ for number, batch in zip(
     jaxmon.steps(batches(), loop="train", items=len, item="example"),
 ):
     weights = train(weights, batch)
+    ended(0.1)
     jaxmon.log_values({"first": weights[0], "steady": 1.0})
     serve("/answer", 1)
     if number % 10 == 0:
