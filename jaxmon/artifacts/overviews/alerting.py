@@ -21,9 +21,7 @@ ABOUT_HOSTS = (*FIRING, ne("instance", ""), eq("uuid", ""))
 
 
 def _read(windows: Windows) -> Expr:
-    """
-    Return the GPUs that sidecars with alerts read, or read before they went down.
-    """
+    """Return the GPUs that sidecars with alerts read, or read before they went down."""
     return READERS().latest(windows.silent).and_(alerts(*ABOUT_HOSTS), *HOST)
 
 
