@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 import time
 from typing import Any
 
@@ -18,11 +17,12 @@ from jaxmon.report.utilization import flops as section
 from tests import transformer
 from tests.instrumented import instrumented, samples, value
 from tests.preloaded import run_preloaded
-from tests.support import until
+from tests.support import ROOT, until
 
 
 pytestmark = pytest.mark.ground_truth
 
+SHARDED = ROOT / "tests" / "programs" / "sharded.py"
 SIZE, LAYERS, PEAK = 16, 5, 1e9
 ONE = 2 * SIZE**3
 
@@ -290,42 +290,10 @@ def test_a_failure_leaves_the_rest_of_the_program(
         assert value(agent, "jaxmon_program_flops", function=label("batched")) > 0
 
 
-SHARDED = """
-import json
-import jaxmon
-agent = jaxmon.instrument(port=None, socket=False, peak_flops=1e9)
-import jax, numpy as np
-import jax.numpy as jnp
-from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-
-mesh = Mesh(np.array(jax.devices()), ("rows",))
-
-@jax.jit
-def spread(x, w):
-    return x @ w
-
-@jax.jit
-def alone(x):
-    return x @ x
-
-x = jax.device_put(jnp.ones((64, 32)), NamedSharding(mesh, P("rows")))
-w = jax.device_put(jnp.ones((32, 16)), NamedSharding(mesh, P()))
-for _ in range(4):
-    spread(x, w)
-    alone(jnp.ones((16, 16)))
-
-from jaxmon.agent.agent import runtime_of
-from jaxmon.agent.compiles.programs import Programs
-runtime_of(agent).part(Programs).finish(60)
-found = {n: v for family in agent.collect() for n, v in family.samples}
-print(json.dumps({n: v for n, v in found.items() if "flops" in n or "ideal" in n}))
-"""
-
-
 def test_a_program_on_several_devices() -> None:
     """What all devices compute counts once, and at the peak they share it."""
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    found = run_preloaded("-c", textwrap.dedent(SHARDED), env=flags)
+    found = run_preloaded(str(SHARDED), env=flags)
     assert found.code == 0, found.err
     values = json.loads(found.out.splitlines()[-1])
 

@@ -1,0 +1,176 @@
+"""How the time of attempts is added to the record of their run."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.simulated_run import Simulated
+
+
+def test_steps_are_done_again_up_to_the_furthest() -> None:
+    """A restart from step 10 of 15: five steps are lost, and the next one is new."""
+    run = Simulated()
+    run.attempt()
+    run.do(3.0)
+    run.start(0)
+    run.do(15.0, "step", steps=15)
+    run.wait(20.0)
+    run.attempt()
+    run.do(2.0, "restore")
+    run.start(10)
+    run.do(6.0, "step", steps=6)
+
+    assert run.known.seconds == {
+        "startup": 3.0,
+        "step": 16.0,
+        "waiting": 20.0,
+        "recovery": 2.0,
+        "lost_progress": 5.0,
+    }
+    assert (run.known.lost_steps, run.known.steps) == (5, 16)
+    assert run.known.goodput == pytest.approx(16 / 46)
+
+
+def test_an_unfinished_step_is_lost_as_well() -> None:
+    """Its time counts as progress at first, and is given back as it is done again."""
+    run = Simulated()
+    run.attempt()
+    run.start(0)
+    run.do(4.0, "step", steps=4)
+    run.do(0.6, "step")
+    assert run.known.seconds["step"] == pytest.approx(4.6)
+    run.attempt()
+    run.start(4)
+    run.do(1.0, "step", steps=1)
+
+    assert run.known.lost_steps == 0
+    assert run.known.seconds["step"] == pytest.approx(5.0)
+    assert run.known.seconds["lost_progress"] == pytest.approx(0.6)
+
+
+def test_steps_without_numbers_are_no_progress_until_they_must_be() -> None:
+    """After a restart, as many as there were may be the same again."""
+    run = Simulated()
+    run.attempt()
+    run.start(None)
+    run.do(5.0, "step", steps=5)
+    run.attempt()
+    run.start(None)
+    run.do(8.0, "step", steps=8)
+
+    assert run.known.seconds["unknown"] == pytest.approx(5.0)
+    assert run.known.seconds["step"] == pytest.approx(8.0)
+    assert (run.known.lost_steps, run.known.furthest) == (0, 8)
+
+
+def test_a_rollback_within_a_process_is_lost_progress() -> None:
+    """A loop that begins again at an earlier step needs no restart for that."""
+    run = Simulated()
+    run.attempt()
+    run.start(0)
+    run.do(6.0, "step", steps=6)
+    run.start(2)
+    run.do(4.0, "step", steps=4)
+    assert run.known.seconds["lost_progress"] == pytest.approx(4.0)
+    assert run.known.lost_steps == 4
+
+
+def test_compiles_that_seemed_to_be_steps_are_counted_later() -> None:
+    """What was read too early is taken from the next steps, so the sum is right."""
+    run = Simulated()
+    run.attempt()
+    run.start(0)
+    run.do(10.0, "step")
+    run.late = 7.0
+    run.do(3.0, "step", steps=1)
+    assert run.known.seconds == {"step": 10.0, "compile": 3.0}
+    run.do(9.0, "step", steps=9)
+    assert run.known.seconds == {"step": 15.0, "compile": 7.0}
+    run.do(1.0, "step", steps=1)
+    assert run.known.seconds == {"step": 16.0, "compile": 7.0}
+
+
+def test_attempts_without_a_new_step_are_counted() -> None:
+    """A crash loop counts up, also if it repeats old steps; a new step ends it."""
+    run = Simulated()
+    run.attempt()
+    run.start(0)
+    run.do(5.0, "step", steps=5)
+    for expected in (1, 2, 3):
+        run.attempt()
+        run.start(0)
+        run.do(2.0, "step", steps=2)
+        assert run.known.fruitless == expected
+    run.do(4.0, "step", steps=4)
+    assert run.known.fruitless == 0
+
+
+def test_the_time_to_resume_spans_attempts_that_do_not() -> None:
+    """It is counted from the interruption to the end of the next step."""
+    run = Simulated()
+    run.attempt()
+    run.start(0)
+    run.do(5.0, "step", steps=5)
+    run.wait(10.0)
+    run.attempt()
+    run.do(3.0)
+    run.wait(10.0)
+    run.attempt()
+    run.do(2.0)
+    run.start(5)
+    run.do(1.0, "step", steps=1)
+    assert run.known.resumes == 1
+    assert run.known.resume_seconds == pytest.approx(26.0)
+    assert run.known.interruptions == {"killed": 2}
+
+
+def test_attempts_that_nobody_saw_are_counted_by_the_scheduler() -> None:
+    """Between its numbers 0 and 3 there were two more; a new record begins at two."""
+    run = Simulated()
+    run.attempt(attempt=0)
+    run.attempt(attempt=3)
+    assert run.known.interruptions == {"killed": 1, "unseen": 2}
+    fresh = Simulated()
+    fresh.attempt(attempt=2)
+    assert fresh.known.interruptions == {"unseen": 2}
+
+
+def test_a_clock_that_is_set_does_no_harm() -> None:
+    """On one host it is not used; between hosts, no time is negative."""
+    run = Simulated()
+    run.attempt()
+    run.do(5.0)
+    run.wall -= 1e6
+    run.do(5.0)
+    run.wait(7.0)
+    run.attempt()
+    assert run.known.seconds["waiting"] == pytest.approx(7.0)
+    run.wall -= 1e6
+    run.attempt(boot="another")
+    assert run.known.seconds["waiting"] == pytest.approx(7.0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_activities_always_add_up(seed: int) -> None:
+    """Whatever comes, each second is counted once, and no counter decreases."""
+    chosen = random.Random(seed)  # noqa: S311 - repeatable, hides nothing
+    run = Simulated()
+    began, before = run.boottime, dict[str, float]()
+    for _ in range(6):
+        run.attempt()
+        run.do(chosen.random())
+        run.start(chosen.choice([None, 0, run.known.furthest, run.known.step]))
+        for _ in range(20):
+            activity = chosen.choice(
+                ["step", "data_wait", "compile", "eval", "", "other"]
+            )
+            run.do(chosen.random(), activity, steps=chosen.choice([0, 0, 1, 7]))
+            if chosen.random() < 0.05:
+                run.start(chosen.randrange(30))
+            assert run.known.wall == pytest.approx(run.boottime - began)
+            for name, seconds in before.items():
+                assert run.known.seconds[name] >= seconds - 1e-9
+            before = dict(run.known.seconds)
+        run.wait(chosen.random())
