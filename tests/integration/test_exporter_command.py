@@ -117,6 +117,7 @@ def test_memory_stays_small(exporter: Callable[..., Exporter]) -> None:
     running.until_ready()
     for _ in range(20):
         running.get()
+        running.get("/api/summary")
     before = running.resident_bytes()
     for _ in range(100):
         running.get()
