@@ -69,7 +69,7 @@ def _installed(version: str, *, disabled: bool) -> Finding:
         text = f"NCCL {version} has no RAS, which says what hangs"
         return Finding(AREA, "note", text, "it is in NCCL 2.24 and later")
     if disabled:
-        text = "NCCL_RAS_ENABLE=0: nobody can see which process NCCL waits for"
+        text = "NCCL_RAS_ENABLE=0: which process NCCL waits for remains unknown"
         return Finding(AREA, "warning", text, "unset it; RAS is idle until it is read")
     if numbers < _JSON:
         text = f"NCCL {version}: RAS names ranks only if few are behind"

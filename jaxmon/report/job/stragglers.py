@@ -96,7 +96,7 @@ def find(
     Args:
         ranks: those of one job that respond; it gets on.
         hosts: what their sidecars know of their GPUs.
-        window: how many seconds make a window, of which four are needed.
+        window: how many seconds make a window, of which three are needed.
     """
     found = compare(ranks, window)
     gpus = Gpus(hosts, ranks)
