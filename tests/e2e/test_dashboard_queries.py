@@ -57,6 +57,8 @@ ON_SOME_HOSTS = (
     # Half a minute of sampled calls, which a busy machine may not leave time for.
     "Slower than before",
     "Device time against the median rank",
+    # What would lose least is known after two failures.
+    "Time between saves",
     # Columns of accelerators, and of the week before.
     "Services at a glance",
     "Requests, this week and last",

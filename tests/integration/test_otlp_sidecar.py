@@ -69,7 +69,8 @@ def test_the_page_is_pushed_without_agents_that_push(
     pushed_by_agent = {
         key
         for key in page
-        if ("worker", "1") in key[1] and not key[0].startswith("jaxmon_agent_")
+        if ("worker", "1") in key[1]
+        and not key[0].startswith(("jaxmon_agent_", "jaxmon_nccl_"))
     }
     assert len(pushed_by_agent) == 3
     assert page.keys() - found.keys() <= pushed_by_agent
