@@ -25,7 +25,6 @@ from jaxmon.http import client
 from tests.ledger import Kind, Ledger
 from tests.otlp import page_samples, receiver
 from tests.otlp_receiver import Receiver, Span
-from tests.preloaded import start_preloaded
 from tests.support import ROOT, clean_environ, http_get, until
 
 
@@ -122,6 +121,7 @@ def environ(
         OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=metrics,
         OTEL_EXPORTER_OTLP_PROTOCOL=protocol,
         OTEL_TRACES_SAMPLER="always_on",
+        PYTHONPATH=str(ROOT),
     )
 
 
@@ -201,13 +201,14 @@ def three(tmp_path: Path) -> Iterator[Observed]:
             f"{metrics.http}/v1/metrics",
             "http/protobuf",
         )
-        server = start_preloaded(
-            PROGRAM,
-            environ=found,
+        server = subprocess.Popen(
+            [sys.executable, PROGRAM],
             cwd=ROOT,
+            env=found,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            text=True,
         )
         try:
             assert server.stdout is not None
