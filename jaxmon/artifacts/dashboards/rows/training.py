@@ -287,9 +287,10 @@ def _collectives() -> Line:
             "Time of collectives by process",
             Target(mean.least(q.FEW), f"{q.NAMED_PROCESS} {{{{collective}}}}"),
             text=(
-                "Mean time of the kernels, of the 20 shortest. They wait for the last "
-                "rank: a process with shorter ones than the others is whom these wait "
-                "for. `jaxmon job why` compares ranks of one communicator."
+                "Mean time of the kernels, of the 20 shortest. A kernel waits for the "
+                "last rank to arrive, so the process with the shortest kernels is the "
+                "one that arrives last. `jaxmon job why` compares the ranks of each "
+                "communicator."
             ),
             no_value=_NO_INSPECTOR,
         ),
