@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,85 +18,18 @@ from jaxmon.errors import CommandError
 from jaxmon.exposition.families import Family, series
 from jaxmon.http.server import Response, Server
 from jaxmon.report.job import records
-from jaxmon.report.job.model import Verdict
-from jaxmon.report.job.text import lines
-from jaxmon.report.job.verdict import judge
-from jaxmon_exporter.collectors.nccl.collector import Nccl
-from jaxmon_exporter.collectors.registry import NAMES
 from jaxmon_exporter.options import Options
-from jaxmon_exporter.ranks import Beside, Ranks
+from jaxmon_exporter.ranks import Beside
 from jaxmon_exporter.service import Service
 from jaxmon_exporter.throttling import throttled
-from tests.fakes.nccl.jobs import Job as NcclJob
-from tests.fakes.nccl.jobs import job as nccl_job
-from tests.fakes.nccl.server import ras as nccl_ras
 from tests.ranks import report, waiting
-from tests.support import http_get, until
-
-
-class Agent:
-    """An agent on a Unix socket that reports *rank*."""
-
-    def __init__(self, run_dir: Path, slot: int, rank: object) -> None:
-        self.rank = rank
-        self.asked: list[str] = []
-        self.server = Server(
-            {"/debug/rank": self._respond, "/debug/stacks": self._stacks},
-            name=f"agent-{slot}",
-        )
-        self.server.listen_unix(run_dir / f"agent-{slot}.sock")
-        self.server.start()
-
-    def _respond(self, _: object) -> Response:
-        return Response(json.dumps(self.rank).encode(), "application/json")
-
-    def _stacks(self, _: object) -> Response:
-        self.asked.append("stacks")
-        thread = {"name": "MainThread", "stack": ["train.py:58 in main"]}
-        return Response(json.dumps({"threads": [thread]}).encode(), "application/json")
+from tests.served_ranks import agent, ranks_of, read, sidecar
 
 
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
     with ExitStack() as found:
         yield found
-
-
-def agent(stack: ExitStack, run_dir: Path, slot: int, rank: object) -> Agent:
-    made = Agent(run_dir, slot, rank)
-    stack.callback(made.server.stop)
-    return made
-
-
-def ranks_of(run_dir: Path, stack: ExitStack, **options: Any) -> Ranks:
-    """Return what follows the ranks of *run_dir* until the test ends."""
-    found = Ranks(run_dir, fail, **options)
-    stack.callback(found.close)
-    return found
-
-
-def fail(error: BaseException) -> None:
-    raise error
-
-
-def read(ranks: Ranks, *, stacks: bool = False) -> dict[str, Any]:
-    """Return what is served, after the agents have been read again."""
-    (ranks._read_stacks if stacks else ranks._read)()
-    return ranks.document(stacks=stacks)
-
-
-@contextmanager
-def sidecar(run_dir: Path, *, enabled: str = "", **options: Any) -> Iterator[str]:
-    """Run a sidecar of *run_dir*, with one collector at most; yield its address."""
-    disabled = tuple(name for name in NAMES if name != enabled)
-    service = Service(
-        Options(host="127.0.0.1", port=0, run_dir=run_dir, disabled=disabled, **options)
-    )
-    port = service.start()
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        service.stop()
 
 
 def why(*arguments: str) -> Any:
@@ -335,89 +268,3 @@ def test_ranks_that_are_set_up_alike_share_what_is_sent(
     assert sorted(one["jax"] for one in page["setups"].values()) == ["0.10.1", "0.10.2"]
     found = records.host("host-1", page)
     assert [one.setup["jax"] for one in found.ranks] == ["0.10.2"] * 3 + ["0.10.1"]
-
-
-def verdict_with_ras(run_dir: Path, stack: ExitStack, job: NcclJob) -> str:
-    """
-    Return what is printed about four ranks that wait for their devices, and whose RAS,
-    which is real but for the job, says this of the *job*.
-    """
-    for number, one in enumerate(waiting(4)):
-        agent(stack, run_dir, number, one | {"pid": 4000 + number})
-    ras = stack.enter_context(nccl_ras(job))
-    found = Nccl(ras.address, chance=lambda least, _: 0 if least < 2 else least)
-    for _ in range(2):
-        list(found.collect())
-    page = json.loads(
-        json.dumps(read(ranks_of(run_dir, stack, beside=Beside(nccl=found.found))))
-    )
-    verdict = judge([records.host("host-1:9467", page)])
-    return " ".join(" ".join(lines(verdict, 100)).split())
-
-
-def test_what_nccl_knows_is_said_of_our_ranks(run_dir: Path, stack: ExitStack) -> None:
-    """
-    In a hang in which all ranks wait for their devices, the one that NCCL waits for is
-    named by number, and a process that it does not reach; by host and process, if that
-    is none of ours.
-    """
-    job = nccl_job(1, 4)
-    members = job.communicators[0].members
-    for one in members:
-        one.host = "127.0.0.1"
-    members[2].counts[4] -= 5
-    members[3].trouble = "unresponsive"
-    text = verdict_with_ras(run_dir, stack, job)
-    assert text.startswith("HUNG")
-    assert (
-        "NCCL's RAS, just now: rank 3 (host-0, pid 4003) does not respond to NCCL; "
-        "rank 2 (host-0, pid 4002) is 5 collectives behind"
-    ) in text
-
-
-def test_a_sidecar_serves_what_its_collector_read(
-    run_dir: Path, stack: ExitStack
-) -> None:
-    """With ranks and addresses of its host; without the collector, nothing of it."""
-    agent(stack, run_dir, 0, report(0))
-    ras = stack.enter_context(nccl_ras(nccl_job(1, 4)))
-    options: dict[str, Any] = {"nccl_ras": ras.address, "nccl_interval": 1.0}
-    with sidecar(run_dir, enabled="nccl", peer_access=True, **options) as address:
-        url = f"http://{address}/job"
-        until(lambda: "nccl" in json.loads(http_get(url)), "a reply of RAS")
-        page = json.loads(http_get(url))
-    assert page["nccl"]["processes"] == {"responding": 4}
-    assert "127.0.0.1" in page["addresses"]
-    with sidecar(run_dir, peer_access=True) as address:
-        assert "nccl" not in json.loads(http_get(f"http://{address}/job"))
-
-
-def test_what_nccl_knows_of_others_is_said_of_their_processes(
-    run_dir: Path, stack: ExitStack
-) -> None:
-    """A process of another host, or with another number, is none of our ranks."""
-    job = nccl_job(1, 4)
-    for one in job.communicators[0].members:
-        one.host = "127.0.0.1"
-    job.communicators[0].members[0].host = "10.9.8.7"
-    job.communicators[0].members[0].trouble = "dead"
-    text = verdict_with_ras(run_dir, stack, job)
-    assert "pid 4000 on 10.9.8.7 is gone for NCCL" in text
-
-
-def test_a_ras_that_knows_of_nothing_leaves_the_network(
-    run_dir: Path, stack: ExitStack
-) -> None:
-    """All processes respond, and none is behind: that is said, too."""
-    text = verdict_with_ras(run_dir, stack, nccl_job(1, 4))
-    assert "all 4 processes respond, and no rank has launched fewer" in text
-
-
-def test_that_ras_is_not_read_is_said_on_gpus_only() -> None:
-    """On other platforms there is none."""
-    for platform, said in (("gpu", True), ("cpu", False)):
-        some = [one | {"setup": "s"} for one in waiting(4)]
-        page = {"ranks": some, "setups": {"s": {"platform": platform}}}
-        verdict = judge([records.host("h", page)])
-        text = " ".join(" ".join(lines(Verdict(verdict.jobs), 100)).split())
-        assert ("no sidecar reads NCCL's RAS" in text) is said
