@@ -19,6 +19,7 @@ from tests.explaining import running
 from tests.fakes.agents import Raw, Serve, behaving, serving
 from tests.fakes.grafana import FakeGrafana
 from tests.fakes.nvml.gpus import Gpus, fake_gpus
+from tests.inspected import Write, writing
 from tests.instrumented import instrumented
 from tests.preloaded import Program
 from tests.push_site import Site, check_site
@@ -118,4 +119,19 @@ def programs(run_dir: Path, tmp_path: Path) -> Iterator[Callable[..., Any]]:
             path.write_text(source)
             return stack.enter_context(running(path, run_dir))
 
+        yield start
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Return an empty directory for the files of NCCL Inspector."""
+    made = tmp_path / "files"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def write(files: Path) -> Iterator[Write]:
+    """Return a function that starts what writes a process's file in *files*."""
+    with writing(files) as start:
         yield start

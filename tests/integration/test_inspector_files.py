@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,21 +18,7 @@ from tests.inspected import (
     counted,
     expected,
     some,
-    writing,
 )
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    made = tmp_path / "files"
-    made.mkdir()
-    return made
-
-
-@pytest.fixture
-def write(files: Path) -> Iterator[Write]:
-    with writing(files) as start:
-        yield start
 
 
 @pytest.mark.parametrize("seen", [False, True], ids=["between polls", "seen empty"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,25 +18,11 @@ from tests.inspected import (
     counted,
     expected,
     some,
-    writing,
 )
 from tests.support import until
 
 
 UNRECORDED = 'jaxmon_nccl_unrecorded_collectives_total{{worker="{}",collective="{}"}}'
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    made = tmp_path / "files"
-    made.mkdir()
-    return made
-
-
-@pytest.fixture
-def write(files: Path) -> Iterator[Write]:
-    with writing(files) as start:
-        yield start
 
 
 @pytest.mark.parametrize("version", [OLD, NEW])
