@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxmon.artifacts.dashboards.choices import VARIABLES
 from jaxmon.artifacts.dashboards.events import EVENTS
 from jaxmon.artifacts.dashboards.model import Dashboard
-from jaxmon.artifacts.dashboards.rows import goodput, runs, training
+from jaxmon.artifacts.dashboards.rows import collectives, goodput, ranks, runs, training
 from jaxmon.artifacts.slo import Slos
 
 
@@ -26,7 +26,8 @@ def board(slos: Slos) -> Dashboard:
             training.oncall(slos),
             runs.time(),
             goodput.across_restarts(slos),
-            runs.ranks(slos),
+            ranks.oncall(slos),
             training.debug(),
+            collectives.debug(),
         ),
     )

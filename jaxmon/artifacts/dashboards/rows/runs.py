@@ -1,26 +1,20 @@
-"""Training runs: at a glance, what their time goes into, and rank against rank."""
+"""Training runs: at a glance, what their time goes into, and checkpoints."""
 
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts.alerts.power import DEVICE_TIME
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, stat, table, timeseries
-from jaxmon.artifacts.dashboards.model import Line, Link, Panel, Row, Target
-from jaxmon.artifacts.dashboards.rows import calls, compiles, executive, monitoring, now
+from jaxmon.artifacts.dashboards.model import Line, Link, Row, Target
+from jaxmon.artifacts.dashboards.rows import calls, executive, now, ranks
 from jaxmon.artifacts.overviews import flops as computed
 from jaxmon.artifacts.overviews import training as overviews
-from jaxmon.artifacts.overviews import use
-from jaxmon.artifacts.promql import Expr, counter, eq, gauge, histogram, re, recorded
+from jaxmon.artifacts.promql import Expr, counter, eq, gauge, histogram, re
 from jaxmon.artifacts.slo import Slos, durations
 
 
-_BY, _RANK = ("job", "loop"), (*q.BY_PROCESS, "loop")
-_NAMED = f"{q.NAMED_PROCESS} {{{{loop}}}}"
-# Of its time; a function that hardly runs is slow or fast by chance.
-_LEAST_SHARE = 0.05
+_BY = ("job", "loop")
 _LOST = "data_wait|eager|gc|gil|blocked"
-_SPREAD = q.above(1.1, 1.3)
 _ONLY = Link(
     "Show only this service",
     "/d/jaxmon-training?var-job=${__value.text}"
@@ -35,7 +29,7 @@ def glance(slos: Slos, *, runbooks: str = "") -> Row:
 
 def _headline(slos: Slos, runbooks: str) -> Line:
     current = now.oncall(slos, runbooks)
-    running = _step_age().max(*_BY).count()
+    running = ranks.step_age().max(*_BY).count()
     saved = gauge(
         catalog.ACTIVITY_AGE_SECONDS, eq("activity", "checkpoint"), *q.PROCESS
     )
@@ -60,7 +54,7 @@ def _headline(slos: Slos, runbooks: str) -> Line:
         ),
         stat(
             3003,
-            Target(_spread().max(), "Slowest rank", _SPREAD),
+            Target(ranks.spread().max(), "Slowest rank", ranks.SPREAD),
             text=(
                 "Step time of the slowest rank of any loop as a multiple of the "
                 "median's. Without collectives all ranks wait for it at the next "
@@ -109,14 +103,14 @@ def _loops(slos: Slos) -> Line:
         table(
             3007,
             "Loops",
-            Target(_step_age().count(*_BY), "Ranks"),
+            Target(ranks.step_age().count(*_BY), "Ranks"),
             Target(counter(catalog.STEPS, *q.PROCESS).rate().max(*_BY), "Steps"),
             Target(q.known(steps.mean(*_BY)), "Step time"),
             Target(q.known(steps.quantile(0.99, *_BY)), "p99"),
-            Target(_spread().max(*_BY), "Slowest rank", _SPREAD),
+            Target(ranks.spread().max(*_BY), "Slowest rank", ranks.SPREAD),
             Target(data_wait(*_BY), "Data wait", q.above(slos.thresholds.data_wait)),
             Target(items, "Items"),
-            Target(_step_age().max(*_BY), "Last step", q.above(stalled)),
+            Target(ranks.step_age().max(*_BY), "Last step", q.above(stalled)),
             text=(
                 "One line per loop. Steps of one rank, items of all ranks; the slowest "
                 "rank as a multiple of the median. The name selects the service."
@@ -244,82 +238,11 @@ def _checkpoints() -> Line:
     )
 
 
-def ranks(slos: Slos) -> Row:
-    """Return which rank is slow, waits, compiles, or is gone."""
-    compiling = compiles.oncall(slos)
-    health = monitoring.oncall()
-    return row(
-        32,
-        "Ranks",
-        line(
-            timeseries(
-                3201,
-                "Step time against the median rank",
-                Target(_spread().worst(10), _NAMED),
-                text=(
-                    "Step time of the slowest ranks as a multiple of the median of "
-                    "their loop. All equal with collectives, which make every rank "
-                    "wait for the slowest: then compare device time."
-                ),
-                thresholds=_SPREAD,
-                no_value="No loops",
-            ),
-            timeseries(
-                3202,
-                "Device time against the median rank",
-                Target(
-                    _device_spread().worst(10), f"{q.NAMED_PROCESS} {{{{function}}}}"
-                ),
-                text=(
-                    "Time that functions keep the device of a rank busy, as a multiple "
-                    "of the median rank's: a straggler's device takes longer for the "
-                    "same work."
-                ),
-                thresholds=q.above(slos.thresholds.straggler),
-                alerts=("JaxmonStraggler",),
-                no_value="No sampled calls",
-            ),
-            timeseries(
-                3203,
-                "Ranks without a step for longest",
-                Target(_step_age().max(*_RANK).worst(10), _NAMED),
-                text=(
-                    "Time since each of these ranks finished a step. If one is ahead "
-                    "of the others, it hangs, and they wait for it."
-                ),
-                thresholds=q.above(durations.seconds(slos.thresholds.stalled_after)),
-                alerts=("JaxmonTrainingStalled",),
-                no_value="No loops",
-            ),
-        ),
-        line(
-            health.panel("Processes that crashed"),
-            compiling.panel("Oldest compile in progress"),
-            _tensor_cores(),
-        ),
-    )
-
-
-def _tensor_cores() -> Panel:
-    busy = use.TENSOR_CORES(q.JOB)
-    return timeseries(
-        3204,
-        "Tensor cores busy by service",
-        Target(busy.worst(10), "{{job}}"),
-        text=(
-            "Fraction of cycles in which the tensor cores of the service's GPUs were "
-            "busy, recomputation and padding included."
-        ),
-        maximum=1,
-        no_value="Not available",
-    )
-
-
 def goodput(*by: str) -> Expr:
     """Return the fraction of wall time that programs with a loop spend in steps."""
     each = counter(catalog.TIME_SECONDS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
     step = counter(catalog.TIME_SECONDS, eq("activity", "step"), *q.PROCESS)
-    loops = _step_age().max(*q.BY_PROCESS)
+    loops = ranks.step_age().max(*q.BY_PROCESS)
     whole = each.and_(loops, *q.BY_PROCESS).sum(*by)
     return q.share(step.rate().sum(*by), whole)
 
@@ -329,21 +252,3 @@ def data_wait(*by: str) -> Expr:
     waited = counter(catalog.DATA_WAIT_SECONDS, *q.PROCESS).rate().sum(*by)
     stepped = histogram(catalog.STEP_SECONDS, *q.PROCESS).sum.rate().sum(*by)
     return q.share(waited, stepped)
-
-
-def _step_age() -> Expr:
-    return gauge(catalog.STEP_AGE_SECONDS, *q.PROCESS)
-
-
-def _spread() -> Expr:
-    """Return the step time of each rank as a multiple of its loop's median."""
-    mean = q.known(histogram(catalog.STEP_SECONDS, *q.PROCESS).mean(*_RANK))
-    return mean.relative_to(mean.median(*_BY), *_BY).of_unit("times")
-
-
-def _device_spread() -> Expr:
-    by = (*q.BY_PROCESS, "function")
-    busy = recorded(DEVICE_TIME, *q.FUNCTION, labels=by)
-    busy = busy.and_(_step_age().max(*q.BY_PROCESS), *q.BY_PROCESS) > _LEAST_SHARE
-    same = ("job", "function")
-    return busy.relative_to(busy.median(*same), *same).of_unit("times")

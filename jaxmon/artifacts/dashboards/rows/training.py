@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts.alerts.training import FOR_OTHERS, waits_less
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, timeseries
-from jaxmon.artifacts.dashboards.model import Line, Row, Target
+from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.overviews import training as overviews
-from jaxmon.artifacts.promql import Expr, call, counter, gauge, histogram, ratio, re
+from jaxmon.artifacts.promql import call, counter, histogram
 from jaxmon.artifacts.slo import Slos, durations
-
-
-_NO_INSPECTOR = "No NCCL Inspector"
 
 
 def oncall(slos: Slos) -> Row:
@@ -169,10 +165,6 @@ def debug() -> Row:
     by = (*q.BY_PROCESS, "loop")
     named = f"{q.NAMED_PROCESS} {{{{loop}}}}"
     waited = counter(catalog.DATA_WAIT_SECONDS, *q.PROCESS).rate().sum(*by)
-    lagging = gauge(catalog.NCCL_LAGGING_RANKS, *q.HOST)
-    gone = gauge(catalog.NCCL_PROCESSES, *q.HOST, re("state", "unresponsive|dead"))
-    waiting = counter(catalog.WALL_SECONDS, *q.PROCESS, re("state", FOR_OTHERS))
-    waits = waiting.rate().sum(*q.BY_PROCESS).of_unit("ratio")
     return row(
         15,
         "Steps",
@@ -204,114 +196,5 @@ def debug() -> Row:
                 text="Fraction of time that the 20 slowest wait for their next batch.",
                 maximum=1,
             ),
-        ),
-        line(
-            timeseries(
-                1504,
-                "Stuck ranks",
-                Target(
-                    gauge(catalog.CALL_AGE_SECONDS, *q.PROCESS)
-                    .max(*q.BY_PROCESS, "state")
-                    .worst(q.FEW),
-                    f"{q.NAMED_PROCESS} {{{{state}}}}",
-                ),
-                text=(
-                    "Time since the last call of processes of a job that do not get "
-                    "on; empty otherwise. In a hang most of them wait for the device: "
-                    "those in another state are whom they wait for. `jaxmon job why` "
-                    "says on which line."
-                ),
-                alerts=("JaxmonRankStuck",),
-                no_value="None is stuck",
-            ),
-            timeseries(
-                1505,
-                "Ranks behind or missing, by NCCL",
-                Target(lagging.max("job").worst(q.FEW), "{{job}} lagging"),
-                Target(gone.max("job", "state").worst(q.FEW), "{{job}} {{state}}"),
-                text=(
-                    "Ranks that are behind in a communicator in which nothing moves, "
-                    "and processes that NCCL cannot reach, of the 20 jobs with the "
-                    "most; 0 if all is well. The runbook asks for their hosts."
-                ),
-                alerts=("JaxmonNcclStuck",),
-                no_value="No job with NCCL 2.24",
-            ),
-            timeseries(
-                1506,
-                "Stragglers",
-                Target(waits_less(waits).worst(q.FEW), q.NAMED_PROCESS),
-                text=(
-                    "How much less of its time a process waits for its device than the "
-                    "median one of its job, of the 20 with the least: the others wait "
-                    "for it in collectives, if it hardly waits at all. Near 0 for all "
-                    "in a healthy job. `jaxmon job why` says what it does meanwhile."
-                ),
-                alerts=("JaxmonRankSlow",),
-            ),
-        ),
-        _collectives(),
-    )
-
-
-def _collectives() -> Line:
-    """Return what NCCL Inspector records."""
-
-    def rate(metric: catalog.Metric, *by: str) -> Expr:
-        return counter(metric, *q.PROCESS).rate().sum(*by)
-
-    kind, process = ("job", "collective"), (*q.BY_PROCESS, "collective")
-    named, sized = "{{job}} {{collective}}", (*kind, "size")
-    bandwidth = ratio(
-        rate(catalog.NCCL_BUS_BYTES, *sized),
-        rate(catalog.NCCL_COLLECTIVE_SECONDS, *sized),
-    ).of_unit("bytes per second")
-    mean = ratio(
-        rate(catalog.NCCL_COLLECTIVE_SECONDS, *process),
-        rate(catalog.NCCL_COLLECTIVES_RECORDED, *process),
-    ).of_unit("seconds")
-    return line(
-        timeseries(
-            1507,
-            "Bus bandwidth of collectives",
-            Target(bandwidth.least(q.FEW), f"{named} {{{{size}}}}"),
-            text=(
-                "Mean by time, of the 20 lowest, by NCCL Inspector. The bus idles "
-                "while ranks wait for the last one: it falls if the network is slower, "
-                "and if ranks come at different times."
-            ),
-            no_value=_NO_INSPECTOR,
-        ),
-        timeseries(
-            1508,
-            "Time of collectives by process",
-            Target(mean.least(q.FEW), f"{q.NAMED_PROCESS} {{{{collective}}}}"),
-            text=(
-                "Mean time of the kernels, of the 20 shortest. A kernel waits for the "
-                "last rank to arrive, so the process with the shortest kernels is the "
-                "one that arrives last. `jaxmon job why` compares the ranks of each "
-                "communicator."
-            ),
-            no_value=_NO_INSPECTOR,
-        ),
-        timeseries(
-            1509,
-            "Collectives",
-            *(
-                Target(
-                    rate(metric, *kind).worst(q.FEW),
-                    f"{{{{job}}}} {{{{collective}}}}{what}",
-                )
-                for metric, what in (
-                    (catalog.NCCL_COLLECTIVES_RECORDED, ""),
-                    (catalog.NCCL_UNRECORDED_COLLECTIVES, " unrecorded"),
-                )
-            ),
-            text=(
-                "Collectives per second that NCCL Inspector recorded, and others that "
-                "were launched: small ones, and with NCCL before 2.30.3 all but the "
-                "last of each interval."
-            ),
-            no_value=_NO_INSPECTOR,
         ),
     )

@@ -1,0 +1,164 @@
+"""Rank against rank: which one is slow, waits, compiles, is stuck or gone."""
+
+from __future__ import annotations
+
+from jaxmon import catalog
+from jaxmon.artifacts.alerts.power import DEVICE_TIME
+from jaxmon.artifacts.alerts.training import FOR_OTHERS, waits_less
+from jaxmon.artifacts.dashboards import queries as q
+from jaxmon.artifacts.dashboards.kinds import line, row, timeseries
+from jaxmon.artifacts.dashboards.model import Line, Panel, Row, Target
+from jaxmon.artifacts.dashboards.rows import compiles, monitoring
+from jaxmon.artifacts.overviews import use
+from jaxmon.artifacts.promql import Expr, counter, gauge, histogram, re, recorded
+from jaxmon.artifacts.slo import Slos, durations
+
+
+SPREAD = q.above(1.1, 1.3)
+"""Where the colours of a rank that is slower than the median change."""
+
+_BY, _RANK = ("job", "loop"), (*q.BY_PROCESS, "loop")
+_NAMED = f"{q.NAMED_PROCESS} {{{{loop}}}}"
+# Of its time; a function that hardly runs is slow or fast by chance.
+_LEAST_SHARE = 0.05
+
+
+def oncall(slos: Slos) -> Row:
+    """Return which rank holds up the others."""
+    compiling = compiles.oncall(slos)
+    health = monitoring.oncall()
+    return row(
+        32,
+        "Ranks",
+        _held_up(),
+        _against_the_median(slos),
+        line(
+            health.panel("Processes that crashed"),
+            compiling.panel("Oldest compile in progress"),
+            _tensor_cores(),
+        ),
+    )
+
+
+def _held_up() -> Line:
+    stuck = gauge(catalog.CALL_AGE_SECONDS, *q.PROCESS).max(*q.BY_PROCESS, "state")
+    waiting = counter(catalog.WALL_SECONDS, *q.PROCESS, re("state", FOR_OTHERS))
+    waits = waiting.rate().sum(*q.BY_PROCESS).of_unit("ratio")
+    lagging = gauge(catalog.NCCL_LAGGING_RANKS, *q.HOST)
+    gone = gauge(catalog.NCCL_PROCESSES, *q.HOST, re("state", "unresponsive|dead"))
+    return line(
+        timeseries(
+            3205,
+            "Stuck ranks",
+            Target(stuck.worst(q.FEW), f"{q.NAMED_PROCESS} {{{{state}}}}"),
+            text=(
+                "Time since the last call of processes of a job that do not get "
+                "on; empty otherwise. In a hang most of them wait for the device: "
+                "those in another state are whom they wait for. `jaxmon job why` "
+                "says on which line."
+            ),
+            alerts=("JaxmonRankStuck",),
+            no_value="None is stuck",
+        ),
+        timeseries(
+            3206,
+            "Stragglers",
+            Target(waits_less(waits).worst(q.FEW), q.NAMED_PROCESS),
+            text=(
+                "How much less of its time a process waits for its device than the "
+                "median one of its job, of the 20 with the least: the others wait "
+                "for it in collectives, if it hardly waits at all. Near 0 for all "
+                "in a healthy job. `jaxmon job why` says what it does meanwhile."
+            ),
+            alerts=("JaxmonRankSlow",),
+        ),
+        timeseries(
+            3207,
+            "Ranks behind or missing, by NCCL",
+            Target(lagging.max("job").worst(q.FEW), "{{job}} lagging"),
+            Target(gone.max("job", "state").worst(q.FEW), "{{job}} {{state}}"),
+            text=(
+                "Ranks that are behind in a communicator in which nothing moves, "
+                "and processes that NCCL cannot reach, of the 20 jobs with the "
+                "most; 0 if all is well. The runbook asks for their hosts."
+            ),
+            alerts=("JaxmonNcclStuck",),
+            no_value="No job with NCCL 2.24",
+        ),
+    )
+
+
+def _against_the_median(slos: Slos) -> Line:
+    return line(
+        timeseries(
+            3201,
+            "Step time against the median rank",
+            Target(spread().worst(10), _NAMED),
+            text=(
+                "Step time of the slowest ranks as a multiple of the median of "
+                "their loop. All equal with collectives, which make every rank "
+                "wait for the slowest: then compare device time."
+            ),
+            thresholds=SPREAD,
+            no_value="No loops",
+        ),
+        timeseries(
+            3202,
+            "Device time against the median rank",
+            Target(_device_spread().worst(10), f"{q.NAMED_PROCESS} {{{{function}}}}"),
+            text=(
+                "Time that functions keep the device of a rank busy, as a multiple "
+                "of the median rank's: a straggler's device takes longer for the "
+                "same work."
+            ),
+            thresholds=q.above(slos.thresholds.straggler),
+            alerts=("JaxmonStraggler",),
+            no_value="No sampled calls",
+        ),
+        timeseries(
+            3203,
+            "Ranks without a step for longest",
+            Target(step_age().max(*_RANK).worst(10), _NAMED),
+            text=(
+                "Time since each of these ranks finished a step. If one is ahead "
+                "of the others, it hangs, and they wait for it."
+            ),
+            thresholds=q.above(durations.seconds(slos.thresholds.stalled_after)),
+            alerts=("JaxmonTrainingStalled",),
+            no_value="No loops",
+        ),
+    )
+
+
+def _tensor_cores() -> Panel:
+    busy = use.TENSOR_CORES(q.JOB)
+    return timeseries(
+        3204,
+        "Tensor cores busy by service",
+        Target(busy.worst(10), "{{job}}"),
+        text=(
+            "Fraction of cycles in which the tensor cores of the service's GPUs were "
+            "busy, recomputation and padding included."
+        ),
+        maximum=1,
+        no_value="Not available",
+    )
+
+
+def step_age() -> Expr:
+    """Return the time since each process of a running loop finished a step."""
+    return gauge(catalog.STEP_AGE_SECONDS, *q.PROCESS)
+
+
+def spread() -> Expr:
+    """Return the step time of each rank as a multiple of its loop's median."""
+    mean = q.known(histogram(catalog.STEP_SECONDS, *q.PROCESS).mean(*_RANK))
+    return mean.relative_to(mean.median(*_BY), *_BY).of_unit("times")
+
+
+def _device_spread() -> Expr:
+    by = (*q.BY_PROCESS, "function")
+    busy = recorded(DEVICE_TIME, *q.FUNCTION, labels=by)
+    busy = busy.and_(step_age().max(*q.BY_PROCESS), *q.BY_PROCESS) > _LEAST_SHARE
+    same = ("job", "function")
+    return busy.relative_to(busy.median(*same), *same).of_unit("times")
