@@ -141,3 +141,53 @@ def test_utilization_is_of_processes_whose_calls_are_known(tmp_path):
     rules = [one for one in shipped().recording if one["name"] == "jaxmon-overviews"]
 
     evaluate(tmp_path, rules, series, promql_expr_test=[test])
+
+
+INSPECTED = (
+    'jaxmon_nccl_{}{{job="train",instance="host-{}",worker="0",'
+    'collective="AllReduce"{}}}'
+)
+SMALL, LARGE = (f',size="{size}"' for size in ("under_1MiB", "under_256MiB"))
+
+
+def test_collectives_are_recorded_by_service_and_latecomers_by_process(tmp_path):
+    """
+    Bandwidth is bytes by the time of kernels, of all processes; of four processes the
+    one whose kernels take half as long arrives late, whatever the size; one that takes
+    a little less than the median does not.
+    """
+    series = {}
+    for host, seconds in enumerate((6, 12, 11.5, 12)):
+        for size in (SMALL, LARGE):
+            series |= {
+                INSPECTED.format(name, host, size): f"0+{each}x20"
+                for name, each in (
+                    ("collective_seconds_total", seconds / 2),
+                    ("collectives_total", 300),
+                    ("bus_bytes_total", 41.5e9 if size == LARGE else 4.15e6),
+                )
+            }
+        series[INSPECTED.format("unrecorded_collectives_total", host, "")] = "0+60x20"
+    own = 'job="train", collective="AllReduce"'
+    late = '{job="train", instance="host-0", worker="0", collective="AllReduce"}'
+    names = {
+        "job:jaxmon_nccl_bus_bytes:bandwidth5m": [
+            (f'{{{own}, size="under_1MiB"}}', 800_000),
+            (f'{{{own}, size="under_256MiB"}}', 8e9),
+        ],
+        "job:jaxmon_nccl_collectives:rate5m": [(f"{{{own}}}", 40)],
+        "job:jaxmon_nccl_unrecorded_collectives:rate5m": [(f"{{{own}}}", 4)],
+        "worker:jaxmon_nccl_collective_seconds:late_ratio5m": [(late, 0.511)],
+    }
+    tests = [
+        {
+            "expr": f"round({name}, 0.001)",
+            "eval_time": "16m",
+            "exp_samples": [
+                {"labels": labels, "value": value} for labels, value in samples
+            ],
+        }
+        for name, samples in names.items()
+    ]
+    groups = [one for one in shipped().recording if one["name"].endswith("-slow")]
+    evaluate(tmp_path, groups, series, promql_expr_test=tests)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from jaxmon.artifacts.overviews import (
     accelerators,
     alerting,
+    collectives,
     flops,
     functions,
     processes,
@@ -25,7 +26,7 @@ _GROUPS = (
         "2m",
         (*processes.HOSTS, *accelerators.HOSTS, *use.HOSTS, *alerting.HOSTS),
     ),
-    ("-slow", "4m", (*functions.SELDOM, *accelerators.SELDOM)),
+    ("-slow", "4m", (*functions.SELDOM, *accelerators.SELDOM, *collectives.SELDOM)),
 )
 OVERVIEWS = tuple(one for _, _, series in _GROUPS for one in series)
 

@@ -28,6 +28,6 @@ def board(slos: Slos) -> Dashboard:
             goodput.across_restarts(slos),
             ranks.oncall(slos),
             training.debug(),
-            collectives.debug(),
+            collectives.inspected(),
         ),
     )
