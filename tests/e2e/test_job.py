@@ -120,7 +120,7 @@ def test_the_rank_that_the_others_wait_for_is_named(faults: tuple[str, ...]) -> 
         until(stepped, "three slow steps")
         assert set(said) == {"progressing"}
         expected = 1, "blocked", place("slow")
-        until(lambda: slow_rank(job) == expected, "the slow rank")
+        until(lambda: slow_rank(job) == expected, "the slow rank", seconds=240)
         job.recover()
 
         for fault in faults:

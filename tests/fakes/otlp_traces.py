@@ -44,7 +44,9 @@ def said(request: Any) -> None:
                     "scope": of_scope.scope.name,
                     "service": resource.get("service.name"),
                 }
-                print(json.dumps(line), flush=True)  # noqa: T201 - its output
+                # One write: `print` makes two, and other threads come between them.
+                sys.stdout.write(f"{json.dumps(line)}\n")
+    sys.stdout.flush()
 
 
 def attributes(given: Any) -> dict[str, Any]:
