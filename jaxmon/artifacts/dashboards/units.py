@@ -11,6 +11,7 @@ UNITS = {
     "per minute": "opm",
     "bytes": "bytes",
     "bytes per second": "Bps",
+    "FLOPs per second": "flops",
     "celsius": "celsius",
     "dollars": "currencyUSD",
     "hertz": "hertz",

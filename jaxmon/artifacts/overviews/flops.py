@@ -35,7 +35,12 @@ FLOPS = Overview(
     "job",
     catalog.FLOPS,
     "model_rate5m",
-    lambda window: counter(catalog.FLOPS, _MODEL).rate(window.recent).sum("job"),
+    lambda window: (
+        counter(catalog.FLOPS, _MODEL)
+        .rate(window.recent)
+        .sum("job")
+        .of_unit("FLOPs per second")
+    ),
 )
 
 OFTEN = (MFU, FLOPS)

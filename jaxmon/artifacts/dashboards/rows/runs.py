@@ -167,6 +167,7 @@ def time() -> Row:
 
 def _utilization() -> Line:
     flops = counter(catalog.FLOPS, eq("work", "model"), *q.FUNCTION).rate()
+    rate = flops.sum("job", "function").of_unit("FLOPs per second")
     return line(
         timeseries(
             3107,
@@ -191,7 +192,7 @@ def _utilization() -> Line:
         timeseries(
             3109,
             "Achieved FLOP/s by function",
-            Target(flops.sum("job", "function").worst(10), "{{job}} {{function}}"),
+            Target(rate.worst(10), "{{job}} {{function}}"),
             text=(
                 "Model FLOPs per second of the functions with most. `jaxmon explain` "
                 "says what fraction of the peak each reaches while it executes, and "
