@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from jaxmon.http.messages import Request, Response
+from jaxmon.http.server import Handler
 from tests.exporter import Exporter, exporters, values
 from tests.fakes.agents import Serve
 from tests.fakes.nccl.inspector import NEW, OLD, Rank
@@ -180,6 +182,36 @@ def test_an_agent_may_start_later(
     inspected.now += 61
     after = expected([writer], "3")
     assert counted(inspected.poll()) == pytest.approx(before | after)
+
+
+def test_agents_are_read_once_in_a_poll(
+    files: Path, write: Write, run_dir: Path, serve: Serve
+) -> None:
+    """However many processes of a job have just started."""
+    requests = []
+
+    def rank(pid: int) -> Handler:
+        def respond(_: Request) -> Response:
+            requests.append(pid)
+            return Response(agent_in(pid))
+
+        return respond
+
+    for slot in range(3):
+        serve(slot, rank(70 + slot), target="/debug/rank")
+    inspected = Inspected(files, run_dir)
+    inspected.reason()
+    writers = [write(70 + one) for one in range(3)]
+    wanted: dict[str, float] = {}
+    for slot, writer in enumerate(writers):
+        some(writer, Rank())
+        wanted |= expected([writer], str(slot))
+    assert counted(inspected.poll()) == pytest.approx(wanted)
+    inspected.poll()
+    assert sorted(requests) == [70, 71, 72]
+    some(write(73), Rank())
+    inspected.poll()
+    assert sorted(requests) == [70, 70, 71, 71, 72, 72]
 
 
 def test_a_flood_is_sampled(files: Path, write: Write, run_dir: Path) -> None:

@@ -33,23 +33,26 @@ class Owners:
         self._workers: dict[Process, str] = {}
         self._asked: set[Process] = set()
         self._read: float | None = None
+        self._fresh = False
 
     def worker(self, process: Process) -> str:
         """Return the slot of the agent in *process*; it may just have exited."""
-        new = process not in self._asked
+        # A job starts all its processes at once, and an agent may hang.
+        new = process not in self._asked and not self._fresh
         if new or self._read is None or self._clock() - self._read > _AGAIN_SECONDS:
             self._refresh()
-            self._asked.add(process)
+        self._asked.add(process)
         return self._workers.get(process, OTHER)
 
     def keep(self, processes: Collection[Process]) -> None:
-        """Forget all but *processes*."""
+        """Forget all but *processes*; agents may be read again. Ends a poll."""
+        self._fresh = False
         self._asked.intersection_update(processes)
         for one in self._workers.keys() - processes:
             del self._workers[one]
 
     def _refresh(self) -> None:
-        self._read = self._clock()
+        self._read, self._fresh = self._clock(), True
         try:
             sockets = rundir.sockets(self._run_dir)
         except OSError:
