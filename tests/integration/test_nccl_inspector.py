@@ -10,6 +10,7 @@ import pytest
 
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.server import Handler
+from jaxmon_exporter.collectors.inspector import tallies
 from tests.exporter import Exporter, exporters, values
 from tests.fakes.agents import Serve
 from tests.fakes.nccl.inspector import NEW, OLD, Rank
@@ -97,6 +98,22 @@ def test_what_is_not_recorded_is_known_by_number(
     writer.launch(Rank(0))
     writer.flush()
     assert inspected.poll()[UNRECORDED.format("other", "AllReduce")] == 12
+
+
+def test_numbers_of_as_many_as_are_kept(
+    files: Path, write: Write, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is known is forgotten for one more, and not before."""
+    monkeypatch.setattr(tallies, "_MOST_NUMBERS", 2)
+    inspected = Inspected(files, run_dir)
+    inspected.reason()
+    writer, ranks = write(7, version=OLD), [Rank(0), Rank(1)]
+    for _ in range(3):
+        for rank in ranks:
+            writer.skip(rank, "AllReduce", 5)
+            writer.launch(rank)
+    writer.flush()
+    assert inspected.poll()[UNRECORDED.format("other", "AllReduce")] == 20
 
 
 def test_what_was_there_is_ignored(files: Path, write: Write, run_dir: Path) -> None:

@@ -59,7 +59,7 @@ class Tallies:
             return 0
         key = (process, record.communicator, record.rank, record.collective)
         before = self._numbers.get(key)
-        if len(self._numbers) >= _MOST_NUMBERS:
+        if before is None and len(self._numbers) >= _MOST_NUMBERS:
             self._numbers.clear()
         self._numbers[key] = record.number
         # A communicator that is new starts again.
