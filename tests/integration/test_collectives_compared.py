@@ -43,6 +43,12 @@ class Job:
             rank = json.dumps(report(number, count=RANKS, age=0.1)).encode()
             serve(number, rank, target="/debug/rank")
 
+    def gather(self, count: int, micros: int) -> None:
+        """Write so many collectives to which all ranks come at the same time."""
+        for rank, writer in zip(self._ranks, self._writers, strict=True):
+            for _ in range(count):
+                writer.launch(rank, "AllGather", micros=micros)
+
     def step(self, count: int, *, skipped: int = 0) -> None:
         """Write so many collectives of all ranks, each after some that are not."""
         for number, writer in enumerate(self._writers):
@@ -101,6 +107,20 @@ def test_the_rank_is_named(job: Job, tmp_path: Path, run_dir: Path) -> None:
         "rank 2 (host-0, pid 1002) comes last to ReduceScatter of 16 to 256 MiB among "
         "4 ranks: its kernels take 1 ms, those of the median rank 11 ms"
     ) in texts[2]
+
+
+def test_the_rank_is_named_of_many(
+    job: Job, tmp_path: Path, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a sidecar reports some ranks only, those of a communicator stay together."""
+    monkeypatch.setattr(recent, "_MOST_ROWS", RANKS)
+    text = ""
+    with judging(tmp_path, run_dir) as said:
+        for _ in range(3):
+            job.gather(500, 8_000)
+            job.step(500)
+            text = said()
+    assert "rank 2 (host-0, pid 1002) comes last to ReduceScatter" in text
 
 
 @pytest.mark.parametrize("version", [OLD, NEW])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from typing import Any, NamedTuple
 
 from jaxmon_exporter.collecting import Clock
@@ -26,6 +26,11 @@ class _Key(NamedTuple):
     ranks: int
     collective: str
     size: str
+
+    @property
+    def compared(self) -> tuple[str, int, str, str]:
+        """What ranks must have in common to be compared."""
+        return self.communicator, self.ranks, self.collective, self.size
 
 
 class _Window(NamedTuple):
@@ -78,7 +83,7 @@ class Recent:
     def document(self) -> dict[str, Any] | None:
         """
         Return the windows as JSON types, the newest first, `None` if there are none: of
-        the ranks that are in all of them, those with the most seconds.
+        the ranks that are in all of them, those of collectives that take longest.
         """
         windows = list(self._windows)
         if len(windows) < _WINDOWS:
@@ -87,7 +92,11 @@ class Recent:
         keys = [one for one in newest if all(one in window.sums for window in windows)]
         if not keys:
             return None
-        keys.sort(key=lambda key: newest[key][2], reverse=True)
+        # Not by the seconds of each rank: the last one has fewest.
+        spent: defaultdict[tuple[str, int, str, str], float] = defaultdict(float)
+        for key in keys:
+            spent[key.compared] += newest[key][2]
+        keys.sort(key=lambda key: (spent[key.compared], key.compared), reverse=True)
         return {
             "seconds": [one.seconds for one in windows],
             "ranks": [
