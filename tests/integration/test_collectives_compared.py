@@ -48,14 +48,17 @@ class Job:
         for rank, writer in zip(self._ranks, self._writers, strict=True):
             for _ in range(count):
                 writer.launch(rank, "AllGather", micros=micros)
+            writer.flush()
 
-    def step(self, count: int, *, skipped: int = 0) -> None:
+    def step(
+        self, count: int, *, skipped: int = 0, kind: str = "ReduceScatter"
+    ) -> None:
         """Write so many collectives of all ranks, each after some that are not."""
         for number, writer in enumerate(self._writers):
             for one in range(count):
-                self._ranks[number].launched["ReduceScatter"] += skipped
+                self._ranks[number].launched[kind] += skipped
                 micros = 1_000 if number == self.late else 9_000 + 10 * one
-                writer.launch(self._ranks[number], "ReduceScatter", micros=micros)
+                writer.launch(self._ranks[number], kind, micros=micros)
             writer.flush()
 
 
@@ -75,13 +78,16 @@ def fail(error: BaseException) -> None:
 
 
 @contextmanager
-def judging(directory: Path, run_dir: Path) -> Iterator[Callable[[], str]]:
-    """Give a function that returns what is said at the end of another 15 seconds."""
+def judging(directory: Path, run_dir: Path) -> Iterator[Callable[..., str]]:
+    """
+    Give a function that returns what is said at the end of another 15 seconds, or so
+    many.
+    """
     inspected = Inspected(directory, run_dir, host=HOST)
     ranks = Ranks(run_dir, fail, beside=Beside(collectives=inspected.collector.found))
 
-    def said() -> str:
-        inspected.now += 15.0
+    def said(seconds: float = 15.0) -> str:
+        inspected.now += seconds
         inspected.poll()
         ranks._read()
         page = json.loads(json.dumps(ranks.document(stacks=False)))
@@ -107,6 +113,43 @@ def test_the_rank_is_named(job: Job, tmp_path: Path, run_dir: Path) -> None:
         "rank 2 (host-0, pid 1002) comes last to ReduceScatter of 16 to 256 MiB among "
         "4 ranks: its kernels take 1 ms, those of the median rank 11 ms"
     ) in texts[2]
+
+
+def test_a_window_is_not_short(job: Job, tmp_path: Path, run_dir: Path) -> None:
+    """It has ten seconds, however often files are read."""
+    texts = []
+    with judging(tmp_path, run_dir) as said:
+        for _ in range(6):
+            job.step(200)
+            texts.append(said(5.0))
+    assert [LAST in text for text in texts] == [*[False] * 5, True]
+
+
+def test_who_sends_is_not_last(job: Job, tmp_path: Path, run_dir: Path) -> None:
+    """In a broadcast the root has the shortest kernels, and others wait for nothing."""
+    text = ""
+    with judging(tmp_path, run_dir) as said:
+        for _ in range(4):
+            job.step(500, kind="Broadcast")
+            text = said()
+    assert LAST not in text
+
+
+def test_ranks_are_compared_up_to_a_number(
+    job: Job, tmp_path: Path, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program may create communicators without end."""
+    monkeypatch.setattr(recent, "_MOST_RANKS", RANKS)
+    inspected = Inspected(tmp_path, run_dir, host=HOST)
+    inspected.poll()
+    for _ in range(3):
+        inspected.now += 15.0
+        job.step(1)
+        job.gather(1, 8_000)
+        inspected.poll()
+    found = inspected.collector.found()
+    assert found is not None
+    assert 0 < len(found["ranks"]) <= RANKS
 
 
 def test_the_rank_is_named_of_many(

@@ -65,6 +65,31 @@ def test_rotation_by_renaming(files: Path, write: Write, run_dir: Path) -> None:
     assert counted(inspected.poll()) == pytest.approx(expected([writer]))
 
 
+def test_rotation_while_it_is_read(
+    files: Path, write: Write, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that has another's name by now is not read in its place."""
+    inspected = Inspected(files, run_dir)
+    inspected.reason()
+    writer = write(7)
+    some(writer, Rank())
+    inspected.poll()
+    some(writer, Rank())
+    real = os.open
+
+    def rotated(path: str, flags: int) -> int:
+        monkeypatch.undo()
+        writer.path.rename(f"{writer.path}.1")
+        shutil.copy(f"{writer.path}.1", writer.path)
+        os.truncate(writer.path, 50)
+        return real(path, flags)
+
+    monkeypatch.setattr(os, "open", rotated)
+    inspected.poll()
+    writer.path.unlink()
+    assert counted(inspected.poll()) == pytest.approx(expected([writer]))
+
+
 @pytest.mark.parametrize("number", [3, 300], ids=["shorter", "longer"])
 def test_another_process_with_the_number(
     number: int, files: Path, write: Write, run_dir: Path

@@ -68,6 +68,18 @@ def test_bus_bandwidth_is_that_of_nccl(
     assert bus / seconds == pytest.approx(485.119099e9)
 
 
+def test_messages_have_a_size_class(files: Path, write: Write, run_dir: Path) -> None:
+    """A message of a MiB is not under a MiB."""
+    inspected = Inspected(files, run_dir)
+    inspected.reason()
+    writer = write(7)
+    for bits in (20, 24, 28):
+        for more in (-1, 0):
+            writer.launch(Rank(), size=(1 << bits) + more)
+    writer.flush()
+    assert counted(inspected.poll()) == pytest.approx(expected([writer]))
+
+
 def test_what_is_not_recorded_is_known_by_number(
     files: Path, write: Write, run_dir: Path
 ) -> None:
@@ -199,6 +211,22 @@ def test_an_agent_may_start_later(
     inspected.now += 61
     after = expected([writer], "3")
     assert counted(inspected.poll()) == pytest.approx(before | after)
+
+
+def test_agents_may_respond_with_anything(
+    files: Path, write: Write, run_dir: Path, serve: Serve
+) -> None:
+    """They cost the others nothing, and processes of no known agent are counted."""
+    odd = (b"[]", b"x", b'{"host":["node-7"],"pid":7}', b'{"host":"node-7","pid":{}}')
+    for slot, page in enumerate((*odd, agent_in(8))):
+        serve(slot, page, target="/debug/rank")
+    inspected = Inspected(files, run_dir)
+    inspected.reason()
+    writers = [write(7), write(8)]
+    for writer in writers:
+        some(writer, Rank())
+    wanted = expected(writers[:1]) | expected(writers[1:], "4")
+    assert counted(inspected.poll()) == pytest.approx(wanted)
 
 
 def test_agents_are_read_once_in_a_poll(

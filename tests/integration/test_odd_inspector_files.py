@@ -193,6 +193,20 @@ def test_many_files_are_read_up_to_a_number(
     assert (page["too_many_files"], page["bad_record"]) == (1, 0)
 
 
+def test_files_that_come_and_go_are_forgotten(
+    tmp_path: Path, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those that are not there any more, some are known, in case they come back."""
+    monkeypatch.setattr(inspector_files, "_MOST_ENTRIES", 20)
+    inspected = Inspected(tmp_path, run_dir)
+    for pid in range(100, 150):
+        path = tmp_path / f"{HOST}-pid{pid}.log"
+        path.write_bytes(b"{}\n")
+        inspected.poll()
+        path.unlink()
+    assert len(inspected.collector._directory._files) == 20
+
+
 def test_a_directory_that_may_not_be_read(tmp_path: Path, run_dir: Path) -> None:
     """It is a failure, unlike one that is not there yet."""
     (tmp_path / "file").write_text("")
