@@ -174,6 +174,70 @@ def test_what_does_not_suffice() -> None:
     assert named(judged(collectives(windows), age=600.0)) == []
 
 
+@pytest.mark.parametrize("field", ["communicator", "collective", "size", "ranks"])
+def test_only_what_is_alike_is_compared(field: str) -> None:
+    """Half of the ranks take longer for something else."""
+    found = collectives(timed(lambda *_: 0.0))
+    for one in found["ranks"][:5]:
+        one[field] = {"collective": "AllReduce", "size": "larger"}.get(field, 16)
+        for window in one["windows"]:
+            window["seconds"] *= 30
+            window["squares"] *= 900
+    assert named(judged(found)) == []
+
+
+def test_it_is_named_once() -> None:
+    """By the collectives for which the others wait for longest."""
+    found = collectives(timed(by(5, 20e-3)))
+    for collective, late in (("AllReduce", 30e-3), ("ReduceScatter", 10e-3)):
+        more = collectives(timed(by(5, late)))["ranks"]
+        found["ranks"] += [{**one, "collective": collective} for one in more]
+    [one] = judged(found).latecomers
+    assert (one.rank.index, one.timed.collective) == (5, "AllReduce")
+
+
+def test_the_ranks_of_another_job_are_not_named() -> None:
+    """Whose processes may be on the same host."""
+    late = collectives(timed(by(5, 20e-3)))
+    for one in late["ranks"]:
+        one["pid"] += 8
+    both = [
+        report(one, count=RANKS, age=0.1, coordinator=f"10.0.0.{job}:1234")
+        | {"pid": 1000 + 8 * job + one, "host": "host-0"}
+        for job in (0, 1)
+        for one in range(RANKS)
+    ]
+    jobs = judge([host("host-0", {"ranks": both, "collectives": late})]).jobs
+    found = {one.coordinator: named(one) for one in jobs}
+    assert found == {"10.0.0.0:1234": [], "10.0.0.1:1234": [5]}
+
+
+def test_collectives_may_vary_by_more_than_a_rank_is_late() -> None:
+    """Of many, the mean is known well."""
+    noisy = timed(
+        lambda chance, one, _: abs(chance.gauss(0, 20e-3)) + 10e-3 * (one == 5),
+        steps=1000,
+    )
+    assert named(judged(collectives(noisy))) == [5]
+
+
+def test_three_are_shown() -> None:
+    """Of more, their number; all are in the document."""
+    late = {0: 20e-3, 1: 21e-3, 2: 22e-3}
+    windows = timed(lambda _, one, __: late.get(one, 0.0))
+    found = collectives(windows)
+    more = collectives(timed(by(3, 30e-3)))["ranks"]
+    found["ranks"] += [{**one, "size": "larger"} for one in more]
+    job = judged(found)
+    assert named(job) == [3, 2, 1, 0]
+    text = list(lines(job.latecomers, 300))
+    assert [one.partition(" (")[0].strip() for one in text[:3]] == [
+        f"NCCL Inspector: rank {number}" for number in (3, 2, 1)
+    ]
+    assert text[3].strip() == "and 1 more"
+    assert len(document(job.latecomers)) == 4
+
+
 def test_it_is_late_in_each_window() -> None:
     """If it came last in two of three, that may have been a phase of the program."""
     windows = timed(by(5, 20e-3))
@@ -215,7 +279,7 @@ def test_gpus_of_a_process_are_told_apart_by_nccl() -> None:
 def test_odd_reports_are_read() -> None:
     """A sidecar may report anything."""
     odd: Any
-    for odd in (None, "x", -1, 0, 1e308, 10**400, [], {}, [None], True):
+    for odd in (None, "x", -1, 0, 1e308, 10**400, [], {}, [None], [0.0] * 3, True):
         for key in ("age_seconds", "seconds", "ranks"):
             judged(collectives(timed(by(5, 20e-3), steps=20), **{key: odd}))
         for field in ("pid", "rank", "ranks", "collective", "size", "windows"):
