@@ -79,10 +79,11 @@ def ranks(*waits: float, processes: int = 4) -> dict[str, str]:
     return found
 
 
-def deviations(*of_devices: str) -> dict[str, str]:
+def deviations(*of_devices: str, instance: str = "a") -> dict[str, str]:
     """Return checks that failed on a device alone, by device from 0 on."""
+    labels = FUNCTION.format(instance)
     return {
-        f'jaxmon_device_deviations_total{{{STEP},device="{number}"}}': values
+        f'jaxmon_device_deviations_total{{{labels},device="{number}"}}': values
         for number, values in enumerate(of_devices)
     }
 
@@ -137,7 +138,11 @@ CASES = {
     ),
     "a program that depends on chance differs on any device": Case(
         "JaxmonSilentCorruption",
-        deviations("0+0x9 1+0x90", "0+0x20 1+1x80", "0+0x5 2+0x95"),
+        {
+            **deviations("0+0x9 1+0x90", "0+0x20 1+1x80", "0+0x5 2+0x95"),
+            # Of another process, one differed once.
+            **deviations("0+0x5 1+0x95", instance="b"),
+        },
         quiet=("8m", "30m", "90m"),
     ),
     "a device whose outputs differed twice": Case(
