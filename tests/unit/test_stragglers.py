@@ -265,6 +265,14 @@ def test_hostile_courses_are_ignored() -> None:
     json.dumps(document(found), allow_nan=False)
 
 
+def test_calls_that_no_function_can_have_are_ignored() -> None:
+    """Nor does a step have none of them."""
+    ranks = [*others(), runner(3, rows(data_wait=0.95))]
+    for one in ranks:
+        one["functions"] |= {"up": {"calls": 9}, "down": {"calls": -821}}
+    assert only(judged(*ranks)).rank.index == 3
+
+
 def test_the_document_has_what_the_text_says() -> None:
     """For programs: numbers, not sentences only."""
     found = verdict(*others(), runner(3, rows(data_wait=0.95)))

@@ -144,7 +144,8 @@ def compare(ranks: Sequence[Rank], window: float = WINDOW) -> Comparison | None:
 def calls_each(ranks: Iterable[Rank]) -> float:
     """Return how many calls make a step: as many as there are for each of the most."""
     for rank in ranks:
-        calls = [one.calls for one in rank.functions if one.calls]
+        known = (one.calls or 0 for one in rank.functions)
+        calls = [one for one in known if one > 0]
         if calls:
             return sum(calls) / max(calls)
     return 1.0
