@@ -236,6 +236,13 @@ def test_a_record_is_not_trusted(text: str) -> None:
             assert "\x1b" not in one.verdict
 
 
+def test_steps_that_took_no_time_have_no_interval() -> None:
+    """Nor have more steps than can be counted."""
+    known = saving(run({"step": 5e-324, "data_wait": 0.0}))
+    assert known is not None
+    assert (known.best is not None, known.steps) == (True, 0)
+
+
 @pytest.mark.parametrize("save", [10.0, 120.0])
 def test_the_recommended_interval_loses_least(save: float) -> None:
     """Of simulated failures at a constant rate, any other loses more."""

@@ -12,7 +12,7 @@ that are not much shorter than that.
 
 from __future__ import annotations
 
-from math import sqrt
+from math import isfinite, sqrt
 from typing import NamedTuple
 
 from jaxmon.report.goodput.record import (
@@ -74,5 +74,6 @@ def saving(record: RunRecord) -> Saving | None:
     if best >= between:
         return found  # the formula does not hold
     stepping = spent.get(STEP, 0.0) + spent.get(DATA_WAIT, 0.0)
-    steps = round(best * record.steps / stepping) if stepping else 0
-    return found._replace(best=best, least=best / between, steps=steps)
+    steps = best * record.steps / stepping if stepping else 0.0
+    known = round(steps) if isfinite(steps) else 0
+    return found._replace(best=best, least=best / between, steps=known)
