@@ -184,8 +184,9 @@ def times(count: int) -> str:
 
 
 def counted(count: float, noun: str) -> str:
-    """Return ``1 array``, ``12 arrays``."""
-    return f"{count:,.0f} {noun}{'' if count == 1 else 's'}"
+    """Return ``1 array``, ``12 arrays``, ``12 processes``."""
+    ending = "es" if noun.endswith("s") else "s"
+    return f"{count:,.0f} {noun}{'' if count == 1 else ending}"
 
 
 def _columns(character: str) -> int:

@@ -290,7 +290,12 @@ def test_what_is_no_rank_is_left_out() -> None:
     ]
     found = host("a", {"ranks": strange})
     assert (found.ranks, found.others) == ((), len(strange))
-    assert worst(judge([found])) is State.UNKNOWN
+    verdict = judge([found])
+    assert worst(verdict) is State.UNKNOWN
+    assert lines(verdict, 100)[-2:] == [
+        "No rank of a job on 1 host.",
+        "8 observed processes there, of no job, or not yet of one.",
+    ]
 
 
 def test_hostile_records_are_bounded() -> None:

@@ -140,7 +140,6 @@ def title(left: str, seen: Seen, state: State, width: int) -> Line:
 
 def _title(seen: Seen, state: State, name: str, width: int) -> Line:
     many = counted(len(seen.processes), "process")
-    many = many.replace("processs", "processes")
     return title(f"jaxmon top · {name} · {many}", seen, state, width)
 
 

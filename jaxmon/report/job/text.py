@@ -46,9 +46,7 @@ def lines(verdict: Verdict, width: int) -> list[str]:
     if not verdict.jobs:
         found += ["", f"No rank of a job on {counted(verdict.answered, 'host')}."]
         if verdict.others:
-            others = counted(verdict.others, "observed process").replace(
-                "ss", "sses", 0
-            )
+            others = counted(verdict.others, "observed process")
             found.append(f"{others} there, of no job, or not yet of one.")
     return [*found[1:], *_silent(verdict, width)]
 
