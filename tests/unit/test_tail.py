@@ -209,6 +209,28 @@ def test_an_exporter_that_raises_costs_its_spans(batches: Any) -> None:
     until(lambda: sink.taken == 512, "the spans after it")
 
 
+def test_without_threads_spans_wait_for_one(
+    batches: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next spans try again, and what waits for none ends."""
+    sink, sending = batches(SpanExportResult.SUCCESS)
+    sink.may.set()
+    found = spans(5)
+
+    def refuse(_: threading.Thread) -> None:
+        msg = "can't start new thread"
+        raise RuntimeError(msg)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            sending.put(found)
+        sending.flush(600)
+    sending.put(found)
+    sending.stop()
+    assert (sink.taken, sink.stopped) == (10, True)
+
+
 def test_a_forked_child_sends_nothing(batches: Any) -> None:
     """What the parent has not sent yet is the parent's."""
     sink, sending = batches(SpanExportResult.SUCCESS)

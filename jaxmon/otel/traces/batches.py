@@ -72,10 +72,7 @@ class Batches:
                 return
             self._waiting.extend(spans)
             if self._thread is None:
-                self._thread = DaemonThread(
-                    "jaxmon-traces", lambda: self._run(self._work)
-                )
-                self._thread.start()
+                self._start()
         if len(self._waiting) >= _BATCH:
             self._wake.set()
 
@@ -109,6 +106,19 @@ class Batches:
         """Drop everything, in a forked child, where the thread does not exist."""
         self._stopped = True
         self._waiting = deque()
+
+    def _start(self) -> None:
+        # Stored before it starts: the garbage collector may end a span meanwhile, on
+        # this thread.
+        self._thread = thread = DaemonThread(
+            "jaxmon-traces", lambda: self._run(self._work)
+        )
+        try:
+            thread.start()
+        except BaseException:  # no threads left, or the program's
+            if thread.prevent():
+                self._thread = None
+            raise
 
     def _work(self) -> None:
         while not self._stopped:
