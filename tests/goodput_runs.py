@@ -193,7 +193,7 @@ class Supervised:
 
 
 def clock() -> float:
-    """Return the time by the clock that nobody sets."""
+    """Return the time by the clock that cannot be set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

@@ -44,7 +44,9 @@ def _loaded(area: str, environ: Mapping[str, str]) -> Iterator[Finding]:
         advice = "give it the path of libnccl-profiler-inspector.so (docs/nccl.md)"
         yield Finding(area, "warning", text, advice)
     elif "/" in plugin and not Path(plugin).is_file():
-        text = f"{_PLUGIN}={plugin}: there is no such file, and NCCL goes on without it"
+        text = (
+            f"{_PLUGIN}={plugin}: there is no such file, and NCCL continues without it"
+        )
         yield Finding(area, "warning", text, "compile Inspector, or correct the path")
 
 

@@ -5,7 +5,7 @@ Arguments: a directory, the number of steps of the whole run, the number of this
 process, how many there are, the address of their coordinator, ``orbax`` or ``numpy``,
 and at which step it raises an exception, 0 for none. In the directory are checkpoints,
 the record of the run, and the file ``truth``: what process 0 does, one line of JSON for
-each event, with the time by the clock that nobody sets.
+each event, with the time by the clock that cannot be set.
 
 On SIGTERM it saves, and exits in order.
 """

@@ -70,7 +70,7 @@ def text_of(found: Found) -> str:
 
 
 def test_a_consequence_is_no_cause_even_if_it_seems_earlier() -> None:
-    """Whoever speaks of peers comes after what befell these, within the uncertainty."""
+    """An error about a peer comes after that peer's own, within the uncertainty."""
     cause = report(3, **raised(10.0))
     peer = report(0, **raised(10.02, message=PEER))
     hosts = [a_host(peer, within=0.05), a_host(cause, within=0.05)]
@@ -79,7 +79,7 @@ def test_a_consequence_is_no_cause_even_if_it_seems_earlier() -> None:
     assert "first: rank 3 (host-0, pid 1003) raised ValueError: loss is not" in text
     assert "train.py:9 in f" in text
     assert "consequence, within 0.12 s: rank 0 (host-0, pid 1000) raised" in text
-    assert "what rank 0 printed is a consequence of what befell rank 3" in text
+    assert "what rank 0 printed is a consequence of the failure of rank 3" in text
 
 
 @pytest.mark.parametrize("ahead", [-300.0, 0.0, 300.0])

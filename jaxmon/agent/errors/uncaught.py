@@ -4,7 +4,7 @@ Uncaught errors reported by the interpreter and asyncio.
 | place | reports |
 |---|---|
 | `sys.excepthook` | exceptions that end the program |
-| `sys.exit` | in a job: with which code, and from where, which Python does not tell |
+| `sys.exit` | in a job: with which code, and from where, which Python does not report |
 | `threading.excepthook` | exceptions that end a thread |
 | `sys.unraisablehook` | exceptions of finalisers and of callbacks from C |
 | the logger ``asyncio`` | exceptions of tasks and callbacks, never retrieved |

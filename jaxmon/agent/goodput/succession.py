@@ -96,7 +96,7 @@ def supersedes(theirs: RunRecord, mine: RunRecord) -> bool:
 def _gap(previous: RunRecord, me: Writer, started: Moment) -> tuple[float, Moment]:
     """
     Return the seconds between the attempts, and the moment up to which all is accounted
-    for then. Clocks of the same host are compared by one that nobody sets.
+    for then. Clocks of the same host are compared by one that cannot be set.
     """
     if previous.boot == me.boot:
         gap = started.boottime - previous.boottime

@@ -57,7 +57,7 @@ class Overview:
     Args:
         level: ``job``, ``instance`` or ``worker``: the labels of every service, host or
             process, besides which it may have others.
-        metric: what it tells of.
+        metric: what it is about.
         operations: what was done with it, the last one first.
         make: returns what is recorded.
     """

@@ -58,7 +58,7 @@ class RunRecord:
         began: Unix time at which the first of them began.
         time: Unix time up to which all is accounted for.
         boot: which start of the host's kernel *boottime* belongs to.
-        boottime: the same moment, by the host's clock that nobody sets.
+        boottime: the same moment, by the host's clock that cannot be set.
         ended: how the latest attempt ended, empty if it has not, or had no time to say.
         seconds: wall time by activity.
         interruptions: attempts that ended, by how.

@@ -44,7 +44,7 @@ class Scale:
             for side in found.sides
         ]
         self.rows = rows
-        # Of two, the one that waits is the one to compare with.
+        # Of two, compare with the one that waits.
         self.high = [median_high(one) for one in zip(*rows, strict=True)]
         self.low = [median_low(one) for one in zip(*rows, strict=True)]
 

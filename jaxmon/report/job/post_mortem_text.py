@@ -213,7 +213,7 @@ def _seen_first(job: PostMortem) -> Iterator[str]:
     for one in job.consequences:
         if one.rank.index == 0 and job.first is not None and one.of_peers:
             cause = job.first.rank.index
-            yield f"what rank 0 printed is a consequence of what befell rank {cause}"
+            yield f"what rank 0 printed is a consequence of the failure of rank {cause}"
 
 
 def _since(one: Failure, first: Failure | None) -> str:

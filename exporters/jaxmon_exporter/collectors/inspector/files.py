@@ -198,7 +198,7 @@ class Directory:
 def _rewind(descriptor: int, file: _File) -> None:
     """
     Begin again if the file was truncated: by another process with this number, or by
-    log rotation, behind which its process goes on where it was, leaving a hole.
+    log rotation, behind which its process continues where it was, leaving a hole.
     """
     head = os.pread(descriptor, _HEAD, 0)
     if not head.startswith(file.head):
