@@ -72,6 +72,24 @@ CASES = {
             )
         },
     ),
+    "a run that moved to another host, which continues its counters": Case(
+        "JaxmonGoodputLow",
+        {
+            # Six hours ago, Prometheus had both.
+            RUN_SECONDS.format("a", "step"): "0+24x300",
+            RUN_SECONDS.format("a", "unknown"): "0+36x300",
+            RUN_SECONDS.format("b", "step"): "_x301 7224+24x420",
+            RUN_SECONDS.format("b", "unknown"): "_x301 10836+36x420",
+            RUN_STEPS: "0+4x720",
+        },
+        firing={
+            "11h30m": ticket(
+                "Run a of job train spent 40% of the last 6h on new steps.",
+                job="train",
+                run="a",
+            )
+        },
+    ),
     "a run that marks no steps has no goodput": Case(
         "JaxmonGoodputLow",
         {
