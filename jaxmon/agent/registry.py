@@ -181,10 +181,6 @@ class Registry:
         )
 
 
-def _is_live(jit: Jit) -> bool:
-    return jit.counted() is not None
-
-
 def _reference(
     key: object, counted: CountedFunction, forget: Callable[..., Any]
 ) -> weakref.ref[Any]:

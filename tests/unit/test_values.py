@@ -14,7 +14,7 @@ import pytest
 
 from jaxmon.agent.callables import bare_name, place_of
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.recompiles.signatures import is_by_identity, text_of, value_of
+from jaxmon.agent.recompiles.signatures import text_of, value_of
 from jaxmon.agent.recompiles.value_inspection import LIMIT, Inspection
 
 
@@ -141,9 +141,9 @@ def test_objects_compared_by_identity_are_told() -> None:
         assert value_of(first) != value_of(second)
         assert value_of(first) == value_of(first)
         assert value_of(first).by_identity
-        assert is_by_identity((1, first))
+        assert value_of((1, first)).by_identity
     for value in (1, "a", (1, 2), Options(1), Rude, math, Color.RED, None, (None,)):
-        assert not is_by_identity(value)
+        assert not value_of(value).by_identity
 
 
 def test_a_tuple_made_anew_is_the_same_value() -> None:

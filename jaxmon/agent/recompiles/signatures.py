@@ -38,7 +38,7 @@ class Value:
             of parts compared by identity and of parts compared by text.
         text: at most `LIMIT` characters.
         by_identity: whether a different object with the same content is not equal to
-            it.
+            it. Not of classes, modules and `None`, of which there is one each.
         hidden: a hash of parts that may or may not count because the class defines
             equality itself: private fields, and parts compared by identity.
         whole: whether everything in it was inspected.
@@ -94,16 +94,6 @@ def value_of(value: object) -> Value:
         by_identity=inspection.alone,
         whole=inspection.whole,
     )
-
-
-def is_by_identity(value: object) -> bool:
-    """
-    Return whether *value*, or an item of it, is equal only to itself, because it is
-    compared or hashed by identity.
-
-    Classes, modules and `None` are too, but there is only one of each.
-    """
-    return value_of(value).by_identity
 
 
 def text_of(value: object) -> str:

@@ -11,7 +11,6 @@ from typing import Literal
 
 from jaxmon import catalog
 from jaxmon.artifacts.promql.expressions import (
-    RANGE,
     RATE_INTERVAL,
     Expr,
     checked,
@@ -83,14 +82,6 @@ class Counter:
         """
         born = self.total().unless(self.latest(known, back=window))
         return self._new(born, window, known).or_(self.increase(window))
-
-    def rise_in_range(self) -> Expr:
-        """
-        Return the rise over Grafana's range. It is the same at each moment of a graph,
-        so Prometheus evaluates it once; use it to choose among many series.
-        """
-        text = f"increase({self.selector}[{RANGE}] @ end())"
-        return Expr(text, shape=self.shape)
 
     def mishaps(self, window: str = RATE_INTERVAL, *, known: str = "1h") -> Expr:
         """
