@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import Number
+from jaxmon.cli.options import Number, with_options
 from jaxmon.errors import CommandError
 
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 # Of promtool, and of amtool.
 _SECONDS = 60.0
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
     click.option(
@@ -47,12 +45,6 @@ _OPTIONS = (
         ),
     ),
 )
-
-
-def _options(function: F) -> F:
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
 
 
 @click.group
@@ -89,7 +81,7 @@ def print_slo() -> None:
     show_default=True,
     help="Directory to write to.",
 )
-@_options
+@with_options(*_OPTIONS)
 def build(
     *,
     slo_file: Path | None,
@@ -124,7 +116,7 @@ def build(
         "Prometheus at this URL has loaded, and report differences."
     ),
 )
-@_options
+@with_options(*_OPTIONS)
 def check(
     *,
     slo_file: Path | None,

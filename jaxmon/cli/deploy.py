@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,7 +19,6 @@ from jaxmon.cli.servers import access as server_access
 if TYPE_CHECKING:
     from jaxmon.monitoring.silences import Window, Windows
 
-F = TypeVar("F", bound=Callable[..., Any])
 
 _SCOPE = (
     click.option(
@@ -44,12 +43,6 @@ _SCOPE = (
         help="Another label of its alerts, such as a site's own; may be repeated.",
     ),
 )
-
-
-def _scope(function: F) -> F:
-    for option in reversed(_SCOPE):
-        function = option(function)
-    return function
 
 
 def _length(ctx: click.Context, param: click.Parameter, value: str) -> timedelta:
@@ -98,7 +91,7 @@ Example, in a pipeline:
   jaxmon deploy stop --job web --cluster eu
 """
 )
-@_scope
+@options.with_options(*_SCOPE)
 @click.option(
     "--max",
     "length",
@@ -171,7 +164,7 @@ def start(
 
 
 @command.command()
-@_scope
+@options.with_options(*_SCOPE)
 @ALERTMANAGER
 @server_access
 @noting.grafana

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from jaxmon.cli.options import Url
+from jaxmon.cli.options import Url, with_options
 from jaxmon.cli.servers import Access
 from jaxmon.errors import CommandError, JaxmonError
 
@@ -42,9 +42,7 @@ _OPTIONS = (
 
 def grafana(function: F) -> F:
     """Add the options for a Grafana that shows the deployment."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+    return with_options(*_OPTIONS)(function)
 
 
 @dataclass(frozen=True)

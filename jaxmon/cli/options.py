@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _LABEL = r"([a-zA-Z_][a-zA-Z0-9_]*)=(.+)"
+
+
+def with_options(*several: Callable[[F], F]) -> Callable[[F], F]:
+    """Return a decorator that adds *several* options in this order."""
+
+    def add(function: F) -> F:
+        for option in reversed(several):
+            function = option(function)
+        return function
+
+    return add
 
 
 class Number(click.FloatRange):

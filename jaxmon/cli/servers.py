@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import Number, Url
+from jaxmon.cli.options import Number, Url, with_options
 from jaxmon.errors import CommandError, ConfigFileError
 
 
@@ -136,9 +136,7 @@ def access(function: F) -> F:
         return function(access=given, **others)
 
     made: Any = collected
-    for option in reversed(_CONNECTION):
-        made = option(made)
-    return cast("F", made)
+    return cast("F", with_options(*_CONNECTION)(made))
 
 
 def token_in(file: Path, option: str = "--token-file") -> str:

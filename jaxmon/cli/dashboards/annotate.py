@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.dashboards import connection, options
-from jaxmon.cli.options import Whole, moment
+from jaxmon.cli.dashboards import connection
+from jaxmon.cli.options import Whole, moment, with_options
 
 
 @click.command(
@@ -21,7 +21,7 @@ Example, in a pipeline:
   jaxmon dashboards annotate --id "$id" --end now
 """
 )
-@options.options(*connection.SERVER)
+@with_options(*connection.SERVER)
 @click.option("--job", help="The service that is deployed.")
 @click.option("--text", help='What is deployed, such as "release 41".')
 @click.option(

@@ -10,6 +10,7 @@ import click
 from jaxmon.cli import output
 from jaxmon.cli.dashboards import annotate, connection, options
 from jaxmon.cli.dashboards.desired import Choice, Generation, folder_of
+from jaxmon.cli.options import with_options
 from jaxmon.errors import CommandError
 
 
@@ -76,7 +77,7 @@ command.add_command(annotate.command, "annotate")
     help="Grafana's model of a dashboard: classic for Grafana 10.4 and later, v2 for "
     "13 and later.",
 )
-@options.options(*options.GENERATION, options.DATASOURCE)
+@with_options(*options.GENERATION, options.DATASOURCE)
 def build(
     *,
     out: Path | None,
@@ -100,7 +101,7 @@ def build(
 
 
 @command.command(epilog=_PUSH_EPILOG)
-@options.options(
+@with_options(
     options.FILES,
     *connection.OPTIONS,
     *options.GENERATION,
@@ -194,9 +195,7 @@ def push(
 
 
 @command.command(epilog=_DIFF_EPILOG)
-@options.options(
-    options.FILES, *connection.OPTIONS, *options.GENERATION, options.FORMAT
-)
+@with_options(options.FILES, *connection.OPTIONS, *options.GENERATION, options.FORMAT)
 @click.pass_context
 def diff(
     ctx: click.Context,

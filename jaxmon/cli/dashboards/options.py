@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
 from jaxmon.cli.options import RUNBOOK_BASE
 
-
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 FILES = click.argument("files", nargs=-1, type=click.Path(exists=True, path_type=Path))
 
@@ -51,14 +47,3 @@ DATASOURCE = click.option(
     metavar="UID",
     help="UID of the Prometheus data source to preselect in new dashboards.",
 )
-
-
-def options(*several: Callable[[_F], _F]) -> Callable[[_F], _F]:
-    """Return a decorator that adds *several* options in this order."""
-
-    def add(function: _F) -> _F:
-        for option in reversed(several):
-            function = option(function)
-        return function
-
-    return add

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from jaxmon.cli.options import Url
+from jaxmon.cli.options import Url, with_options
 from jaxmon.cli.servers import Access, token_in
 from jaxmon.cli.servers import access as server_access
 from jaxmon.errors import CommandError
@@ -168,6 +168,4 @@ def sidecars(function: F) -> F:
         return function(sidecars=given, **others)
 
     made: Any = server_access(cast("Any", collected))
-    for option in reversed(_OPTIONS):
-        made = option(made)
-    return cast("F", made)
+    return cast("F", with_options(*_OPTIONS)(made))
