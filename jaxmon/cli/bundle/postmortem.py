@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from jaxmon.cli.bundle.agents import Process
 from jaxmon.cli.bundle.timeline import Entry
-from jaxmon.report.layout import clean
+from jaxmon.cli.markdown import cell, line, table
 
 
 GAP = "TO FILL IN"
@@ -69,10 +69,10 @@ def text(
         *("## Findings", *_findings(processes)),
         *_to_write("Root cause", "why it happened, and why it was not prevented."),
         *_to_write("What went well, and what did not", "detection, runbooks, tools."),
-        *("## Actions", _table(("Action", "Owner", "Due"), [(GAP, GAP, GAP)])),
+        *("## Actions", table(("Action", "Owner", "Due"), [(GAP, GAP, GAP)])),
     ]
     if missing:
-        rows = "\n".join(f"- {_cell(k)}: {_cell(v)}" for k, v in missing.items())
+        rows = "\n".join(f"- {cell(k)}: {cell(v)}" for k, v in missing.items())
         parts += ["## Not collected", rows]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -90,7 +90,7 @@ def _timeline(timeline: Sequence[Entry]) -> str:
         if one.count > 1:
             times = f" ({one.count} times, until {_moment(one.last)})"
         rows.append((_moment(one.first), one.source, one.what + times))
-    return _table(("Time", "Source", "What"), rows)
+    return table(("Time", "Source", "What"), rows)
 
 
 def _alerts(alerts: Sequence[Mapping[str, Any]] | None) -> Iterator[str]:
@@ -113,7 +113,7 @@ def _alerts(alerts: Sequence[Mapping[str, Any]] | None) -> Iterator[str]:
         )
         for one in alerts[:_MOST_ROWS]
     )
-    yield _table(("Alert", "Severity", "Since", "Labels"), rows)
+    yield table(("Alert", "Severity", "Since", "Labels"), rows)
     if (rest := len(alerts) - _MOST_ROWS) > 0:
         yield f"And {rest} more in `alerts.json`."
 
@@ -133,7 +133,7 @@ def _hit_rates(processes: Sequence[Process]) -> str:
         rows.append((where, "persistent", _rate(hit, asked), f"{asked:,}"))
     if not rows:
         return "No process responded."
-    return _table(("Process", "Cache", "Hit rate", "Calls"), rows)
+    return table(("Process", "Cache", "Hit rate", "Calls"), rows)
 
 
 def _programs(processes: Sequence[Process]) -> Iterator[str]:
@@ -164,10 +164,10 @@ def _programs(processes: Sequence[Process]) -> Iterator[str]:
         return
     rows.sort(reverse=True)
     head = ("Process", "Function", "Latest", "Programs", "Compiled", "Recompiles")
-    yield _table(head, [row[1:] for row in rows[:_MOST_ROWS]])
+    yield table(head, [row[1:] for row in rows[:_MOST_ROWS]])
     differing = sorted(name for name, some in variants.items() if len(some) > 1)
     if differing:
-        names = ", ".join(_cell(name) for name in differing[:_MOST_ROWS])
+        names = ", ".join(cell(name) for name in differing[:_MOST_ROWS])
         yield f"Processes have different latest programs of: {names}."
 
 
@@ -179,7 +179,7 @@ def _versions(processes: Sequence[Process]) -> str:
     rows = [
         (name, *(pins.get(name, _UNKNOWN) for _, pins in columns)) for name in names
     ]
-    return _table(("", *(f"worker {number}" for number, _ in columns)), rows)
+    return table(("", *(f"worker {number}" for number, _ in columns)), rows)
 
 
 def _findings(processes: Sequence[Process]) -> Iterator[str]:
@@ -187,7 +187,7 @@ def _findings(processes: Sequence[Process]) -> Iterator[str]:
     for process in processes:
         if process.findings:
             some = True
-            lines = "\n".join(f"- {_line(one)}" for one in process.findings[:10])
+            lines = "\n".join(f"- {line(one)}" for one in process.findings[:10])
             yield f"Worker {process.number}, most urgent first:\n\n{lines}"
     if not some:
         yield "None."
@@ -237,19 +237,6 @@ def _recompiles(function: Mapping[str, Any]) -> str:
 
 def _rate(hits: int, calls: int) -> str:
     return f"{hits / calls:.1%}" if calls else _UNKNOWN
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
-
-
-def _cell(value: str) -> str:
-    return _line(value).replace("|", "\\|")
-
-
-def _line(value: str) -> str:
-    return " ".join(clean(value).split())
 
 
 def _moment(moment: float) -> str:

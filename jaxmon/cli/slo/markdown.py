@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
+from jaxmon.cli.markdown import cell, table
 from jaxmon.cli.slo.firing import Fired
 from jaxmon.cli.slo.weekly import DAY, RANKINGS, Cost, Objective, Ranked, Report
 
@@ -41,7 +42,7 @@ def _summary(report: Report) -> str:
     said = f"{len(judged) - len(missed)} of {len(judged)} objectives were met"
     if missed:
         worst = max(missed, key=lambda one: one.burn or 0.0)
-        said += f"; the worst was {worst.title!r} of {_cell(worst.service)}"
+        said += f"; the worst was {worst.title!r} of {cell(worst.service)}"
         said += f", at {worst.burn or 0:.1f} times its budget"
     return f"{said}. {pages} {'page' if pages == 1 else 'pages'} fired."
 
@@ -56,7 +57,7 @@ def _objectives(
         *("Objective", "Service", "Goal", "Attained", "Met", "Burn"),
         *("Budget left", "Worst day", "Events"),
     )
-    yield _table(head, map(_objective, objectives))
+    yield table(head, map(_objective, objectives))
     yield (
         "Burn is the error ratio as a multiple of what the objective allows; 1 uses up "
         "the budget exactly. Budget left is that of the whole period now, where the "
@@ -101,7 +102,7 @@ def _alerts(fired: Sequence[Fired], missing: dict[str, str]) -> Iterator[str]:
                 for one in some[:_MOST_ALERTS]
             )
             yield f"### {title}"
-            yield _table(
+            yield table(
                 ("Alert", "Severity", "Service", "Times", "In all", "First"), rows
             )
         if (rest := len(some) - _MOST_ALERTS) > 0:
@@ -130,7 +131,7 @@ def _ranking(ranked: Sequence[Ranked]) -> str:
         for one in ranked
     )
     head = ("Service", *(name.capitalize() for name in names), "Value")
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def _costs(costs: Sequence[Cost], missing: dict[str, str]) -> Iterator[str]:
@@ -138,7 +139,7 @@ def _costs(costs: Sequence[Cost], missing: dict[str, str]) -> Iterator[str]:
         yield "" if "Cost" in missing else "No accelerators were held."
         return
     head = ("Service", "Accelerator hours", "Busy", "Energy", "Mean power", "Dollars")
-    yield _table(head, map(_cost, costs))
+    yield table(head, map(_cost, costs))
     yield (
         "Busy is the mean utilisation while held. Energy is that of GPUs; those that "
         "several processes share count in full for each."
@@ -164,16 +165,6 @@ def _cost(one: Cost) -> tuple[str, ...]:
 
 def _list(items: Iterable[tuple[str, str]]) -> str:
     return "\n".join(f"- {name}: {reason}." for name, reason in items)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    """Return *text* from a label so that it stays in its cell."""
-    return " ".join(text.replace("|", "\\|").split())
 
 
 def _percent(ratio: float | None) -> str:
