@@ -19,6 +19,7 @@ from jaxmon.files import bounded as bounded_file
 from jaxmon.files import whole as whole_file
 from jaxmon.files.bounded import kind
 from jaxmon.formats import json_text
+from jaxmon.formats.json_text import require_list, require_object
 
 
 SCHEMA = 1
@@ -177,7 +178,7 @@ def _record(document: Any) -> Record:
     Raises:
         ValueError: it is none.
     """
-    found = _mapping("the file", document)
+    found = require_object("the file", document)
     schema = found.get("schema")
     if schema != SCHEMA:
         msg = f"its schema is {schema!r:.40}; this jaxmon reads {SCHEMA}"
@@ -192,20 +193,17 @@ def checked(document: Any) -> Record:
     Raises:
         ValueError: there is none.
     """
-    found = _mapping("the file", document)
-    versions = _mapping("versions", found.get("versions"))
+    found = require_object("the file", document)
+    versions = require_object("versions", found.get("versions"))
     for name, value in versions.items():
         if not isinstance(value, str):
             msg = f"versions.{name} is {value!r:.40}, not a string"
             raise ValueError(msg)  # noqa: TRY004 - the file is wrong, not the program
     functions = {
-        name: _figures(name, _mapping(name, figures))
-        for name, figures in _mapping("functions", found.get("functions")).items()
+        name: _figures(name, require_object(name, figures))
+        for name, figures in require_object("functions", found.get("functions")).items()
     }
-    runs = found.get("runs", [])
-    if not isinstance(runs, list):
-        msg = f"runs is {runs!r:.40}, not a list"
-        raise ValueError(msg)  # noqa: TRY004 - the file is wrong, not the program
+    runs = require_list("runs", found.get("runs", []))
     return Record(versions, functions, tuple(map(times.checked, runs)))
 
 
@@ -217,10 +215,3 @@ def _figures(function: str, found: Mapping[str, Any]) -> dict[str, float]:
             msg = f"{function}: {name} is {value!r:.40}, not a number from 0"
             raise ValueError(msg)
     return {name: found[name] for name in FIGURES if name in found}
-
-
-def _mapping(what: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        msg = f"{what} is {value!r:.40}, not an object"
-        raise ValueError(msg)  # noqa: TRY004 - the file is wrong, not the program
-    return value

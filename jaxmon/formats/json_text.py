@@ -49,6 +49,32 @@ def parse(text: str | bytes, *, odd_numbers: bool = False) -> Any:
     return value
 
 
+def require_object(what: str, value: Any) -> dict[str, Any]:
+    """
+    Return *value*.
+
+    Raises:
+        ValueError: it is no object; says so of *what*.
+    """
+    if not isinstance(value, dict):
+        msg = f"{what} is {value!r:.40}, not an object"
+        raise ValueError(msg)  # noqa: TRY004 - the file is wrong, not the program
+    return value
+
+
+def require_list(what: str, value: Any) -> list[Any]:
+    """
+    Return *value*.
+
+    Raises:
+        ValueError: it is no list; says so of *what*.
+    """
+    if not isinstance(value, list):
+        msg = f"{what} is {value!r:.40}, not a list"
+        raise ValueError(msg)  # noqa: TRY004 - the file is wrong, not the program
+    return value
+
+
 def _require_bounds(value: Any) -> None:
     """Check the depth and the numbers of *value*."""
     waiting = [(value, 1)]

@@ -17,6 +17,7 @@ from typing import Any
 from jaxmon.errors import ConfigFileError, SignaturesError
 from jaxmon.files import bounded
 from jaxmon.formats import json_text
+from jaxmon.formats.json_text import require_list, require_object
 
 
 SCHEMA = 1
@@ -159,16 +160,16 @@ def parsed(document: Any) -> Document:
     Raises:
         ValueError: it is not as described in docs/warm-starts.md.
     """
-    found = _object("the file", document)
+    found = require_object("the file", document)
     schema = found.get("schema")
     if schema != SCHEMA or isinstance(schema, bool):
         msg = f"its schema is {schema!r:.40}; this jaxmon reads {SCHEMA}"
         raise ValueError(msg)
     versions = {
         name: _text(f"versions.{name}", one)
-        for name, one in _object("versions", found.get("versions", {})).items()
+        for name, one in require_object("versions", found.get("versions", {})).items()
     }
-    functions = _list("functions", found.get("functions"))
+    functions = require_list("functions", found.get("functions"))
     if len(functions) > _MOST_FUNCTIONS:
         msg = f"it has {len(functions)} functions, more than {_MOST_FUNCTIONS}"
         raise ValueError(msg)
@@ -180,7 +181,7 @@ def parsed(document: Any) -> Document:
 
 
 def _function(value: Any) -> Function:
-    found = _object("a function", value)
+    found = require_object("a function", value)
     name = _text("function", found.get("function"))
     module = _text(f"module of {name}", found.get("module"))
     qualname = _text(f"qualname of {name}", found.get("qualname"))
@@ -189,11 +190,13 @@ def _function(value: Any) -> Function:
         raise ValueError(msg)
     parameters = found.get("parameters")
     if parameters is not None:
-        listed = _list(f"parameters of {name}", parameters)
+        listed = require_list(f"parameters of {name}", parameters)
         parameters = tuple(_text(f"parameter of {name}", one) for one in listed)
-    options = _object(f"options of {name}", found.get("options", {}))
-    omitted = _object(f"not_exportable of {name}", found.get("not_exportable", {}))
-    signatures = _list(f"signatures of {name}", found.get("signatures"))
+    options = require_object(f"options of {name}", found.get("options", {}))
+    omitted = require_object(
+        f"not_exportable of {name}", found.get("not_exportable", {})
+    )
+    signatures = require_list(f"signatures of {name}", found.get("signatures"))
     return Function(
         name,
         module,
@@ -206,9 +209,9 @@ def _function(value: Any) -> Function:
 
 
 def _signature(name: str, value: Any) -> Signature:
-    found = _object(f"a signature of {name}", value)
-    args = _list(f"args of {name}", found.get("args"))
-    kwargs = _object(f"kwargs of {name}", found.get("kwargs", {}))
+    found = require_object(f"a signature of {name}", value)
+    args = require_list(f"args of {name}", found.get("args"))
+    kwargs = require_object(f"kwargs of {name}", found.get("kwargs", {}))
     for one in (*args, *kwargs.values()):
         _require_node(name, one)
     calls = found.get("calls")
@@ -225,7 +228,7 @@ def _require_node(name: str, value: Any) -> None:
     """Check an argument of *name*, or a part of one."""
     if value is None:
         return
-    node = _object(f"an argument of {name}", value)
+    node = require_object(f"an argument of {name}", value)
     if "shape" in node:
         _require_leaf(name, node)
         return
@@ -236,9 +239,9 @@ def _require_node(name: str, value: Any) -> None:
     if kinds == ["static"]:
         _require_static(name, node["static"])
         return
-    for one in _list(f"an argument of {name}", node[kinds[0]]):
+    for one in require_list(f"an argument of {name}", node[kinds[0]]):
         if kinds == ["dict"]:
-            pair = _list(f"an argument of {name}", one)
+            pair = require_list(f"an argument of {name}", one)
             if len(pair) != 2 or type(pair[0]) not in (str, int):  # noqa: PLR2004
                 msg = f"an argument of {name} has {one!r:.80} in place of key and value"
                 raise ValueError(msg)
@@ -253,7 +256,7 @@ def _require_node(name: str, value: Any) -> None:
 
 
 def _require_leaf(name: str, leaf: Mapping[str, Any]) -> None:
-    shape = _list(f"a shape of {name}", leaf["shape"])
+    shape = require_list(f"a shape of {name}", leaf["shape"])
     for one in shape:
         if _whole(f"a dimension of {name}", one) > _LARGEST:
             msg = f"a dimension of {name} is {one}, more than {_LARGEST}"
@@ -283,20 +286,6 @@ def _require_static(name: str, value: Any) -> None:
 
 def _is_dotted(name: str) -> bool:
     return all(part.isidentifier() for part in name.split("."))
-
-
-def _object(what: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        msg = f"{what} is {value!r:.40}, not an object"
-        raise ValueError(msg)  # noqa: TRY004 - the file is wrong, not the program
-    return value
-
-
-def _list(what: str, value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        msg = f"{what} is {value!r:.40}, not a list"
-        raise ValueError(msg)  # noqa: TRY004 - the file is wrong, not the program
-    return value
 
 
 def _text(what: str, value: Any) -> str:
