@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -128,6 +129,16 @@ def until(probe: Callable[[], T], what: str, *, seconds: float = DEADLINE_SECOND
         time.sleep(min(max(0.05, 4 * (ended - began)), 1.0))
         began = time.monotonic()
     return value
+
+
+def refuse_threads(patch: pytest.MonkeyPatch) -> None:
+    """Let no thread start, as if the process had as many as it may."""
+
+    def refuse(_: threading.Thread) -> None:
+        msg = "can't start new thread"
+        raise RuntimeError(msg)
+
+    patch.setattr(threading.Thread, "start", refuse)
 
 
 def clean_environ(run_dir: Path | None = None, /, **extra: str) -> dict[str, str]:

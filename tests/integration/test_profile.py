@@ -24,7 +24,7 @@ from jaxmon.profile import operations, xspace
 from jaxmon.profile.operations import Profile
 from tests import inside
 from tests.instrumented import instrumented, value
-from tests.support import until
+from tests.support import refuse_threads, until
 
 
 CUT_SHORT = profile.CUT_SHORT.lower()
@@ -85,11 +85,7 @@ def test_without_threads_a_trace_is_refused(
     """What was begun ends, so that the next one can be taken."""
     jnp.ones(1).block_until_ready()
 
-    def refuse(_: threading.Thread) -> None:
-        msg = "can't start new thread"
-        raise RuntimeError(msg)
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    refuse_threads(monkeypatch)
     status, body, _ = get(agent, "/debug/profile?seconds=60")
 
     assert (status, b"no thread was available" in body) == (503, True)

@@ -10,6 +10,7 @@ import pytest
 
 from jaxmon.agent.guard import LIMIT, WITHIN_SECONDS, Guard, strict
 from jaxmon.threads import DaemonThread
+from tests.support import refuse_threads
 
 
 pytestmark = pytest.mark.contained
@@ -177,12 +178,7 @@ def test_a_thread_is_started() -> None:
 
 def test_without_threads_nothing_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each attempt is a failure, and the next one is still made."""
-
-    def refuse(_: threading.Thread) -> None:
-        msg = "can't start new thread"
-        raise RuntimeError(msg)
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    refuse_threads(monkeypatch)
     guard = Guard()
     for _ in range(LIMIT + 1):
         assert not guard.start(DaemonThread("jaxmon-test", print), "here")

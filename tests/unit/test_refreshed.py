@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from jaxmon.threads import DaemonThread
 from jaxmon_exporter.refreshed import Refreshed
+from tests.support import refuse_threads
 
 
 if TYPE_CHECKING:
@@ -123,11 +123,7 @@ def test_without_threads_the_value_is_old(
     """If no thread can be started, that is reported, and nothing waits for it."""
     source = Source()
 
-    def refuse(_: Callable[[], None]) -> None:
-        msg = "can't start new thread"
-        raise RuntimeError(msg)
-
-    monkeypatch.setattr(DaemonThread, "start", refuse)
+    refuse_threads(monkeypatch)
     assert source.read() is None
     assert [str(error) for error in source.errors] == ["can't start new thread"]
     monkeypatch.undo()

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from jaxmon.otel.traces import decision
 from jaxmon.otel.traces.batches import Batches
 from jaxmon.otel.traces.tail import Tail
-from tests.support import until
+from tests.support import refuse_threads, until
 
 
 class Kept:
@@ -217,12 +217,8 @@ def test_without_threads_spans_wait_for_one(
     sink.may.set()
     found = spans(5)
 
-    def refuse(_: threading.Thread) -> None:
-        msg = "can't start new thread"
-        raise RuntimeError(msg)
-
     with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", refuse)
+        refuse_threads(patched)
         with pytest.raises(RuntimeError):
             sending.put(found)
         sending.flush(600)

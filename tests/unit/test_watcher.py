@@ -12,7 +12,7 @@ import pytest
 
 from jaxmon.agent.guard import LIMIT, Guard
 from jaxmon.agent.watcher import Watcher
-from tests.support import until
+from tests.support import refuse_threads, until
 
 
 class Thing:
@@ -166,12 +166,7 @@ def test_without_threads_nothing_is_kept(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Where no thread can start, what was to be watched is let go at once."""
-
-    def refuse(_: threading.Thread) -> None:
-        msg = "can't start new thread"
-        raise RuntimeError(msg)
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    refuse_threads(monkeypatch)
     caplog.set_level("CRITICAL", "jaxmon")
     thing = Thing(1)
     watcher.submit(thing)

@@ -12,7 +12,7 @@ import pytest
 
 from jaxmon.agent.guard import LIMIT, Guard
 from jaxmon.agent.worker import Worker
-from tests.support import until
+from tests.support import refuse_threads, until
 
 
 class Busy:
@@ -231,13 +231,8 @@ def test_thread_that_cannot_start_is_a_failure(
     """
     Where there are no threads left nothing is raised, and the next job tries again.
     """
-
-    def no_threads(_: threading.Thread) -> None:
-        msg = "can't start new thread"
-        raise RuntimeError(msg)
-
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", no_threads)
+        refuse_threads(patch)
         worker.submit(print)
     assert guard.failures() == {"test": 1}
     done = threading.Event()
