@@ -9,7 +9,7 @@ it, and a low bus bandwidth says that a rank waits, not that it is slow (decisio
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -113,6 +113,7 @@ def _late(sides: Sequence[_Side]) -> Iterator[Latecomer]:
         _median([side.timed.windows[place] for side in sides])
         for place in range(_WINDOWS)
     ]
+    of_process = Counter(id(side.rank) for side in sides)
     for side in sides:
         waits = []
         for window, usual, seconds in zip(
@@ -128,7 +129,8 @@ def _late(sides: Sequence[_Side]) -> Iterator[Latecomer]:
                 break
         else:
             if sum(waits) >= _LEAST * sum(side.seconds):
-                yield _latecomer(side, sides, medians, sum(waits))
+                several = of_process[id(side.rank)] > 1
+                yield _latecomer(side, medians, sum(waits), several=several)
 
 
 def _median(windows: Sequence[Window]) -> Window:
@@ -137,13 +139,13 @@ def _median(windows: Sequence[Window]) -> Window:
 
 
 def _latecomer(
-    side: _Side, sides: Sequence[_Side], medians: Sequence[Window], waited: float
+    side: _Side, medians: Sequence[Window], waited: float, *, several: bool
 ) -> Latecomer:
     own = side.timed.windows[:_WINDOWS]
     return Latecomer(
         side.rank,
         side.timed,
-        sum(one.rank is side.rank for one in sides) > 1,
+        several,
         sum(one.mean for one in own) / _WINDOWS,
         sum(one.mean for one in medians) / _WINDOWS,
         waited / sum(side.seconds),
