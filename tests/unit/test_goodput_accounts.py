@@ -77,6 +77,22 @@ def test_a_rollback_within_a_process_is_lost_progress() -> None:
     assert run.known.lost_steps == 4
 
 
+def test_steps_that_are_numbered_in_each_epoch_count_on() -> None:
+    """A loop that begins at 0 again has lost nothing, unless it restored something."""
+    run = Simulated()
+    run.attempt()
+    for _ in range(3):
+        run.start(0)
+        run.do(5.0, "step", steps=5)
+    assert (run.known.lost_steps, run.known.steps) == (0, 15)
+    assert run.known.seconds == {"step": 15.0}
+    run.do(1.0, "restore")
+    run.start(0)
+    run.do(5.0, "step", steps=5)
+    assert run.known.lost_steps == 15
+    assert run.known.seconds["lost_progress"] == pytest.approx(5.0)
+
+
 def test_compiles_that_seemed_to_be_steps_are_counted_later() -> None:
     """What was read too early is taken from the next steps, so the sum is right."""
     run = Simulated()

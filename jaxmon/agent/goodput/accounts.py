@@ -72,6 +72,8 @@ class Accounts:
         # Whether its steps have numbers, or can only be counted.
         self._placed = continues
         self._again = LOST
+        # Seconds of restoring when steps were last given a number.
+        self._restored: float | None = None
         self._looped = continues
         # Whether it works without marking steps.
         self._unmarked = False
@@ -219,6 +221,9 @@ class Accounts:
     def _place(self, start: int) -> None:
         """Note that *start* steps of the run were done before the next."""
         record = self.record
+        restored = self._spent.get("restore", 0.0)
+        if not start and restored == self._restored:
+            return  # nothing was restored: it numbers the steps of each epoch
         if not self._placed and not self._restarted:
             self.record = replace(record, first=start, step=start, furthest=start)
         else:
@@ -231,7 +236,7 @@ class Accounts:
                 # If it was saved, the step that seemed unfinished was not.
                 owed=0.0 if start > record.furthest else record.owed,
             )
-        self._placed, self._again = True, LOST
+        self._placed, self._again, self._restored = True, LOST, restored
 
     def _place_by_count(self) -> None:
         """
