@@ -41,6 +41,7 @@ class Simulated:
         self.numbered: list[tuple[int, int]] = []
         self.looped = False
         self.late = 0.0
+        self.saves = 0
 
     def start(self, number: int | None) -> None:
         """Begin the loop at a step."""
@@ -58,7 +59,7 @@ class Simulated:
         progress = Progress("train", self.steps, numbered, 0.0, running=True)
         now = Moment(self.wall, self.boottime)
         given = progress if self.looped else None
-        self.accounts.advance(now, self.spent, given, late=self.late)
+        self.accounts.advance(now, self.spent, given, late=self.late, saves=self.saves)
         self.record = self.accounts.record
 
     def wait(self, seconds: float) -> None:

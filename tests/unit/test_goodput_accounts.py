@@ -123,6 +123,36 @@ def test_attempts_without_a_new_step_are_counted() -> None:
     assert run.known.fruitless == 0
 
 
+def test_without_numbers_saves_are_progress() -> None:
+    """Attempts that save get on, those that do not are in vain."""
+    run = Simulated()
+    run.attempt()
+    run.start(None)
+    run.saves = 1
+    run.do(9.0, "step", steps=9)
+    for saves, expected in ((1, 0), (0, 1), (0, 2), (1, 0)):
+        run.attempt()
+        run.start(None)
+        run.saves = saves
+        run.do(5.0, "step", steps=5)
+        assert run.known.fruitless == expected
+
+
+def test_without_numbers_and_saves_no_attempt_is_known_to_be_in_vain() -> None:
+    """Whether its steps were new is not known; those without a step are in vain."""
+    run = Simulated()
+    for seconds in (9.0, 5.0, 4.0):
+        run.attempt()
+        run.start(None)
+        run.do(seconds, "step", steps=int(seconds))
+        assert run.known.fruitless == 0
+    for expected in (1, 2):
+        run.attempt()
+        run.start(None)
+        run.do(1.0, "step")
+        assert run.known.fruitless == expected
+
+
 def test_the_time_to_resume_spans_attempts_that_do_not() -> None:
     """It is counted from the interruption to the end of the next step."""
     run = Simulated()

@@ -125,10 +125,9 @@ class Accounts:
         for name, part in found.items():
             if part:
                 seconds[name] = seconds.get(name, 0.0) + part
-        self._saves, new_saves = saves, saves - self._saves
+        self._save(saves)
         self.record = replace(
             self.record,
-            saves=self.record.saves + new_saves,
             time=now.wall,
             boottime=max(now.boottime, record.boottime),
             seconds=seconds,
@@ -218,6 +217,19 @@ class Accounts:
                 resume_seconds=record.resume_seconds + max(record.down - ago, 0.0),
             )
 
+    def _save(self, saves: int) -> None:
+        """Count checkpoints up to *saves*."""
+        record, new = self.record, saves - self._saves
+        self._saves = saves
+        if new <= 0:
+            return
+        self.record = replace(
+            record,
+            saves=record.saves + new,
+            # The next attempt begins later than this one, numbered or not.
+            fruitless=0 if self._again == _UNKNOWN else record.fruitless,
+        )
+
     def _place(self, start: int) -> None:
         """Note that *start* steps of the run were done before the next."""
         record = self.record
@@ -256,7 +268,9 @@ class Accounts:
             return 0
         end = record.step + steps
         again = max(min(end, record.furthest) - record.step, 0)
-        fresh = end > record.furthest
+        # Without numbers, and without saves, whether they are new is not known.
+        known = self._again != _UNKNOWN or record.saves
+        fresh = end > record.furthest or not known
         self.record = replace(
             record,
             step=end,
