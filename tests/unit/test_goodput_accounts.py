@@ -93,6 +93,36 @@ def test_steps_that_are_numbered_in_each_epoch_count_on() -> None:
     assert run.known.seconds["lost_progress"] == pytest.approx(5.0)
 
 
+def test_steps_that_a_restart_repeats_though_they_were_saved_are_known() -> None:
+    """It began before the last save but one; from the last ones it may do so."""
+    run = Simulated()
+    run.attempt()
+    run.start(0)
+    for _ in range(4):
+        run.do(10.0, "step", steps=10)
+        run.saves += 1
+        run.do(0.0)
+    run.do(5.0, "step", steps=5)
+    for start in (40, 30):
+        run.attempt()
+        run.do(1.0, "restore")
+        run.start(start)
+        run.do(12.0, "step", steps=12)
+        assert run.known.behind == 0
+    run.attempt()
+    run.saves = 1  # before the loop: its number is not known
+    run.do(1.0)
+    run.start(0)
+    run.do(5.0, "step", steps=5)
+    assert (run.known.behind, run.known.behind_in_all) == (30, 30)
+    for expected in (0, 0):
+        run.attempt()
+        run.start(0)
+        run.do(5.0, "step", steps=5)
+        assert run.known.behind == expected
+    assert run.known.behind_in_all == 30
+
+
 def test_compiles_that_seemed_to_be_steps_are_counted_later() -> None:
     """What was read too early is taken from the next steps, so the sum is right."""
     run = Simulated()

@@ -160,6 +160,49 @@ def test_a_run_that_saves_as_often_as_it_should_fails_too_often() -> None:
     assert "fewer failures would help" in one.action
 
 
+# Two hours of steps that were saved are being done again, and one more.
+BEHIND: dict[str, Any] = {"behind": 2_000, "step": 40_100, "lost_steps": 1_000}
+
+
+def test_an_attempt_that_repeats_what_was_saved_is_found_at_once() -> None:
+    """It may be about to remove the good checkpoints; a young run has them, too."""
+    few = {**BEHIND, "step": 10, "furthest": 3_000}
+    young = replace(RECORD, seconds={"step": 300.0, "recovery": 20.0}, **few)
+    for record, won in ((run(**BEHIND), 600.0), (young, 200.0)):
+        (one,) = found(record)
+        assert one.topic == "old_checkpoint"
+        assert one.verdict.startswith(
+            "Run llama did not go on from its latest checkpoints: it began 2,000 steps "
+            "before the last but one, "
+        )
+        assert one.seconds == pytest.approx(won)
+        assert "restoring" in one.action
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        # It has caught up.
+        {**BEHIND, "step": 43_000},
+        {**BEHIND, "behind": 0},
+        # Half a minute.
+        {**BEHIND, "behind": 8},
+    ],
+)
+def test_what_was_repeated_is_history(harmless: dict[str, Any]) -> None:
+    """Nor is an attempt accused that hardly repeats anything."""
+    assert found(run(**harmless)) == []
+
+
+def test_more_saves_do_not_help_who_does_not_restore_them() -> None:
+    """Then the advice is to restore the latest."""
+    lost = {"lost_progress": 10 * HOUR}
+    (one,) = found(run(lost, lost_steps=9_500, behind_in_all=6_000))
+    assert one.action.startswith("Most of these steps had been saved: ")
+    (one,) = found(run(lost, lost_steps=9_500, behind_in_all=4_000))
+    assert "had been saved" not in one.action
+
+
 def test_slow_restarts_are_found() -> None:
     """With the time of each, and what would shorten it."""
     (one,) = found(run({"recovery": 8 * HOUR}))

@@ -125,7 +125,7 @@ class Accounts:
         for name, part in found.items():
             if part:
                 seconds[name] = seconds.get(name, 0.0) + part
-        self._save(saves)
+        self._save(saves, record.step)
         self.record = replace(
             self.record,
             time=now.wall,
@@ -217,15 +217,21 @@ class Accounts:
                 resume_seconds=record.resume_seconds + max(record.down - ago, 0.0),
             )
 
-    def _save(self, saves: int) -> None:
-        """Count checkpoints up to *saves*."""
+    def _save(self, saves: int, step: int) -> None:
+        """Count checkpoints up to *saves*: the new ones contain *step* at least."""
         record, new = self.record, saves - self._saves
         self._saves = saves
         if new <= 0:
             return
+        saved, before = record.saved, record.saved_before
+        if self._placed:  # else the number is that of the attempt before
+            latest = min(step, record.step)
+            saved, before = latest, saved if new == 1 else latest
         self.record = replace(
             record,
             saves=record.saves + new,
+            saved=saved,
+            saved_before=before,
             # The next attempt begins later than this one, numbered or not.
             fruitless=0 if self._again == _UNKNOWN else record.fruitless,
         )
@@ -240,11 +246,16 @@ class Accounts:
             self.record = replace(record, first=start, step=start, furthest=start)
         else:
             lost = record.step - start if self._again == LOST else 0
+            behind = 0 if self._placed else max(record.saved_before - start, 0)
             self.record = replace(
                 record,
                 step=start,
                 furthest=max(record.furthest, start),
                 lost_steps=record.lost_steps + max(lost, 0),
+                saved=min(record.saved, start),
+                saved_before=min(record.saved_before, start),
+                behind=record.behind + behind,
+                behind_in_all=record.behind_in_all + behind,
                 # If it was saved, the step that seemed unfinished was not.
                 owed=0.0 if start > record.furthest else record.owed,
             )
@@ -259,7 +270,10 @@ class Accounts:
             self._placed = True
             if self._restarted:
                 self._again = _UNKNOWN
-                self.record = replace(self.record, step=self.record.first)
+                first = self.record.first
+                self.record = replace(
+                    self.record, step=first, saved=first, saved_before=first
+                )
 
     def _walk(self, steps: int) -> int:
         """Count so many *steps*, and return how many of them were done before."""

@@ -73,6 +73,7 @@ def begun(  # noqa: PLR0913 - two processes, and the time between
             interruptions=ended,
             owed=previous.owed + (previous.unfinished if new_ground else 0.0),
             unfinished=0.0,
+            behind=0,
             down=(previous.down or 0.0) + gap,
             fruitless=previous.fruitless + 1,
         ),

@@ -62,6 +62,9 @@ _RUN_TIME = Topic(
     "Training: What the wall time of runs went into",
     "JaxmonGoodputLow",
 )
+_LOST_STEPS = Topic(
+    _TIME, catalog.RUN_LOST_STEPS, "Training: Steps done again", "JaxmonGoodputLow"
+)
 _RECOMPILES = Topic(
     _TIME, catalog.RECOMPILES, "Debug: Recompiles over time", "JaxmonRecompileStorm"
 )
@@ -181,9 +184,8 @@ TOPICS: dict[str, Topic] = {
     "blocked": _WALL_TIME,
     "copies": _WALL_TIME,
     "fetch": _WALL_TIME,
-    "lost_progress": Topic(
-        _TIME, catalog.RUN_LOST_STEPS, "Training: Steps done again", "JaxmonGoodputLow"
-    ),
+    "old_checkpoint": _LOST_STEPS,
+    "lost_progress": _LOST_STEPS,
     "recovery": Topic(
         _TIME,
         catalog.RUN_RESUME_SECONDS,

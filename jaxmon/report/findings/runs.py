@@ -19,7 +19,12 @@ from jaxmon.report.goodput.record import (
     RunRecord,
     plausible,
 )
-from jaxmon.report.goodput.saving import Saving, failures, saving
+from jaxmon.report.goodput.saving import (
+    Saving,
+    failures,
+    saving,
+    seconds_of_a_step,
+)
 from jaxmon.report.goodput.text import interruptions
 from jaxmon.report.layout import counted, duration, share, times
 from jaxmon.report.model import Snapshot
@@ -27,6 +32,8 @@ from jaxmon.report.model import Snapshot
 
 # Seconds.
 _YOUNG = 600.0
+# Of steps that an attempt does again although they were saved.
+_WORTH_SAVED = 60.0
 # Of the time, and what one cause must contribute to be named.
 _WORTH = 0.1
 _PART = 0.05
@@ -35,6 +42,10 @@ _NEAR = 2.0
 _FRUITLESS = 3
 
 _SEE = "`jaxmon job post-mortem` says what fails first."
+_ON_RESTORING = (
+    "Look at what it logs about restoring: the latest checkpoint may be damaged, "
+    "incomplete, or not where it looks."
+)
 _RECOVERY = (
     "Do less before the loop: import and open less, restore in parallel or from a "
     "nearer copy, and restart in place rather than on other machines."
@@ -65,6 +76,28 @@ def no_progress(snapshot: Snapshot) -> Iterator[Finding]:
         f"Stop the restarts while you look for the cause. {_SEE} Do attempts end at "
         "the same step, skip its batch or restore an earlier checkpoint; do they end "
         "before their first, the checkpoint may be damaged.",
+    )
+
+
+def old_checkpoint(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect a run that did not go on from its latest checkpoints."""
+    record = plausible(snapshot.run)
+    if record is None or not record.behind or record.step >= record.furthest:
+        return
+    seconds = record.behind * seconds_of_a_step(record)
+    if seconds < _WORTH_SAVED:
+        return
+    yield Finding(
+        "old_checkpoint",
+        record.run,
+        f"Run {record.run} did not go on from its latest checkpoints: it began "
+        f"{counted(record.behind, 'step')} before the last but one, "
+        f"{duration(seconds)} of work.",
+        tuple(interruptions(record)),
+        f"{_ON_RESTORING} Stop the attempt before it removes the good ones. If it goes "
+        "back on purpose, nothing is wrong; if it begins anew, give it another name "
+        "(`run`).",
+        seconds=min(seconds, snapshot.process.observed_seconds),
     )
 
 
@@ -115,13 +148,15 @@ def _recovery(record: RunRecord, snapshot: Snapshot) -> Finding:
 
 def _saves(record: RunRecord, known: Saving, snapshot: Snapshot) -> Finding:
     spent = record.seconds.get(CHECKPOINT, 0.0)
-    rarer = known.best is not None and known.every * _NEAR < known.best
+    action = _ASYNCHRONOUS
+    if known.best is not None and known.every * _NEAR < known.best:
+        action = f"{_by_the_formula(known)} {_ASYNCHRONOUS}"
     return Finding(
         "checkpoint_time",
         record.run,
         f"Saving held up run {record.run} for {_part(spent, record)}.",
         (*_how_it_saves(known), *interruptions(record)),
-        f"{_by_the_formula(known)} {_ASYNCHRONOUS}" if rarer else _ASYNCHRONOUS,
+        action,
         seconds=_of_this(spent, record, snapshot),
     )
 
@@ -151,6 +186,11 @@ def _how_it_saves(known: Saving | None) -> Iterator[str]:
 
 def _how_to_save(record: RunRecord, known: Saving | None) -> str:
     """Return the advice on when to save."""
+    if record.behind_in_all > record.lost_steps / 2:
+        return (
+            "Most of these steps had been saved: an attempt did not go on from the "
+            f"latest checkpoints. {_ON_RESTORING}"
+        )
     if not failures(record):
         return f"{_NOTICE}: each attempt ended in order, so it had the time."
     if known is None:

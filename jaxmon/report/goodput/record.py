@@ -70,6 +70,10 @@ class RunRecord:
             progress, and not yet done again.
         marked: whether the run marks steps.
         saves: checkpoints that were saved.
+        saved: a step that the latest of them contains at least.
+        saved_before: the same of the one before; no restart should begin earlier.
+        behind: steps before that at which the latest attempt began all the same.
+        behind_in_all: the same of all attempts.
         lost_steps: steps that had to be done again.
         resumes: interruptions after which a step was done.
         resume_seconds: time from each of these interruptions to that step.
@@ -98,6 +102,10 @@ class RunRecord:
     owed: float = 0.0
     marked: bool = False
     saves: int = 0
+    saved: int = 0
+    saved_before: int = 0
+    behind: int = 0
+    behind_in_all: int = 0
     lost_steps: int = 0
     resumes: int = 0
     resume_seconds: float = 0.0
@@ -233,6 +241,10 @@ _NUMBERS = (
         "unfinished",
         "owed",
         "saves",
+        "saved",
+        "saved_before",
+        "behind",
+        "behind_in_all",
         "lost_steps",
         "resumes",
         "resume_seconds",

@@ -58,6 +58,12 @@ def failures(record: RunRecord) -> int:
     return record.interrupted - record.interruptions.get(STOPPED, 0)
 
 
+def seconds_of_a_step(record: RunRecord) -> float:
+    """Return how long a new step takes, its wait for data included; 0 if unknown."""
+    spent = record.seconds.get(STEP, 0.0) + record.seconds.get(DATA_WAIT, 0.0)
+    return spent / record.steps if record.steps else 0.0
+
+
 def saving(record: RunRecord) -> Saving | None:
     """Return how *record* says the run saves, `None` if it is not known to save."""
     if not record.saves:
@@ -73,7 +79,7 @@ def saving(record: RunRecord) -> Saving | None:
     best = sqrt(2 * seconds * between)
     if best >= between:
         return found  # the formula does not hold
-    stepping = spent.get(STEP, 0.0) + spent.get(DATA_WAIT, 0.0)
-    steps = best * record.steps / stepping if stepping else 0.0
+    step = seconds_of_a_step(record)
+    steps = best / step if step else 0.0
     known = round(steps) if isfinite(steps) else 0
     return found._replace(best=best, least=best / between, steps=known)
