@@ -198,7 +198,7 @@ def test_the_record_is_printed(tmp_path: Path) -> None:
     assert "steps, each once 1 h 5 min 76 %\n" in text
     assert "steps done again 10 min 12 %\n between attempts 10 min 12 %\n" in text
     assert "65 steps done; 10 had to be done again\n" in text
-    assert "interrupted once (1 killed), every 1 h 15 min on average; " in text
+    assert "interrupted once (1 killed); the next step " in text
     assert "just now by host" in text
 
     document = CliRunner().invoke(main, ["job", "goodput", str(path), "--json"])

@@ -83,9 +83,10 @@ def interruptions(record: RunRecord) -> Iterator[str]:
     if record.interrupted:
         kinds = ", ".join(f"{n:,} {how}" for how, n in record.interruptions.items())
         between, resume = record.seconds_between, record.seconds_to_resume
+        often = between and record.interrupted > 1
         yield (
             f"interrupted {times(record.interrupted)} ({kinds})"
-            + (f", every {duration(between)} on average" if between else "")
+            + (f", every {duration(between)} on average" if often else "")
             + (f"; the next step was done {duration(resume)} later" if resume else "")
         )
 
