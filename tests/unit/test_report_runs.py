@@ -68,7 +68,7 @@ def found(record: RunRecord) -> list[Finding]:
     [
         RECORD,
         # A first attempt, however it spends its time.
-        run({"recovery": 20 * HOUR, "checkpoint": 30 * HOUR}, interruptions={}),
+        run({"recovery": 20 * HOUR}, interruptions={}),
         # Started again after a few minutes, before it had saved anything.
         replace(
             RECORD,
@@ -242,6 +242,18 @@ def test_saves_that_take_too_long_are_found() -> None:
     assert rare.action.startswith("Save asynchronously")
 
 
+def test_saves_are_judged_in_a_first_attempt_too() -> None:
+    """They hold it up as much; how often to save is not known before it failed."""
+    first = run({"checkpoint": 10 * HOUR, "lost_progress": 0}, interruptions={})
+    (one,) = found(first)
+
+    assert one.topic == "checkpoint_time"
+    assert len(one.evidence) == 1
+    assert "asynchronously" in one.action
+    assert "less often" in one.action
+    assert "Young" not in one.action
+
+
 def test_waiting_for_machines_is_a_hint() -> None:
     """The program cannot win it back; it hides no other loss, and none is blamed."""
     (one,) = found(run({"waiting": 24 * HOUR}))
@@ -263,6 +275,15 @@ def test_a_crash_loop_is_a_failure() -> None:
 
     assert (first.topic, first.about.urgency) == ("no_progress", Urgency.FAILURE)
     assert first.verdict == "Run llama is in attempt 4 in a row without a new step."
+    assert "jaxmon job post-mortem" in first.action
+
+
+def test_attempts_in_vain_that_end_in_order_may_belong_to_a_finished_run() -> None:
+    """Nothing failed in them."""
+    first, *_ = found(run(interruptions={"stopped": 12}, fruitless=4))
+
+    assert first.topic == "no_progress"
+    assert first.action.startswith("Each attempt ended in order: is the run finished")
 
 
 @pytest.mark.parametrize("text", ["a" * 10_000, "\x1b[31m", "ü", ""])

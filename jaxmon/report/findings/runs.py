@@ -1,7 +1,8 @@
 """
 Findings on what restarts cost a run, over all its attempts, with their thresholds.
 
-Nothing is said of a first attempt, nor of a run so young that starting it explains all.
+Of a first attempt, nothing is said but what its saves cost; nor of a run so young that
+starting it explains all.
 Waiting between attempts is judged for itself: an interruption over a weekend is no
 reason to be content with all others.
 """
@@ -46,6 +47,17 @@ _ON_RESTORING = (
     "Look at what it logs about restoring: the latest checkpoint may be damaged, "
     "incomplete, or not where it looks."
 )
+_IN_VAIN = (
+    f"Stop the restarts while you look for the cause. {_SEE} Do attempts end at the "
+    "same step, skip its batch or restore an earlier checkpoint; do they end before "
+    "their first, the checkpoint may be damaged; do they end at another step each "
+    "time, save more often."
+)
+_IN_ORDER = (
+    "Each attempt ended in order: is the run finished, let nothing restart it. Was it "
+    "preempted each time, save on the notice (SIGTERM); does it exit by itself, its "
+    "log says why."
+)
 _RECOVERY = (
     "Do less before the loop: import and open less, restore in parallel or from a "
     "nearer copy, and restart in place rather than on other machines."
@@ -59,6 +71,7 @@ _ASYNCHRONOUS = (
     "Save asynchronously, as Orbax does by default, or to faster storage: then the "
     "loop continues meanwhile."
 )
+_LESS_OFTEN = "Or save less often, if a failure may cost that many more steps."
 _NOTICE = "Save on the notice of preemption (SIGTERM) as well"
 
 
@@ -73,9 +86,7 @@ def no_progress(snapshot: Snapshot) -> Iterator[Finding]:
         f"Run {record.run} is in attempt {record.fruitless:,} in a row without a new "
         "step.",
         tuple(interruptions(record)),
-        f"Stop the restarts while you look for the cause. {_SEE} Do attempts end at "
-        "the same step, skip its batch or restore an earlier checkpoint; do they end "
-        "before their first, the checkpoint may be damaged.",
+        _IN_VAIN if failures(record) else _IN_ORDER,
     )
 
 
@@ -104,17 +115,19 @@ def old_checkpoint(snapshot: Snapshot) -> Iterator[Finding]:
 def restarts(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect runs that lose much of their time to interruptions and to saves."""
     record = plausible(snapshot.run)
-    if record is None or not record.interrupted or record.up < _YOUNG:
+    if record is None or record.up < _YOUNG:
         return
     spent, known = record.seconds, saving(record)
+    if known and spent.get(CHECKPOINT, 0.0) >= _WORTH * record.up:
+        yield _saves(record, known, snapshot)
+    if not record.interrupted:
+        return
     lost, recovery = spent.get(LOST, 0.0), spent.get(RECOVERY, 0.0)
     much = lost + recovery >= _WORTH * record.up
     if much and lost >= _PART * record.up:
         yield _lost(record, known, snapshot)
     if much and recovery >= _PART * record.up:
         yield _recovery(record, snapshot)
-    if known and spent.get(CHECKPOINT, 0.0) >= _WORTH * record.up:
-        yield _saves(record, known, snapshot)
     if spent.get(WAITING, 0.0) >= _WORTH * record.wall:
         yield _waiting(record)
 
@@ -149,7 +162,9 @@ def _recovery(record: RunRecord, snapshot: Snapshot) -> Finding:
 def _saves(record: RunRecord, known: Saving, snapshot: Snapshot) -> Finding:
     spent = record.seconds.get(CHECKPOINT, 0.0)
     action = _ASYNCHRONOUS
-    if known.best is not None and known.every * _NEAR < known.best:
+    if known.best is None:
+        action = f"{_ASYNCHRONOUS} {_LESS_OFTEN}"
+    elif known.every * _NEAR < known.best:
         action = f"{_by_the_formula(known)} {_ASYNCHRONOUS}"
     return Finding(
         "checkpoint_time",
