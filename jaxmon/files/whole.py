@@ -52,7 +52,8 @@ def write(
                 os.unlink(temporary)  # noqa: PTH108 - mkstemp gives a text
         _sync_directory(target.parent)
     except OSError as error:
-        error.filename, error.filename2 = str(path), None
+        error.filename = str(path)
+        del error.filename2  # None would be part of its text
         raise
 
 

@@ -27,6 +27,8 @@ def doubts(snapshot: Snapshot) -> Iterator[str]:
     if failed := {site: n for site, n in snapshot.internal_errors.items() if n}:
         details = ", ".join(f"{site} {n:,}" for site, n in failed.items())
         yield f"jaxmon had internal errors, so some data may be missing: {details}."
+    for doubt in snapshot.run_doubts:
+        yield f"{doubt}."
     waiting = snapshot.usual.waiting or 0.0
     if waiting >= _STARVED:
         yield (

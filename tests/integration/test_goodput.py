@@ -217,6 +217,9 @@ def test_a_healthy_run_has_its_time_in_the_report_and_no_finding(
 FULL = """
 import json, os, pathlib, resource, signal, sys, time
 import jax, jaxmon
+from jaxmon.agent.agent import runtime_of
+from jaxmon.report.model import read
+from jaxmon.report.notes import doubts
 from tests.instrumented import samples
 
 directory = pathlib.Path(sys.argv[1])
@@ -248,6 +251,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
 steps_until(lambda: unsaved() > 0.5)
 found["full"] = samples(agent)['jaxmon_run_steps_total{run="train"}']
 found["left"] = sorted(os.listdir(directory))
+found["doubts"] = list(doubts(read(runtime_of(agent).overview.whole())))
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 steps_until(lambda: unsaved() < 0.5)
 for one in directory.iterdir():
@@ -270,8 +274,13 @@ def test_storage_that_fails_costs_only_the_record(
     found = json.loads(result.out.splitlines()[-1])
     assert found["full"] > 0
     assert found["left"] == ["run-train.json"]
+    path = records.path_of(directory, "train")
+    assert (
+        "jaxmon cannot keep the record of the run, and retries: [Errno 27] File too "
+        f"large: '{path}'."
+    ) in found["doubts"]
     assert result.err.count("jaxmon cannot keep the record of the run") == 1
-    record = records.read(records.path_of(directory, "train"))
+    record = records.read(path)
     assert record.steps > found["full"]
     assert (record.starts, record.ended) == (1, "stopped")
 

@@ -88,12 +88,17 @@ def test_a_new_agent_in_the_same_process_is_no_new_attempt(tmp_path: Path) -> No
     ],
 )
 def test_what_is_no_record_is_replaced(tmp_path: Path, content: bytes) -> None:
-    """The run begins anew, and says so in its log."""
+    """The run begins anew, and what was there is kept beside the record."""
     path = records.path_of(tmp_path, RUN.name)
     path.write_bytes(content)
-    _, record = held(tmp_path, writer(1))
+    store, record = held(tmp_path, writer(1))
     assert record.starts == 1
     assert records.read(path) == record
+    (aside,) = set(tmp_path.iterdir()) - {path}
+    assert aside.read_bytes() == content
+    assert store.broken.startswith(f"{path} is not the record of a run")
+    assert store.broken.endswith(f"{aside.name}, and the record of the run begins anew")
+    assert records.paths(tmp_path) == [path]
 
 
 def test_a_record_of_a_later_release_is_left_alone(tmp_path: Path) -> None:

@@ -69,6 +69,8 @@ class RunGoodput(Part):
         self._numbered = False
         self._written = monotonic()
         self._said: set[str] = set()
+        # Why the record is not kept at present, in words.
+        self._trouble = ""
         self._over = False
         self._wake = threading.Lock()
         self._thread: DaemonThread | None = None
@@ -116,6 +118,9 @@ class RunGoodput(Part):
         try:
             if self._store is not None and (self._accounts or self._begin(self._store)):
                 self._write(self._store, last=last)
+                self._trouble = ""
+                if broken := self._store.broken:
+                    self._warn(broken, broken)
         except (NewerRecordError, SupersededError) as error:
             self._leave()
             self._say("jaxmon no longer records the goodput of the run: %s", error)
@@ -162,10 +167,15 @@ class RunGoodput(Part):
         return True
 
     def _say(self, text: str, about: object) -> None:
+        """Warn of what keeps the record from being written, here and in reports."""
+        self._trouble = text % about
+        self._warn(text, self._trouble)
+
+    def _warn(self, kind: str, text: str) -> None:
         """Log a warning, once of each kind."""
-        if text not in self._said:
-            self._said.add(text)
-            log.warning(text, about)
+        if kind not in self._said:
+            self._said.add(kind)
+            log.warning("%s", text)
 
     # --- accounting -----------------------------------------------------------------
 
@@ -244,8 +254,12 @@ class RunGoodput(Part):
         ]
 
     def explain(self) -> Explanation:
-        """Return the record."""
-        return Explanation({"run": self.describe})
+        """Return the record, and why it is not kept."""
+        return Explanation({"run": self.describe, "run_doubts": self._doubts})
+
+    def _doubts(self) -> list[str]:
+        broken = "" if self._store is None else self._store.broken
+        return [text for text in (self._trouble, broken) if text]
 
     def describe(self) -> dict[str, Any]:
         """Return the record up to now as JSON types, empty without one."""

@@ -15,7 +15,6 @@ from contextlib import suppress
 from jaxmon.agent.goodput import identity
 from jaxmon.agent.goodput.identity import Run, Writer
 from jaxmon.agent.goodput.succession import begun, supersedes
-from jaxmon.agent.guard import log
 from jaxmon.errors import ConfigFileError, JaxmonError
 from jaxmon.files import whole
 from jaxmon.report.goodput import record
@@ -36,12 +35,14 @@ class Store:
 
     Attributes:
         path: of the file.
+        broken: what was there instead of a record, in words; empty if nothing was.
     """
 
     def __init__(self, run: Run, me: Writer) -> None:
         self._run = run
         self._me = me
         self.path = record.path_of(run.directory, run.name)
+        self.broken = ""
 
     def begin(self) -> tuple[RunRecord, bool] | None:
         """
@@ -54,6 +55,8 @@ class Store:
             NewerRecordError: a later release has written it.
         """
         previous = self._read()
+        if self.broken:
+            self.broken += ", and the record of the run begins anew"
         continues = previous is not None and previous.writer == str(self._me)
         if previous is not None and not continues:
             if identity.lives(previous.writer, self._me):
@@ -103,12 +106,20 @@ class Store:
         except NewerRecordError:
             raise
         except RunRecordError as error:
-            log.warning("the record of the run begins anew: %s", error)
+            self._set_aside(error)
             return None
         except ConfigFileError as error:
             # A directory, or larger than any record, or not to be read.
             msg = f"{self.path} {error}"
             raise OSError(msg) from error
+
+    def _set_aside(self, error: RunRecordError) -> None:
+        """Keep what is no record beside it, for people, if that is possible."""
+        aside = self.path.with_name(f"{self.path.name}.broken")
+        self.broken = f"{self.path} {error}"
+        with suppress(OSError):
+            self.path.replace(aside)
+            self.broken += f"; it is now {aside.name}"
 
     def _tidy(self) -> None:
         """Remove what earlier processes left of files that they did not finish."""

@@ -46,6 +46,7 @@ _SECTIONS = (
     "warnings",
     "time",
     "run",
+    "run_doubts",
     "usual",
     "charts",
 )

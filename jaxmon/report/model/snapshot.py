@@ -84,6 +84,7 @@ class Snapshot:
     tracing: Tracing = field(default_factory=Tracing)
     time: WallTime = field(default_factory=WallTime)
     run: RunRecord = field(default_factory=RunRecord)
+    run_doubts: tuple[str, ...] = ()
     errors: Errors = field(default_factory=Errors)
     values: tuple[Quantity, ...] = ()
     slower: tuple[Slower, ...] = ()
