@@ -306,8 +306,10 @@ CASES: dict[str, Case] = {
         "train.step returned different outputs for the same inputs twice.",
         ("output 0 deviates by 1e-3",),
         (
-            "Look for reused PRNG keys and, on GPUs, for non-deterministic "
-            "reductions (try --xla_gpu_deterministic_ops=true)."
+            "Look for numbers that are drawn without a key, as by "
+            "`jax.lax.rng_uniform`, and, on GPUs, for non-deterministic reductions "
+            "(try --xla_gpu_deterministic_ops=true). If there is neither, suspect the "
+            "device."
         ),
     ),
     "device": (

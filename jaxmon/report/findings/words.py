@@ -121,8 +121,9 @@ FLOAT64 = (
     "Look for NumPy values, Python floats converted to arrays, and missing dtypes."
 )
 DEVIATION = (
-    "Look for reused PRNG keys and, on GPUs, for non-deterministic reductions "
-    "(try --xla_gpu_deterministic_ops=true)."
+    "Look for numbers that are drawn without a key, as by `jax.lax.rng_uniform`, and, "
+    "on GPUs, for non-deterministic reductions (try --xla_gpu_deterministic_ops=true). "
+    "If there is neither, suspect the device."
 )
 BAD_DEVICE = (
     "Suspect that device: take its host out of service and test it. Results since the "
