@@ -221,6 +221,17 @@ def test_without_a_record_there_is_nothing_to_print(tmp_path: Path) -> None:
     assert runner.invoke(main, ["job", "goodput", str(odd)]).exit_code == 2
 
 
+def test_a_broken_record_does_not_hide_the_others(tmp_path: Path) -> None:
+    """It is an error all the same, after them."""
+    _, mine = held(tmp_path, writer(1))
+    records.path_of(tmp_path, "a").write_text("{")
+    for option in ([], ["--json"]):
+        found = CliRunner().invoke(main, ["job", "goodput", str(tmp_path), *option])
+        assert found.exit_code == 2
+        assert mine.run in found.stdout
+        assert "run-a.json is not the record of a run" in found.stderr
+
+
 def test_sidecars_pass_records_on() -> None:
     """Also that of a process that is no rank of a job."""
     run = Simulated()

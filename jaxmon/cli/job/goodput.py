@@ -17,7 +17,7 @@ from jaxmon.errors import CommandError
 if TYPE_CHECKING:
     from jaxmon.report.goodput.record import RunRecord
 
-_NOTHING = 3
+_BROKEN, _NOTHING = 2, 3
 
 
 @click.command(
@@ -25,7 +25,7 @@ _NOTHING = 3
 \b
 Exit codes:
   0 a record was found
-  2 usage error, or a file is no record
+  2 usage error, or a file is no record; the others are printed
   3 there is none
 
 \b
@@ -49,7 +49,8 @@ def goodput(*, paths: tuple[Path, ...], sidecars: Sidecars, as_json: bool) -> No
     """
     from jaxmon.report.goodput.text import document, lines
 
-    found = list(_read(paths) if paths else _asked(sidecars))
+    broken: list[str] = []
+    found = list(_read(paths, broken) if paths else _asked(sidecars))
     if as_json:
         output.document({"runs": [document(one) for one in found]})
     else:
@@ -57,12 +58,15 @@ def goodput(*, paths: tuple[Path, ...], sidecars: Sidecars, as_json: bool) -> No
             if index:
                 output.line()
             output.lines(lines(one, output.report_width(), now=time.time()))
+    if broken:
+        raise CommandError(broken[0], details=broken[1:], exit_code=_BROKEN)
     if not found:
         output.line("no record of a run was found", err=True)
         raise click.exceptions.Exit(_NOTHING)
 
 
-def _read(paths: tuple[Path, ...]) -> Iterator[RunRecord]:
+def _read(paths: tuple[Path, ...], broken: list[str]) -> Iterator[RunRecord]:
+    """Yield the records in *paths*, and note in *broken* what is none, and why."""
     from jaxmon.errors import ConfigFileError
     from jaxmon.report.goodput import record
 
@@ -71,8 +75,7 @@ def _read(paths: tuple[Path, ...]) -> Iterator[RunRecord]:
             try:
                 yield record.read(one)
             except (ConfigFileError, record.RunRecordError) as error:
-                msg = f"{one} {error}"
-                raise CommandError(msg, exit_code=2) from error
+                broken.append(f"{one} {error}")
 
 
 def _asked(sidecars: Sidecars) -> Iterator[RunRecord]:
