@@ -159,6 +159,26 @@ def test_the_rank_that_the_others_wait_for_is_named(faults: tuple[str, ...]) -> 
         assert job.first()["ending"] == "killed"
 
 
+@pytest.mark.exhaustive
+def test_a_rank_that_stays_away_from_a_barrier_is_named() -> None:
+    """
+    It has made as many calls as the others, which wait in a function of JAX; and so is
+    a rank whose own device runs for ever what it has called for the first time.
+    """
+    with running(3, how="barrier") as job:
+        job.inflict("absent", 1)
+        until_blamed(job, "blocked", 1, place("absent"))
+        said = " ".join(job.run("--after=3").output.split())
+        assert "ranks 0, 2 wait in sync_global_devices, after call " in said
+        assert f"{place('barrier')})" in said
+        job.recover()
+
+        job.inflict("spins", 2)
+        until_blamed(job, "local", 2, place("spins"))
+        said = " ".join(job.run("--after=3").output.split())
+        assert "runs, on its own devices, spin, " in said
+
+
 def test_the_first_failure_is_named() -> None:
     """
     A full disk under a checkpoint: the rank, its line and its error are named while the

@@ -9,7 +9,8 @@ words, such as ``3 loader``; if it is empty, or missing, all get on. The file
 
 If the fifth argument is not empty, they train as it says, and one may be slower:
 ``async`` dispatches and goes on, ``sync`` waits for the loss of each step, and
-``bound`` has devices that are always busy.
+``bound`` has devices that are always busy. With ``barrier`` they wait for each other
+after each tenth step.
 
 The processes are forks of this one, which has not used JAX.
 """
@@ -27,6 +28,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import jaxmon
@@ -154,6 +156,32 @@ class Rank:
                 print("ready", self.rank, flush=True)
 
 
+class Meeting(Rank):
+    """One of the processes of a job in which all wait for each other now and then."""
+
+    def train(self):
+        @jax.jit
+        def train_step(weights, batch):
+            return weights + 1e-3 * (batch * weights).mean()
+
+        @jax.jit
+        def spin(x):
+            return jax.lax.while_loop(lambda x: x < 2, jnp.sin, x)
+
+        weights = jax.device_put(jnp.float32(1), self.everywhere)
+        batches = islice(self.load_batches(), steps or None)
+        for number, batch in enumerate(jaxmon.steps(batches)):
+            weights = train_step(weights, batch)
+            if self.suffers("spins"):
+                spin(1.0).block_until_ready()  # here: spins
+            if number % 10 == 9:
+                while self.suffers("absent"):
+                    time.sleep(1.0)  # here: absent
+                multihost_utils.sync_global_devices(f"step {number}")  # here: barrier
+            if number == 20:
+                print("ready", self.rank, flush=True)
+
+
 class Straggling(Rank):
     """
     One of the processes of a job whose steps take a seventh of a second, and which one
@@ -271,7 +299,8 @@ def main(rank):
     jaxmon.instrument(port=None)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(address, count, rank)
-    (Straggling(rank) if how else Rank(rank)).train()
+    kinds = {"": Rank, "barrier": Meeting}
+    kinds.get(how, Straggling)(rank).train()
 
 
 def fork():

@@ -175,6 +175,77 @@ def test_functions_of_a_part_of_the_devices_are_not_compared() -> None:
     assert judged(*some).suspects == ()
 
 
+def test_a_rank_that_waits_on_another_line_is_named() -> None:
+    """Where it waits is said, and that it may only read a result of what all run."""
+    rest = [fetching(n, calls=51) for n in range(7)]
+    other = report(7, count=8, calls=41, state="fetch", place="train.py:40")
+    job = judged(*rest, other)
+    found = only(job)
+    assert (found.kind, found.numbers) == (Kind.ELSEWHERE, (7,))
+    assert (found.place, job.waiting.numbers) == ("train.py:40", tuple(range(7)))
+    said = text(job)
+    assert "rank 7 (host-0, pid 1007) waits on another line, train.py:40, for" in said
+    assert "has not dispatched call 51 of train_step" in said
+    assert "or it reads a result of what all run: then look at the network" in said
+    assert "ranks 0-6 wait for results of train_step, call 51 (train.py:60)" in said
+
+
+def test_of_two_that_wait_on_two_lines_the_one_behind_is_named() -> None:
+    """The rank that has made more calls waits for the other, whichever is first."""
+    for behind in (0, 1):
+        some = [report(n, count=2, state="fetch", calls=51) for n in range(2)]
+        some[behind] |= report(
+            behind, count=2, state="fetch", calls=50, place="train.py:40"
+        )
+        found = only(judged(*some))
+        assert (found.kind, found.numbers, found.calls) == (
+            Kind.ELSEWHERE,
+            (behind,),
+            50,
+        )
+
+
+def in_barrier(index: int, **options: Any) -> dict[str, Any]:
+    """Return a rank that waits in `multihost_utils.sync_global_devices`."""
+    found = report(index, state="fetch", place="train.py:70", **options)
+    inside = "jax/experimental/multihost_utils.py"
+    found["now"]["stack"] = [
+        f"{inside}:159 in process_allgather",
+        f"{inside}:165 in sync_global_devices",
+        "train.py:70 in main",
+    ]
+    return found
+
+
+def test_who_does_not_come_to_a_barrier_is_named() -> None:
+    """No call of a barrier is counted, so having made the same calls clears no rank."""
+    rest = [in_barrier(n) for n in range(3)]
+    job = judged(*rest, report(3, state="blocked", place="save.py:9"))
+    found = only(job)
+    assert (found.kind, found.numbers, found.place) == (
+        Kind.BLOCKED,
+        (3,),
+        "save.py:9",
+    )
+    said = text(job)
+    assert "ranks 0-2 wait in sync_global_devices, after call 812 of train_step" in said
+    assert "not dispatched" not in said
+    assert judged(*rest, report(3, calls=813, state="python")).suspects == ()
+
+
+def test_who_comes_to_a_barrier_alone_is_named() -> None:
+    """So is a rank in a barrier in which the others are not."""
+    job = judged(*waiting(3, calls=813), in_barrier(3))
+    assert only(job).kind is Kind.ELSEWHERE
+    assert (
+        "waits on another line, in sync_global_devices, train.py:70, for 1 min; has "
+        "not dispatched call 813 of train_step"
+    ) in text(job)
+    together = judged(*[in_barrier(n) for n in range(4)])
+    assert together.suspects == ()
+    assert "all ranks have dispatched the same: 4 wait in sync" in text(together)
+
+
 def test_how_a_process_ended_comes_first() -> None:
     """One that was killed is likelier to be the cause than those that then failed."""
     killed = report(1, ended="killed", ended_seconds=8.0)

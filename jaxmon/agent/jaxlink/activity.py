@@ -163,9 +163,11 @@ class ActivityReader:
                 state = _in_jax(code, state)
             depth += 1
         rest = stack[depth:]
-        if state or not rest:
+        if not rest:
             return state, "", rest
         at, sites = rest[0], self._sites
+        if state:
+            return state, self._runs_first(at) if state == DEVICE else "", rest
         sites.study(at.code, at.names)
         site = sites.at(at.code, at.offset)
         if site is None:
@@ -175,6 +177,14 @@ class ActivityReader:
             # It calls a jitted function, and always waits for it: Equinox does.
             return DEVICE, "", rest
         return site.state, site.function, rest
+
+    def _runs_first(self, at: Position) -> str:
+        """
+        Return the label of the jitted function called *at* this position, whose
+        program JAX runs from Python, as the first call after a compile is.
+        """
+        site = self._sites.at(at.code, at.offset)
+        return site.function if site is not None and site.state == DEVICE else ""
 
     def _waiting(self, stack: Stack) -> str:
         """Return the state of a thread that waits, empty if it may not wait."""

@@ -46,6 +46,8 @@ class Kind(Enum):
     CODE = "code"
     PROGRAM = "program"
     """It waits for the device as well, but in another program."""
+    ELSEWHERE = "elsewhere"
+    """It waits for the device as well, but on another line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class Waiting:
         call: which call of it, counted from 1; `None` if unknown.
         place: ``file:line`` where most of them wait.
         fetches: whether they wait for results, not in the call itself.
+        barrier: the function of JAX in which they wait for all processes, after that
+            call; empty if they do not.
     """
 
     numbers: tuple[int, ...] = ()
@@ -90,6 +94,7 @@ class Waiting:
     call: int | None = None
     place: str = ""
     fetches: bool = False
+    barrier: str = ""
 
 
 @dataclass(frozen=True, slots=True)

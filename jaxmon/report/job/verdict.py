@@ -18,6 +18,7 @@ from statistics import median
 from jaxmon.report.job import latecomers, stragglers
 from jaxmon.report.job.model import Job, Kind, State, Suspects, Verdict, Waiting
 from jaxmon.report.job.nccl import seen
+from jaxmon.report.job.places import barrier, elsewhere, meeting_point
 from jaxmon.report.job.programs import deviating
 from jaxmon.report.job.records import CRASHED, FINISHED, KILLED, Host, Rank
 
@@ -35,6 +36,7 @@ _WITHOUT_A_RANK = 5.0
 _STARVED = 0.5
 
 _FOR_THE_DEVICE = frozenset(("device", "fetch", "transfer"))
+_WAITING_APART = frozenset((Kind.PROGRAM, Kind.ELSEWHERE))
 _TAKES_TIME = frozenset((Kind.COMPILE, Kind.ACTIVITY))
 _ABSENT = frozenset((Kind.KILLED, Kind.CRASHED, Kind.STOPPED))
 _OVER = frozenset((Kind.KILLED, Kind.CRASHED, Kind.FINISHED, Kind.GONE))
@@ -193,24 +195,28 @@ def waiting_of(alive: Sequence[Rank]) -> Waiting:
         one.now.function for one in waiting if one.now.function in shared
     )
     function = _usual(functions) or _furthest_apart(alive)
+    place, there = meeting_point(waiting, function)
     calls = Counter(
-        calls for one in waiting if (calls := one.calls(function)) is not None
+        calls for one in there if (calls := one.calls(function)) is not None
     )
-    places = Counter(one.now.place for one in waiting if one.now.place)
-    fetching = sum(one.now.state != "device" for one in waiting)
+    fetching = sum(one.now.state != "device" for one in there)
     return Waiting(
         tuple(_numbers(waiting)),
         function,
         calls.most_common(1)[0][0] if function and calls else None,
-        _usual(places),
-        2 * fetching > len(waiting),
+        place,
+        2 * fetching > len(there),
+        _usual(Counter(barrier(one) for one in there)),
     )
 
 
 def _without(waiting: Waiting, suspects: Iterable[Suspects]) -> Waiting:
-    """Return *waiting* without those that wait in another program."""
+    """Return *waiting* without those that wait in another program or place."""
     other = {
-        number for one in suspects if one.kind is Kind.PROGRAM for number in one.numbers
+        number
+        for one in suspects
+        if one.kind in _WAITING_APART
+        for number in one.numbers
     }
     return replace(waiting, numbers=tuple(n for n in waiting.numbers if n not in other))
 
@@ -266,14 +272,21 @@ def _suspects(
     for kind, some in busy.items():
         found += _alike(kind, some, waiting)
     if not busy:
-        programs: defaultdict[str, list[Rank]] = defaultdict(list)
-        for one, function in deviating(alive, waiting.function):
-            programs[function].append(one)
-        for function, some in programs.items():
-            for alike in _alike(Kind.PROGRAM, some, waiting):
-                found.append(replace(alike, function=function))
+        found += _apart(alive, waiting)
     found.sort(key=lambda one: (_group(one.kind), len(one.numbers), one.numbers))
     return tuple(found)
+
+
+def _apart(alive: Sequence[Rank], waiting: Waiting) -> Iterable[Suspects]:
+    """Yield those that wait in another program than most, or else on another line."""
+    programs: defaultdict[str, list[Rank]] = defaultdict(list)
+    for one, function in deviating(alive, waiting.function):
+        programs[function].append(one)
+    for function, some in programs.items():
+        for alike in _alike(Kind.PROGRAM, some, waiting):
+            yield replace(alike, function=function)
+    if not programs:
+        yield from _alike(Kind.ELSEWHERE, elsewhere(alive, waiting), waiting)
 
 
 def _group(kind: Kind) -> int:
@@ -295,9 +308,14 @@ def _absent(ranks: Iterable[Rank]) -> dict[Kind, list[Rank]]:
 
 
 def _is_ahead(rank: Rank, waiting: Waiting) -> bool:
-    """Return whether *rank* has made the call in which most others wait."""
+    """
+    Return whether *rank* has made the call in which most others wait; that of a barrier
+    is not counted, so only a call after it shows that.
+    """
     calls = rank.calls(waiting.function) if waiting.function else None
-    return calls is not None and waiting.call is not None and calls >= waiting.call
+    if calls is None or waiting.call is None:
+        return False
+    return calls > waiting.call if waiting.barrier else calls >= waiting.call
 
 
 def _kind(rank: Rank) -> Kind:
@@ -343,6 +361,8 @@ def _function(rank: Rank, kind: Kind) -> str:
         return rank.now.activity
     if kind is Kind.LOCAL:
         return rank.now.function
+    if kind is Kind.ELSEWHERE:
+        return barrier(rank) or rank.now.function
     start = f"{rank.now.place} in "
     found = (one.removeprefix(start) for one in rank.now.stack if one.startswith(start))
     return next(found, "")

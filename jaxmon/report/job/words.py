@@ -121,6 +121,13 @@ WORDS = {
         "All processes have to call the same functions in the same order, with "
         "arguments of the same shapes.",
     ),
+    Kind.ELSEWHERE: Words(
+        "waits on another line,",
+        "wait on another line,",
+        "Either it runs there what the others do not run, and they wait for it, or it "
+        "reads a result of what all run: then look at the network and at the "
+        "accelerators.",
+    ),
 }
 NETWORK = (
     "No process holds the others up, as far as Python knows. Look at the network and "
@@ -163,6 +170,9 @@ def does(suspects: Suspects) -> str:
         name = short(suspects.function)
         text = f"{text} {name}" if name else text.rstrip(",")
         text += f", {suspects.place}" if suspects.place else ""
+    elif suspects.kind is Kind.ELSEWHERE:
+        inside = f" in {short(suspects.function)}," if suspects.function else ""
+        text += f"{inside} {suspects.place}"
     elif suspects.kind not in _GONE:
         inside = f" in {suspects.function}" if suspects.function else ""
         text += f"{inside}, {suspects.place}" if suspects.place else ""
@@ -188,6 +198,9 @@ def waits(job: Job) -> str:
     call = f", call {of.call:,}" if of.call is not None and what else ""
     verb = "waits" if len(of.numbers) == 1 else "wait"
     where = f" ({of.place})" if of.place else ""
+    if of.barrier:
+        after = f", after{call.removeprefix(',')} of {what}" if call else ""
+        return f"{verb} in {of.barrier}{after}{where}"
     if of.fetches:
         result = f" of {what}{call}" if what else ""
         return f"{verb} for results{result}{where}"
