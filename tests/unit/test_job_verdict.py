@@ -233,6 +233,39 @@ def test_who_does_not_come_to_a_barrier_is_named() -> None:
     assert judged(*rest, report(3, calls=813, state="python")).suspects == ()
 
 
+def in_distributed(index: int, function: str, **options: Any) -> dict[str, Any]:
+    """Return a rank that waits in a function of `jax.distributed`."""
+    found = report(index, state="fetch", place="train.py:9", **options)
+    found["now"]["stack"] = [
+        f"jax/_src/distributed.py:173 in {function}",
+        f"jax/_src/distributed.py:332 in {function}",
+        "train.py:9 in main",
+    ]
+    return found
+
+
+def test_who_does_not_come_to_the_end_is_named() -> None:
+    """It has finished its calls, too, and the others wait in the barrier of JAX."""
+    rest = [in_distributed(n, "shutdown") for n in range(3)]
+    job = judged(*rest, report(3, state="blocked", place="upload.py:9"))
+    assert (only(job).kind, only(job).numbers) == (Kind.BLOCKED, (3,))
+    assert "ranks 0-2 wait in jax.distributed.shutdown, after call 812" in text(job)
+
+
+def test_who_does_not_join_is_waited_for() -> None:
+    """For five minutes, as JAX waits; then it is a hang."""
+    for age, state in ((60.0, State.WAITING), (400.0, State.HUNG)):
+        some = [in_distributed(n, "initialize", calls=None, age=None) for n in range(3)]
+        for one in some:
+            one["now"]["seconds"] = age
+        job = judged(*some)
+        assert (job.state, only(job).kind) == (state, Kind.GONE)
+        said = text(job)
+        assert "rank 3 is reported by no sidecar" in said
+        assert "has not joined the job yet" in said
+        assert "ranks 0-2 wait in jax.distributed.initialize (train.py:9)" in said
+
+
 def test_who_comes_to_a_barrier_alone_is_named() -> None:
     """So is a rank in a barrier in which the others are not."""
     job = judged(*waiting(3, calls=813), in_barrier(3))

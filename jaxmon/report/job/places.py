@@ -9,20 +9,33 @@ what all have dispatched, such as process 0, which alone logs the loss.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from jaxmon.report.job.model import Waiting
 from jaxmon.report.job.records import Rank
 
 
-# Its functions run programs of JAX on all devices, which are not counted.
-_BARRIERS = "jax/experimental/multihost_utils.py:"
+# Functions that run programs of JAX on all devices, which are not counted; and the
+# start and the end of a job.
+_BARRIERS = {
+    "jax/experimental/multihost_utils.py:": "",
+    "jax/_src/distributed.py:": "jax.distributed.",
+}
+_JOINS = "jax.distributed.initialize"
 
 
 def barrier(rank: Rank) -> str:
     """Return the function of JAX in which *rank* waits for all processes, if any."""
-    found = [one for one in rank.now.stack if one.startswith(_BARRIERS)]
-    return found[-1].rpartition(" in ")[2] if found else ""
+    for line in reversed(rank.now.stack):
+        for file, module in _BARRIERS.items():
+            if line.startswith(file):
+                return module + line.rpartition(" in ")[2]
+    return ""
+
+
+def joins(ranks: Collection[Rank]) -> bool:
+    """Return whether all *ranks* wait for others to join the job."""
+    return bool(ranks) and all(barrier(one) == _JOINS for one in ranks)
 
 
 def meeting_point(waiting: Sequence[Rank], function: str) -> tuple[str, list[Rank]]:

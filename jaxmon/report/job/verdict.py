@@ -18,7 +18,7 @@ from statistics import median
 from jaxmon.report.job import latecomers, stragglers
 from jaxmon.report.job.model import Job, Kind, State, Suspects, Verdict, Waiting
 from jaxmon.report.job.nccl import seen
-from jaxmon.report.job.places import barrier, elsewhere, meeting_point
+from jaxmon.report.job.places import barrier, elsewhere, joins, meeting_point
 from jaxmon.report.job.programs import deviating
 from jaxmon.report.job.records import CRASHED, FINISHED, KILLED, Host, Rank
 
@@ -143,6 +143,8 @@ def _since_progress(ranks: Sequence[Rank]) -> float | None:
     # A rank of which it is not known what it runs together with others may call
     # functions of its own.
     knowing = [one for one in ranks if one.functions] or ranks
+    if joins(ranks):
+        return min(one.now.seconds + one.since_seconds for one in ranks)
     return min([one.age for one in knowing if one.age is not None], default=None)
 
 
@@ -155,7 +157,7 @@ def _limit(alive: Sequence[Rank], suspects: Sequence[Suspects], after: float) ->
         return after
     usual = median([max(one.pace.usual_seconds, 0.0) for one in alive])
     limit = max(after, _TIMES_AS_USUAL * usual)
-    if median([_got_on(one) for one in alive]) < _RHYTHM:
+    if joins(alive) or median([_got_on(one) for one in alive]) < _RHYTHM:
         limit = max(limit, _AT_FIRST)
     if kinds and kinds <= _TAKES_TIME:
         limit = max(limit, _PATIENCE)

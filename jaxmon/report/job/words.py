@@ -66,7 +66,7 @@ WORDS = {
         "is reported by no sidecar",
         "are reported by no sidecar",
         "The host is gone, or its sidecar is not among the targets, or the process has "
-        "no agent.",
+        "no agent, has not joined the job yet, or failed before: see its log.",
     ),
     Kind.STOPPED: Words(
         "is stopped by a signal or a debugger",
