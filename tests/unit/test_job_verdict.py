@@ -266,6 +266,25 @@ def test_who_does_not_join_is_waited_for() -> None:
         assert "ranks 0-2 wait in jax.distributed.initialize (train.py:9)" in said
 
 
+def test_who_does_not_initialise_its_devices_is_named() -> None:
+    """JAX does so when the first function is compiled, and waits for all processes."""
+    first = report(0, calls=None, state="compile", place="train.py:9", age=100.0)
+    first["now"]["stack"] = [
+        "jaxlib/xla_client.py:79 in make_cpu_client",
+        "jax/_src/xla_bridge.py:923 in _init_backend",
+        "jax/_src/interpreters/pxla.py:1015 in lower_sharding_computation",
+        "train.py:9 in main",
+    ]
+    busy = [
+        report(n, calls=None, state="blocked", place="read.py:9", age=None)
+        for n in range(1, 4)
+    ]
+    job = judged(first, *busy)
+    assert (job.state, only(job).kind) == (State.WAITING, Kind.BLOCKED)
+    assert only(job).numbers == (1, 2, 3)
+    assert "rank 0 waits in the initialisation of devices (train.py:9)" in text(job)
+
+
 def test_who_comes_to_a_barrier_alone_is_named() -> None:
     """So is a rank in a barrier in which the others are not."""
     job = judged(*waiting(3, calls=813), in_barrier(3))

@@ -9,7 +9,7 @@ what all have dispatched, such as process 0, which alone logs the loss.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from jaxmon.report.job.model import Waiting
 from jaxmon.report.job.records import Rank
@@ -22,20 +22,26 @@ _BARRIERS = {
     "jax/_src/distributed.py:": "jax.distributed.",
 }
 _JOINS = "jax.distributed.initialize"
+# All processes exchange which devices they have.
+_INITIALISES = "jax/_src/xla_bridge.py:", " in _init_backend"
+_DEVICES = "the initialisation of devices"
 
 
 def barrier(rank: Rank) -> str:
     """Return the function of JAX in which *rank* waits for all processes, if any."""
+    file, function = _INITIALISES
     for line in reversed(rank.now.stack):
-        for file, module in _BARRIERS.items():
-            if line.startswith(file):
+        for known, module in _BARRIERS.items():
+            if line.startswith(known):
                 return module + line.rpartition(" in ")[2]
+        if line.startswith(file) and line.endswith(function):
+            return _DEVICES
     return ""
 
 
-def joins(ranks: Collection[Rank]) -> bool:
-    """Return whether all *ranks* wait for others to join the job."""
-    return bool(ranks) and all(barrier(one) == _JOINS for one in ranks)
+def starts(rank: Rank) -> bool:
+    """Return whether *rank* waits for others to join the job, or for their devices."""
+    return barrier(rank) in {_JOINS, _DEVICES}
 
 
 def meeting_point(waiting: Sequence[Rank], function: str) -> tuple[str, list[Rank]]:

@@ -18,7 +18,7 @@ from statistics import median
 from jaxmon.report.job import latecomers, stragglers
 from jaxmon.report.job.model import Job, Kind, State, Suspects, Verdict, Waiting
 from jaxmon.report.job.nccl import seen
-from jaxmon.report.job.places import barrier, elsewhere, joins, meeting_point
+from jaxmon.report.job.places import barrier, elsewhere, meeting_point, starts
 from jaxmon.report.job.programs import deviating
 from jaxmon.report.job.records import CRASHED, FINISHED, KILLED, Host, Rank
 
@@ -143,9 +143,10 @@ def _since_progress(ranks: Sequence[Rank]) -> float | None:
     # A rank of which it is not known what it runs together with others may call
     # functions of its own.
     knowing = [one for one in ranks if one.functions] or ranks
-    if joins(ranks):
-        return min(one.now.seconds + one.since_seconds for one in ranks)
-    return min([one.age for one in knowing if one.age is not None], default=None)
+    ages = [one.age for one in knowing if one.age is not None]
+    # At first, what they wait for.
+    begun = [one.now.seconds + one.since_seconds for one in ranks if starts(one)]
+    return min(ages or begun, default=None)
 
 
 def _limit(alive: Sequence[Rank], suspects: Sequence[Suspects], after: float) -> float:
@@ -157,7 +158,8 @@ def _limit(alive: Sequence[Rank], suspects: Sequence[Suspects], after: float) ->
         return after
     usual = median([max(one.pace.usual_seconds, 0.0) for one in alive])
     limit = max(after, _TIMES_AS_USUAL * usual)
-    if joins(alive) or median([_got_on(one) for one in alive]) < _RHYTHM:
+    slow = any(map(starts, alive))
+    if slow or median([_got_on(one) for one in alive]) < _RHYTHM:
         limit = max(limit, _AT_FIRST)
     if kinds and kinds <= _TAKES_TIME:
         limit = max(limit, _PATIENCE)
@@ -225,7 +227,9 @@ def _without(waiting: Waiting, suspects: Iterable[Suspects]) -> Waiting:
 
 def _waits(rank: Rank) -> bool:
     """Return whether *rank* waits for a device that may wait for other ranks."""
-    return rank.now.state in _FOR_THE_DEVICE and not _is_local(rank)
+    # JAX initialises devices when it compiles the first function, if not before.
+    known = rank.now.state in _FOR_THE_DEVICE or starts(rank)
+    return known and not _is_local(rank)
 
 
 def _is_local(rank: Rank) -> bool:
