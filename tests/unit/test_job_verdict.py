@@ -314,10 +314,25 @@ def test_a_process_that_finished_early_is_named() -> None:
     assert (only(job).kind, job.state) == (Kind.FINISHED, State.HUNG)
 
 
+def test_a_process_that_exited_with_an_error_has_not_finished() -> None:
+    """An exit with a code is a failure, whose cause the post-mortem shows."""
+    words = {"kind": "exit", "code": 1, "age_seconds": 8.0}
+    exited = report(3, ended="finished", ended_seconds=8.0, words=words)
+    job = judged(*waiting(3, age=9.0), exited)
+    assert (only(job).kind, job.state) == (Kind.EXITED, State.HUNG)
+    said = text(job)
+    assert "rank 3 (host-0, pid 1003) exited with an error code, noticed 8" in said
+    assert "job post-mortem` shows the code" in said
+
+
 def test_a_job_that_is_over_is_over() -> None:
     """All have ended: nothing hangs."""
     some = [report(n, ended="finished", ended_seconds=5.0) for n in range(4)]
     verdict = judge([host("a", {"ranks": some})])
+    assert "post-mortem" not in " ".join(lines(verdict, 100))
+    failed = judged(*some[:3], report(3, ended="killed", ended_seconds=9.0))
+    assert failed.state is State.ENDED
+    assert "`jaxmon job post-mortem` shows which of them failed first" in text(failed)
     assert worst(verdict) is State.ENDED
 
 

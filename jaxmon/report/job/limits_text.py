@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon.report.job.model import Job, Kind, State
+from jaxmon.report.job.model import FAILED, Job, Kind, State
 from jaxmon.report.layout import INDENT, wrapped
 from jaxmon.report.limits import FLAGS, Limit, limit
 
 
 # JAX notices these, and ends the others.
-_NOTICED = frozenset((Kind.KILLED, Kind.CRASHED, Kind.GONE))
+_NOTICED = frozenset((*FAILED, Kind.GONE))
 
 
 def lines(job: Job, width: int) -> Iterator[str]:

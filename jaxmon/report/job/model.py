@@ -28,6 +28,8 @@ class Kind(Enum):
 
     KILLED = "killed"
     CRASHED = "crashed"
+    EXITED = "exited"
+    """By `sys.exit` with another code than 0."""
     FINISHED = "finished"
     GONE = "gone"
     """No sidecar reports it, and all have answered."""
@@ -48,6 +50,10 @@ class Kind(Enum):
     """It waits for the device as well, but in another program."""
     ELSEWHERE = "elsewhere"
     """It waits for the device as well, but on another line."""
+
+
+FAILED = frozenset((Kind.KILLED, Kind.CRASHED, Kind.EXITED))
+"""How a process ends that fails."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,10 @@ from jaxmon.report.job import (
     slow_words,
 )
 from jaxmon.report.job.compiles import wasted
-from jaxmon.report.job.model import Job, State, Suspects, Verdict
+from jaxmon.report.job.model import FAILED, Job, State, Suspects, Verdict
 from jaxmon.report.job.skew import skew
 from jaxmon.report.job.words import (
+    FIRST,
     NETWORK,
     WORDS,
     behind,
@@ -84,6 +85,8 @@ def _job(job: Job, width: int) -> Iterator[str]:
         yield from _suspects(job, one, width)
     if (left := len(job.suspects) - _MOST_SUSPECTS) > 0:
         yield f"{INDENT}and {counted(left, 'further group')} of ranks"
+    if job.state is State.ENDED and FAILED & {one.kind for one in job.suspects}:
+        yield from wrapped(FIRST, width, first=INDENT * 2, rest=INDENT * 2)
     stalled = job.state in {State.HUNG, State.WAITING}
     waiting = job.waiting.numbers
     if stalled and waiting and not job.suspects:

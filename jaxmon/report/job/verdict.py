@@ -16,7 +16,7 @@ from dataclasses import replace
 from statistics import median
 
 from jaxmon.report.job import latecomers, stragglers
-from jaxmon.report.job.model import Job, Kind, State, Suspects, Verdict, Waiting
+from jaxmon.report.job.model import FAILED, Job, Kind, State, Suspects, Verdict, Waiting
 from jaxmon.report.job.nccl import seen
 from jaxmon.report.job.places import barrier, elsewhere, meeting_point, starts
 from jaxmon.report.job.programs import deviating
@@ -38,8 +38,8 @@ _STARVED = 0.5
 _FOR_THE_DEVICE = frozenset(("device", "fetch", "transfer"))
 _WAITING_APART = frozenset((Kind.PROGRAM, Kind.ELSEWHERE))
 _TAKES_TIME = frozenset((Kind.COMPILE, Kind.ACTIVITY))
-_ABSENT = frozenset((Kind.KILLED, Kind.CRASHED, Kind.STOPPED))
-_OVER = frozenset((Kind.KILLED, Kind.CRASHED, Kind.FINISHED, Kind.GONE))
+_ABSENT = frozenset((*FAILED, Kind.STOPPED))
+_OVER = frozenset((*FAILED, Kind.FINISHED, Kind.GONE))
 # Of ranks that are not there, whether the job gets on or not.
 _ANYWAY = (*_OVER, Kind.STOPPED, Kind.SILENT, Kind.UNSEEN)
 _KINDS = {"data_wait": Kind.DATA, "compile": Kind.COMPILE, "blocked": Kind.BLOCKED}
@@ -305,7 +305,10 @@ def _absent(ranks: Iterable[Rank]) -> dict[Kind, list[Rank]]:
     found: defaultdict[Kind, list[Rank]] = defaultdict(list)
     for one in ranks:
         if one.ended:
-            found[_ENDS.get(one.ended, Kind.CRASHED)].append(one)
+            # With another code than 0, unless it raised SystemExit itself.
+            exited = one.ended == FINISHED and one.words.kind == "exit"
+            kind = Kind.EXITED if exited else _ENDS.get(one.ended, Kind.CRASHED)
+            found[kind].append(one)
         elif one.stopped:
             found[Kind.STOPPED].append(one)
         elif one.trouble:
@@ -376,7 +379,7 @@ def _function(rank: Rank, kind: Kind) -> str:
 
 def _seconds(rank: Rank, kind: Kind) -> float | None:
     """Return for how long *rank* has been as it is."""
-    if kind in {Kind.KILLED, Kind.CRASHED, Kind.FINISHED}:
+    if kind in {*FAILED, Kind.FINISHED}:
         return rank.ended_seconds
     if kind in {Kind.STOPPED, Kind.SILENT}:
         return rank.since_seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from jaxmon.report.job.model import Job, Kind, Suspects, Waiting
+from jaxmon.report.job.model import FAILED, Job, Kind, Suspects, Waiting
 from jaxmon.report.job.records import Rank, restarts
 from jaxmon.report.layout import ago, counted, duration, times
 
@@ -16,12 +16,12 @@ _MOST_NAMED = 3
 # Where they are is not known, or does not matter.
 _GONE = frozenset(
     (
-        *(Kind.KILLED, Kind.CRASHED, Kind.FINISHED, Kind.GONE),
+        *(*FAILED, Kind.FINISHED, Kind.GONE),
         *(Kind.STOPPED, Kind.SILENT, Kind.UNSEEN),
     )
 )
 _NOT_BEHIND = frozenset((*_GONE, Kind.PROGRAM)) - {Kind.STOPPED, Kind.SILENT}
-_PAST = frozenset((Kind.KILLED, Kind.CRASHED, Kind.FINISHED))
+_PAST = frozenset((*FAILED, Kind.FINISHED))
 
 
 class Group(Protocol):
@@ -56,6 +56,12 @@ WORDS = {
         "ended by uncaught exceptions",
         "`jaxmon job post-mortem` shows the exceptions, and which was the first. "
         "Restart the job: JAX cannot replace a single process.",
+    ),
+    Kind.EXITED: Words(
+        "exited with an error code",
+        "exited with error codes",
+        "`jaxmon job post-mortem` shows the code and the line. Restart the job: JAX "
+        "cannot replace a single process.",
     ),
     Kind.FINISHED: Words(
         "has finished its program",
@@ -129,6 +135,7 @@ WORDS = {
         "accelerators.",
     ),
 }
+FIRST = "`jaxmon job post-mortem` shows which of them failed first."
 NETWORK = (
     "No process holds the others up, as far as Python knows. Look at the network and "
     "at the accelerators."
