@@ -145,6 +145,24 @@ def test_errors_of_peers_alone_leave_the_cause_open() -> None:
     assert "1 of 2 hosts did not answer: far:1: no response" in text
 
 
+def test_who_has_not_failed_is_where_to_look() -> None:
+    """If all errors are about others, a rank that lives may have kept them waiting."""
+    peers = [report(n, count=3, **raised(9.0, message=PEER)) for n in (0, 2)]
+    busy = report(1, count=3, state="blocked", place="load.py:9", age=40.0)
+    text = text_of(examine([a_host(*peers, busy)]))
+    assert "look at what rank 1 did instead, and at the network" in text
+    assert (
+        "rank 1 has not failed, and is blocked outside of JAX in main, load.py:9"
+        in text
+    )
+
+
+def test_what_is_known_of_a_killed_rank_is_older_than_its_end() -> None:
+    """How far it had come is from its last response, whose age is said with it."""
+    text = text_of(examine([a_host(report(1, **killed(10.0, heard=14.0)))]))
+    assert "was seen last 4.0 s before, in train.py:58, call 812 of train_step" in text
+
+
 def test_an_error_long_after_those_of_peers_is_not_their_cause() -> None:
     """What fails while a program cleans up is no explanation."""
     hosts = a_host(

@@ -8,8 +8,8 @@ what all have dispatched, such as process 0, which alone logs the loss.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 
 from jaxmon.report.job.model import Waiting
 from jaxmon.report.job.records import Rank
@@ -21,6 +21,7 @@ _BARRIERS = {
     "jax/experimental/multihost_utils.py:": "",
     "jax/_src/distributed.py:": "jax.distributed.",
 }
+_FOR_THE_DEVICE = frozenset(("device", "fetch", "transfer"))
 _JOINS = "jax.distributed.initialize"
 # All processes exchange which devices they have.
 _INITIALISES = "jax/_src/xla_bridge.py:", " in _init_backend"
@@ -44,7 +45,61 @@ def starts(rank: Rank) -> bool:
     return barrier(rank) in {_JOINS, _DEVICES}
 
 
-def meeting_point(waiting: Sequence[Rank], function: str) -> tuple[str, list[Rank]]:
+def waiting_of(alive: Sequence[Rank]) -> Waiting:
+    """Return the ranks that wait for the device."""
+    waiting = [one for one in alive if _waits(one)]
+    if not waiting:
+        return Waiting()
+    shared = {of.name for one in alive for of in one.functions}
+    functions = Counter(
+        one.now.function for one in waiting if one.now.function in shared
+    )
+    function = _usual(functions) or _furthest_apart(alive)
+    place, there = _meeting_point(waiting, function)
+    calls = Counter(
+        calls for one in there if (calls := one.calls(function)) is not None
+    )
+    fetching = sum(one.now.state != "device" for one in there)
+    return Waiting(
+        tuple(numbers_of(waiting)),
+        function,
+        calls.most_common(1)[0][0] if function and calls else None,
+        place,
+        2 * fetching > len(there),
+        _usual(Counter(barrier(one) for one in there)),
+    )
+
+
+def elsewhere(alive: Sequence[Rank], waiting: Waiting) -> list[Rank]:
+    """Return those of *alive* that wait on another line than most."""
+    numbers = set(waiting.numbers)
+    return [
+        one
+        for one in alive
+        if one.index in numbers and one.now.place and one.now.place != waiting.place
+    ]
+
+
+def is_local(rank: Rank) -> bool:
+    """Return whether *rank* is in a call of a function that it runs alone."""
+    function = rank.now.function
+    shared = {one.name for one in rank.functions}
+    return bool(function and shared) and function not in shared
+
+
+def numbers_of(ranks: Iterable[Rank]) -> list[int]:
+    """Return the numbers of *ranks*, lowest first."""
+    return sorted([one.index for one in ranks if one.index is not None])
+
+
+def _waits(rank: Rank) -> bool:
+    """Return whether *rank* waits for a device that may wait for other ranks."""
+    # JAX initialises devices when it compiles the first function, if not before.
+    known = rank.now.state in _FOR_THE_DEVICE or starts(rank)
+    return known and not is_local(rank)
+
+
+def _meeting_point(waiting: Sequence[Rank], function: str) -> tuple[str, list[Rank]]:
     """
     Return the line on which most of *waiting* do, of several the one after the most
     calls of *function*, and who waits there; all of them if no line is known.
@@ -64,11 +119,20 @@ def meeting_point(waiting: Sequence[Rank], function: str) -> tuple[str, list[Ran
     )
 
 
-def elsewhere(alive: Sequence[Rank], waiting: Waiting) -> list[Rank]:
-    """Return those of *alive* that wait on another line than most."""
-    numbers = set(waiting.numbers)
-    return [
-        one
-        for one in alive
-        if one.index in numbers and one.now.place and one.now.place != waiting.place
-    ]
+def _furthest_apart(ranks: Sequence[Rank]) -> str:
+    """
+    Return the function of whose calls some ranks have made more than others, else the
+    one that is called most; empty if none is known.
+    """
+    most: dict[str, int] = {}
+    spread: dict[str, set[int]] = defaultdict(set)
+    for rank in ranks:
+        for one in rank.functions:
+            if one.calls is not None:
+                most[one.name] = max(most.get(one.name, 0), one.calls)
+                spread[one.name].add(one.calls)
+    return max(most, key=lambda name: (len(spread[name]) > 1, most[name]), default="")
+
+
+def _usual(found: Counter[str]) -> str:
+    return found.most_common(1)[0][0] if found else ""

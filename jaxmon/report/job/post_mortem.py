@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jaxmon.report.job.failures import Ending, Failure, failures
-from jaxmon.report.job.model import Job
+from jaxmon.report.job.model import Job, Suspects
+from jaxmon.report.job.places import waiting_of
 from jaxmon.report.job.records import FINISHED, Host, Rank
-from jaxmon.report.job.verdict import judge, waiting_of
+from jaxmon.report.job.verdict import busy, judge
 
 
 _SLACK = 2.0
@@ -42,7 +43,8 @@ class PostMortem:
         later: what failed by itself, after that.
         consequences: what failed because of it, in order.
         waiting: the ranks that have not failed, and wait for a device, and so for
-            others; *running* those that do something else.
+            others.
+        running: those that do something else, and what.
         finished: the ranks that have ended in order.
         missing: the ranks that no sidecar reports.
     """
@@ -56,7 +58,7 @@ class PostMortem:
     later: tuple[Failure, ...] = ()
     consequences: tuple[Failure, ...] = ()
     waiting: tuple[int, ...] = ()
-    running: tuple[int, ...] = ()
+    running: tuple[Suspects, ...] = ()
     finished: tuple[int, ...] = ()
     missing: tuple[int, ...] = ()
 
@@ -100,8 +102,8 @@ def _post_mortem(job: Job, found: Iterable[Failure]) -> PostMortem:
     order = _ordered(_latest(found))
     failed = {one.rank.index for one in order.every()}
     alive = [one for one in job.ranks if one.responds and one.index not in failed]
-    waiting = waiting_of(alive).numbers
-    numbers = tuple(one.index or 0 for one in alive)
+    waiting = waiting_of(alive)
+    running = [one for one in alive if one.index not in waiting.numbers]
     known = {one.index for one in job.ranks}
     return PostMortem(
         job.coordinator,
@@ -109,8 +111,8 @@ def _post_mortem(job: Job, found: Iterable[Failure]) -> PostMortem:
         job.hosts,
         job.ranks,
         *order,
-        waiting,
-        tuple(one for one in numbers if one not in waiting),
+        waiting.numbers,
+        tuple(busy(running, waiting)),
         tuple(
             one.index or 0
             for one in job.ranks

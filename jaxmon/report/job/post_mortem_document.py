@@ -45,7 +45,9 @@ def _job_document(job: PostMortem) -> dict[str, Any]:
         "later": listed(job.later),
         "consequences": listed(job.consequences),
         "waiting": job.waiting[:_MOST_NUMBERS],
-        "running": job.running[:_MOST_NUMBERS],
+        "running": sorted(n for one in job.running for n in one.numbers)[
+            :_MOST_NUMBERS
+        ],
         "finished": job.finished[:_MOST_NUMBERS],
         "missing": job.missing[:_MOST_NUMBERS],
     }

@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 
 from jaxmon.report.job.failures import Ending, Failure
 from jaxmon.report.job.post_mortem import Found, PostMortem
-from jaxmon.report.job.words import numbers, short
+from jaxmon.report.job.words import does, numbers, short
 from jaxmon.report.layout import INDENT, counted, duration, wrapped
 
 
 _MOST_JOBS = 20
 _MOST_FAILURES = 10
 _MOST_HOSTS = 10
+_MOST_GROUPS = 5
 # After a signal that a program handles itself, most exit with 128 and its number.
 _BY_SIGNAL = 128
 # Clocks that differ less mislead no one who reads logs.
@@ -141,9 +142,11 @@ def _bullet(text: str, width: int) -> list[str]:
 def _others(job: PostMortem) -> Iterator[str]:
     """Yield what is said about rank 0, and those that did not fail."""
     yield from _seen_first(job)
+    for doing in job.running[:_MOST_GROUPS]:
+        verb = "has" if len(doing.numbers) == 1 else "have"
+        yield f"{numbers(doing.numbers)} {verb} not failed, and {does(doing)}"
     for found, one, several in (
         (job.waiting, "only waits for others", "only wait for others"),
-        (job.running, "has not failed", "have not failed"),
         (job.finished, "has finished", "have finished"),
         (
             job.missing,
@@ -159,9 +162,11 @@ def _details(failure: Failure) -> Iterator[str]:
     words, rank = failure.rank.words, failure.rank
     if words.where:
         yield f"{words.where} in {words.function}"
-    elif rank.now.place:
-        yield f"was seen last in {rank.now.place}"
-    yield ", ".join(filter(None, (_moment(failure), *reached(failure))))
+    if words.kind:
+        yield ", ".join(filter(None, (_moment(failure), *reached(failure))))
+    else:
+        yield _moment(failure)
+        yield _seen_last(failure)
     if (ahead := failure.host.ahead) is not None and abs(ahead) > _SAME:
         way = "ahead of" if ahead > 0 else "behind"
         at = _clock(failure.time + ahead)
@@ -171,6 +176,15 @@ def _details(failure: Failure) -> Iterator[str]:
     for one in failure.host.xids:
         if (before := failure.last - (failure.host.asked - one.age_seconds)) >= 0:
             yield f"Xid {one.xid} of {one.uuid}, {duration(before)} before"
+
+
+def _seen_last(failure: Failure) -> str:
+    """Return where a rank was when it was read last, and how long before its end."""
+    rank = failure.rank
+    before = failure.time - (failure.host.asked - rank.since_seconds)
+    ago = f" {duration(before)} before" if before >= _SAME else ""
+    place = f"in {rank.now.place}" if rank.now.place else ""
+    return ", ".join(filter(None, (f"was seen last{ago}", place, *reached(failure))))
 
 
 def _moment(failure: Failure) -> str:
@@ -202,10 +216,11 @@ def _unknown(job: PostMortem) -> str:
             "what failed first is not known: each of these errors is about another "
             f"process, and {numbers(job.missing)} left nothing here"
         )
-    return (
-        "no rank failed before these, which are about other processes: look at the "
-        "network, and for a process that was restarted"
-    )
+    known = "no rank failed before these, which are about other processes: look at"
+    if job.running:
+        found = sorted(n for one in job.running for n in one.numbers)
+        return f"{known} what {numbers(found)} did instead, and at the network"
+    return f"{known} the network, and for a process that was restarted"
 
 
 def _seen_first(job: PostMortem) -> Iterator[str]:

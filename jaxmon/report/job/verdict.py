@@ -10,7 +10,7 @@ some ranks have made a few more calls than others says nothing by itself.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from statistics import median
@@ -18,7 +18,14 @@ from statistics import median
 from jaxmon.report.job import latecomers, stragglers
 from jaxmon.report.job.model import FAILED, Job, Kind, State, Suspects, Verdict, Waiting
 from jaxmon.report.job.nccl import seen
-from jaxmon.report.job.places import barrier, elsewhere, meeting_point, starts
+from jaxmon.report.job.places import (
+    barrier,
+    elsewhere,
+    is_local,
+    numbers_of,
+    starts,
+    waiting_of,
+)
 from jaxmon.report.job.programs import deviating
 from jaxmon.report.job.records import CRASHED, FINISHED, KILLED, Host, Rank
 
@@ -35,7 +42,6 @@ _RHYTHM = 10
 _WITHOUT_A_RANK = 5.0
 _STARVED = 0.5
 
-_FOR_THE_DEVICE = frozenset(("device", "fetch", "transfer"))
 _WAITING_APART = frozenset((Kind.PROGRAM, Kind.ELSEWHERE))
 _TAKES_TIME = frozenset((Kind.COMPILE, Kind.ACTIVITY))
 _ABSENT = frozenset((*FAILED, Kind.STOPPED))
@@ -113,7 +119,9 @@ def _job(
         limit,
         waiting,
         suspects,
-        tuple(_numbers(one for one in alive if (one.starved_ratio or 0.0) >= _STARVED)),
+        tuple(
+            numbers_of(one for one in alive if (one.starved_ratio or 0.0) >= _STARVED)
+        ),
         tuple(ranks),
         slowness,
         latecomers=late,
@@ -189,31 +197,6 @@ def _state(
     return State.WAITING if seconds >= after else State.PROGRESSING
 
 
-def waiting_of(alive: Sequence[Rank]) -> Waiting:
-    """Return the ranks that wait for the device."""
-    waiting = [one for one in alive if _waits(one)]
-    if not waiting:
-        return Waiting()
-    shared = {of.name for one in alive for of in one.functions}
-    functions = Counter(
-        one.now.function for one in waiting if one.now.function in shared
-    )
-    function = _usual(functions) or _furthest_apart(alive)
-    place, there = meeting_point(waiting, function)
-    calls = Counter(
-        calls for one in there if (calls := one.calls(function)) is not None
-    )
-    fetching = sum(one.now.state != "device" for one in there)
-    return Waiting(
-        tuple(_numbers(waiting)),
-        function,
-        calls.most_common(1)[0][0] if function and calls else None,
-        place,
-        2 * fetching > len(there),
-        _usual(Counter(barrier(one) for one in there)),
-    )
-
-
 def _without(waiting: Waiting, suspects: Iterable[Suspects]) -> Waiting:
     """Return *waiting* without those that wait in another program or place."""
     other = {
@@ -223,35 +206,6 @@ def _without(waiting: Waiting, suspects: Iterable[Suspects]) -> Waiting:
         for number in one.numbers
     }
     return replace(waiting, numbers=tuple(n for n in waiting.numbers if n not in other))
-
-
-def _waits(rank: Rank) -> bool:
-    """Return whether *rank* waits for a device that may wait for other ranks."""
-    # JAX initialises devices when it compiles the first function, if not before.
-    known = rank.now.state in _FOR_THE_DEVICE or starts(rank)
-    return known and not _is_local(rank)
-
-
-def _is_local(rank: Rank) -> bool:
-    """Return whether *rank* is in a call of a function that it runs alone."""
-    function = rank.now.function
-    shared = {one.name for one in rank.functions}
-    return bool(function and shared) and function not in shared
-
-
-def _furthest_apart(ranks: Sequence[Rank]) -> str:
-    """
-    Return the function of whose calls some ranks have made more than others, else the
-    one that is called most; empty if none is known.
-    """
-    most: dict[str, int] = {}
-    spread: dict[str, set[int]] = defaultdict(set)
-    for rank in ranks:
-        for one in rank.functions:
-            if one.calls is not None:
-                most[one.name] = max(most.get(one.name, 0), one.calls)
-                spread[one.name].add(one.calls)
-    return max(most, key=lambda name: (len(spread[name]) > 1, most[name]), default="")
 
 
 def _suspects(
@@ -271,16 +225,20 @@ def _suspects(
     if missing:
         found.append(Suspects(Kind.UNSEEN if unheard else Kind.GONE, missing))
     others = [one for one in alive if one.index not in set(waiting.numbers)]
-    busy: defaultdict[Kind, list[Rank]] = defaultdict(list)
-    for one in others:
-        if not _is_ahead(one, waiting):
-            busy[_kind(one)].append(one)
-    for kind, some in busy.items():
-        found += _alike(kind, some, waiting)
-    if not busy:
-        found += _apart(alive, waiting)
+    behind = [one for one in others if not _is_ahead(one, waiting)]
+    found += busy(behind, waiting) or _apart(alive, waiting)
     found.sort(key=lambda one: (_group(one.kind), len(one.numbers), one.numbers))
     return tuple(found)
+
+
+def busy(ranks: Iterable[Rank], waiting: Waiting) -> list[Suspects]:
+    """Return what *ranks* do that do not wait for the device, by kind and place."""
+    kinds: defaultdict[Kind, list[Rank]] = defaultdict(list)
+    for one in ranks:
+        kinds[_kind(one)].append(one)
+    return [
+        alike for kind, some in kinds.items() for alike in _alike(kind, some, waiting)
+    ]
 
 
 def _apart(alive: Sequence[Rank], waiting: Waiting) -> Iterable[Suspects]:
@@ -333,7 +291,7 @@ def _kind(rank: Rank) -> Kind:
         return Kind.COMPILE
     if now.activity:
         return Kind.ACTIVITY
-    if _is_local(rank):
+    if is_local(rank):
         return Kind.LOCAL
     if now.lock and now.state in {"blocked", "python", "idle"}:
         return Kind.LOCK
@@ -353,7 +311,7 @@ def _alike(kind: Kind, ranks: Sequence[Rank], waiting: Waiting) -> Iterable[Susp
         seconds = [_seconds(one, kind) for one in some]
         yield Suspects(
             kind,
-            tuple(_numbers(some)),
+            tuple(numbers_of(some)),
             tuple(some),
             place,
             function,
@@ -387,11 +345,3 @@ def _seconds(rank: Rank, kind: Kind) -> float | None:
         return max(rank.compiling.seconds, 0.0) + rank.since_seconds
     # What waits for data may do so on several lines, one after the other.
     return rank.age if rank.age is not None else rank.now.seconds + rank.since_seconds
-
-
-def _numbers(ranks: Iterable[Rank]) -> list[int]:
-    return sorted([one.index for one in ranks if one.index is not None])
-
-
-def _usual(found: Counter[str]) -> str:
-    return found.most_common(1)[0][0] if found else ""
