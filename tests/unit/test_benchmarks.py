@@ -49,5 +49,5 @@ def test_the_slow_one_of_many_ranks_is_found() -> None:
     assert [one.rank.index for one in job.slowness.stragglers] == [jobs.STUCK]
     assert job.slowness.former == ()
     printed = " ".join(" ".join(lines(Verdict((job,)), 100)).split())
-    assert f"slower for rank {jobs.STUCK}: a step takes" in printed
+    assert f"slower because of rank {jobs.STUCK}: a step takes" in printed
     assert "waits for data at data.py:41" in printed

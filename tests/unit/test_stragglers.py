@@ -61,7 +61,7 @@ def test_the_rank_that_waits_least_is_the_one_that_others_wait_for() -> None:
     assert found.step == pytest.approx(0.2)
     assert found.lost == pytest.approx(0.09)
     said = text(verdict(*others(), slow))
-    assert "82 % slower for rank 3: a step takes 0.20 s" in said
+    assert "82 % slower because of rank 3: a step takes 0.20 s" in said
     assert (
         "rank 3 (host-0, pid 1003) waits for data at data.py:9 for 0.19 s of each "
         "step, the median rank for 0.10 s"

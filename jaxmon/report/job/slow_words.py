@@ -92,13 +92,13 @@ def _texts(slowness: Slowness) -> Iterator[str]:
 
 
 def headline(slowness: Slowness) -> str:
-    """Return how much slower the job is, and for which ranks."""
+    """Return how much slower the job is, and because of which ranks."""
     found = numbers(_indices([one.rank.index for one in slowness.stragglers]))
     step, lost = slowness.step, slowness.lost
     if lost <= 0 or lost >= step:
         return f"stragglers: {found}"
     return (
-        f"{share(lost, step - lost)} slower for {found}: a step takes "
+        f"{share(lost, step - lost)} slower because of {found}: a step takes "
         f"{duration(step)}, of which the others wait {duration(lost)}"
     )
 
