@@ -266,6 +266,30 @@ def test_who_does_not_join_is_waited_for() -> None:
         assert "ranks 0-2 wait in jax.distributed.initialize (train.py:9)" in said
 
 
+def test_processes_that_have_not_joined_are_mentioned() -> None:
+    """If a rank is missing, or no job is found: they may be it, or its other ranks."""
+    alone = {"index": None, "count": None}
+    for some, said in (
+        (
+            [*waiting(3), alone],
+            "1 observed process there belongs to no job, or has not",
+        ),
+        ([alone, alone], "2 observed processes there belong to no job, or have not"),
+    ):
+        verdict = judge([host("a", {"ranks": some})])
+        assert said in " ".join(lines(verdict, 100))
+    verdict = judge([host("a", {"ranks": [*waiting(4), alone]})])
+    assert "observed" not in " ".join(lines(verdict, 100))
+
+
+def test_a_job_that_has_not_called_for_long_may_hang_soon() -> None:
+    """When it would be called hung is said from a third of that time on."""
+    for age, said in ((9.0, "last call 9.0 s ago"), (20.0, "ago, hung from 30.0 s")):
+        found = text(judged(*waiting(4, age=age)))
+        assert found.startswith("PROGRESSING")
+        assert found.endswith(said)
+
+
 def test_who_does_not_initialise_its_devices_is_named() -> None:
     """JAX does so when the first function is compiled, and waits for all processes."""
     first = report(0, calls=None, state="compile", place="train.py:9", age=100.0)

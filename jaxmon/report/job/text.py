@@ -13,7 +13,7 @@ from jaxmon.report.job import (
     slow_words,
 )
 from jaxmon.report.job.compiles import wasted
-from jaxmon.report.job.model import FAILED, Job, State, Suspects, Verdict
+from jaxmon.report.job.model import FAILED, Job, Kind, State, Suspects, Verdict
 from jaxmon.report.job.skew import skew
 from jaxmon.report.job.words import (
     FIRST,
@@ -33,6 +33,8 @@ _MOST_JOBS = 20
 _MOST_SUSPECTS = 5
 _MOST_LINES = 5
 _MOST_SILENT = 10
+# Of the time after which a job is hung; it may be about to be.
+_SOON = 1 / 3
 # Installed packages are shown by their name.
 _JAX = "jax/"
 
@@ -46,10 +48,16 @@ def lines(verdict: Verdict, width: int) -> list[str]:
         found += ["", f"and {counted(left, 'further job')}"]
     if not verdict.jobs:
         found += ["", f"No rank of a job on {counted(verdict.answered, 'host')}."]
-        if verdict.others:
-            others = counted(verdict.others, "observed process")
-            found.append(f"{others} there, of no job, or not yet of one.")
+    missing = any(one.kind is Kind.GONE for job in verdict.jobs for one in job.suspects)
+    if verdict.others and (missing or not verdict.jobs):
+        found += [""] * missing + wrapped(_others(verdict.others), width)
     return [*found[1:], *_silent(verdict, width)]
+
+
+def _others(number: int) -> str:
+    if number == 1:
+        return "1 observed process there belongs to no job, or has not joined it yet."
+    return f"{number:,} observed processes there belong to no job, or have not joined."
 
 
 def _silent(verdict: Verdict, width: int) -> Iterator[str]:
@@ -70,8 +78,11 @@ def headline(job: Job) -> str:
     size = how_many(job)
     spent = "" if job.seconds is None else f" for {duration(job.seconds)}"
     if job.state is State.PROGRESSING:
-        ago = "" if job.seconds is None else f"; last call {duration(job.seconds)} ago"
-        return f"PROGRESSING: {size}{ago}"
+        if job.seconds is None:
+            return f"PROGRESSING: {size}"
+        soon = job.seconds >= job.limit * _SOON
+        limit = f", hung from {duration(job.limit)}" if soon else ""
+        return f"PROGRESSING: {size}; last call {duration(job.seconds)} ago{limit}"
     if job.state is State.WAITING:
         return f"WAITING{spent}, hung from {duration(job.limit)}: {size}"
     if job.state is State.HUNG:
