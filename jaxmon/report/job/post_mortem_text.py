@@ -182,9 +182,9 @@ def _seen_last(failure: Failure) -> str:
     """Return where a rank was when it was read last, and how long before its end."""
     rank = failure.rank
     before = failure.time - (failure.host.asked - rank.since_seconds)
-    ago = f" {duration(before)} before" if before >= _SAME else ""
-    place = f"in {rank.now.place}" if rank.now.place else ""
-    return ", ".join(filter(None, (f"was seen last{ago}", place, *reached(failure))))
+    ago = f" {duration(before)} before," if before >= _SAME else ""
+    place = f" in {rank.now.place}" if rank.now.place else ""
+    return ", ".join((f"was seen last{ago}{place}".rstrip(","), *reached(failure)))
 
 
 def _moment(failure: Failure) -> str:
