@@ -246,6 +246,18 @@ def test_an_attempt_before_is_left_out() -> None:
     assert first_of(a_host(new, again)) == 1
 
 
+def test_a_job_that_runs_again_is_said_to() -> None:
+    """Its failure is still shown, as it is what the restart was for."""
+    dead = [report(n, count=2, **killed(60.0, heard=60.0 + n)) for n in range(2)]
+    new = [
+        report(n, count=2, age=0.1, observed_seconds=20.0) | {"pid": 7} for n in (0, 1)
+    ]
+    text = text_of(examine([a_host(*dead, *new)]))
+    assert text.startswith("FAILED: 2 ranks")
+    assert "ranks 0-1 have been started again since" in text
+    assert "again" not in text_of(examine([a_host(*dead)]))
+
+
 def test_documents_may_have_anything() -> None:
     """Hostile or malformed ends neither raise nor show control characters."""
     odd: Sequence[Any] = (None, [], "x", -1, 1e308, {"kind": ["exception"]})

@@ -47,6 +47,7 @@ class PostMortem:
         running: those that do something else, and what.
         finished: the ranks that have ended in order.
         missing: the ranks that no sidecar reports.
+        restarted: those that failed, and have been started again since.
     """
 
     coordinator: str
@@ -61,6 +62,7 @@ class PostMortem:
     running: tuple[Suspects, ...] = ()
     finished: tuple[int, ...] = ()
     missing: tuple[int, ...] = ()
+    restarted: tuple[int, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -100,7 +102,12 @@ def examine(hosts: Sequence[Host]) -> Found:
 
 def _post_mortem(job: Job, found: Iterable[Failure]) -> PostMortem:
     order = _ordered(_latest(found))
-    failed = {one.rank.index for one in order.every()}
+    failed = {one.rank.index: one.rank for one in order.every()}
+    again = [
+        one.index
+        for one in job.ranks
+        if one.responds and one.index in failed and one.pid != failed[one.index].pid
+    ]
     alive = [one for one in job.ranks if one.responds and one.index not in failed]
     waiting = waiting_of(alive)
     running = [one for one in alive if one.index not in waiting.numbers]
@@ -119,6 +126,7 @@ def _post_mortem(job: Job, found: Iterable[Failure]) -> PostMortem:
             if one.ended == FINISHED and one.index not in failed
         ),
         tuple(n for n in range(job.count) if n not in known),
+        tuple(one for one in again if one is not None),
     )
 
 

@@ -50,6 +50,7 @@ def _job_document(job: PostMortem) -> dict[str, Any]:
         ],
         "finished": job.finished[:_MOST_NUMBERS],
         "missing": job.missing[:_MOST_NUMBERS],
+        "restarted": job.restarted[:_MOST_NUMBERS],
     }
 
 

@@ -153,6 +153,11 @@ def _others(job: PostMortem) -> Iterator[str]:
             "is reported by none of these hosts",
             "are reported by none of these hosts",
         ),
+        (
+            job.restarted,
+            "has been started again since",
+            "have been started again since",
+        ),
     ):
         if found:
             yield f"{numbers(found)} {one if len(found) == 1 else several}"
