@@ -127,9 +127,27 @@ def test_all_in_one_call_is_not_a_ranks_fault() -> None:
 
 
 def test_a_rank_that_is_busy_but_not_behind_is_not_blamed() -> None:
-    """A rank that has made the call, too, and does something else, is not the cause."""
+    """A rank that has made the call, too, and does something else, is mentioned."""
     job = judged(*waiting(3, calls=812), report(3, calls=812, state="python"))
     assert job.suspects == ()
+    said = text(job)
+    assert "rank 3 (host-0, pid 1003) dispatched that, too, and runs Python in" in said
+    assert "No process holds the others up" in said
+
+
+def test_a_callback_holds_up_the_program_that_calls_it() -> None:
+    """The rank has dispatched the call in which the others wait, but it cannot run."""
+    for state in ("blocked", "fetch"):
+        busy = report(3, calls=812, state=state, place="lookup.py:9")
+        busy["now"]["stack"] = [
+            "lookup.py:9 in host_lookup",
+            "jax/_src/callback.py:71 in __call__",
+            "train.py:58 in main",
+        ]
+        job = judged(*waiting(3, calls=812), busy)
+        assert (only(job).kind, only(job).numbers) == (Kind.CALLBACK, (3,))
+        said = text(job)
+        assert "runs a callback of an XLA program in host_lookup, lookup.py:9" in said
 
 
 def test_another_branch_is_another_program() -> None:

@@ -65,6 +65,7 @@ def _job(job: Job) -> dict[str, Any]:
             "where": waiting.place,
         },
         "suspects": [_suspects(one) for one in job.suspects],
+        "ahead": [_suspects(one) for one in job.ahead],
         "starved": job.starved[:_MOST_NUMBERS],
         "slowness": slow_words.document(job.slowness),
         "latecomers": latecomers_text.document(job.latecomers),

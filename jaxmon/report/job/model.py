@@ -43,6 +43,8 @@ class Kind(Enum):
     LOCK = "lock"
     DATA = "data"
     BLOCKED = "blocked"
+    CALLBACK = "callback"
+    """It is in a callback, for which its XLA program waits."""
     LOCAL = "local"
     """It runs a function that no other process takes part in."""
     CODE = "code"
@@ -117,6 +119,8 @@ class Job:
         limit: from how many seconds that is called hung.
         waiting: the ranks that wait for the device.
         suspects: those that these wait for, the likeliest first.
+        ahead: ranks that have made the call in which the others wait, and do something
+            else, if it hangs and no rank is suspect.
         starved: those that wait for a processor most of the time.
         ranks: all that are known, by number.
         slowness: which ranks make it slower, if it gets on; `None` if unknown.
@@ -132,6 +136,7 @@ class Job:
     limit: float
     waiting: Waiting = field(default_factory=Waiting)
     suspects: tuple[Suspects, ...] = ()
+    ahead: tuple[Suspects, ...] = ()
     starved: tuple[int, ...] = ()
     ranks: tuple[Rank, ...] = ()
     slowness: Slowness | None = None

@@ -26,6 +26,8 @@ _JOINS = "jax.distributed.initialize"
 # All processes exchange which devices they have.
 _INITIALISES = "jax/_src/xla_bridge.py:", " in _init_backend"
 _DEVICES = "the initialisation of devices"
+# Calls the function of the program that its XLA program calls.
+_CALLBACKS = "jax/_src/callback.py:"
 
 
 def barrier(rank: Rank) -> str:
@@ -38,6 +40,11 @@ def barrier(rank: Rank) -> str:
         if line.startswith(file) and line.endswith(function):
             return _DEVICES
     return ""
+
+
+def calls_back(rank: Rank) -> bool:
+    """Return whether *rank* is in a callback, for which its XLA program waits."""
+    return any(line.startswith(_CALLBACKS) for line in rank.now.stack)
 
 
 def starts(rank: Rank) -> bool:
@@ -96,7 +103,7 @@ def _waits(rank: Rank) -> bool:
     """Return whether *rank* waits for a device that may wait for other ranks."""
     # JAX initialises devices when it compiles the first function, if not before.
     known = rank.now.state in _FOR_THE_DEVICE or starts(rank)
-    return known and not is_local(rank)
+    return known and not (is_local(rank) or calls_back(rank))
 
 
 def _meeting_point(waiting: Sequence[Rank], function: str) -> tuple[str, list[Rank]]:

@@ -104,6 +104,9 @@ def _job(job: Job, width: int) -> Iterator[str]:
         ranks = "all ranks" if len(waiting) == job.count else numbers(waiting)
         text = f"{ranks} have dispatched the same: {len(waiting):,} {waits(job)}"
         yield from wrapped(text, width, first=INDENT, rest=INDENT * 2)
+        for one in job.ahead[:_MOST_SUSPECTS]:
+            text = f"{who(one)} dispatched that, too, and {does(one)}"
+            yield from wrapped(text, width, first=INDENT, rest=INDENT * 2)
         yield from wrapped(NETWORK, width, first=INDENT * 2, rest=INDENT * 2)
     elif stalled and waiting:
         text = f"{numbers(waiting)} {waits(job)}"

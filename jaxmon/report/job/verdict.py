@@ -20,6 +20,7 @@ from jaxmon.report.job.model import FAILED, Job, Kind, State, Suspects, Verdict,
 from jaxmon.report.job.nccl import seen
 from jaxmon.report.job.places import (
     barrier,
+    calls_back,
     elsewhere,
     is_local,
     numbers_of,
@@ -110,6 +111,8 @@ def _job(
         # What a rank does at one moment says nothing.
         suspects = tuple(one for one in suspects if one.kind in _ANYWAY)
         waiting = Waiting()
+    stalled = state in {State.HUNG, State.WAITING} and not suspects
+    rest = [one for one in alive if stalled and one.index not in waiting.numbers]
     return Job(
         coordinator,
         count,
@@ -119,6 +122,7 @@ def _job(
         limit,
         waiting,
         suspects,
+        tuple(busy(rest, waiting)),
         tuple(
             numbers_of(one for one in alive if (one.starved_ratio or 0.0) >= _STARVED)
         ),
@@ -276,9 +280,11 @@ def _absent(ranks: Iterable[Rank]) -> dict[Kind, list[Rank]]:
 
 def _is_ahead(rank: Rank, waiting: Waiting) -> bool:
     """
-    Return whether *rank* has made the call in which most others wait; that of a barrier
-    is not counted, so only a call after it shows that.
+    Return whether *rank* has made the call in which most others wait, and its program
+    may run; a barrier is not counted, so only a call after it shows that.
     """
+    if calls_back(rank):
+        return False
     calls = rank.calls(waiting.function) if waiting.function else None
     if calls is None or waiting.call is None:
         return False
@@ -291,6 +297,8 @@ def _kind(rank: Rank) -> Kind:
         return Kind.COMPILE
     if now.activity:
         return Kind.ACTIVITY
+    if calls_back(rank):
+        return Kind.CALLBACK
     if is_local(rank):
         return Kind.LOCAL
     if now.lock and now.state in {"blocked", "python", "idle"}:

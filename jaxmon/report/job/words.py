@@ -115,6 +115,12 @@ WORDS = {
         "are blocked outside of JAX",
         "The stack shows what it waits for.",
     ),
+    Kind.CALLBACK: Words(
+        "runs a callback of an XLA program",
+        "run callbacks of XLA programs",
+        "The XLA program waits until the callback returns, and the others with it. A "
+        "callback must not call JAX.",
+    ),
     Kind.LOCAL: Words(
         "runs, on its own devices,",
         "run, on their own devices,",
