@@ -156,7 +156,7 @@ def test_collectives_are_recorded_by_service_and_latecomers_by_process(tmp_path)
     one whose kernels take half as long arrives late, whatever the size; one that takes
     a little less than the median does not.
     """
-    series = {}
+    series: dict[str, str] = {}
     for host, seconds in enumerate((6, 12, 11.5, 12)):
         for size in (SMALL, LARGE):
             series |= {
@@ -170,7 +170,7 @@ def test_collectives_are_recorded_by_service_and_latecomers_by_process(tmp_path)
         series[INSPECTED.format("unrecorded_collectives_total", host, "")] = "0+60x20"
     own = 'job="train", collective="AllReduce"'
     late = '{job="train", instance="host-0", worker="0", collective="AllReduce"}'
-    names = {
+    names: dict[str, list[tuple[str, float]]] = {
         "job:jaxmon_nccl_bus_bytes:bandwidth5m": [
             (f'{{{own}, size="under_1MiB"}}', 800_000),
             (f'{{{own}, size="under_256MiB"}}', 8e9),

@@ -82,11 +82,12 @@ def interruptions(record: RunRecord) -> Iterator[str]:
     """Return a sentence on the interruptions, if there were any."""
     if record.interrupted:
         kinds = ", ".join(f"{n:,} {how}" for how, n in record.interruptions.items())
-        between, resume = record.seconds_between, record.seconds_to_resume
-        often = between and record.interrupted > 1
+        often = record.interrupted > 1
+        between = record.seconds_between if often else None
+        resume = record.seconds_to_resume
         yield (
             f"interrupted {times(record.interrupted)} ({kinds})"
-            + (f", every {duration(between)} on average" if often else "")
+            + (f", every {duration(between)} on average" if between else "")
             + (f"; the next step was done {duration(resume)} later" if resume else "")
         )
 
