@@ -20,12 +20,16 @@ from tests.support import until
 
 
 class Fault(NamedTuple):
-    """What goes wrong, in which rank, and the kind that should be reported."""
+    """
+    What goes wrong, in which rank, the kind and the state that should be reported, and
+    how the job trains.
+    """
 
     title: str
     rank: int
     kind: str
     state: str = "hung"
+    how: str = ""
 
 
 FAULTS = {
@@ -34,6 +38,11 @@ FAULTS = {
     "lock": Fault("waits for a lock", 2, "lock"),
     "compile": Fault("compiles (traces) for long", 0, "compile", "waiting"),
     "branch": Fault("takes another branch: another collective", 3, "program"),
+    "absent": Fault("asleep before `sync_global_devices`", 1, "blocked", how="barrier"),
+    "callback": Fault(
+        "in a callback that does not return", 0, "callback", how="barrier"
+    ),
+    "spins": Fault("its own device runs for ever", 2, "local", how="barrier"),
     "stopped": Fault("SIGSTOP", 2, "stopped"),
     "killed": Fault("SIGKILL", 1, "killed"),
 }
@@ -124,7 +133,7 @@ def _say(line: str) -> None:
 def _faulty(name: str, fault: Fault) -> str:
     signals = {"stopped", "killed"}
     expected = "" if name in signals else place(name)
-    with running() as job:
+    with running(how=fault.how) as job:
         began = time.monotonic()
         job.inflict(name, fault.rank)
         found = until(lambda: _stalled(job, fault.state), name, seconds=_LONG)

@@ -162,8 +162,9 @@ def test_the_rank_that_the_others_wait_for_is_named(faults: tuple[str, ...]) -> 
 @pytest.mark.exhaustive
 def test_a_rank_that_stays_away_from_a_barrier_is_named() -> None:
     """
-    It has made as many calls as the others, which wait in a function of JAX; and so is
-    a rank whose own device runs for ever what it has called for the first time.
+    It has made as many calls as the others, which wait in a function of JAX. So is a
+    rank in a callback of an XLA program, and one whose own device runs for ever what it
+    has called for the first time.
     """
     with running(3, how="barrier") as job:
         job.inflict("absent", 1)
@@ -171,6 +172,10 @@ def test_a_rank_that_stays_away_from_a_barrier_is_named() -> None:
         said = " ".join(job.run("--after=3").output.split())
         assert "ranks 0, 2 wait in sync_global_devices, after call " in said
         assert f"{place('barrier')})" in said
+        job.recover()
+
+        job.inflict("callback", 0)
+        until_blamed(job, "callback", 0, place("callback"))
         job.recover()
 
         job.inflict("spins", 2)

@@ -159,10 +159,19 @@ class Rank:
 class Meeting(Rank):
     """One of the processes of a job in which all wait for each other now and then."""
 
+    def answer(self, x):
+        while self.suffers("callback"):
+            time.sleep(0.2)  # here: callback
+        return x
+
     def train(self):
         @jax.jit
         def train_step(weights, batch):
             return weights + 1e-3 * (batch * weights).mean()
+
+        @jax.jit
+        def look_up(x):
+            return jax.pure_callback(self.answer, x, x)
 
         @jax.jit
         def spin(x):
@@ -172,6 +181,8 @@ class Meeting(Rank):
         batches = islice(self.load_batches(), steps or None)
         for number, batch in enumerate(jaxmon.steps(batches)):
             weights = train_step(weights, batch)
+            if self.suffers("callback"):
+                look_up(np.float32(1)).block_until_ready()
             if self.suffers("spins"):
                 spin(1.0).block_until_ready()  # here: spins
             if number % 10 == 9:
