@@ -106,6 +106,8 @@ class Now:
         changes: how often it has begun to do something else.
         stack: lines of its stack, innermost first.
         lock: whether it waits for a lock.
+        barrier: in what of JAX it waits for all processes of its job, if it does.
+        callback: whether it runs a function that a running XLA program has called.
         others: if so, the other threads that do.
     """
 
@@ -119,6 +121,8 @@ class Now:
     changes: int = 0
     stack: tuple[str, ...] = ()
     lock: bool = False
+    barrier: str = ""
+    callback: bool = False
     others: tuple[Standing, ...] = ()
 
 

@@ -247,7 +247,7 @@ class WallTime(Part):
         ]
         return {
             "stack": own["stack"][:_MOST_LINES],
-            "lock": own["lock"],
+            **{key: own[key] for key in ("lock", "barrier", "callback")},
             "others": others[:_MOST_OTHERS],
         }
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from jaxmon.agent.jaxlink.activity import ActivityReader
 from jaxmon.agent.jaxlink.locks import waits_for_lock
+from jaxmon.agent.jaxlink.meetings import barrier, calls_back
 from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks, repeatedly
 from jaxmon.agent.jaxlink.source_lines import SourceLine
 from jaxmon.sources import display_path
@@ -23,7 +24,8 @@ _AT_ONCE = 50
 def stacks(reader: ActivityReader) -> dict[str, Any]:
     """
     Return the stack of each thread of the program, innermost line first, what it is
-    doing, and whether it is in a call that acquires a lock. Those of ours are left out.
+    doing, and whether it is in a call that acquires a lock, in a barrier of all
+    processes, or in a callback. Those of ours are left out.
     Takes 50 µs per thread.
     """
     known = {thread.ident: thread for thread in threading.enumerate()}
@@ -40,6 +42,8 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
             **_describe(ident, known.get(ident), main=ident == main),
             "state": reader.read(stack).state,
             "lock": waits_for_lock(stack),
+            "barrier": barrier(stack),
+            "callback": calls_back(stack),
             "stack": [as_text(one) for one in reader.lines(stack)[:_MOST_LINES]],
         }
         for few in range(0, min(len(threads), _MOST_THREADS), _AT_ONCE)

@@ -15,41 +15,14 @@ from jaxmon.report.job.model import Waiting
 from jaxmon.report.job.records import Rank
 
 
-# Functions that run programs of JAX on all devices, which are not counted; and the
-# start and the end of a job.
-_BARRIERS = {
-    "jax/experimental/multihost_utils.py:": "",
-    "jax/_src/distributed.py:": "jax.distributed.",
-}
 _FOR_THE_DEVICE = frozenset(("device", "fetch", "transfer"))
-_JOINS = "jax.distributed.initialize"
-# All processes exchange which devices they have.
-_INITIALISES = "jax/_src/xla_bridge.py:", " in _init_backend"
-_DEVICES = "the initialisation of devices"
-# Calls the function of the program that its XLA program calls.
-_CALLBACKS = "jax/_src/callback.py:"
-
-
-def barrier(rank: Rank) -> str:
-    """Return the function of JAX in which *rank* waits for all processes, if any."""
-    file, function = _INITIALISES
-    for line in reversed(rank.now.stack):
-        for known, module in _BARRIERS.items():
-            if line.startswith(known):
-                return module + line.rpartition(" in ")[2]
-        if line.startswith(file) and line.endswith(function):
-            return _DEVICES
-    return ""
-
-
-def calls_back(rank: Rank) -> bool:
-    """Return whether *rank* is in a callback, for which its XLA program waits."""
-    return any(line.startswith(_CALLBACKS) for line in rank.now.stack)
+# As the agent calls them: to join, and to exchange which devices there are.
+_STARTS = frozenset(("jax.distributed.initialize", "the initialisation of devices"))
 
 
 def starts(rank: Rank) -> bool:
     """Return whether *rank* waits for others to join the job, or for their devices."""
-    return barrier(rank) in {_JOINS, _DEVICES}
+    return rank.now.barrier in _STARTS
 
 
 def waiting_of(alive: Sequence[Rank]) -> Waiting:
@@ -73,7 +46,7 @@ def waiting_of(alive: Sequence[Rank]) -> Waiting:
         calls.most_common(1)[0][0] if function and calls else None,
         place,
         2 * fetching > len(there),
-        _usual(Counter(barrier(one) for one in there)),
+        _usual(Counter(one.now.barrier for one in there)),
     )
 
 
@@ -103,7 +76,7 @@ def _waits(rank: Rank) -> bool:
     """Return whether *rank* waits for a device that may wait for other ranks."""
     # JAX initialises devices when it compiles the first function, if not before.
     known = rank.now.state in _FOR_THE_DEVICE or starts(rank)
-    return known and not (is_local(rank) or calls_back(rank))
+    return known and not (is_local(rank) or rank.now.callback)
 
 
 def _meeting_point(waiting: Sequence[Rank], function: str) -> tuple[str, list[Rank]]:

@@ -19,8 +19,6 @@ from jaxmon.report.job import latecomers, stragglers
 from jaxmon.report.job.model import FAILED, Job, Kind, State, Suspects, Verdict, Waiting
 from jaxmon.report.job.nccl import seen
 from jaxmon.report.job.places import (
-    barrier,
-    calls_back,
     elsewhere,
     is_local,
     numbers_of,
@@ -283,7 +281,7 @@ def _is_ahead(rank: Rank, waiting: Waiting) -> bool:
     Return whether *rank* has made the call in which most others wait, and its program
     may run; a barrier is not counted, so only a call after it shows that.
     """
-    if calls_back(rank):
+    if rank.now.callback:
         return False
     calls = rank.calls(waiting.function) if waiting.function else None
     if calls is None or waiting.call is None:
@@ -297,7 +295,7 @@ def _kind(rank: Rank) -> Kind:
         return Kind.COMPILE
     if now.activity:
         return Kind.ACTIVITY
-    if calls_back(rank):
+    if rank.now.callback:
         return Kind.CALLBACK
     if is_local(rank):
         return Kind.LOCAL
@@ -337,7 +335,7 @@ def _function(rank: Rank, kind: Kind) -> str:
     if kind is Kind.LOCAL:
         return rank.now.function
     if kind is Kind.ELSEWHERE:
-        return barrier(rank) or rank.now.function
+        return rank.now.barrier or rank.now.function
     start = f"{rank.now.place} in "
     found = (one.removeprefix(start) for one in rank.now.stack if one.startswith(start))
     return next(found, "")

@@ -7,6 +7,7 @@ from jaxmon.agent.jaxlink.names.model import Costs, Name, each
 
 
 _TIME: Costs = (catalog.WALL_SECONDS,)
+_JOB: Costs = ("who is late at a barrier, in `jaxmon job why`",)
 
 ACTIVITY = (
     Name(
@@ -51,5 +52,21 @@ ACTIVITY = (
         _TIME,
     ),
     Name("jax._src.array:ArrayImpl._value", "reads an array", _TIME),
+    *each(
+        "jax._src.distributed:State.*",
+        "initialize shutdown",
+        "waits for all processes of a job",
+        _JOB,
+    ),
+    Name(
+        "jax._src.xla_bridge:_init_backend",
+        "waits for the devices of all processes",
+        _JOB,
+    ),
+    Name(
+        "jax._src.callback:_FlatCallback.__call__",
+        "runs a callback of a running program",
+        ("whose callback holds up a job, in `jaxmon job why`",),
+    ),
     Name("jax._src.lib:_xla_gc_callback", "is called by the garbage collector", _TIME),
 )

@@ -1,0 +1,56 @@
+"""
+What of JAX a thread is in that concerns other processes or a running program: a barrier
+of all processes, or a callback, for which an XLA program waits.
+"""
+
+from __future__ import annotations
+
+import os
+
+from jaxmon.agent.jaxlink.other_threads import Stack
+
+
+def _end(*parts: str) -> str:
+    return os.path.join("jax", *parts)  # noqa: PTH118 - end of a path
+
+
+# The start and the end of a job.
+_DISTRIBUTED = _end("_src", "distributed.py")
+_OF_A_JOB = {
+    "initialize": "jax.distributed.initialize",
+    "shutdown": "jax.distributed.shutdown",
+}
+# All processes exchange which devices they have.
+_DEVICES = (_end("_src", "xla_bridge.py"), "_init_backend")
+_INITIALISES = "the initialisation of devices"
+# All of its functions run programs on all devices, which are not counted.
+_UTILITIES = _end("experimental", "multihost_utils.py")
+# Calls the function of the program that its XLA program calls.
+_CALLBACK = (_end("_src", "callback.py"), "__call__")
+
+
+def barrier(stack: Stack) -> str:
+    """
+    Return in what of JAX the thread with this *stack* waits for all processes, as a
+    user would call it; empty if it does not.
+    """
+    found = ""
+    for at in stack:
+        file, function = at.code.co_filename, at.code.co_name
+        # Of functions that call each other, the outermost is the program's.
+        if file.endswith(_UTILITIES):
+            found = function
+        elif file.endswith(_DISTRIBUTED):
+            found = _OF_A_JOB.get(function, found)
+        elif file.endswith(_DEVICES[0]) and function == _DEVICES[1]:
+            found = _INITIALISES
+    return found
+
+
+def calls_back(stack: Stack) -> bool:
+    """Return whether it is in a function that a running XLA program has called."""
+    file, function = _CALLBACK
+    return any(
+        at.code.co_name == function and at.code.co_filename.endswith(file)
+        for at in stack
+    )
