@@ -146,13 +146,16 @@ def _going(number: int) -> dict[str, Any]:
 @cache
 def _course(busy: float, variant: int) -> list[str]:
     """Return the rows of a rank that loads for about that part of the time."""
+    from jaxmon.report.job.columns import COLUMNS
+
     chance = random.Random(variant)  # noqa: S311 - varies ranks, hides nothing
     rows = []
     for _ in range(_ROWS):
         load = 4.0 * (busy + chance.uniform(-0.08, 0.08))
         device = 3.0 - load / 2
-        row = [20, 4.0, 40, 4.0 - load, 0, load, *[0] * 5, 0.01, device, 0.0, 4.0]
-        rows.append(" ".join([f"{one:.7g}" for one in row]))
+        row = {"calls": 20, "seconds": 4.0, "looks": 40, "waits": 4.0 - load}
+        row |= {"data_wait": load, "starved": 0.01, "together": device, "known": 4.0}
+        rows.append(" ".join([f"{row.get(name, 0.0):.7g}" for name in COLUMNS]))
     return rows
 
 

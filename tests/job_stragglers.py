@@ -135,10 +135,12 @@ def _faulty(name: str, fault: Slow) -> str:
         doing = {"stopped": _stopped, "niced": _niced}.get(name)
         with nullcontext() if doing is None else doing(job.pids[fault.rank]):
             found, wrong = _watch(job, began, fault, load)
+        idles = job.idles(fault.rank)
         sys.stderr.write(job.run().output)
     cells = [fault.title]
     if not fault.kind:
-        cells += ["WRONG: " + ", ".join(wrong) if wrong else "nothing", "", "", "", ""]
+        said = "WRONG: " + ", ".join(wrong) if wrong else "nothing"
+        cells += [f"{said}; its device idles at {idles:.1%} of steps", *[""] * 4]
         return f"| {' | '.join(cells)} | {load.range} |"
     one, seconds, slowness = found
     with_line = fault.fault in _WITH_LINES and not fault.seconds

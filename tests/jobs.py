@@ -122,6 +122,11 @@ class Job:
         except FileNotFoundError:
             return None
 
+    def idles(self, rank: int) -> float:
+        """Return the fraction of steps for which the device of *rank* had no work."""
+        lines = (self._directory / f"idles-{rank}").read_text().splitlines()
+        return sum([line == "1" for line in lines]) / max(len(lines), 1)
+
     def recover(self) -> None:
         """End what can end, and wait until all get on."""
         for rank in self.stopped:

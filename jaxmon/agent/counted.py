@@ -207,6 +207,12 @@ def disarm(counted: CountedFunction) -> None:
     _put(counted, "_arm", None)
 
 
+def waiting_for(counted: CountedFunction) -> Arm | None:
+    """Return what waits for the next call of *counted*, if something does."""
+    found: Arm | None = _get(counted, "_arm")
+    return found
+
+
 def armed(counted: CountedFunction) -> bool:
     """Return whether the next call of *counted* will be sampled."""
     return type(counted) is SampledFunction

@@ -75,6 +75,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
     """
     wanted = context.settings
     programs, utilization, mistakes = None, None, list[Part]()
+    ahead: Callable[[], float] = float
     loaded = LoadedPrograms(context.jax)
     if wanted.programs:
         from jaxmon.agent.compiles.programs import Programs  # noqa: PLC0415
@@ -137,7 +138,8 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
             from jaxmon.agent.history.part import History  # noqa: PLC0415
             from jaxmon.agent.sampling.part import Sampling  # noqa: PLC0415
 
-            found.append(Sampling(context))
+            found.append(sampling := Sampling(context, spanning))
+            ahead = sampling.lead.seconds
             found.append(Charts(context, indicators, memory.snapshot))
             found.append(
                 History(
@@ -160,7 +162,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         Keys(context, reading),
         Identity(context),
     ]
-    found += _for_others(context, indicators, compiles, programs)
+    found += _for_others(context, indicators, compiles, programs, ahead)
     if devices is not None:
         found.append(devices)
     found += _for_opentelemetry(context, indicators)
@@ -182,6 +184,7 @@ def _for_others(
     indicators: Indicators,
     compiles: Compiles,
     programs: Programs | None,
+    ahead: Callable[[], float],
 ) -> list[Part]:
     """Return what shows how this process gets on, to people and to a whole job."""
     found = list[Part]()
@@ -190,7 +193,8 @@ def _for_others(
     if context.settings.time_interval:
         from jaxmon.agent.walltime.part import WallTime  # noqa: PLC0415
 
-        time = WallTime(context, indicators.timeline, indicators.routes, spanning)
+        timeline, routes = indicators.timeline, indicators.routes
+        time = WallTime(context, timeline, routes, spanning, ahead)
         doing = time.doing
         found.append(time)
     record: Callable[[], dict[str, Any]] = dict

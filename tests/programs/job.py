@@ -9,8 +9,9 @@ words, such as ``3 loader``; if it is empty, or missing, all get on. The file
 
 If the fifth argument is not empty, they train as it says, and one may be slower:
 ``async`` dispatches and goes on, ``sync`` waits for the loss of each step, and
-``bound`` has devices that are always busy. With ``barrier`` they wait for each other
-after each tenth step.
+``bound`` has devices that are always busy. For each step rank N writes a line to the
+file ``idles-N``: whether its device had finished everything before. With ``barrier``
+they wait for each other after each tenth step.
 
 The processes are forks of this one, which has not used JAX.
 """
@@ -277,9 +278,11 @@ class Straggling(Rank):
         batches = islice(self.load_batches(), steps or None)
         shape = (jax.process_count(), SIZE, SIZE)
         spread = partial(jax.make_array_from_single_device_arrays, shape, self.spread)
+        idles = (directory / f"idles-{self.rank}").open("w", buffering=1)
         for number, loaded in enumerate(jaxmon.steps(batches)):
             self.works()
             times = np.int32(MORE_LOOPS if self.suffers("more compute") else 2)
+            idles.write(f"{weights.is_ready():d}\n")
             # One program after the other, as on an accelerator.
             batch = preprocess(loaded, times, weights.addressable_data(0))
             weights = train_step(weights, spread([batch[None]]))

@@ -129,6 +129,45 @@ def test_a_host_that_keeps_ahead_of_its_device_is_not_slow() -> None:
     assert not judged(*others(3, python=0.1), runner(3, unknown)).stragglers
 
 
+def recorded(**columns: tuple[float, float, float, float]) -> Slowness:
+    """Return who makes a job of four ranks slower, of which these figures are known."""
+    ranks = [
+        runner(number, rows(**{name: some[number] for name, some in columns.items()}))
+        for number in range(4)
+    ]
+    return judged(*ranks)
+
+
+# As read from jobs on a machine with ten and eighteen threads for two processors, whose
+# devices were busy all the time. Rank 2 loads for longer, and keeps ahead.
+LOADS = {"data_wait": (0.09, 0.11, 0.25, 0.11), "python": (0.02, 0.05, 0.05, 0.06)}
+SLOW_LOADS = {"data_wait": (0.13, 0.15, 0.31, 0.09), "python": (0.05, 0.06, 0.07, 0.05)}
+
+
+def test_a_host_that_is_held_as_much_as_others_is_not_slow() -> None:
+    """A machine without free processors holds all of them."""
+    assert not recorded(**LOADS, held=(0.09, 0.08, 0.07, 0.11)).stragglers
+    assert recorded(**LOADS, held=(0.01, 0.01, 0.21, 0.02)).stragglers
+
+
+def test_a_device_works_no_longer_than_all_the_time() -> None:
+    """Samples of a busy host add up to more; who exceeds it by less does not idle."""
+    found = recorded(**SLOW_LOADS, together=(2.04, 0.91, 1.12, 1.35))
+    assert not found.stragglers
+    assert recorded(**SLOW_LOADS, together=(0.99, 0.91, 0.75, 0.98)).stragglers
+
+
+def test_a_rank_that_is_certainly_ahead_is_not_slow() -> None:
+    """Whatever samples say of its device, and even if it never waits for that."""
+    idles = {"together": (0.99, 0.91, 0.75, 0.98)}
+    held = {"held": (0.03, 0.04, 0.03, 0.02)}
+    assert not recorded(**SLOW_LOADS, **idles, **held, ahead=(0.91,) * 4).stragglers
+    assert recorded(**SLOW_LOADS, **idles, ahead=(0.9, 0.9, 0.7, 0.9)).stragglers
+    python = (0.2, 0.2, 0.99, 0.2)
+    assert not recorded(python=python, ahead=(0.9, 0.9, 0.9, 0.9)).stragglers
+    assert recorded(python=python, ahead=(0.9, 0.9, 0.0, 0.9)).stragglers
+
+
 def test_a_device_that_idles_gives_a_synchronous_rank_away() -> None:
     """It waits for its device as well, but that waited less for others."""
     slow = rows(python=0.6, together=0.4)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import FrameType
 from typing import Any
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
-from jaxmon.agent.counted import CountedFunction, arm, armed, disarm
+from jaxmon.agent.counted import CountedFunction, arm, armed, disarm, waiting_for
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.configuration import is_calling
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
@@ -26,6 +26,8 @@ from jaxmon.agent.observers import Sample, Shapes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.sampling.execution import CallTiming, ExecutionTimer
 from jaxmon.agent.sampling.figures import Figures
+from jaxmon.agent.sampling.lead import Lead, Peek
+from jaxmon.agent.sampling.sampler import Sampler
 from jaxmon.agent.sampling.shapes import array_classes, shapes_of
 from jaxmon.agent.sampling.window import SITE, CallEnd, DispatchWindow
 from jaxmon.agent.sampling.work import unready
@@ -59,51 +61,23 @@ _INPUTS = 256
 _random = random.Random()  # noqa: S311 - spreads samples, hides nothing
 
 
-class _Sampler:
-    """Skips *passed* calls of one object and samples the next, or one of a few more."""
-
-    __slots__ = (
-        "_passed",
-        "_sampling",
-        "attempts",
-        "figures",
-        "followed",
-        "function",
-        "shown",
-        "timed",
-    )
-
-    def __init__(
-        self, sampling: Sampling, function: Function, figures: Figures, passed: int
-    ) -> None:
-        self._sampling = sampling
-        self._passed = passed
-        self.function = function
-        self.figures = figures
-        self.shown = self.timed = False
-        self.attempts = 0
-        self.followed: Callable[[Sample], None] | None = None
-
-    def begin(
-        self,
-        counted: CountedFunction,
-        jitted: Callable[..., Any],
-        frame: FrameType,
-        /,
-    ) -> None:
-        if self._passed:
-            self._passed -= 1
-            arm(counted, self)
-            return
-        self._sampling.begin(self, counted, jitted, frame)
-
-
 class Sampling(Part):
-    """Times sampled calls and passes them to `Observers.sample`."""
+    """
+    Times sampled calls and passes them to `Observers.sample`.
+
+    Args:
+        context: shared state of the agent.
+        spanning: returns the functions that run on devices of other processes, too.
+
+    Attributes:
+        lead: whether the program is ahead of its device in these.
+    """
 
     name = "sampling"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(
+        self, context: Context, spanning: Callable[[], Collection[Function]] = tuple
+    ) -> None:
         self._context = context
         self._jax = context.jax
         self._guard = context.guard
@@ -113,6 +87,7 @@ class Sampling(Part):
         rate = context.settings.sample_rate
         self._interval = max(1 / rate, _INTERVAL) if rate else 0.0
         self._figures: dict[Function, Figures] = {}
+        self.lead = Lead(spanning, self.begin)
         self._watcher = Watcher("watcher", context.guard)
         self._timer = Worker(
             "sampling",
@@ -260,9 +235,15 @@ class Sampling(Part):
         for _, function, figures, fresh in waiting[:affordable]:
             figures.sampled = perf_counter()
             counted = figures.busiest()
-            if counted is not None and not armed(counted):
-                number = _random.randrange(min(passed, fresh))
-                arm(counted, _Sampler(self, function, figures, number))
+            waits = None if counted is None else waiting_for(counted)
+            if counted is None or isinstance(waits, Sampler):
+                continue
+            number = _random.randrange(min(passed, fresh))
+            sampler = Sampler(self.begin, function, figures, number)
+            if isinstance(waits, Peek):
+                waits.then = waits.then or sampler
+            else:
+                arm(counted, sampler)
         self._spent += thread_time() - before
 
     def _figures_of(self, function: Function) -> Figures:
@@ -289,7 +270,7 @@ class Sampling(Part):
 
     def begin(
         self,
-        sampler: _Sampler,
+        sampler: Sampler | Peek,
         counted: CountedFunction,
         jitted: Callable[..., Any],
         frame: FrameType,
@@ -315,7 +296,9 @@ class Sampling(Part):
     def _ended(self, call: CallEnd) -> None:
         """Handle a call that has returned."""
         window, sampler = self._window, call.begun.arm
-        if window is None or not isinstance(sampler, _Sampler):
+        if isinstance(sampler, Peek):
+            self.lead.dispatched(call)
+        if window is None or not isinstance(sampler, Sampler):
             return
         window.waiting.discard(sampler)
         followed, sampler.followed = sampler.followed, None
@@ -323,6 +306,7 @@ class Sampling(Part):
         figures = sampler.figures
         first = not sampler.shown
         if first:
+            self.lead.sampled(sampler.function, call.begun.counted)
             sampler.shown = True
             figures.dispatched(call.ended - call.begun.started)
         if sampler.timed or call.work is None:
@@ -340,7 +324,7 @@ class Sampling(Part):
         elif followed is not None:
             self._show(sampler, call, (followed,))
 
-    def _watch(self, call: CallEnd, sampler: _Sampler) -> None:
+    def _watch(self, call: CallEnd, sampler: Sampler) -> None:
         work, previous, figures = call.work, call.previous, sampler.figures
         if work is None or previous is None:
             return
@@ -358,7 +342,7 @@ class Sampling(Part):
             tell = partial(self._tell, sampler, shapes)
         self._watcher.submit(ExecutionTimer(called, before, work, figures.pace, tell))
 
-    def _tell(self, sampler: _Sampler, shapes: Shapes, seconds: float) -> None:
+    def _tell(self, sampler: Sampler, shapes: Shapes, seconds: float) -> None:
         sampler.figures.executed(seconds)
         for notify in self._executed:
             try:
@@ -368,7 +352,7 @@ class Sampling(Part):
 
     def _show(
         self,
-        sampler: _Sampler,
+        sampler: Sampler,
         call: CallEnd,
         observers: Sequence[Callable[[Sample], None]],
     ) -> None:
@@ -389,7 +373,7 @@ class Sampling(Part):
 
     def _follow(
         self,
-        sampler: _Sampler,
+        sampler: Sampler,
         counted: CountedFunction,
         observe: Callable[[Sample], None],
     ) -> None:

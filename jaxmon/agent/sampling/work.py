@@ -47,6 +47,11 @@ class DeviceWork:
         self.finished: float | None = None
         self.lost = False
 
+    @property
+    def is_small(self) -> bool:
+        """Whether it costs next to no memory to keep this until the work is done."""
+        return all([leaf.size <= _SMALL for leaf in self._leaves])
+
     def look(self) -> bool:
         """Poll; return whether polling is finished. Costs 0.3 µs."""
         leaves = self._leaves

@@ -19,6 +19,7 @@ COLUMNS = (
     "together",
     "alone",
     "known",
+    "ahead",
 )
 """
 Of a row: calls of what the ranks call together; wall seconds, and how often the program
@@ -26,7 +27,9 @@ was looked at in them. The seconds consist of those in which it waited for the d
 and by what it did otherwise (``held`` is when nothing of the process ran although it
 was due). Of all these its thread waited for a processor in those ``starved``. Then
 device seconds, estimated from samples, of what the ranks call together and of other
-programs, and in how many of the wall seconds the former are known.
+programs, and in how many of the wall seconds the former are known. Last, those in which
+the program was certainly ahead of its device: it had dispatched a call of what the
+ranks call together, and the device had not finished it.
 """
 
 MOST_ROWS = 64

@@ -5,8 +5,9 @@ In a job in step all ranks take the same time for a step. What differs is how mu
 they wait for their devices, which wait for other ranks in collectives: the one that
 waits least is the one that the others wait for, by what its wait is shorter. Unless the
 device works anyway: a host may be slow as long as it keeps ahead of its device. So it
-must hardly wait at all, or its device must have idled, by sampled calls, for as long as
-those of the others have waited.
+must hardly wait at all, or its device must have idled, by sampled execution times, for
+as long as those of the others have waited. These are estimates; that a call has been
+dispatched and is not finished is certain, and outweighs them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from jaxmon.report.job.slow import Slow, Slowness, Straggler
 
 
 # A host that waits less is not ahead of its device, unless samples say that this works
-# all the time; with still less it is not, whatever they say: they may be old.
+# all the time; with still less it is not, whatever they say: they are estimates.
 _LITTLE_WAIT, _NO_WAIT = 0.1, 0.03
 _MOSTLY = 0.5
 # Who works a lot waits for a processor now and then, too.
@@ -106,14 +107,15 @@ def find(
     waits = Scale(found, ("waits",))
     # What waits in a copy to the device may wait for others there.
     either = Scale(found, ("waits", "transfer"))
+    held = Scale(found, ("held",))
     alone = Scale(found, ("alone",))
     together = Scale(found, ("together",))
     devices = _Devices(found.sides)
     runs: dict[int, _Run] = {}
     for number in range(len(found.sides)):
         run = (
-            _host_bound(waits, devices, number)
-            or _host_bound(either, devices, number)
+            _host_bound(waits, held, devices, number)
+            or _host_bound(either, held, devices, number)
             or _device_bound(alone, together, number)
         )
         if run is not None:
@@ -131,22 +133,39 @@ def find(
     )
 
 
-def _host_bound(waits: Scale, devices: _Devices, number: int) -> _Run | None:
+def _host_bound(
+    waits: Scale, held: Scale, devices: _Devices, number: int
+) -> _Run | None:
     """Return when the others waited for the rank *number*, which did not."""
     row = waits.rows[number]
     lags = [usual - own for usual, own in zip(waits.high, row, strict=True)]
     for windows in waits.slow(number, lags):
         lag = waits.usual(number, windows, high=True) - waits.of(number, windows)
-        side = waits.sides[number]
         if lag < waits.least(number, lags, windows):
             continue
+        side, wait = waits.sides[number], median_low([row[one] for one in windows])
+        # A machine without free processors holds all of them.
+        longer = held.of(number, windows) - held.usual(number, windows, high=False)
         idle = devices.idle(number, windows)
-        held = side.ratio("held", windows) >= lag / 2
-        wait = median_low([row[one] for one in windows])
-        bound = wait <= _LITTLE_WAIT if idle is None else idle >= lag / 2
-        if bound or held or wait <= _NO_WAIT:
+        if longer >= lag / 2 or _is_behind(side, windows, lag / 2, wait, idle):
             return _Run(side, windows, lag, windows)
     return None
+
+
+def _is_behind(
+    side: Side, windows: range, least: float, wait: float, idle: float | None
+) -> bool:
+    """
+    Return whether the host of *side* has not kept ahead of its device in *windows*:
+    this must have been without work for *least* of the time. For *wait* the host has
+    waited for it, and for *idle* it worked less than those of others, by estimates.
+    """
+    surely = side.ratio("ahead", windows) + side.ratio("held", windows)
+    if 1.0 - surely < least:
+        return False
+    if wait <= _NO_WAIT:
+        return True
+    return wait <= _LITTLE_WAIT if idle is None else idle >= least
 
 
 def _device_bound(alone: Scale, together: Scale, number: int) -> _Run | None:
@@ -190,7 +209,9 @@ class _Devices:
         known = side.spent("known", windows)
         if known <= side.spent("seconds", windows) * _MOSTLY:
             return None
-        return (side.spent("together", windows) + side.spent("alone", windows)) / known
+        works = side.spent("together", windows) + side.spent("alone", windows)
+        # Estimates of a busy host add up to more than the time.
+        return min(works / known, 1.0)
 
 
 class _Accounts:

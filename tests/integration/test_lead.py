@@ -1,0 +1,113 @@
+"""Whether a program is ahead of its device, by calls that are seen now and then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+from jaxmon.agent import Agent
+from jaxmon.agent.counted import armed, waiting_for
+from jaxmon.agent.sampling.lead import Lead, Peek
+from jaxmon.agent.sampling.part import Sampling
+from jaxmon.agent.sampling.sampler import Sampler
+from jaxmon.agent.sampling.window import CallEnd
+from jaxmon.agent.sampling.work import DeviceWork
+from tests.inside import table
+from tests.instrumented import instrumented
+from tests.sampled import BY_HAND, arm, calibrated, chain, operand
+from tests.support import until
+
+
+SECONDS = 0.1
+
+
+@pytest.fixture
+def agent() -> Iterator[Agent]:
+    """Return an agent that samples on demand."""
+    with instrumented(**BY_HAND) as running:
+        yield running
+
+
+@pytest.fixture
+def lead(agent: Agent, sampling: Sampling) -> Lead:
+    """Return what follows the calls, as in a job that calls all functions together."""
+    found = sampling.lead = Lead(lambda: list(table(agent)), sampling.begin)
+    return found
+
+
+def sampled(sampling: Sampling, step: Any) -> None:
+    """Call *step* until a call of it has been sampled."""
+    x = operand()
+    step(x), step(x)
+    arm(sampling)
+    while armed(step):
+        step(x)
+
+
+@pytest.mark.ground_truth
+def test_a_call_that_is_not_finished_shows_that_the_device_has_work(
+    lead: Lead, sampling: Sampling
+) -> None:
+    """Since the call, by the test's own clock, and until its output is ready."""
+    step = chain("step", calibrated(SECONDS))
+    sampled(sampling, step)
+
+    def known() -> bool:
+        lead._due = 0.0
+        lead.seconds()
+        assert isinstance(waiting_for(step), Peek)
+        began = time.perf_counter()
+        output = step(operand())
+        returned, looks = time.perf_counter(), 0
+        while not output.is_ready():
+            least = time.perf_counter() - returned
+            found = lead.seconds()
+            most = time.perf_counter() - began
+            if not output.is_ready():
+                assert least <= found <= most
+                looks += 1
+        assert lead.seconds() == 0.0
+        return looks > 0
+
+    # Under load it may be finished before it is looked at.
+    until(known, "a call to be in flight")
+
+
+def test_calls_are_seen_and_sampled(lead: Lead, sampling: Sampling) -> None:
+    """Whichever of the two begins to wait first, the call after that is sampled."""
+    step = chain("step", 1)
+    sampled(sampling, step)
+    lead.seconds()
+    arm(sampling)
+    assert isinstance(waiting_for(step), Peek)
+    step(operand())
+    assert isinstance(waiting_for(step), Sampler)
+    lead._due = 0.0
+    lead.seconds()
+    assert isinstance(waiting_for(step), Peek)
+    step(operand())
+    assert isinstance(waiting_for(step), Sampler)
+
+
+def test_large_outputs_are_not_kept(lead: Lead) -> None:
+    """They would take memory of the device until the next look."""
+    for size, kept in ((1000, True), (2000, False)):
+        work = DeviceWork((jnp.ones(size),))
+        begun: Any = None
+        lead.dispatched(CallEnd(begun, 1.0, work, None, None, (), {}, None))
+        assert (lead._work is work) is kept
+
+
+def test_what_other_processes_take_no_part_in_is_not_followed(
+    agent: Agent, sampling: Sampling
+) -> None:
+    """A program on its own devices says nothing about what others wait for."""
+    assert agent.running
+    step = chain("step", 1)
+    sampled(sampling, step)
+    sampling.lead.seconds()
+    assert not armed(step)
