@@ -84,7 +84,7 @@ def _require_bounds(value: Any) -> None:
             if depth > MAX_DEPTH:
                 raise _too_deep()
             inner = one.values() if isinstance(one, dict) else one
-            waiting += [(item, depth + 1) for item in inner]
+            waiting += [(one, depth + 1) for one in inner if not isinstance(one, str)]
         elif isinstance(one, float) and abs(one) > sys.float_info.max:
             msg = "not JSON: a number is too large"
             raise ValueError(msg)

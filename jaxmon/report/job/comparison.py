@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 from statistics import median
 
-from jaxmon.report.job.course import Course
+from jaxmon.report.job.course import Course, Place
 from jaxmon.report.job.records import Rank
 
 
@@ -39,7 +39,7 @@ class Side:
 
     rank: Rank
     course: Course
-    places: Sequence[float]
+    places: Sequence[Place]
 
     def spent(self, column: str, windows: range) -> float:
         """Return the sum of *column* in *windows*."""

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from statistics import median
+from typing import TypeAlias
 
 from jaxmon.report.job.columns import COLUMNS, MOST_ROWS
 
@@ -25,9 +26,16 @@ _INDEX = {name: number for number, name in enumerate(COLUMNS)}
 _CALLS = _INDEX["calls"]
 
 
+Place: TypeAlias = tuple[int, float]
+"""Between two rows: how many are before it, and what part of the next one."""
+
+
 class Course:
     """
-    Cumulative sums of *rows* whose columns are `COLUMNS`, the oldest first.
+    Cumulative sums of rows, the oldest first.
+
+    Args:
+        numbers: those of all rows, each of as many as `COLUMNS`.
 
     Attributes:
         calls: the number of calls at the end.
@@ -35,31 +43,29 @@ class Course:
 
     __slots__ = ("_sums", "calls")
 
-    def __init__(self, rows: Sequence[Sequence[float]]) -> None:
-        columns = zip(*rows, strict=True)
+    def __init__(self, numbers: array[float]) -> None:
+        width = len(COLUMNS)
         self._sums: list[array[float]] = [
-            array("d", accumulate(one, initial=0.0)) for one in columns
+            array("d", accumulate(numbers[column::width], initial=0.0))
+            for column in range(width)
         ]
         self.calls = self._sums[_CALLS][-1]
 
-    def place(self, calls: float) -> float:
+    def place(self, calls: float) -> Place:
         """Return where so many *calls* had been made, for `sums`."""
         made = self._sums[_CALLS]
         row = min(bisect_right(made, calls), len(made) - 1)
         before, after = made[row - 1], made[row]
         if after <= before:
-            return float(row)
-        return row - 1 + min(max((calls - before) / (after - before), 0.0), 1.0)
+            return row - 1, 1.0
+        return row - 1, min(max((calls - before) / (after - before), 0.0), 1.0)
 
-    def sums(self, column: str, places: Sequence[float]) -> list[float]:
+    def sums(self, column: str, places: Sequence[Place]) -> list[float]:
         """Return the sums of *column* up to each of *places*."""
-        known, found = self._sums[_INDEX[column]], []
-        last = len(known) - 1
-        for place in places:
-            row = min(int(place), last)
-            before, after = known[row], known[min(row + 1, last)]
-            found.append(before + (place - row) * (after - before))
-        return found
+        known = self._sums[_INDEX[column]]
+        return [
+            known[row] + part * (known[row + 1] - known[row]) for row, part in places
+        ]
 
     def calls_before(self, seconds: float) -> float:
         """Return how many calls had been made so many *seconds* before the end."""
@@ -103,21 +109,22 @@ def read(document: object) -> Course | None:
     """
     if not isinstance(document, (list, tuple)) or not 0 < len(document) <= MOST_ROWS:
         return None
-    rows = [_row(one) for one in document]
-    if None in rows:
-        return None
-    found = Course([one for one in rows if one is not None])
-    return found if found.calls > 0 and found.seconds > 0 else None
-
-
-def _row(text: object) -> Sequence[float] | None:
-    """Return the numbers in *text*, `None` if it is not a row."""
-    if not isinstance(text, str) or len(text) > _MOST_CHARACTERS:
+    if not all(map(_is_row, document)):
         return None
     try:
-        found = array("d", map(float, text.split(" ")))
+        # All rows at once: there are thousands of documents.
+        numbers = array("d", map(float, " ".join(document).split(" ")))
     except ValueError:
         return None
     # Nothing decreases, or is without end.
-    sound = len(found) == len(COLUMNS) and min(found) >= 0
-    return found if sound and math.isfinite(sum(found)) else None
+    if min(numbers) < 0 or not math.isfinite(sum(numbers)):
+        return None
+    found = Course(numbers)
+    return found if found.calls > 0 and found.seconds > 0 else None
+
+
+def _is_row(text: object) -> bool:
+    """Return whether *text* has as many words as a row has numbers."""
+    if not isinstance(text, str) or len(text) > _MOST_CHARACTERS:
+        return False
+    return text.count(" ") == len(COLUMNS) - 1

@@ -320,11 +320,11 @@ def host(target: str, document: object) -> Host:
     for one in given[:_MOST_ON_A_HOST]:
         if run := mapping(one).get("run"):
             runs.append(run)
-        rank = _bounded(from_json(Rank, one))
+        rank = _bounded(from_json(Rank, one), setups.of(one))
         if rank is None:
             others += 1
             continue
-        ranks.append(replace(rank, setup=setups.of(one)))
+        ranks.append(rank)
         stacks[rank.worker] = _stacks(mapping(one).get("stacks"))
     of_host = from_json(_OfHost, document)
     return Host(
@@ -353,12 +353,14 @@ class _OfHost:
     addresses: tuple[str, ...] = ()
 
 
-def _bounded(rank: Rank) -> Rank | None:
-    """Return *rank* if it is one of several processes of a job."""
+def _bounded(rank: Rank, setup: Mapping[str, str]) -> Rank | None:
+    """Return *rank*, with its *setup*, if it is one of several processes of a job."""
     if rank.index is None or rank.count is None:
         return None
     known = 1 < rank.count <= MOST_RANKS and 0 <= rank.index < rank.count
-    return replace(rank, course=course.read(rank.course)) if known else None
+    if not known:
+        return None
+    return replace(rank, course=course.read(rank.course), setup=setup)
 
 
 def _stacks(document: Any) -> tuple[tuple[str, ...], ...]:

@@ -107,15 +107,15 @@ def find(
     waits = Scale(found, ("waits",))
     # What waits in a copy to the device may wait for others there.
     either = Scale(found, ("waits", "transfer"))
-    held = Scale(found, ("held",))
+    held = _Held(found.sides)
     alone = Scale(found, ("alone",))
     together = Scale(found, ("together",))
     devices = _Devices(found.sides)
     runs: dict[int, _Run] = {}
     for number in range(len(found.sides)):
         run = (
-            _host_bound(waits, held, devices, number)
-            or _host_bound(either, held, devices, number)
+            _host_bound(waits, devices, held, number)
+            or _host_bound(either, devices, held, number)
             or _device_bound(alone, together, number)
         )
         if run is not None:
@@ -134,7 +134,7 @@ def find(
 
 
 def _host_bound(
-    waits: Scale, held: Scale, devices: _Devices, number: int
+    waits: Scale, devices: _Devices, held: _Held, number: int
 ) -> _Run | None:
     """Return when the others waited for the rank *number*, which did not."""
     row = waits.rows[number]
@@ -144,9 +144,7 @@ def _host_bound(
         if lag < waits.least(number, lags, windows):
             continue
         side, wait = waits.sides[number], median_low([row[one] for one in windows])
-        # A machine without free processors holds all of them.
-        longer = held.of(number, windows) - held.usual(number, windows, high=False)
-        idle = devices.idle(number, windows)
+        longer, idle = held.longer(side, windows), devices.idle(number, windows)
         if longer >= lag / 2 or _is_behind(side, windows, lag / 2, wait, idle):
             return _Run(side, windows, lag, windows)
     return None
@@ -212,6 +210,24 @@ class _Devices:
         works = side.spent("together", windows) + side.spent("alone", windows)
         # Estimates of a busy host add up to more than the time.
         return min(works / known, 1.0)
+
+
+class _Held:
+    """For how much of the time nothing lets the processes run."""
+
+    def __init__(self, sides: Sequence[Side]) -> None:
+        self._sides = sides
+        self._usual: dict[range, float] = {}
+
+    def longer(self, side: Side, windows: range) -> float:
+        """
+        Return how much longer that is for *side* than for the median rank: a machine
+        without free processors holds all of them.
+        """
+        if windows not in self._usual:
+            found = [one.ratio("held", windows) for one in self._sides]
+            self._usual[windows] = median_low(found)
+        return side.ratio("held", windows) - self._usual[windows]
 
 
 class _Accounts:

@@ -226,7 +226,8 @@ def _suspects(
     missing = tuple(number for number in range(count) if number not in known)
     if missing:
         found.append(Suspects(Kind.UNSEEN if unheard else Kind.GONE, missing))
-    others = [one for one in alive if one.index not in set(waiting.numbers)]
+    waits = set(waiting.numbers)
+    others = [one for one in alive if one.index not in waits]
     behind = [one for one in others if not _is_ahead(one, waiting)]
     found += busy(behind, waiting) or _apart(alive, waiting)
     found.sort(key=lambda one: (_group(one.kind), len(one.numbers), one.numbers))
