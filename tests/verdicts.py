@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tempfile
+import time
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
 from tests.preloaded import run_preloaded
-from tests.support import QUICK_COMPILES, ROOT
+from tests.support import QUICK_COMPILES, ROOT, Result
 
 
 DIRECTORY = ROOT / "tests" / "programs" / "verdicts"
@@ -43,6 +45,19 @@ class Mistake(NamedTuple):
     topic: str
     seconds: float = 6.0
     hangs: bool = False
+
+
+class Attempts(NamedTuple):
+    """
+    The processes of a run, the last of which ends by itself, and is judged.
+
+    Attributes:
+        number: how many.
+        waiting: seconds before each but the first.
+    """
+
+    number: int
+    waiting: float = 0.0
 
 
 MISTAKES = {
@@ -90,13 +105,30 @@ MISTAKES = {
     "hanging_request": Mistake("hanging", 30.0, hangs=True),
     "stuck_loader": Mistake("stalled", 80.0, hangs=True),
     "deadlock": Mistake("stalled", 40.0, hangs=True),
+    "lost_steps": Mistake("lost_progress"),
+    "damaged_checkpoint": Mistake("old_checkpoint"),
+    "slow_restore": Mistake("recovery"),
+    "frequent_saves": Mistake("checkpoint_time"),
+    "slow_scheduler": Mistake("between_attempts"),
+    "same_bad_batch": Mistake("no_progress"),
 }
 HEALTHY = (
     *("training", "reading_each_loss", "several_models", "transformations"),
     *("idle_server", "busy_server", "evaluation_between", "prefetching"),
     *("loss_scaling", "scanned_epochs", "rare_checkpoints", "replicated"),
     *("within_a_library", "connections", "folded_key", "warmed_up"),
+    *("preempted", "epoch_by_epoch"),
 )
+RUNS = {
+    "frequent_saves": Attempts(3),
+    "lost_steps": Attempts(4),
+    "damaged_checkpoint": Attempts(2),
+    "slow_restore": Attempts(3),
+    "slow_scheduler": Attempts(2, waiting=5.0),
+    "same_bad_batch": Attempts(5),
+    "preempted": Attempts(3),
+    "epoch_by_epoch": Attempts(1),
+}
 
 
 @dataclass(frozen=True)
@@ -121,21 +153,35 @@ class Verdict:
 
 
 def run(name: str) -> Verdict:
-    """Run the program called *name*."""
+    """Run the program called *name*, as often as it is started again."""
+    if name not in RUNS:
+        return _judged(_ended(name))
+    attempts = RUNS[name]
+    with tempfile.TemporaryDirectory() as state:
+        for _ in range(attempts.number - 1):
+            assert _ended(name, JAXMON_RUN_STATE=state).code
+            time.sleep(attempts.waiting)
+        return _judged(_ended(name, JAXMON_RUN_STATE=state))
+
+
+def _ended(name: str, **environ: str) -> Result:
     mistake = MISTAKES.get(name, Mistake(""))
     hangs = ["hangs"] if mistake.hangs else []
-    ended = run_preloaded(
+    return run_preloaded(
         "-m",
         "tests.programs.verdicts",
         name,
         str(mistake.seconds),
         _LITTLE if mistake.topic else _HARDLY,
         *hangs,
-        env={} if mistake.topic else {"XLA_FLAGS": _EASY},
+        env=environ if mistake.topic else {"XLA_FLAGS": _EASY, **environ},
         cwd=ROOT,
         seconds=300,
-    ).ok()
-    found = json.loads(ended.out.splitlines()[-1])
+    )
+
+
+def _judged(ended: Result) -> Verdict:
+    found = json.loads(ended.ok().out.splitlines()[-1])
     return Verdict([one for one in found if one["urgency"] != "note"], ended.err)
 
 

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from tests.verdicts import MISTAKES, Verdict, run
+from tests.support import some
+from tests.verdicts import HEALTHY, MISTAKES, RUNS, Verdict, run
 
 
 # The other topics have tests of their own; ``python -m tests.verdicts`` runs them all.
@@ -44,6 +45,22 @@ def test_a_mistake_is_found_first(name: str) -> None:
 @pytest.mark.parametrize("name", SOME_HEALTHY)
 def test_nobody_is_accused(name: str) -> None:
     """A program without a mistake is told what its time goes into, if anything."""
+    assert run(name).findings == []
+
+
+@pytest.mark.parametrize("name", some([name for name in RUNS if name in MISTAKES], 9))
+def test_what_restarts_cost_is_found_first(name: str) -> None:
+    """The last attempt of a run is judged by what all of them did."""
+    found = run(name)
+
+    assert found.rank(name) == 1, found.findings
+    assert said(found)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", [name for name in RUNS if name in HEALTHY])
+def test_a_run_that_restarts_well_is_not_accused(name: str) -> None:
+    """Nor is one that numbers the steps of each epoch."""
     assert run(name).findings == []
 
 

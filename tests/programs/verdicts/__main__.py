@@ -2,7 +2,8 @@
 Runs the program that the first argument names, and prints what jaxmon finds as JSON.
 
 The second and third say for how many seconds, and for how many times as long as it
-compiled. With a fourth, it is judged while it runs.
+compiled. With a fourth, it is judged while it runs. Attempts of a run are not too young
+to be judged: they have no ten minutes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from contextlib import suppress
 
 import jaxmon
 from jaxmon.agent.agent import runtime_of
-from jaxmon.report.findings import find
+from jaxmon.report.findings import find, runs
 from jaxmon.report.model import read
 
 
@@ -27,11 +28,16 @@ if name == "replicated":
     flags = os.environ.get("XLA_FLAGS", "")
     os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count=2"
 
-AGENT = jaxmon.instrument(port=0, socket=False, report=True, time_interval=0.02)
+AGENT = jaxmon.instrument(
+    port=0, socket=False, report=True, time_interval=0.02, run_interval=0.1
+)
+runs._YOUNG = 0.0
+runs._WORTH_SAVED = 0.5
 
 from tests.programs.verdicts import (  # noqa: E402 - they compile when imported
     harness,
     healthy,
+    restarted,
     serving,
     slow,
     wrong,
@@ -62,7 +68,13 @@ def judge_and_end() -> None:
     os._exit(0)
 
 
-programs = {**vars(slow), **vars(wrong), **vars(serving), **vars(healthy)}
+programs = {
+    **vars(slow),
+    **vars(wrong),
+    **vars(serving),
+    **vars(healthy),
+    **vars(restarted),
+}
 harness.clock.seconds, harness.clock.times = float(seconds), float(times)
 threading.Thread(target=scrape, daemon=True).start()
 if hangs:
