@@ -232,6 +232,17 @@ def test_a_broken_record_does_not_hide_the_others(tmp_path: Path) -> None:
         assert "run-a.json is not the record of a run" in found.stderr
 
 
+def test_of_the_attempts_that_sidecars_remember_the_latest_counts() -> None:
+    """Whichever is read first; a run of the same name that began apart is another."""
+    run, known = Simulated(), []
+    for _ in range(3):
+        run.attempt()
+        known.append(run.known)
+    other = replace(run.known, began=run.known.began + 1, starts=1)
+    for order in (known, known[::-1]):
+        assert records.latest([*order, other]) == [known[-1], other]
+
+
 def test_sidecars_pass_records_on() -> None:
     """Also that of a process that is no rank of a job."""
     run = Simulated()

@@ -50,7 +50,7 @@ def goodput(*, paths: tuple[Path, ...], sidecars: Sidecars, as_json: bool) -> No
     from jaxmon.report.goodput.text import document, lines
 
     broken: list[str] = []
-    found = list(_read(paths, broken) if paths else _asked(sidecars))
+    found = list(_read(paths, broken)) if paths else _asked(sidecars)
     if as_json:
         output.document({"runs": [document(one) for one in found]})
     else:
@@ -78,14 +78,17 @@ def _read(paths: tuple[Path, ...], broken: list[str]) -> Iterator[RunRecord]:
                 broken.append(f"{one} {error}")
 
 
-def _asked(sidecars: Sidecars) -> Iterator[RunRecord]:
+def _asked(sidecars: Sidecars) -> list[RunRecord]:
+    """Return what the sidecars know, which remember attempts that have ended."""
     from jaxmon.report.goodput import record
 
+    found = []
     for host in sidecars.ask():
         if host.trouble:
             output.line(f"{host.target}: {host.trouble}", err=True)
         for one in host.runs:
             try:
-                yield record.from_document(one)
+                found.append(record.from_document(one))
             except record.RunRecordError as error:
                 output.line(f"{host.target}: a record {error}", err=True)
+    return record.latest(found)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2s
 from pathlib import Path
@@ -227,6 +227,16 @@ def plausible(found: RunRecord) -> RunRecord | None:
             "interruptions": _known(found.interruptions, RUN_ENDINGS),
         }
     )
+
+
+def latest(found: Iterable[RunRecord]) -> list[RunRecord]:
+    """Return the latest record of each run, of those that attempts of it left."""
+    runs: dict[tuple[str, float], RunRecord] = {}
+    for one in found:
+        known = runs.setdefault((one.run, one.began), one)
+        if (one.starts, one.time) > (known.starts, known.time):
+            runs[one.run, one.began] = one
+    return list(runs.values())
 
 
 def name(text: str) -> str:
