@@ -185,6 +185,19 @@ def test_a_device_that_works_alone_is_found_by_its_samples() -> None:
     assert found.lost == pytest.approx(0.08)
 
 
+def test_ranks_that_were_not_sampled_are_not_compared() -> None:
+    """What all run together is unknown of them then, and not nothing."""
+    slow = runner(2, rows(python=0.1, together=0.2, alone=0.7))
+    sampled = others(1, python=0.1, together=0.6, alone=0.3)
+    unknown = runner(1, rows(python=0.1, alone=0.3))
+    assert only(judged(*sampled, unknown, slow)).rank.index == 2
+    alone = runner(1, rows(python=0.1, alone=0.9))
+    healthy = runner(2, rows(python=0.1, together=0.6, alone=0.3))
+    assert judged(*sampled, alone, healthy).stragglers == ()
+    few = [runner(n, rows(python=0.1)) for n in range(2)]
+    assert judged(*few, slow).stragglers == ()
+
+
 def test_since_when_and_what_was_before_are_known() -> None:
     """Slow for a minute differs from slow from the beginning, and from slow before."""
     fast, slow = rows(40, data_wait=0.5), rows(16, data_wait=0.95)

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import compress
 from statistics import fmean, median_high, median_low, variance
 
-from jaxmon.report.job.comparison import WINDOWS, Comparison
+from jaxmon.report.job.comparison import WINDOWS, Comparison, Side
 
 
 # Fraction of the time that others wait; in a single window, half as much.
 _LEAST = 0.1
+# In so much of a window, or more, enough calls are of functions that were sampled.
+_IS_KNOWN = (0.5).__le__
 # For how many windows it must last, and steps: more than what passes by itself, and
 # than a rank has bad luck.
 _LASTS, _STEPS = 3.5, 7
@@ -32,9 +35,13 @@ class Scale:
     Args:
         found: the ranks.
         columns: whose seconds are added.
+        sampled: whether these are of sampled calls, and may be unknown: then a rank is
+            taken for a usual one, and all are if most are unknown.
     """
 
-    def __init__(self, found: Comparison, columns: Sequence[str]) -> None:
+    def __init__(
+        self, found: Comparison, columns: Sequence[str], *, sampled: bool = False
+    ) -> None:
         self.columns = columns
         self.sides = found.sides
         self._found = found
@@ -43,6 +50,8 @@ class Scale:
             [sum(one) for one in zip(*map(side.ratios, columns), strict=True)]
             for side in found.sides
         ]
+        if sampled:
+            rows = _completed(rows, found.sides)
         self.rows = rows
         # Of two, compare with the one that waits.
         self.high = [median_high(one) for one in zip(*rows, strict=True)]
@@ -96,6 +105,26 @@ class Scale:
         errors = _STUDENT[min(many - WINDOWS, len(_STUDENT) - 1)]
         more = max(variance(found) / many - chance, 0.0)
         return max(_LEAST, deviations, errors * math.sqrt(more))
+
+
+def _completed(
+    rows: Sequence[Sequence[float]], sides: Sequence[Side]
+) -> list[list[float]]:
+    """Return *rows* with what is usual in windows in which a rank was not sampled."""
+    are_known = zip(
+        *(map(_IS_KNOWN, one.ratios("known")) for one in sides), strict=True
+    )
+    windows = []
+    for some, known in zip(zip(*rows, strict=True), are_known, strict=True):
+        sampled = list(compress(some, known))
+        usual = median_high(sampled) if 2 * len(sampled) > len(some) else None
+        windows.append(
+            [
+                one if is_known and usual is not None else usual or 0.0
+                for one, is_known in zip(some, known, strict=True)
+            ]
+        )
+    return [list(one) for one in zip(*windows, strict=True)]
 
 
 def _rows(lags: Sequence[float], windows: range, least: float) -> Iterator[range]:

@@ -109,7 +109,7 @@ def find(
     either = Scale(found, ("waits", "transfer"))
     held = _Held(found.sides)
     alone = Scale(found, ("alone",))
-    together = Scale(found, ("together",))
+    together = Scale(found, ("together",), sampled=True)
     devices = _Devices(found.sides)
     runs: dict[int, _Run] = {}
     for number in range(len(found.sides)):
