@@ -177,9 +177,12 @@ def test_a_device_that_idles_gives_a_synchronous_rank_away() -> None:
 
 def test_a_device_that_works_alone_is_found_by_its_samples() -> None:
     """All hosts wait alike; its device waits less in what all run together."""
-    slow = rows(python=0.1, together=0.2, alone=0.7)
-    found = judged(*others(3, python=0.1, together=0.6, alone=0.3), runner(3, slow))
+    slow = runner(3, rows(python=0.1, together=0.2, alone=0.7))
+    ranks = [*others(3, python=0.1, together=0.6, alone=0.3), slow]
+    slow["alone"] = "__main__.validate"
+    found = judged(*ranks)
     one = only(found)
+    assert "on its devices, most of all validate, for 0.14 s" in text(verdict(*ranks))
     assert (one.rank.index, one.kind) == (3, Slow.COMPUTE)
     assert one.spent == pytest.approx(0.14)
     assert found.lost == pytest.approx(0.08)

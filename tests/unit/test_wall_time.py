@@ -320,7 +320,7 @@ def test_device_seconds_are_those_of_samples_and_of_all_calls() -> None:
     called(10, together)
     called(30, alone)
     now = perf_counter()
-    assert devices.since(now, 10) == Devices(2.5, 3.75, is_known=True)
+    assert devices.since(now, 10) == Devices(2.5, 3.75, is_known=True, function="g")
     assert devices.since(now, 0) == Devices(0.0, 0.0, is_known=False)
     called(10, together)
     assert devices.since(now, 30) == Devices(2.5, 0.0, is_known=False)

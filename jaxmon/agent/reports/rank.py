@@ -117,6 +117,7 @@ class Rank(Part):
             "compiling": {"count": compiles, "seconds": seconds, "function": function},
             "starved_ratio": doing.get("starved_ratio"),
             "course": doing.get("course", []),
+            "alone": doing.get("alone", "")[:_LONGEST],
             "places": doing.get("places", []),
             "gpus": self._gpus(),
             **self._set_up(),

@@ -80,11 +80,13 @@ class Devices(NamedTuple):
         together: on what several processes run together.
         alone: on other programs.
         is_known: whether most calls of the former are of functions that were sampled.
+        function: label of that which took most of *alone*; empty if none did.
     """
 
     together: float
     alone: float
     is_known: bool
+    function: str = ""
 
 
 class DeviceSeconds:
@@ -116,7 +118,8 @@ class DeviceSeconds:
             now: by the performance counter.
             calls: since then of what several processes run together.
         """
-        spanning, together, alone, covered = set(self._spanning()), 0.0, 0.0, 0
+        spanning, together, covered = set(self._spanning()), 0.0, 0
+        alone: dict[str, float] = {}
         for function, known in self._known.copy().items():
             before, known.calls = known.calls, _calls(function)
             fresh = max(known.calls - before, 0)
@@ -126,9 +129,10 @@ class DeviceSeconds:
             if function in spanning:
                 together += known.seconds * fresh
                 covered += fresh
-            else:
-                alone += known.seconds * fresh
-        return Devices(together, alone, covered > calls / 2)
+            elif fresh:
+                alone[function.name] = known.seconds * fresh
+        most = max(alone, key=alone.__getitem__, default="")
+        return Devices(together, sum(alone.values()), covered > calls / 2, most)
 
 
 def _calls(function: Function) -> int:
@@ -136,9 +140,16 @@ def _calls(function: Function) -> int:
 
 
 class Course:
-    """Keeps the rows, at most 48; written by one thread, read by any."""
+    """
+    Keeps the rows, at most 48; written by one thread, read by any.
+
+    Attributes:
+        alone: label of the function with whose programs, of those that no other process
+            takes part in, the device worked longest in the latest row; empty if none.
+    """
 
     def __init__(self, devices: DeviceSeconds) -> None:
+        self.alone = ""
         self._devices = devices
         self._rows: list[Row] = []
         self._open: Sums = dict.fromkeys(COLUMNS, 0.0)
@@ -180,6 +191,7 @@ class Course:
             row[name] = max(total - self._totals.get(name, 0.0), 0.0)
         devices = self._devices.since(now, row["calls"])
         row["together"], row["alone"] = devices.together, devices.alone
+        self.alone = devices.function
         row["known"] = row["seconds"] if devices.is_known else 0.0
         if not self._rows:
             row["calls"] = calls

@@ -205,6 +205,7 @@ class WallTime(Part):
             "pace": pace,
             "starved_ratio": self._starvation.ratio,
             "course": course,
+            "alone": self._course.alone,
             "places": self._busy_places() if course else [],
         }
 

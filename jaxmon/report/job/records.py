@@ -179,6 +179,8 @@ class Rank:
             between its last response and its end; `None` if unknown.
         host_oom_kills: the same, of the whole host.
         course: what its time went into, by call; `None` if unknown.
+        alone: with whose programs, of the functions that it runs alone, its device
+            worked longest in the last seconds; empty if unknown.
         places: the lines where it was lately, other than in waits for the device, those
             that took most time first.
         gpus: UUIDs of its GPUs.
@@ -212,6 +214,7 @@ class Rank:
     oom_kills: int | None = None
     host_oom_kills: int | None = None
     course: Any = None
+    alone: str = ""
     places: tuple[Place, ...] = ()
     gpus: tuple[str, ...] = ()
     setup: Mapping[str, str] = field(default_factory=dict, hash=False)

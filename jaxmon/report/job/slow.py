@@ -37,6 +37,7 @@ class Straggler:
         times_past: the same of itself before; `None` if it was never faster.
         place: ``file:line`` where it is most of that time; empty if unknown.
         activity: the activity that it marks there; empty if none.
+        function: whose programs its device runs, if that is why; empty if unknown.
         seconds: for how long it has been so, at least.
         always: whether that is since the first steps.
         ended_seconds: how long ago it ceased to be so; 0 if it has not.
@@ -54,6 +55,7 @@ class Straggler:
     times_past: float | None = None
     place: str = ""
     activity: str = ""
+    function: str = ""
     seconds: float = 0.0
     always: bool = False
     ended_seconds: float = 0.0

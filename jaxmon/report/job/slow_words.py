@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxmon.report.job.slow import Slow, Slowness, Straggler
-from jaxmon.report.job.words import Words, numbers
+from jaxmon.report.job.words import Words, numbers, short
 from jaxmon.report.layout import INDENT, ago, counted, duration, share, wrapped
 
 
@@ -111,9 +111,11 @@ def says(some: Sequence[Straggler]) -> str:
     most = "up to " if len(some) > 1 else ""
     where = f" at {one.place}" if one.place else ""
     activity = f", in the activity {one.activity}" if one.activity else ""
+    function = f", most of all {short(one.function)}," if one.function else ""
     text = (
-        f"{_who(some)} {what}{where}{activity} for {most}{duration(one.spent)} of each "
-        f"step, the median rank for {duration(one.median)}"
+        f"{_who(some)} {what}{function}{where}{activity} for {most}"
+        f"{duration(one.spent)} of each step, the median rank for "
+        f"{duration(one.median)}"
     )
     parts = [text, _since(one)]
     throttled = sorted({reason for of in some for reason in of.throttled})
@@ -127,9 +129,10 @@ def says(some: Sequence[Straggler]) -> str:
 
 def _alike(found: Sequence[Straggler]) -> list[list[Straggler]]:
     """Return stragglers by what they do and where, the slowest first."""
-    groups: dict[tuple[Slow, str, str], list[Straggler]] = {}
+    groups: dict[tuple[Slow, str, str, str], list[Straggler]] = {}
     for one in found:
-        groups.setdefault((one.kind, one.place, one.activity), []).append(one)
+        key = one.kind, one.place, one.activity, one.function
+        groups.setdefault(key, []).append(one)
     return list(groups.values())
 
 
@@ -191,6 +194,7 @@ def _one(one: Straggler) -> dict[str, Any]:
         "action": WORDS[one.kind].advice,
         "where": one.place,
         "activity": one.activity,
+        "function": one.function,
         "others_wait_ratio": one.ratio,
         "seconds_of_step": one.spent,
         "median_seconds_of_step": one.median,

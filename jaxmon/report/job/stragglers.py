@@ -303,6 +303,7 @@ def _straggler(
         # Where it was lately says nothing of what was before.
         "" if ended else place.place,
         "" if ended else place.activity,
+        side.rank.alone if kind is Slow.COMPUTE and not ended else "",
         found.ages[windows.stop] - found.ages[windows.start],
         always=not before,
         ended_seconds=ended,
