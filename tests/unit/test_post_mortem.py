@@ -230,6 +230,13 @@ def test_nothing_is_said_of_a_job_that_ended_in_order() -> None:
         assert text_of(found).startswith("NO FAILURE: 4 ranks of 10.0.0.1:1234")
 
 
+def test_ranks_that_never_joined_are_said_to_be_missing() -> None:
+    """They may have failed before, as by an argument that is wrong on one host."""
+    found = examine([a_host(*(report(n) for n in range(3)))])
+    assert text_of(found).startswith("NO FAILURE: 4 ranks")
+    assert "rank 3 is reported by none of these hosts: what failed" in text_of(found)
+
+
 def test_a_hook_called_by_hand_is_no_failure() -> None:
     """A rank that gets on after its uncaught exception has not ended by it."""
     words = raised(30.0)["words"]

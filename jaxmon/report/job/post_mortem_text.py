@@ -130,9 +130,8 @@ def _job(job: PostMortem, width: int) -> Iterator[str]:
             yield from _bullet(text, width)
         if (left := len(found) - _MOST_FAILURES) > 0:
             yield f"{INDENT}and {counted(left, 'further one')}"
-    if job.failed:
-        for text in _others(job):
-            yield from _bullet(text, width)
+    for text in _others(job) if job.failed else _missing(job):
+        yield from _bullet(text, width)
 
 
 def _bullet(text: str, width: int) -> list[str]:
@@ -149,11 +148,6 @@ def _others(job: PostMortem) -> Iterator[str]:
         (job.waiting, "only waits for others", "only wait for others"),
         (job.finished, "has finished", "have finished"),
         (
-            job.missing,
-            "is reported by none of these hosts",
-            "are reported by none of these hosts",
-        ),
-        (
             job.restarted,
             "has been started again since",
             "have been started again since",
@@ -161,6 +155,17 @@ def _others(job: PostMortem) -> Iterator[str]:
     ):
         if found:
             yield f"{numbers(found)} {one if len(found) == 1 else several}"
+    yield from _missing(job)
+
+
+def _missing(job: PostMortem) -> Iterator[str]:
+    """Yield which ranks may have failed before anything was known of them."""
+    if job.missing:
+        verb = "is" if len(job.missing) == 1 else "are"
+        yield (
+            f"{numbers(job.missing)} {verb} reported by none of these hosts: what "
+            "failed before it joined is in its log only"
+        )
 
 
 def _details(failure: Failure) -> Iterator[str]:
