@@ -336,6 +336,20 @@ def test_how_a_process_ended_comes_first() -> None:
     assert "rank 1 (host-0, pid 1001) was killed" in text(job)
 
 
+def test_errors_about_other_processes_come_last() -> None:
+    """The rank that never came to their collective is there, and is the cause."""
+    words = {"kind": "exception", "message": "UNKNOWN: Gloo all-reduce failed: x"}
+    failed = [
+        report(n, ended="crashed", ended_seconds=8.0, words=words) for n in range(3)
+    ]
+    job = judged(*failed, report(3, state="blocked", place="read.py:9"))
+    assert [one.kind for one in job.suspects] == [Kind.BLOCKED, Kind.LOST]
+    assert job.state is State.HUNG
+    said = text(job)
+    assert "ranks 0-2 (on host-0) ended by uncaught exceptions about other" in said
+    assert said.index("rank 3") < said.index("ranks 0-2")
+
+
 def test_a_process_that_finished_early_is_named() -> None:
     """A rank with fewer batches leaves the others in their next call."""
     job = judged(*waiting(3), report(3, ended="finished", ended_seconds=40.0))

@@ -52,9 +52,11 @@ class Kind(Enum):
     """It waits for the device as well, but in another program."""
     ELSEWHERE = "elsewhere"
     """It waits for the device as well, but on another line."""
+    LOST = "lost"
+    """It ended by an uncaught exception about other processes: a consequence."""
 
 
-FAILED = frozenset((Kind.KILLED, Kind.CRASHED, Kind.EXITED))
+FAILED = frozenset((Kind.KILLED, Kind.CRASHED, Kind.EXITED, Kind.LOST))
 """How a process ends that fails."""
 
 

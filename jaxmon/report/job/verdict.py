@@ -16,6 +16,7 @@ from dataclasses import replace
 from statistics import median
 
 from jaxmon.report.job import latecomers, stragglers
+from jaxmon.report.job.failures import is_of_peers
 from jaxmon.report.job.model import FAILED, Job, Kind, State, Suspects, Verdict, Waiting
 from jaxmon.report.job.nccl import seen
 from jaxmon.report.job.places import (
@@ -258,6 +259,8 @@ def _apart(alive: Sequence[Rank], waiting: Waiting) -> Iterable[Suspects]:
 
 def _group(kind: Kind) -> int:
     """Return how likely it is that the others wait for ranks of this *kind*."""
+    if kind is Kind.LOST:
+        return len(Kind)
     # Of those that are there, the few are suspect, whatever they do.
     return min(_ORDER[kind], _ORDER[Kind.COMPILE])
 
@@ -266,15 +269,21 @@ def _absent(ranks: Iterable[Rank]) -> dict[Kind, list[Rank]]:
     found: defaultdict[Kind, list[Rank]] = defaultdict(list)
     for one in ranks:
         if one.ended:
-            # With another code than 0, unless it raised SystemExit itself.
-            exited = one.ended == FINISHED and one.words.kind == "exit"
-            kind = Kind.EXITED if exited else _ENDS.get(one.ended, Kind.CRASHED)
-            found[kind].append(one)
+            found[_end(one)].append(one)
         elif one.stopped:
             found[Kind.STOPPED].append(one)
         elif one.trouble:
             found[Kind.SILENT].append(one)
     return dict(found)
+
+
+def _end(rank: Rank) -> Kind:
+    """Return how *rank* has ended."""
+    # With another code than 0, unless it raised SystemExit itself.
+    if rank.ended == FINISHED and rank.words.kind == "exit":
+        return Kind.EXITED
+    kind = _ENDS.get(rank.ended, Kind.CRASHED)
+    return Kind.LOST if kind is Kind.CRASHED and is_of_peers(rank.words) else kind
 
 
 def _is_ahead(rank: Rank, waiting: Waiting) -> bool:

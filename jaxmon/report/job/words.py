@@ -133,6 +133,12 @@ WORDS = {
         "All processes have to call the same functions in the same order, with "
         "arguments of the same shapes.",
     ),
+    Kind.LOST: Words(
+        "ended by an uncaught exception about other processes",
+        "ended by uncaught exceptions about other processes",
+        "That is a consequence. `jaxmon job post-mortem` shows of what, if that is "
+        "known.",
+    ),
     Kind.ELSEWHERE: Words(
         "waits on another line,",
         "wait on another line,",
