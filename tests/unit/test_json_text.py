@@ -57,6 +57,13 @@ def test_what_is_refused(text, reason):
     assert "\n" not in str(raised.value)
 
 
+def test_a_duplicate_key_among_many_is_found_soon():
+    """In a time that grows with their number, not with its square: here, for hours."""
+    keys = ",".join(f'"{number}": 0' for number in range(300_000))
+    with pytest.raises(ValueError, match="duplicate key '299999'"):
+        parse(f'{{{keys}, "299999": 1}}')
+
+
 def test_what_comes_out_can_be_written():
     """What was read is JSON again, without words that stand for numbers."""
     value = parse('{"a": [1.7e308, -1.7e308, 5e-324, "\\u0000\\ud800"]}')
