@@ -276,6 +276,15 @@ def test_gpus_of_a_process_are_told_apart_by_nccl() -> None:
     assert "among 8 ranks, as rank 5 of NCCL" in text
 
 
+def test_a_later_release_may_have_other_sizes() -> None:
+    """Their name is not for people, and is omitted."""
+    found = collectives(timed(by(5, 20e-3)))
+    for one in found["ranks"]:
+        one["size"] = "over_1TiB"
+    [said] = document(judged(found).latecomers)
+    assert "comes last to AllGather among 8 ranks" in said["verdict"]
+
+
 def test_odd_reports_are_read() -> None:
     """A sidecar may report anything."""
     odd: Any

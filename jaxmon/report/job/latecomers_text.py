@@ -35,11 +35,11 @@ def lines(found: Sequence[Latecomer], width: int) -> Iterator[str]:
 def says(one: Latecomer) -> str:
     """Return who comes last to what, and how long the others wait."""
     of, rank = one.timed, one.rank
-    size = _SIZES.get(of.size, "")
+    what = f"{of.collective} {_SIZES.get(of.size, '')}".rstrip()
     itself = f", as rank {of.rank} of NCCL" if one.several else ""
     return (
         f"NCCL Inspector: rank {rank.index} ({rank.host}, pid {rank.pid}) comes last "
-        f"to {of.collective} {size} among {of.ranks:,} ranks{itself}: its kernels take "
+        f"to {what} among {of.ranks:,} ranks{itself}: its kernels take "
         f"{duration(one.mean)}, those of the median rank {duration(one.median)}, which "
         f"waits for it {share(one.ratio, 1.0)} of the time"
     )
