@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -67,6 +68,17 @@ def first_of(*hosts: Host) -> int | None:
 
 def text_of(found: Found) -> str:
     return " ".join("\n".join(lines(found, 78)).split())
+
+
+@pytest.mark.parametrize("age", [-1e308, 1e308])
+def test_ages_that_cannot_be_are_no_failure_of_ours(age: float) -> None:
+    """One that is said to be in the future is of now; none is older than computers."""
+    found = examine([a_host(report(0, **raised(age)), report(1, **raised(-age)))])
+    assert "ValueError" in text_of(found)
+    json.dumps(document(found), allow_nan=False)
+    [job] = found.jobs
+    assert job.first is not None
+    assert abs(NOW - job.first.time) < 1e10
 
 
 def test_a_consequence_is_no_cause_even_if_it_seems_earlier() -> None:

@@ -15,6 +15,10 @@ from enum import Enum
 from jaxmon.report.job.records import CRASHED, KILLED, Host, Rank, Words
 
 
+# Thirty years: who reports more is wrong, or lies.
+_OLDEST = 1e9
+
+
 class Ending(Enum):
     """How a rank failed."""
 
@@ -97,7 +101,7 @@ def _failure(host: Host, rank: Rank) -> Failure | None:
     ending = _ending(rank)
     if ending is None:
         return None
-    ages = _ages(rank)
+    ages = [min(max(age, 0.0), _OLDEST) for age in _ages(rank)]
     return Failure(
         rank,
         host,
