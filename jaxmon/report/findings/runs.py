@@ -48,15 +48,15 @@ _ON_RESTORING = (
     "incomplete, or not where it looks."
 )
 _IN_VAIN = (
-    f"Stop the restarts while you look for the cause. {_SEE} Do attempts end at the "
-    "same step, skip its batch or restore an earlier checkpoint; do they end before "
-    "their first, the checkpoint may be damaged; do they end at another step each "
+    f"Stop the restarts while you look for the cause. {_SEE} If attempts end at the "
+    "same step, skip its batch or restore an earlier checkpoint; if they end before "
+    "their first, the checkpoint may be damaged; if they end at another step each "
     "time, save more often."
 )
 _IN_ORDER = (
-    "Each attempt ended in order: is the run finished, let nothing restart it. Was it "
-    "preempted each time, save on the notice (SIGTERM); does it exit by itself, its "
-    "log says why."
+    "Each attempt ended in order. If the run is finished, do not restart it. If it was "
+    "preempted each time, save on the notice (SIGTERM). If it exits by itself, its log "
+    "says why."
 )
 _RECOVERY = (
     "Do less before the loop: import and open less, restore in parallel or from a "
