@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -26,11 +26,11 @@ from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.http.messages import Request, Response
 from jaxmon.report import responses
 from jaxmon.report.job import SCHEMA
-from jaxmon.report.job.records import CRASHED, FINISHED, KILLED
 from jaxmon.resources import container, hung
 from jaxmon_exporter.closings import Closings
 from jaxmon_exporter.collecting import Clock
-from jaxmon_exporter.endings import Kills, aged
+from jaxmon_exporter.endings import Kills
+from jaxmon_exporter.known import KEPT_SECONDS, Known, how_ended, left
 from jaxmon_exporter.refreshed import Refreshed
 from jaxmon_exporter.setups import Setups
 
@@ -46,54 +46,12 @@ _MOST_BYTES = 64 << 10
 _MOST_STACKS = 256 << 10
 _MOST_TOTAL = 8 << 20
 _MOST_RANKS = 256
-# How long a process is reported after its end.
-_KEPT_SECONDS = 3600.0
 # Agents notice within five seconds that their socket was removed, and recreate it.
 _RECREATED_SECONDS = 15.0
 # Without progress for so long, or three times as long as usual, stacks are read.
 _STUCK_SECONDS = 15.0
 _TIMES_AS_USUAL = 3.0
 _LONGEST = 200
-# A process that was killed cannot write that it ended.
-_ENDS = {life.RUNNING: KILLED, life.CRASHED: CRASHED, life.FINISHED: FINISHED}
-
-
-# Without its record, which another process has now.
-_SAID = {"exception": CRASHED, "exit": FINISHED, "finished": FINISHED}
-
-
-@dataclass(slots=True)
-class _Known:
-    """
-    What is known of the process in a slot.
-
-    Attributes:
-        rank: what it reported last.
-        read: when, by the clock.
-        trouble: why it does not respond; empty if it does.
-        stopped: whether a signal or a debugger has stopped it.
-        ended: how it ended, empty if it has not; *since* when that is known.
-        stacks: the response of ``/debug/stacks`` when it did not get on, or before.
-        starts: which process of the slot it is, counted from 1; 0 if unknown.
-        words: its last words.
-        closed: when the kernel closed its files; `None` if unknown.
-        kills: what the kernel has killed for memory so far.
-        killed: how many of these between the last response and the end.
-    """
-
-    rank: Mapping[str, Any]
-    read: float
-    kills: Kills
-    starts: int = 0
-    words: Mapping[str, Any] = field(default_factory=dict)
-    closed: float | None = None
-    killed: Mapping[str, int | None] = field(default_factory=dict)
-    trouble: str = ""
-    stopped: bool = False
-    ended: str = ""
-    since: float = 0.0
-    stacks: Mapping[str, Any] = field(default_factory=dict)
-    stacks_read: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +98,10 @@ class Ranks:
         self._clock = clock
         self._beside = beside
         self._closings = Closings(run_dir, clock)
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, Known] = {}
         self._host_kills: int | None = None
         # Those whose slot another process has now.
-        self._past: deque[tuple[str, _Known]] = deque(maxlen=_MOST_RANKS)
+        self._past: deque[tuple[str, Known]] = deque(maxlen=_MOST_RANKS)
         # Two threads read: one of them also the stacks.
         self._lock = Lock()
         self._latest = Refreshed(
@@ -184,7 +142,7 @@ class Ranks:
         known = sorted(self._known.copy().items(), key=lambda item: int(item[0]))
         known += list(self._past)
         for worker, one in known:
-            rank = setups.shared({**_document(one, now), "worker": worker})
+            rank = setups.shared({**one.as_json(now), "worker": worker})
             if stacks and one.stacks:
                 age = max(now - one.stacks_read, 0.0)
                 rank["stacks"] = {**one.stacks, "age_seconds": age}
@@ -235,9 +193,14 @@ class Ranks:
                 self._unheard(worker, sockets[worker], error, slot, now)
         for worker in self._known.keys() - answers.keys():
             self._left(worker, slots.get(worker), now)
+        for worker, slot in slots.items():
+            if worker in self._known:
+                continue
+            if (unread := left(self._path(worker), slot, now)) is not None:
+                self._known[worker] = unread
         for worker, known in self._known.items():
             self._listen(worker, known)
-        while self._past and now - self._past[0][1].since > _KEPT_SECONDS:
+        while self._past and now - self._past[0][1].since > KEPT_SECONDS:
             self._past.popleft()
         self._keep_stacks(sockets, self._stuck(now))
 
@@ -251,11 +214,11 @@ class Ranks:
     ) -> None:
         before = self._known.get(worker)
         starts = 0 if slot is None else slot.record.starts
-        if before is not None and _is_same(before, rank, starts):
-            made = _Known(rank, now, before.kills, starts)
+        if before is not None and before.is_same(rank, starts):
+            made = Known(rank, now, before.kills, starts)
             made.stacks, made.stacks_read = before.stacks, before.stacks_read
         else:
-            made = _Known(
+            made = Known(
                 rank, now, Kills(hung.listener(path), self._host_kills), starts
             )
             if before is not None:
@@ -267,7 +230,7 @@ class Ranks:
         made.kills.read(self._host_kills)
         self._known[worker] = made
 
-    def _listen(self, worker: str, known: _Known) -> None:
+    def _listen(self, worker: str, known: Known) -> None:
         """Note the last words of a process, and when its record was closed."""
         if known.ended and known.closed is None:
             closed = self._closings.at(worker) or 0.0
@@ -275,9 +238,12 @@ class Ranks:
             if known.read - _EVERY <= closed <= known.since + _EVERY:
                 known.closed = closed
         if not known.words:
-            found = life.last_words(self._run_dir / f"agent-{worker}.life")
+            found = life.last_words(self._path(worker))
             if known.starts and found.get("starts") == known.starts:
                 known.words = found
+
+    def _path(self, worker: str) -> Path:
+        return self._run_dir / f"agent-{worker}.life"
 
     def _unheard(
         self,
@@ -304,7 +270,7 @@ class Ranks:
         """Note that a process has no socket: it has ended, or a cleaner was here."""
         known = self._known[worker]
         if known.ended:
-            if now - known.since > _KEPT_SECONDS:
+            if now - known.since > KEPT_SECONDS:
                 del self._known[worker]
             return
         over = slot is not None and (
@@ -315,13 +281,10 @@ class Ranks:
         else:
             known.trouble = "has no socket in the run directory"
 
-    def _end(self, known: _Known, slot: life.Slot | None, now: float) -> None:
+    def _end(self, known: Known, slot: life.Slot | None, now: float) -> None:
         if known.ended:
             return
-        if slot is not None:
-            known.ended = _ENDS[slot.record.state]
-        else:
-            known.ended = _SAID.get(str(known.words.get("kind")), KILLED)
+        known.ended = how_ended(slot, known.words)
         known.since = now
         known.trouble, known.stopped = "", False
         known.killed = known.kills.since(self._host_kills)
@@ -356,27 +319,6 @@ class Ranks:
             except FetchError:
                 continue
             known.stacks_read = self._clock()
-
-
-def _is_same(known: _Known, rank: Mapping[str, Any], starts: int) -> bool:
-    """Return whether *rank* is from the same process."""
-    same = known.rank.get("pid") == rank.get("pid")
-    return same and (not known.starts or not starts or known.starts == starts)
-
-
-def _document(known: _Known, now: float) -> dict[str, Any]:
-    ended, closed = known.ended, known.closed
-    return {
-        **known.rank,
-        "since_seconds": max(now - known.read, 0.0),
-        "trouble": known.trouble,
-        "stopped": known.stopped,
-        "ended": ended,
-        "ended_seconds": max(now - known.since, 0.0) if ended else 0.0,
-        "closed_seconds": None if closed is None else max(now - closed, 0.0),
-        "words": aged(known.words),
-        **known.killed,
-    }
 
 
 def _fetched(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -115,6 +116,38 @@ def test_how_a_process_ended_is_read_from_its_slot(
         running.server.stop()
     found = [one["ended"] for one in read(ranks)["ranks"]]
     assert found == ["finished", "crashed", "killed"]
+
+
+def test_a_process_that_failed_before_it_was_read_is_reported(
+    run_dir: Path, stack: ExitStack
+) -> None:
+    """Its last words are, for an hour; which rank it was is unknown."""
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    ways: list[tuple[str, life.State, float]] = [
+        ("exception", life.CRASHED, now),
+        ("exit", life.FINISHED, now),
+        ("finished", life.FINISHED, now),
+        ("exception", life.CRASHED, max(now - 4000.0, 0.0)),
+    ]
+    for slot, (kind, state, then) in enumerate(ways):
+        one = life.Life(run_dir / f"agent-{slot}.life", 0o600)
+        one.begin()
+        one.say({"kind": kind, "boottime": then})
+        one.end(state)
+        one.abandon()
+    ranks = ranks_of(run_dir, stack)
+    found = read(ranks)["ranks"]
+    assert [(of["ended"], of["words"]["kind"]) for of in found] == [
+        ("crashed", "exception"),
+        ("finished", "exit"),
+    ]
+    assert len(records.host("h", read(ranks)).unknown) == 2
+    agent(stack, run_dir, 0, report(0))
+    again = life.Life(run_dir / "agent-0.life", 0o600)
+    again.begin()
+    stack.callback(again.abandon)
+    found = read(ranks)["ranks"]
+    assert [of.get("index") for of in found] == [0, None, None]
 
 
 def test_last_words_are_kept_when_the_slot_has_another_process(

@@ -289,6 +289,11 @@ def test_processes_that_have_not_joined_are_mentioned() -> None:
         assert said in " ".join(lines(verdict, 100))
     verdict = judge([host("a", {"ranks": [*waiting(4), alone]})])
     assert "observed" not in " ".join(lines(verdict, 100))
+    failed = {"ended": "crashed", "words": {"kind": "exception", "age_seconds": 9.0}}
+    verdict = judge([host("a", {"ranks": [*waiting(3), alone | failed]})])
+    said = " ".join(lines(verdict, 100))
+    assert "1 process of unknown rank failed there: `jaxmon job post-mortem`" in said
+    assert "observed" not in said
 
 
 def test_a_job_that_has_not_called_for_long_may_hang_soon() -> None:

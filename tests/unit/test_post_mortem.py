@@ -246,7 +246,17 @@ def test_ranks_that_never_joined_are_said_to_be_missing() -> None:
     """They may have failed before, as by an argument that is wrong on one host."""
     found = examine([a_host(*(report(n) for n in range(3)))])
     assert text_of(found).startswith("NO FAILURE: 4 ranks")
-    assert "rank 3 is reported by none of these hosts: what failed" in text_of(found)
+    assert "rank 3 is reported by none of these hosts, and may have" in text_of(found)
+    early = {"host": "far", **raised(9.0), "index": None}
+    found = examine([a_host(*(report(n) for n in range(3)), early)])
+    said = text_of(found)
+    assert "A process of unknown rank (far) raised ValueError: loss is not" in said
+    assert "train.py:9 in f" in said
+    [unknown] = document(found)["unknown_rank"]
+    assert (unknown["rank"], unknown["host"]) == (None, "far")
+    whole = examine([a_host(*(report(n) for n in range(4)), early)])
+    assert "unknown" not in text_of(whole)
+    assert "A process of unknown rank" in text_of(examine([a_host(early)]))
 
 
 def test_a_hook_called_by_hand_is_no_failure() -> None:

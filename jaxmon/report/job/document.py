@@ -35,6 +35,7 @@ def document(verdict: Verdict) -> dict[str, Any]:
         ],
         "answered": verdict.answered,
         "others": verdict.others,
+        "unknown_rank": verdict.unknown,
     }
 
 

@@ -93,11 +93,12 @@ _OF_RUNTIME = (
 def failures(host: Host) -> Iterator[Failure]:
     """Yield the failures of the ranks of *host*."""
     for rank in host.ranks:
-        if (found := _failure(host, rank)) is not None:
+        if (found := failure(host, rank)) is not None:
             yield found
 
 
-def _failure(host: Host, rank: Rank) -> Failure | None:
+def failure(host: Host, rank: Rank) -> Failure | None:
+    """Return how *rank* failed on *host*, `None` if it did not."""
     ending = _ending(rank)
     if ending is None:
         return None

@@ -156,9 +156,12 @@ class Verdict:
         silent: hosts that did not answer, with the reason.
         answered: how many did.
         others: processes that belong to no job.
+        unknown: processes that failed, and of which it is not known which rank they
+            were.
     """
 
     jobs: tuple[Job, ...] = ()
     silent: tuple[tuple[str, str], ...] = ()
     answered: int = 0
     others: int = 0
+    unknown: int = 0

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jaxmon.report.job.failures import Ending, Failure, failures
+from jaxmon.report.job.failures import Ending, Failure, failure, failures
 from jaxmon.report.job.model import Job, Suspects
 from jaxmon.report.job.places import waiting_of
 from jaxmon.report.job.records import FINISHED, Host, Rank
@@ -78,12 +78,15 @@ class Found:
     Attributes:
         jobs: those that failed, the latest first, then the others.
         hosts: all hosts, also those that did not answer.
+        unknown: failures of processes of which it is not known which rank they were, if
+            one is missing or no job is known; the latest first.
         others: processes that belong to no job.
     """
 
     jobs: tuple[PostMortem, ...]
     hosts: tuple[Host, ...]
     others: int
+    unknown: tuple[Failure, ...] = ()
 
 
 def examine(hosts: Sequence[Host]) -> Found:
@@ -97,7 +100,16 @@ def examine(hosts: Sequence[Host]) -> Found:
         _post_mortem(job, by_job[job.coordinator, job.count]) for job in verdict.jobs
     ]
     made.sort(key=_recency)
-    return Found(tuple(made), tuple(hosts), verdict.others)
+    missing = not made or any(job.missing for job in made)
+    return Found(
+        tuple(made), tuple(hosts), verdict.others, _unknown(hosts) if missing else ()
+    )
+
+
+def _unknown(hosts: Iterable[Host]) -> tuple[Failure, ...]:
+    found = [failure(host, rank) for host in hosts for rank in host.unknown]
+    known = [one for one in found if one is not None]
+    return tuple(sorted(known, key=lambda one: -one.time))
 
 
 def _post_mortem(job: Job, found: Iterable[Failure]) -> PostMortem:

@@ -27,6 +27,7 @@ def document(found: Found) -> dict[str, Any]:
             if one.trouble
         ],
         "others": found.others,
+        "unknown_rank": [_failure(one, None) for one in found.unknown[:_MOST_NUMBERS]],
     }
 
 

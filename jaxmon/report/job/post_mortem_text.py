@@ -46,6 +46,7 @@ def lines(found: Found, width: int) -> list[str]:
     if not found.jobs:
         answered = counted(len(found.hosts) - len(silent), "host")
         text += ["", f"No rank of a job on {answered}."]
+    text += _unknown_ranks(found, width)
     if silent:
         hosts = counted(len(found.hosts), "host")
         text += ["", f"{len(silent):,} of {hosts} did not answer:"]
@@ -55,6 +56,18 @@ def lines(found: Found, width: int) -> list[str]:
         if (left := len(silent) - _MOST_HOSTS) > 0:
             text.append(f"{INDENT}and {left:,} more")
     return text[1:]
+
+
+def _unknown_ranks(found: Found, width: int) -> Iterator[str]:
+    """Yield the failures of processes that may have been the ranks that are missing."""
+    for one in found.unknown[:_MOST_FAILURES]:
+        yield ""
+        text = f"A process of unknown rank ({one.rank.host}) {_did(one)}"
+        yield from wrapped(text, width, rest=INDENT)
+        for line in _details(one):
+            yield from wrapped(line, width, first=INDENT, rest=INDENT * 2)
+    if (left := len(found.unknown) - _MOST_FAILURES) > 0:
+        yield f"and {counted(left, 'further one')}"
 
 
 def headline(job: PostMortem) -> str:
@@ -163,8 +176,8 @@ def _missing(job: PostMortem) -> Iterator[str]:
     if job.missing:
         verb = "is" if len(job.missing) == 1 else "are"
         yield (
-            f"{numbers(job.missing)} {verb} reported by none of these hosts: what "
-            "failed before it joined is in its log only"
+            f"{numbers(job.missing)} {verb} reported by none of these hosts, and may "
+            "have failed before joining"
         )
 
 

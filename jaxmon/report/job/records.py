@@ -265,6 +265,8 @@ class Host:
         trouble: why there is nothing of it; empty if there is.
         ranks: the processes of its host that belong to a job.
         others: how many belong to none, or have not joined theirs yet.
+        unknown: processes that failed, of which it is not known which rank of which job
+            they were, if any.
         stacks: lines of the stacks of threads, by worker, innermost first.
         xids: the latest errors of its GPUs.
         gpus: those that are throttled now.
@@ -281,6 +283,7 @@ class Host:
     trouble: str = ""
     ranks: tuple[Rank, ...] = ()
     others: int = 0
+    unknown: tuple[Rank, ...] = ()
     stacks: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     xids: tuple[Xid, ...] = ()
     gpus: tuple[Gpu, ...] = ()
@@ -319,13 +322,16 @@ def host(target: str, document: object) -> Host:
         msg = "its response is not that of a sidecar's /job"
         raise ValueError(msg)  # noqa: TRY004 - a value of another origin, no mistake
     ranks, others, stacks, runs = [], 0, {}, []
+    unknown: list[Rank] = []
     setups = Setups(document)
     for one in given[:_MOST_ON_A_HOST]:
         if run := mapping(one).get("run"):
             runs.append(run)
-        rank = _bounded(from_json(Rank, one), setups.of(one))
+        read = from_json(Rank, one)
+        rank = _bounded(read, setups.of(one))
         if rank is None:
-            others += 1
+            others += not read.ended
+            unknown += [read] * (read.words.kind in {"exception", "exit"})
             continue
         ranks.append(rank)
         stacks[rank.worker] = _stacks(mapping(one).get("stacks"))
@@ -335,6 +341,7 @@ def host(target: str, document: object) -> Host:
         "",
         tuple(ranks),
         others,
+        tuple(unknown),
         stacks,
         xids=of_host.xids[:_MOST_XIDS],
         gpus=of_host.gpus[:_MOST_XIDS],

@@ -49,15 +49,29 @@ def lines(verdict: Verdict, width: int) -> list[str]:
     if not verdict.jobs:
         found += ["", f"No rank of a job on {counted(verdict.answered, 'host')}."]
     missing = any(one.kind is Kind.GONE for job in verdict.jobs for one in job.suspects)
-    if verdict.others and (missing or not verdict.jobs):
-        found += [""] * missing + wrapped(_others(verdict.others), width)
+    if missing or not verdict.jobs:
+        notes = [*_others(verdict.others), *_failed(verdict.unknown)]
+        found += [""] * bool(missing and notes)
+        for text in notes:
+            found += wrapped(text, width)
     return [*found[1:], *_silent(verdict, width)]
 
 
-def _others(number: int) -> str:
+def _others(number: int) -> Iterator[str]:
     if number == 1:
-        return "1 observed process there belongs to no job, or has not joined it yet."
-    return f"{number:,} observed processes there belong to no job, or have not joined."
+        yield "1 observed process there belongs to no job, or has not joined it yet."
+    elif number:
+        belong = "belong to no job, or have not joined theirs yet"
+        yield f"{number:,} observed processes there {belong}."
+
+
+def _failed(number: int) -> Iterator[str]:
+    if number:
+        processes = "1 process" if number == 1 else f"{number:,} processes"
+        yield (
+            f"{processes} of unknown rank failed there: `jaxmon job post-mortem` shows "
+            "how."
+        )
 
 
 def _silent(verdict: Verdict, width: int) -> Iterator[str]:

@@ -79,7 +79,13 @@ def judge(hosts: Sequence[Host], *, after: float = AFTER) -> Verdict:
         jobs = [replace(job, nccl=seen(job.ranks, hosts)) for job in jobs]
     jobs.sort(key=lambda job: (-_WORST[job.state], job.coordinator, job.count))
     answered = len(hosts) - len(silent)
-    return Verdict(tuple(jobs), silent, answered, sum(one.others for one in hosts))
+    return Verdict(
+        tuple(jobs),
+        silent,
+        answered,
+        sum(one.others for one in hosts),
+        sum(len(one.unknown) for one in hosts),
+    )
 
 
 def _job(
