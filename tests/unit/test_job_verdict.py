@@ -263,7 +263,8 @@ def test_who_does_not_come_to_the_end_is_named() -> None:
 
 def test_who_does_not_join_is_waited_for() -> None:
     """For five minutes, as JAX waits; then it is a hang."""
-    for age, state in ((60.0, State.WAITING), (400.0, State.HUNG)):
+    waits = State.WAITING
+    for age, state in ((3.0, waits), (60.0, waits), (400.0, State.HUNG)):
         some = [in_distributed(n, "initialize", calls=None, age=None) for n in range(3)]
         for one in some:
             one["now"]["seconds"] = age

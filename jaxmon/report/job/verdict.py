@@ -203,7 +203,8 @@ def _state(
         return State.UNKNOWN
     if seconds >= limit:
         return State.HUNG
-    return State.WAITING if seconds >= after else State.PROGRESSING
+    started = not (alive and all(map(starts, alive)))
+    return State.PROGRESSING if seconds < after and started else State.WAITING
 
 
 def _without(waiting: Waiting, suspects: Iterable[Suspects]) -> Waiting:
