@@ -75,7 +75,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
     """
     wanted = context.settings
     programs, utilization, mistakes = None, None, list[Part]()
-    ahead: Callable[[], float] = float
+    lead = _unknown
     loaded = LoadedPrograms(context.jax)
     if wanted.programs:
         from jaxmon.agent.compiles.programs import Programs  # noqa: PLC0415
@@ -139,7 +139,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
             from jaxmon.agent.sampling.part import Sampling  # noqa: PLC0415
 
             found.append(sampling := Sampling(context, spanning))
-            ahead = sampling.lead.seconds
+            lead = sampling.lead.look
             found.append(Charts(context, indicators, memory.snapshot))
             found.append(
                 History(
@@ -162,7 +162,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         Keys(context, reading),
         Identity(context),
     ]
-    found += _for_others(context, indicators, compiles, programs, ahead)
+    found += _for_others(context, indicators, compiles, programs, lead)
     if devices is not None:
         found.append(devices)
     found += _for_opentelemetry(context, indicators)
@@ -184,7 +184,7 @@ def _for_others(
     indicators: Indicators,
     compiles: Compiles,
     programs: Programs | None,
-    ahead: Callable[[], float],
+    lead: Callable[[], tuple[float, float]],
 ) -> list[Part]:
     """Return what shows how this process gets on, to people and to a whole job."""
     found = list[Part]()
@@ -194,7 +194,7 @@ def _for_others(
         from jaxmon.agent.walltime.part import WallTime  # noqa: PLC0415
 
         timeline, routes = indicators.timeline, indicators.routes
-        time = WallTime(context, timeline, routes, spanning, ahead)
+        time = WallTime(context, timeline, routes, spanning, lead)
         doing = time.doing
         found.append(time)
     record: Callable[[], dict[str, Any]] = dict
@@ -227,6 +227,11 @@ def _for_opentelemetry(context: Context, indicators: Indicators) -> list[Part]:
 
         found.append(EventLogging(context))
     return found
+
+
+def _unknown() -> tuple[float, float]:
+    """Stand for a lead that no sample shows."""
+    return 0.0, 0.0
 
 
 def _nothing() -> None:

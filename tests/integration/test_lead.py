@@ -49,45 +49,53 @@ def sampled(sampling: Sampling, step: Any) -> None:
 
 
 @pytest.mark.ground_truth
-def test_a_call_that_is_not_finished_shows_that_the_device_has_work(
+def test_a_call_shows_whether_the_device_has_work(
     lead: Lead, sampling: Sampling
 ) -> None:
-    """Since the call, by the test's own clock, and until its output is ready."""
+    """From the call, by the test's own clock, until its output is ready; then none."""
     step = chain("step", calibrated(SECONDS))
     sampled(sampling, step)
 
     def known() -> bool:
         lead._due = 0.0
-        lead.seconds()
+        lead.look()
         assert isinstance(waiting_for(step), Peek)
         began = time.perf_counter()
         output = step(operand())
         returned, looks = time.perf_counter(), 0
         while not output.is_ready():
             least = time.perf_counter() - returned
-            found = lead.seconds()
+            ahead, behind = lead.look()
             most = time.perf_counter() - began
             if not output.is_ready():
-                assert least <= found <= most
+                assert least <= ahead <= most
+                assert behind == 0.0
                 looks += 1
-        assert lead.seconds() == 0.0
+        lead.look()
+        ahead, behind = lead.look()
+        assert ahead == 0.0
+        assert 0.0 < behind <= time.perf_counter() - began
         return looks > 0
 
     # Under load it may be finished before it is looked at.
     until(known, "a call to be in flight")
+    # Of a call that was not seen it is not known whether it is finished.
+    step(operand())
+    step(operand()).block_until_ready()
+    assert lead.look() == (0.0, 0.0)
 
 
 def test_calls_are_seen_and_sampled(lead: Lead, sampling: Sampling) -> None:
     """Whichever of the two begins to wait first, the call after that is sampled."""
     step = chain("step", 1)
     sampled(sampling, step)
-    lead.seconds()
+    lead.look()
     arm(sampling)
     assert isinstance(waiting_for(step), Peek)
     step(operand())
     assert isinstance(waiting_for(step), Sampler)
     lead._due = 0.0
-    lead.seconds()
+    lead.look()
     assert isinstance(waiting_for(step), Peek)
     step(operand())
     assert isinstance(waiting_for(step), Sampler)
@@ -109,5 +117,5 @@ def test_what_other_processes_take_no_part_in_is_not_followed(
     assert agent.running
     step = chain("step", 1)
     sampled(sampling, step)
-    sampling.lead.seconds()
+    sampling.lead.look()
     assert not armed(step)

@@ -175,6 +175,18 @@ def test_a_device_that_idles_gives_a_synchronous_rank_away() -> None:
     assert only(found).kind is Slow.PYTHON
 
 
+def test_a_device_that_is_seen_without_work_gives_it_away_too() -> None:
+    """Also if no execution can be timed; not if it is so for as long as others."""
+    python = (0.1, 0.1, 0.6, 0.1)
+    ahead = (0.3, 0.3, 0.1, 0.3)
+    found = recorded(python=python, ahead=ahead, behind=(0.1, 0.1, 0.3, 0.1))
+    assert only(found).kind is Slow.PYTHON
+    same = recorded(python=python, ahead=ahead, behind=(0.1, 0.1, 0.03, 0.1))
+    assert not same.stragglers
+    seldom = recorded(python=python, ahead=(0.03,) * 4, behind=(0.0, 0.0, 0.06, 0.0))
+    assert not seldom.stragglers
+
+
 def test_a_device_that_works_alone_is_found_by_its_samples() -> None:
     """All hosts wait alike; its device waits less in what all run together."""
     slow = runner(3, rows(python=0.1, together=0.2, alone=0.7))

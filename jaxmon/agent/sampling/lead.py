@@ -4,7 +4,8 @@ Whether the program is ahead of its device, in what the processes of a job run t
 A program may be slow and cost the others nothing, if its device always has work that
 was dispatched before. Execution times show that badly: on a busy CPU those of some
 samples are off by a third. That one call has been dispatched and is not finished is
-certain. So one call is seen from time to time, and polled until it is finished.
+certain, and so is that it is finished and no other has been dispatched. So one call is
+seen from time to time, and polled until the next.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ class Lead:
         self._called: tuple[weakref.ref[CountedFunction], Function] | None = None
         self._due = self._since = 0.0
         self._work: DeviceWork | None = None
+        self._calls = 0
 
     def sampled(self, function: Function, counted: CountedFunction) -> None:
         """Note that *counted*, an object of *function*, is being called."""
@@ -88,12 +90,13 @@ class Lead:
             return  # its outputs would be kept until the next look
         if before is None or before.look():
             self._since = call.ended
-        self._work = work
+        self._calls, self._work = self._count(), work
 
-    def seconds(self) -> float:
+    def look(self) -> tuple[float, float]:
         """
-        Return for how many seconds the device has had work for certain, at least; see
-        to it that another call is seen, if that is due. For one thread.
+        Return for how many seconds the device has had work for certain, at least, and
+        for how many it has had none; see to it that another call is seen, if that is
+        due. For one thread.
         """
         now, work, called = perf_counter(), self._work, self._called
         unfinished = work is not None and not work.look()
@@ -103,4 +106,11 @@ class Lead:
             waits = None if counted is None else waiting_for(counted)
             if counted is not None and not isinstance(waits, Peek):
                 arm(counted, Peek(self._begin, called[1], waits))
-        return max(now - self._since, 0.0) if unfinished else 0.0
+        if unfinished:
+            return max(now - self._since, 0.0), 0.0
+        if work is None or work.finished is None or self._count() != self._calls:
+            return 0.0, 0.0
+        return 0.0, max(now - work.finished, 0.0)
+
+    def _count(self) -> int:
+        return sum([one.objects.calls + one.missed for one in self._spanning()])

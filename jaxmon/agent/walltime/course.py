@@ -157,11 +157,17 @@ class Course:
         self._looked: float | None = None
         self._marked = 0.0
 
-    def look(self, state: str, now: float, held: float, ahead: float = 0.0) -> None:
+    def look(
+        self,
+        state: str,
+        now: float,
+        held: float,
+        lead: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
         """
         Add a look at *now* that found *state*; of the time since the look before, in
-        *held* seconds nothing of the process ran although it was due. For *ahead*
-        seconds the program has been ahead of its device.
+        *held* seconds nothing of the process ran although it was due. By its *lead* the
+        program has been ahead of its device, and behind it, for so many seconds.
         """
         before, self._looked = self._looked, now
         if before is None:
@@ -171,7 +177,8 @@ class Course:
         row["seconds"] += seconds
         row["looks"] += 1
         row["held"] += held
-        row["ahead"] += min(ahead, seconds - held)
+        for name, known in zip(("ahead", "behind"), lead, strict=True):
+            row[name] += min(known, seconds - held)
         row[_COLUMNS.get(state, "blocked")] += seconds - held
 
     def mark(self, calls: int, now: float, starved: float) -> None:

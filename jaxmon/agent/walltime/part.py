@@ -69,8 +69,8 @@ class WallTime(Part):
         timeline: the activities that the program marks.
         routes: its requests.
         spanning: returns the functions that run on devices of other processes, too.
-        ahead: returns for how many seconds the program has been ahead of its device in
-            these, as far as is certain.
+        lead: returns for how many seconds the program has been ahead of its device in
+            these, and for how many behind, as far as is certain.
     """
 
     name = SITE
@@ -81,7 +81,7 @@ class WallTime(Part):
         timeline: Timeline,
         routes: Routes,
         spanning: Callable[[], Collection[Function]],
-        ahead: Callable[[], float],
+        lead: Callable[[], tuple[float, float]],
     ) -> None:
         self._guard = context.guard
         self._routes = routes
@@ -98,7 +98,7 @@ class WallTime(Part):
         )
         self._reader = reader
         self._pace = Pace(partial(_calls_together, context, spanning))
-        self._ahead = ahead
+        self._lead = lead
         self._starvation = Starvation()
         devices = DeviceSeconds(spanning)
         context.observers.executed.append(devices.executed)
@@ -326,7 +326,7 @@ class WallTime(Part):
         current, now = self._looks.progress.current, perf_counter()
         if current is not None:
             state, held, self._held = current.entry.state, self._held, 0.0
-            self._course.look(state, now, held, self._ahead())
+            self._course.look(state, now, held, self._lead())
             self._starvation.check(self._looks.task(current.thread), now)
             if self._pace.check(now, compiles=state == COMPILE):
                 self._course.mark(self._pace.calls, now, self._starvation.seconds)

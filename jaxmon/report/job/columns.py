@@ -20,6 +20,7 @@ COLUMNS = (
     "alone",
     "known",
     "ahead",
+    "behind",
 )
 """
 Of a row: calls of what the ranks call together; wall seconds, and how often the program
@@ -29,7 +30,8 @@ was due). Of all these its thread waited for a processor in those ``starved``. T
 device seconds, estimated from samples, of what the ranks call together and of other
 programs, and in how many of the wall seconds the former are known. Last, those in which
 the program was certainly ahead of its device: it had dispatched a call of what the
-ranks call together, and the device had not finished it.
+ranks call together, and the device had not finished it; and those in which it was
+certainly behind: the device had finished what was dispatched last.
 """
 
 MOST_ROWS = 64

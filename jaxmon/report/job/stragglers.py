@@ -5,9 +5,10 @@ In a job in step all ranks take the same time for a step. What differs is how mu
 they wait for their devices, which wait for other ranks in collectives: the one that
 waits least is the one that the others wait for, by what its wait is shorter. Unless the
 device works anyway: a host may be slow as long as it keeps ahead of its device. So it
-must hardly wait at all, or its device must have idled, by sampled execution times, for
-as long as those of the others have waited. These are estimates; that a call has been
-dispatched and is not finished is certain, and outweighs them.
+must hardly wait at all, or its device must have idled for as long as those of the
+others have waited: by calls that were seen finished while no other had been dispatched,
+or by sampled execution times. These are estimates: that a call is seen in flight is
+certain, and outweighs them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median_high, median_low
+from statistics import median_low
 
 from jaxmon.report.job.comparison import (
     WINDOW,
@@ -24,6 +25,7 @@ from jaxmon.report.job.comparison import (
     Side,
     compare,
 )
+from jaxmon.report.job.devices import Devices, Held, estimated, seen
 from jaxmon.report.job.gpus import Gpus
 from jaxmon.report.job.lags import Scale
 from jaxmon.report.job.records import Host, Place, Rank
@@ -33,7 +35,6 @@ from jaxmon.report.job.slow import Slow, Slowness, Straggler
 # A host that waits less is not ahead of its device, unless samples say that this works
 # all the time; with still less it is not, whatever they say: they are estimates.
 _LITTLE_WAIT, _NO_WAIT = 0.1, 0.03
-_MOSTLY = 0.5
 # Who works a lot waits for a processor now and then, too.
 _MOST_OF_IT = 2 / 3
 # Described of those that are slow, and others whose lines are compared.
@@ -107,10 +108,10 @@ def find(
     waits = Scale(found, ("waits",))
     # What waits in a copy to the device may wait for others there.
     either = Scale(found, ("waits", "transfer"))
-    held = _Held(found.sides)
+    held = Held(found.sides)
     alone = Scale(found, ("alone",))
     together = Scale(found, ("together",), sampled=True)
-    devices = _Devices(found.sides)
+    devices = Devices(found.sides, seen), Devices(found.sides, estimated)
     runs: dict[int, _Run] = {}
     for number in range(len(found.sides)):
         run = (
@@ -134,7 +135,7 @@ def find(
 
 
 def _host_bound(
-    waits: Scale, devices: _Devices, held: _Held, number: int
+    waits: Scale, devices: tuple[Devices, Devices], held: Held, number: int
 ) -> _Run | None:
     """Return when the others waited for the rank *number*, which did not."""
     row = waits.rows[number]
@@ -144,8 +145,12 @@ def _host_bound(
         if lag < waits.least(number, lags, windows):
             continue
         side, wait = waits.sides[number], median_low([row[one] for one in windows])
-        longer, idle = held.longer(side, windows), devices.idle(number, windows)
-        if longer >= lag / 2 or _is_behind(side, windows, lag / 2, wait, idle):
+        certain, likely = [one.idle(number, windows) for one in devices]
+        if (
+            held.longer(side, windows) >= lag / 2
+            or (certain is not None and certain >= lag / 2)
+            or _is_behind(side, windows, lag / 2, wait, likely)
+        ):
             return _Run(side, windows, lag, windows)
     return None
 
@@ -181,53 +186,6 @@ def _device_bound(alone: Scale, together: Scale, number: int) -> _Run | None:
         if lag >= together.least(number, lags, windows) and longer >= lag / 2:
             return _Run(side, windows, longer, known, Slow.COMPUTE)
     return None
-
-
-class _Devices:
-    """How much of the time devices work, or wait for others in a collective."""
-
-    def __init__(self, sides: Sequence[Side]) -> None:
-        self._sides = sides
-        self._usual: dict[range, float | None] = {}
-
-    def idle(self, number: int, windows: range) -> float | None:
-        """
-        Return how much less than others that of the rank *number* did in *windows*,
-        `None` if that is unknown.
-        """
-        if windows not in self._usual:
-            found = [self._busy(one, windows) for one in self._sides]
-            known = [one for one in found if one is not None]
-            most = 2 * len(known) > len(found)
-            self._usual[windows] = median_high(known) if most else None
-        usual, own = self._usual[windows], self._busy(self._sides[number], windows)
-        return None if usual is None or own is None else usual - own
-
-    def _busy(self, side: Side, windows: range) -> float | None:
-        known = side.spent("known", windows)
-        if known <= side.spent("seconds", windows) * _MOSTLY:
-            return None
-        works = side.spent("together", windows) + side.spent("alone", windows)
-        # Estimates of a busy host add up to more than the time.
-        return min(works / known, 1.0)
-
-
-class _Held:
-    """For how much of the time nothing lets the processes run."""
-
-    def __init__(self, sides: Sequence[Side]) -> None:
-        self._sides = sides
-        self._usual: dict[range, float] = {}
-
-    def longer(self, side: Side, windows: range) -> float:
-        """
-        Return how much longer that is for *side* than for the median rank: a machine
-        without free processors holds all of them.
-        """
-        if windows not in self._usual:
-            found = [one.ratio("held", windows) for one in self._sides]
-            self._usual[windows] = median_low(found)
-        return side.ratio("held", windows) - self._usual[windows]
 
 
 class _Accounts:
