@@ -283,7 +283,9 @@ def test_attempts_in_vain_that_end_in_order_may_belong_to_a_finished_run() -> No
     first, *_ = found(run(interruptions={"stopped": 12}, fruitless=4))
 
     assert first.topic == "no_progress"
-    assert first.action.startswith("Each attempt ended in order. If the run is finished")
+    assert first.action.startswith(
+        "Each attempt ended in order. If the run is finished"
+    )
 
 
 @pytest.mark.parametrize("text", ["a" * 10_000, "\x1b[31m", "ü", ""])
