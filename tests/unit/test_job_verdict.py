@@ -7,28 +7,12 @@ import random
 from typing import Any
 
 from jaxmon.report.job.document import document, worst
-from jaxmon.report.job.model import Job, Kind, State, Suspects, Verdict
+from jaxmon.report.job.model import Kind, State
 from jaxmon.report.job.records import Host, host
 from jaxmon.report.job.text import lines
 from jaxmon.report.job.verdict import judge
+from tests.judged import judged, only, text
 from tests.ranks import STEP, fetching, ranks, report, waiting
-
-
-def judged(*documents: dict[str, Any], **options: Any) -> Job:
-    """Return the verdict on the only job of a host with these ranks."""
-    [job] = judge([host("host-1:9467", {"ranks": list(documents)})], **options).jobs
-    return job
-
-
-def only(job: Job) -> Suspects:
-    """Return the only suspects."""
-    [found] = job.suspects
-    return found
-
-
-def text(job: Job) -> str:
-    """Return what is printed, as one line."""
-    return " ".join(" ".join(lines(Verdict((job,)), 100)).split())
 
 
 def test_a_job_that_calls_is_progressing() -> None:
@@ -223,175 +207,6 @@ def test_of_two_that_wait_on_two_lines_the_one_behind_is_named() -> None:
         )
 
 
-def in_barrier(index: int, **options: Any) -> dict[str, Any]:
-    """Return a rank that waits in `multihost_utils.sync_global_devices`."""
-    found = report(index, state="fetch", place="train.py:70", **options)
-    found["now"]["barrier"] = "sync_global_devices"
-    return found
-
-
-def test_who_does_not_come_to_a_barrier_is_named() -> None:
-    """No call of a barrier is counted, so having made the same calls clears no rank."""
-    rest = [in_barrier(n) for n in range(3)]
-    job = judged(*rest, report(3, state="blocked", place="save.py:9"))
-    found = only(job)
-    assert (found.kind, found.numbers, found.place) == (
-        Kind.BLOCKED,
-        (3,),
-        "save.py:9",
-    )
-    said = text(job)
-    assert "ranks 0-2 wait in sync_global_devices, after call 812 of train_step" in said
-    assert "not dispatched" not in said
-    assert judged(*rest, report(3, calls=813, state="python")).suspects == ()
-
-
-def in_distributed(index: int, function: str, **options: Any) -> dict[str, Any]:
-    """Return a rank that waits in a function of `jax.distributed`."""
-    found = report(index, state="fetch", place="train.py:9", **options)
-    found["now"]["barrier"] = f"jax.distributed.{function}"
-    return found
-
-
-def test_who_does_not_come_to_the_end_is_named() -> None:
-    """It has finished its calls, too, and the others wait in the barrier of JAX."""
-    rest = [in_distributed(n, "shutdown") for n in range(3)]
-    job = judged(*rest, report(3, state="blocked", place="upload.py:9"))
-    assert (only(job).kind, only(job).numbers) == (Kind.BLOCKED, (3,))
-    assert "ranks 0-2 wait in jax.distributed.shutdown, after call 812" in text(job)
-
-
-def test_who_does_not_join_is_waited_for() -> None:
-    """For five minutes, as JAX waits; then it is a hang."""
-    waits = State.WAITING
-    for age, state in ((3.0, waits), (60.0, waits), (400.0, State.HUNG)):
-        some = [in_distributed(n, "initialize", calls=None, age=None) for n in range(3)]
-        for one in some:
-            one["now"]["seconds"] = age
-        job = judged(*some)
-        assert (job.state, only(job).kind) == (state, Kind.GONE)
-        said = text(job)
-        assert "rank 3 is reported by no sidecar" in said
-        assert "has not joined the job yet" in said
-        assert "ranks 0-2 wait in jax.distributed.initialize (train.py:9)" in said
-
-
-def test_processes_that_have_not_joined_are_mentioned() -> None:
-    """If a rank is missing, or no job is found: they may be it, or its other ranks."""
-    alone = {"index": None, "count": None}
-    for some, said in (
-        (
-            [*waiting(3), alone],
-            "1 observed process there belongs to no job, or has not",
-        ),
-        ([alone, alone], "2 observed processes there belong to no job, or have not"),
-    ):
-        verdict = judge([host("a", {"ranks": some})])
-        assert said in " ".join(lines(verdict, 100))
-    verdict = judge([host("a", {"ranks": [*waiting(4), alone]})])
-    assert "observed" not in " ".join(lines(verdict, 100))
-    failed = {"ended": "crashed", "words": {"kind": "exception", "age_seconds": 9.0}}
-    verdict = judge([host("a", {"ranks": [*waiting(3), alone | failed]})])
-    said = " ".join(lines(verdict, 100))
-    assert "1 process of unknown rank failed there: `jaxmon job post-mortem`" in said
-    assert "observed" not in said
-
-
-def test_a_job_that_has_not_called_for_long_may_hang_soon() -> None:
-    """When it would be called hung is said from a third of that time on."""
-    for age, said in ((9.0, "last call 9.0 s ago"), (20.0, "ago, hung from 30.0 s")):
-        found = text(judged(*waiting(4, age=age)))
-        assert found.startswith("PROGRESSING")
-        assert found.endswith(said)
-
-
-def test_who_does_not_initialise_its_devices_is_named() -> None:
-    """JAX does so when the first function is compiled, and waits for all processes."""
-    first = report(0, calls=None, state="compile", place="train.py:9", age=100.0)
-    first["now"]["barrier"] = "the initialisation of devices"
-    busy = [
-        report(n, calls=None, state="blocked", place="read.py:9", age=None)
-        for n in range(1, 4)
-    ]
-    job = judged(first, *busy)
-    assert (job.state, only(job).kind) == (State.WAITING, Kind.BLOCKED)
-    assert only(job).numbers == (1, 2, 3)
-    assert "rank 0 waits in the initialisation of devices (train.py:9)" in text(job)
-
-
-def test_who_comes_to_a_barrier_alone_is_named() -> None:
-    """So is a rank in a barrier in which the others are not."""
-    job = judged(*waiting(3, calls=813), in_barrier(3))
-    assert only(job).kind is Kind.ELSEWHERE
-    assert (
-        "waits on another line, in sync_global_devices, train.py:70, for 1 min; has "
-        "not dispatched call 813 of train_step"
-    ) in text(job)
-    together = judged(*[in_barrier(n) for n in range(4)])
-    assert together.suspects == ()
-    assert "all ranks have dispatched the same: 4 wait in sync" in text(together)
-
-
-def test_how_a_process_ended_comes_first() -> None:
-    """One that was killed is likelier to be the cause than those that then failed."""
-    killed = report(1, ended="killed", ended_seconds=8.0)
-    failed = report(0, ended="crashed", ended_seconds=8.0)
-    job = judged(failed, killed, *waiting(2, first=2, age=9.0))
-    assert [one.kind for one in job.suspects] == [Kind.KILLED, Kind.CRASHED]
-    assert job.state is State.HUNG
-    assert "rank 1 (host-0, pid 1001) was killed" in text(job)
-
-
-def test_errors_about_other_processes_come_last() -> None:
-    """The rank that never came to their collective is there, and is the cause."""
-    words = {"kind": "exception", "message": "UNKNOWN: Gloo all-reduce failed: x"}
-    failed = [
-        report(n, ended="crashed", ended_seconds=8.0, words=words) for n in range(3)
-    ]
-    job = judged(*failed, report(3, state="blocked", place="read.py:9"))
-    assert [one.kind for one in job.suspects] == [Kind.BLOCKED, Kind.LOST]
-    assert job.state is State.HUNG
-    said = text(job)
-    assert "ranks 0-2 (on host-0) ended by uncaught exceptions about other" in said
-    assert said.index("rank 3") < said.index("ranks 0-2")
-
-
-def test_a_process_that_finished_early_is_named() -> None:
-    """A rank with fewer batches leaves the others in their next call."""
-    job = judged(*waiting(3), report(3, ended="finished", ended_seconds=40.0))
-    assert (only(job).kind, job.state) == (Kind.FINISHED, State.HUNG)
-
-
-def test_a_process_that_exited_with_an_error_has_not_finished() -> None:
-    """An exit with a code is a failure, whose cause the post-mortem shows."""
-    words = {"kind": "exit", "code": 1, "age_seconds": 8.0}
-    exited = report(3, ended="finished", ended_seconds=8.0, words=words)
-    job = judged(*waiting(3, age=9.0), exited)
-    assert (only(job).kind, job.state) == (Kind.EXITED, State.HUNG)
-    said = text(job)
-    assert "rank 3 (host-0, pid 1003) exited with an error code, noticed 8" in said
-    assert "job post-mortem` shows the code" in said
-
-
-def test_a_job_that_is_over_is_over() -> None:
-    """All have ended: nothing hangs."""
-    some = [report(n, ended="finished", ended_seconds=5.0) for n in range(4)]
-    verdict = judge([host("a", {"ranks": some})])
-    assert "post-mortem" not in " ".join(lines(verdict, 100))
-    failed = judged(*some[:3], report(3, ended="killed", ended_seconds=9.0))
-    assert failed.state is State.ENDED
-    assert "`jaxmon job post-mortem` shows which of them failed first" in text(failed)
-    assert worst(verdict) is State.ENDED
-
-
-def test_a_stopped_process_is_named() -> None:
-    """It is known from the kernel, since it does not respond."""
-    some = report(2, stopped=True, trouble="does not respond", since_seconds=20.0)
-    job = judged(*waiting(2), some, *waiting(1, first=3))
-    assert only(job).kind is Kind.STOPPED
-    assert "for 20.0 s" in text(job)
-
-
 def test_ranks_that_are_missing_are_gone_or_unseen() -> None:
     """It depends on whether all hosts have answered."""
     assert only(judged(*waiting(3))).kind is Kind.GONE
@@ -480,7 +295,7 @@ def test_what_is_no_rank_is_left_out() -> None:
     assert worst(verdict) is State.UNKNOWN
     assert lines(verdict, 100)[-2:] == [
         "No rank of a job on 1 host.",
-        "8 observed processes there belong to no job, or have not joined.",
+        "8 observed processes there belong to no job, or have not joined theirs yet.",
     ]
 
 

@@ -1,0 +1,27 @@
+"""The verdict on made-up ranks of a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxmon.report.job.model import Job, Suspects, Verdict
+from jaxmon.report.job.records import host
+from jaxmon.report.job.text import lines
+from jaxmon.report.job.verdict import judge
+
+
+def judged(*documents: dict[str, Any], **options: Any) -> Job:
+    """Return the verdict on the only job of a host with these ranks."""
+    [job] = judge([host("host-1:9467", {"ranks": list(documents)})], **options).jobs
+    return job
+
+
+def only(job: Job) -> Suspects:
+    """Return the only suspects."""
+    [found] = job.suspects
+    return found
+
+
+def text(job: Job) -> str:
+    """Return what is printed, as one line."""
+    return " ".join(" ".join(lines(Verdict((job,)), 100)).split())

@@ -1,0 +1,121 @@
+"""Who does not come to a barrier of JAX, or to the start or the end of a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxmon.report.job.model import Kind, State
+from jaxmon.report.job.records import host
+from jaxmon.report.job.text import lines
+from jaxmon.report.job.verdict import judge
+from tests.judged import judged, only, text
+from tests.ranks import report, waiting
+
+
+def in_barrier(index: int, **options: Any) -> dict[str, Any]:
+    """Return a rank that waits in `multihost_utils.sync_global_devices`."""
+    found = report(index, state="fetch", place="train.py:70", **options)
+    found["now"]["barrier"] = "sync_global_devices"
+    return found
+
+
+def test_who_does_not_come_to_a_barrier_is_named() -> None:
+    """No call of a barrier is counted, so having made the same calls clears no rank."""
+    rest = [in_barrier(n) for n in range(3)]
+    job = judged(*rest, report(3, state="blocked", place="save.py:9"))
+    found = only(job)
+    assert (found.kind, found.numbers, found.place) == (
+        Kind.BLOCKED,
+        (3,),
+        "save.py:9",
+    )
+    said = text(job)
+    assert "ranks 0-2 wait in sync_global_devices, after call 812 of train_step" in said
+    assert "not dispatched" not in said
+    assert judged(*rest, report(3, calls=813, state="python")).suspects == ()
+
+
+def in_distributed(index: int, function: str, **options: Any) -> dict[str, Any]:
+    """Return a rank that waits in a function of `jax.distributed`."""
+    found = report(index, state="fetch", place="train.py:9", **options)
+    found["now"]["barrier"] = f"jax.distributed.{function}"
+    return found
+
+
+def test_who_does_not_come_to_the_end_is_named() -> None:
+    """It has finished its calls, too, and the others wait in the barrier of JAX."""
+    rest = [in_distributed(n, "shutdown") for n in range(3)]
+    job = judged(*rest, report(3, state="blocked", place="upload.py:9"))
+    assert (only(job).kind, only(job).numbers) == (Kind.BLOCKED, (3,))
+    assert "ranks 0-2 wait in jax.distributed.shutdown, after call 812" in text(job)
+
+
+def test_who_does_not_join_is_waited_for() -> None:
+    """For five minutes, as JAX waits; then it is a hang."""
+    waits = State.WAITING
+    for age, state in ((3.0, waits), (60.0, waits), (400.0, State.HUNG)):
+        some = [in_distributed(n, "initialize", calls=None, age=None) for n in range(3)]
+        for one in some:
+            one["now"]["seconds"] = age
+        job = judged(*some)
+        assert (job.state, only(job).kind) == (state, Kind.GONE)
+        said = text(job)
+        assert "rank 3 is reported by no sidecar" in said
+        assert "has not joined the job yet" in said
+        assert "ranks 0-2 wait in jax.distributed.initialize (train.py:9)" in said
+
+
+def test_processes_that_have_not_joined_are_mentioned() -> None:
+    """If a rank is missing, or no job is found: they may be it, or its other ranks."""
+    alone = {"index": None, "count": None}
+    for some, said in (
+        (
+            [*waiting(3), alone],
+            "1 observed process there belongs to no job, or has not",
+        ),
+        ([alone, alone], "2 observed processes there belong to no job, or have not"),
+    ):
+        verdict = judge([host("a", {"ranks": some})])
+        assert said in " ".join(lines(verdict, 100))
+    verdict = judge([host("a", {"ranks": [*waiting(4), alone]})])
+    assert "observed" not in " ".join(lines(verdict, 100))
+    failed = {"ended": "crashed", "words": {"kind": "exception", "age_seconds": 9.0}}
+    verdict = judge([host("a", {"ranks": [*waiting(3), alone | failed]})])
+    said = " ".join(lines(verdict, 100))
+    assert "1 process of unknown rank failed there: `jaxmon job post-mortem`" in said
+    assert "observed" not in said
+
+
+def test_a_job_that_has_not_called_for_long_may_hang_soon() -> None:
+    """When it would be called hung is said from a third of that time on."""
+    for age, said in ((9.0, "last call 9.0 s ago"), (20.0, "ago, hung from 30.0 s")):
+        found = text(judged(*waiting(4, age=age)))
+        assert found.startswith("PROGRESSING")
+        assert found.endswith(said)
+
+
+def test_who_does_not_initialise_its_devices_is_named() -> None:
+    """JAX does so when the first function is compiled, and waits for all processes."""
+    first = report(0, calls=None, state="compile", place="train.py:9", age=100.0)
+    first["now"]["barrier"] = "the initialisation of devices"
+    busy = [
+        report(n, calls=None, state="blocked", place="read.py:9", age=None)
+        for n in range(1, 4)
+    ]
+    job = judged(first, *busy)
+    assert (job.state, only(job).kind) == (State.WAITING, Kind.BLOCKED)
+    assert only(job).numbers == (1, 2, 3)
+    assert "rank 0 waits in the initialisation of devices (train.py:9)" in text(job)
+
+
+def test_who_comes_to_a_barrier_alone_is_named() -> None:
+    """So is a rank in a barrier in which the others are not."""
+    job = judged(*waiting(3, calls=813), in_barrier(3))
+    assert only(job).kind is Kind.ELSEWHERE
+    assert (
+        "waits on another line, in sync_global_devices, train.py:70, for 1 min; has "
+        "not dispatched call 813 of train_step"
+    ) in text(job)
+    together = judged(*[in_barrier(n) for n in range(4)])
+    assert together.suspects == ()
+    assert "all ranks have dispatched the same: 4 wait in sync" in text(together)

@@ -1,0 +1,71 @@
+"""Processes of a job that have ended, or are stopped."""
+
+from __future__ import annotations
+
+from jaxmon.report.job.document import worst
+from jaxmon.report.job.model import Kind, State
+from jaxmon.report.job.records import host
+from jaxmon.report.job.text import lines
+from jaxmon.report.job.verdict import judge
+from tests.judged import judged, only, text
+from tests.ranks import report, waiting
+
+
+def test_how_a_process_ended_comes_first() -> None:
+    """One that was killed is likelier to be the cause than those that then failed."""
+    killed = report(1, ended="killed", ended_seconds=8.0)
+    failed = report(0, ended="crashed", ended_seconds=8.0)
+    job = judged(failed, killed, *waiting(2, first=2, age=9.0))
+    assert [one.kind for one in job.suspects] == [Kind.KILLED, Kind.CRASHED]
+    assert job.state is State.HUNG
+    assert "rank 1 (host-0, pid 1001) was killed" in text(job)
+
+
+def test_errors_about_other_processes_come_last() -> None:
+    """The rank that never came to their collective is there, and is the cause."""
+    words = {"kind": "exception", "message": "UNKNOWN: Gloo all-reduce failed: x"}
+    failed = [
+        report(n, ended="crashed", ended_seconds=8.0, words=words) for n in range(3)
+    ]
+    job = judged(*failed, report(3, state="blocked", place="read.py:9"))
+    assert [one.kind for one in job.suspects] == [Kind.BLOCKED, Kind.LOST]
+    assert job.state is State.HUNG
+    said = text(job)
+    assert "ranks 0-2 (on host-0) ended by uncaught exceptions about other" in said
+    assert said.index("rank 3") < said.index("ranks 0-2")
+
+
+def test_a_process_that_finished_early_is_named() -> None:
+    """A rank with fewer batches leaves the others in their next call."""
+    job = judged(*waiting(3), report(3, ended="finished", ended_seconds=40.0))
+    assert (only(job).kind, job.state) == (Kind.FINISHED, State.HUNG)
+
+
+def test_a_process_that_exited_with_an_error_has_not_finished() -> None:
+    """An exit with a code is a failure, whose cause the post-mortem shows."""
+    words = {"kind": "exit", "code": 1, "age_seconds": 8.0}
+    exited = report(3, ended="finished", ended_seconds=8.0, words=words)
+    job = judged(*waiting(3, age=9.0), exited)
+    assert (only(job).kind, job.state) == (Kind.EXITED, State.HUNG)
+    said = text(job)
+    assert "rank 3 (host-0, pid 1003) exited with an error code, noticed 8" in said
+    assert "job post-mortem` shows the code" in said
+
+
+def test_a_job_that_is_over_is_over() -> None:
+    """All have ended: nothing hangs."""
+    some = [report(n, ended="finished", ended_seconds=5.0) for n in range(4)]
+    verdict = judge([host("a", {"ranks": some})])
+    assert "post-mortem" not in " ".join(lines(verdict, 100))
+    failed = judged(*some[:3], report(3, ended="killed", ended_seconds=9.0))
+    assert failed.state is State.ENDED
+    assert "`jaxmon job post-mortem` shows which of them failed first" in text(failed)
+    assert worst(verdict) is State.ENDED
+
+
+def test_a_stopped_process_is_named() -> None:
+    """It is known from the kernel, since it does not respond."""
+    some = report(2, stopped=True, trouble="does not respond", since_seconds=20.0)
+    job = judged(*waiting(2), some, *waiting(1, first=3))
+    assert only(job).kind is Kind.STOPPED
+    assert "for 20.0 s" in text(job)
