@@ -8,7 +8,7 @@ from pathlib import Path
 from jaxmon.report.job.compiles import Cause, wasted
 from jaxmon.report.job.records import Rank, host
 from tests.jobs import Job, running
-from tests.support import http_get
+from tests.support import http_get, until
 
 
 FLAG = "XLA_FLAGS --xla_cpu_enable_fast_math"
@@ -34,6 +34,11 @@ def ranks(job: Job) -> list[Rank]:
     return [one for page in pages for one in host("a", page).ranks]
 
 
+def trained(job: Job) -> bool:
+    """Return whether the sidecars have read of both ranks that they compiled."""
+    return ["train_step" in functions(one) for one in ranks(job)] == [True] * 2
+
+
 def functions(rank: Rank) -> dict[str, tuple[int, int]]:
     """Return how often *rank* compiled and loaded its functions, by short name."""
     return {
@@ -54,6 +59,7 @@ def test_ranks_that_are_set_up_in_another_way_are_named(tmp_path: Path) -> None:
         1: OTHER + cached(tmp_path / "own"),
     }
     with running(2, setups=setups) as job:
+        until(lambda: trained(job), "programs")
         [odd] = job.only()["differ"]
         assert odd["ranks"] == [1]
         named = {
@@ -78,6 +84,7 @@ def test_ranks_that_are_set_up_in_another_way_are_named(tmp_path: Path) -> None:
 
     shared = cached(tmp_path / "shared")
     with running(2, setups={0: shared, 1: shared}) as job:
+        until(lambda: trained(job), "programs")
         assert job.only()["differ"] == []
         found = wasted(ranks(job), least=0.0)
         done = [functions(one)["train_step"] for one in ranks(job)]
