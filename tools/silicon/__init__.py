@@ -1,0 +1,1 @@
+"""Checks of jaxmon's figures on a real accelerator, against other measurements."""
