@@ -71,7 +71,7 @@ def test_a_check_that_crashes_fails(
 @pytest.mark.optimised
 def test_checks_that_need_no_gpu_pass(tmp_path: Path) -> None:
     """On a CPU checks that need no GPU pass, and leave their outputs."""
-    names = ["profile", "replay", "doctor"]
+    names = ["profile", "replay", "doctor", "hang"]
     code, output, report = run(tmp_path, *names)
     assert code == 0, output
     assert report.count(": passed\n") == len(names)

@@ -3,12 +3,14 @@ The places in the user's code that call jitted functions or ask iterators for it
 
 A cached call runs in C++: the innermost frame is the caller's, at the instruction that
 calls. So these places are remembered when a call is seen, and found in the code of the
-functions that are on a stack; there only global names are known.
+functions that are on a stack; there only global names are known, and names of what that
+code has been seen to call on another line.
 """
 
 from __future__ import annotations
 
 import dis
+from collections import defaultdict
 from collections.abc import Iterator
 from threading import get_ident
 from types import CodeType, FrameType, ModuleType
@@ -37,6 +39,9 @@ _RECEIVING = frozenset(("recv", "recv_into", "recvfrom", "recvmsg", "accept"))
 # Functions of NumPy that wait for a file in C.
 _FILES = frozenset(("fromfile",))
 # A function, and its offsets that ask an iterator, and that wait for a socket.
+_Place: TypeAlias = tuple[int | None, int | None]
+_GLOBAL = frozenset(("LOAD_GLOBAL", "LOAD_NAME"))
+_LOADS = (*_GLOBAL, "LOAD_FAST", "LOAD_DEREF")
 _Studied: TypeAlias = tuple[CodeType, frozenset[int], frozenset[int]]
 _WRAPPERS = frozenset(("reraise_with_filtered_traceback", "cache_miss"))
 
@@ -69,6 +74,7 @@ class CallSites:
         self._sites: dict[tuple[int, int], Site] = {}
         self._drivers: dict[int, CodeType] = {}
         self._callers: dict[int, CodeType] = {}
+        self._called: dict[int, dict[int, str]] = {}
         self._asking: dict[int, _Studied] = {}
 
     def call_from(
@@ -105,8 +111,14 @@ class CallSites:
         self._add(frame.f_code, frame.f_lasti, state, function)
 
     def at(self, code: CodeType, offset: int) -> Site | None:
-        """Return what *code* calls at *offset*, if that is a known place."""
-        return self._sites.get((id(code), offset))
+        """
+        Return what *code* calls at *offset*, if that is a known place, or if it is
+        known to call the same name elsewhere, which takes some microseconds.
+        """
+        site = self._sites.get((id(code), offset))
+        if site is None and id(code) in self._callers:
+            return self._elsewhere(code, offset)
+        return site
 
     def drives(self, code: CodeType) -> bool:
         """Return whether *code* is known to call jitted functions or operations."""
@@ -142,14 +154,31 @@ class CallSites:
             return
         asking, receiving = set(), set()
         if len(code.co_code) <= _LONGEST:
-            for offset, name, method in _calls(code):
-                if name == "next" or name is None:
-                    asking.add(offset)
-                elif method in _RECEIVING:
-                    receiving.add(offset)
-                elif (state := _state_of(dict.get(names, name), method)) is not None:
-                    self._add(code, offset, state, "")
+            for one in _calls(code):
+                name = one.name if one.is_global else ""
+                if one.is_loop or name == "next":
+                    asking.add(one.offset)
+                elif one.method in _RECEIVING:
+                    receiving.add(one.offset)
+                elif name and (state := _state_of(dict.get(names, name), one.method)):
+                    self._add(code, one.offset, state, "")
         self._asking[id(code)] = code, frozenset(asking), frozenset(receiving)
+
+    def _elsewhere(self, code: CodeType, offset: int) -> Site | None:
+        """Return what *code* calls by the name that it calls at *offset*."""
+        called = self._called.get(id(code))
+        if called is None:
+            calls = _calls(code) if len(code.co_code) <= _LONGEST else ()
+            called = {one.offset: one.text for one in calls if one.name}
+            self._called[id(code)] = called
+        if (text := called.get(offset)) is None:
+            return None
+        for other, same in called.items():
+            known = self._sites.get((id(code), other)) if same == text else None
+            if known is not None and known.state == DEVICE:
+                self._add(code, offset, DEVICE, known.function)
+                return known
+        return None
 
     def _add(self, code: CodeType, offset: int, state: str, function: str) -> None:
         key = id(code), offset
@@ -162,6 +191,32 @@ class CallSites:
                 self._drivers[id(code)] = code
             if state == DEVICE:
                 self._callers[id(code)] = code
+
+
+class _Call(NamedTuple):
+    """
+    A place that calls, or takes the next item of a loop.
+
+    Attributes:
+        name: of the variable at the beginning of what is called, if it begins so.
+        attributes: those that follow.
+    """
+
+    offset: int
+    name: str = ""
+    attributes: tuple[str, ...] = ()
+    is_global: bool = False
+    is_loop: bool = False
+
+    @property
+    def method(self) -> str:
+        """The last attribute."""
+        return self.attributes[-1] if self.attributes else ""
+
+    @property
+    def text(self) -> str:
+        """What is called, as in the source."""
+        return ".".join((self.name, *self.attributes))
 
 
 _NONE: tuple[None, frozenset[int], frozenset[int]] = None, frozenset(), frozenset()
@@ -179,28 +234,26 @@ def _state_of(value: object, method: str) -> str | None:
     return DEVICE if name_of(kind) == TYPE_NAME else None
 
 
-def _calls(code: CodeType) -> Iterator[tuple[int, str | None, str]]:
+def _calls(code: CodeType) -> Iterator[_Call]:
     """
-    Yield offsets in *code* that call, with the global name at the beginning of what is
-    called, and the last attribute; or that take the next item of a ``for`` loop, with
-    `None`.
-
-    Both are loaded where the source of the call begins.
+    Yield what *code* calls, or takes the next item from in a ``for`` loop. Its name is
+    loaded where the source of the call begins.
     """
-    names: dict[tuple[int | None, int | None], str] = {}
-    methods: dict[tuple[int | None, int | None], str] = {}
+    names: dict[_Place, tuple[str, bool]] = {}
+    attributes: defaultdict[_Place, list[str]] = defaultdict(list)
     for one in dis.get_instructions(code):
         place = one.positions
         start = None if place is None else (place.lineno, place.col_offset)
         if one.opname == "FOR_ITER":
-            yield one.offset, None, ""
+            yield _Call(one.offset, is_loop=True)
         elif start is None:
             continue
-        elif one.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
-            names[start] = str(one.argval)
+        elif one.opname.startswith(_LOADS):
+            names[start] = str(one.argval), one.opname in _GLOBAL
+            attributes.pop(start, None)
         elif one.opname in {"LOAD_METHOD", "LOAD_ATTR"}:
-            methods[start] = str(one.argval)
+            attributes[start].append(str(one.argval))
         elif one.opname.startswith(("CALL", "PRECALL")):
-            name, method = names.get(start, ""), methods.get(start, "")
-            if name or method:
-                yield one.offset, name, method
+            (name, is_global), path = names.get(start, ("", False)), attributes[start]
+            if name or path:
+                yield _Call(one.offset, name, tuple(path), is_global=is_global)

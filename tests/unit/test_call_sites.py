@@ -1,0 +1,78 @@
+"""Places that call, as they are found in the code of a function."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, CallSites, Site
+
+
+class Seen:
+    """What is called: remembers where from, and where that is known, by turns."""
+
+    def __init__(self, sites: CallSites, state: str = DEVICE) -> None:
+        self.sites, self.state, self.learns = sites, state, True
+        # Called from C, as jitted functions are.
+        self.step = partial(self._step)
+
+    def _step(self, *_: object) -> Site | None:
+        """Return what is known of the place that calls; learn the first."""
+        frame = sys._getframe(1)
+        if self.learns:
+            self.learns = False
+            self.sites.add(frame, self.state, "__main__.step")
+        return self.sites.at(frame.f_code, frame.f_lasti)
+
+
+Found = list[Site | None]
+
+
+def local(seen: Seen) -> Found:
+    """Call it by a local variable."""
+    step = seen.step
+    return [step(), step(1), step(step(2), 3)]
+
+
+def enclosed(seen: Seen) -> Found:
+    """Call it by a variable of the function around."""
+    step = seen.step
+
+    def train() -> Found:
+        return [step(), step(1)]
+
+    return train()
+
+
+def attribute(seen: Seen) -> Found:
+    """Call it as a method, on different lines."""
+    first = seen.step(1)
+    second = seen.step(2)
+    return [first, second]
+
+
+@pytest.mark.parametrize("caller", [local, enclosed, attribute])
+def test_what_is_called_by_the_same_name_is_known(
+    caller: Callable[[Seen], Found],
+) -> None:
+    """A cached call on a line of its own has never been seen, and may last."""
+    found = caller(Seen(CallSites()))
+
+    assert len(found) >= 2
+    for one in found:
+        assert one is not None
+        assert (one.state, one.function) == (DEVICE, "__main__.step")
+
+
+@pytest.mark.parametrize("state", [DEVICE, EAGER])
+def test_what_is_called_by_another_name_is_not_known(state: str) -> None:
+    """Nor is the name of an operation, which another place may give to anything."""
+    seen = Seen(CallSites(), state)
+    step, other = seen.step, seen.step
+
+    assert step() is not None
+    assert other() is None
+    assert (step(1) is None) == (state == EAGER)
