@@ -113,6 +113,7 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "sampling": _of("sampling"),
     "scrape": _of("scrape"),
     "signatures": _of("signatures"),
+    "steps": _of("steps"),
     "transfers": _of("transfers"),
 }
 
