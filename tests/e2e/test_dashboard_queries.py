@@ -129,7 +129,7 @@ EMPTY_ON_CPU = {
     "MIG memory in use": NO_MIG,
     "Ranks behind or missing, by NCCL": NO_ACCELERATOR,
     "Bus bandwidth of collectives": NO_ACCELERATOR,
-    "Ranks that arrive late at collectives": NO_ACCELERATOR,
+    "Ranks that arrive late at collectives": NO_MISHAP,
     "Collectives": NO_ACCELERATOR,
     "Link errors": NO_MISHAP,
     **dict.fromkeys(TPU_PANELS, NO_TPU),
