@@ -93,6 +93,25 @@ def test_steps_that_are_numbered_in_each_epoch_count_on() -> None:
     assert run.known.seconds["lost_progress"] == pytest.approx(5.0)
 
 
+def test_after_a_restart_numbers_of_an_epoch_say_nothing() -> None:
+    """In which epoch it continues is unknown, as without numbers."""
+    run = Simulated()
+    run.attempt()
+    for _ in range(4):
+        run.start(0)
+        run.do(5.0, "step", steps=5)
+        run.saves += 1
+        run.do(0.0)
+    run.attempt()
+    run.start(2)
+    run.do(3.0, "step", steps=3)
+    run.start(0)
+    run.do(5.0, "step", steps=5)
+    assert (run.known.lost_steps, run.known.behind) == (0, 0)
+    spent = {name: one for name, one in run.known.seconds.items() if one}
+    assert spent == {"step": 20.0, "unknown": 8.0}
+
+
 def test_steps_that_a_restart_repeats_though_they_were_saved_are_known() -> None:
     """It began before the last save but one; from the last ones it may do so."""
     run = Simulated()

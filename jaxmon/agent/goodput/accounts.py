@@ -241,7 +241,13 @@ class Accounts:
         record = self.record
         restored = self._spent.get("restore", 0.0)
         if not start and restored == self._restored:
-            return  # nothing was restored: it numbers the steps of each epoch
+            # Nothing was restored: it numbers the steps of each epoch.
+            self.record = replace(record, by_epoch=True)
+            return
+        self._restored = restored
+        if record.by_epoch and not self._placed:
+            self._place_by_count()
+            return
         if not self._placed and not self._restarted:
             self.record = replace(record, first=start, step=start, furthest=start)
         else:
@@ -259,7 +265,7 @@ class Accounts:
                 # If it was saved, the step that seemed unfinished was not.
                 owed=0.0 if start > record.furthest else record.owed,
             )
-        self._placed, self._again, self._restored = True, LOST, restored
+        self._placed, self._again = True, LOST
 
     def _place_by_count(self) -> None:
         """

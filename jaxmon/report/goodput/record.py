@@ -69,6 +69,7 @@ class RunRecord:
         owed: seconds of an unfinished step of an earlier attempt that are counted as
             progress, and not yet done again.
         marked: whether the run marks steps.
+        by_epoch: whether it numbers the steps of each epoch from 0.
         saves: checkpoints that were saved.
         saved: a step that the latest of them contains at least.
         saved_before: the same of the one before; no restart should begin earlier.
@@ -101,6 +102,7 @@ class RunRecord:
     unfinished: float = 0.0
     owed: float = 0.0
     marked: bool = False
+    by_epoch: bool = False
     saves: int = 0
     saved: int = 0
     saved_before: int = 0
@@ -222,6 +224,7 @@ def plausible(found: RunRecord) -> RunRecord | None:
             "attempt": None if found.attempt is None else max(found.attempt, 0),
             "down": None if found.down is None else min(max(found.down, 0.0), _MOST),
             "marked": found.marked,
+            "by_epoch": found.by_epoch,
             "furthest": max(numbers["furthest"], numbers["step"], numbers["first"]),
             "seconds": _known(found.seconds, RUN_ACTIVITIES),
             "interruptions": _known(found.interruptions, RUN_ENDINGS),
