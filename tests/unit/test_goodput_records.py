@@ -209,7 +209,7 @@ def test_the_record_is_printed(tmp_path: Path) -> None:
     document = CliRunner().invoke(main, ["job", "goodput", str(path), "--json"])
     [one] = json.loads(document.output)["runs"]
     assert one["goodput"] == pytest.approx(3900 / 5100)
-    assert one["seconds_between_failures"] == pytest.approx(4500)
+    assert one["seconds_between_interruptions"] == pytest.approx(4500)
 
 
 def test_without_a_record_there_is_nothing_to_print(tmp_path: Path) -> None:

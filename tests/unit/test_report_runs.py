@@ -4,58 +4,15 @@ from __future__ import annotations
 
 import random
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jaxmon import catalog
-from jaxmon.exposition.families import series
 from jaxmon.report.findings.finding import Finding, Urgency
 from jaxmon.report.goodput.record import RunRecord
 from jaxmon.report.goodput.saving import saving
-from jaxmon.report.goodput.text import document
-from jaxmon.report.model import read
-from jaxmon.report.text import explanation
-from tests.alerts.promtool import evaluate
-from tests.rendered import expression
-from tests.reports import HEALTHY as OVERVIEW
+from tests.long_run import HOUR, RECORD, run
 from tests.reports import findings
-
-
-HOUR = 3600.0
-# Two days, 12 failures 4 h apart, a save of 30 s each half hour.
-HEALTHY: dict[str, Any] = {
-    "step": 42 * HOUR,
-    "data_wait": 1 * HOUR,
-    "compile": 1.2 * HOUR,
-    "checkpoint": 0.8 * HOUR,
-    "startup": 0.2 * HOUR,
-    "recovery": 1.5 * HOUR,
-    "lost_progress": 1.3 * HOUR,
-    "waiting": 2 * HOUR,
-}
-RECORD = RunRecord(
-    schema=1,
-    run="llama",
-    writer="boot/7/1",
-    host="host-1",
-    starts=13,
-    time=1000.0,
-    seconds=HEALTHY,
-    interruptions={"killed": 10, "crashed": 2},
-    furthest=43_000,
-    marked=True,
-    saves=96,
-    lost_steps=1_300,
-    resumes=12,
-    resume_seconds=4 * HOUR,
-)
-
-
-def run(seconds: dict[str, float] | None = None, **changes: Any) -> RunRecord:
-    """Return a healthy record of which some seconds, and other fields, differ."""
-    return replace(RECORD, seconds={**HEALTHY, **(seconds or {})}, **changes)
 
 
 def found(record: RunRecord) -> list[Finding]:
@@ -335,72 +292,3 @@ def test_the_recommended_interval_loses_least(save: float) -> None:
     assert loss(known.best) == pytest.approx(known.least, rel=0.1)
     for factor in (0.4, 0.6, 1.6, 2.5):
         assert loss(known.best) < loss(known.best * factor)
-
-
-def test_the_report_has_the_time_of_all_attempts() -> None:
-    """As a section of its own; a process that keeps no record has none."""
-
-    def report(run: RunRecord) -> list[str]:
-        snapshot = read({**OVERVIEW, "run": asdict(run)})
-        return explanation(snapshot, [], worker="0")
-
-    title = "GOODPUT ACROSS RESTARTS: "
-    lines = report(RECORD)
-    at = lines.index(f"{title}84 % of 2 d 2 h, attempt 13 of run llama")
-    assert " ".join(lines[at + 2].split()) == "steps, each once 1 d 18 h 84 %"
-    assert lines[at + 10 : at + 16] == [
-        "  43,000 steps done; 1,300 had to be done again",
-        "  interrupted 12 times (2 crashed, 10 killed), every 4 h on average; the next",
-        "    step was done 20 min later",
-        "  96 checkpoints saved, every 28 min 26 s on average; every 15 min 30 s loses",
-        "    least",
-        "",
-    ]
-    assert not [one for one in report(RunRecord()) if title in one]
-
-
-def test_the_panel_shows_what_the_finding_says(tmp_path: Path) -> None:
-    """Prometheus has the same time between the saves of a run, and the same best."""
-    known = saving(RECORD)
-    assert known is not None
-    counts = {
-        **{
-            series(catalog.RUN_SECONDS, "llama", name): value
-            for name, value in RECORD.seconds.items()
-        },
-        **{
-            series(catalog.RUN_INTERRUPTIONS, "llama", how): value
-            for how, value in {**RECORD.interruptions, "stopped": 0}.items()
-        },
-        series(catalog.RUN_SAVES, "llama"): RECORD.saves,
-    }
-    named = "{{cluster}} {{namespace}} {{job}} {{run}}"
-    found = {f"{named} now": known.every, f"{named} loses least": known.best}
-    evaluate(
-        tmp_path,
-        [],
-        {
-            name.replace("{", '{job="web",instance="a",', 1): f"{value}+0x10"
-            for name, value in counts.items()
-        },
-        promql_expr_test=[
-            {
-                "expr": f"round({expression('Time between saves', which, over='5m')})",
-                "eval_time": "5m",
-                "exp_samples": [
-                    {"labels": '{job="web", run="llama"}', "value": round(seconds or 0)}
-                ],
-            }
-            for which, seconds in found.items()
-        ],
-    )
-
-
-def test_figures_of_saves_are_in_the_json() -> None:
-    """As `jaxmon job goodput --json` prints them; unknown is null."""
-    figures = document(RECORD)
-    known = saving(RECORD)
-    assert known is not None
-    assert figures["seconds_between_saves"] == known.every
-    assert figures["best_seconds_between_saves"] == known.best
-    assert document(replace(RECORD, saves=0))["seconds_between_saves"] is None

@@ -141,7 +141,7 @@ class RunRecord:
 
     @property
     def seconds_between(self) -> float | None:
-        """Mean time between failures: without waiting, by interruption."""
+        """Mean time between interruptions, without waiting for machines."""
         return self.up / self.interrupted if self.interrupted else None
 
     @property

@@ -71,7 +71,7 @@ def document(record: RunRecord) -> dict[str, Any]:
         "wall_seconds": record.wall,
         "goodput": record.goodput,
         "steps": record.steps,
-        "seconds_between_failures": record.seconds_between,
+        "seconds_between_interruptions": record.seconds_between,
         "seconds_to_resume": record.seconds_to_resume,
         "seconds_between_saves": known.every or None,
         "best_seconds_between_saves": known.best,

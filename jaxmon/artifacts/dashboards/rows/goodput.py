@@ -88,7 +88,7 @@ def across_restarts(slos: Slos) -> Row:
         line(
             timeseries(
                 3904,
-                "Time between failures",
+                "Time between interruptions",
                 Target(between.least(10), _NAMED),
                 text=(
                     "Wall time of a run by interruption, without waiting, of the 10 "
@@ -159,8 +159,9 @@ def _between_saves(up: Expr) -> tuple[Expr, Expr]:
     )
     saves = _latest(catalog.RUN_SAVES, *_BY) > 0
     between = up / (failed.sum(*_BY) >= FEWEST_FAILURES)
-    best = call("sqrt", saving / saves * 2 * between)
-    return looping.sum(*_BY) / saves, best
+    best = call("sqrt", (saving / saves > 0) * 2 * between)
+    # Saves that take longer than that are not what the formula is about.
+    return looping.sum(*_BY) / saves, best < between
 
 
 def _goodput() -> Expr:

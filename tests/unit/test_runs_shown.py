@@ -1,0 +1,105 @@
+"""What a run's restarts cost, in the report, as JSON and on a dashboard."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from jaxmon import catalog
+from jaxmon.exposition.families import series
+from jaxmon.report.goodput.record import RunRecord
+from jaxmon.report.goodput.saving import saving
+from jaxmon.report.goodput.text import document
+from jaxmon.report.model import read
+from jaxmon.report.text import explanation
+from tests.alerts.promtool import evaluate
+from tests.long_run import HOUR, RECORD, run
+from tests.rendered import expression
+from tests.reports import HEALTHY as OVERVIEW
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        RECORD,
+        # Orderly ends are no failures.
+        replace(RECORD, interruptions={"killed": 10, "crashed": 2, "stopped": 30}),
+        # In these, no interval is known to be best.
+        replace(RECORD, interruptions={"killed": 1, "stopped": 11}),
+        run({"checkpoint": 0.0}),
+        run({"checkpoint": 30 * HOUR}, saves=2),
+    ],
+)
+def test_the_panel_shows_what_the_finding_says(
+    record: RunRecord, tmp_path: Path
+) -> None:
+    """Prometheus has the same time between the saves of a run, and the same best."""
+    known = saving(record)
+    assert known is not None
+    counts = {
+        **{
+            series(catalog.RUN_SECONDS, "llama", name): value
+            for name, value in record.seconds.items()
+        },
+        **{
+            series(catalog.RUN_INTERRUPTIONS, "llama", how): value
+            for how, value in {"stopped": 0, **record.interruptions}.items()
+        },
+        series(catalog.RUN_SAVES, "llama"): record.saves,
+    }
+    named = "{{cluster}} {{namespace}} {{job}} {{run}}"
+    found = {f"{named} now": known.every, f"{named} loses least": known.best}
+    evaluate(
+        tmp_path,
+        [],
+        {
+            name.replace("{", '{job="web",instance="a",', 1): f"{value}+0x10"
+            for name, value in counts.items()
+        },
+        promql_expr_test=[
+            {
+                "expr": f"round({expression('Time between saves', which, over='5m')})",
+                "eval_time": "5m",
+                "exp_samples": [
+                    {"labels": '{job="web", run="llama"}', "value": round(seconds)}
+                ]
+                if seconds
+                else [],
+            }
+            for which, seconds in found.items()
+        ],
+    )
+
+
+def test_the_report_has_the_time_of_all_attempts() -> None:
+    """As a section of its own; a process that keeps no record has none."""
+
+    def report(run: RunRecord) -> list[str]:
+        snapshot = read({**OVERVIEW, "run": asdict(run)})
+        return explanation(snapshot, [], worker="0")
+
+    title = "GOODPUT ACROSS RESTARTS: "
+    lines = report(RECORD)
+    at = lines.index(f"{title}84 % of 2 d 2 h, attempt 13 of run llama")
+    assert " ".join(lines[at + 2].split()) == "steps, each once 1 d 18 h 84 %"
+    assert lines[at + 10 : at + 16] == [
+        "  43,000 steps done; 1,300 had to be done again",
+        "  interrupted 12 times (2 crashed, 10 killed), every 4 h on average; the next",
+        "    step was done 20 min later",
+        "  96 checkpoints saved, every 28 min 26 s on average; every 15 min 30 s loses",
+        "    least",
+        "",
+    ]
+    assert not [one for one in report(RunRecord()) if title in one]
+
+
+def test_figures_of_saves_are_in_the_json() -> None:
+    """As `jaxmon job goodput --json` prints them; unknown is null."""
+    figures = document(RECORD)
+    known = saving(RECORD)
+    assert known is not None
+    assert figures["seconds_between_saves"] == known.every
+    assert figures["best_seconds_between_saves"] == known.best
+    assert document(replace(RECORD, saves=0))["seconds_between_saves"] is None
