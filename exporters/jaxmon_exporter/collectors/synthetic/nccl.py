@@ -10,13 +10,14 @@ from jaxmon_exporter.collectors.synthetic.gpus import Figure
 
 _COMMUNICATORS = 3
 _EVERY = 15.0
-# By collective and size of its message: how many a second, bytes of each, and bytes on
-# the bus by seconds. A training step gathers parameters and scatters gradients.
+# By collective and size of its message: how many a second, bytes of each, bytes on the
+# bus by seconds, and by bytes of the message on eight ranks. A training step gathers
+# parameters and scatters gradients.
 _GATHERED = "under_256MiB"
 _COLLECTIVES = (
-    ("AllGather", _GATHERED, 576.0, 26 << 20, 310e9),
-    ("ReduceScatter", _GATHERED, 288.0, 52 << 20, 295e9),
-    ("AllReduce", "under_1MiB", 27.0, 65_536, 4e9),
+    ("AllGather", _GATHERED, 576.0, 26 << 20, 310e9, 7 / 8),
+    ("ReduceScatter", _GATHERED, 288.0, 52 << 20, 295e9, 7 / 8),
+    ("AllReduce", "under_1MiB", 27.0, 65_536, 4e9, 7 / 4),
 )
 
 
@@ -45,12 +46,13 @@ def figures(elapsed: float, processes: int, gpus: int) -> Iterator[Figure]:
 
 def _inspected(elapsed: float, worker: int) -> Iterator[Figure]:
     """Return what Inspector has recorded of a process."""
-    for collective, size, rate, message, bandwidth in _COLLECTIVES:
+    for collective, size, rate, message, bandwidth, factor in _COLLECTIVES:
         labels = (worker, collective, size)
         number = int(rate * elapsed)
         yield catalog.NCCL_COLLECTIVES_RECORDED, number, labels
         yield catalog.NCCL_MESSAGE_BYTES, number * message, labels
-        yield catalog.NCCL_BUS_BYTES, number * message * 7 / 4, labels
-        seconds = number * message * 7 / 4 / bandwidth
+        moved = number * message * factor
+        yield catalog.NCCL_BUS_BYTES, moved, labels
+        seconds = moved / bandwidth
         yield catalog.NCCL_COLLECTIVE_SECONDS, seconds, labels
         yield catalog.NCCL_UNRECORDED_COLLECTIVES, 0, (worker, collective)
