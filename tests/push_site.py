@@ -152,7 +152,7 @@ def check_site(site: Site) -> None:
     before = site.grafana.writes
     site.push()
     assert site.grafana.writes == before, "one more push wrote something"
-    assert site.grafana.violations == []
+    assert site.grafana.violations == [], site.grafana.violations
     saved = [content(json.loads(path.read_text())) for path in site.backups]
     for row in site.grafana.rows.values():
         for old, new in zip(row.versions, row.versions[1:], strict=False):
