@@ -1,4 +1,4 @@
-"""The verdict on made-up ranks of a job."""
+"""The verdict on made-up ranks of a job, and which of them make it slower."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from jaxmon.report.job.model import Job, Suspects, Verdict
 from jaxmon.report.job.records import host
+from jaxmon.report.job.slow import Slowness
 from jaxmon.report.job.text import lines
 from jaxmon.report.job.verdict import judge
 
@@ -25,3 +26,10 @@ def only(job: Job) -> Suspects:
 def text(job: Job) -> str:
     """Return what is printed, as one line."""
     return " ".join(" ".join(lines(Verdict((job,)), 100)).split())
+
+
+def slowness(*ranks: dict[str, Any], **of_host: Any) -> Slowness:
+    """Return who makes the job of *ranks* slower, which gets on, on one host."""
+    [job] = judge([host("host-1:9467", {"ranks": list(ranks), **of_host})]).jobs
+    assert job.slowness is not None
+    return job.slowness

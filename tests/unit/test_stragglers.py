@@ -16,6 +16,7 @@ from jaxmon.report.job.slow import Slow, Slowness, Straggler
 from jaxmon.report.job.text import lines
 from jaxmon.report.job.verdict import judge
 from tests.courses import as_text, rows, runner
+from tests.judged import slowness
 
 
 def verdict(*ranks: dict[str, Any], **of_host: Any) -> Verdict:
@@ -23,17 +24,10 @@ def verdict(*ranks: dict[str, Any], **of_host: Any) -> Verdict:
     return judge([host("host-1:9467", {"ranks": list(ranks), **of_host})])
 
 
-def judged(*ranks: dict[str, Any], **of_host: Any) -> Slowness:
-    """Return who makes the job of *ranks* slower."""
-    [job] = verdict(*ranks, **of_host).jobs
-    assert job.slowness is not None
-    return job.slowness
-
-
-def only(slowness: Slowness) -> Straggler:
+def only(found: Slowness) -> Straggler:
     """Return the only straggler."""
-    [found] = slowness.stragglers
-    return found
+    [one] = found.stragglers
+    return one
 
 
 def text(found: Verdict) -> str:
@@ -50,7 +44,7 @@ def others(number: int = 3, **fractions: float) -> list[dict[str, Any]]:
 def test_the_rank_that_waits_least_is_the_one_that_others_wait_for() -> None:
     """Its kind, its line, how much slower the job is, and both scores are right."""
     slow = runner(3, rows(data_wait=0.95), line="data.py:9")
-    found = judged(*others(), slow)
+    found = slowness(*others(), slow)
     one = only(found)
     assert (one.rank.index, one.kind, one.place) == (3, Slow.DATA, "data.py:9")
     assert one.ratio == pytest.approx(0.45)
@@ -83,10 +77,10 @@ def test_what_it_does_instead_is_told_apart() -> None:
         spent = {column: 0.3, "data_wait": 0.65}
         if column == "data_wait":
             spent = {column: 0.95}
-        assert only(judged(*others(), runner(3, rows(**spent)))).kind is kind
+        assert only(slowness(*others(), runner(3, rows(**spent)))).kind is kind
     # Python that has no processor is Python that takes longer.
     starved = rows(data_wait=0.5, python=0.45, starved=0.4)
-    assert only(judged(*others(), runner(3, starved))).kind is Slow.HOST
+    assert only(slowness(*others(), runner(3, starved))).kind is Slow.HOST
 
 
 def test_healthy_ranks_are_not_accused() -> None:
@@ -103,7 +97,7 @@ def test_healthy_ranks_are_not_accused() -> None:
         return found
 
     ranks = [runner(one, noisy(), count=1000) for one in range(1000)]
-    found = judged(*ranks)
+    found = slowness(*ranks)
     assert (found.stragglers, found.former) == ((), ())
 
 
@@ -116,17 +110,19 @@ def test_one_long_pause_makes_no_straggler() -> None:
             pause[COLUMNS.index("seconds")] += seconds
             column = "python" if number == 0 else "waits"
             pause[COLUMNS.index(column)] += seconds
-        found = judged(*[runner(one, course) for one, course in enumerate(ranks)])
+        found = slowness(*[runner(one, course) for one, course in enumerate(ranks)])
         assert (found.stragglers, found.former) == ((), ())
 
 
 def test_a_host_that_keeps_ahead_of_its_device_is_not_slow() -> None:
     """If devices work all the time, it does not matter what a rank does meanwhile."""
     busy = rows(python=0.6, together=1.0)
-    assert not judged(*others(3, python=0.1, together=1.0), runner(3, busy)).stragglers
+    assert not slowness(
+        *others(3, python=0.1, together=1.0), runner(3, busy)
+    ).stragglers
     # It waits for the device, and how long that works is unknown.
     unknown = rows(python=0.6)
-    assert not judged(*others(3, python=0.1), runner(3, unknown)).stragglers
+    assert not slowness(*others(3, python=0.1), runner(3, unknown)).stragglers
 
 
 def recorded(**columns: tuple[float, float, float, float]) -> Slowness:
@@ -135,7 +131,7 @@ def recorded(**columns: tuple[float, float, float, float]) -> Slowness:
         runner(number, rows(**{name: some[number] for name, some in columns.items()}))
         for number in range(4)
     ]
-    return judged(*ranks)
+    return slowness(*ranks)
 
 
 # As read from jobs on a machine with ten and eighteen threads for two processors, whose
@@ -171,7 +167,7 @@ def test_a_rank_that_is_certainly_ahead_is_not_slow() -> None:
 def test_a_device_that_idles_gives_a_synchronous_rank_away() -> None:
     """It waits for its device as well, but that waited less for others."""
     slow = rows(python=0.6, together=0.4)
-    found = judged(*others(3, python=0.1, together=0.9), runner(3, slow))
+    found = slowness(*others(3, python=0.1, together=0.9), runner(3, slow))
     assert only(found).kind is Slow.PYTHON
 
 
@@ -192,7 +188,7 @@ def test_a_device_that_works_alone_is_found_by_its_samples() -> None:
     slow = runner(3, rows(python=0.1, together=0.2, alone=0.7))
     ranks = [*others(3, python=0.1, together=0.6, alone=0.3), slow]
     slow["alone"] = "__main__.validate"
-    found = judged(*ranks)
+    found = slowness(*ranks)
     one = only(found)
     assert "on its devices, most of all validate, for 0.14 s" in text(verdict(*ranks))
     assert (one.rank.index, one.kind) == (3, Slow.COMPUTE)
@@ -205,19 +201,19 @@ def test_ranks_that_were_not_sampled_are_not_compared() -> None:
     slow = runner(2, rows(python=0.1, together=0.2, alone=0.7))
     sampled = others(1, python=0.1, together=0.6, alone=0.3)
     unknown = runner(1, rows(python=0.1, alone=0.3))
-    assert only(judged(*sampled, unknown, slow)).rank.index == 2
+    assert only(slowness(*sampled, unknown, slow)).rank.index == 2
     alone = runner(1, rows(python=0.1, alone=0.9))
     healthy = runner(2, rows(python=0.1, together=0.6, alone=0.3))
-    assert judged(*sampled, alone, healthy).stragglers == ()
+    assert slowness(*sampled, alone, healthy).stragglers == ()
     few = [runner(n, rows(python=0.1)) for n in range(2)]
-    assert judged(*few, slow).stragglers == ()
+    assert slowness(*few, slow).stragglers == ()
 
 
 def test_since_when_and_what_was_before_are_known() -> None:
     """Slow for a minute differs from slow from the beginning, and from slow before."""
     fast, slow = rows(40, data_wait=0.5), rows(16, data_wait=0.95)
     one = only(
-        judged(
+        slowness(
             *[runner(n, fast + rows(16, data_wait=0.5)) for n in range(3)],
             runner(3, fast + slow),
         )
@@ -228,7 +224,7 @@ def test_since_when_and_what_was_before_are_known() -> None:
 
     slow, calm = rows(30, data_wait=0.95), rows(64, data_wait=0.5)
     recovered = runner(3, rows(18, data_wait=0.5) + slow + rows(16, data_wait=0.5))
-    found = judged(*[runner(n, calm) for n in range(3)], recovered)
+    found = slowness(*[runner(n, calm) for n in range(3)], recovered)
     assert found.stragglers == ()
     [one] = found.former
     assert (one.rank.index, one.kind) == (3, Slow.DATA)
@@ -238,34 +234,34 @@ def test_since_when_and_what_was_before_are_known() -> None:
 
 def test_of_two_ranks_the_slow_one_is_named() -> None:
     """The other one is not accused for what it waits for."""
-    found = judged(*others(1), runner(1, rows(data_wait=0.95)))
+    found = slowness(*others(1), runner(1, rows(data_wait=0.95)))
     assert only(found).rank.index == 1
 
 
 def test_several_slow_ranks_are_all_named() -> None:
     """Half of the ranks may be slow; if all are, none is."""
     slow = [runner(n, rows(data_wait=0.95)) for n in (2, 3)]
-    found = judged(*others(2), *slow)
+    found = slowness(*others(2), *slow)
     assert sorted(one.rank.index or 0 for one in found.stragglers) == [2, 3]
     assert found.lost == pytest.approx(0.09)
     assert "ranks 2-3 (on host-0) wait for data at data.py:3 for up to 0.19 s" in text(
         verdict(*others(2), *slow)
     )
-    assert not judged(*others(4, data_wait=0.95)).stragglers
+    assert not slowness(*others(4, data_wait=0.95)).stragglers
 
 
 def test_ranks_are_compared_over_the_same_calls() -> None:
     """One that was read later has made more calls, and is not compared by those."""
     course = rows(34, data_wait=0.5)
     late = course[:30] + rows(4, data_wait=1.0)
-    found = judged(*[runner(n, course[:30]) for n in range(3)], runner(3, late))
+    found = slowness(*[runner(n, course[:30]) for n in range(3)], runner(3, late))
     assert found.stragglers == ()
 
 
 def test_a_wait_in_a_copy_may_be_for_others() -> None:
     """Ranks that wait for another one in `device_put` do not hide it."""
     victims = [runner(n, rows(python=0.1, transfer=0.9)) for n in range(3)]
-    found = judged(*victims, runner(3, rows(python=0.95)))
+    found = slowness(*victims, runner(3, rows(python=0.95)))
     one = only(found)
     assert (one.rank.index, one.kind) == (3, Slow.PYTHON)
 
@@ -278,7 +274,7 @@ def test_throttled_gpus_are_named_beside_it() -> None:
     gpus[3]["throttled"] = ["hw_thermal", "sw_power_cap"]
     xids = [{"uuid": "GPU-3", "xid": "63", "age_seconds": 100.0}]
     ranks = [{**one, "gpus": [f"GPU-{n}"]} for n, one in enumerate(others(4))]
-    found = judged(*ranks, gpus=gpus, xids=xids)
+    found = slowness(*ranks, gpus=gpus, xids=xids)
     assert not found.stragglers
     [(rank, why)] = found.throttled
     assert (rank.index, why) == (3, ("hw_thermal",))
@@ -337,7 +333,7 @@ def test_calls_that_no_function_can_have_are_ignored() -> None:
     ranks = [*others(), runner(3, rows(data_wait=0.95))]
     for one in ranks:
         one["functions"] |= {"up": {"calls": 9}, "down": {"calls": -821}}
-    assert only(judged(*ranks)).rank.index == 3
+    assert only(slowness(*ranks)).rank.index == 3
 
 
 def test_the_document_has_what_the_text_says() -> None:
