@@ -200,19 +200,26 @@ class Runtime:
             self._pusher.abandon()
 
     def _begin(self) -> None:
+        if not self._begins("serve metrics", self.serving.start):
+            self.serving.close()
+        for part in self.parts:
+            self._begins(f"start {type(part).__name__}", part.start)
+        if self._pusher is not None:
+            self._begins("export metrics", self._pusher.start)
+        # What that imports: see `jaxmon.exposition.add.prepare`.
+        if self.serving.socket is not None:
+            self._begins("collect metrics", self.collect)
+
+    @staticmethod
+    def _begins(what: str, begin: Callable[[], object]) -> bool:
+        """Return whether it is possible: each of them stands by itself."""
         try:
-            self.serving.start()
-            for part in self.parts:
-                part.start()
-            if self._pusher is not None:
-                self._pusher.start()
-            # What that imports: see `jaxmon.exposition.add.prepare`.
-            if self.serving.socket is not None:
-                self.collect()
+            begin()
         except (OSError, RuntimeError) as error:  # no descriptors or threads left
             interrupts.pass_on(error)
-            log.warning("jaxmon is observing but cannot serve metrics: %s", error)
-            self.serving.close()
+            log.warning("jaxmon is observing but cannot %s: %s", what, error)
+            return False
+        return True
 
     def _end(self) -> None:
         self.running = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,16 @@ from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.parts import parts_of
 from jaxmon.agent.serving import Serving
 from jaxmon.agent.transfers.part import Transfers
+from jaxmon.agent.walltime.part import WallTime
+from jaxmon.http.server import Server
 from jaxmon.indicators.figures import Indicators
+from jaxmon.otel.pusher import Pusher
 from tests import leaks
 from tests.bombs import ACTIVE, Bomb, InjectedError
 from tests.instrumented import SILENT, samples
 from tests.interruption import Alarm, alarms, run
 from tests.processes import files
+from tests.support import http_get
 
 
 pytestmark = pytest.mark.contained
@@ -87,6 +92,49 @@ def test_a_failure_at_any_step_takes_everything_off_again(  # noqa: PLR0917
     again = jaxmon.instrument(**SILENT)
     assert again.running
     jaxmon.uninstrument()
+
+
+def no_threads(*_: object) -> None:
+    """Refuse what needs a thread."""
+    msg = "can't start new thread"
+    raise RuntimeError(msg)
+
+
+@pytest.mark.parametrize(
+    ("owner", "lost"),
+    [(Pusher, "export metrics"), (WallTime, "start WallTime"), (Server, "serve")],
+    ids=lambda one: getattr(one, "__name__", one),
+)
+def test_what_cannot_start_leaves_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    owner: Any,
+    lost: str,
+) -> None:
+    """Without threads for one of them the others serve, look and export."""
+    jax.jit(lambda x: x + 1)(1.0)
+    before = leaks.snapshot()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(owner, "start", no_threads)
+
+    agent = jaxmon.instrument(port=0, otlp=True)
+    try:
+        found = {
+            Server: agent.url is not None and bool(http_get(agent.url)),
+            WallTime: "jaxmon-wall-time" in threads(),
+            Pusher: "jaxmon-otlp" in threads(),
+        }
+    finally:
+        jaxmon.uninstrument()
+    assert found == {kind: kind is not owner for kind in found}
+    first = caplog.records[0].getMessage()
+    assert first.startswith(f"jaxmon is observing but cannot {lost}")
+    assert leaks.leaked(before) == []
+
+
+def threads() -> set[str]:
+    """Return the names of the threads that run."""
+    return {one.name for one in threading.enumerate()}
 
 
 # Those that have a place in JAX of their own.
