@@ -180,24 +180,30 @@ def test_a_disk_that_fails_costs_one_file(
 def test_many_files_are_read_up_to_a_number(
     writer: Writer, tmp_path: Path, run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of dead processes stay; if there are too many, that is counted."""
-    monkeypatch.setattr(inspector_files, "_MOST_ENTRIES", 20)
+    """Of this host; those of dead processes stay. More than that are counted."""
+    monkeypatch.setattr(inspector_files, "_MOST_FILES", 20)
     inspected = Inspected(tmp_path, run_dir)
+    for number in range(40):
+        (tmp_path / f"other-pid{number}.log").write_bytes(b"{}\n")
     for pid in range(100, 119):
         (tmp_path / f"{HOST}-pid{pid}.log").write_bytes(b"{}\n")
     assert inspected.poll()["too_many_files"] == 0
     some(writer, Rank())
     assert counted(inspected.poll()) == pytest.approx(expected([writer]))
-    (tmp_path / "more").write_bytes(b"")
+    (tmp_path / f"{HOST}-pid99.log").write_bytes(b"")
     page = inspected.poll()
     assert (page["too_many_files"], page["bad_record"]) == (1, 0)
+    (tmp_path / f"{HOST}-pid99.log").unlink()
+    assert inspected.poll()["too_many_files"] == 1
+    monkeypatch.setattr(inspector_files, "_MOST_ENTRIES", 59)
+    assert inspected.poll()["too_many_files"] == 2
 
 
 def test_files_that_come_and_go_are_forgotten(
     tmp_path: Path, run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of those that are not there any more, some are known, in case they come back."""
-    monkeypatch.setattr(inspector_files, "_MOST_ENTRIES", 20)
+    monkeypatch.setattr(inspector_files, "_MOST_FILES", 20)
     inspected = Inspected(tmp_path, run_dir)
     for pid in range(100, 150):
         path = tmp_path / f"{HOST}-pid{pid}.log"

@@ -28,7 +28,8 @@ UNREADABLE, TOO_MANY = "unreadable", "too_many_files"
 # What log rotation appends may be a number or a date.
 _NAME = r"-pid([0-9]{1,10})\.log([.-].{1,64})?"
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_MOST_ENTRIES = 10_000
+# Of this host; and of all that share the directory.
+_MOST_FILES, _MOST_ENTRIES = 10_000, 200_000
 # A verbose record of 64 channels has 16 KiB.
 _LONGEST_LINE = 1 << 18
 # Up to the time stamp of the first record.
@@ -130,9 +131,10 @@ class Directory:
         growing: list[_Growing] = []
         processes = set()
         with os.scandir(self._path) as entries:
-            for entry in islice(entries, _MOST_ENTRIES):
-                if (match := self._name.fullmatch(entry.name)) is None:
-                    continue
+            some = islice(entries, _MOST_ENTRIES)
+            ours = ((one, self._name.fullmatch(one.name)) for one in some)
+            named = ((one, match) for one, match in ours if match)
+            for entry, match in islice(named, _MOST_FILES):
                 try:
                     status = entry.stat(follow_symlinks=False)
                 except OSError:
@@ -155,9 +157,10 @@ class Directory:
                 before = file.offset if file.offset <= status.st_size else 0
                 if appended := status.st_size - before:
                     growing.append(_Growing(entry.path, key, file, appended))
-            self.failures[TOO_MANY] += next(entries, None) is not None
+            more = next(named, None) or next(entries, None)
+            self.failures[TOO_MANY] += more is not None
         self._first, self.processes = False, processes
-        for key in list(self._files)[:-_MOST_ENTRIES]:
+        for key in list(self._files)[:-_MOST_FILES]:
             del self._files[key]
         return growing
 
