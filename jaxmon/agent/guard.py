@@ -77,7 +77,7 @@ class Guard:
         try:
             thread.start()
         except RuntimeError:  # no threads left
-            self.failed(site, stays_on=True)
+            self.failed(site, stays_on=True, shown=False)
             return False
         return True
 
@@ -97,7 +97,12 @@ class Guard:
         return site not in self.off
 
     def failed(
-        self, site: str, *, stays_on: bool = False, theirs: bool = False
+        self,
+        site: str,
+        *,
+        stays_on: bool = False,
+        theirs: bool = False,
+        shown: bool = True,
     ) -> None:
         """
         Record the exception being handled at *site*; call this first.
@@ -107,6 +112,7 @@ class Guard:
             stays_on: this failure does not disable the site: the work is retried
                 forever.
             theirs: code of the program was called on purpose.
+            shown: with its traceback; otherwise the exception says enough.
 
         Raises:
             BaseException: the exception is the program's own, such as a time limit.
@@ -131,11 +137,12 @@ class Guard:
         try:
             if count == 1:
                 log.warning(
-                    "jaxmon failed in %s. Your program is not affected, but some "
+                    "jaxmon failed in %s%s. Your program is not affected, but some "
                     "metrics may be missing. Further failures there are counted "
                     "without logging.",
                     site,
-                    exc_info=error,
+                    "" if shown else f": {error}",
+                    exc_info=error if shown else None,
                 )
             elif goes_off:
                 log.warning("jaxmon keeps failing in %s and has disabled it", site)
