@@ -53,9 +53,9 @@ def _held_up() -> Line:
             Target(stuck.worst(q.FEW), f"{q.NAMED_PROCESS} {{{{state}}}}"),
             text=(
                 "Time since the last call of processes of a job that do not get "
-                "on; empty otherwise. In a hang most of them wait for the device: "
-                "those in another state are whom they wait for. `jaxmon job why` "
-                "says on which line."
+                "on; empty otherwise. In a hang most of them wait for the device, "
+                "and the cause is a process in another state. `jaxmon job why` says "
+                "on which line it is."
             ),
             alerts=("JaxmonRankStuck",),
             no_value="None is stuck",
