@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 
 MAX_DEPTH = 100
 """Maximum nesting of lists and objects; no dashboard needs a third of it."""
 
 _SHOWN = 40
+
+T = TypeVar("T")
 
 
 def parse(text: str | bytes, *, odd_numbers: bool = False) -> Any:
@@ -57,10 +59,7 @@ def require_object(what: str, value: Any) -> dict[str, Any]:
     Raises:
         ValueError: it is no object; says so of *what*.
     """
-    if not isinstance(value, dict):
-        msg = f"{what} is {value!r:.40}, not an object"
-        raise ValueError(msg)  # noqa: TRY004 - the file is wrong, not the program
-    return value
+    return _require(what, value, dict, "an object")
 
 
 def require_list(what: str, value: Any) -> list[Any]:
@@ -70,8 +69,12 @@ def require_list(what: str, value: Any) -> list[Any]:
     Raises:
         ValueError: it is no list; says so of *what*.
     """
-    if not isinstance(value, list):
-        msg = f"{what} is {value!r:.40}, not a list"
+    return _require(what, value, list, "a list")
+
+
+def _require(what: str, value: Any, kind: type[T], named: str) -> T:
+    if not isinstance(value, kind):
+        msg = f"{what} is {value!r:.40}, not {named}"
         raise ValueError(msg)  # noqa: TRY004 - the file is wrong, not the program
     return value
 
