@@ -105,37 +105,43 @@ def damaged_checkpoint() -> None:
 
 
 def slow_restore() -> None:
-    run = Run(3)
-    state, done = run.restore(2.0)
-    for number in jaxmon.steps(run.numbers(done), start=done):
-        state, _ = step(state, batch)
-        pause()
-        run.save(state, number)
-        if number == done + 50:
-            run.killed()
+    train_until_killed(3, restores=2.0)
 
 
 def frequent_saves() -> None:
-    run = Run(3)
-    state, done = run.restore()
-    for number in jaxmon.steps(run.numbers(done), start=done):
-        state, _ = step(state, batch)
-        pause()
-        if number % 5 == 0:
-            run.save(state, number, 0.1)
-        if number == done + 51:
-            run.killed()
+    train_until_killed(3, every=5, saves=0.1, steps=51)
 
 
 def slow_scheduler() -> None:
-    run = Run(2)
-    state, done = run.restore()
+    train_until_killed(2, every=10)
+
+
+def train_until_killed(
+    attempts: int,
+    *,
+    restores: float = 0.0,
+    every: int = 1,
+    saves: float = 0.0,
+    steps: int = 50,
+) -> None:
+    """
+    Train in so many *attempts*, each killed after so many *steps*.
+
+    Args:
+        attempts: how many there are.
+        restores: seconds that it takes to restore a checkpoint.
+        every: after how many steps one is saved.
+        saves: seconds that this takes.
+        steps: that an attempt does.
+    """
+    run = Run(attempts)
+    state, done = run.restore(restores)
     for number in jaxmon.steps(run.numbers(done), start=done):
         state, _ = step(state, batch)
         pause()
-        if number % 10 == 0:
-            run.save(state, number)
-        if number == done + 50:
+        if number % every == 0:
+            run.save(state, number, saves)
+        if number == done + steps:
             run.killed()
 
 
