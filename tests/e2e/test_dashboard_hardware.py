@@ -227,9 +227,13 @@ def test_a_service_shows_what_is_down_beside_it(
     """A selected service shows when its targets and readers of its GPUs are down."""
     down = "Targets that were down"
     assert shown(Grafana(server, ".+"), down, "instance") == set()
-    # Who reads what is recorded, while it can be read.
-    for recorded in ("worker:jaxmon_device_info:uuid", READERS):
-        server.until_query(recorded)
+    # Who reads what is recorded, while it can be read: the first time before all were.
+    for recorded, names in {
+        "worker:jaxmon_device_info:uuid": ("server", "trainer"),
+        READERS: ("node a", "node b"),
+    }.items():
+        for name in names:
+            server.until_query(f'{recorded}{{instance="{places[name]}"}}')
     pages["node a"] = pages["trainer"] = ""
     for job, expected in {"server": {"node a"}, "trainer": {"trainer"}}.items():
         where = {places[name] for name in expected}
