@@ -8,13 +8,14 @@ would be, and whether a process is alive is known from a lock that the kernel re
 The next process in the slot counts a predecessor that did not finish, the sidecar one
 without a successor.
 
-Finished are a program that came to its end, `sys.exit` with any code, Ctrl-C, and
-`jaxmon.uninstrument`. Crashed are an uncaught exception, a signal, a segmentation
-fault, the kernel's OOM killer and `os._exit`, at which Python runs nothing either; that
-is also how a child forked by `multiprocessing` ends if it has an agent of its own. So
-is SIGTERM in a program that does not handle it: nothing of Python runs then, and a
-handler of ours would change the program. Where that is how processes are stopped, the
-program should handle it; in Kubernetes, the pod takes its record and sidecar along.
+Finished are a program that came to its end, `sys.exit`, Ctrl-C, and
+`jaxmon.uninstrument`. Crashed are an uncaught exception, one that the program handles
+by `sys.exit` with the code 1, a signal, a segmentation fault, the kernel's OOM killer
+and `os._exit`, at which Python runs nothing either; that is also how a child forked by
+`multiprocessing` ends if it has an agent of its own. So is SIGTERM in a program that
+does not handle it: nothing of Python runs then, and a handler of ours would change the
+program. Where that is how processes are stopped, the program should handle it; in
+Kubernetes, the pod takes its record and sidecar along.
 
 Behind the line is room for the last words of a process, one line of JSON: how it ended,
 where, and when. They stay until a process of the slot has words of its own. The file

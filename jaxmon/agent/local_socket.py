@@ -191,7 +191,7 @@ class LocalSocket:
             mine.run(self._running())
 
     def note_crash(self) -> None:
-        """Record that an uncaught exception ends the program."""
+        """Record that an exception ends the program."""
         if (mine := self._life) is not None:
             mine.end(life.CRASHED)
 

@@ -162,7 +162,14 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         Keys(context, reading),
         Identity(context),
     ]
-    found += _for_others(context, indicators, compiles, programs, lead)
+    found += _for_others(
+        context,
+        indicators,
+        compiles=compiles,
+        programs=programs,
+        lead=lead,
+        crashed=errors.words.crashed,
+    )
     if devices is not None:
         found.append(devices)
     found += _for_opentelemetry(context, indicators)
@@ -179,12 +186,14 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
     return found
 
 
-def _for_others(
+def _for_others(  # noqa: PLR0913 - what it is to show
     context: Context,
     indicators: Indicators,
+    *,
     compiles: Compiles,
     programs: Programs | None,
     lead: Callable[[], tuple[float, float]],
+    crashed: Callable[[], bool],
 ) -> list[Part]:
     """Return what shows how this process gets on, to people and to a whole job."""
     found = list[Part]()
@@ -201,7 +210,8 @@ def _for_others(
     if is_run(context.settings):
         from jaxmon.agent.goodput.part import RunGoodput  # noqa: PLC0415
 
-        run = RunGoodput(context, indicators.timeline, indicators.loops)
+        timeline, loops = indicators.timeline, indicators.loops
+        run = RunGoodput(context, timeline, loops, crashed=crashed)
         record = run.describe
         found.append(run)
     rank = Rank(

@@ -13,7 +13,6 @@ from jaxmon import catalog, interrupts
 from jaxmon.agent import pushing
 from jaxmon.agent.adapters import Container, Markers, Process
 from jaxmon.agent.context import context_of
-from jaxmon.agent.errors import uncaught
 from jaxmon.agent.errors.part import Errors
 from jaxmon.agent.functions import UNKNOWN
 from jaxmon.agent.guard import log
@@ -272,11 +271,12 @@ class Runtime:
         """
         try:
             self._words.on_exit()
-            if uncaught.ends_program():
+            crashed = self._words.crashed()
+            if crashed:
                 self.serving.note_crash()
             if self._reports is not None:
                 try:
-                    self._reports.write(crashed=uncaught.ends_program())
+                    self._reports.write(crashed=crashed)
                 except Exception:  # noqa: BLE001 - contained: the program ends as it did
                     self._guard.failed("report")
             self.stop()

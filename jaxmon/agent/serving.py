@@ -92,7 +92,7 @@ class Serving:
             self._local.note_loop()
 
     def note_crash(self) -> None:
-        """Record that an uncaught exception ends the program, for the sidecar."""
+        """Record that an exception ends the program, for the sidecar."""
         if self._local is not None:
             self._local.note_crash()
 

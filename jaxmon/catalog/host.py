@@ -44,8 +44,7 @@ AGENT_STARTS = _collectors.counter(
 )
 AGENT_CRASHES = _collectors.counter(
     "jaxmon_agent_crashes_total",
-    "Processes of this slot that ended without finishing: killed, or by an uncaught "
-    "exception.",
+    "Processes of this slot that ended without finishing: killed, or by an exception.",
     "worker",
 )
 AGENT_DIED = _collectors.gauge(

@@ -9,7 +9,10 @@ record their end through C callables only, and the next reader processes those r
 from __future__ import annotations
 
 import functools
+import operator
+import sys
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from typing import Any, TypeAlias
 from weakref import ref
 
@@ -33,6 +36,15 @@ def noting(end: End) -> Iterator[None]:
     Return an iterator that records the time in *end* when an item is taken from it.
     """
     return map(end.append, _times)
+
+
+def noting_python(found: list[bool], thread: int) -> Iterator[None]:
+    """
+    Return an iterator that records in *found* whether *thread* runs Python when an item
+    is taken from it; between the end of the program and its exit, it does not.
+    """
+    frames = iter(sys._current_frames, None)  # noqa: SLF001 - public, but for its name
+    return map(found.append, map(operator.contains, frames, repeat(thread)))
 
 
 def on_finalize(one: object, note: Iterator[object]) -> ref[Any]:

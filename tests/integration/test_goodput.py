@@ -28,10 +28,10 @@ pytestmark = pytest.mark.ground_truth
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Supervised:
-    """Return a run whose first attempt is killed, and whose second raises an error."""
+    """Return a run whose first attempt is killed, and second exits at an error."""
     found = Supervised(tmp_path_factory.mktemp("run"), 30)
     found.attempt(Fault("killed", 13))
-    found.attempt(Fault("crashed", 20), pause=0.3)
+    found.attempt(Fault("exits", 20), pause=0.3)
     found.attempt(None, pause=0.2)
     return found
 

@@ -13,7 +13,7 @@ from tests.preloaded import run_preloaded
 
 
 PROGRAM = """
-import sys, threading
+import asyncio, sys, threading
 import jax, jaxmon
 from jaxmon.agent.errors import last_words
 from jaxmon.agent.jaxlink.cluster import Cluster
@@ -38,6 +38,17 @@ def end(way):
         sys.exit("no data")
     elif way == "memory":
         jax.numpy.ones((1 << 44,), jax.numpy.float32)
+    elif way in ("reports", "asyncio", "starts again", "in order"):
+        try:
+            save()
+        except RuntimeError:
+            codes = {"starts again": 75, "in order": 0}
+            sys.exit(codes.get(way, 1))
+    elif way == "runs out":
+        try:
+            jax.numpy.ones((1 << 44,), jax.numpy.float32)
+        except Exception:
+            sys.exit("no memory")
     elif way == "thread":
         thread = threading.Thread(target=save)
         thread.start()
@@ -48,9 +59,21 @@ def end(way):
         except SystemExit:
             pass
 
+async def train():
+    end("asyncio")
+
 for number in jaxmon.steps(range(8), loop="fit"):
     if number == 5:
+        if sys.argv[1] == "asyncio":
+            asyncio.run(train())
         end(sys.argv[1])
+if sys.argv[1].startswith("caught at the end"):
+    try:
+        end("reports")
+    except SystemExit as error:
+        kept = error.code
+    if sys.argv[1].endswith("and exits"):
+        sys.exit()
 """
 
 
@@ -99,6 +122,54 @@ def test_a_program_leaves_how_it_ended(
     assert found["loop"] == "fit"
     assert before <= found["time"] <= time.time()
     assert since <= found["boottime"] <= time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+HANDLED = [
+    {
+        "type": "RuntimeError",
+        "message": "cannot save to https://me:[secret]@host/x",
+    },
+    {"type": "OSError", "message": "No space left on device"},
+]
+
+
+@pytest.mark.parametrize("where", ["job", "alone"])
+@pytest.mark.parametrize(
+    ("way", "code", "state", "expected"),
+    [
+        (
+            "reports",
+            1,
+            life.CRASHED,
+            {"kind": "exit", "code": 1, "where": "train.py:16", "causes": HANDLED},
+        ),
+        ("asyncio", 1, life.CRASHED, {"kind": "exit", "causes": HANDLED}),
+        ("starts again", 75, life.FINISHED, {"kind": "exit", "causes": HANDLED}),
+        ("in order", 0, life.FINISHED, {"kind": "finished"}),
+        (
+            "runs out",
+            1,
+            life.CRASHED,
+            {"kind": "exit", "message": "no memory", "oom": True},
+        ),
+        ("caught at the end", 0, life.FINISHED, {"kind": "finished"}),
+        ("caught at the end, and exits", 0, life.FINISHED, {"kind": "finished"}),
+    ],
+)
+def test_an_exception_may_be_turned_into_an_exit(  # noqa: PLR0917
+    way: str,
+    code: int,
+    state: str,
+    expected: dict[str, Any],
+    where: str,
+    tmp_path: Path,
+) -> None:
+    """With the code 1, the exception ended the program, as if it were uncaught."""
+    found, returned = words_of(way, tmp_path, where)
+    assert returned == code
+    assert {key: found[key] for key in expected} == expected
+    [slot] = life.slots(tmp_path / "run").values()
+    assert slot.record.state == state
 
 
 def test_alone_the_traceback_of_an_exit_is_the_programs(tmp_path: Path) -> None:

@@ -3,9 +3,10 @@ A training that saves checkpoints, dies, and continues from the latest.
 
 Arguments: a directory, the number of steps of the whole run, the number of this
 process, how many there are, the address of their coordinator, ``orbax`` or ``numpy``,
-and at which step it raises an exception, 0 for none. In the directory are checkpoints,
-the record of the run, and the file ``truth``: what process 0 does, one line of JSON for
-each event, with the time by the clock that cannot be set.
+and at which step it raises an exception, 0 for none; with a minus, it handles that and
+exits with an error. In the directory are checkpoints, the record of the run, and the
+file ``truth``: what process 0 does, one line of JSON for each event, with the time by
+the clock that cannot be set.
 
 On SIGTERM it saves, and exits in order.
 """
@@ -128,7 +129,7 @@ def main() -> None:
     for number in jaxmon.steps(batches(done), start=done):
         x = train_step(x).block_until_ready()
         time.sleep(PAUSE)
-        if number == raises_at:
+        if number == abs(raises_at):
             note("leaves")
             msg = "the loss is not finite"
             raise RuntimeError(msg)
@@ -149,7 +150,12 @@ if __name__ == "__main__":
         socket=False,
     )
     note("main")
-    main()
+    try:
+        main()
+    except RuntimeError:
+        if raises_at >= 0:
+            raise
+        sys.exit(1)
     note("end")
     if rank == 0:
         from tests.instrumented import samples

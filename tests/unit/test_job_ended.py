@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from jaxmon.report.job.document import worst
 from jaxmon.report.job.model import Kind, State
 from jaxmon.report.job.records import host
@@ -31,7 +33,7 @@ def test_errors_about_other_processes_come_last() -> None:
     assert [one.kind for one in job.suspects] == [Kind.BLOCKED, Kind.LOST]
     assert job.state is State.HUNG
     said = text(job)
-    assert "ranks 0-2 (on host-0) ended by uncaught exceptions about other" in said
+    assert "ranks 0-2 (on host-0) ended by exceptions about other" in said
     assert said.index("rank 3") < said.index("ranks 0-2")
 
 
@@ -39,6 +41,23 @@ def test_a_process_that_finished_early_is_named() -> None:
     """A rank with fewer batches leaves the others in their next call."""
     job = judged(*waiting(3), report(3, ended="finished", ended_seconds=40.0))
     assert (only(job).kind, job.state) == (Kind.FINISHED, State.HUNG)
+
+
+PEER = "UNKNOWN: Gloo all-reduce failed: Connection closed by peer"
+
+
+@pytest.mark.parametrize("ended", ["finished", "crashed"])
+def test_an_exit_after_an_error_about_others_is_a_consequence(ended: str) -> None:
+    """As Hydra ends programs, and those that log it first."""
+    words = {
+        "kind": "exit",
+        "code": 1,
+        "age_seconds": 8.0,
+        "causes": [{"type": "ValueError", "message": PEER}],
+    }
+    exited = report(3, ended=ended, ended_seconds=8.0, words=words)
+    job = judged(*waiting(3, age=9.0), exited)
+    assert only(job).kind is Kind.LOST
 
 
 def test_a_process_that_exited_with_an_error_has_not_finished() -> None:

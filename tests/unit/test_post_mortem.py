@@ -217,6 +217,34 @@ def test_an_error_raised_while_handling_one_of_peers_is_of_peers() -> None:
     assert "OSError: cannot save (after ValueError: UNKNOWN: Gloo" in text_of(found)
 
 
+def exited(age: float, *causes: dict[str, str], **words: Any) -> dict[str, Any]:
+    """Return what is reported of a rank that exited with code 1."""
+    said = {"kind": "exit", "code": 1, "age_seconds": age, "causes": list(causes)}
+    return {"ended": "crashed", "words": {**said, **words}}
+
+
+def test_an_exit_after_an_error_is_judged_by_the_error() -> None:
+    """Of others, it is a consequence; of memory, its advice is about that."""
+    peer = exited(10.1, {"type": "ValueError", "message": PEER})
+    own = {"type": "LossError", "message": "loss is not finite"}
+    cause = exited(10.0, own, message="giving up", where="train.py:7", function="fit")
+    host = a_host(report(0, **peer), report(1, **cause), within=0.2)
+    assert first_of(host) == 1
+    text = text_of(examine([host]))
+    assert (
+        "rank 1 (host-0, pid 1001) exited with code 1: giving up (after LossError: "
+        "loss is not finite)"
+    ) in text
+    assert "train.py:7 in fit" in text
+    assert "what rank 0 printed is a consequence of the failure of rank 1" in text
+
+    full = {"type": "JaxRuntimeError", "message": "RESOURCE_EXHAUSTED: 4 GiB"}
+    host = a_host(report(0, **exited(9.0, full, oom=True)))
+    text = text_of(examine([host]))
+    assert "exited with code 1 (after JaxRuntimeError: RESOURCE_EXHAUSTED" in text
+    assert "JaxmonOutOfMemory" in text
+
+
 def test_exits_and_kills_for_memory_are_told() -> None:
     """A code of 128 and more names the signal; the kernel's counter the reason."""
     code = {"kind": "exit", "code": 143, "age_seconds": 3.0}

@@ -26,6 +26,7 @@ from jaxmon.agent.jaxlink.cluster import cluster
 from jaxmon.agent.jaxlink.probe import Probe
 from jaxmon.agent.jaxlink.source_lines import SourceLine, SourceLineFinder, stack_of
 from jaxmon.clocks import wall_time
+from jaxmon.indicators.endings import SingleUse, noting_python
 from jaxmon.indicators.loops import Loops
 from jaxmon.report.secrets import anywhere
 from jaxmon.sources import display_path
@@ -63,33 +64,45 @@ class LastWords:
         self._lines = SourceLineFinder(context.jax)
         self._of_exit: Mapping[str, Any] = {}
         self._done_at_exit = 0
+        # Whether that `SystemExit` was dropped while the program ran.
+        self._caught: list[bool] = []
         self._of_error = False
         self.say: Callable[[Mapping[str, Any]], None] | None = None
 
     def exiting(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """
-        Return `sys.exit` that notes its code and caller in a process of a job. There
+        Return `sys.exit` that notes its code, and its caller or the exception that the
+        caller handles: in a process of a job, or if there is such an exception. Then
         its traceback has a line of ours, which hardly anything prints.
         """
 
         @functools.wraps(original)
         def noted(status: object = None, /) -> None:
+            _held = None
             with self._contained():
-                # In other threads, it ends these.
-                if threading.get_ident() == threading.main_thread().ident:
-                    self._of_exit = self._exit(status, sys._getframe(1))  # noqa: SLF001 - the caller
-                    self._done_at_exit = self._done()
+                self._of_exit = self._exit(status, sys._getframe(1))  # noqa: SLF001 - the caller
+                self._done_at_exit = self._done()
+                # The traceback of the `SystemExit` refers to this frame.
+                _held = SingleUse()
+                _held.__del__ = noting_python(self._caught, main).__next__
             original(status)
 
+        main = threading.main_thread().ident or 0
+
         def observe(_: FrameType, __: Callable[..., Any]) -> Callable[..., Any] | None:
+            # In other threads, it ends these.
+            if threading.get_ident() != main:
+                return None
+            self._of_exit, self._caught = {}, []
             place = cluster(self._context.jax)
-            return None if place is None or place.size < _JOB else noted
+            in_job = place is not None and place.size >= _JOB
+            return noted if in_job or isinstance(sys.exception(), Exception) else None
 
         return Probe(original, observe, guard=self._context.guard, site=SITE)
 
     def on_uncaught(self, error: BaseException) -> None:
         """Leave the words that *error* ends the program."""
-        if sys.flags.interactive or hasattr(sys, "ps1"):
+        if _is_interactive():
             return
         with self._contained():
             self._leave(self._error(error))
@@ -100,12 +113,33 @@ class LastWords:
         if self._of_error and getattr(sys, "last_value", None) is not None:
             return
         with self._contained():
-            known = self._of_exit
-            # A `sys.exit` that the program caught, and got on after, was not the end.
-            # The step that it left counts as one.
-            if self._done() > self._done_at_exit + 1:
-                known = {}
-            self._leave({"kind": "finished", **self._position(), **known})
+            self._leave({"kind": "finished", **self._position(), **self._known_exit()})
+
+    def crashed(self) -> bool:
+        """
+        Return whether an exception ends the program, uncaught or turned into the exit
+        code 1, as by Hydra; called at exit.
+
+        Not Ctrl-C, which is a user's decision, nor what went wrong in an interactive
+        session. Other codes may mean that the program is to be started again.
+        """
+        if _is_interactive():
+            return False
+        error = getattr(sys, "last_value", None)
+        if error is not None:
+            return not isinstance(error, KeyboardInterrupt)
+        known: Mapping[str, Any] = {}
+        with self._contained():
+            known = self._known_exit()
+        return known.get("code") == 1 and bool(known["causes"])
+
+    def _known_exit(self) -> Mapping[str, Any]:
+        """Return the `sys.exit` that ends the program, empty if none does."""
+        # One that the program caught, and got on after, was not the end, even if it
+        # kept the exception. The step that it left counts as one.
+        if not self._of_exit or any(self._caught):
+            return {}
+        return self._of_exit if self._done() <= self._done_at_exit + 1 else {}
 
     def _leave(self, words: Mapping[str, Any]) -> None:
         if self.say is not None:
@@ -122,7 +156,7 @@ class LastWords:
         return {
             "kind": "exception",
             **_described(error),
-            "oom": failures.is_from_jax(error) and failures.kind_of(error) == "oom",
+            "oom": _is_oom(error),
             **_place(line),
             **self._position(),
             "causes": [_described(one) for one in _causes(error)],
@@ -130,13 +164,22 @@ class LastWords:
 
     def _exit(self, status: object, frame: FrameType) -> dict[str, Any]:
         code = status if isinstance(status, int) else int(status is not None)
+        code &= 0xFF
         text = anywhere(status) if isinstance(status, str) else ""
+        error = sys.exception() if code else None
+        handled = error if isinstance(error, Exception) else None
+        lines = self._lines
         return {
-            "kind": "exit" if code & 0xFF else "finished",
-            "code": code & 0xFF,
+            "kind": "exit" if code else "finished",
+            "code": code,
             "message": text.partition("\n")[0][:_LONGEST],
-            **_place(self._lines.of(stack_of(frame))),
+            "oom": handled is not None and _is_oom(handled),
+            **_place(lines.line_of(handled) if handled else lines.of(stack_of(frame))),
             **self._position(),
+            "causes": [
+                _described(one)
+                for one in ([handled, *_causes(handled)] if handled else [])
+            ],
         }
 
     def _position(self) -> dict[str, Any]:
@@ -167,6 +210,14 @@ class LastWords:
             yield
         except Exception:  # noqa: BLE001 - contained and counted
             self._context.guard.failed(SITE, stays_on=True)
+
+
+def _is_interactive() -> bool:
+    return bool(sys.flags.interactive) or hasattr(sys, "ps1")
+
+
+def _is_oom(error: BaseException) -> bool:
+    return failures.is_from_jax(error) and failures.kind_of(error) == "oom"
 
 
 def _described(error: BaseException) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Uncaught errors reported by the interpreter and asyncio.
 | place | reports |
 |---|---|
 | `sys.excepthook` | exceptions that end the program |
-| `sys.exit` | in a job: with which code, and from where, which Python does not report |
+| `sys.exit` | with which code, which Python does not report, and from where or why |
 | `threading.excepthook` | exceptions that end a thread |
 | `sys.unraisablehook` | exceptions of finalisers and of callbacks from C |
 | the logger ``asyncio`` | exceptions of tasks and callbacks, never retrieved |
@@ -29,19 +29,6 @@ from jaxmon.agent.jaxlink.hooks import Places
 
 
 _ASYNCIO = "asyncio"
-
-
-def ends_program() -> bool:
-    """
-    Return whether an uncaught exception ends the program; called at exit.
-
-    Not Ctrl-C, which is a user's decision, nor what went wrong in an interactive
-    session. Python does not say with which code `sys.exit` was called.
-    """
-    if sys.flags.interactive or hasattr(sys, "ps1"):
-        return False
-    error = getattr(sys, "last_value", None)
-    return error is not None and not isinstance(error, KeyboardInterrupt)
 
 
 class UncaughtHooks:

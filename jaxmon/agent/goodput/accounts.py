@@ -99,7 +99,7 @@ class Accounts:
             late: seconds of compiles so far that *spent* has as something else.
             saves: checkpoints that were saved so far.
             works: whether the program evidently does its work, marked or not.
-            crashed: whether an uncaught exception ends it.
+            crashed: whether an exception ends it.
         """
         record = self.record
         total = max(now.boottime - record.boottime, 0.0)

@@ -8,14 +8,13 @@ respond holds up nothing else. In the other processes of a job it ends at once.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
 from jaxmon import catalog, rundir
 from jaxmon.agent.context import Context
-from jaxmon.agent.errors import uncaught
 from jaxmon.agent.goodput import identity
 from jaxmon.agent.goodput.accounts import Accounts, Progress
 from jaxmon.agent.goodput.store import Store, SupersededError
@@ -52,15 +51,24 @@ class RunGoodput(Part):
         context: shared state of the agent.
         timeline: what the time of the program goes into.
         loops: its marked loops.
+        crashed: returns whether an exception ends the program.
     """
 
     name = SITE
 
-    def __init__(self, context: Context, timeline: Timeline, loops: Loops) -> None:
+    def __init__(
+        self,
+        context: Context,
+        timeline: Timeline,
+        loops: Loops,
+        *,
+        crashed: Callable[[], bool],
+    ) -> None:
         self._context = context
         self._guard = context.guard
         self._timeline = timeline
         self._loops = loops
+        self._crashed = crashed
         self._every = context.settings.run_interval
         self._run = identity.run_of(context.settings)
         self._store: Store | None = None
@@ -193,7 +201,7 @@ class RunGoodput(Part):
                 late=self._timeline.late,
                 saves=self._timeline.count(CHECKPOINT),
                 works=progress is None and self._works(),
-                crashed=uncaught.ends_program(),
+                crashed=self._crashed(),
             )
             return accounts.record
 

@@ -61,7 +61,7 @@ class FinalReports:
         Write them; a file that cannot be written is logged, and nothing else.
 
         Args:
-            crashed: whether an uncaught exception ends the program.
+            crashed: whether an exception ends the program.
         """
         source = self._source
         source.refresh()

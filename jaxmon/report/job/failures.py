@@ -24,7 +24,7 @@ class Ending(Enum):
 
     EXCEPTION = "exception"
     OOM = "oom"
-    """An exception: a device had no memory left."""
+    """An exception, perhaps turned into an exit: a device had no memory left."""
     EXIT = "exit"
     """`sys.exit` with another code than 0."""
     CRASHED = "crashed"
@@ -132,7 +132,7 @@ def _ending(rank: Rank) -> Ending | None:
             return None
         return Ending.OOM if words.oom else Ending.EXCEPTION
     if words.kind == "exit":
-        return Ending.EXIT
+        return Ending.OOM if words.oom else Ending.EXIT
     if rank.ended == KILLED:
         return Ending.OOM_KILLED if rank.oom_kills else Ending.KILLED
     return Ending.CRASHED if rank.ended == CRASHED else None

@@ -53,7 +53,7 @@ class Kind(Enum):
     ELSEWHERE = "elsewhere"
     """It waits for the device as well, but on another line."""
     LOST = "lost"
-    """It ended by an uncaught exception about other processes: a consequence."""
+    """It ended by an exception about other processes: a consequence."""
 
 
 FAILED = frozenset((Kind.KILLED, Kind.CRASHED, Kind.EXITED, Kind.LOST))

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from jaxmon.report.job.failures import Ending, Failure
 from jaxmon.report.job.post_mortem import Found, PostMortem
+from jaxmon.report.job.records import Said, Words
 from jaxmon.report.job.words import does, numbers, short
 from jaxmon.report.layout import INDENT, counted, duration, wrapped
 
@@ -82,21 +83,26 @@ def headline(job: PostMortem) -> str:
 def what(failure: Failure) -> str:
     """Return how a rank failed, in its own words where it left some."""
     words, ending = failure.rank.words, failure.ending
-    if ending is Ending.EXIT:
+    if words.kind == "exit":
         said = f": {words.message}" if words.message else ""
-        return f"exited with code {words.code}{_signal(words.code)}{said}"
+        after = next((f" (after {_said(one)})" for one in words.causes), "")
+        return f"exited with code {words.code}{_signal(words.code)}{said}{after}"
     if ending is Ending.KILLED:
         return "was killed, or ended without a word"
     if ending is Ending.OOM_KILLED:
         return "was killed by the kernel for memory"
     if ending is Ending.CRASHED:
         return "ended by an uncaught exception"
-    text = f"{words.type}: {words.message}" if words.message else words.type
+    text = _said(words)
     causes = [one for one in words.causes if one.message or one.type]
     if causes:
         last = causes[-1]
         text += f" (after {last.type}: {last.message})" if last.message else ""
     return text
+
+
+def _said(one: Words | Said) -> str:
+    return f"{one.type}: {one.message}" if one.message else one.type
 
 
 def who(failure: Failure) -> str:
@@ -111,7 +117,7 @@ def verdict(job: PostMortem) -> str:
 
 
 def _did(failure: Failure) -> str:
-    said = failure.ending in {Ending.EXCEPTION, Ending.OOM}
+    said = failure.rank.words.kind == "exception"
     return f"{'raised ' if said else ''}{what(failure)}"
 
 

@@ -286,11 +286,12 @@ def _absent(ranks: Iterable[Rank]) -> dict[Kind, list[Rank]]:
 
 def _end(rank: Rank) -> Kind:
     """Return how *rank* has ended."""
-    # With another code than 0, unless it raised SystemExit itself.
-    if rank.ended == FINISHED and rank.words.kind == "exit":
-        return Kind.EXITED
     kind = _ENDS.get(rank.ended, Kind.CRASHED)
-    return Kind.LOST if kind is Kind.CRASHED and is_of_peers(rank.words) else kind
+    # With another code than 0, unless it raised SystemExit itself.
+    if kind is not Kind.KILLED and rank.words.kind == "exit":
+        kind = Kind.EXITED
+    failed = kind in {Kind.CRASHED, Kind.EXITED}
+    return Kind.LOST if failed and is_of_peers(rank.words) else kind
 
 
 def _is_ahead(rank: Rank, waiting: Waiting) -> bool:

@@ -134,8 +134,8 @@ WORDS = {
         "arguments of the same shapes.",
     ),
     Kind.LOST: Words(
-        "ended by an uncaught exception about other processes",
-        "ended by uncaught exceptions about other processes",
+        "ended by an exception about other processes",
+        "ended by exceptions about other processes",
         "That is a consequence. `jaxmon job post-mortem` shows of what, if that is "
         "known.",
     ),
