@@ -74,7 +74,11 @@ STEP_SECONDS = _training.histogram(
     "jaxmon_step_seconds",
     "Step time, from one step of a loop to the next, including data wait.",
     "loop",
-    buckets=(0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
+    # Steps are alike: with wider ones, most are in a single bucket.
+    buckets=(
+        *(0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5),
+        *(1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0),
+    ),
     few=(0.01, 0.1, 1.0, 10.0),
 )
 STEPS = _training.counter("jaxmon_steps_total", "Completed steps of a loop.", "loop")

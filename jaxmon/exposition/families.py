@@ -21,6 +21,7 @@ from jaxmon.clocks import wall_time
 from jaxmon.exposition import exemplars, exponential
 from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.exposition.exponential import Exponential
+from jaxmon.exposition.quantiles import quantile
 
 
 Sample: TypeAlias = tuple[str, float]
@@ -165,23 +166,12 @@ class Histogram:
 
     def quantile(self, fraction: float) -> float | None:
         """
-        Return the value below which *fraction* of the observations lie, as Prometheus
-        estimates it: interpolated within its bucket, at most the highest bound. `None`
-        without observations.
+        Return the value below which *fraction* of the observations lie, estimated from
+        their counts and sum; at most the highest bound. `None` without observations.
         """
         with self._lock:
-            running = list(accumulate(self._counts))
-        if not running[-1]:
-            return None
-        rank, bounds = fraction * running[-1], self._metric.buckets
-        index = bisect_left(running, rank)
-        if index >= len(bounds):
-            return bounds[-1]
-        before = running[index - 1] if index else 0
-        low = bounds[index - 1] if index else min(0.0, bounds[0])
-        inside = running[index] - before
-        part = (rank - before) / inside if inside else 1.0
-        return low + (bounds[index] - low) * part
+            running, total = list(accumulate(self._counts)), self._sum
+        return quantile(self._metric.buckets, running, total, fraction)
 
     def samples(self) -> list[Sample]:
         """Return buckets, sum and count, consistent with each other."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isfinite
 from typing import NamedTuple, Self
 
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels
+from jaxmon.exposition.quantiles import quantile
 
 
 _LE = ',le="'
@@ -52,20 +52,10 @@ class Distribution(NamedTuple):
 
     def quantile(self, fraction: float) -> float | None:
         """
-        Return the value below which *fraction* of the observations lie, as Prometheus
-        estimates it. `None` without observations.
+        Return the value below which *fraction* of the observations lie, estimated from
+        their counts and sum. `None` without observations.
         """
-        if self.observed <= 0:
-            return None
-        rank = fraction * self.observed
-        index = bisect_left(self.counts, rank)
-        if index >= len(self.bounds) - 1:
-            return self.bounds[-2] if len(self.bounds) > 1 else None
-        before = self.counts[index - 1] if index else 0.0
-        high = self.bounds[index]
-        low = self.bounds[index - 1] if index else min(0.0, high)
-        inside = self.counts[index] - before
-        return low + (high - low) * ((rank - before) / inside if inside > 0 else 1.0)
+        return quantile(self.bounds[:-1], self.counts, self.sum, fraction)
 
 
 def total(found: Iterable[Distribution]) -> Distribution | None:
