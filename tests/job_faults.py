@@ -35,6 +35,7 @@ class Fault(NamedTuple):
 FAULTS = {
     "asleep": Fault("asleep before a collective", 3, "blocked"),
     "loader": Fault("its loader blocks in `next()`", 1, "data"),
+    "prefetch": Fault("waits for a thread that an exception has ended", 0, "data"),
     "lock": Fault("waits for a lock", 2, "lock"),
     "compile": Fault("compiles (traces) for long", 0, "compile", "waiting"),
     "branch": Fault("takes another branch: another collective", 3, "program"),

@@ -168,7 +168,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         compiles=compiles,
         programs=programs,
         lead=lead,
-        crashed=errors.words.crashed,
+        errors=errors,
     )
     if devices is not None:
         found.append(devices)
@@ -193,7 +193,7 @@ def _for_others(  # noqa: PLR0913 - what it is to show
     compiles: Compiles,
     programs: Programs | None,
     lead: Callable[[], tuple[float, float]],
-    crashed: Callable[[], bool],
+    errors: Errors,
 ) -> list[Part]:
     """Return what shows how this process gets on, to people and to a whole job."""
     found = list[Part]()
@@ -203,7 +203,9 @@ def _for_others(  # noqa: PLR0913 - what it is to show
         from jaxmon.agent.walltime.part import WallTime  # noqa: PLC0415
 
         timeline, routes = indicators.timeline, indicators.routes
-        time = WallTime(context, timeline, routes, spanning, lead)
+        time = WallTime(
+            context, timeline, routes, spanning, lead, gone=errors.gone.as_json
+        )
         doing = time.doing
         found.append(time)
     record: Callable[[], dict[str, Any]] = dict
@@ -211,7 +213,7 @@ def _for_others(  # noqa: PLR0913 - what it is to show
         from jaxmon.agent.goodput.part import RunGoodput  # noqa: PLC0415
 
         timeline, loops = indicators.timeline, indicators.loops
-        run = RunGoodput(context, timeline, loops, crashed=crashed)
+        run = RunGoodput(context, timeline, loops, crashed=errors.words.crashed)
         record = run.describe
         found.append(run)
     rank = Rank(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from jaxmon.report.gone import Gone
+
 
 _LONG_SECONDS = 900.0
 _FEW_LOOKS = 100
@@ -109,6 +111,7 @@ class Now:
         barrier: in what of JAX it waits for all processes of its job, if it does.
         callback: whether it runs a function that a running XLA program has called.
         others: if so, the other threads that do.
+        gone: threads and child processes of the program that have failed.
     """
 
     activity: str = ""
@@ -124,6 +127,7 @@ class Now:
     barrier: str = ""
     callback: bool = False
     others: tuple[Standing, ...] = ()
+    gone: tuple[Gone, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

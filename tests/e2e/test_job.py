@@ -21,6 +21,7 @@ from tests.support import http_get, until
 FAULTS = {
     "asleep": (3, "blocked"),
     "loader": (1, "data"),
+    "prefetch": (0, "data"),
     "lock": (2, "lock"),
     "compile": (0, "compile"),
     "stopped": (2, "stopped"),
@@ -85,6 +86,14 @@ def until_blamed(job: Job, kind: str, rank: int, where: str) -> None:
     until(lambda: job.suspects() == expected, f"{expected}")
 
 
+def blames_thread(job: Job) -> None:
+    """Assert that the thread is named which the rank waits for, and its error."""
+    [said] = until(lambda: job.only()["suspects"][0]["gone"], "the thread")
+    assert said.startswith("thread prefetch ended")
+    assert "ValueError: record 7 is corrupt" in said
+    assert place("reads") in said
+
+
 @pytest.mark.parametrize(
     "faults",
     [
@@ -129,6 +138,8 @@ def test_the_rank_that_the_others_wait_for_is_named(faults: tuple[str, ...]) -> 
             job.inflict(fault, rank)
             where = "" if fault == "stopped" else place(fault)
             until_blamed(job, kind, rank, where)
+            if fault == "prefetch":
+                blames_thread(job)
             if fault == "asleep":
                 until(lambda: job.state() == "hung", "a hang")
                 done = job.run("--after=3")

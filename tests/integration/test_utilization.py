@@ -335,8 +335,10 @@ def test_what_a_function_achieves() -> None:
         assert found.flops.of_peak == pytest.approx(flops / seconds / 1e15, rel=0.01)
         place = found.flops.roofline
         assert place is not None
-        # One array, which is both operands, and the result.
-        assert place.intensity == pytest.approx(flops / (2 * 4 * size**2))
+        # One array, which is both operands, and the result; XLA of 0.4 counts it twice.
+        arrays = flops / place.intensity / (4 * size**2)
+        assert arrays == pytest.approx(round(arrays))
+        assert round(arrays) in {2, 3}
         assert place.ridge == pytest.approx(1e15 / 1e6)
         ((name, *cells),) = section(
             read({"functions": {found.name: _raw(agent, found.name)}})

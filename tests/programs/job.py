@@ -19,9 +19,11 @@ The processes are forks of this one, which has not used JAX.
 from __future__ import annotations
 
 import os
+import queue
 import sys
 import threading
 import time
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -77,8 +79,21 @@ class Rank:
         while True:
             while self.suffers("loader"):
                 time.sleep(0.2)  # here: loader
+            if self.suffers("prefetch"):
+                self.waits_for_thread()
             time.sleep(PAUSE)
             yield self.data
+
+    def waits_for_thread(self):
+        items = queue.Queue[int]()
+        threading.Thread(target=self.reads, name="prefetch").start()
+        while self.suffers("prefetch"):
+            with suppress(queue.Empty):
+                items.get(timeout=0.2)  # here: prefetch
+
+    def reads(self):
+        msg = "record 7 is corrupt"
+        raise ValueError(msg)  # here: reads
 
     def sleeps(self):
         while self.suffers("asleep"):

@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from jaxmon.report.job.document import document, worst
-from jaxmon.report.job.model import Kind, State
+from jaxmon.report.job.model import Kind, State, Verdict
 from jaxmon.report.job.records import Host, host
 from jaxmon.report.job.text import lines
 from jaxmon.report.job.verdict import judge
@@ -37,6 +37,31 @@ def test_the_rank_that_does_something_else_is_named() -> None:
     ) in said
     assert "ranks 0-2 wait in train_step, call 812 (train.py:58)" in said
     assert "queue.py" not in said
+
+
+def test_a_helper_that_has_failed_is_named_where_a_rank_waits() -> None:
+    """It is said of ranks that wait on the host: how it ended, and what to do."""
+    gone = [
+        {"kind": "thread", "name": "prefetch", "age_seconds": 31.0}
+        | {"type": "ValueError", "message": "corrupt", "where": "data.py:9"},
+        {"kind": "process", "name": "Process-2", "pid": 4711, "code": -9},
+    ]
+    stuck = report(3, calls=811, state="data_wait", place="data.py:41", age=95.0)
+    stuck["now"]["gone"] = gone
+    job = judged(*waiting(3, calls=812), stuck)
+    said = text(job)
+    assert (
+        "its thread prefetch ended 31 s ago by ValueError: corrupt, data.py:9" in said
+    )
+    assert "its process Process-2 (pid 4711) was ended by SIGKILL" in said
+    assert "What it waits for may be gone" in said
+    [suspects] = document(Verdict((job,)))["jobs"][0]["suspects"]
+    assert len(suspects["gone"]) == 2
+    assert suspects["action"].startswith("What it waits for may be gone")
+    # It does not wait for them if it runs.
+    busy = report(3, calls=811, state="python", place="data.py:41", age=95.0)
+    busy["now"]["gone"] = gone
+    assert "prefetch" not in text(judged(*waiting(3, calls=812), busy))
 
 
 def test_what_a_rank_is_in_is_told_apart() -> None:

@@ -260,6 +260,15 @@ def test_few_looks_are_no_reason():
     assert findings(time=few, transfers={}) == []
 
 
+def dead(age):
+    """Return that a thread has failed *age* seconds ago."""
+    error = {"type": "ValueError", "message": "corrupt", "where": "read.py:3"}
+    return {
+        "gone": [{"kind": "thread", "name": "prefetch", "age_seconds": age, **error}]
+    }
+
+
+LOST = {"gone": [{"kind": "process", "name": "w", "pid": 7, "code": -9}]}
 DEADLOCK = {"lock": True, "others": [{"name": "save", "stack": ["save.py:3 in save"]}]}
 
 
@@ -276,6 +285,17 @@ DEADLOCK = {"lock": True, "others": [{"name": "save", "stack": ["save.py:3 in sa
         ({"seconds": 59.0, "changes": 3, **DEADLOCK}, False),
         ({"seconds": 61.0, "changes": 3, "lock": True}, False),
         ({"seconds": 301.0, "changes": 0}, True),
+        # A thread has failed, and the wait began soon after, or before.
+        ({"seconds": 16.0, "changes": 0, **dead(16.0)}, True),
+        ({"seconds": 14.0, "changes": 0, **dead(16.0)}, False),
+        ({"seconds": 90.0, "changes": 0, **dead(14.0)}, False),
+        ({"seconds": 90.0, "changes": 0, **dead(16.0)}, True),
+        ({"seconds": 16.0, "changes": 0, **dead(70.0)}, True),
+        ({"seconds": 16.0, "changes": 0, **dead(80.0)}, False),
+        ({"seconds": 16.0, "state": "blocked", **dead(16.0)}, True),
+        ({"seconds": 16.0, "state": "python", **dead(16.0)}, False),
+        # Since when a process has been gone is unknown.
+        ({"seconds": 16.0, "changes": 0, **LOST}, False),
         ({"seconds": 301.0, "longest_there": 200.0}, False),
         ({"seconds": 9_000.0, "state": "idle"}, False),
     ],
@@ -289,6 +309,20 @@ def test_a_program_stalls_if_it_takes_far_longer_than_ever(now, stalls):
     ]
 
     assert topics == (["stalled"] if stalls else [])
+
+
+def test_what_has_failed_is_evidence_where_a_program_waits():
+    """What a loop waits for is gone: which, how, and where."""
+    now = {"state": "data_wait", "place": "a.py:3", "seconds": 400.0, **dead(400.0)}
+    (one,) = findings(time=ledger({"device": 0.05}, **now), transfers={})
+    assert one.topic == "stalled"
+    assert one.evidence[-1] == (
+        "thread prefetch ended 6 min 40 s ago by ValueError: corrupt, read.py:3"
+    )
+    assert one.action.startswith("What it waits for may be gone")
+    now |= {"state": "device"}
+    (one,) = findings(time=ledger({"device": 0.05}, **now), transfers={})
+    assert not any("prefetch" in line for line in one.evidence)
 
 
 def test_threads_with_equal_stacks_are_shown_once():

@@ -19,26 +19,21 @@ from types import FrameType
 from typing import Any
 
 from jaxmon.agent.context import Context
+from jaxmon.agent.errors.described import LONGEST, causes, described, is_oom, place
 from jaxmon.agent.functions import Function
-from jaxmon.agent.inspection import module_of, name_of
-from jaxmon.agent.jaxlink import failures
 from jaxmon.agent.jaxlink.cluster import cluster
 from jaxmon.agent.jaxlink.probe import Probe
-from jaxmon.agent.jaxlink.source_lines import SourceLine, SourceLineFinder, stack_of
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, stack_of
 from jaxmon.clocks import wall_time
 from jaxmon.indicators.endings import SingleUse, noting_python
 from jaxmon.indicators.loops import Loops
 from jaxmon.report.secrets import anywhere
-from jaxmon.sources import display_path
 
 
 SITE = "last_words"
 
-_LONGEST = 300
 # Processes of the smallest job.
 _JOB = 2
-# Of an exception: those that it was raised from, or while handling.
-_MOST_CAUSES = 4
 
 
 class LastWords:
@@ -94,8 +89,8 @@ class LastWords:
             if threading.get_ident() != main:
                 return None
             self._of_exit, self._caught = {}, []
-            place = cluster(self._context.jax)
-            in_job = place is not None and place.size >= _JOB
+            here = cluster(self._context.jax)
+            in_job = here is not None and here.size >= _JOB
             return noted if in_job or isinstance(sys.exception(), Exception) else None
 
         return Probe(original, observe, guard=self._context.guard, site=SITE)
@@ -155,11 +150,11 @@ class LastWords:
         line = self._lines.line_of(error)
         return {
             "kind": "exception",
-            **_described(error),
-            "oom": _is_oom(error),
-            **_place(line),
+            **described(error),
+            "oom": is_oom(error),
+            **place(line),
             **self._position(),
-            "causes": [_described(one) for one in _causes(error)],
+            "causes": [described(one) for one in causes(error)],
         }
 
     def _exit(self, status: object, frame: FrameType) -> dict[str, Any]:
@@ -172,13 +167,13 @@ class LastWords:
         return {
             "kind": "exit" if code else "finished",
             "code": code,
-            "message": text.partition("\n")[0][:_LONGEST],
-            "oom": handled is not None and _is_oom(handled),
-            **_place(lines.line_of(handled) if handled else lines.of(stack_of(frame))),
+            "message": text.partition("\n")[0][:LONGEST],
+            "oom": handled is not None and is_oom(handled),
+            **place(lines.line_of(handled) if handled else lines.of(stack_of(frame))),
             **self._position(),
             "causes": [
-                _described(one)
-                for one in ([handled, *_causes(handled)] if handled else [])
+                described(one)
+                for one in ([handled, *causes(handled)] if handled else [])
             ],
         }
 
@@ -189,10 +184,10 @@ class LastWords:
         _, steps, loop = max(loops, default=(False, 0, ""))
         calls, called = max(self._calls(), default=(0, ""))
         return {
-            "loop": loop[:_LONGEST],
+            "loop": loop[:LONGEST],
             "steps": steps,
             "calls": calls,
-            "called": called[:_LONGEST],
+            "called": called[:LONGEST],
         }
 
     def _calls(self) -> list[tuple[int, str]]:
@@ -214,42 +209,3 @@ class LastWords:
 
 def _is_interactive() -> bool:
     return bool(sys.flags.interactive) or hasattr(sys, "ps1")
-
-
-def _is_oom(error: BaseException) -> bool:
-    return failures.is_from_jax(error) and failures.kind_of(error) == "oom"
-
-
-def _described(error: BaseException) -> dict[str, Any]:
-    kind = type(error)
-    module = module_of(kind)
-    name = name_of(kind)
-    message = failures.message_of(error, limit=2 * _LONGEST, lines=1)
-    if not message and isinstance(error, OSError):
-        # Without the file, which may be anything.
-        message = str(error.strerror or "")
-    return {
-        "type": name if module in ("", "builtins") else f"{module}.{name}",
-        "message": anywhere(message)[:_LONGEST],
-    }
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield what *error* was raised from, or while handling, the latest first."""
-    seen = {id(error)}
-    for _ in range(_MOST_CAUSES):
-        one = error.__cause__
-        if one is None and not error.__suppress_context__:
-            one = error.__context__
-        if one is None or id(one) in seen:
-            return
-        seen.add(id(one))
-        yield one
-        error = one
-
-
-def _place(line: SourceLine) -> dict[str, str]:
-    if not line.file:
-        return {"where": "", "function": ""}
-    place = f"{display_path(line.file)}:{line.line}"
-    return {"where": place[-_LONGEST:], "function": line.function[:_LONGEST]}

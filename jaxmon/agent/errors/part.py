@@ -13,6 +13,7 @@ from weakref import ReferenceType, ref
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
+from jaxmon.agent.errors.gone import GoneHelpers
 from jaxmon.agent.errors.last_words import LastWords
 from jaxmon.agent.errors.surfacing import (
     DeletedArrayHook,
@@ -73,6 +74,7 @@ class Errors(Part):
         self._context = context
         self._guard = context.guard
         self._sites = SourceLineFinder(context.jax)
+        self.gone = GoneHelpers(self._sites)
         # An error cannot be kept: its traceback refers to the program's arrays. Builtin
         # classes have no weak references, and ids are reused. But its tuple of
         # arguments belongs to no other error as long as we hold it.
@@ -93,7 +95,7 @@ class Errors(Part):
         construction = ErrorConstructionHook(
             observer.on_error_created, guard=self._guard, site="runtime_errors"
         )
-        uncaught = UncaughtHooks(self.on_surfaced, self.words)
+        uncaught = UncaughtHooks(self.on_surfaced, self.words, self._on_thread_end)
         jax = self._context.jax
 
         def take_boundary(at: Places) -> None:
@@ -132,6 +134,13 @@ class Errors(Part):
                 self.record_surfaced(error)
             except Exception:  # noqa: BLE001 - contained: the program is reporting
                 self._guard.failed("uncaught")
+
+    def _on_thread_end(self, thread: threading.Thread | None, error: object) -> None:
+        """Note that *error* ended *thread*. Never raises."""
+        try:
+            self.gone.on_uncaught(thread, error)
+        except Exception:  # noqa: BLE001 - contained: the program is reporting
+            self._guard.failed("uncaught")
 
     def record_surfaced(self, error: BaseException | None) -> None:
         """

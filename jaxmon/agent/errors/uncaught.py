@@ -33,21 +33,25 @@ _ASYNCIO = "asyncio"
 
 class UncaughtHooks:
     """
-    Passes uncaught errors to *observe*, and those that end the program to *words*, then
-    continues as before.
+    Passes uncaught errors to *observe*, those that end the program to *words*, and
+    those that end a thread to *gone*; then continues as before.
     """
 
     def __init__(
-        self, observe: Callable[[BaseException | None], None], words: LastWords
+        self,
+        observe: Callable[[BaseException | None], None],
+        words: LastWords,
+        gone: Callable[[threading.Thread | None, object], None],
     ) -> None:
         self._observe = observe
         self._words = words
+        self._gone = gone
 
     def attach(self, at: Places) -> None:
         """Install the hooks; *at* restores them."""
         hook, thread_hook = sys.excepthook, threading.excepthook
         unraisable_hook = sys.unraisablehook
-        observe, words = self._observe, self._words
+        observe, words, gone = self._observe, self._words, self._gone
 
         @functools.wraps(hook)
         def excepthook(
@@ -60,6 +64,7 @@ class UncaughtHooks:
         @functools.wraps(thread_hook)
         def thread_excepthook(args: threading.ExceptHookArgs) -> None:
             observe(args.exc_value)
+            gone(args.thread, args.exc_value)
             thread_hook(args)
 
         @functools.wraps(unraisable_hook)

@@ -71,17 +71,20 @@ class WallTime(Part):
         spanning: returns the functions that run on devices of other processes, too.
         lead: returns for how many seconds the program has been ahead of its device in
             these, and for how many behind, as far as is certain.
+        gone: returns the threads and child processes that have failed.
     """
 
     name = SITE
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it looks at
         self,
         context: Context,
         timeline: Timeline,
         routes: Routes,
         spanning: Callable[[], Collection[Function]],
         lead: Callable[[], tuple[float, float]],
+        *,
+        gone: Callable[[], list[dict[str, Any]]],
     ) -> None:
         self._guard = context.guard
         self._routes = routes
@@ -99,6 +102,7 @@ class WallTime(Part):
         self._reader = reader
         self._pace = Pace(partial(_calls_together, context, spanning))
         self._lead = lead
+        self._gone = gone
         self._starvation = Starvation()
         devices = DeviceSeconds(spanning)
         context.observers.executed.append(devices.executed)
@@ -237,7 +241,10 @@ class WallTime(Part):
         return Response(json.dumps(found).encode(), "application/json")
 
     def _standing(self, thread: int) -> dict[str, Any]:
-        """Return where *thread* is, and which others wait for a lock if it does."""
+        """
+        Return where *thread* is, which others wait for a lock if it does, and which
+        helpers of the program have failed.
+        """
         try:
             found = repeatedly(partial(stacks, self._reader))["threads"]
         except NotNowError:
@@ -254,6 +261,7 @@ class WallTime(Part):
             "stack": own["stack"][:_MOST_LINES],
             **{key: own[key] for key in ("lock", "barrier", "callback")},
             "others": others[:_MOST_OTHERS],
+            "gone": self._gone(),
         }
 
     def _hanging(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon.report.findings.finding import Finding
+from jaxmon.report.gone import ADVICE, Gone
 from jaxmon.report.layout import duration
 from jaxmon.report.model import Snapshot
 from jaxmon.report.walltime import Now
@@ -19,10 +20,16 @@ _FOR_A_LOCK = 15.0
 _DEADLOCK = 60.0
 _IN_THE_STATE = 60.0
 _ANYWHERE = 300.0
+# For a thread that has failed, and of how much earlier it did: its queue was not empty.
+_FOR_THE_DEAD = 15.0
+_EARLIER = 60.0
 # Changes after which a program has a rhythm.
 _RHYTHM = 20
 _MOST_LINES = 5
 _MOST_OTHERS = 3
+_MOST_GONE = 2
+# In which it may wait for a helper.
+_WAITS = ("data_wait", "blocked")
 
 _DOING = {
     "data_wait": "been waiting for data",
@@ -66,20 +73,33 @@ def stalled(snapshot: Snapshot) -> Iterator[Finding]:
         for one in now.others[:_MOST_OTHERS]
         if one.stack
     )
+    gone = now.gone[:_MOST_GONE] if now.state in _WAITS else ()
+    action = _ACTIONS.get(now.state, "`jaxmon explain --stacks` shows all threads.")
     yield Finding(
         "stalled",
         now.place,
         f"The program has {doing} for {duration(now.seconds)}{where}{before}.",
-        (*now.stack[:_MOST_LINES], *others),
-        _FREE_THE_LOCK
-        if now.lock
-        else _ACTIONS.get(now.state, "`jaxmon explain --stacks` shows all threads."),
+        (*now.stack[:_MOST_LINES], *others, *map(str, gone)),
+        ADVICE if gone else _FREE_THE_LOCK if now.lock else action,
         where=now.place,
     )
 
 
+def _waits_for(one: Gone, now: Now) -> bool:
+    """Return whether what goes on *now* may be to wait for *one*, which is gone."""
+    if one.age_seconds is None:
+        return False
+    long = min(one.age_seconds, now.seconds) >= _FOR_THE_DEAD
+    return long and one.age_seconds <= now.seconds + _EARLIER
+
+
 def is_long(now: Now) -> bool:
-    """Return whether what goes on *now* is far longer than usual."""
+    """
+    Return whether what goes on *now* is far longer than usual, or as long as is odd for
+    one that waits while a thread of the program has just failed.
+    """
+    if now.state in _WAITS and any(_waits_for(one, now) for one in now.gone):
+        return True
     if now.seconds >= _ANYWHERE:
         return now.seconds >= _TIMES * now.longest_there
     if now.lock and now.others and now.seconds >= _DEADLOCK:

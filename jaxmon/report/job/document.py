@@ -17,7 +17,7 @@ from jaxmon.report.job.compiles import wasted
 from jaxmon.report.job.model import Job, State, Suspects, Verdict
 from jaxmon.report.job.skew import skew
 from jaxmon.report.job.text import headline
-from jaxmon.report.job.words import WORDS, does, who
+from jaxmon.report.job.words import advised, does, who
 
 
 _MOST_NUMBERS = 1000
@@ -81,13 +81,14 @@ def _suspects(suspects: Suspects) -> dict[str, Any]:
     return {
         "kind": suspects.kind.value,
         "verdict": f"{who(suspects)} {does(suspects)}",
-        "action": WORDS[suspects.kind].advice,
+        "action": advised(suspects),
         "ranks": suspects.numbers[:_MOST_NUMBERS],
         "number": len(suspects.numbers),
         "function": suspects.function,
         "where": suspects.place,
         "seconds": suspects.seconds,
         "calls": suspects.calls,
+        "gone": [str(one) for one in suspects.gone],
         "processes": [
             {
                 "rank": one.index,

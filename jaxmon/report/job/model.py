@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from jaxmon.report.gone import Gone
 from jaxmon.report.job.latecomers import Latecomer
 from jaxmon.report.job.nccl import Seen
 from jaxmon.report.job.records import Rank
@@ -59,6 +60,8 @@ class Kind(Enum):
 FAILED = frozenset((Kind.KILLED, Kind.CRASHED, Kind.EXITED, Kind.LOST))
 """How a process ends that fails."""
 
+_WAITS = frozenset((Kind.DATA, Kind.LOCK, Kind.BLOCKED))
+
 
 @dataclass(frozen=True, slots=True)
 class Suspects:
@@ -82,6 +85,15 @@ class Suspects:
     function: str = ""
     seconds: float | None = None
     calls: int | None = None
+
+    @property
+    def gone(self) -> tuple[Gone, ...]:
+        """
+        Helpers of the first of *ranks* that have failed, if it waits on the host: what
+        it waits for may be one of them.
+        """
+        here = self.ranks and self.kind in _WAITS
+        return self.ranks[0].now.gone if here else ()
 
 
 @dataclass(frozen=True, slots=True)

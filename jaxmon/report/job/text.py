@@ -18,7 +18,7 @@ from jaxmon.report.job.skew import skew
 from jaxmon.report.job.words import (
     FIRST,
     NETWORK,
-    WORDS,
+    advised,
     behind,
     does,
     how_many,
@@ -32,6 +32,7 @@ from jaxmon.report.layout import INDENT, counted, duration, wrapped
 _MOST_JOBS = 20
 _MOST_SUSPECTS = 5
 _MOST_LINES = 5
+_MOST_GONE = 2
 _MOST_SILENT = 10
 # Of the time after which a job is hung; it may be about to be.
 _SOON = 1 / 3
@@ -144,7 +145,10 @@ def _suspects(job: Job, suspects: Suspects, width: int) -> Iterator[str]:
     if job.state in {State.HUNG, State.WAITING}:
         for line in _stack(suspects)[:_MOST_LINES]:
             yield from wrapped(line, width, first=INDENT * 3, rest=INDENT * 4)
-        advice = WORDS[suspects.kind].advice
+        for helper in suspects.gone[:_MOST_GONE]:
+            text = f"its {helper}"
+            yield from wrapped(text, width, first=INDENT * 2, rest=INDENT * 3)
+        advice = advised(suspects)
         yield from wrapped(advice, width, first=INDENT * 2, rest=INDENT * 2)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from jaxmon.report.gone import ADVICE
 from jaxmon.report.job.model import FAILED, Job, Kind, Suspects, Waiting
 from jaxmon.report.job.records import Rank, restarts
 from jaxmon.report.layout import ago, counted, duration, times
@@ -200,6 +201,11 @@ def does(suspects: Suspects) -> str:
         spent = duration(suspects.seconds)
         text += f", noticed {ago(suspects.seconds)}" if past else f", for {spent}"
     return text
+
+
+def advised(suspects: Suspects) -> str:
+    """Return what to do about *suspects*."""
+    return ADVICE if suspects.gone else WORDS[suspects.kind].advice
 
 
 def behind(suspects: Suspects, waiting: Waiting) -> str:

@@ -1,0 +1,106 @@
+"""Threads and child processes of the program that have failed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from jaxmon.report.gone import Gone
+from jaxmon.report.typed import from_json
+from tests.support import Result
+
+
+PROGRAM = """
+import json, multiprocessing, os, signal, subprocess, sys, threading, time
+import jax, jaxmon
+from jaxmon.agent.agent import runtime_of
+from jaxmon.agent.errors.part import Errors
+
+def read(what):
+    if what:
+        raise ValueError(f"{what} record\\nmore")
+
+def leave():
+    sys.exit()
+
+def work(how):
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(how)
+
+def gone():
+    return runtime_of(agent).part(Errors).gone.as_json()
+
+agent = jaxmon.instrument(port=None)
+assert gone() == []
+threads = [
+    threading.Thread(target=read, args=("corrupt",), name="prefetch"),
+    threading.Thread(target=read, args=("",), name="fine"),
+    threading.Thread(target=leave, name="leaves"),
+]
+for one in threads:
+    one.start()
+    one.join()
+fork = multiprocessing.get_context("fork")
+workers = [fork.Process(target=work, args=(how,)) for how in ("killed", 3, 0)]
+others = [subprocess.Popen(["sh", "-c", how]) for how in ("kill -9 $$", "exit 4", "")]
+for one in workers:
+    one.start()
+for one in (*[w.pid for w in workers], *[o.pid for o in others]):
+    os.waitid(os.P_PID, one, os.WEXITED | os.WNOWAIT)
+print(json.dumps(gone()))
+# They can still be waited for.
+for one in workers:
+    one.join()
+print([one.exitcode for one in workers], [one.wait() for one in others])
+print(len(gone()))
+"""
+
+
+def test_those_that_failed_are_known(
+    preloaded_script: Callable[..., Result],
+) -> None:
+    """
+    Threads that an exception ended, workers that failed, and children that a signal
+    ended; not those that came to their end, nor commands that exit as they do.
+    """
+    told, codes, left = preloaded_script(PROGRAM).ok().out.splitlines()
+    thread, *processes = (from_json(Gone, one) for one in json.loads(told))
+    assert (thread.kind, thread.name) == ("thread", "prefetch")
+    assert (thread.type, thread.message) == ("ValueError", "corrupt record")
+    assert thread.where.endswith("script.py:9")
+    assert thread.function == "read"
+    assert 0.0 <= (thread.age_seconds or 0.0) < 600.0
+    assert {one.kind for one in processes} == {"process"}
+    killed, failed, command = sorted(
+        processes, key=lambda one: (-len(one.name), one.pid)
+    )
+    assert killed.name.startswith("ForkProcess-")
+    assert [one.code for one in (killed, failed, command)] == [-9, 3, -9]
+    assert command.name == ""
+    # They are still the program's to wait for, and then nobody's concern.
+    assert codes == "[-9, 3, 0] [-9, 4, 0]"
+    assert left == "1"
+
+
+@pytest.mark.parametrize(
+    ("one", "expected"),
+    [
+        (
+            Gone("thread", "prefetch", "ValueError", "bad", "a.py:7", "read", 31.0),
+            "thread prefetch ended 31 s ago by ValueError: bad, a.py:7 in read",
+        ),
+        (Gone("thread", "", "KeyError"), "thread ended by KeyError"),
+        (
+            Gone("process", "Process-2", pid=7, code=-9),
+            "process Process-2 (pid 7) was ended by SIGKILL",
+        ),
+        (Gone("process", pid=7, code=-99), "process (pid 7) was ended by signal 99"),
+        (Gone("process", "w", pid=7, code=3), "process w (pid 7) exited with code 3"),
+    ],
+)
+def test_what_is_said_of_them(one: Gone, expected: str) -> None:
+    """What it was, how it ended, and where."""
+    assert str(one) == expected
