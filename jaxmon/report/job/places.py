@@ -50,6 +50,12 @@ def waiting_of(alive: Sequence[Rank]) -> Waiting:
     )
 
 
+def apart_from(alive: Iterable[Rank], waiting: Waiting) -> list[Rank]:
+    """Return those of *alive* that are not *waiting*."""
+    numbers = set(waiting.numbers)
+    return [one for one in alive if one.index not in numbers]
+
+
 def elsewhere(alive: Sequence[Rank], waiting: Waiting) -> list[Rank]:
     """Return those of *alive* that wait on another line than most."""
     numbers = set(waiting.numbers)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from jaxmon.report.job.failures import Ending, Failure, failure, failures
 from jaxmon.report.job.model import Job, Suspects
-from jaxmon.report.job.places import waiting_of
+from jaxmon.report.job.places import apart_from, waiting_of
 from jaxmon.report.job.records import FINISHED, Host, Rank
 from jaxmon.report.job.verdict import busy, judge
 
@@ -122,7 +122,6 @@ def _post_mortem(job: Job, found: Iterable[Failure]) -> PostMortem:
     ]
     alive = [one for one in job.ranks if one.responds and one.index not in failed]
     waiting = waiting_of(alive)
-    running = [one for one in alive if one.index not in waiting.numbers]
     known = {one.index for one in job.ranks}
     return PostMortem(
         job.coordinator,
@@ -131,7 +130,7 @@ def _post_mortem(job: Job, found: Iterable[Failure]) -> PostMortem:
         job.ranks,
         *order,
         waiting.numbers,
-        tuple(busy(running, waiting)),
+        tuple(busy(apart_from(alive, waiting), waiting)),
         tuple(
             one.index or 0
             for one in job.ranks

@@ -20,6 +20,7 @@ from jaxmon.report.job.failures import is_of_peers
 from jaxmon.report.job.model import FAILED, Job, Kind, State, Suspects, Verdict, Waiting
 from jaxmon.report.job.nccl import seen
 from jaxmon.report.job.places import (
+    apart_from,
     elsewhere,
     is_local,
     numbers_of,
@@ -117,7 +118,7 @@ def _job(
         suspects = tuple(one for one in suspects if one.kind in _ANYWAY)
         waiting = Waiting()
     stalled = state in {State.HUNG, State.WAITING} and not suspects
-    rest = [one for one in alive if stalled and one.index not in waiting.numbers]
+    rest = apart_from(alive, waiting) if stalled else []
     return Job(
         coordinator,
         count,
@@ -234,8 +235,7 @@ def _suspects(
     missing = tuple(number for number in range(count) if number not in known)
     if missing:
         found.append(Suspects(Kind.UNSEEN if unheard else Kind.GONE, missing))
-    waits = set(waiting.numbers)
-    others = [one for one in alive if one.index not in waits]
+    others = apart_from(alive, waiting)
     behind = [one for one in others if not _is_ahead(one, waiting)]
     found += busy(behind, waiting) or _apart(alive, waiting)
     found.sort(key=lambda one: (_group(one.kind), len(one.numbers), one.numbers))
