@@ -23,8 +23,12 @@ _OF_A_JOB = {
 # All processes exchange which devices they have.
 _DEVICES = (_end("_src", "xla_bridge.py"), "_init_backend")
 _INITIALISES = "the initialisation of devices"
-# All of its functions run programs on all devices, which are not counted.
+# Its functions run programs on all devices, which are not counted; but for two, which
+# copy to or from the devices of their own process.
 _UTILITIES = _end("experimental", "multihost_utils.py")
+_COPIES = frozenset(
+    ("host_local_array_to_global_array", "global_array_to_host_local_array")
+)
 # Calls the function of the program that its XLA program calls.
 _CALLBACK = (_end("_src", "callback.py"), "__call__")
 
@@ -39,7 +43,7 @@ def barrier(stack: Stack) -> str:
         file, function = at.code.co_filename, at.code.co_name
         # Of functions that call each other, the outermost is the program's.
         if file.endswith(_UTILITIES):
-            found = function
+            found = "" if function in _COPIES else function
         elif file.endswith(_DISTRIBUTED):
             found = _OF_A_JOB.get(function, found)
         elif file.endswith(_DEVICES[0]) and function == _DEVICES[1]:
