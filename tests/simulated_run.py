@@ -35,7 +35,17 @@ class Simulated:
         run = RUN._replace(**changes)
         now = Moment(self.wall, self.boottime)
         self.record = begun(self.record, run, me, host="host", now=now, age=0.0)
-        self.accounts = Accounts(self.record)
+        self._account(continues=False)
+
+    def again(self) -> None:
+        """Start another agent in the same process."""
+        me = writer(self.attempts)
+        now = Moment(self.wall, self.boottime)
+        self.record = begun(self.record, RUN, me, host="host", now=now, age=0.0)
+        self._account(continues=True)
+
+    def _account(self, *, continues: bool) -> None:
+        self.accounts = Accounts(self.known, continues=continues)
         self.spent: dict[str, float] = {}
         self.steps = 0
         self.numbered: list[tuple[int, int]] = []

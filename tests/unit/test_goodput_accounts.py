@@ -50,6 +50,30 @@ def test_an_unfinished_step_is_lost_as_well() -> None:
     assert run.known.seconds["lost_progress"] == pytest.approx(0.6)
 
 
+def test_a_step_that_is_repeated_and_interrupted_owes_nothing_more() -> None:
+    """Its time was lost at once; only what counts as progress is to be given back."""
+    run = Simulated()
+    run.attempt()
+    run.start(0)
+    run.do(4.0, "step", steps=4)
+    run.do(0.6, "step")
+    run.attempt()
+    run.start(2)
+    run.do(0.9, "step")  # of the third step, which is done again
+    assert run.known.seconds["lost_progress"] == pytest.approx(0.9)
+    run.attempt()
+    run.start(4)
+    run.do(0.2, "step")  # of the fifth, which was not finished
+    assert run.known.seconds["lost_progress"] == pytest.approx(1.1)
+    run.attempt()
+    run.start(4)
+    run.do(1.0, "step", steps=1)
+
+    # Whatever was spent on the five steps before their last time is lost.
+    assert run.known.seconds["step"] == pytest.approx(5.0)
+    assert run.known.seconds["lost_progress"] == pytest.approx(0.6 + 0.9 + 0.2)
+
+
 def test_steps_without_numbers_are_no_progress_until_they_must_be() -> None:
     """After a restart, as many as there were may be the same again."""
     run = Simulated()
@@ -91,6 +115,36 @@ def test_steps_that_are_numbered_in_each_epoch_count_on() -> None:
     run.do(5.0, "step", steps=5)
     assert run.known.lost_steps == 15
     assert run.known.seconds["lost_progress"] == pytest.approx(5.0)
+
+
+def test_an_agent_that_is_started_again_counts_on_in_the_next_epoch() -> None:
+    """The process is the same, and has restored nothing."""
+    run = Simulated()
+    run.attempt()
+    run.start(0)
+    run.do(5.0, "step", steps=5)
+    run.again()
+    run.start(0)
+    run.do(5.0, "step", steps=5)
+    assert (run.known.lost_steps, run.known.steps) == (0, 10)
+    assert run.known.seconds["step"] == pytest.approx(10.0)
+    assert run.known.interrupted == 0
+
+
+def test_an_agent_that_is_started_again_notices_what_is_repeated() -> None:
+    """A number other than 0 is no epoch, and nor is 0 after a restore."""
+    for start, restored in ((2, 0.0), (0, 1.0)):
+        run = Simulated()
+        run.attempt()
+        run.start(0)
+        run.do(5.0, "step", steps=5)
+        run.again()
+        if restored:
+            run.do(restored, "restore")
+        run.start(start)
+        run.do(2.0, "step", steps=2)
+        assert run.known.lost_steps == 5 - start
+        assert run.known.seconds["lost_progress"] == pytest.approx(2.0)
 
 
 def test_after_a_restart_numbers_of_an_epoch_say_nothing() -> None:
@@ -140,6 +194,56 @@ def test_steps_that_a_restart_repeats_though_they_were_saved_are_known() -> None
         run.do(5.0, "step", steps=5)
         assert run.known.behind == expected
     assert run.known.behind_in_all == 30
+
+
+def test_what_a_process_repeats_by_itself_does_not_begin_behind() -> None:
+    """It goes back on purpose, as after a loss that is not finite."""
+    run = Simulated()
+    run.attempt()
+    run.start(0)
+    for _ in range(3):
+        run.do(10.0, "step", steps=10)
+        run.saves += 1
+        run.do(0.0)
+    run.start(5)
+    run.do(1.0, "step", steps=1)
+    assert (run.known.behind, run.known.behind_in_all) == (0, 0)
+    assert (run.known.lost_steps, run.known.saves) == (25, 3)
+
+
+def test_saves_contain_the_steps_before_them() -> None:
+    """Of two since the last look, both contain what was done then; no more is known."""
+    run = Simulated()
+    run.attempt()
+    run.start(0)
+    run.do(10.0, "step", steps=10)
+    run.saves = 1
+    run.do(10.0, "step", steps=10)
+    assert (run.known.saved_before, run.known.saved) == (0, 10)
+    run.saves = 3
+    run.do(10.0, "step", steps=10)
+    assert (run.known.saved_before, run.known.saved) == (20, 20)
+    # It went back after it had saved, or before.
+    run.start(12)
+    run.saves = 4
+    run.do(0.0)
+    assert (run.known.saved_before, run.known.saved) == (12, 12)
+    assert run.known.saves == 4
+
+
+def test_saving_the_same_steps_again_is_no_progress() -> None:
+    """Attempts that save, but never get further than the first, are in vain."""
+    run = Simulated()
+    run.attempt()
+    run.start(0)
+    run.do(9.0, "step", steps=9)
+    for expected in (1, 2):
+        run.attempt()
+        run.start(0)
+        run.do(5.0, "step", steps=5)
+        run.saves = 1
+        run.do(4.0, "step", steps=4)
+        assert run.known.fruitless == expected
 
 
 def test_compiles_that_seemed_to_be_steps_are_counted_later() -> None:

@@ -73,7 +73,7 @@ class Accounts:
         self._placed = continues
         self._again = LOST
         # Seconds of restoring when steps were last given a number.
-        self._restored: float | None = None
+        self._restored: float | None = 0.0 if continues else None
         self._looped = continues
         # Whether it works without marking steps.
         self._unmarked = False
