@@ -9,7 +9,7 @@ from jaxmon.report.job.records import host
 from jaxmon.report.job.text import lines
 from jaxmon.report.job.verdict import judge
 from tests.judged import judged, only, text
-from tests.ranks import report, waiting
+from tests.ranks import STEP, report, waiting
 
 
 def in_barrier(index: int, **options: Any) -> dict[str, Any]:
@@ -54,11 +54,15 @@ def test_who_does_not_join_is_waited_for() -> None:
     """For five minutes, as JAX waits; then it is a hang."""
     waits = State.WAITING
     for age, state in ((3.0, waits), (60.0, waits), (400.0, State.HUNG)):
-        some = [in_distributed(n, "initialize", calls=None, age=None) for n in range(3)]
+        some = [
+            in_distributed(n, "initialize", calls=None, age=None, since_seconds=2.0)
+            for n in range(3)
+        ]
         for one in some:
-            one["now"]["seconds"] = age
+            one["now"]["seconds"] = age - 2.0
         job = judged(*some)
         assert (job.state, only(job).kind) == (state, Kind.GONE)
+        assert job.seconds == age
         said = text(job)
         assert "rank 3 is reported by no sidecar" in said
         assert "has not joined the job yet" in said
@@ -116,6 +120,10 @@ def test_who_comes_to_a_barrier_alone_is_named() -> None:
         "waits on another line, in sync_global_devices, train.py:70, for 1 min; has "
         "not dispatched call 813 of train_step"
     ) in text(job)
+    alone = report(3, state="device", function=STEP, place="eval.py:7")
+    job = judged(*waiting(3), alone)
+    assert (only(job).kind, only(job).function) == (Kind.ELSEWHERE, STEP)
+    assert "waits on another line, in train_step, eval.py:7" in text(job)
     together = judged(*[in_barrier(n) for n in range(4)])
     assert together.suspects == ()
     assert "all ranks have dispatched the same: 4 wait in sync" in text(together)

@@ -18,7 +18,7 @@ from tests.ranks import STEP, fetching, ranks, report, waiting
 def test_a_job_that_calls_is_progressing() -> None:
     """What ranks do at a moment, and which is ahead, accuses no rank."""
     job = judged(*ranks(4, age=0.4))
-    assert (job.state, job.suspects) == (State.PROGRESSING, ())
+    assert (job.state, job.suspects, job.ahead) == (State.PROGRESSING, (), ())
     assert text(job).startswith("PROGRESSING: 4 ranks of 10.0.0.1:1234, on 1 host")
 
 

@@ -43,7 +43,6 @@ _RHYTHM = 10
 _WITHOUT_A_RANK = 5.0
 _STARVED = 0.5
 
-_WAITING_APART = frozenset((Kind.PROGRAM, Kind.ELSEWHERE))
 _TAKES_TIME = frozenset((Kind.COMPILE, Kind.ACTIVITY))
 _ABSENT = frozenset((*FAILED, Kind.STOPPED))
 _OVER = frozenset((*FAILED, Kind.FINISHED, Kind.GONE))
@@ -210,12 +209,7 @@ def _state(
 
 def _without(waiting: Waiting, suspects: Iterable[Suspects]) -> Waiting:
     """Return *waiting* without those that wait in another program or place."""
-    other = {
-        number
-        for one in suspects
-        if one.kind in _WAITING_APART
-        for number in one.numbers
-    }
+    other = {number for one in suspects for number in one.numbers}
     return replace(waiting, numbers=tuple(n for n in waiting.numbers if n not in other))
 
 
