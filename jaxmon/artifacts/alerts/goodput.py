@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from jaxmon import catalog
 from jaxmon.artifacts.alerts.model import Alert
 from jaxmon.artifacts.promql import counter, eq, gauge_over
-from jaxmon.artifacts.slo import Thresholds
+from jaxmon.artifacts.slo import Thresholds, durations
 from jaxmon.artifacts.slo.thresholds import TICKET
 
 
 _BY = ("job", "run")
 # Between two attempts there is no series.
 _RECENT, _AROUND = "15m", "1h"
+# So much of the window must have been added to the totals: if they have begun anew,
+# their differences mean nothing until that, too, is a window ago.
+_ADDED = 0.75
 
 
 def of_runs(thresholds: Thresholds) -> Iterator[Alert]:
@@ -51,7 +54,8 @@ def goodput_low(thresholds: Thresholds) -> Alert:
         )
         for length, back in ((_RECENT, ""), (_AROUND, window))
     )
-    share = (productive - productive_then) / ((spent - spent_then) > 0)
+    added = (spent - spent_then) > durations.seconds(window) * _ADDED
+    share = (productive - productive_then) / added
     return Alert(
         name="JaxmonGoodputLow",
         # A run that marks no steps has no goodput.

@@ -90,6 +90,24 @@ CASES = {
             )
         },
     ),
+    "totals that begin anew, as without their file, say nothing of six hours": Case(
+        "JaxmonGoodputLow",
+        {
+            # From less than there were six hours ago; and from somewhat more, when the
+            # steps of an efficient run, and of a good one, are half an hour's.
+            RUN_SECONDS.format("a", "step"): "0+20x400 0+30x900",
+            RUN_SECONDS.format("a", "unknown"): "0+40x400 0+30x900",
+            RUN_STEPS: "0+4x1300",
+            RUN_SECONDS.format("b", "step").replace('"a"', '"b"'): "0+54x330 0+51x900",
+            RUN_SECONDS.format("b", "unknown").replace('"a"', '"b"'): (
+                "0+6x330 0+9x900"
+            ),
+            RUN_STEPS.replace('"a:1"', '"b:1"').replace('run="a"', 'run="b"'): (
+                "0+4x1230"
+            ),
+        },
+        quiet=("7h", "8h", "9h", "10h", "11h", "12h", "20h"),
+    ),
     "a run that marks no steps has no goodput": Case(
         "JaxmonGoodputLow",
         {
