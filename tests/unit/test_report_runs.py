@@ -117,6 +117,31 @@ def test_a_run_that_saves_as_often_as_it_should_fails_too_often() -> None:
     assert "fewer failures would help" in one.action
 
 
+@pytest.mark.parametrize(
+    ("saves", "seconds", "factor", "action"),
+    [
+        # Steps are lost, and saves are that much too rare.
+        (107, {"checkpoint": 107 * 30.0}, 1.8, "It saves about as often as"),
+        (88, {"checkpoint": 88 * 30.0}, 2.2, "Save every "),
+        # Saves take a tenth of the time, and come that much too often.
+        (70, {"checkpoint": 10 * HOUR}, 1 / 1.8, "Save asynchronously"),
+        (105, {"checkpoint": 10 * HOUR}, 1 / 2.2, "Save every "),
+    ],
+)
+def test_within_a_factor_of_two_of_the_best_no_interval_is_recommended(
+    saves: int, seconds: dict[str, float], factor: float, action: str
+) -> None:
+    """The sum of saves and of what is lost hardly differs there."""
+    lost = {} if factor < 1 else {"lost_progress": 10 * HOUR}
+    record = run({**lost, **seconds}, saves=saves)
+    known = saving(record)
+    assert known is not None
+    assert known.best is not None
+    assert known.every / known.best == pytest.approx(factor, rel=0.02)
+    (one,) = found(record)
+    assert one.action.startswith(action)
+
+
 # Two hours of steps that were saved are being done again, and one more.
 BEHIND: dict[str, Any] = {"behind": 2_000, "step": 40_100, "lost_steps": 1_000}
 
@@ -125,6 +150,8 @@ def test_an_attempt_that_repeats_what_was_saved_is_found_at_once() -> None:
     """It may be about to remove the good checkpoints; a young run has them, too."""
     few = {**BEHIND, "step": 10, "furthest": 3_000}
     young = replace(RECORD, seconds={"step": 300.0, "recovery": 20.0}, **few)
+    [least] = found(run(**{**BEHIND, "behind": 17}))
+    assert least.topic == "old_checkpoint"
     for record, won in ((run(**BEHIND), 600.0), (young, 200.0)):
         (one,) = found(record)
         assert one.topic == "old_checkpoint"
@@ -142,8 +169,8 @@ def test_an_attempt_that_repeats_what_was_saved_is_found_at_once() -> None:
         # It has caught up.
         {**BEHIND, "step": 43_000},
         {**BEHIND, "behind": 0},
-        # Half a minute.
-        {**BEHIND, "behind": 8},
+        # Somewhat less than a minute.
+        {**BEHIND, "behind": 16},
     ],
 )
 def test_what_was_repeated_is_history(harmless: dict[str, Any]) -> None:
@@ -264,6 +291,15 @@ def test_steps_that_took_no_time_have_no_interval() -> None:
     known = saving(run({"step": 5e-324, "data_wait": 0.0}))
     assert known is not None
     assert (known.best is not None, known.steps) == (True, 0)
+    known = saving(run({"step": 1e-308, "data_wait": 0.0}, furthest=10**12))
+    assert known is not None
+    assert (known.best is not None, known.steps) == (True, 0)
+
+
+def test_without_a_step_it_is_not_known_how_many_the_interval_has() -> None:
+    """Such as in a program that marks none."""
+    (one,) = found(run({"checkpoint": 10 * HOUR}, saves=2_000, furthest=0))
+    assert one.action.startswith("Save every 13 min 6 s: by Young's formula")
 
 
 @pytest.mark.parametrize("save", [10.0, 120.0])
