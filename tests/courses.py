@@ -35,6 +35,15 @@ def rows(number: int = 30, /, **fractions: float) -> Any:
     return [[row.get(name, 0.0) for name in COLUMNS] for _ in range(number)]
 
 
+def changed(course: Any, **columns: float) -> Any:
+    """Return *course* with some *columns* multiplied."""
+    factors = [columns.get(name, 1.0) for name in COLUMNS]
+    return [
+        [one * factor for one, factor in zip(row, factors, strict=True)]
+        for row in course
+    ]
+
+
 def as_text(course: list[list[float]]) -> list[str]:
     """Return *course* as an agent reports it."""
     return [" ".join(map(str, row)) for row in course]

@@ -33,3 +33,8 @@ def slowness(*ranks: dict[str, Any], **of_host: Any) -> Slowness:
     [job] = judge([host("host-1:9467", {"ranks": list(ranks), **of_host})]).jobs
     assert job.slowness is not None
     return job.slowness
+
+
+def named(found: Slowness) -> list[int | None]:
+    """Return the ranks that are slow now."""
+    return [one.rank.index for one in found.stragglers]

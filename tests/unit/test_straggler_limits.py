@@ -8,8 +8,8 @@ import pytest
 
 from jaxmon.report.job.columns import COLUMNS
 from jaxmon.report.job.slow import Slowness
-from tests.courses import rows, runner
-from tests.judged import slowness
+from tests.courses import changed, rows, runner
+from tests.judged import named, slowness
 
 
 USUAL = 0.5
@@ -21,20 +21,6 @@ def among(course: Any) -> Slowness:
     """Return what is found of four ranks, of which the last one has this *course*."""
     ranks = [runner(one, CALM) for one in range(LAST)]
     return slowness(*ranks, runner(LAST, course))
-
-
-def named(found: Slowness) -> list[int | None]:
-    """Return the ranks that are slow now."""
-    return [one.rank.index for one in found.stragglers]
-
-
-def changed(course: Any, **columns: float) -> Any:
-    """Return *course* with some *columns* multiplied."""
-    factors = [columns.get(name, 1.0) for name in COLUMNS]
-    return [
-        [one * factor for one, factor in zip(row, factors, strict=True)]
-        for row in course
-    ]
 
 
 def test_a_single_window_in_which_it_is_faster_does_not_begin_anew() -> None:
