@@ -110,3 +110,27 @@ def test_a_function_is_named_only_if_the_device_is_why() -> None:
     before = runner(LAST, over, alone="__main__.metrics")
     [found] = slowness(*ranks, before).former
     assert (found.kind, found.function) == (Slow.COMPUTE, "")
+
+
+@pytest.mark.parametrize(("known", "expected"), [(0.55, [LAST]), (0.45, [])])
+def test_a_device_that_works_alone_is_known_by_most_calls(
+    known: float, expected: list[int]
+) -> None:
+    """In windows in which few of its calls are of sampled functions it is as usual."""
+    course = changed(rows(data_wait=0.5, together=0.1, alone=0.4), known=known)
+    ranks = [runner(one, rows(data_wait=0.5, together=0.5)) for one in range(LAST)]
+    assert named(slowness(*ranks, runner(LAST, course))) == expected
+
+
+@pytest.mark.parametrize(("known", "expected"), [(2, [LAST]), (1, [])])
+def test_most_ranks_must_be_sampled(known: int, expected: list[int]) -> None:
+    """Of four ranks three: what is usual is not known by half of them."""
+    course = rows(data_wait=0.5, together=0.1, alone=0.4)
+    ranks = [
+        runner(
+            one,
+            rows(data_wait=0.5, together=0.5) if one < known else rows(data_wait=0.5),
+        )
+        for one in range(LAST)
+    ]
+    assert named(slowness(*ranks, runner(LAST, course))) == expected

@@ -282,6 +282,22 @@ def test_the_course_has_what_the_time_of_the_calls_went_into() -> None:
     assert len(json.dumps(rows)) < 8192
 
 
+def test_the_lead_lasts_no_longer_than_the_time_between_looks() -> None:
+    """It is reported since the call, or the end of its work; what is held is apart."""
+    course = Course(Samples())
+    course.look("python", 10.0, 0.0)
+    for now, held, lead in (
+        (12.0, 0.0, (1.5, 0.0)),
+        (14.0, 0.5, (3.5, 0.0)),
+        (16.0, 0.0, (0.0, 0.25)),
+        (18.0, 0.0, (0.0, 7.0)),
+    ):
+        course.look("python", now, held, lead)
+    course.mark(1, 18.0, 0.0)
+    assert column(course, "ahead") == [1.5 + 1.5]
+    assert column(course, "behind") == [0.25 + 2.0]
+
+
 def test_the_course_begins_anew_when_the_calls_in_common_are_known() -> None:
     """Until then all calls count; the numbers of the ranks must be comparable."""
     course = Course(Samples())
@@ -316,11 +332,14 @@ def test_device_seconds_are_those_of_samples_and_of_all_calls() -> None:
     together, alone = Function("f", internal=False), Function("g", internal=False)
     devices = DeviceSeconds(lambda: [together])
     devices.executed(together, None, 0.25)
-    devices.executed(alone, None, 0.125)
+    other = Function("h", internal=False)
+    for one, seconds in ((other, 0.5), (alone, 0.125)):
+        devices.executed(one, None, seconds)
     called(10, together)
     called(30, alone)
+    called(1, other)
     now = perf_counter()
-    assert devices.since(now, 10) == Devices(2.5, 3.75, is_known=True, function="g")
+    assert devices.since(now, 10) == Devices(2.5, 4.25, is_known=True, function="g")
     assert devices.since(now, 0) == Devices(0.0, 0.0, is_known=False)
     called(10, together)
     assert devices.since(now, 30) == Devices(2.5, 0.0, is_known=False)
