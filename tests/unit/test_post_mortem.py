@@ -81,6 +81,12 @@ def test_ages_that_cannot_be_are_no_failure_of_ours(age: float) -> None:
     assert abs(NOW - job.first.time) < 1e10
 
 
+def test_a_process_that_would_begin_in_the_future_hides_no_failure() -> None:
+    """Failures of earlier attempts are left out, by what each of its ranks says."""
+    strange = report(0, **raised(5.0, message=PEER)) | {"observed_seconds": -1e9}
+    assert first_of(a_host(strange, report(1, **raised(6.0)))) == 1
+
+
 def test_a_consequence_is_no_cause_even_if_it_seems_earlier() -> None:
     """An error about a peer comes after that peer's own, within the uncertainty."""
     cause = report(3, **raised(10.0))

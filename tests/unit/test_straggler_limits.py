@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from jaxmon.report.job.columns import COLUMNS
+from jaxmon.report.job.course import read
 from jaxmon.report.job.slow import Slowness
 from tests.courses import changed, rows, runner
 from tests.judged import named, slowness
@@ -107,3 +108,40 @@ def test_who_was_read_a_moment_before_is_compared() -> None:
     ranks = [runner(one, changed(CALM, calls=20.0)) for one in range(LAST)]
     earlier = runner(LAST, changed(SLOW[1:], calls=20.0))
     assert named(slowness(*ranks, earlier)) == [LAST]
+
+
+def test_calls_of_several_functions_make_a_step() -> None:
+    """Seven steps must be slow: ten calls of two functions are too few."""
+    slow = [*changed(CALM[10:], calls=1 / 20), *changed(SLOW[:10], calls=1 / 20)]
+    ranks = [runner(one, changed(CALM, calls=1 / 20)) for one in range(LAST)]
+    ranks.append(runner(LAST, slow))
+    assert named(slowness(*ranks)) == [LAST]
+    for other, expected in ((5, [LAST]), (None, [LAST]), (812, [])):
+        for one in ranks:
+            one["functions"]["__main__.update"] = {"calls": other, "devices": 8}
+        assert named(slowness(*ranks)) == expected
+
+
+ROW = " ".join(map(str, CALM[0]))
+
+
+@pytest.mark.parametrize(
+    "course",
+    [
+        [ROW, ROW.replace("4.0", "-4.0", 1)],
+        [ROW, ROW.replace("4.0", "1e400", 1)],
+        [ROW, ROW.replace("4.0", "nan", 1)],
+        [" ".join("0" for _ in COLUMNS)],
+        [ROW, 7],
+        [ROW, ROW + " 1"],
+        [ROW, ROW.replace(" ", "  ", 1)],
+        [ROW, ROW + "0" * 1000],
+        [ROW] * 1000,
+        ROW,
+        {},
+    ],
+)
+def test_a_course_that_cannot_be_is_none(course: Any) -> None:
+    """The rank is judged without it, and so are the others."""
+    assert read([ROW, ROW]) is not None
+    assert read(course) is None

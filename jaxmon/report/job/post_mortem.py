@@ -159,8 +159,10 @@ def _latest(found: Iterable[Failure]) -> list[Failure]:
 
 
 def _began(one: Failure) -> float:
-    """Return when the process of *one* began to be observed."""
+    """Return when the process of *one* began to be observed, 0 if that is unknown."""
     rank, host = one.rank, one.host
+    if rank.observed_seconds <= 0:
+        return 0.0
     lived = rank.since_seconds + rank.observed_seconds
     return host.asked - lived - host.within
 
