@@ -76,3 +76,19 @@ def test_what_is_called_by_another_name_is_not_known(state: str) -> None:
     assert step() is not None
     assert other() is None
     assert (step(1) is None) == (state == EAGER)
+
+
+def test_an_operation_is_not_known_beside_a_jitted_function() -> None:
+    """Only what is known to be jitted keeps the meaning of its name."""
+    sites = CallSites()
+    jitted, operation = Seen(sites), Seen(sites, EAGER)
+    step, add = jitted.step, operation.step
+
+    assert step() is not None
+    first = add()
+    assert first is not None
+    assert first.state == EAGER
+    assert add(1) is None
+    again = step(1)
+    assert again is not None
+    assert again.state == DEVICE

@@ -132,6 +132,8 @@ ROW = " ".join(map(str, CALM[0]))
         [ROW, ROW.replace("4.0", "1e400", 1)],
         [ROW, ROW.replace("4.0", "nan", 1)],
         [" ".join("0" for _ in COLUMNS)],
+        [" ".join("4" if name == "seconds" else "0" for name in COLUMNS)],
+        [" ".join("4" if name == "calls" else "0" for name in COLUMNS)],
         [ROW, 7],
         [ROW, ROW + " 1"],
         [ROW, ROW.replace(" ", "  ", 1)],
