@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jaxmon.report.job.document import worst
@@ -35,6 +37,25 @@ def test_errors_about_other_processes_come_last() -> None:
     said = text(job)
     assert "ranks 0-2 (on host-0) ended by exceptions about other" in said
     assert said.index("rank 3") < said.index("ranks 0-2")
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        {"ended": "killed", "ended_seconds": 40.0},
+        {"ended": "finished", "ended_seconds": 40.0},
+        {"stopped": True, "trouble": "does not respond", "since_seconds": 40.0},
+    ],
+    ids=["killed", "finished", "stopped"],
+)
+def test_while_a_rank_is_gone_the_one_that_logs_is_not_suspected(
+    gone: dict[str, Any],
+) -> None:
+    """Rank 0 reads the loss, which waits for the rank that is gone as the rest does."""
+    logs = report(0, calls=811, state="fetch", place="train.py:60")
+    job = judged(logs, *waiting(2, first=1), report(3, calls=790, **gone))
+    assert only(job).numbers == (3,)
+    assert job.waiting.numbers == (0, 1, 2)
 
 
 def test_a_process_that_finished_early_is_named() -> None:

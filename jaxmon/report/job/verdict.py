@@ -48,6 +48,8 @@ _ABSENT = frozenset((*FAILED, Kind.STOPPED))
 _OVER = frozenset((*FAILED, Kind.FINISHED, Kind.GONE))
 # Of ranks that are not there, whether the job gets on or not.
 _ANYWAY = (*_OVER, Kind.STOPPED, Kind.SILENT, Kind.UNSEEN)
+# Of those that are known not to be there: all that all run waits for them.
+_AWAITED = frozenset((*FAILED, Kind.FINISHED, Kind.STOPPED, Kind.SILENT))
 _KINDS = {"data_wait": Kind.DATA, "compile": Kind.COMPILE, "blocked": Kind.BLOCKED}
 _ENDS = {KILLED: Kind.KILLED, CRASHED: Kind.CRASHED, FINISHED: Kind.FINISHED}
 _ORDER = {kind: order for order, kind in enumerate(Kind)}
@@ -231,7 +233,11 @@ def _suspects(
         found.append(Suspects(Kind.UNSEEN if unheard else Kind.GONE, missing))
     others = apart_from(alive, waiting)
     behind = [one for one in others if not _is_ahead(one, waiting)]
-    found += busy(behind, waiting) or _apart(alive, waiting)
+    apart = busy(behind, waiting) or _apart(alive, waiting)
+    if _AWAITED & {one.kind for one in found}:
+        # Then a rank may well read a result that never comes.
+        apart = [one for one in apart if one.kind is not Kind.ELSEWHERE]
+    found += apart
     found.sort(key=lambda one: (_group(one.kind), len(one.numbers), one.numbers))
     return tuple(found)
 
