@@ -216,6 +216,17 @@ def test_a_message_is_its_first_lines() -> None:
     assert message_of(KeyError(3)) == ""
 
 
+def test_the_reason_is_not_lost_behind_a_text_that_is_repeated() -> None:
+    """The runtime says of each later program that an earlier one failed."""
+    reason = "Gloo all-reduce failed: Read error: Connection reset by peer"
+    before = "Error dispatching computation: "
+    said = JaxRuntimeError(f"INTERNAL: {before * 32}{reason}")
+
+    assert message_of(said) == f"INTERNAL: {before}{reason}"
+    assert message_of(ValueError("a: a: b")) == "a: a: b"
+    assert len(message_of(JaxRuntimeError("x" * (1 << 20)), lines=None)) == 500
+
+
 def test_a_class_of_the_users_is_not_asked_for_its_text() -> None:
     """Its ``__str__`` may be slow, fail, or wait for the device that failed."""
 

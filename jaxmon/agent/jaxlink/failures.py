@@ -62,6 +62,10 @@ _FULL = (
 _NOT_FULL = r"(?i)message larger than max|quota"
 # The part of a text that contains the reason; the rest may be a dump of the program.
 _HEAD, _TAIL = 4000, 2000
+# "Error dispatching computation: ", once for each program that was to run after the one
+# that failed: dozens, if the host is ahead of its device.
+_REPEATED = r"\b(\w[^:\n]{3,60}: )\1+"
+_MOST_TEXT = 1 << 14
 
 # JAX's own texts in builtin exceptions that pass no API of JAX.
 _DELETED = "Array has been deleted"
@@ -245,7 +249,7 @@ def message_of(error: BaseException, *, limit: int = 500, lines: int | None = 4)
     Return the first *lines* of the message of *error*, at most *limit* characters; all
     lines if `None`.
     """
-    text = _text(error)[: limit * 2].strip()
+    text = re.sub(_REPEATED, r"\1", _text(error)[:_MOST_TEXT])[: limit * 2].strip()
     if lines is None:
         return text[:limit]
     # Text after an empty line is explanation, or a dump.
