@@ -69,6 +69,7 @@ def test_what_a_rank_is_in_is_told_apart() -> None:
     cases: dict[Kind, dict[str, Any]] = {
         Kind.LOCK: {"state": "blocked", "lock": True},
         Kind.BLOCKED: {"state": "blocked"},
+        Kind.IDLE: {"state": "idle"},
         Kind.CODE: {"state": "python"},
         Kind.DATA: {"state": "data_wait"},
         Kind.COMPILE: {"state": "compile"},

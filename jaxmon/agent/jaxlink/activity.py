@@ -63,6 +63,9 @@ _DRIVEN = frozenset((EAGER, DEVICE, FETCH, TRANSFER))
 _STAYS = frozenset((COMPILE, GC))
 # Where threads of the standard library wait, by file and function.
 _FOR_ITEM = ("queue.py", "get")
+# The queues of `multiprocessing` read from a pipe, some calls further down.
+_OF_PROCESSES = os.path.join("multiprocessing", "queues.py")  # noqa: PTH118 - end of a path
+_ABOVE_PIPE = 6
 _FOR_WORK = frozenset(
     (
         ("selectors.py", "select"),
@@ -189,6 +192,8 @@ class ActivityReader:
     def _waiting(self, stack: Stack) -> str:
         """Return the state of a thread that waits, empty if it may not wait."""
         where = [_where(at.code) for at in stack[:2]]
+        if _FOR_ITEM in where or _takes_from_process(stack):
+            return ITEM
         if where[0] in _FOR_WORK:
             return IDLE
         if where[0] in _FOR_THREADS:
@@ -196,7 +201,7 @@ class ActivityReader:
         receives = self._sites.receives(stack[0].code, stack[0].offset)
         if receives and any(_where(at.code) == _HANDLING for at in stack):
             return IDLE
-        return ITEM if _FOR_ITEM in where else ""
+        return ""
 
     def lines(self, stack: Stack) -> list[SourceLine]:
         """Return the lines of *stack* without our functions, innermost first."""
@@ -247,6 +252,13 @@ def _in_jax(code: CodeType, state: str) -> str:
         return COMPILE if state == EAGER else state
     # What takes trees apart, for the program or a library, dispatches nothing.
     return "" if code.co_filename.endswith(_TREES) else EAGER
+
+
+def _takes_from_process(stack: Stack) -> bool:
+    return any(
+        at.code.co_name == "get" and at.code.co_filename.endswith(_OF_PROCESSES)
+        for at in stack[:_ABOVE_PIPE]
+    )
 
 
 def _where(code: CodeType) -> tuple[str, str]:

@@ -44,6 +44,8 @@ class Kind(Enum):
     LOCK = "lock"
     DATA = "data"
     BLOCKED = "blocked"
+    IDLE = "idle"
+    """It waits for work, such as an event loop of which no task can continue."""
     CALLBACK = "callback"
     """It is in a callback, for which its XLA program waits."""
     LOCAL = "local"

@@ -50,7 +50,12 @@ _OVER = frozenset((*FAILED, Kind.FINISHED, Kind.GONE))
 _ANYWAY = (*_OVER, Kind.STOPPED, Kind.SILENT, Kind.UNSEEN)
 # Of those that are known not to be there: all that all run waits for them.
 _AWAITED = frozenset((*FAILED, Kind.FINISHED, Kind.STOPPED, Kind.SILENT))
-_KINDS = {"data_wait": Kind.DATA, "compile": Kind.COMPILE, "blocked": Kind.BLOCKED}
+_KINDS = {
+    "data_wait": Kind.DATA,
+    "compile": Kind.COMPILE,
+    "blocked": Kind.BLOCKED,
+    "idle": Kind.IDLE,
+}
 _ENDS = {KILLED: Kind.KILLED, CRASHED: Kind.CRASHED, FINISHED: Kind.FINISHED}
 _ORDER = {kind: order for order, kind in enumerate(Kind)}
 _WORST = {state: order for order, state in enumerate(State)}

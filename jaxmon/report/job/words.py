@@ -116,6 +116,12 @@ WORDS = {
         "are blocked outside of JAX",
         "The stack shows what it waits for.",
     ),
+    Kind.IDLE: Words(
+        "waits for work",
+        "wait for work",
+        "Its event loop or thread pool has nothing to do: look at what its tasks "
+        "await, and for one that has failed.",
+    ),
     Kind.CALLBACK: Words(
         "runs a callback of an XLA program",
         "run callbacks of XLA programs",
