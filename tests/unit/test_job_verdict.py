@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from jaxmon.report.job.document import document, worst
-from jaxmon.report.job.model import Kind, State, Verdict
+from jaxmon.report.job.model import Job, Kind, State, Verdict
 from jaxmon.report.job.records import Host, host
 from jaxmon.report.job.text import lines
 from jaxmon.report.job.verdict import judge
@@ -201,6 +201,35 @@ def test_functions_of_a_part_of_the_devices_are_not_compared() -> None:
     for n, one in enumerate(some):
         one["functions"][f"stage_{n % 2}"] = {"calls": 10, "devices": 4}
     assert judged(*some).suspects == ()
+
+
+def staged(**late: Any) -> Job:
+    """Return the verdict on a pipeline, whose second stage does *late*."""
+    some = []
+    for n in range(4):
+        function = f"__main__.stage_{n // 2}"
+        doing = {"state": "device", "function": function, **(late if n > 1 else {})}
+        one = report(n, calls=None, place=f"a.py:{n // 2}", **doing)
+        one["functions"] = {function: {"calls": 80, "devices": 2}}
+        some.append(one | {"setup": "of each"})
+    document = {"ranks": some, "setups": {"of each": {"devices": "1"}}}
+    [job] = judge([host("a", document)]).jobs
+    return job
+
+
+def test_stages_of_a_pipeline_run_no_other_program_than_they_should() -> None:
+    """If all wait for their devices, none of them is in the wrong branch."""
+    assert {one.kind for one in staged().suspects} <= {Kind.ELSEWHERE}
+
+
+def test_a_rank_is_not_behind_in_what_its_stage_does_not_call() -> None:
+    """What a stage has never called, the ranks of another do not wait for."""
+    job = staged(state="blocked")
+    assert (only(job).numbers, only(job).calls) == ((2, 3), None)
+    assert "dispatched" not in text(job)
+    behind = [report(n, calls=811, state="blocked") for n in range(2, 4)]
+    said = text(judged(*waiting(2), *behind))
+    assert "have not dispatched call 812 of train_step" in said
 
 
 def test_a_rank_that_waits_on_another_line_is_named() -> None:

@@ -111,6 +111,8 @@ class Waiting:
         fetches: whether they wait for results, not in the call itself.
         barrier: the function of JAX in which they wait for all processes, after that
             call; empty if they do not.
+        partial: whether *function* runs on the devices of some processes only, as a
+            stage of a pipeline: the others never call it.
     """
 
     numbers: tuple[int, ...] = ()
@@ -119,6 +121,7 @@ class Waiting:
     place: str = ""
     fetches: bool = False
     barrier: str = ""
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)

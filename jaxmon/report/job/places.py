@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from jaxmon.report.job.model import Waiting
+from jaxmon.report.job.programs import devices
 from jaxmon.report.job.records import Rank
 
 
@@ -47,6 +48,7 @@ def waiting_of(alive: Sequence[Rank]) -> Waiting:
         place,
         2 * fetching > len(there),
         _usual(Counter(one.now.barrier for one in there)),
+        _is_partial(alive, function),
     )
 
 
@@ -103,6 +105,12 @@ def _meeting_point(waiting: Sequence[Rank], function: str) -> tuple[str, list[Ra
             max(one.calls(function) or 0 for one in item[1]),
         ),
     )
+
+
+def _is_partial(ranks: Sequence[Rank], function: str) -> bool:
+    """Return whether *function* runs on some of the devices of their job only."""
+    on = [of.devices for one in ranks for of in one.functions if of.name == function]
+    return 0 < max(on, default=0) < devices(ranks)
 
 
 def _furthest_apart(ranks: Sequence[Rank]) -> str:

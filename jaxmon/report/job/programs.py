@@ -26,8 +26,17 @@ def deviating(ranks: Sequence[Rank], function: str) -> list[tuple[Rank, str]]:
     ]
 
 
+def devices(ranks: Sequence[Rank]) -> int:
+    """Return how many devices their job has, at least those of one of its programs."""
+    known = [_whole(one.setup.get("devices", "")) for one in ranks]
+    count = ranks[0].count or 0 if ranks else 0
+    if ranks and all(known) and (len(ranks) == count or len(set(known)) == 1):
+        return sum(known) * count // len(ranks)
+    return max((of.devices for one in ranks for of in one.functions), default=0)
+
+
 def _by_calls(ranks: Sequence[Rank]) -> list[tuple[Rank, str]]:
-    everywhere = max((of.devices for one in ranks for of in one.functions), default=0)
+    everywhere = devices(ranks)
     calls = {id(one): _of_all(one, everywhere) for one in ranks if one.functions}
     if any(found is None for found in calls.values()):
         return []
@@ -53,12 +62,14 @@ def _by_calls(ranks: Sequence[Rank]) -> list[tuple[Rank, str]]:
     return [*found, *rest]
 
 
-def _of_all(rank: Rank, devices: int) -> Calls | None:
+def _of_all(rank: Rank, everywhere: int) -> Calls | None:
     """
-    Return the calls of functions that run on all *devices*, `None` if some are not
-    counted. Parts of the processes may call others among themselves.
+    Return the calls of functions that run on all devices, *everywhere*, `None` if some
+    are not counted. Parts of the processes may call others among themselves.
     """
-    found = [(one.name, one.calls) for one in rank.functions if one.devices == devices]
+    found = [
+        (one.name, one.calls) for one in rank.functions if one.devices == everywhere
+    ]
     known = [(name, calls) for name, calls in found if calls]
     unknown = any(calls is None for _, calls in found)
     return None if unknown else tuple(sorted(known))
@@ -85,3 +96,7 @@ def _by_fingerprint(ranks: Sequence[Rank], function: str) -> list[Rank]:
     if 2 * times <= sum(known.values()):
         return [] if len(known) > 2 else list(ranks)  # noqa: PLR2004 - two halves
     return [one for one in ranks if (own := one.fingerprint(function)) and own != usual]
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 8 else 0  # noqa: PLR2004 - digits

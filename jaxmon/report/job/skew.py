@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from jaxmon.report.job.programs import devices
 from jaxmon.report.job.records import Function, Rank
 
 
@@ -119,7 +120,7 @@ def _programs(ranks: Sequence[Rank]) -> Iterator[tuple[str, Values]]:
     Yield the latest programs of each function that runs on all devices of the job.
     Parts of the processes may run others among themselves.
     """
-    everywhere = _devices(ranks)
+    everywhere = devices(ranks)
     found: defaultdict[str, defaultdict[str, list[Rank]]]
     found = defaultdict(lambda: defaultdict(list))
     for rank in ranks:
@@ -151,15 +152,3 @@ def _settled(name: str, values: Values) -> Values:
 
 def _function(rank: Rank, name: str) -> Function:
     return next(one for one in rank.functions if one.name == name)
-
-
-def _devices(ranks: Sequence[Rank]) -> int:
-    """Return how many devices the job has, at least those of one of its programs."""
-    known = [_whole(one.setup.get("devices", "")) for one in ranks]
-    if ranks and all(known) and len(ranks) == ranks[0].count:
-        return sum(known)
-    return max((of.devices for one in ranks for of in one.functions), default=0)
-
-
-def _whole(text: str) -> int:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 8 else 0  # noqa: PLR2004 - digits

@@ -336,7 +336,7 @@ def _alike(kind: Kind, ranks: Sequence[Rank], waiting: Waiting) -> Iterable[Susp
         key = (one.now.place, _function(one, kind)) if there else ("", "")
         groups[key].append(one)
     for (place, function), some in groups.items():
-        calls = {one.calls(waiting.function) for one in some if waiting.function}
+        calls = {_calls(one, waiting) for one in some if waiting.function}
         seconds = [_seconds(one, kind) for one in some]
         yield Suspects(
             kind,
@@ -347,6 +347,12 @@ def _alike(kind: Kind, ranks: Sequence[Rank], waiting: Waiting) -> Iterable[Susp
             min([one for one in seconds if one is not None], default=None),
             next(iter(calls)) if len(calls) == 1 else None,
         )
+
+
+def _calls(rank: Rank, waiting: Waiting) -> int | None:
+    """Return how often *rank* has made the call, `None` if it need not make it."""
+    calls = rank.calls(waiting.function)
+    return calls or (None if waiting.partial else calls)
 
 
 def _function(rank: Rank, kind: Kind) -> str:

@@ -219,7 +219,8 @@ def behind(suspects: Suspects, waiting: Waiting) -> str:
     calls, call = suspects.calls, waiting.call
     if calls is None or call is None or calls >= call or suspects.kind in _NOT_BEHIND:
         return ""
-    return f"has not dispatched call {call:,} of {short(waiting.function)}"
+    have = "has" if len(suspects.numbers) == 1 else "have"
+    return f"{have} not dispatched call {call:,} of {short(waiting.function)}"
 
 
 def waits(job: Job) -> str:
