@@ -59,7 +59,10 @@ _SIZE = 512
 _LONGEST_LOOP = 400
 # Of the whole file. If words are too long for it, these are left.
 _MOST = 4096
-_NEEDED = ("kind", "type", "code", "oom", "where", "time", "boottime")
+_NEEDED = (
+    *("kind", "type", "code", "oom", "where", "time", "boottime"),
+    *("index", "count", "coordinator", "pid", "observed_seconds"),
+)
 _LINE = (
     rb"jaxmon ([0-9]{1,15}) ([0-9]{1,15}) (running|finished|crashed) "
     rb'"([^\n]*)" *\n'

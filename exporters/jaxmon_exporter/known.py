@@ -21,6 +21,8 @@ _ENDS = {life.RUNNING: KILLED, life.CRASHED: CRASHED, life.FINISHED: FINISHED}
 # Without its record, which another process has now.
 _SAID = {"exception": CRASHED, "exit": FINISHED, "finished": FINISHED}
 _FAILED = frozenset(("exception", "exit"))
+# What last words say of the process, as it does in its responses.
+_OF_RANK = ("index", "count", "coordinator", "pid", "observed_seconds")
 
 
 @dataclass(slots=True)
@@ -61,18 +63,25 @@ class Known:
         same = self.rank.get("pid") == rank.get("pid")
         return same and (not self.starts or not starts or self.starts == starts)
 
+    def is_before(self, slot: life.Slot) -> bool:
+        """Return whether it has ended, and the *slot* has had another process since."""
+        return bool(self.ended) and 0 < self.starts < slot.record.starts
+
     def as_json(self, now: float) -> dict[str, Any]:
         """Return what is known, with ages at *now*."""
         ended, closed = self.ended, self.closed
+        rank, words = self.rank, self.words
         return {
-            **self.rank,
+            **rank,
+            # It may have joined its job since, or was never read.
+            **{of: words[of] for of in _OF_RANK if of in words and not rank.get(of)},
             "since_seconds": max(now - self.read, 0.0),
             "trouble": self.trouble,
             "stopped": self.stopped,
             "ended": ended,
             "ended_seconds": max(now - self.since, 0.0) if ended else 0.0,
             "closed_seconds": None if closed is None else max(now - closed, 0.0),
-            "words": aged(self.words),
+            "words": aged(words),
             **self.killed,
         }
 
@@ -86,14 +95,16 @@ def how_ended(slot: life.Slot | None, words: Mapping[str, Any]) -> str:
 
 def left(path: Path, slot: life.Slot, now: float) -> Known | None:
     """
-    Return what a process left in *path* that failed before it was ever read, such as
-    for an argument that is wrong; `None` if the latest of the *slot* has not.
+    Return what a process left in *path* that ended before it was ever read, such as for
+    an argument that is wrong; `None` if the latest of the *slot* has not, or if it has
+    not failed and was no rank of a job.
     """
     if slot.record.state == life.RUNNING:
         return None
     starts, words = slot.record.starts, life.last_words(path)
     age = aged(words).get("age_seconds")
-    if words.get("starts") != starts or words.get("kind") not in _FAILED:
+    told = words.get("kind") in _FAILED or words.get("index") is not None
+    if words.get("starts") != starts or not told:
         return None
     if age is None or age > KEPT_SECONDS:
         return None

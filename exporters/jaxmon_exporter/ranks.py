@@ -193,16 +193,23 @@ class Ranks:
                 self._unheard(worker, sockets[worker], error, slot, now)
         for worker in self._known.keys() - answers.keys():
             self._left(worker, slots.get(worker), now)
-        for worker, slot in slots.items():
-            if worker in self._known:
-                continue
-            if (unread := left(self._path(worker), slot, now)) is not None:
-                self._known[worker] = unread
+        self._find_unread(slots, now)
         for worker, known in self._known.items():
             self._listen(worker, known)
         while self._past and now - self._past[0][1].since > KEPT_SECONDS:
             self._past.popleft()
         self._keep_stacks(sockets, self._stuck(now))
+
+    def _find_unread(self, slots: Mapping[str, life.Slot], now: float) -> None:
+        """Note what processes left that ended before they were ever read."""
+        for worker, slot in slots.items():
+            before = self._known.get(worker)
+            if before is not None and not before.is_before(slot):
+                continue
+            if (unread := left(self._path(worker), slot, now)) is not None:
+                if before is not None:
+                    self._past.append((worker, before))
+                self._known[worker] = unread
 
     def _heard(
         self,

@@ -151,6 +151,33 @@ def test_a_process_that_failed_before_it_was_read_is_reported(
     assert [of.get("index") for of in found] == [0, None, None]
 
 
+def test_which_rank_it_was_is_known_from_its_last_words(
+    run_dir: Path, stack: ExitStack
+) -> None:
+    """Each of several attempts that fail one after the other, read in time or not."""
+    now = [100.0]
+    ranks = ranks_of(run_dir, stack, clock=lambda: now[0])
+    place = {"count": 4, "coordinator": "a:1", "pid": 7, "observed_seconds": 3.0}
+    for index in range(3):
+        one = life.Life(run_dir / "agent-0.life", 0o600)
+        one.begin()
+        if index == 1:  # it is read, but has not joined its job yet
+            early = {"index": None, "count": None, "coordinator": "", "pid": 7}
+            running = agent(stack, run_dir, 0, early)
+            read(ranks)
+            running.server.stop()
+            (run_dir / "agent-0.sock").unlink()
+        one.say({"kind": "exception", "time": time.time(), "index": index, **place})
+        one.end(life.CRASHED)
+        one.abandon()
+        now[0] += 10.0
+        read(ranks)
+    found = records.host("h", read(ranks)).ranks
+    assert {of.index for of in found} == {0, 1, 2}
+    assert {(of.count, of.coordinator, of.pid) for of in found} == {(4, "a:1", 7)}
+    assert [of.ended for of in found] == ["crashed"] * 3
+
+
 def test_last_words_are_kept_when_the_slot_has_another_process(
     run_dir: Path, stack: ExitStack
 ) -> None:

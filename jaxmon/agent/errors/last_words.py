@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 import threading
 import time
@@ -24,7 +25,7 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.cluster import cluster
 from jaxmon.agent.jaxlink.probe import Probe
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, stack_of
-from jaxmon.clocks import wall_time
+from jaxmon.clocks import monotonic, wall_time
 from jaxmon.indicators.endings import SingleUse, noting_python
 from jaxmon.indicators.loops import Loops
 from jaxmon.report.secrets import anywhere
@@ -62,6 +63,7 @@ class LastWords:
         # Whether that `SystemExit` was dropped while the program ran.
         self._caught: list[bool] = []
         self._of_error = False
+        self._began = monotonic()
         self.say: Callable[[Mapping[str, Any]], None] | None = None
 
     def exiting(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -141,6 +143,7 @@ class LastWords:
             self.say(
                 {
                     **words,
+                    **self._place_in_job(),
                     "time": wall_time(),
                     "boottime": time.clock_gettime(time.CLOCK_BOOTTIME),
                 }
@@ -175,6 +178,22 @@ class LastWords:
                 described(one)
                 for one in ([handled, *causes(handled)] if handled else [])
             ],
+        }
+
+    def _place_in_job(self) -> dict[str, Any]:
+        """
+        Return which rank of which job this is, as for `/debug/rank`, if it is one: the
+        sidecar may not have read that before the end.
+        """
+        here = cluster(self._context.jax)
+        if here is None or here.size < _JOB:
+            return {}
+        return {
+            "index": here.rank,
+            "count": here.size,
+            "coordinator": here.coordinator[:LONGEST],
+            "pid": os.getpid(),
+            "observed_seconds": max(monotonic() - self._began, 0.0),
         }
 
     def _position(self) -> dict[str, Any]:

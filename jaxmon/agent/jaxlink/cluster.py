@@ -31,12 +31,13 @@ def cluster(jax: Any) -> Cluster | None:
     processes have joined; the backends, which also know it, may be initialised later.
     """
     state = jax._src.distributed.global_state  # noqa: SLF001 - JAX tells this nowhere else
+    # It remains after the shutdown, which JAX does at exit.
+    address = state.coordinator_address or ""
     if state.client is not None:
-        address = state.coordinator_address or ""
         return Cluster(int(state.process_id), int(state.num_processes), address)
     if backends.client(jax) is None:
         return None
-    return Cluster(jax.process_index(), jax.process_count(), "")
+    return Cluster(jax.process_index(), jax.process_count(), address)
 
 
 def local_devices(jax: Any) -> int:
