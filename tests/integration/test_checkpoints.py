@@ -90,6 +90,11 @@ def test_a_save_that_blocks_is_timed(books: Books) -> None:
     assert books.of("sync", RUNNING, activity="checkpoint") == 0
 
 
+def test_a_save_is_known_from_the_stack(books: Books) -> None:
+    """Of processes in which Orbax reports nothing: all but the primary one."""
+    assert books.truth["activities"] == ["checkpoint", ""]
+
+
 def test_bytes_are_those_of_the_arrays(books: Books) -> None:
     """Two saves, and one restore, of the same tree: to the byte."""
     size = books.truth["bytes"]

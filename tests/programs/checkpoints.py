@@ -11,6 +11,7 @@ import resource
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -27,6 +28,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import jaxmon
 from jaxmon.agent.agent import runtime_of
+from jaxmon.agent.jaxlink import orbax
+from jaxmon.agent.jaxlink.other_threads import Position
 from tests.instrumented import SILENT, samples
 
 
@@ -49,6 +52,10 @@ _finalize = Handler.finalize
 def finalize(self: Any, directory: Any) -> None:
     """Finish a save as slow storage does: asynchronous ones in the background."""
     began = time.perf_counter()
+    if threading.current_thread() is threading.main_thread():
+        frames = traceback.walk_stack(sys._getframe())
+        stack = [Position(one.f_code, one.f_lasti, one.f_globals) for one, _ in frames]
+        truth["activities"] = [orbax.activity_of(stack), orbax.activity_of(stack[-1:])]
     time.sleep(SLOW_SECONDS)
     _finalize(self, directory)
     truth["inside"] = truth.get("inside", 0.0) + time.perf_counter() - began

@@ -9,6 +9,8 @@ from __future__ import annotations
 from types import FrameType
 from typing import NamedTuple
 
+from jaxmon.agent.jaxlink.other_threads import Stack
+
 
 class Kind(NamedTuple):
     """
@@ -45,6 +47,31 @@ GIBIBYTES = {f"{_WRITE}/gbytes": "save", "/jax/checkpoint/read/gbytes": "restore
 _PACKAGE = "orbax."
 # The thread of an event loop that Orbax keeps; what it works on has its own frames.
 _KEEPS_RUNNING = "_run_loop"
+
+
+# Its functions that save or restore, and that wait for what it saves, begin so; as an
+# activity.
+_CALLED = (
+    ("save", "checkpoint"),
+    ("wait_until_finished", "checkpoint"),
+    ("restore", "restore"),
+    ("load", "restore"),
+)
+
+
+def activity_of(stack: Stack) -> str:
+    """
+    Return the activity of the thread with this *stack* if it is in a function of Orbax
+    that saves or restores, else nothing: that is reported in the primary process only.
+    """
+    found = ""
+    for at in stack:
+        name = at.names.get("__name__")
+        if isinstance(name, str) and name.startswith(_PACKAGE):
+            function = at.code.co_name
+            begun = [of for start, of in _CALLED if function.startswith(start)]
+            found = begun[0] if begun else found
+    return found
 
 
 def in_orbax(frame: FrameType | None) -> bool:

@@ -178,7 +178,7 @@ class WallTime(Part):
         now = self._looks.progress.as_json(perf_counter())
         current = self._looks.progress.current
         if current is not None and now["seconds"] >= _LONG:
-            now |= self._standing(current.thread)
+            now = {**self._standing(current.thread), **now}
         return {
             "since_start": _as_json(self._ledger.since_start()),
             "lately": _as_json(self._ledger.lately()),
@@ -202,7 +202,10 @@ class WallTime(Part):
         current = self._looks.progress.current
         if current is not None:
             longest = max(now["seconds"], pace["age_seconds"] or 0.0)
-            now |= self._standing(current.thread) if longest >= _LONG_FOR_OTHERS else {}
+            there = (
+                self._standing(current.thread) if longest >= _LONG_FOR_OTHERS else {}
+            )
+            now = {**now, **there, "activity": now["activity"] or there.get("activity")}
         course = self._course.as_json()
         return {
             "now": now,
@@ -259,7 +262,7 @@ class WallTime(Part):
         ]
         return {
             "stack": own["stack"][:_MOST_LINES],
-            **{key: own[key] for key in ("lock", "barrier", "callback")},
+            **{key: own[key] for key in ("lock", "barrier", "callback", "activity")},
             "others": others[:_MOST_OTHERS],
             "gone": self._gone(),
         }

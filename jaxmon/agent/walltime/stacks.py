@@ -7,6 +7,7 @@ from collections.abc import Collection
 from functools import partial
 from typing import Any
 
+from jaxmon.agent.jaxlink import orbax
 from jaxmon.agent.jaxlink.activity import ActivityReader
 from jaxmon.agent.jaxlink.locks import waits_for_lock
 from jaxmon.agent.jaxlink.meetings import barrier, calls_back
@@ -25,7 +26,8 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
     """
     Return the stack of each thread of the program, innermost line first, what it is
     doing, and whether it is in a call that acquires a lock, in a barrier of all
-    processes, or in a callback. Those of ours are left out.
+    processes, in a callback, or in a save or restore of Orbax. Those of ours are left
+    out.
     Takes 50 µs per thread.
     """
     known = {thread.ident: thread for thread in threading.enumerate()}
@@ -44,6 +46,7 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
             "lock": waits_for_lock(stack),
             "barrier": barrier(stack),
             "callback": calls_back(stack),
+            "activity": orbax.activity_of(stack),
             "stack": [as_text(one) for one in reader.lines(stack)[:_MOST_LINES]],
         }
         for few in range(0, min(len(threads), _MOST_THREADS), _AT_ONCE)

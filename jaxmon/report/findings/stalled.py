@@ -46,7 +46,7 @@ _ACTIONS = {
     "data_wait": "The stack shows what the loader waits for: a file system, a worker "
     "process that has died, a queue that nobody fills.",
     "device": "The device does not finish. In a job of several processes, one may be "
-    "missing in a collective: compare `jaxmon explain --stacks` of all of them.",
+    "missing in a collective: `jaxmon job why` says which.",
     "blocked": "The stack shows what it waits for: a lock that another thread holds, a "
     "file, a socket. `jaxmon explain --stacks` shows the other threads.",
     "python": "The stack shows the loop it is in.",
