@@ -323,7 +323,9 @@ def test_without_the_call_layer_steps_tell_it() -> None:
 def test_without_any_measure_nothing_is_claimed() -> None:
     """A job of which it is unknown whether it gets on is not called hung."""
     some = [report(n, calls=None, age=None) for n in range(4)]
-    assert judged(*some).state is State.UNKNOWN
+    job = judged(*some)
+    assert job.state is State.UNKNOWN
+    assert "the job starts, or its calls are not counted" in text(job)
 
 
 def test_a_rank_that_has_no_processor_is_mentioned() -> None:

@@ -14,7 +14,7 @@ from jaxmon.report.job.post_mortem import Found, PostMortem, examine
 from jaxmon.report.job.post_mortem_document import document
 from jaxmon.report.job.post_mortem_text import lines
 from jaxmon.report.job.records import Host, Words, host
-from tests.ranks import report
+from tests.ranks import report, waiting
 
 
 NOW = 1_800_000_000.0
@@ -279,7 +279,7 @@ def test_nothing_is_said_of_a_job_that_ended_in_order() -> None:
 def test_ranks_that_never_joined_are_said_to_be_missing() -> None:
     """They may have failed before, as by an argument that is wrong on one host."""
     found = examine([a_host(*(report(n) for n in range(3)))])
-    assert text_of(found).startswith("NO FAILURE: 4 ranks")
+    assert text_of(found).startswith("NO FAILURE KNOWN: 4 ranks")
     assert "rank 3 is reported by none of these hosts, and may have" in text_of(found)
     early = {"host": "far", **raised(9.0), "index": None}
     found = examine([a_host(*(report(n) for n in range(3)), early)])
@@ -291,6 +291,25 @@ def test_ranks_that_never_joined_are_said_to_be_missing() -> None:
     whole = examine([a_host(*(report(n) for n in range(4)), early)])
     assert "unknown" not in text_of(whole)
     assert "A process of unknown rank" in text_of(examine([a_host(early)]))
+
+
+def test_without_all_ranks_no_failure_is_known() -> None:
+    """One that left nothing may have failed; it has joined if others run together."""
+    found = examine([a_host(*(report(n) for n in range(3)))])
+    said = text_of(found)
+    assert "NO FAILURE KNOWN" in said
+    assert "rank 3 is reported by none of these hosts, and may have failed" in said
+    assert "before joining" not in said
+
+
+def test_a_job_that_hangs_without_a_failure_is_said_to() -> None:
+    """The post-mortem is of those that have failed."""
+    stuck = report(3, calls=811, state="data_wait")
+    found = examine([a_host(*waiting(3), stuck)])
+    assert [job.hangs for job in found.jobs] == [True]
+    assert "`jaxmon job why` says which" in text_of(found)
+    fine = examine([a_host(*(report(n, age=0.1) for n in range(4)))])
+    assert "job why" not in text_of(fine)
 
 
 def test_a_hook_called_by_hand_is_no_failure() -> None:

@@ -40,7 +40,8 @@ Exit codes:
   0 all jobs get on, are over, or wait for what may take its time
   1 a job hangs
   2 usage error
-  3 no host answered, or no process of a job runs there
+  3 no host answered, no process of a job runs there, or it is unknown whether
+    a job gets on
 
 \b
 Examples:

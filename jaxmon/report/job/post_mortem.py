@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jaxmon.report.job.failures import Ending, Failure, failure, failures
-from jaxmon.report.job.model import Job, Suspects
+from jaxmon.report.job.model import Job, State, Suspects
 from jaxmon.report.job.places import apart_from, waiting_of
 from jaxmon.report.job.records import FINISHED, Host, Rank
 from jaxmon.report.job.verdict import busy, judge
@@ -48,6 +48,7 @@ class PostMortem:
         finished: the ranks that have ended in order.
         missing: the ranks that no sidecar reports.
         restarted: those that failed, and have been started again since.
+        hangs: whether the job does not get on.
     """
 
     coordinator: str
@@ -63,6 +64,7 @@ class PostMortem:
     finished: tuple[int, ...] = ()
     missing: tuple[int, ...] = ()
     restarted: tuple[int, ...] = ()
+    hangs: bool = False
 
     @property
     def failed(self) -> bool:
@@ -138,6 +140,7 @@ def _post_mortem(job: Job, found: Iterable[Failure]) -> PostMortem:
         ),
         tuple(n for n in range(job.count) if n not in known),
         tuple(one for one in again if one is not None),
+        job.state is State.HUNG,
     )
 
 

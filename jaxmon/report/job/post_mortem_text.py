@@ -22,15 +22,16 @@ _BY_SIGNAL = 128
 # Clocks that differ less mislead no one who reads logs.
 _SAME = 1.0
 
+_HANGS = "it hangs: `jaxmon job why` says which rank the others wait for"
 _ADVICE = {
     Ending.EXCEPTION: "Its log shows the traceback.",
     Ending.OOM: "`jaxmon runbook show JaxmonOutOfMemory` says what to do; the report "
     "that jaxmon wrote on the host shows what held the memory.",
     Ending.EXIT: "Its log says why it exited.",
     Ending.CRASHED: "Its log shows the exception.",
-    Ending.KILLED: "SIGKILL, an eviction, SIGTERM that nothing handles, or a crash in "
-    "C. The logs of kernel and scheduler say which (`dmesg`, `kubectl describe pod`, "
-    "`sacct`).",
+    Ending.KILLED: "SIGKILL, an eviction, SIGTERM that nothing handles, `os._exit`, or "
+    "a crash in C. The logs of the program, the kernel and the scheduler say which "
+    "(`dmesg`, `kubectl describe pod`, `sacct`).",
     Ending.OOM_KILLED: "The kernel killed it, or a process beside it, for its memory: "
     "raise the limit, or load less.",
 }
@@ -77,7 +78,8 @@ def headline(job: PostMortem) -> str:
     name = names.pop() if len(names) == 1 else job.coordinator
     size = f"{counted(job.count, 'rank')}{f' of {name}' if name else ''}"
     where = f"{size}, on {counted(job.hosts, 'host')}"
-    return f"{'FAILED' if job.failed else 'NO FAILURE'}: {where}"
+    known = "NO FAILURE KNOWN" if job.missing else "NO FAILURE"
+    return f"{'FAILED' if job.failed else known}: {where}"
 
 
 def what(failure: Failure) -> str:
@@ -151,6 +153,8 @@ def _job(job: PostMortem, width: int) -> Iterator[str]:
             yield f"{INDENT}and {counted(left, 'further one')}"
     for text in _others(job) if job.failed else _missing(job):
         yield from _bullet(text, width)
+    if job.hangs and not job.failed:
+        yield from _bullet(_HANGS, width)
 
 
 def _bullet(text: str, width: int) -> list[str]:
@@ -181,9 +185,11 @@ def _missing(job: PostMortem) -> Iterator[str]:
     """Yield which ranks may have failed before anything was known of them."""
     if job.missing:
         verb = "is" if len(job.missing) == 1 else "are"
+        # All have joined before any of them can call what they run together.
+        joined = any(one.functions for one in job.ranks)
         yield (
             f"{numbers(job.missing)} {verb} reported by none of these hosts, and may "
-            "have failed before joining"
+            f"have failed{'' if joined else ' before joining'}"
         )
 
 

@@ -18,6 +18,7 @@ from jaxmon.report.job.skew import skew
 from jaxmon.report.job.words import (
     FIRST,
     NETWORK,
+    UNCOUNTED,
     advised,
     behind,
     does,
@@ -113,6 +114,8 @@ def _job(job: Job, width: int) -> Iterator[str]:
         yield f"{INDENT}and {counted(left, 'further group')} of ranks"
     if job.state is State.ENDED and FAILED & {one.kind for one in job.suspects}:
         yield from wrapped(FIRST, width, first=INDENT * 2, rest=INDENT * 2)
+    if job.state is State.UNKNOWN:
+        yield from wrapped(UNCOUNTED, width, first=INDENT, rest=INDENT)
     stalled = job.state in {State.HUNG, State.WAITING}
     waiting = job.waiting.numbers
     if stalled and waiting and not job.suspects:

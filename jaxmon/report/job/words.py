@@ -155,6 +155,11 @@ WORDS = {
     ),
 }
 FIRST = "`jaxmon job post-mortem` shows which of them failed first."
+UNCOUNTED = (
+    "None of its ranks has called a function that all run together, or done a step "
+    "that it marks: the job starts, or its calls are not counted, as of functions that "
+    "were jitted before jaxmon started."
+)
 NETWORK = (
     "No process holds the others up, as far as Python knows. Look at the network and "
     "at the accelerators."
