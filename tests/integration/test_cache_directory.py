@@ -67,8 +67,9 @@ def test_a_directory_without_permission_is_named(run_dir: Path) -> None:
 def test_a_full_file_system_is_named(tmp_path: Path) -> None:
     """A limit on the size of files stands in for it: writing fails half-way."""
     limit = (
-        "import resource, signal",
+        "import resource, signal, sys",
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)",
+        "sys.dont_write_bytecode = True",  # Python would keep half of it
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))",
     )
     lift = "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)"
@@ -84,8 +85,9 @@ def test_a_full_file_system_is_named(tmp_path: Path) -> None:
 def test_a_directory_that_can_be_written_again_is_no_obstacle(tmp_path: Path) -> None:
     """One success shows that the trouble is over."""
     limit = (
-        "import resource, signal",
+        "import resource, signal, sys",
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)",
+        "sys.dont_write_bytecode = True",  # Python would keep half of it
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))",
         "cached(ones(3))",
         "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)",

@@ -247,6 +247,7 @@ def steps_until(done):
 
 steps_until(lambda: (directory / "run-train.json").exists())
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+sys.dont_write_bytecode = True  # Python would keep half of it
 resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
 steps_until(lambda: unsaved() > 0.5)
 found["full"] = samples(agent)['jaxmon_run_steps_total{run="train"}']

@@ -150,6 +150,7 @@ def fail(tree: Any) -> None:
     with suppress(FileNotFoundError):
         sync.restore(DIRECTORY / "none", args=ocp.args.StandardRestore(tree))
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    sys.dont_write_bytecode = True  # Python would keep half of it
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
     try:
         background.save(DIRECTORY / "full", args=saved(tree))

@@ -326,11 +326,12 @@ def test_words_that_are_none_are_not_read(path: Path) -> None:
 def test_words_that_cannot_be_written_are_lost_without_a_sound(path: Path) -> None:
     """If the file may not grow, the process ends as it would, with its record."""
     source = f"""
-import resource
+import resource, sys
 from pathlib import Path
 from jaxmon.life import Life
 one = Life(Path({str(path)!r}), 0o600)
 one.begin()
+sys.dont_write_bytecode = True  # Python would keep half of it
 resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))
 one.say({{"kind": "exception", "message": "full"}})
 one.end("crashed")

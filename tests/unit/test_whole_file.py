@@ -74,6 +74,7 @@ from pathlib import Path
 from jaxmon.files import whole as whole_file
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+sys.dont_write_bytecode = True  # Python would keep half of it
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 for replace in (True, False):
     try:
