@@ -146,7 +146,7 @@ def test_the_program_gets_its_alarm_wherever_it_lands(
     gc.collect()
 
     assert lost == []
-    assert heard >= len(tried) / 2  # some points are passed only at times
+    assert heard >= len(tried) / 3  # some points are passed only at times
     assert dropped == []
     assert inside.guard(agent).failures() == {}
     look_from_another_thread(agent)
