@@ -44,6 +44,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from jaxmon import interrupts
 from jaxmon.files.lock import identity
+from jaxmon.formats import json_text
 
 
 State = Literal["running", "finished", "crashed"]
@@ -59,6 +60,8 @@ _SIZE = 512
 _LONGEST_LOOP = 400
 # Of the whole file. If words are too long for it, these are left.
 _MOST = 4096
+# Words have lists of causes.
+_DEEPEST = 10
 _NEEDED = (
     *("kind", "type", "code", "oom", "where", "time", "boottime"),
     *("index", "count", "coordinator", "pid", "observed_seconds"),
@@ -261,7 +264,7 @@ def record(path: Path) -> Record | None:
 
 
 def last_words(path: Path) -> dict[str, Any]:
-    """Return the words in the file *path*; empty if there are none."""
+    """Return the words in the file *path*; empty if there are none, or too odd ones."""
     try:
         descriptor = os.open(path, os.O_RDONLY | _FLAGS)
     except OSError:
@@ -269,8 +272,9 @@ def last_words(path: Path) -> dict[str, Any]:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return {}
-        found = json.loads(os.pread(descriptor, _MOST - _SIZE, _SIZE) or b"null")
-    except (OSError, ValueError, RecursionError):
+        text = os.pread(descriptor, _MOST - _SIZE, _SIZE) or b"null"
+        found = json_text.parse(text, odd_numbers=True, depth=_DEEPEST)
+    except (OSError, ValueError):
         return {}
     finally:
         os.close(descriptor)

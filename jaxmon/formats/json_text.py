@@ -16,7 +16,9 @@ _SHOWN = 40
 T = TypeVar("T")
 
 
-def parse(text: str | bytes, *, odd_numbers: bool = False) -> Any:
+def parse(
+    text: str | bytes, *, odd_numbers: bool = False, depth: int = MAX_DEPTH
+) -> Any:
     """
     Return the value of *text*; the caller limits its size.
 
@@ -24,9 +26,10 @@ def parse(text: str | bytes, *, odd_numbers: bool = False) -> Any:
         text: untrusted.
         odd_numbers: read non-finite numbers as `None`, as unknown; otherwise they are
             rejected.
+        depth: how deep it may be nested: less if others get it as a part of something.
 
     Raises:
-        ValueError: it is not JSON in UTF-8, is nested deeper than `MAX_DEPTH`, or has
+        ValueError: it is not JSON in UTF-8, is nested deeper than *depth*, or has
             an object with a duplicate key, or a non-finite number.
     """
     if isinstance(text, bytes):
@@ -47,8 +50,8 @@ def parse(text: str | bytes, *, odd_numbers: bool = False) -> Any:
         msg = f"not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
         raise ValueError(msg) from None
     except RecursionError:
-        raise _too_deep() from None
-    _require_bounds(value)
+        raise _too_deep(depth) from None
+    _require_bounds(value, depth)
     return value
 
 
@@ -79,14 +82,14 @@ def _require(what: str, value: Any, kind: type[T], named: str) -> T:
     return value
 
 
-def _require_bounds(value: Any) -> None:
+def _require_bounds(value: Any, most: int) -> None:
     """Check the depth and the numbers of *value*."""
     waiting = [(value, 1)]
     while waiting:
         one, depth = waiting.pop()
         if isinstance(one, (dict, list)):
-            if depth > MAX_DEPTH:
-                raise _too_deep()
+            if depth > most:
+                raise _too_deep(most)
             inner = one.values() if isinstance(one, dict) else one
             waiting += [(one, depth + 1) for one in inner if not isinstance(one, str)]
         elif isinstance(one, float) and abs(one) > sys.float_info.max:
@@ -128,5 +131,5 @@ def _refuse(name: str) -> NoReturn:
     raise ValueError(msg)
 
 
-def _too_deep() -> ValueError:
-    return ValueError(f"JSON nested deeper than {MAX_DEPTH} levels")
+def _too_deep(most: int) -> ValueError:
+    return ValueError(f"JSON nested deeper than {most} levels")

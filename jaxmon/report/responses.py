@@ -9,6 +9,10 @@ from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError
 
 
+# A sidecar passes them on in documents of its own.
+_DEEPEST = json_text.MAX_DEPTH - 10
+
+
 def decoded(answer: str | FetchError) -> dict[str, Any]:
     """
     Return the JSON object in *answer*.
@@ -19,7 +23,7 @@ def decoded(answer: str | FetchError) -> dict[str, Any]:
     if isinstance(answer, FetchError):
         raise answer
     try:
-        found = json_text.parse(answer, odd_numbers=True)
+        found = json_text.parse(answer, odd_numbers=True, depth=_DEEPEST)
     except ValueError as error:
         message = f"its response is {error}"
         raise FetchError(fetch.BROKEN, message) from error

@@ -17,6 +17,7 @@ from jaxmon.catalog.gpus import GPU_CLOCK_EVENT_ACTIVE
 from jaxmon.cli.main import main
 from jaxmon.errors import CommandError
 from jaxmon.exposition.families import Family, series
+from jaxmon.formats import json_text
 from jaxmon.http.server import Response, Server
 from jaxmon.report.job import records
 from jaxmon_exporter.options import Options
@@ -176,6 +177,55 @@ def test_which_rank_it_was_is_known_from_its_last_words(
     assert {of.index for of in found} == {0, 1, 2}
     assert {(of.count, of.coordinator, of.pid) for of in found} == {(4, "a:1", 7)}
     assert [of.ended for of in found] == ["crashed"] * 3
+
+
+@pytest.mark.parametrize("joined", [True, False])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        '"steps": NaN',
+        '"steps": 1e999',
+        f'"boottime": 1{"0" * 400}',
+        f'"causes": {"[" * 98}{"]" * 98}',
+        f'"causes": {"[" * 900}{"]" * 900}',
+    ],
+)
+def test_odd_last_words_hide_no_other_rank(
+    run_dir: Path, stack: ExitStack, odd: str, *, joined: bool
+) -> None:
+    """Whoever may write to the run directory cannot make the whole host unreadable."""
+    ranks = ranks_of(run_dir, stack)
+    path = run_dir / "agent-0.life"
+    one = life.Life(path, 0o600)
+    one.begin()
+    if joined:
+        agent(stack, run_dir, 0, report(0))
+        read(ranks)
+    one.say({"kind": "exception", "time": time.time()})
+    one.end(life.CRASHED)
+    one.abandon()
+    line, words = path.read_bytes().split(b"{")
+    path.write_bytes(line + b"{" + words.partition(b"}")[0] + f", {odd}}}".encode())
+    agent(stack, run_dir, 1, report(1))
+    text = json.dumps(read(ranks))
+    indices = [of.index for of in records.host("h", json_text.parse(text)).ranks]
+    assert 1 in indices
+    assert (0 in indices) is joined
+
+
+def test_a_rank_that_is_nested_deeply_hides_no_other(
+    run_dir: Path, stack: ExitStack
+) -> None:
+    """It could be read alone, but not within the document of all."""
+    deep: Any = []
+    for _ in range(json_text.MAX_DEPTH - 2):
+        deep = [deep]
+    ranks = ranks_of(run_dir, stack)
+    agent(stack, run_dir, 0, {**report(0), "places": deep})
+    agent(stack, run_dir, 1, report(1))
+    text = json.dumps(read(ranks))
+    [found] = records.host("h", json_text.parse(text)).ranks
+    assert found.index == 1
 
 
 def test_last_words_are_kept_when_the_slot_has_another_process(
