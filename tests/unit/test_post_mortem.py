@@ -87,6 +87,34 @@ def test_a_process_that_would_begin_in_the_future_hides_no_failure() -> None:
     assert first_of(a_host(strange, report(1, **raised(6.0)))) == 1
 
 
+def test_ranks_that_have_been_started_again_are_known() -> None:
+    """By their number, or, as in containers, by how long they have been observed."""
+    before = report(1, **raised(60.0))
+    for pid, observed, expected in (
+        (2_000, 30.0, (1,)),
+        (1_001, 30.0, (1,)),
+        # The same process, which two sidecars report.
+        (1_001, 500.0, ()),
+        (1_001, 0.0, ()),
+    ):
+        now = report(1, age=0.1) | {"pid": pid, "observed_seconds": observed}
+        assert job_of(a_host(before, now, report(0))).restarted == expected
+    # One that has not ended yet, and one that has ended again.
+    raising = {**raised(3.0), "ended": "", "ended_seconds": 0.0}
+    assert job_of(a_host(report(1, **raising), report(0))).restarted == ()
+    again = report(1, **raised(5.0)) | {"pid": 2_000, "observed_seconds": 20.0}
+    assert job_of(a_host(before, again, report(0))).restarted == ()
+
+
+def test_processes_of_unknown_rank_are_listed_if_any_job_lacks_one() -> None:
+    """They may have been that rank; if none is missing, they belong to no job."""
+    alone = {"index": None, "count": None, **raised(9.0)}
+    whole = [report(n) for n in range(4)]
+    other = [report(n, coordinator="10.0.0.2:1") for n in range(3)]
+    assert len(examine([a_host(*whole, *other, alone)]).unknown) == 1
+    assert examine([a_host(*whole, alone)]).unknown == ()
+
+
 def test_a_consequence_is_no_cause_even_if_it_seems_earlier() -> None:
     """An error about a peer comes after that peer's own, within the uncertainty."""
     cause = report(3, **raised(10.0))

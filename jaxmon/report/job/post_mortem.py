@@ -116,11 +116,11 @@ def _unknown(hosts: Iterable[Host]) -> tuple[Failure, ...]:
 
 def _post_mortem(job: Job, found: Iterable[Failure]) -> PostMortem:
     order = _ordered(_latest(found))
-    failed = {one.rank.index: one.rank for one in order.every()}
+    failed = {one.rank.index: one for one in order.every()}
     again = [
         one.index
         for one in job.ranks
-        if one.responds and one.index in failed and one.pid != failed[one.index].pid
+        if one.responds and one.index in failed and _began_after(one, failed[one.index])
     ]
     alive = [one for one in job.ranks if one.responds and one.index not in failed]
     waiting = waiting_of(alive)
@@ -142,6 +142,13 @@ def _post_mortem(job: Job, found: Iterable[Failure]) -> PostMortem:
         tuple(one for one in again if one is not None),
         job.state is State.HUNG,
     )
+
+
+def _began_after(rank: Rank, failure: Failure) -> bool:
+    """Return whether *rank* is a process that was started since the *failure*."""
+    # In containers, processes have the same number each time.
+    age = rank.since_seconds + rank.observed_seconds
+    return rank.pid != failure.rank.pid or 0 < age < failure.host.asked - failure.last
 
 
 def _recency(job: PostMortem) -> tuple[bool, float]:
