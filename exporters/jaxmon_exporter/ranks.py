@@ -204,6 +204,8 @@ class Ranks:
         """Note what processes left that ended before they were ever read."""
         for worker, slot in slots.items():
             before = self._known.get(worker)
+            if before is None and len(self._known) >= _MOST_RANKS:
+                continue
             if before is not None and not before.is_before(slot):
                 continue
             if (unread := left(self._path(worker), slot, now)) is not None:

@@ -213,6 +213,43 @@ def test_odd_last_words_hide_no_other_rank(
     assert (0 in indices) is joined
 
 
+def test_a_rank_that_was_read_remains_known_as_such(
+    run_dir: Path, stack: ExitStack
+) -> None:
+    """What it left when it failed says less than what it had reported."""
+    ranks = ranks_of(run_dir, stack)
+    one = life.Life(run_dir / "agent-0.life", 0o600)
+    one.begin()
+    running = agent(stack, run_dir, 0, report(0))
+    read(ranks)
+    one.say({"kind": "exception", "time": time.time()})
+    one.end(life.CRASHED)
+    one.abandon()
+    running.server.stop()
+    for _ in range(3):
+        [found] = read(ranks)["ranks"]
+        assert (found["index"], found["ended"]) == (0, "crashed")
+        assert found["words"]["kind"] == "exception"
+
+
+def test_what_many_processes_left_hides_no_rank(
+    run_dir: Path, stack: ExitStack
+) -> None:
+    """Whoever may write to the run directory can make any number of such files."""
+    for slot in range(300):
+        one = life.Life(run_dir / f"agent-{slot}.life", 0o600)
+        one.begin()
+        one.say({"kind": "exception", "time": time.time()})
+        one.end(life.CRASHED)
+        one.abandon()
+    ranks = ranks_of(run_dir, stack)
+    assert len(read(ranks)["ranks"]) == 256
+    agent(stack, run_dir, 2000, report(0))
+    found = read(ranks)["ranks"]
+    assert len(found) == 257
+    assert found[-1]["index"] == 0
+
+
 def test_a_rank_that_is_nested_deeply_hides_no_other(
     run_dir: Path, stack: ExitStack
 ) -> None:
