@@ -265,6 +265,25 @@ def test_a_rank_that_is_nested_deeply_hides_no_other(
     assert found.index == 1
 
 
+def test_what_a_process_left_is_as_old_as_its_words(
+    run_dir: Path, stack: ExitStack
+) -> None:
+    """Those of an earlier process of the slot say nothing of the latest."""
+    one = life.Life(run_dir / "agent-0.life", 0o600)
+    one.begin()
+    one.say({"kind": "exception", "time": time.time() - 100.0})
+    one.end(life.CRASHED)
+    one.abandon()
+    [found] = read(ranks_of(run_dir, stack))["ranks"]
+    for age in ("ended_seconds", "since_seconds"):
+        assert found[age] == pytest.approx(100.0, abs=50.0)
+    one = life.Life(run_dir / "agent-0.life", 0o600)
+    one.begin()
+    one.end(life.CRASHED)
+    one.abandon()
+    assert read(ranks_of(run_dir, stack))["ranks"] == []
+
+
 def test_last_words_are_kept_when_the_slot_has_another_process(
     run_dir: Path, stack: ExitStack
 ) -> None:
