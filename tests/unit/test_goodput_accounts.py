@@ -211,8 +211,32 @@ def test_what_a_process_repeats_by_itself_does_not_begin_behind() -> None:
     assert (run.known.lost_steps, run.known.saves) == (25, 3)
 
 
+@pytest.mark.parametrize("looks", [1, 2, 3])
+def test_what_is_saved_in_parts_is_one_checkpoint(looks: int) -> None:
+    """Parameters and optimizer: the latest of both may not be complete yet."""
+    run = Simulated()
+    run.attempt()
+    run.start(0)
+    for _ in range(3):
+        for _ in range(10):
+            run.do(10.0, "step", steps=10)
+        # Both before the next look, or that in between.
+        run.steps += 5
+        for number in range(1, 3):
+            run.saves += 1
+            if number < looks:
+                run.do(1.0, "checkpoint")
+        run.do(5.0, "step", steps=5)
+    assert run.known.steps == 330
+    for start, least, most in ((215, 0, 0), (105, 100, 110)):
+        run.attempt()
+        run.start(start)
+        run.do(1.0, "step", steps=1)
+        assert least <= run.known.behind <= most
+
+
 def test_saves_contain_the_steps_before_them() -> None:
-    """Of two since the last look, both contain what was done then; no more is known."""
+    """Of two since the last look, both contain what was done then, and may be one."""
     run = Simulated()
     run.attempt()
     run.start(0)
@@ -222,13 +246,17 @@ def test_saves_contain_the_steps_before_them() -> None:
     assert (run.known.saved_before, run.known.saved) == (0, 10)
     run.saves = 3
     run.do(10.0, "step", steps=10)
-    assert (run.known.saved_before, run.known.saved) == (20, 20)
-    # It went back after it had saved, or before.
-    run.start(12)
+    assert (run.known.saved_before, run.known.saved) == (0, 20)
+    run.do(10.0, "step", steps=10)
     run.saves = 4
+    run.do(10.0, "step", steps=10)
+    assert (run.known.saved_before, run.known.saved) == (20, 40)
+    # It went back after it had saved, or before.
+    run.start(22)
+    run.saves = 5
     run.do(0.0)
-    assert (run.known.saved_before, run.known.saved) == (12, 12)
-    assert run.known.saves == 4
+    assert (run.known.saved_before, run.known.saved) == (20, 22)
+    assert run.known.saves == 5
 
 
 def test_saving_the_same_steps_again_is_no_progress() -> None:

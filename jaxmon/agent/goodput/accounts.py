@@ -67,6 +67,9 @@ class Accounts:
         self._spent: Mapping[str, float] = {}
         self._loop, self._counted = "", 0
         self._saves = 0
+        # The step that the latest save may contain at most: until one is later for
+        # certain, they may be parts of one checkpoint.
+        self._saved_by = 0
         # Of the compiles that are counted late.
         self._repaid = 0.0
         # Whether its steps have numbers, or can only be counted.
@@ -226,7 +229,9 @@ class Accounts:
         saved, before = record.saved, record.saved_before
         if self._placed:  # else the number is that of the attempt before
             latest = min(step, record.step)
-            saved, before = latest, saved if new == 1 else latest
+            if latest > self._saved_by:
+                before = saved
+            saved, self._saved_by = max(saved, latest), record.step
         self.record = replace(
             record,
             saves=record.saves + new,
