@@ -16,7 +16,7 @@ from jaxmon.report.job.comparison import WINDOWS, Comparison, Side
 # Fraction of the time that others wait; in a single window, half as much.
 _LEAST = 0.1
 # In so much of a window, or more, enough calls are of functions that were sampled.
-_IS_KNOWN = (0.5).__le__
+_IS_KNOWN = 0.5
 # For how many windows it must last, and steps: more than what passes by itself, and
 # than a rank has bad luck.
 _LASTS, _STEPS = 3.5, 7
@@ -110,20 +110,24 @@ class Scale:
 def _completed(
     rows: Sequence[Sequence[float]], sides: Sequence[Side]
 ) -> list[list[float]]:
-    """Return *rows* with what is usual in windows in which a rank was not sampled."""
-    are_known = zip(
-        *(map(_IS_KNOWN, one.ratios("known")) for one in sides), strict=True
-    )
+    """
+    Return *rows* with what is usual in windows in which a rank was not sampled; with 0
+    for all ranks, unless most of them were.
+    """
+    are_known = [
+        [ratio >= _IS_KNOWN for ratio in side.ratios("known")] for side in sides
+    ]
     windows = []
-    for some, known in zip(zip(*rows, strict=True), are_known, strict=True):
+    for some, known in zip(
+        zip(*rows, strict=True), zip(*are_known, strict=True), strict=True
+    ):
         sampled = list(compress(some, known))
-        usual = median_high(sampled) if 2 * len(sampled) > len(some) else None
-        windows.append(
-            [
-                one if is_known and usual is not None else usual or 0.0
-                for one, is_known in zip(some, known, strict=True)
-            ]
-        )
+        if 2 * len(sampled) > len(some):
+            usual = median_high(sampled)
+            found = zip(some, known, strict=True)
+            windows.append([one if is_known else usual for one, is_known in found])
+        else:
+            windows.append([0.0] * len(some))
     return [list(one) for one in zip(*windows, strict=True)]
 
 
