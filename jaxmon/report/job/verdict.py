@@ -35,6 +35,8 @@ AFTER = 30.0
 """Seconds without progress that are called a hang, if longer pauses are not usual."""
 
 _TIMES_AS_USUAL = 3.0
+# No pause that comes again and again is as long as a day.
+_MOST_USUAL = 86_400.0
 # Of a job that has not found its rhythm, and of what may take its time.
 _AT_FIRST = 300.0
 _PATIENCE = 900.0
@@ -181,7 +183,7 @@ def _limit(alive: Sequence[Rank], suspects: Sequence[Suspects], after: float) ->
     if not alive:
         return after
     usual = median([max(one.pace.usual_seconds, 0.0) for one in alive])
-    limit = max(after, _TIMES_AS_USUAL * usual)
+    limit = max(after, _TIMES_AS_USUAL * min(usual, _MOST_USUAL))
     slow = any(map(starts, alive))
     if slow or median([_got_on(one) for one in alive]) < _RHYTHM:
         limit = max(limit, _AT_FIRST)
