@@ -92,6 +92,7 @@ def test_ranks_that_have_been_started_again_are_known() -> None:
     before = report(1, **raised(60.0))
     for pid, observed, expected in (
         (2_000, 30.0, (1,)),
+        (2_000, 0.0, (1,)),
         (1_001, 30.0, (1,)),
         # The same process, which two sidecars report.
         (1_001, 500.0, ()),

@@ -40,6 +40,8 @@ def found(record: RunRecord) -> list[Finding]:
         replace(RECORD, schema=2, fruitless=9),
         replace(RECORD, seconds={}),
         replace(RECORD, fruitless=3),
+        # Of saves that were not counted, how often they come is not known.
+        run({"checkpoint": 10 * HOUR}, saves=0),
     ],
 )
 def test_a_healthy_run_has_no_finding(healthy: RunRecord) -> None:
