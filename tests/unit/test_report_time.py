@@ -145,6 +145,15 @@ def test_a_loader_that_hangs_is_told_once():
     assert only.topic == "stalled"
 
 
+def test_a_device_that_does_not_finish_does_not_compute():
+    """It may wait for another process, which no profile of this one shows."""
+    waits = {"state": "fetch", "place": "fetch.py:7", "seconds": 400.0}
+    figures = {"changes": 500, "longest_before": 0.1, "longest_there": 0.1}
+
+    (only,) = findings(time=ledger({"fetch": 0.7}, **waits, **figures), **NO_MORE)
+    assert only.topic == "stalled"
+
+
 def test_a_wait_for_a_lock_is_told_soon_with_the_others():
     """Where it waits, and who waits for a lock too."""
     now = {

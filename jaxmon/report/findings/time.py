@@ -235,6 +235,9 @@ def device(snapshot: Snapshot) -> Iterator[Finding]:
     if (period := _settled(snapshot)) is None:
         return
     took = period.of("device", "fetch") - _eager_waits(snapshot, period)
+    now = snapshot.time.now
+    if now.state in {"device", "fetch"} and is_long(now):
+        took -= min(now.seconds, took)  # `stalled` tells
     if took < _WORTH * period.seconds:
         return
     busy = _busy(snapshot, period)
