@@ -92,6 +92,14 @@ def test_a_process_that_exited_with_an_error_has_not_finished() -> None:
     assert "job post-mortem` shows the code" in said
 
 
+def test_a_process_that_was_interrupted_has_not_finished() -> None:
+    """Ctrl-C is no crash of a program, but leaves the rest of its job waiting."""
+    words = {"kind": "exception", "type": "KeyboardInterrupt", "age_seconds": 8.0}
+    gone = report(3, ended="finished", ended_seconds=8.0, words=words)
+    job = judged(*waiting(3, age=9.0), gone)
+    assert (only(job).kind, job.state) == (Kind.CRASHED, State.HUNG)
+
+
 def test_a_job_that_is_over_is_over() -> None:
     """All have ended: nothing hangs."""
     some = [report(n, ended="finished", ended_seconds=5.0) for n in range(4)]

@@ -294,6 +294,9 @@ def _absent(ranks: Iterable[Rank]) -> dict[Kind, list[Rank]]:
 def _end(rank: Rank) -> Kind:
     """Return how *rank* has ended."""
     kind = _ENDS.get(rank.ended, Kind.CRASHED)
+    # Ctrl-C ends a program in order, but not as one of a job should end.
+    if kind is Kind.FINISHED and rank.words.kind == "exception":
+        kind = Kind.CRASHED
     # With another code than 0, unless it raised SystemExit itself.
     if kind is not Kind.KILLED and rank.words.kind == "exit":
         kind = Kind.EXITED
