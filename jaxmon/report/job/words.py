@@ -67,7 +67,9 @@ WORDS = {
     Kind.FINISHED: Words(
         "has finished its program",
         "have finished their program",
-        "Give all processes the same number of batches.",
+        "All have to stop after the same step: give them the same number of batches, "
+        "decide on values that all share, and on a signal stop where "
+        "`multihost_utils.reached_preemption_sync_point` says.",
     ),
     Kind.GONE: Words(
         "is reported by no sidecar",
