@@ -210,6 +210,9 @@ def test_what_is_known_of_a_killed_rank_is_older_than_its_end() -> None:
     assert "was seen last 4.0 s before, in train.py:58, call 812 of train_step" in text
     text = text_of(examine([a_host(report(1, **killed(10.0, heard=10.2)))]))
     assert "was seen last in train.py:58, call 812 of train_step" in text
+    saving = report(1, activity="checkpoint", **killed(10.0, heard=10.2))
+    text = text_of(examine([a_host(saving)]))
+    assert "was seen last in the activity checkpoint, train.py:58, call 812" in text
 
 
 def test_an_error_long_after_those_of_peers_is_not_their_cause() -> None:

@@ -218,7 +218,10 @@ def _seen_last(failure: Failure) -> str:
     rank = failure.rank
     before = failure.time - (failure.host.asked - rank.since_seconds)
     ago = f" {duration(before)} before," if before >= _SAME else ""
-    place = f" in {rank.now.place}" if rank.now.place else ""
+    now = rank.now
+    activity = f"the activity {now.activity}" if now.activity else ""
+    where = ", ".join(filter(None, (activity, now.place)))
+    place = f" in {where}" if where else ""
     return ", ".join((f"was seen last{ago}{place}".rstrip(","), *reached(failure)))
 
 
