@@ -325,6 +325,19 @@ def test_ranks_that_never_joined_are_said_to_be_missing() -> None:
     assert "A process of unknown rank" in text_of(examine([a_host(early)]))
 
 
+def test_a_process_that_was_killed_before_it_joined_may_be_the_rank() -> None:
+    """Or within seconds after: the sidecar has not read which rank it was."""
+    early = {"host": "far", "pid": 7, "index": None, **killed(9.0)}
+    some = [report(n) for n in range(3)]
+    assert "A process of unknown rank (far) was killed" in text_of(
+        examine([a_host(*some, early)])
+    )
+    lives = {"host": "far", "pid": 7, "index": None}
+    assert "unknown rank" not in text_of(examine([a_host(*some, lives)]))
+    whole = examine([a_host(*some, report(3), early)])
+    assert "unknown rank" not in text_of(whole)
+
+
 def test_without_all_ranks_no_failure_is_known() -> None:
     """One that left nothing may have failed; it has joined if others run together."""
     found = examine([a_host(*(report(n) for n in range(3)))])

@@ -331,7 +331,8 @@ def host(target: str, document: object) -> Host:
         rank = _bounded(read, setups.of(one))
         if rank is None:
             others += not read.ended
-            unknown += [read] * (read.words.kind in {"exception", "exit"})
+            failed = read.words.kind in {"exception", "exit"} or read.ended == KILLED
+            unknown += [read] * failed
             continue
         ranks.append(rank)
         stacks[rank.worker] = _stacks(mapping(one).get("stacks"))
