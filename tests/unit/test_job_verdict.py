@@ -82,6 +82,14 @@ def test_what_a_rank_is_in_is_told_apart() -> None:
         assert only(job).numbers == (3,)
 
 
+def test_threads_that_wait_for_a_lock_too_are_named() -> None:
+    """Two that hold what the other one waits for are a deadlock."""
+    stuck = report(3, calls=811, state="blocked", lock=True)
+    stuck["now"]["others"] = [{"name": "prefetch", "stack": ["data.py:46 in work"]}]
+    said = text(judged(*waiting(3), stuck))
+    assert "its thread prefetch waits for a lock too: data.py:46 in work" in said
+
+
 def test_what_may_take_its_time_is_not_a_hang_at_once() -> None:
     """A compile or a checkpoint is waited for; the reason is said all the same."""
     found: list[dict[str, Any]] = [

@@ -28,6 +28,7 @@ from jaxmon.report.job.words import (
     who,
 )
 from jaxmon.report.layout import INDENT, counted, duration, wrapped
+from jaxmon.report.walltime import Standing
 
 
 _MOST_JOBS = 20
@@ -151,8 +152,18 @@ def _suspects(job: Job, suspects: Suspects, width: int) -> Iterator[str]:
         for helper in suspects.gone[:_MOST_GONE]:
             text = f"its {helper}"
             yield from wrapped(text, width, first=INDENT * 2, rest=INDENT * 3)
+        for other in _beside(suspects)[:_MOST_GONE]:
+            text = f"its thread {other.name} waits for a lock too: {other.stack[0]}"
+            yield from wrapped(text, width, first=INDENT * 2, rest=INDENT * 3)
         advice = advised(suspects)
         yield from wrapped(advice, width, first=INDENT * 2, rest=INDENT * 2)
+
+
+def _beside(suspects: Suspects) -> list[Standing]:
+    """Return the threads of one of *suspects* that wait for a lock, if it does."""
+    if suspects.kind is not Kind.LOCK:
+        return []
+    return [one for one in suspects.ranks[0].now.others if one.stack]
 
 
 def _stack(suspects: Suspects) -> tuple[str, ...]:
