@@ -7,6 +7,7 @@ import queue
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ from jax._src.interpreters import pxla
 
 from jaxmon.agent.jaxlink.activity import IDLE, ITEM, ActivityReader
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, CallSites
-from jaxmon.agent.jaxlink.other_threads import Position, read_stacks
+from jaxmon.agent.jaxlink.other_threads import Position, read_stacks, repeatedly
 from tests.support import until
 
 
@@ -44,22 +45,19 @@ def test_what_runs_for_the_first_time_has_a_name(state: str, expected: str) -> N
     assert found.line.function == caller.code.co_name
 
 
-def state_in(wait: Callable[[], Any], release: Callable[[], Any]) -> str:
-    """Return what a thread does that has been in *wait* for a while."""
+def waits_as(state: str, wait: Callable[[], Any], end: Callable[[], Any]) -> None:
+    """Wait until a thread in *wait* is seen to do *state*; *end* ends that."""
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
     reader = ActivityReader(jax, CallSites())
-    seen: list[str] = []
 
-    def waits() -> bool:
-        stacks = read_stacks(lambda _: [thread.ident or 0])
-        seen.extend(reader.read(stack).state for stack in stacks.values())
-        return len(seen) > 2 and len(set(seen[-3:])) == 1
+    def seen() -> bool:
+        stacks = repeatedly(partial(read_stacks, lambda _: [thread.ident or 0]))
+        return [reader.read(stack).state for stack in stacks.values()] == [state]
 
-    until(waits, "the thread waits")
-    release()
+    until(seen, f"a thread that is {state}")
+    end()
     thread.join(10.0)
-    return seen[-1]
 
 
 @pytest.mark.parametrize("timeout", [None, 60.0])
@@ -70,11 +68,11 @@ def test_a_wait_for_an_item_of_a_queue_is_known(
     """Also for one of another process, whose pipe is read some calls further down."""
     items = kind()
 
-    assert state_in(lambda: items.get(timeout=timeout), lambda: items.put(1)) == ITEM
+    waits_as(ITEM, lambda: items.get(timeout=timeout), lambda: items.put(1))
 
 
 def test_a_wait_for_connections_is_none_for_an_item() -> None:
     """A server that has nothing to do is idle."""
     reader, writer = multiprocessing.Pipe(duplex=False)
 
-    assert state_in(lambda: reader.poll(60.0), lambda: writer.send(1)) == IDLE
+    waits_as(IDLE, lambda: reader.poll(60.0), lambda: writer.send(1))

@@ -62,7 +62,7 @@ class Kind(Enum):
 FAILED = frozenset((Kind.KILLED, Kind.CRASHED, Kind.EXITED, Kind.LOST))
 """How a process ends that fails."""
 
-_WAITS = frozenset((Kind.DATA, Kind.LOCK, Kind.BLOCKED))
+_WAITS = frozenset((Kind.DATA, Kind.LOCK, Kind.BLOCKED, Kind.IDLE))
 
 
 @dataclass(frozen=True, slots=True)
