@@ -59,12 +59,25 @@ def apart_from(alive: Iterable[Rank], waiting: Waiting) -> list[Rank]:
 
 
 def elsewhere(alive: Sequence[Rank], waiting: Waiting) -> list[Rank]:
-    """Return those of *alive* that wait on another line than most."""
+    """
+    Return those of *alive* that wait on another line than most. If one of them is in a
+    barrier before its time, a rank that has made more calls waits for it.
+    """
     numbers = set(waiting.numbers)
-    return [
+    found = [
         one
         for one in alive
         if one.index in numbers and one.now.place and one.now.place != waiting.place
+    ]
+    early = [one for one in found if one.now.barrier]
+    calls = [one.calls(waiting.function) for one in early]
+    known = [number for number in calls if number is not None]
+    if waiting.barrier or not early or len(known) < len(early):
+        return found
+    return [
+        one
+        for one in found
+        if one.now.barrier or (one.calls(waiting.function) or 0) <= min(known)
     ]
 
 
