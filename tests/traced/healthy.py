@@ -234,4 +234,16 @@ HEALTHY = {
             with jax.named_scope(name):
                 return x * 2
         """,
+    "callbacks within control flow": """
+        def tell(x): log.info("%s", x)
+        def step(x, i):
+            lax.cond(
+                i % 100 == 0,
+                lambda: jax.debug.print("step {}", i),
+                lambda: None,
+            )
+            lax.fori_loop(0, 3, lambda n, _: jax.debug.callback(tell, n), None)
+            jax.lax.map(lambda row: jax.debug.print("{}", row), x)
+            return x * 2
+        """,
 }

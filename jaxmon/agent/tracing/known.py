@@ -176,9 +176,13 @@ def returns_arrays(name: str) -> bool:
 
 
 def only_returns(function: Any) -> bool:
-    """Return whether a call of *function* does nothing but return a new value."""
+    """
+    Return whether a call of *function* does nothing but return a new value.
+
+    What JAX calls for it may have an effect, such as ``jax.debug.print``.
+    """
     if name := name_in_jax(function):
-        return returns_arrays(name)
+        return returns_arrays(name) and name.rpartition(".")[2] not in CALLERS
     if type(function) is not FunctionType:
         return False
     package = str(function.__module__).partition(".")[0]
