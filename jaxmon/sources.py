@@ -16,8 +16,9 @@ USER, GENERATED, LIBRARY, JAX = range(4)
 
 # Packages between a program and JAX: libraries built on it, and their dependencies. A
 # program installed as a package is not on the list, so its lines are the user's.
-_LIBRARIES = frozenset(
+LIBRARIES = frozenset(
     {
+        "absl",
         "blackjax",
         "brax",
         "chex",
@@ -27,18 +28,27 @@ _LIBRARIES = frozenset(
         "e3nn_jax",
         "einops",
         "equinox",
+        "evosax",
+        "fastapi",
         "flax",
         "grain",
+        "gymnasium",
+        "gymnax",
         "haiku",
+        "hydra",
         "jax",
         "jaxlib",
         "jaxopt",
         "jaxtyping",
+        "jmp",
+        "jraph",
         "keras",
         "lineax",
+        "mctx",
         "ml_collections",
         "numpy",
         "numpyro",
+        "omegaconf",
         "optax",
         "optimistix",
         "orbax",
@@ -47,11 +57,16 @@ _LIBRARIES = frozenset(
         "praxis",
         "rlax",
         "scipy",
+        "starlette",
         "t5x",
+        "tensorflow",
         "tensorflow_probability",
         "transformers",
+        "uvicorn",
     }
 )
+"""Names of these packages; those of servers and settings call the program."""
+
 _JAX = ("jax", "jaxlib", "jaxmon")
 
 # Path prefixes of jaxmon and of the demo, whose programs are ordinary user programs.
@@ -75,7 +90,7 @@ def tier(file: str) -> int:
     if package in _JAX:
         return JAX
     standard = not package and re.search(_STANDARD_LIBRARY, file)
-    return LIBRARY if standard or package in _LIBRARIES else USER
+    return LIBRARY if standard or package in LIBRARIES else USER
 
 
 def package_of(file: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import sysconfig
 
 import jax
@@ -11,6 +12,7 @@ from jaxmon import demo
 from jaxmon.agent.jaxlink import source_lines as sites
 from jaxmon.agent.jaxlink.source_lines import UNKNOWN, Frame, SourceLineFinder
 from jaxmon.indicators import decorate
+from jaxmon.sources import LIBRARY, USER
 
 
 JAX = f"{jax.__path__[0]}/_src/pjit.py"
@@ -63,3 +65,22 @@ def test_the_line_is_the_users(files, expected):
 def test_no_stack_is_nobodys_line():
     """What was allocated without Python has no line."""
     assert SourceLineFinder(jax).of([]) == UNKNOWN
+
+
+def test_libraries_may_be_in_any_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    As by `pip install --target`, or from a clone. A program beside a library is none,
+    nor is one in a directory that is called like a library.
+    """
+    monkeypatch.setattr(sys, "path", ["/app", "", "/opt/libs", "/src/optax"])
+    finder = SourceLineFinder(jax)
+    expected = {
+        "/opt/libs/numpyro/infer/util.py": LIBRARY,
+        "/src/optax/optax/_src/base.py": LIBRARY,
+        "/opt/libs/trainer/loop.py": USER,
+        "/src/optax/examples/train.py": USER,
+        "/app/train.py": USER,
+        "/people/flax/train.py": USER,
+    }
+
+    assert {file: finder.tier(file) for file in expected} == expected

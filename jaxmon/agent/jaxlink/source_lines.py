@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import sysconfig
 from collections.abc import Sequence
 from types import FrameType, ModuleType
@@ -131,6 +132,21 @@ class SourceLineFinder:
         if file.startswith(self._jax) and not file.startswith(PROGRAMS):
             return sources.JAX
         found = sources.tier(file)
-        if found == sources.USER and file.startswith(self._standard):
-            return sources.USER if sources.package_of(file) else sources.LIBRARY
-        return found
+        if found != sources.USER or sources.package_of(file):
+            return found
+        standard = file.startswith(self._standard)
+        return sources.LIBRARY if standard or _is_of_library(file) else found
+
+
+def _is_of_library(file: str) -> bool:
+    """
+    Return whether *file* belongs to a library that is installed in a directory of its
+    own, as by ``pip install --target``, or from a clone.
+    """
+    for entry in sys.path:
+        base = f"{entry}{os.sep}"
+        if entry and file.startswith(base):
+            name = file[len(base) :].partition(os.sep)[0].removesuffix(".py")
+            if name in sources.LIBRARIES:
+                return True
+    return False
