@@ -202,8 +202,8 @@ CASES: dict[str, Case] = {
         ),
         (),
         (
-            "These are scalars: pass them to a jitted function as arguments and "
-            "compute with them there."
+            "These are numbers or small arrays: pass them to a jitted function as "
+            "NumPy values and compute with them there."
         ),
     ),
     "errors": (

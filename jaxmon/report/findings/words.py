@@ -78,8 +78,8 @@ FETCH = (
 )
 COPY = "Transfer constant data once with jax.device_put, and prefetch the rest."
 COPY_OF_NUMBERS = (
-    "These are scalars: pass them to a jitted function as arguments and compute "
-    "with them there."
+    "These are numbers or small arrays: pass them to a jitted function as NumPy values "
+    "and compute with them there."
 )
 REQUESTS = (
     "The program's log has the messages. A request without an exception set its "
