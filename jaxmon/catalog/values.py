@@ -105,6 +105,7 @@ WALL_STATES = (
     "transfer",
     "eager",
     "python",
+    "import",
     "gc",
     "gil",
     "blocked",

@@ -16,6 +16,7 @@ STATES = {
     "transfer": "copying to the device",
     "eager": "operations outside of jit",
     "python": "Python",
+    "import": "importing modules",
     "gc": "collecting garbage",
     "gil": "waiting for Python",
     "blocked": "blocked outside of JAX",

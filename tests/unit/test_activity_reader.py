@@ -15,7 +15,7 @@ import pytest
 from jax._src import pjit
 from jax._src.interpreters import pxla
 
-from jaxmon.agent.jaxlink.activity import IDLE, ITEM, ActivityReader
+from jaxmon.agent.jaxlink.activity import IDLE, IMPORT, ITEM, PYTHON, ActivityReader
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, CallSites
 from jaxmon.agent.jaxlink.other_threads import Position, read_stacks, repeatedly
 from tests.support import until
@@ -76,3 +76,37 @@ def test_a_wait_for_connections_is_none_for_an_item() -> None:
     reader, writer = multiprocessing.Pipe(duplex=False)
 
     waits_as(IDLE, lambda: reader.poll(60.0), lambda: writer.send(1))
+
+
+def module_of(file: str) -> Position:
+    """Return where the code of a module from *file* is."""
+    return Position(compile("pass", file, "exec"), 0, {})
+
+
+LIBRARY = module_of("/x/lib/python3.11/site-packages/optax/_src/base.py")
+OF_JAX = module_of(f"{jax.__path__[0]}/experimental/multihost_utils.py")
+MACHINERY = module_of("<frozen importlib._bootstrap>")
+PROGRAM = module_of("/app/train.py")
+
+
+@pytest.mark.parametrize(
+    "innermost", [[LIBRARY], [OF_JAX], [MACHINERY], [OF_JAX, MACHINERY, LIBRARY]]
+)
+def test_a_library_is_imported_on_a_line_of_the_program(
+    innermost: list[Position],
+) -> None:
+    """What the modules of libraries do is no work of the program."""
+    stack = [*innermost, MACHINERY, PROGRAM]
+
+    found = ActivityReader(jax, CallSites()).read(stack)
+
+    assert (found.state, found.line.file) == (IMPORT, "/app/train.py")
+
+
+def test_a_program_that_is_imported_runs() -> None:
+    """A module of the program may train where it is imported."""
+    stack = [LIBRARY, PROGRAM, MACHINERY, module_of("/app/main.py")]
+
+    found = ActivityReader(jax, CallSites()).read(stack)
+
+    assert (found.state, found.line.file) == (PYTHON, "/app/train.py")

@@ -95,6 +95,20 @@ def test_garbage_is_told_with_its_line():
     assert "gc.freeze" in only.action
 
 
+def test_imports_are_not_work_that_could_wait():
+    """They are told with their line; reads do not keep the host from importing."""
+    line = {"place": "fetch.py:7", "direction": "device_to_host", "count": 9_000}
+    (only, rest) = found(
+        {"import": 0.4, "fetch": 0.5},
+        functions=computing(300.0),
+        transfers={"lines": [line]},
+    )
+
+    assert (only.topic, rest.topic) == ("device", "imports")
+    assert rest.where == "import.py:7"
+    assert rest.about.urgency.name == "NOTE"
+
+
 def test_waiting_for_a_busy_device_is_no_fault():
     """Whoever reads the loss at each step is told that the device computes."""
     (only,) = found({"fetch": 0.9, "python": 0.05}, functions=computing(540.0))

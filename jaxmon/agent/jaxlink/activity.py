@@ -24,6 +24,8 @@ TRANSFER = "transfer"
 PYTHON = "python"
 GC = "gc"
 """Collects garbage."""
+IMPORT = "import"
+"""Imports modules."""
 GIL = "gil"
 """Waits for the interpreter, which another thread has."""
 ITEM = "item"
@@ -74,6 +76,10 @@ _FOR_WORK = frozenset(
         ("socket.py", "accept"),
     )
 )
+# Of modules, whose own code a function of this file calls.
+_IMPORTING = "<frozen importlib"
+# May be what a module does that is imported.
+_MAY_IMPORT = frozenset(("", EAGER, GC))
 # How a program just compiled, or one with effects, is run; and a pmap, since 0.8.
 _RUNNING = {
     "__call__": os.path.join("interpreters", "pxla.py"),  # noqa: PTH118 - end of a path
@@ -146,6 +152,8 @@ class ActivityReader:
                     state = DATA_WAIT
             elif kind == _LIBRARY:
                 library = library or at
+                if user is None and state in _MAY_IMPORT and _imports(at.code):
+                    state = IMPORT
             elif _ROLES.get(at.code.co_name) == COMPILE and kind == _JAX:
                 state = COMPILE
         chosen = user or library
@@ -225,6 +233,10 @@ class ActivityReader:
             self._kinds.clear()
         self._kinds[file] = kind
         return kind
+
+
+def _imports(code: CodeType) -> bool:
+    return code.co_filename.startswith(_IMPORTING)
 
 
 def _is_ours(file: str) -> bool:

@@ -20,6 +20,7 @@ from jaxmon.agent.jaxlink.activity import (
     GC,
     GIL,
     IDLE,
+    IMPORT,
     PYTHON,
     TRANSFER,
 )
@@ -39,6 +40,7 @@ _COLUMNS = {
     TRANSFER: "transfer",
     DATA_WAIT: "data_wait",
     PYTHON: "python",
+    IMPORT: "python",
     EAGER: "python",
     GC: "python",
     GIL: "gil",

@@ -73,6 +73,7 @@ RULES: tuple[Rule, ...] = (
     time.held_up,
     time.device,
     time.compiling,
+    time.imports,
     time.idle,
     transfers.transfers,
     transfers.arguments,

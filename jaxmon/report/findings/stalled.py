@@ -38,6 +38,7 @@ _DOING = {
     "transfer": "been copying to the device",
     "eager": "been in an operation outside of jit",
     "python": "not called a jitted function",
+    "import": "been importing modules",
     "gc": "been collecting garbage",
     "gil": "been waiting for the interpreter",
     "blocked": "been blocked outside of JAX",

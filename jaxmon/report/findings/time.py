@@ -296,6 +296,25 @@ def compiling(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
+def imports(snapshot: Snapshot) -> Iterator[Finding]:
+    """Say that imports take the time."""
+    if (period := _settled(snapshot)) is None:
+        return
+    took = period.of("import")
+    if took < _WORTH * period.seconds:
+        return
+    lines = period.lines("import")
+    yield Finding(
+        "imports",
+        lines[0][0] if lines else "",
+        f"Importing modules took {_part(took, period)}" + _mostly(lines, took),
+        _further(lines),
+        "A longer run does not import more. `python -X importtime` shows which modules "
+        "take the time; if it is the files, install them on a local disk.",
+        where=lines[0][0] if lines else "",
+    )
+
+
 def idle(snapshot: Snapshot) -> Iterator[Finding]:
     """Say that there was nothing to do."""
     if (period := _settled(snapshot)) is None:
