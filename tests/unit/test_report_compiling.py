@@ -261,6 +261,46 @@ def test_every_cause_has_its_words(cause):
         assert found.action == WHAT_TO_DO[cause]
 
 
+def test_few_recompiles_of_a_large_program_are_enough():
+    """If most calls recompile, and that takes much of the time, three are reported."""
+
+    def told(seconds: float, calls: int = 4) -> bool:
+        few = {"compiles": {"compiled": 4}, "recompiles": {"shape": 3}, "calls": calls}
+        phases = {"backend_compile": {"seconds": seconds, "count": 4}}
+        return any(
+            one.topic == "recompile"
+            for one in findings(functions=function(**few, phases=phases))
+        )
+
+    assert told(200.0)
+    assert not told(100.0)
+    assert not told(200.0, calls=100)
+
+
+def test_the_line_of_a_function_is_none_of_operations():
+    """A library calls the function there; the time is that of its recompiles."""
+    lines = [
+        {"state": "compile", "place": "train.py:20", "seconds": 100.0},
+        {"state": "compile", "place": "train.py:5", "seconds": 12.0},
+    ]
+    operation = {
+        "internal": True,
+        "compiles": {"compiled": 9},
+        "phases": {"lower": {"seconds": 10.0, "count": 9}},
+    }
+    users = function(
+        recompiles={"shape": 2}, phases={"lower": {"seconds": 30.0, "count": 3}}
+    )
+    all_ = findings(
+        [recompile("x: f32[1] → f32[2]", place="train.py:20")],
+        functions={**users, "jax._src.dispatch.add": operation},
+        time={"since_start": {"seconds": 600.0, "looks": 900, "places": lines}},
+    )
+    (found,) = [one for one in all_ if one.topic == "operations"]
+
+    assert (found.where, found.evidence[1:]) == ("train.py:5", ("train.py:5: 10.0 s",))
+
+
 @pytest.mark.parametrize(
     "parts",
     [

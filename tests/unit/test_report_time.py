@@ -229,25 +229,13 @@ def test_tracing_without_a_compile_belongs_to_the_operations():
     assert only.seconds == pytest.approx(180 + 360 - 6)
 
 
-@pytest.mark.parametrize(
-    ("name", "waiting", "large"),
-    [
-        ("train.step", 0.0, True),
-        ("train.step", 0.8, False),
-        ("jax.numpy.add", 0.0, False),
-    ],
-)
-def test_only_a_program_of_the_user_that_takes_long_by_itself_is_large(
-    name, waiting, large
-):
-    """Neither one of JAX's own nor one that waited for a processor."""
+@pytest.mark.parametrize(("waiting", "large"), [(0.0, True), (0.8, False)])
+def test_only_a_program_that_takes_long_by_itself_is_large(waiting, large):
+    """One that waited for a processor may be small."""
     phases = {"backend_compile": {"seconds": 40.0, "count": 1}}
-    (one,) = function(compiles={"compiled": 1}, recompiles={}, phases=phases).values()
-    all_ = found(
-        {"compile": 0.11},
-        functions={name: {**one, "internal": name != "train.step"}},
-        usual={"waiting": waiting},
-    )
+    functions = function(compiles={"compiled": 1}, recompiles={}, phases=phases)
+    all_ = found({"compile": 0.11}, functions=functions, usual={"waiting": waiting})
+
     (only,) = [one for one in all_ if one.topic == "compiling"]
     assert ("jax.lax.scan" in only.action) is large
 
@@ -273,6 +261,43 @@ def test_large_numpy_arguments_are_copied_on_each_call():
             transfers={"arguments": {"train.step": 70_000}},
         )
     ] == ["device"]
+
+
+def test_small_numpy_arguments_do_not_explain_slow_calls():
+    """A call that takes far longer than its copies waits for a busy device."""
+    functions = function(
+        compiles={"compiled": 1}, recompiles={}, samples={"dispatch_seconds": 0.02}
+    )
+    (only,) = found(
+        {"device": 0.9},
+        functions=functions,
+        transfers={"arguments": {"train.step": 1 << 20}},
+    )
+
+    assert only.topic == "device"
+
+
+def test_compiles_of_operations_are_told_once():
+    """First compiles of functions are told beside them only if they take long, too."""
+
+    def told(seconds: float) -> list[tuple[str, bool]]:
+        """Return topics, and whether they list operations."""
+        operation = {
+            "internal": True,
+            "compiles": {"compiled": 30},
+            "phases": {"lower": {"seconds": 200.0, "count": 30}},
+        }
+        phases = {"lower": {"seconds": seconds, "count": 1}}
+        users = function(compiles={"compiled": 1}, recompiles={}, phases=phases)
+        all_ = found(
+            {"compile": (200 + seconds) / 600},
+            functions={**users, "jax._src.dispatch.add": operation},
+        )
+        names = [(one.topic, "dispatch.add" in str(one.evidence)) for one in all_]
+        return [one for one in names if one[0] in {"operations", "compiling"}]
+
+    assert told(10.0) == [("operations", False)]
+    assert told(100.0) == [("operations", False), ("compiling", False)]
 
 
 def test_few_looks_are_no_reason():

@@ -83,9 +83,12 @@ def operations(snapshot: Snapshot) -> Iterator[Finding]:
 def _lines(snapshot: Snapshot, took: float) -> list[tuple[str, float]]:
     """Return the lines that compile much of *took*, other than calls of functions."""
     period = snapshot.time.period
+    users = {one.name for one in snapshot.functions if not one.internal}
     calls = {one.place for one in period.places if one.function}
+    # A library may call the function, as equinox.filter_jit does.
+    calls |= {one.place for one in snapshot.recompiles if one.function in users}
     return [
-        (line, seconds)
+        (line, min(seconds, took))
         for line, seconds in period.lines("compile")[:_MOST_EVIDENCE]
         if line not in calls and seconds >= _WORTH_A_LINE * took
     ]

@@ -24,6 +24,10 @@ _LATELY_SECONDS = 600.0
 _STORM_OF_CALLS = 0.01
 _STORM_OF_TIME = 0.005
 _NEW_FUNCTIONS_OF_TIME = 0.05
+# Fewer are no accident either, if they are most calls, and much of the time.
+_FEW = 3
+_FEW_OF_CALLS = 0.5
+_FEW_OF_TIME = 0.2
 _MOST_EVIDENCE = 3
 
 
@@ -81,7 +85,8 @@ def _is_storm(function: Function, cause: str, snapshot: Snapshot) -> bool:
     """
     Return whether recompiles for that *cause* matter: relative to all calls and the
     whole run, so that a few sizes at startup do not count, or relative to recent time,
-    because any fraction becomes small in a long run. A function that is created anew
+    because any fraction becomes small in a long run. Large programs need only a few
+    recompiles to take most of the time. A function that is created anew
     and used for long each time, as for each value of a sweep, is only worth its time.
     """
     new = cause == "new_function"
@@ -90,6 +95,10 @@ def _is_storm(function: Function, cause: str, snapshot: Snapshot) -> bool:
     often = function.calls is None or count >= _STORM_OF_CALLS * function.calls
     long = function.compile_time >= worth * observed
     if count >= STORM and (often or long):
+        return True
+    mostly = function.calls is not None and count >= _FEW_OF_CALLS * function.calls
+    took = function.recompile_time(cause)
+    if count >= _FEW and mostly and took >= _FEW_OF_TIME * observed:
         return True
     lately = _lately(function, cause, snapshot)
     took = sum(one.seconds or 0.0 for one in lately)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon.report.findings import transfers
+from jaxmon.report.findings import compiles, transfers
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.findings.stalled import is_long
 from jaxmon.report.layout import duration, share
@@ -266,13 +266,18 @@ def device(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def compiling(snapshot: Snapshot) -> Iterator[Finding]:
-    """Say that first compiles take the time."""
+    """Say that first compiles take the time, unless those of operations do."""
     if (period := _settled(snapshot)) is None:
         return
-    functions = snapshot.functions
+    functions = list(snapshot.functions)
+    told = 0.0
+    if any(compiles.operations(snapshot)):
+        told = sum(one.compile_time for one in functions if one.internal)
+        functions = [one for one in functions if not one.internal]
     took = period.of("compile") - _traced_again(snapshot, period)
     again = sum(one.recompile_time(c) for one in functions for c in one.recompiles)
-    if took < _WORTH * period.seconds or again > took / 2:
+    first = took - told
+    if first < _WORTH * period.seconds or again > first / 2:
         return
     known = [one for one in functions if one.built][:_MOST_LINES]
     users = [one for one in functions if one.built and not one.internal]
@@ -283,7 +288,8 @@ def compiling(snapshot: Snapshot) -> Iterator[Finding]:
     yield Finding(
         "compiling",
         known[0].name if known else "",
-        f"Compiling took {_part(took, period)}, most of it first compiles.",
+        f"Compiling {'functions ' if told else ''}took {_part(first, period)}, most of "
+        "it first compiles.",
         tuple(f"{one.name}: {duration(one.compile_time)}" for one in known),
         (
             "A program that takes so long is large: Python loops are unrolled, and "

@@ -16,6 +16,8 @@ _OF_A_NUMBER = 16
 _LOOP_SHARE = 0.01
 _LARGE = 1 << 20
 _OF_THE_TIME = 0.1
+# Bytes per second that any host copies to its device.
+_SLOWEST = 5e8
 _DID = {"device_to_host": "read from", "sync": "synchronized with"}
 
 
@@ -58,8 +60,10 @@ def arguments(snapshot: Snapshot) -> Iterator[Finding]:
     for function in snapshot.functions:
         nbytes = snapshot.transfers.arguments.get(function.name, 0.0)
         dispatch = function.samples.get("dispatch_seconds", 0.0)
-        # The median of a few calls is not the mean of all.
-        took = min(dispatch * (function.calls or 0), observed)
+        calls = function.calls or 0
+        # The median of a few calls is not the mean of all. A call that takes longer
+        # than its copies waits for a device that has enough to do.
+        took = min(dispatch * calls, nbytes / _SLOWEST * calls, observed)
         if nbytes < _LARGE or took < _OF_THE_TIME * observed:
             continue
         yield Finding(
