@@ -105,7 +105,7 @@ WALL_STATES = (
     "transfer",
     "eager",
     "python",
-    "import",
+    "startup",
     "gc",
     "gil",
     "blocked",

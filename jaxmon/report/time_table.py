@@ -16,7 +16,7 @@ STATES = {
     "transfer": "copying to the device",
     "eager": "operations outside of jit",
     "python": "Python",
-    "import": "importing modules",
+    "startup": "starting up",
     "gc": "collecting garbage",
     "gil": "waiting for Python",
     "blocked": "blocked outside of JAX",

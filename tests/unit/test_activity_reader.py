@@ -7,15 +7,23 @@ import queue
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import jax
 import pytest
-from jax._src import pjit
+from jax._src import pjit, xla_bridge
 from jax._src.interpreters import pxla
 
-from jaxmon.agent.jaxlink.activity import IDLE, IMPORT, ITEM, PYTHON, ActivityReader
+from jaxmon.agent.jaxlink.activity import (
+    IDLE,
+    ITEM,
+    JOIN,
+    PYTHON,
+    STARTUP,
+    ActivityReader,
+)
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, CallSites
 from jaxmon.agent.jaxlink.other_threads import Position, read_stacks, repeatedly
 from tests.support import until
@@ -100,7 +108,7 @@ def test_a_library_is_imported_on_a_line_of_the_program(
 
     found = ActivityReader(jax, CallSites()).read(stack)
 
-    assert (found.state, found.line.file) == (IMPORT, "/app/train.py")
+    assert (found.state, found.line.file) == (STARTUP, "/app/train.py")
 
 
 def test_a_program_that_is_imported_runs() -> None:
@@ -110,3 +118,32 @@ def test_a_program_that_is_imported_runs() -> None:
     found = ActivityReader(jax, CallSites()).read(stack)
 
     assert (found.state, found.line.file) == (PYTHON, "/app/train.py")
+
+
+JOINS = Position(threading.Thread.join.__code__, 0, {})
+ORBAX = module_of("/x/site-packages/orbax/checkpoint/checkpoint_manager.py")
+STANDARD = Position(ThreadPoolExecutor.shutdown.__code__, 0, {})
+
+
+@pytest.mark.parametrize(
+    ("callers", "expected"),
+    [([], JOIN), ([STANDARD], JOIN), ([ORBAX], PYTHON), ([ORBAX, STANDARD], PYTHON)],
+)
+def test_a_library_waits_for_its_own_thread(
+    callers: list[Position], expected: str
+) -> None:
+    """A checkpoint is awaited, whereas a program may join threads that serve."""
+    found = ActivityReader(jax, CallSites()).read([JOINS, *callers, PROGRAM])
+
+    assert (found.state, found.line.file) == (expected, "/app/train.py")
+
+
+@pytest.mark.parametrize("below", [[], [MACHINERY, LIBRARY], [LIBRARY]])
+def test_devices_are_initialised_by_the_first_operation(below: list[Position]) -> None:
+    """It is neither compiled nor outside of jit for so long."""
+    of_jax = [xla_bridge._init_backend, pjit._pjit_call_impl_python]
+    stack = [*below, *(Position(one.__code__, 0, {}) for one in of_jax), PROGRAM]
+
+    found = ActivityReader(jax, CallSites()).read(stack)
+
+    assert (found.state, found.line.file) == (STARTUP, "/app/train.py")

@@ -95,17 +95,17 @@ def test_garbage_is_told_with_its_line():
     assert "gc.freeze" in only.action
 
 
-def test_imports_are_not_work_that_could_wait():
-    """They are told with their line; reads do not keep the host from importing."""
+def test_starting_up_is_not_work_that_could_wait():
+    """It is told with its line; reads do not keep the host from importing."""
     line = {"place": "fetch.py:7", "direction": "device_to_host", "count": 9_000}
     (only, rest) = found(
-        {"import": 0.4, "fetch": 0.5},
+        {"startup": 0.4, "fetch": 0.5},
         functions=computing(300.0),
         transfers={"lines": [line]},
     )
 
-    assert (only.topic, rest.topic) == ("device", "imports")
-    assert rest.where == "import.py:7"
+    assert (only.topic, rest.topic) == ("device", "startup")
+    assert rest.where == "startup.py:7"
     assert rest.about.urgency.name == "NOTE"
 
 

@@ -24,8 +24,8 @@ TRANSFER = "transfer"
 PYTHON = "python"
 GC = "gc"
 """Collects garbage."""
-IMPORT = "import"
-"""Imports modules."""
+STARTUP = "startup"
+"""Imports modules, or initialises devices."""
 GIL = "gil"
 """Waits for the interpreter, which another thread has."""
 ITEM = "item"
@@ -48,6 +48,8 @@ _COMPILING = frozenset(
 _FETCHING = frozenset(("_value", "block_until_ready", "device_get"))
 # Called by the garbage collector; it gives up the interpreter there, if it is asked to.
 _COLLECTING = "_xla_gc_callback"
+# In the first operation of all, whatever that is.
+_INITIALISING = "_init_backend"
 # Functions of JAX that copy to a device.
 _PUTTING = frozenset(
     ("device_put", "batched_device_put", "_batched_device_put_impl", "_device_put_impl")
@@ -57,12 +59,15 @@ _ROLES = {
     **dict.fromkeys(_FETCHING, FETCH),
     **dict.fromkeys(_PUTTING, TRANSFER),
     _COLLECTING: GC,
+    _INITIALISING: STARTUP,
 }
 _DISPATCHES = ("", EAGER)
 # Whose line does that, through libraries or not, drives the device.
 _DRIVEN = frozenset((EAGER, DEVICE, FETCH, TRANSFER))
 # Whatever has called it.
-_STAYS = frozenset((COMPILE, GC))
+_STAYS = frozenset((COMPILE, GC, STARTUP))
+# Also if it has called code that is not JAX's.
+_WHATEVER_BELOW = frozenset((COMPILE, STARTUP))
 # Where threads of the standard library wait, by file and function.
 _FOR_ITEM = ("queue.py", "get")
 # The queues of `multiprocessing` read from a pipe, some calls further down.
@@ -85,9 +90,8 @@ _RUNNING = {
     "__call__": os.path.join("interpreters", "pxla.py"),  # noqa: PTH118 - end of a path
     "wrapped": os.path.join("_src", "pmap.py"),  # noqa: PTH118 - end of a path
 }
-_FOR_THREADS = frozenset(
-    (("threading.py", "join"), ("threading.py", "_wait_for_tstate_lock"))
-)
+_THREADING = "threading.py"
+_FOR_THREADS = frozenset(((_THREADING, "join"), (_THREADING, "_wait_for_tstate_lock")))
 # It calls the program's handler of a connection, which waits for its requests.
 _HANDLING = ("socketserver.py", "finish_request")
 _TREES = os.path.join("_src", "tree_util.py")  # noqa: PTH118 - end of a path
@@ -153,9 +157,10 @@ class ActivityReader:
             elif kind == _LIBRARY:
                 library = library or at
                 if user is None and state in _MAY_IMPORT and _imports(at.code):
-                    state = IMPORT
-            elif _ROLES.get(at.code.co_name) == COMPILE and kind == _JAX:
-                state = COMPILE
+                    state = STARTUP
+            elif kind == _JAX and state != STARTUP:
+                role = _ROLES.get(at.code.co_name, "")
+                state = role if role in _WHATEVER_BELOW else state
         chosen = user or library
         line = _UNKNOWN if chosen is None else _line(chosen)
         return Doing(state or PYTHON, line, function, drives)
@@ -205,7 +210,10 @@ class ActivityReader:
         if where[0] in _FOR_WORK:
             return IDLE
         if where[0] in _FOR_THREADS:
-            return JOIN
+            # What a library's own thread does, it does for the program: a checkpoint.
+            joins = next((at for at in stack if _where(at.code)[0] != _THREADING), None)
+            own = joins is not None and self._lines.is_package(joins.code.co_filename)
+            return "" if own else JOIN
         receives = self._sites.receives(stack[0].code, stack[0].offset)
         if receives and any(_where(at.code) == _HANDLING for at in stack):
             return IDLE

@@ -111,6 +111,13 @@ class SourceLineFinder:
         """Return whether *file* belongs to a library between programs and JAX."""
         return self.tier(file) == sources.LIBRARY
 
+    def is_package(self, file: str) -> bool:
+        """Return whether *file* belongs to one that is not of the standard library."""
+        standard = file.startswith(("<", *self._standard))
+        return self.is_library(file) and (
+            not standard or sources.package_of(file) is not None
+        )
+
     def is_user(self, file: str) -> bool:
         """Return whether *file* belongs to the program."""
         return self.tier(file) == sources.USER

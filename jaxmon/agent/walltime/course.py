@@ -20,8 +20,8 @@ from jaxmon.agent.jaxlink.activity import (
     GC,
     GIL,
     IDLE,
-    IMPORT,
     PYTHON,
+    STARTUP,
     TRANSFER,
 )
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER
@@ -40,7 +40,7 @@ _COLUMNS = {
     TRANSFER: "transfer",
     DATA_WAIT: "data_wait",
     PYTHON: "python",
-    IMPORT: "python",
+    STARTUP: "python",
     EAGER: "python",
     GC: "python",
     GIL: "gil",

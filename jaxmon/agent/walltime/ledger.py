@@ -13,7 +13,7 @@ from collections import defaultdict
 from enum import Enum
 from typing import NamedTuple
 
-from jaxmon.agent.jaxlink.activity import DATA_WAIT, IMPORT, PYTHON
+from jaxmon.agent.jaxlink.activity import DATA_WAIT, PYTHON, STARTUP
 from jaxmon.agent.jaxlink.call_sites import EAGER
 
 
@@ -26,7 +26,7 @@ _LATELY = 5
 _RECENT = 2
 _MINUTE = 60.0
 _MOST_PLACES = 200
-_IN_PYTHON = frozenset((PYTHON, IMPORT, DATA_WAIT))
+_IN_PYTHON = frozenset((PYTHON, STARTUP, DATA_WAIT))
 # Of a normal distribution: the middle 95 %.
 _TWO_SIDED = 1.96
 

@@ -20,10 +20,10 @@ from jaxmon.agent.jaxlink.activity import (
     GC,
     GIL,
     IDLE,
-    IMPORT,
     ITEM,
     JOIN,
     PYTHON,
+    STARTUP,
     TRANSFER,
     ActivityReader,
     Doing,
@@ -46,9 +46,9 @@ from jaxmon.sources import display_path
 # A look that waited for the interpreter waited for this thread, if the thread has
 # worked for this share of the delay.
 _BUSY = 0.2
-_RUNS = frozenset((PYTHON, IMPORT, EAGER, COMPILE, DATA_WAIT, GC))
+_RUNS = frozenset((PYTHON, STARTUP, EAGER, COMPILE, DATA_WAIT, GC))
 # Of a thread that needs the interpreter to go on.
-_NEEDS_PYTHON = frozenset((PYTHON, IMPORT, EAGER, TRANSFER, DEVICE, BLOCKED))
+_NEEDS_PYTHON = frozenset((PYTHON, STARTUP, EAGER, TRANSFER, DEVICE, BLOCKED))
 _AWAKE = 5e-5
 _MOST_THREADS = 8
 _MOST_PLACES = 10_000
@@ -61,7 +61,7 @@ _ORDER = (
     IDLE,
     ITEM,
     PYTHON,
-    IMPORT,
+    STARTUP,
     EAGER,
     GC,
     TRANSFER,

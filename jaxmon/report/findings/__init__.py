@@ -73,7 +73,7 @@ RULES: tuple[Rule, ...] = (
     time.held_up,
     time.device,
     time.compiling,
-    time.imports,
+    time.startup,
     time.idle,
     transfers.transfers,
     transfers.arguments,

@@ -197,7 +197,7 @@ TOPICS: dict[str, Topic] = {
     "compiling": Topic(
         _NOTE, catalog.COMPILE_SECONDS, "Debug: Compile time by function"
     ),
-    "imports": Topic(_NOTE, catalog.WALL_SECONDS, "Debug: Where the time goes"),
+    "startup": Topic(_NOTE, catalog.WALL_SECONDS, "Debug: Where the time goes"),
     "idle": Topic(_NOTE, catalog.WALL_SECONDS, "Debug: Where the time goes"),
     "device": Topic(
         _NOTE, catalog.EXECUTION_SECONDS, "Debug: Execution time by function"

@@ -38,7 +38,7 @@ _DOING = {
     "transfer": "been copying to the device",
     "eager": "been in an operation outside of jit",
     "python": "not called a jitted function",
-    "import": "been importing modules",
+    "startup": "been importing modules or initialising devices",
     "gc": "been collecting garbage",
     "gil": "been waiting for the interpreter",
     "blocked": "been blocked outside of JAX",

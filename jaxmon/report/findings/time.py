@@ -302,21 +302,22 @@ def compiling(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def imports(snapshot: Snapshot) -> Iterator[Finding]:
-    """Say that imports take the time."""
+def startup(snapshot: Snapshot) -> Iterator[Finding]:
+    """Say that imports, and the initialisation of devices, take the time."""
     if (period := _settled(snapshot)) is None:
         return
-    took = period.of("import")
+    took = period.of("startup")
     if took < _WORTH * period.seconds:
         return
-    lines = period.lines("import")
+    lines = period.lines("startup")
     yield Finding(
-        "imports",
+        "startup",
         lines[0][0] if lines else "",
-        f"Importing modules took {_part(took, period)}" + _mostly(lines, took),
+        f"Importing modules and initialising devices took {_part(took, period)}"
+        + _mostly(lines, took),
         _further(lines),
-        "A longer run does not import more. `python -X importtime` shows which modules "
-        "take the time; if it is the files, install them on a local disk.",
+        "A longer run does not take more of it. `python -X importtime` shows which "
+        "modules take long; if it is their files, install them on a local disk.",
         where=lines[0][0] if lines else "",
     )
 

@@ -57,7 +57,7 @@ _COLUMNS = {
 # States of the ledger of time.
 _STATES = {
     Slow.DATA: ("data_wait",),
-    Slow.PYTHON: ("python", "import", "eager", "gc"),
+    Slow.PYTHON: ("python", "startup", "eager", "gc"),
     Slow.GIL: ("gil",),
     Slow.BLOCKED: ("blocked", "idle"),
     Slow.COMPILE: ("compile",),
