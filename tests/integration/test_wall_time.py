@@ -28,6 +28,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "blocked": ("blocked", "fetch"),
     "serving": ("idle", "fetch"),
     "hanging": ("data_wait", "fetch"),
+    "calling_back": ("blocked",),
 }
 # Other programs are in the same states.
 ALIKE = {"python_data", "hanging"}

@@ -92,6 +92,26 @@ def wait_outside(loss: Any) -> None:
         time.sleep(0.01)
 
 
+def tell(_: Any) -> None:
+    with clock("blocked"):
+        time.sleep(0.02)
+
+
+@jax.jit  # type: ignore[untyped-decorator]
+def step_and_tell(state: Any, batch: Any) -> Any:
+    state = jnp.tanh(state @ batch)
+    jax.debug.callback(tell, state.sum())
+    return state, state.sum()
+
+
+def call_back() -> None:
+    """Wait for a device that waits for a function of the program."""
+    state = jnp.ones((300, 300)) * 0.01
+    for batch in batches(None):
+        state, loss = step_and_tell(state, batch)
+        float(loss)
+
+
 def compile_again(loss: Any) -> None:
     fetch(loss)
     with clock("compile"):
@@ -166,6 +186,7 @@ PROGRAMS: dict[str, Callable[[], None]] = {
     "marked": lambda: train(None, marked),
     "serving": serve,
     "hanging": hang,
+    "calling_back": call_back,
 }
 
 

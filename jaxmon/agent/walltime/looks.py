@@ -29,6 +29,7 @@ from jaxmon.agent.jaxlink.activity import (
     Doing,
 )
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, NUMPY, CallSites
+from jaxmon.agent.jaxlink.meetings import calls_back
 from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks
 from jaxmon.agent.jaxlink.source_lines import SourceLine
 from jaxmon.agent.walltime.holders import Holders, holder
@@ -49,6 +50,8 @@ _BUSY = 0.2
 _RUNS = frozenset((PYTHON, STARTUP, EAGER, COMPILE, DATA_WAIT, GC))
 # Of a thread that needs the interpreter to go on.
 _NEEDS_PYTHON = frozenset((PYTHON, STARTUP, EAGER, TRANSFER, DEVICE, BLOCKED))
+# The program waits for the device, which may wait for a callback.
+_FOR_DEVICE = frozenset((DEVICE, FETCH, TRANSFER))
 _AWAKE = 5e-5
 _MOST_THREADS = 8
 _MOST_PLACES = 10_000
@@ -156,7 +159,9 @@ class Looks:
             activity, state, self._place(seen.doing.line), seen.doing.function
         )
         seconds, self._looked = max(due - self._looked, 0.0), due
-        self._ledger.add(entry, seen.how, seconds)
+        spent = self._called_back(entry, late)
+        how = seen.how if spent is entry else Found.WAITING
+        self._ledger.add(spent, how, seconds)
         self.progress.seen(entry, seen.thread, due, cpu=seen.cpu)
 
     def task(self, ident: int) -> Task | None:
@@ -208,6 +213,24 @@ class Looks:
         doing = self._reader.read(stack)._replace(state=GIL, function="")
         return waits._replace(doing=doing)
 
+    def _called_back(self, entry: Entry, late: float) -> Entry:
+        """
+        Return what a callback does, if the program waits for a device that waits for
+        it; else *entry*. XLA calls back on threads that Python has not started.
+        """
+        if entry.state not in _FOR_DEVICE:
+            return entry
+        for stack in read_stacks(_started_by_others).values():
+            if calls_back(stack):
+                doing = self._reader.read(stack)
+                # Whether that thread runs is unknown; who delayed the look did.
+                runs = doing.state == PYTHON and late > 0
+                state = BLOCKED if doing.state == PYTHON and not runs else doing.state
+                return entry._replace(
+                    state=state, place=self._place(doing.line), function=""
+                )
+        return entry
+
     def _of_thread(self, ident: int, stack: Stack, late: float) -> _Seen:
         doing = self._reader.read(stack)
         works = doing.state != IDLE
@@ -245,6 +268,14 @@ def _others(thread: int, idents: Collection[int]) -> list[int]:
     """Return threads of the program that are among *idents*, other than *thread*."""
     found = [one for one in program_threads() if one != thread and one in idents]
     return found[-_MOST_THREADS:]
+
+
+def _started_by_others(idents: Collection[int]) -> list[int]:
+    """Return threads of *idents* that Python has not started."""
+    known = threading._active.copy()  # type: ignore[attr-defined] # noqa: SLF001
+    unknown = (threading._DummyThread, type(None))  # noqa: SLF001
+    found = [one for one in idents if isinstance(known.get(one), unknown)]
+    return found[:_MOST_THREADS]
 
 
 def _rank(seen: _Seen) -> int:
