@@ -14,7 +14,7 @@ from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, MAX_SITES, CallSites
 from jaxmon.agent.jaxlink.other_threads import Position, Stack
 from jaxmon.agent.jaxlink.ownership import directories
 from jaxmon.agent.jaxlink.source_lines import AGENT, SourceLine, SourceLineFinder
-from jaxmon.sources import OURS, PROGRAMS
+from jaxmon.sources import OURS, PROGRAMS, package_of
 
 
 COMPILE = "compile"
@@ -84,7 +84,7 @@ _FOR_WORK = frozenset(
 # Of modules, whose own code a function of this file calls.
 _IMPORTING = "<frozen importlib"
 # May be what a module does that is imported.
-_MAY_IMPORT = frozenset(("", EAGER, GC))
+_MAY_IMPORT = frozenset(("", EAGER, GC, STARTUP))
 # How a program just compiled, or one with effects, is run; and a pmap, since 0.8.
 _RUNNING = {
     "__call__": os.path.join("interpreters", "pxla.py"),  # noqa: PTH118 - end of a path
@@ -143,11 +143,12 @@ class ActivityReader:
         state, function, rest = self._innermost(stack)
         user: Position | None = None
         library: Position | None = None
-        drives = False
+        drives = own = False
         for at in rest:
             kind = self._kind(at.code)
             if kind == _USER:
                 user = user or at
+                own = own or package_of(at.code.co_filename) is None
                 sites.study(at.code, at.names)
                 if state in _DRIVEN and user is at:
                     sites.is_driver(at.code)
@@ -156,8 +157,9 @@ class ActivityReader:
                     state = DATA_WAIT
             elif kind == _LIBRARY:
                 library = library or at
-                if user is None and state in _MAY_IMPORT and _imports(at.code):
-                    state = STARTUP
+                if not own and state in _MAY_IMPORT and _imports(at.code):
+                    # An installed package that is imported is no line of the program.
+                    state, user = STARTUP, None
             elif kind == _JAX and state != STARTUP:
                 role = _ROLES.get(at.code.co_name, "")
                 state = role if role in _WHATEVER_BELOW else state
