@@ -67,6 +67,16 @@ def test_shares_are_those_of_the_programs_own_clocks(kind):
     assert sum(found["states"].values()) == pytest.approx(1, abs=0.02)
 
 
+def test_a_wait_for_a_queue_is_on_the_line_that_makes_its_items():
+    """Of a loader in a thread, the line of its work says more than that of the wait."""
+    found = measured("loading", 0)
+    spin = PROGRAM.read_text().partition("def spin(")[0].count("\n") + 1
+    line = int(found["place"]["data_wait"].rpartition(":")[2])
+
+    assert found["states"]["data_wait"] > 0.3
+    assert spin <= line <= spin + 4
+
+
 def test_marked_activities_keep_their_names():
     """A checkpoint is a checkpoint, whatever it does."""
     for attempt in range(ATTEMPTS):

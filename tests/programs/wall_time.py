@@ -112,6 +112,28 @@ def call_back() -> None:
         float(loss)
 
 
+def load() -> None:
+    """Train on batches that a thread makes in Python."""
+    made: queue.Queue[Any] = queue.Queue(maxsize=2)
+    batch, end = jnp.ones((300, 300)) * 0.01, time.perf_counter() + SECONDS
+
+    def produce() -> None:
+        while time.perf_counter() < end:
+            spin(0.03)
+            made.put(batch)
+        made.put(None)
+
+    threading.Thread(target=produce).start()
+    state = batch
+    while True:
+        with clock("data_wait"):
+            item = made.get()
+        if item is None:
+            break
+        state, loss = step(state, item)
+        float(loss)
+
+
 def compile_again(loss: Any) -> None:
     fetch(loss)
     with clock("compile"):
@@ -186,6 +208,7 @@ PROGRAMS: dict[str, Callable[[], None]] = {
     "marked": lambda: train(None, marked),
     "serving": serve,
     "hanging": hang,
+    "loading": load,
     "calling_back": call_back,
 }
 

@@ -160,6 +160,8 @@ class Looks:
         )
         seconds, self._looked = max(due - self._looked, 0.0), due
         spent = self._called_back(entry, late)
+        if seen.doing.state == ITEM and state == DATA_WAIT:
+            spent = self._made(entry, seen.thread, late)
         how = seen.how if spent is entry else Found.WAITING
         self._ledger.add(spent, how, seconds)
         self.progress.seen(entry, seen.thread, due, cpu=seen.cpu)
@@ -230,6 +232,17 @@ class Looks:
                     state=state, place=self._place(doing.line), function=""
                 )
         return entry
+
+    def _made(self, entry: Entry, waits: int, late: float) -> Entry:
+        """
+        Return *entry* on the line of the thread that works while *waits* waits for an
+        item of a queue; as it is if none does.
+        """
+        others = self._read(partial(_others, waits), late)
+        working = [one for one in others if one.works and one.how is Found.RUNNING]
+        maker = max(working, key=lambda one: one.cpu, default=None)
+        place = "" if maker is None else self._place(maker.doing.line)
+        return entry._replace(place=place or entry.place)
 
     def _of_thread(self, ident: int, stack: Stack, late: float) -> _Seen:
         doing = self._reader.read(stack)

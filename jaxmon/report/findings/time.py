@@ -73,7 +73,8 @@ def data_wait(snapshot: Snapshot) -> Iterator[Finding]:
         f"The program waited for data for {_part(took, period)}" + _mostly(lines, took),
         _further(lines),
         "Prepare the next batches while the device computes: a prefetching loader in "
-        "other threads or processes, fewer and larger files, decoding ahead of time.",
+        "other processes, or in threads if it mostly waits or runs in C; fewer and "
+        "larger files; decoding ahead of time.",
         where=lines[0][0] if lines else "",
         seconds=_of_all(took, period, snapshot),
     )
