@@ -120,6 +120,7 @@ def test_who_comes_to_a_barrier_alone_is_named() -> None:
         "waits on another line, in sync_global_devices, train.py:70, for 1 min; has "
         "not dispatched call 813 of train_step"
     ) in text(job)
+    assert "such as an exception that it handles" in text(job)
     alone = report(3, state="device", function=STEP, place="eval.py:7")
     job = judged(*waiting(3), alone)
     assert (only(job).kind, only(job).function) == (Kind.ELSEWHERE, STEP)

@@ -156,6 +156,10 @@ WORDS = {
         "accelerators.",
     ),
 }
+_EARLY = (
+    "It waits there for all, and the others do not come: look in its log for what made "
+    "it go there, such as an exception that it handles."
+)
 FIRST = "`jaxmon job post-mortem` shows which of them failed first."
 UNCOUNTED = (
     "None of its ranks has called a function that all run together, or done a step "
@@ -218,6 +222,8 @@ def does(suspects: Suspects) -> str:
 
 def advised(suspects: Suspects) -> str:
     """Return what to do about *suspects*."""
+    if suspects.kind is Kind.ELSEWHERE and suspects.ranks[0].now.barrier:
+        return _EARLY
     return ADVICE if suspects.gone else WORDS[suspects.kind].advice
 
 
