@@ -104,6 +104,16 @@ def test_what_may_take_its_time_is_not_a_hang_at_once() -> None:
         assert judged(*waiting(3, age=1000.0), late).state is State.HUNG
 
 
+def test_an_activity_of_all_ranks_is_not_of_one() -> None:
+    """As if storage that all write to is full, or slow."""
+    doing: dict[str, Any] = {"state": "blocked", "activity": "checkpoint", "age": 60.0}
+    some = [report(n, **doing) for n in range(4)]
+    said = text(judged(*some))
+    assert "All ranks are in it: look at what it waits for" in said
+    one = text(judged(*waiting(3), report(3, calls=811, **doing)))
+    assert "What one process does alone" in one
+
+
 def test_pauses_that_are_usual_are_no_hang() -> None:
     """Three times as long as usual is; a single rank cannot claim otherwise."""
     busy = report(3, calls=811, state="python", age=40.0, usual=60.0)

@@ -65,8 +65,8 @@ def _job(job: Job) -> dict[str, Any]:
             "call": waiting.call,
             "where": waiting.place,
         },
-        "suspects": [_suspects(one) for one in job.suspects],
-        "ahead": [_suspects(one) for one in job.ahead],
+        "suspects": [_suspects(one, job.count) for one in job.suspects],
+        "ahead": [_suspects(one, job.count) for one in job.ahead],
         "starved": job.starved[:_MOST_NUMBERS],
         "slowness": slow_words.document(job.slowness),
         "latecomers": latecomers_text.document(job.latecomers),
@@ -77,11 +77,11 @@ def _job(job: Job) -> dict[str, Any]:
     }
 
 
-def _suspects(suspects: Suspects) -> dict[str, Any]:
+def _suspects(suspects: Suspects, count: int) -> dict[str, Any]:
     return {
         "kind": suspects.kind.value,
         "verdict": f"{who(suspects)} {does(suspects)}",
-        "action": advised(suspects),
+        "action": advised(suspects, count),
         "ranks": suspects.numbers[:_MOST_NUMBERS],
         "number": len(suspects.numbers),
         "function": suspects.function,

@@ -155,7 +155,7 @@ def _suspects(job: Job, suspects: Suspects, width: int) -> Iterator[str]:
         for other in _beside(suspects)[:_MOST_GONE]:
             text = f"its thread {other.name} waits for a lock too: {other.stack[0]}"
             yield from wrapped(text, width, first=INDENT * 2, rest=INDENT * 3)
-        advice = advised(suspects)
+        advice = advised(suspects, job.count)
         yield from wrapped(advice, width, first=INDENT * 2, rest=INDENT * 2)
 
 

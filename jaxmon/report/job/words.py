@@ -156,6 +156,10 @@ WORDS = {
         "accelerators.",
     ),
 }
+_ALL_IN_IT = (
+    "All ranks are in it: look at what it waits for, such as storage, and in the logs "
+    "of all for an error, as of a save before."
+)
 _EARLY = (
     "It waits there for all, and the others do not come: look in its log for what made "
     "it go there, such as an exception that it handles."
@@ -220,8 +224,10 @@ def does(suspects: Suspects) -> str:
     return text
 
 
-def advised(suspects: Suspects) -> str:
-    """Return what to do about *suspects*."""
+def advised(suspects: Suspects, count: int) -> str:
+    """Return what to do about *suspects*, in a job of *count* ranks."""
+    if suspects.kind is Kind.ACTIVITY and len(suspects.numbers) == count:
+        return _ALL_IN_IT
     if suspects.kind is Kind.ELSEWHERE and suspects.ranks[0].now.barrier:
         return _EARLY
     return ADVICE if suspects.gone else WORDS[suspects.kind].advice
