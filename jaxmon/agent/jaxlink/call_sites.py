@@ -35,6 +35,8 @@ MAX_SITES = 10_000
 
 _MOST_THREADS = 64
 _LONGEST = 50_000
+# Bytes of an instruction, and of its cache behind it.
+_UNIT = 2
 _RECEIVING = frozenset(("recv", "recv_into", "recvfrom", "recvmsg", "accept"))
 # Functions of NumPy that wait for a file in C.
 _FILES = frozenset(("fromfile",))
@@ -158,6 +160,8 @@ class CallSites:
                 name = one.name if one.is_global else ""
                 if one.is_loop or name == "next":
                     asking.add(one.offset)
+                    # Python 3.12 is behind it while it runs a generator.
+                    asking.update([one.offset + _UNIT] * one.is_loop)
                 elif one.method in _RECEIVING:
                     receiving.add(one.offset)
                 elif name and (state := _state_of(dict.get(names, name), one.method)):
