@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
@@ -46,6 +47,14 @@ QUICK_COMPILES = {
 }
 
 _FOREIGN_PREFIXES = ("JAX_", "JAXMON_", "OTEL_", "PYTEST_", "PYTHON", "XLA_")
+
+
+def require_module(name: str) -> Any:
+    """Import the module *name*, or skip the test: it may not support this JAX yet."""
+    try:
+        return importlib.import_module(name)
+    except Exception as error:  # noqa: BLE001 - missing names of JAX, for example
+        pytest.skip(f"{name}: {error!r}")
 
 
 def require_program(name: str) -> str:

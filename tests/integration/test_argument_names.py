@@ -16,7 +16,7 @@ import pytest
 from jaxmon.agent import Agent
 from tests import inside
 from tests.instrumented import instrumented
-from tests.support import some
+from tests.support import require_module, some
 
 
 pytestmark = pytest.mark.ground_truth
@@ -198,8 +198,8 @@ def test_libraries_that_jit_for_their_users() -> None:
     What flax and equinox jit takes arguments of their making, and wraps the user's
     function for its name.
     """
-    linen: Any = pytest.importorskip("flax.linen")
-    nnx = pytest.importorskip("flax.nnx")
+    linen: Any = require_module("flax.linen")
+    nnx = require_module("flax.nnx")
     equinox = pytest.importorskip("equinox")
 
     def step(weights: Any, batch: Any) -> Any:

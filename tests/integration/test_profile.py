@@ -24,7 +24,7 @@ from jaxmon.profile import operations, xspace
 from jaxmon.profile.operations import Profile
 from tests import inside
 from tests.instrumented import instrumented, value
-from tests.support import refuse_threads, until
+from tests.support import refuse_threads, require_module, until
 
 
 CUT_SHORT = profile.CUT_SHORT.lower()
@@ -190,7 +190,7 @@ def test_layers_of_a_library_are_named_beside_the_line_that_calls_them(
     agent: Agent,
 ) -> None:
     """A Flax layer, forward and backward, belongs to the line of the program."""
-    nnx = pytest.importorskip("flax.nnx")
+    nnx = require_module("flax.nnx")
     graph, weights = nnx.split(nnx.Linear(256, 256, rngs=nnx.Rngs(0)))
 
     def loss(weights: Any, x: Any) -> Any:
