@@ -22,6 +22,10 @@ jaxmon.instrument(port=None)
 if sys.argv[2] == "job":
     last_words.cluster = lambda _: Cluster(0, 2, "127.0.0.1:1")
 
+class Exit(RuntimeError):
+    def __init__(self, code):
+        self.exit_code = code
+
 def save():
     try:
         open("/dev/full", "wb", buffering=0).write(b"weights")
@@ -44,6 +48,14 @@ def end(way):
         except RuntimeError:
             codes = {"starts again": 75, "in order": 0}
             sys.exit(codes.get(way, 1))
+    elif way == "as click does":
+        try:
+            try:
+                save()
+            except RuntimeError:
+                raise Exit(1)
+        except Exit as error:
+            sys.exit(error.exit_code)
     elif way == "runs out":
         try:
             jax.numpy.ones((1 << 44,), jax.numpy.float32)
@@ -97,15 +109,15 @@ def words_of(
                 "kind": "exception",
                 "type": "RuntimeError",
                 "message": "cannot save to https://me:[secret]@host/x",
-                "where": "train.py:16",
+                "where": "train.py:20",
                 "function": "save",
                 "oom": False,
                 "steps": 5,
                 "causes": [{"type": "OSError", "message": "No space left on device"}],
             },
         ),
-        ("memory", 1, {"kind": "exception", "where": "train.py:26", "oom": True}),
-        ("exits", 3, {"kind": "exit", "code": 3, "where": "train.py:22", "steps": 5}),
+        ("memory", 1, {"kind": "exception", "where": "train.py:30", "oom": True}),
+        ("exits", 3, {"kind": "exit", "code": 3, "where": "train.py:26", "steps": 5}),
         ("complains", 1, {"kind": "exit", "code": 1, "message": "no data"}),
         ("caught", 0, {"kind": "finished", "steps": 8}),
         ("thread", 0, {"kind": "finished", "steps": 8}),
@@ -144,7 +156,16 @@ HANDLED = [
             "reports",
             1,
             life.CRASHED,
-            {"kind": "exit", "code": 1, "where": "train.py:16", "causes": HANDLED},
+            {"kind": "exit", "code": 1, "where": "train.py:20", "causes": HANDLED},
+        ),
+        (
+            "as click does",
+            1,
+            life.CRASHED,
+            {
+                "where": "train.py:20",
+                "causes": [*HANDLED, {"type": "__main__.Exit", "message": ""}],
+            },
         ),
         ("asyncio", 1, life.CRASHED, {"kind": "exit", "causes": HANDLED}),
         ("starts again", 75, life.FINISHED, {"kind": "exit", "causes": HANDLED}),

@@ -165,19 +165,19 @@ class LastWords:
         code &= 0xFF
         text = anywhere(status) if isinstance(status, str) else ""
         error = sys.exception() if code else None
-        handled = error if isinstance(error, Exception) else None
+        handled = [error, *causes(error)] if isinstance(error, Exception) else []
+        # Some are raised to exit, and say nothing else: `click.exceptions.Exit`.
+        handled.sort(key=lambda one: not described(one)["message"])
+        told = handled[0] if handled else None
         lines = self._lines
         return {
             "kind": "exit" if code else "finished",
             "code": code,
             "message": text.partition("\n")[0][:LONGEST],
-            "oom": handled is not None and is_oom(handled),
-            **place(lines.line_of(handled) if handled else lines.of(stack_of(frame))),
+            "oom": told is not None and is_oom(told),
+            **place(lines.line_of(told) if told else lines.of(stack_of(frame))),
             **self._position(),
-            "causes": [
-                described(one)
-                for one in ([handled, *causes(handled)] if handled else [])
-            ],
+            "causes": [described(one) for one in handled],
         }
 
     def _place_in_job(self) -> dict[str, Any]:
