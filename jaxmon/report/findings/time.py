@@ -271,14 +271,14 @@ def compiling(snapshot: Snapshot) -> Iterator[Finding]:
     if (period := _settled(snapshot)) is None:
         return
     functions = list(snapshot.functions)
-    told = 0.0
-    if any(compiles.operations(snapshot)):
-        told = sum(one.compile_time for one in functions if one.internal)
-        functions = [one for one in functions if not one.internal]
     took = period.of("compile") - _traced_again(snapshot, period)
+    told = any(compiles.operations(snapshot))
+    if told:
+        functions = [one for one in functions if not one.internal]
+        measured = sum(one.compile_time for one in functions)
+        took = min(took, measured + snapshot.compiling.oldest_seconds)
     again = sum(one.recompile_time(c) for one in functions for c in one.recompiles)
-    first = took - told
-    if first < _WORTH * period.seconds or again > first / 2:
+    if took < _WORTH * period.seconds or again > took / 2:
         return
     known = [one for one in functions if one.built][:_MOST_LINES]
     users = [one for one in functions if one.built and not one.internal]
@@ -289,7 +289,7 @@ def compiling(snapshot: Snapshot) -> Iterator[Finding]:
     yield Finding(
         "compiling",
         known[0].name if known else "",
-        f"Compiling {'functions ' if told else ''}took {_part(first, period)}, most of "
+        f"Compiling {'functions ' if told else ''}took {_part(took, period)}, most of "
         "it first compiles.",
         tuple(f"{one.name}: {duration(one.compile_time)}" for one in known),
         (
