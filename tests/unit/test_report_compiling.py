@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from jaxmon import catalog
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.findings.recompiles import STORM
-from jaxmon.report.findings.words import WHAT_TO_DO, WHY
+from jaxmon.report.findings.words import EQUINOX, GROWS, WHAT_TO_DO, WHY
 from tests.reports import Case, findings, function
 
 
@@ -259,6 +260,30 @@ def test_every_cause_has_its_words(cause):
     else:
         assert f" because {WHY[cause]}. Compiling" in found.verdict
         assert found.action == WHAT_TO_DO[cause]
+
+
+def growing(*sizes: int) -> str:
+    """Return the advice on a function whose argument had these lengths in turn."""
+    texts = [
+        f"argument cache['k'][0]: f32[{a},4] → f32[{b},4]" for a, b in pairwise(sizes)
+    ]
+    functions = function(calls=100, recompiles={"shape": len(texts)})
+    (found,) = findings(list(map(recompile, texts)), functions=functions)
+    return found.action
+
+
+def test_what_grows_is_not_to_be_padded():
+    """A cache that gets one longer at each call has no last batch."""
+    assert growing(9, 3, 4, 5, 6, 7, 8) == GROWS
+    assert growing(3, 4, 5, 6, 5, 6, 7) == WHAT_TO_DO["shape"]
+
+
+def test_equinox_makes_numbers_static():
+    """Its argument is static because of what it is, not of how it was jitted."""
+    (one,) = function(calls=100, recompiles={"static_argument": STORM}).values()
+    (found,) = findings(functions={"equinox._jit.make_step": one})
+
+    assert found.action == EQUINOX
 
 
 def test_few_recompiles_of_a_large_program_are_enough():

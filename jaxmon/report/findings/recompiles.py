@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
 from jaxmon.report.findings.finding import Finding
-from jaxmon.report.findings.words import WHY, recompile_advice
+from jaxmon.report.findings.words import EQUINOX, GROWS, WHY, recompile_advice
 from jaxmon.report.layout import counted, duration, times
 from jaxmon.report.model import Function, Recompile, Snapshot
 
@@ -29,6 +31,7 @@ _FEW = 3
 _FEW_OF_CALLS = 0.5
 _FEW_OF_TIME = 0.2
 _MOST_EVIDENCE = 3
+_SHAPES = re.compile(r"(.*): [^\[\] ]+\[([\d,]*)\] → [^\[\] ]+\[([\d,]*)\]")
 
 
 def recompiles(snapshot: Snapshot) -> Iterator[Finding]:
@@ -46,7 +49,7 @@ def recompiles(snapshot: Snapshot) -> Iterator[Finding]:
                 + (f" because {why}" if why else "; the cause is unknown")
                 + f". Compiling it took {duration(function.compile_time)}.",
                 _differences(snapshot, function.name, cause),
-                recompile_advice(cause),
+                _advice(snapshot, function.name, cause),
                 where=_most_often_at(snapshot, function.name, cause),
                 seconds=function.recompile_time(cause),
             )
@@ -134,6 +137,40 @@ def _most_often_at(snapshot: Snapshot, function: str, cause: str) -> str:
         if one.function == function and one.cause == cause and one.place
     )
     return places.most_common(1)[0][0] if places else ""
+
+
+def _advice(snapshot: Snapshot, function: str, cause: str) -> str:
+    if cause == "static_argument" and function.startswith("equinox."):
+        return EQUINOX
+    if cause == "shape" and _grows(snapshot, function):
+        return GROWS
+    return recompile_advice(cause)
+
+
+def _grows(snapshot: Snapshot, function: str) -> bool:
+    """Return whether each of its latest shapes is larger than the one before it."""
+    events = [
+        one
+        for one in snapshot.recompiles
+        if one.function == function and one.cause == "shape" and one.texts
+    ]
+    found = [_SHAPES.fullmatch(one.texts[0]) for one in events[-STORM:]]
+    pairs = [one.groups() for one in found if one is not None]
+    if len(pairs) < STORM:
+        return False
+    larger = all(
+        len(old := _sizes(before)) == len(new := _sizes(after))
+        and all(x <= y for x, y in zip(old, new, strict=True))
+        for _, before, after in pairs
+    )
+    follow = all(
+        (one[0], one[2]) == (other[0], other[1]) for one, other in pairwise(pairs)
+    )
+    return larger and follow
+
+
+def _sizes(shape: str) -> list[int]:
+    return [int(one) for one in shape.split(",") if one]
 
 
 def _differences(snapshot: Snapshot, function: str, cause: str) -> tuple[str, ...]:

@@ -37,6 +37,14 @@ WHAT_TO_DO = {
         "the jitted function to keep its programs."
     ),
 }
+GROWS = (
+    "It grows from call to call, as a cache of keys and values does: allocate it in "
+    "full once, and write into it with x.at[i].set or jax.lax.dynamic_update_slice."
+)
+EQUINOX = (
+    "For Equinox, whatever is no array is static: pass numbers that change as arrays, "
+    "jnp.asarray(step), and the same function objects each time."
+)
 _UNKNOWN = (
     "Run briefly with JAX_EXPLAIN_CACHE_MISSES=1 to see JAX's own explanation in "
     "the log."
