@@ -23,12 +23,16 @@ class StateTime:
 
 @dataclass(frozen=True, slots=True)
 class PlaceTime:
-    """Seconds of one state on one line, within an activity that the program marks."""
+    """
+    Seconds of one state on one line, within an activity that the program marks, and
+    whether an event loop that serves requests waited meanwhile.
+    """
 
     activity: str = ""
     state: str = ""
     place: str = ""
     function: str = ""
+    event_loop: bool = False
     seconds: float = 0.0
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import queue
 import sys
 import threading
+from asyncio.base_events import BaseEventLoop
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from types import FunctionType
 from typing import Any
 
 import jax
@@ -156,3 +159,13 @@ def test_devices_are_initialised_by_the_first_operation(below: list[Position]) -
     found = ActivityReader(jax, CallSites()).read(stack)
 
     assert (found.state, found.line.file) == (STARTUP, "/app/train.py")
+
+
+@pytest.mark.parametrize("loop", [vars(BaseEventLoop)["_run_once"], asyncio.Runner.run])
+def test_a_handler_is_called_by_its_event_loop(loop: FunctionType) -> None:
+    """Of asyncio or, without functions of its own, uvloop."""
+    reader, below = ActivityReader(jax, CallSites()), [OF_JAX, PROGRAM]
+    other = module_of("/app/runners.py")
+
+    assert reader.read([*below, Position(loop.__code__, 0, {})]).event_loop
+    assert not reader.read([*below, other]).event_loop

@@ -200,3 +200,19 @@ def test_checkpoints_are_found_while_the_latest_failed() -> None:
     (finding,) = findings(None, checkpoints=of)
     assert (finding.topic, finding.subject) == ("checkpoint", "save")
     assert finding.verdict == "The latest 2 checkpoint saves failed."
+
+
+def test_a_handler_that_computes_keeps_the_event_loop() -> None:
+    """Others wait for it; what another thread does, or Python, is not JAX's fault."""
+
+    def told(**place: Any) -> list[Finding]:
+        one = {"place": "serve.py:9", "state": "fetch", "seconds": 120.0, **place}
+        period = {"seconds": 600.0, "looks": 6_000, "places": [one]}
+        all_ = findings(time={"since_start": period})
+        return [finding for finding in all_ if finding.topic == "event_loop"]
+
+    (only,) = told(event_loop=True)
+    assert (only.where, only.seconds) == ("serve.py:9", 120.0)
+    assert told(event_loop=True, seconds=50.0) == []
+    assert told(event_loop=True, state="idle") == []
+    assert told(event_loop=False) == []

@@ -300,6 +300,19 @@ def test_compiles_of_operations_are_told_once():
     assert told(100.0) == [("operations", False), ("compiling", False)]
 
 
+def test_a_server_with_time_to_spare_does_not_lose_it_in_python():
+    """Its device waits for requests, not for the code that reads them."""
+    some: dict[str, Any] = {"requests": {"predict": {}}}
+
+    def topics(idle: float, **parts: Any) -> list[str]:
+        all_ = found({"python": 0.3, "idle": idle}, **parts)
+        return [one.topic for one in all_]
+
+    assert topics(0.6, **some) == ["idle"]
+    assert topics(0.2, **some) == ["host", "idle"]
+    assert topics(0.6) == ["host", "idle"]
+
+
 def test_few_looks_are_no_reason():
     """Nothing is said about the first seconds of a program."""
     few = ledger({"data_wait": 1.0})

@@ -85,6 +85,11 @@ _FOR_WORK = frozenset(
 _IMPORTING = "<frozen importlib"
 # May be what a module does that is imported.
 _MAY_IMPORT = frozenset(("", EAGER, GC, STARTUP))
+# Of asyncio; those of uvloop have no Python functions but the second.
+_EVENT_LOOPS = {
+    "_run_once": os.path.join("asyncio", "base_events.py"),  # noqa: PTH118 - end of a path
+    "run": os.path.join("asyncio", "runners.py"),  # noqa: PTH118 - end of a path
+}
 # How a program just compiled, or one with effects, is run; and a pmap, since 0.8.
 _RUNNING = {
     "__call__": os.path.join("interpreters", "pxla.py"),  # noqa: PTH118 - end of a path
@@ -110,12 +115,14 @@ class Doing(NamedTuple):
         line: the innermost line of the user's code, else of a library.
         function: the label of the jitted function that is being called, if known.
         drives: whether it is in code that calls jitted functions or operations.
+        event_loop: whether an event loop of asyncio has called that.
     """
 
     state: str
     line: SourceLine
     function: str = ""
     drives: bool = False
+    event_loop: bool = False
 
 
 class ActivityReader:
@@ -165,7 +172,8 @@ class ActivityReader:
                 state = role if role in _WHATEVER_BELOW else state
         chosen = user or library
         line = _UNKNOWN if chosen is None else _line(chosen)
-        return Doing(state or PYTHON, line, function, drives)
+        loops = any([_is_event_loop(at.code) for at in rest])
+        return Doing(state or PYTHON, line, function, drives, loops)
 
     def _innermost(self, stack: Stack) -> tuple[str, str, Stack]:
         """
@@ -243,6 +251,11 @@ class ActivityReader:
             self._kinds.clear()
         self._kinds[file] = kind
         return kind
+
+
+def _is_event_loop(code: CodeType) -> bool:
+    file = _EVENT_LOOPS.get(code.co_name)
+    return file is not None and code.co_filename.endswith(file)
 
 
 def _imports(code: CodeType) -> bool:

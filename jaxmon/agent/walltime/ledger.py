@@ -40,12 +40,14 @@ class Entry(NamedTuple):
         state: what it was doing.
         place: ``file:line`` of the user's code.
         function: the jitted function that was being called, if known.
+        event_loop: whether an event loop waited meanwhile that serves requests.
     """
 
     activity: str
     state: str
     place: str
     function: str
+    event_loop: bool = False
 
 
 class Found(Enum):

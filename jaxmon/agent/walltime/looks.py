@@ -155,9 +155,9 @@ class Looks:
             state = BLOCKED if seen.doing.drives else IDLE
         if state == ITEM:
             state = IDLE if self._serves() else DATA_WAIT
-        entry = Entry(
-            activity, state, self._place(seen.doing.line), seen.doing.function
-        )
+        place, function = self._place(seen.doing.line), seen.doing.function
+        loops = seen.doing.event_loop and self._serves()
+        entry = Entry(activity, state, place, function, loops)
         seconds, self._looked = max(due - self._looked, 0.0), due
         spent = self._called_back(entry, late)
         if seen.doing.state == ITEM and state == DATA_WAIT:

@@ -61,6 +61,7 @@ RULES: tuple[Rule, ...] = (
     compiles.compile_dominated,
     slower.slower,
     serving.padding,
+    serving.event_loops,
     runs.old_checkpoint,
     runs.restarts,
     time.eager,

@@ -159,6 +159,7 @@ TOPICS: dict[str, Topic] = {
     "cold_requests": Topic(
         _TIME, catalog.REQUESTS, "On-call: Cold request ratio", "JaxmonColdStarts"
     ),
+    "event_loop": _WALL_TIME,
     "padding": Topic(_TIME, catalog.BATCH_FILL_RATIO, "On-call: Batch fill"),
     "effects": Topic(
         _TIME, catalog.JIT_CACHE_MISSES, "Debug: Cache misses by function"

@@ -24,6 +24,7 @@ LATE_REQUEST = 15.0
 LATE_OF_USUAL = 30.0
 """... if that is so many times as long as 95 % take."""
 _ENOUGH = 20
+_IN_JAX = frozenset(("compile", "device", "fetch", "transfer", "eager"))
 _MOST_LINES = 5
 
 
@@ -106,6 +107,33 @@ def padding(snapshot: Snapshot) -> Iterator[Finding]:
                 "requests to fill a batch.",
                 seconds=wasted,
             )
+
+
+def event_loops(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect handlers of requests that call JAX on the thread of the event loop."""
+    period = snapshot.time.period
+    if not period.settled:
+        return
+    lines: dict[str, float] = {}
+    for one in period.places:
+        if one.event_loop and one.state in _IN_JAX:
+            lines[one.place] = lines.get(one.place, 0.0) + one.seconds
+    took = sum(lines.values())
+    if took < _WORTH_OF_TIME * period.seconds:
+        return
+    most = max(lines, key=lines.__getitem__)
+    yield Finding(
+        "event_loop",
+        most,
+        f"JAX kept the event loop from other requests for {duration(took)}, "
+        f"{share(took, period.seconds)} of {duration(period.seconds)}: "
+        f"{share(lines[most], took)} of it at {most}.",
+        (),
+        "Until the call returns, the server answers nobody, not even health checks. "
+        "Call the model in another thread: await asyncio.to_thread(predict, x).",
+        where=most,
+        seconds=took,
+    )
 
 
 def _usual(route: Route) -> float | None:

@@ -90,6 +90,8 @@ def host(snapshot: Snapshot) -> Iterator[Finding]:
     idle = took - min(hidden, took)
     if idle < (_WORTH if busy else _WORTH_IN_DOUBT) * period.seconds:
         return
+    if snapshot.requests and period.of("idle") > idle:
+        return  # the device waits for requests
     lines = period.lines("python")
     yield Finding(
         "host",
