@@ -11,8 +11,16 @@ from collections.abc import Iterator
 
 from jaxmon.report.findings import compiles, transfers
 from jaxmon.report.findings.finding import Finding
+from jaxmon.report.findings.periods import (
+    OF_A_LINE,
+    further,
+    mostly,
+    of_all,
+    part,
+    settled,
+)
 from jaxmon.report.findings.stalled import is_long
-from jaxmon.report.layout import duration, share
+from jaxmon.report.layout import duration
 from jaxmon.report.model import Snapshot
 from jaxmon.report.walltime import Period
 
@@ -25,7 +33,6 @@ _WORTH_ESTIMATED = 0.15
 # Seconds for one program.
 _LARGE_PROGRAM = 10.0
 _MOST_LINES = 3
-_OF_A_LINE = 0.02
 _MORE = 5
 # Calls per read from which on a program reads rarely.
 _RARELY = 10
@@ -35,7 +42,7 @@ _EXPLAINED = 0.7
 
 def eager(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect time spent in operations outside of jit."""
-    if (period := _settled(snapshot)) is None:
+    if (period := settled(snapshot)) is None:
         return
     traced = _traced_again(snapshot, period)
     dispatch = period.of("eager") + traced
@@ -46,20 +53,20 @@ def eager(snapshot: Snapshot) -> Iterator[Finding]:
     yield Finding(
         "eager",
         lines[0][0] if lines else "",
-        f"Operations outside of jit took {_part(took, period)}"
-        + _mostly(lines, dispatch),
-        _further(lines),
+        f"Operations outside of jit took {part(took, period)}"
+        + mostly(lines, dispatch),
+        further(lines),
         "Call them within a function decorated with jax.jit: one program instead of "
         "one dispatch for each operation. Replace loops over elements by jax.vmap, "
         "jax.lax.scan or array operations.",
         where=lines[0][0] if lines else "",
-        seconds=_of_all(took, period, snapshot),
+        seconds=of_all(took, period, snapshot),
     )
 
 
 def data_wait(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect loops that wait for data."""
-    if (period := _settled(snapshot)) is None:
+    if (period := settled(snapshot)) is None:
         return
     took, now = period.of("data_wait"), snapshot.time.now
     if now.state == "data_wait" and is_long(now):
@@ -70,19 +77,19 @@ def data_wait(snapshot: Snapshot) -> Iterator[Finding]:
     yield Finding(
         "data_wait",
         lines[0][0] if lines else "",
-        f"The program waited for data for {_part(took, period)}" + _mostly(lines, took),
-        _further(lines),
+        f"The program waited for data for {part(took, period)}" + mostly(lines, took),
+        further(lines),
         "Prepare the next batches while the device computes: a prefetching loader in "
         "other processes, or in threads if it mostly waits or runs in C; fewer and "
         "larger files; decoding ahead of time.",
         where=lines[0][0] if lines else "",
-        seconds=_of_all(took, period, snapshot),
+        seconds=of_all(took, period, snapshot),
     )
 
 
 def host(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect Python that keeps the device waiting."""
-    if (period := _settled(snapshot)) is None:
+    if (period := settled(snapshot)) is None:
         return
     took, busy = period.of("python"), _busy(snapshot, period)
     # What the device computes while the host does not wait for it.
@@ -97,18 +104,18 @@ def host(snapshot: Snapshot) -> Iterator[Finding]:
         "host",
         lines[0][0] if lines else "",
         f"Python {'kept the device waiting for' if busy else 'took'} "
-        f"{_part(idle, period)}" + _mostly(lines, took),
-        _further(lines),
+        f"{part(idle, period)}" + mostly(lines, took),
+        further(lines),
         "Move this work out of the loop, to another thread or process, or do it while "
         "the device computes: between the call and the first read of its result.",
         where=lines[0][0] if lines else "",
-        seconds=_of_all(idle, period, snapshot),
+        seconds=of_all(idle, period, snapshot),
     )
 
 
 def garbage(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect time spent collecting garbage."""
-    if (period := _settled(snapshot)) is None:
+    if (period := settled(snapshot)) is None:
         return
     took = period.of("gc")
     if took < _WORTH * period.seconds:
@@ -117,19 +124,19 @@ def garbage(snapshot: Snapshot) -> Iterator[Finding]:
     yield Finding(
         "garbage",
         lines[0][0] if lines else "",
-        f"Python collected garbage for {_part(took, period)}" + _mostly(lines, took),
-        _further(lines),
+        f"Python collected garbage for {part(took, period)}" + mostly(lines, took),
+        further(lines),
         "Keep fewer Python objects; call gc.freeze() once the program has started, so "
         "that what stays is not looked at again, or raise gc.set_threshold(). If the "
         "loop calls gc.collect, remove that.",
         where=lines[0][0] if lines else "",
-        seconds=_of_all(took, period, snapshot),
+        seconds=of_all(took, period, snapshot),
     )
 
 
 def held_up(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect threads of the program that keep the interpreter."""
-    if (period := _settled(snapshot)) is None:
+    if (period := settled(snapshot)) is None:
         return
     took = period.of("gil")
     if took < _WORTH * period.seconds:
@@ -138,20 +145,20 @@ def held_up(snapshot: Snapshot) -> Iterator[Finding]:
     yield Finding(
         "interpreter",
         lines[0][0] if lines else "",
-        f"The loop waited for the Python interpreter for {_part(took, period)}, which "
-        f"another thread had{_mostly(lines, took)}",
-        _further(lines),
+        f"The loop waited for the Python interpreter for {part(took, period)}, which "
+        f"another thread had{mostly(lines, took)}",
+        further(lines),
         "Only one thread runs Python at a time. Do this work in another process, such "
         "as a worker of the loader, or with functions that work on whole arrays in C, "
         "as those of NumPy do.",
         where=lines[0][0] if lines else "",
-        seconds=_of_all(took, period, snapshot),
+        seconds=of_all(took, period, snapshot),
     )
 
 
 def blocked(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect loops that wait for locks, files, sockets or timers."""
-    if (period := _settled(snapshot)) is None:
+    if (period := settled(snapshot)) is None:
         return
     # What a program marks is expected.
     took, now = period.of("blocked") - period.marked("blocked"), snapshot.time.now
@@ -163,19 +170,19 @@ def blocked(snapshot: Snapshot) -> Iterator[Finding]:
     yield Finding(
         "blocked",
         lines[0][0] if lines else "",
-        f"The program was blocked outside of JAX for {_part(took, period)}"
-        + _mostly(lines, took),
-        _further(lines),
+        f"The program was blocked outside of JAX for {part(took, period)}"
+        + mostly(lines, took),
+        further(lines),
         "Look at what these lines wait for: a lock, a file, a socket, a timer. Let "
         "another thread wait for it, or do it less often.",
         where=lines[0][0] if lines else "",
-        seconds=_of_all(took, period, snapshot),
+        seconds=of_all(took, period, snapshot),
     )
 
 
 def copies(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect time spent copying to the device."""
-    if (period := _settled(snapshot)) is None:
+    if (period := settled(snapshot)) is None:
         return
     took = period.of("transfer")
     if took < _WORTH * period.seconds:
@@ -184,12 +191,12 @@ def copies(snapshot: Snapshot) -> Iterator[Finding]:
     yield Finding(
         "copies",
         lines[0][0] if lines else "",
-        f"Copying to the device took {_part(took, period)}" + _mostly(lines, took),
-        _further(lines),
+        f"Copying to the device took {part(took, period)}" + mostly(lines, took),
+        further(lines),
         "Copy data that does not change once, and the rest ahead of time: call "
         "jax.device_put on the next batch before the step of this one.",
         where=lines[0][0] if lines else "",
-        seconds=_of_all(took, period, snapshot),
+        seconds=of_all(took, period, snapshot),
     )
 
 
@@ -198,7 +205,7 @@ def fetches(snapshot: Snapshot) -> Iterator[Finding]:
     Detect reads of results that cost time: because the device is not busy meanwhile, or
     because the host cannot work ahead.
     """
-    if (period := _settled(snapshot)) is None:
+    if (period := settled(snapshot)) is None:
         return
     busy = _busy(snapshot, period)
     waited = period.of("fetch") - _eager_waits(snapshot, period)
@@ -222,20 +229,20 @@ def fetches(snapshot: Snapshot) -> Iterator[Finding]:
     yield Finding(
         "fetch",
         lines[0][0] if lines else "",
-        f"Reading results took {_part(waited, period)}; the device was computing for "
-        f"{duration(computing)} of that{_mostly(lines, waited)}",
-        _further(lines),
+        f"Reading results took {part(waited, period)}; the device was computing for "
+        f"{duration(computing)} of that{mostly(lines, waited)}",
+        further(lines),
         "Each read waits for all preceding device work, and the host cannot work "
         "ahead. Read a value one step later, every hundredth step, or several at once "
         "with jax.device_get.",
         where=lines[0][0] if lines else "",
-        seconds=_of_all(won, period, snapshot),
+        seconds=of_all(won, period, snapshot),
     )
 
 
 def device(snapshot: Snapshot) -> Iterator[Finding]:
     """Say that the device computes, if that is what takes the time."""
-    if (period := _settled(snapshot)) is None:
+    if (period := settled(snapshot)) is None:
         return
     took = period.of("device", "fetch") - _eager_waits(snapshot, period)
     now = snapshot.time.now
@@ -251,15 +258,15 @@ def device(snapshot: Snapshot) -> Iterator[Finding]:
     known = [one for one in most if one.device_seconds > 0][:_MOST_LINES]
     # Its time is that of samples, times all calls.
     whole = sum(one.device_seconds for one in known)
-    part = min(snapshot.time.since_start.seconds / max(whole, 1e-9), 1.0)
-    mostly = f", mostly {known[0].name}" if known else ""
+    ratio = min(snapshot.time.since_start.seconds / max(whole, 1e-9), 1.0)
+    named = f", mostly {known[0].name}" if known else ""
     yield Finding(
         "device",
         known[0].name if known else "",
         f"The device computed, or the program waited for it, for "
-        f"{_part(took, period)}{mostly}.",
+        f"{part(took, period)}{named}.",
         tuple(
-            f"{one.name}: about {duration(one.device_seconds * part)} in "
+            f"{one.name}: about {duration(one.device_seconds * ratio)} in "
             f"{one.calls or 0:,} calls"
             for one in known
         ),
@@ -270,7 +277,7 @@ def device(snapshot: Snapshot) -> Iterator[Finding]:
 
 def compiling(snapshot: Snapshot) -> Iterator[Finding]:
     """Say that first compiles take the time, unless those of operations do."""
-    if (period := _settled(snapshot)) is None:
+    if (period := settled(snapshot)) is None:
         return
     functions = list(snapshot.functions)
     took = period.of("compile") - _traced_again(snapshot, period)
@@ -291,7 +298,7 @@ def compiling(snapshot: Snapshot) -> Iterator[Finding]:
     yield Finding(
         "compiling",
         known[0].name if known else "",
-        f"Compiling {'functions ' if told else ''}took {_part(took, period)}, most of "
+        f"Compiling {'functions ' if told else ''}took {part(took, period)}, most of "
         "it first compiles.",
         tuple(f"{one.name}: {duration(one.compile_time)}" for one in known),
         (
@@ -307,7 +314,7 @@ def compiling(snapshot: Snapshot) -> Iterator[Finding]:
 
 def startup(snapshot: Snapshot) -> Iterator[Finding]:
     """Say that imports, and the initialisation of devices, take the time."""
-    if (period := _settled(snapshot)) is None:
+    if (period := settled(snapshot)) is None:
         return
     took = period.of("startup")
     if took < _WORTH * period.seconds:
@@ -316,9 +323,9 @@ def startup(snapshot: Snapshot) -> Iterator[Finding]:
     yield Finding(
         "startup",
         lines[0][0] if lines else "",
-        f"Importing modules and initialising devices took {_part(took, period)}"
-        + _mostly(lines, took),
-        _further(lines),
+        f"Importing modules and initialising devices took {part(took, period)}"
+        + mostly(lines, took),
+        further(lines),
         "A longer run does not take more of it. `python -X importtime` shows which "
         "modules take long; if it is their files, install them on a local disk.",
         where=lines[0][0] if lines else "",
@@ -327,18 +334,12 @@ def startup(snapshot: Snapshot) -> Iterator[Finding]:
 
 def idle(snapshot: Snapshot) -> Iterator[Finding]:
     """Say that there was nothing to do."""
-    if (period := _settled(snapshot)) is None:
+    if (period := settled(snapshot)) is None:
         return
     took = period.of("idle")
     if took >= _WORTH * period.seconds:
-        text = f"The program was idle for {_part(took, period)}."
+        text = f"The program was idle for {part(took, period)}."
         yield Finding("idle", "", text, (), "")
-
-
-def _settled(snapshot: Snapshot) -> Period | None:
-    """Return the period to judge, `None` if there are too few looks."""
-    period = snapshot.time.period
-    return period if period.settled else None
 
 
 def _jitted(snapshot: Snapshot) -> bool:
@@ -364,7 +365,7 @@ def _eager_waits(snapshot: Snapshot, period: Period) -> float:
     waited, busy = period.of("fetch"), _busy(snapshot, period)
     if not _jitted(snapshot):
         return waited
-    few = dispatch < _OF_A_LINE * period.seconds or dispatch < _MORE * called
+    few = dispatch < OF_A_LINE * period.seconds or dispatch < _MORE * called
     # If the time of jitted functions is unknown, it may be that.
     return 0.0 if few or not busy or busy > (1 - _EXPLAINED) * waited else waited
 
@@ -391,29 +392,3 @@ def _busy(snapshot: Snapshot, period: Period) -> float:
         return 0.0
     busy = sum(one.device_seconds for one in snapshot.functions)
     return min(busy * period.seconds / since_start, period.seconds)
-
-
-def _part(seconds: float, period: Period) -> str:
-    part = share(seconds, period.seconds)
-    return f"{duration(seconds)}, {part} of {duration(period.seconds)}"
-
-
-def _of_all(seconds: float, period: Period, snapshot: Snapshot) -> float:
-    """Return *seconds* of *period*, as a part of the whole observed time."""
-    observed = snapshot.process.observed_seconds
-    return seconds / period.seconds * observed if observed else seconds
-
-
-def _mostly(lines: list[tuple[str, float]], took: float) -> str:
-    if not lines or not took:
-        return "."
-    return f": {share(min(lines[0][1], took), took)} of it at {lines[0][0]}."
-
-
-def _further(lines: list[tuple[str, float]]) -> tuple[str, ...]:
-    whole = sum(seconds for _, seconds in lines)
-    return tuple(
-        f"{place}: {duration(seconds)}"
-        for place, seconds in lines[1:_MOST_LINES]
-        if seconds >= _OF_A_LINE * whole
-    )
