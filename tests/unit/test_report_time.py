@@ -313,6 +313,17 @@ def test_a_server_with_time_to_spare_does_not_lose_it_in_python():
     assert topics(0.6) == ["host", "idle"]
 
 
+def test_operations_are_no_fault_while_the_device_is_busy():
+    """A key that is split while the device computes the step before costs nothing."""
+    states = {"eager": 0.2, "device": 0.7}
+
+    def topics(busy: float) -> list[str]:
+        return [one.topic for one in found(states, functions=computing(busy))]
+
+    assert topics(430.0) == ["eager", "device"]
+    assert topics(590.0) == ["device"]
+
+
 def test_few_looks_are_no_reason():
     """Nothing is said about the first seconds of a program."""
     few = ledger({"data_wait": 1.0})

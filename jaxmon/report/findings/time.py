@@ -47,7 +47,9 @@ def eager(snapshot: Snapshot) -> Iterator[Finding]:
     traced = _traced_again(snapshot, period)
     dispatch = period.of("eager") + traced
     took = dispatch + _eager_waits(snapshot, period)
-    if took < _WORTH * period.seconds:
+    # What the device computes meanwhile of jitted functions.
+    hidden = max(_busy(snapshot, period) - period.of("device", "fetch"), 0.0)
+    if took - hidden < _WORTH * period.seconds:
         return
     lines = period.lines("eager", *(["compile"] if traced else []))
     yield Finding(
