@@ -29,8 +29,14 @@ _UTILITIES = _end("experimental", "multihost_utils.py")
 _COPIES = frozenset(
     ("host_local_array_to_global_array", "global_array_to_host_local_array")
 )
-# Calls the function of the program that its XLA program calls.
-_CALLBACK = (_end("_src", "callback.py"), "__call__")
+# Call the function of the program that its XLA program calls: of `jax.pure_callback`
+# and `jax.experimental.io_callback`, and of all, as `jax.debug.callback`.
+_CALLBACKS = (
+    (_end("_src", "callback.py"), "__call__"),
+    (_end("_src", "callback.py"), "_wrapped_callback"),
+    (_end("interpreters", "mlir.py"), "_wrapped_callback"),  # to JAX 0.4
+)
+_CALL_BACK = frozenset(function for _, function in _CALLBACKS)
 
 
 def barrier(stack: Stack) -> str:
@@ -53,8 +59,9 @@ def barrier(stack: Stack) -> str:
 
 def calls_back(stack: Stack) -> bool:
     """Return whether it is in a function that a running XLA program has called."""
-    file, function = _CALLBACK
     return any(
         at.code.co_name == function and at.code.co_filename.endswith(file)
         for at in stack
+        if at.code.co_name in _CALL_BACK
+        for file, function in _CALLBACKS
     )
