@@ -28,6 +28,8 @@ from jaxmon.report.section import Section
 
 
 _FUNCTIONS = "COMPILE TIME"
+_WHILE_IT_RUNS = "run `jaxmon explain` while the process is running."
+_OF_ANOTHER_RUN = "JAXMON_SUMMARY_DIR=DIRECTORY keeps a whole report of a run."
 _MOST_FUNCTIONS = 12
 _MOST_RECOMPILES = 4
 _MOST_DIFFERENCES = 3
@@ -36,7 +38,12 @@ _MOST_OF_A_TEXT = 300
 
 
 def findings(
-    found: Sequence[Finding], width: int, *, observed: float, room: int | None = None
+    found: Sequence[Finding],
+    width: int,
+    *,
+    observed: float,
+    room: int | None = None,
+    over: bool = False,
 ) -> list[str]:
     """
     Return what to change, the most urgent first.
@@ -46,6 +53,7 @@ def findings(
         width: of a line.
         observed: seconds that the figures are about.
         room: maximum number of lines; what does not fit is counted, not shown.
+        over: whether the program has come to its end.
     """
     lines = ["FINDINGS"]
     if quiet := verdict(found):
@@ -56,11 +64,8 @@ def findings(
         if room is not None and len(lines) + len(block) + bool(rest) > room:
             if number > 1:
                 left = counted(rest + 1, "further finding")
-                hint = (
-                    f"{INDENT}{left}: run `jaxmon explain` while the process is "
-                    "running."
-                )
-                return [*lines, hint]
+                hint = _OF_ANOTHER_RUN if over else _WHILE_IT_RUNS
+                return [*lines, f"{INDENT}{left}: {hint}"]
             block = block[: room - len(lines)]
         lines += block
     return lines

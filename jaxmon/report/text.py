@@ -79,9 +79,8 @@ def summary(
     ]
     above = _joined(facts)
     room = MOST_LINES - len(above) - 2
-    below = sections.findings(
-        findings, width, observed=snapshot.process.observed_seconds, room=room
-    )
+    observed = snapshot.process.observed_seconds
+    below = sections.findings(findings, width, observed=observed, room=room, over=True)
     return [*_joined([above, below]), "─" * width]
 
 

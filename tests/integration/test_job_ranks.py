@@ -70,6 +70,28 @@ def test_with_a_password_it_may_listen_everywhere(
             assert text not in done.output
 
 
+def test_that_no_failure_is_known_is_not_that_there_is_none(
+    run_dir: Path, stack: ExitStack
+) -> None:
+    """As long as a rank or a host is missing, the exit code says so."""
+
+    def examined(targets: str) -> tuple[int, str]:
+        done = CliRunner().invoke(main, ["job", "post-mortem", "--targets", targets])
+        return done.exit_code, done.output
+
+    for slot, rank in enumerate(waiting(3, age=0.1)):
+        agent(stack, run_dir, slot, rank)
+    with sidecar(run_dir, peer_access=True) as address:
+        code, said = examined(address)
+        assert (code, "NO FAILURE KNOWN" in said) == (3, True)
+    agent(stack, run_dir, 3, report(3, age=0.1))
+    with sidecar(run_dir, peer_access=True) as address:
+        code, said = examined(address)
+        assert (code, "NO FAILURE" in said) == (0, True)
+        code, said = examined(f"{address},127.0.0.1:1")
+        assert (code, "1 of 2 hosts did not answer" in said) == (3, True)
+
+
 def test_a_process_is_reported_as_it_was_last(run_dir: Path, stack: ExitStack) -> None:
     """One that has died, or does not respond, still has a host, a step and a line."""
     now = [100.0]

@@ -101,7 +101,8 @@ Exit codes:
   0 no process of a job has failed
   1 one has
   2 usage error
-  3 no host answered, or no process of a job ran there within the last hour
+  3 no host answered, no process of a job ran there within the last hour, or no
+    failure is known, but a host or a rank is missing
 
 \b
 Examples:
@@ -131,7 +132,8 @@ def post_mortem(*, sidecars: Sidecars, as_json: bool) -> None:
             output.line(line, colour="red" if failed else None)
     if any(job.failed for job in found.jobs):
         raise click.exceptions.Exit(_FAILED)
-    if not found.jobs:
+    missing = any(job.missing for job in found.jobs)
+    if not found.jobs or missing or any(host.trouble for host in found.hosts):
         raise click.exceptions.Exit(_NOTHING)
 
 
