@@ -52,6 +52,7 @@ class Simulated:
         self.looped = False
         self.late = 0.0
         self.saves = 0
+        self.works = False
 
     def start(self, number: int | None) -> None:
         """Begin the loop at a step."""
@@ -69,7 +70,14 @@ class Simulated:
         progress = Progress("train", self.steps, numbered, 0.0, running=True)
         now = Moment(self.wall, self.boottime)
         given = progress if self.looped else None
-        self.accounts.advance(now, self.spent, given, late=self.late, saves=self.saves)
+        self.accounts.advance(
+            now,
+            self.spent,
+            given,
+            late=self.late,
+            saves=self.saves,
+            works=self.works and given is None,
+        )
         self.record = self.accounts.record
 
     def wait(self, seconds: float) -> None:

@@ -304,6 +304,34 @@ def test_attempts_without_a_new_step_are_counted() -> None:
     assert run.known.fruitless == 0
 
 
+def test_a_program_that_marks_no_steps_works_all_the_same() -> None:
+    """Once it evidently does, its time is unknown, and no attempt in vain."""
+    run = Simulated()
+    for _ in range(2):
+        run.attempt()
+        run.do(5.0)
+        run.works = True
+        run.do(1.0)
+        assert run.known.fruitless == 0
+        run.do(7.0)
+    expected = {"startup": 6.0, "recovery": 6.0, "unknown": 14.0, "waiting": 0.0}
+    assert run.known.seconds == expected
+
+
+def test_calls_before_a_loop_that_is_marked_are_no_progress() -> None:
+    """Such as an evaluation at the start of each attempt of a crash loop."""
+    run = Simulated()
+    run.attempt()
+    run.start(0)
+    run.do(5.0, "step", steps=5)
+    for expected in (1, 2):
+        run.attempt()
+        run.works = True
+        run.do(7.0)
+        assert run.known.fruitless == expected
+    assert run.known.seconds == {"step": 5.0, "recovery": 14.0, "waiting": 0.0}
+
+
 def test_without_numbers_saves_are_progress() -> None:
     """Attempts that save get on, those that do not are in vain."""
     run = Simulated()

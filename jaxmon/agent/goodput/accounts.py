@@ -121,7 +121,8 @@ class Accounts:
             self._looped = True
         else:
             rest = self._corrected(rest, late)
-            self._unmarked = self._unmarked or works
+            # Where attempts have marked steps, this one has not come to them.
+            self._unmarked = self._unmarked or (works and not record.marked)
         for name, part in (*stepping.items(), *rest.items()):
             found[name] = found.get(name, 0.0) + part
         seconds = dict(record.seconds)

@@ -39,8 +39,10 @@ SITE: Final = "goodput"
 
 # Between two looks at whether this is process 0, and whether the record is free.
 _SOON = 1.0
-# Calls of one function after which a program evidently works without marking steps.
+# Calls of one function after which a program evidently works without marking steps: so
+# many, or some in so many seconds, if they take long.
 _AT_WORK = 100
+_SOME, _LONG = 10, 120.0
 
 
 class RunGoodput(Part):
@@ -75,6 +77,8 @@ class RunGoodput(Part):
         self._accounts: Accounts | None = None
         self._loop: Loop | None = None
         self._numbered = False
+        # When a jitted function had been called for the first time.
+        self._called: float | None = None
         self._written = monotonic()
         self._said: set[str] = set()
         # Why the record is not kept at present, in words.
@@ -220,10 +224,12 @@ class RunGoodput(Part):
 
     def _works(self) -> bool:
         """Return whether the program calls a function again and again."""
-        calls = (
-            one.objects.calls for one in list(self._context.table) if not one.internal
-        )
-        return any(number >= _AT_WORK for number in calls)
+        table = list(self._context.table)
+        calls = max([one.objects.calls for one in table if not one.internal], default=0)
+        if calls and self._called is None:
+            self._called = monotonic()
+        long = self._called is not None and monotonic() - self._called >= _LONG
+        return calls >= (_SOME if long else _AT_WORK)
 
     # --- reading --------------------------------------------------------------------
 
