@@ -109,6 +109,13 @@ def free_port() -> int:
 
 
 @pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """Return a stack, unwound after the test."""
+    with ExitStack() as found:
+        yield found
+
+
+@pytest.fixture
 def run_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """
     Return an empty run directory and make it the default, also of subprocesses.

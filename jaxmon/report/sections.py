@@ -29,7 +29,7 @@ from jaxmon.report.section import Section
 
 _FUNCTIONS = "COMPILE TIME"
 _WHILE_IT_RUNS = "run `jaxmon explain` while the process is running."
-_OF_ANOTHER_RUN = "JAXMON_SUMMARY_DIR=DIRECTORY keeps a whole report of a run."
+_OF_ANOTHER_RUN = "JAXMON_SUMMARY_DIR=DIRECTORY keeps a whole report."
 _MOST_FUNCTIONS = 12
 _MOST_RECOMPILES = 4
 _MOST_DIFFERENCES = 3

@@ -72,7 +72,7 @@ def test_a_stopped_program_is_not_waited_for(programs, run_dir):
         (b"nonsense", "its response is not HTTP: b'nonsense'"),
         (page(b"not json"), "its response is not JSON"),
         (page(b"[1]"), "its response is not a JSON object"),
-        (page(b"[" * 100_000), "its response is JSON nested deeper than 100 levels"),
+        (page(b"[" * 100_000), "its response is JSON nested deeper than 90 levels"),
         (page(b"{}"), "its response contains no jaxmon data; there is nothing to"),
         (page(b'{"a": 1, "functions": []}'), "its response contains no jaxmon data"),
         (page(b""), "its response is not JSON"),

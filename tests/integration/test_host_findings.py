@@ -211,7 +211,7 @@ def test_agents_in_trouble_cost_only_themselves(host: Host, raw: Raw) -> None:
     assert "truncated after" in troubles["2"]
     assert troubles["3"] == "does not respond: nothing is listening on its socket"
     assert "not JSON" in troubles["4"]
-    assert "deeper than 100 levels" in troubles["6"]
+    assert "deeper than 90 levels" in troubles["6"]
     assert all(found.processes[n].findings is None for n in "12346")
     assert found.processes["5"].verdict == "Nothing to fix stands out."
     assert found.processes["5"].notes == [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -26,12 +25,6 @@ from jaxmon_exporter.service import Service
 from jaxmon_exporter.throttling import throttled
 from tests.ranks import report, waiting
 from tests.served_ranks import agent, ranks_of, read, sidecar
-
-
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as found:
-        yield found
 
 
 def why(*arguments: str) -> Any:
@@ -141,100 +134,6 @@ def test_how_a_process_ended_is_read_from_its_slot(
     assert found == ["finished", "crashed", "killed"]
 
 
-def test_a_process_that_failed_before_it_was_read_is_reported(
-    run_dir: Path, stack: ExitStack
-) -> None:
-    """Its last words are, for an hour; which rank it was is unknown."""
-    # Not since the start of the system, which may be an hour ago or less.
-    now = time.time()
-    ways: list[tuple[str, life.State, float]] = [
-        ("exception", life.CRASHED, now),
-        ("exit", life.FINISHED, now),
-        ("finished", life.FINISHED, now),
-        ("exception", life.CRASHED, now - 4000.0),
-    ]
-    for slot, (kind, state, then) in enumerate(ways):
-        one = life.Life(run_dir / f"agent-{slot}.life", 0o600)
-        one.begin()
-        one.say({"kind": kind, "time": then})
-        one.end(state)
-        one.abandon()
-    ranks = ranks_of(run_dir, stack)
-    found = read(ranks)["ranks"]
-    assert [(of["ended"], of["words"]["kind"]) for of in found] == [
-        ("crashed", "exception"),
-        ("finished", "exit"),
-    ]
-    assert len(records.host("h", read(ranks)).unknown) == 2
-    agent(stack, run_dir, 0, report(0))
-    again = life.Life(run_dir / "agent-0.life", 0o600)
-    again.begin()
-    stack.callback(again.abandon)
-    found = read(ranks)["ranks"]
-    assert [of.get("index") for of in found] == [0, None, None]
-
-
-def test_which_rank_it_was_is_known_from_its_last_words(
-    run_dir: Path, stack: ExitStack
-) -> None:
-    """Each of several attempts that fail one after the other, read in time or not."""
-    now = [100.0]
-    ranks = ranks_of(run_dir, stack, clock=lambda: now[0])
-    place = {"count": 4, "coordinator": "a:1", "pid": 7, "observed_seconds": 3.0}
-    for index in range(3):
-        one = life.Life(run_dir / "agent-0.life", 0o600)
-        one.begin()
-        if index == 1:  # it is read, but has not joined its job yet
-            early = {"index": None, "count": None, "coordinator": "", "pid": 7}
-            running = agent(stack, run_dir, 0, early)
-            read(ranks)
-            running.server.stop()
-            (run_dir / "agent-0.sock").unlink()
-        one.say({"kind": "exception", "time": time.time(), "index": index, **place})
-        one.end(life.CRASHED)
-        one.abandon()
-        now[0] += 10.0
-        read(ranks)
-    found = records.host("h", read(ranks)).ranks
-    assert {of.index for of in found} == {0, 1, 2}
-    assert {(of.count, of.coordinator, of.pid) for of in found} == {(4, "a:1", 7)}
-    assert [of.ended for of in found] == ["crashed"] * 3
-
-
-@pytest.mark.parametrize("joined", [True, False])
-@pytest.mark.parametrize(
-    "odd",
-    [
-        '"steps": NaN',
-        '"steps": 1e999',
-        f'"boottime": 1{"0" * 400}',
-        f'"causes": {"[" * 98}{"]" * 98}',
-        f'"causes": {"[" * 900}{"]" * 900}',
-    ],
-)
-def test_odd_last_words_hide_no_other_rank(
-    run_dir: Path, stack: ExitStack, odd: str, *, joined: bool
-) -> None:
-    """Whoever may write to the run directory cannot make the whole host unreadable."""
-    ranks = ranks_of(run_dir, stack)
-    path = run_dir / "agent-0.life"
-    one = life.Life(path, 0o600)
-    one.begin()
-    if joined:
-        agent(stack, run_dir, 0, report(0))
-        read(ranks)
-    one.say({"kind": "exception", "time": time.time()})
-    one.end(life.CRASHED)
-    one.abandon()
-    line, words = path.read_bytes().split(b"{")
-    path.write_bytes(line + b"{" + words.partition(b"}")[0] + f", {odd}}}".encode())
-    agent(stack, run_dir, 1, report(1))
-    text = json.dumps(read(ranks))
-    indices = [of.index for of in records.host("h", json_text.parse(text)).ranks]
-    assert 1 in indices
-    assert (0 in indices) is joined
-
-
 def test_a_rank_that_was_read_remains_known_as_such(
     run_dir: Path, stack: ExitStack
 ) -> None:
@@ -254,24 +153,6 @@ def test_a_rank_that_was_read_remains_known_as_such(
         assert found["words"]["kind"] == "exception"
 
 
-def test_what_many_processes_left_hides_no_rank(
-    run_dir: Path, stack: ExitStack
-) -> None:
-    """Whoever may write to the run directory can make any number of such files."""
-    for slot in range(300):
-        one = life.Life(run_dir / f"agent-{slot}.life", 0o600)
-        one.begin()
-        one.say({"kind": "exception", "time": time.time()})
-        one.end(life.CRASHED)
-        one.abandon()
-    ranks = ranks_of(run_dir, stack)
-    assert len(read(ranks)["ranks"]) == 256
-    agent(stack, run_dir, 2000, report(0))
-    found = read(ranks)["ranks"]
-    assert len(found) == 257
-    assert found[-1]["index"] == 0
-
-
 def test_a_rank_that_is_nested_deeply_hides_no_other(
     run_dir: Path, stack: ExitStack
 ) -> None:
@@ -285,56 +166,6 @@ def test_a_rank_that_is_nested_deeply_hides_no_other(
     text = json.dumps(read(ranks))
     [found] = records.host("h", json_text.parse(text)).ranks
     assert found.index == 1
-
-
-def test_what_a_process_left_is_as_old_as_its_words(
-    run_dir: Path, stack: ExitStack
-) -> None:
-    """Those of an earlier process of the slot say nothing of the latest."""
-    one = life.Life(run_dir / "agent-0.life", 0o600)
-    one.begin()
-    one.say({"kind": "exception", "time": time.time() - 100.0})
-    one.end(life.CRASHED)
-    one.abandon()
-    [found] = read(ranks_of(run_dir, stack))["ranks"]
-    for age in ("ended_seconds", "since_seconds"):
-        assert found[age] == pytest.approx(100.0, abs=50.0)
-    one = life.Life(run_dir / "agent-0.life", 0o600)
-    one.begin()
-    one.end(life.CRASHED)
-    one.abandon()
-    assert read(ranks_of(run_dir, stack))["ranks"] == []
-
-
-def test_last_words_are_kept_when_the_slot_has_another_process(
-    run_dir: Path, stack: ExitStack
-) -> None:
-    """Both are reported, and each has its own words, whatever the process numbers."""
-    now = [100.0]
-    ranks = ranks_of(run_dir, stack, clock=lambda: now[0])
-    for way in ("exit", "exception"):
-        one = life.Life(run_dir / "agent-0.life", 0o600)
-        one.begin()
-        running = agent(stack, run_dir, 0, report(0))
-        read(ranks)
-        one.say({"kind": way, "boottime": 1.0})
-        one.abandon()
-        running.server.stop()
-        (run_dir / "agent-0.sock").unlink()
-        now[0] += 10.0
-    one = life.Life(run_dir / "agent-0.life", 0o600)
-    one.begin()
-    stack.callback(one.abandon)
-    agent(stack, run_dir, 0, report(0))
-    found = read(ranks)["ranks"]
-    assert [(of["ended"], of["words"].get("kind")) for of in found] == [
-        ("", None),
-        ("finished", "exit"),
-        ("crashed", "exception"),
-    ]
-    assert found[1]["words"]["age_seconds"] > 0
-    now[0] += 4000.0
-    assert len(read(ranks)["ranks"]) == 1
 
 
 def test_stacks_are_kept_when_progress_stops(run_dir: Path, stack: ExitStack) -> None:

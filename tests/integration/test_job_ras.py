@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from jaxmon.report.job import records
 from jaxmon.report.job.model import Verdict
@@ -22,12 +19,6 @@ from tests.fakes.nccl.server import ras as nccl_ras
 from tests.ranks import report, waiting
 from tests.served_ranks import agent, ranks_of, read, sidecar
 from tests.support import http_get, until
-
-
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as found:
-        yield found
 
 
 def verdict_with_ras(run_dir: Path, stack: ExitStack, job: NcclJob) -> str:

@@ -6,45 +6,9 @@ from typing import Any
 
 import pytest
 
-from jaxmon.report.findings.finding import Finding
 from jaxmon.report.stacks import stacks
+from tests.ledgers import NO_MORE, computing, found, ledger
 from tests.reports import findings, function
-
-
-SECONDS = 600.0
-
-
-def ledger(states: dict[str, float], **now: Any) -> dict[str, Any]:
-    """Return a ledger of ten minutes with these shares, each on a line of its own."""
-    period = {
-        "seconds": SECONDS,
-        "looks": 6_000,
-        "states": {
-            state: {"seconds": share * SECONDS, "error_seconds": 1.0}
-            for state, share in states.items()
-        },
-        "places": [
-            {"state": state, "place": f"{state}.py:7", "seconds": share * SECONDS}
-            for state, share in states.items()
-        ],
-    }
-    return {"since_start": period, "now": now}
-
-
-def computing(seconds: float) -> dict[str, Any]:
-    """Return a function that the device has computed for *seconds*."""
-    return function(
-        compiles={"compiled": 1},
-        recompiles={},
-        samples={"execution_mean": seconds / 9_000, "samples": 500},
-    )
-
-
-NO_MORE: dict[str, Any] = {"functions": computing(0.0), "transfers": {}}
-
-
-def found(states: dict[str, float], **parts: Any) -> list[Finding]:
-    return findings(time=ledger(states), **{**NO_MORE, **parts})
 
 
 @pytest.mark.parametrize(
@@ -148,47 +112,6 @@ def test_rare_reads_let_the_host_work_ahead():
 
     assert "fetch" in topics(9_000)
     assert "fetch" not in topics(90)
-
-
-def test_a_loader_that_hangs_is_told_once():
-    """Advice on prefetching does not help against a wait that does not end."""
-    waits = {"state": "data_wait", "place": "data_wait.py:7", "seconds": 400.0}
-    figures = {"changes": 500, "longest_before": 0.1, "longest_there": 0.1}
-
-    (only,) = findings(time=ledger({"data_wait": 0.7}, **waits, **figures), **NO_MORE)
-    assert only.topic == "stalled"
-
-
-def test_a_device_that_does_not_finish_does_not_compute():
-    """It may wait for another process, which no profile of this one shows."""
-    waits = {"state": "fetch", "place": "fetch.py:7", "seconds": 400.0}
-    figures = {"changes": 500, "longest_before": 0.1, "longest_there": 0.1}
-
-    (only,) = findings(time=ledger({"fetch": 0.7}, **waits, **figures), **NO_MORE)
-    assert only.topic == "stalled"
-
-
-def test_a_wait_for_a_lock_is_told_soon_with_the_others():
-    """Where it waits, and who waits for a lock too."""
-    now = {
-        "state": "blocked",
-        "place": "blocked.py:7",
-        "seconds": 20.0,
-        "changes": 500,
-        "longest_before": 0.1,
-        "stack": ["blocked.py:7 in publish"],
-        "lock": True,
-        "others": [{"name": "saver", "stack": ["blocked.py:3 in save"]}],
-    }
-    (only,) = findings(time=ledger({"blocked": 0.03}, **now), **NO_MORE)
-
-    assert "waiting for a lock for 20.0 s at blocked.py:7" in only.verdict
-    assert only.evidence == (
-        "blocked.py:7 in publish",
-        "thread saver waits for a lock too: blocked.py:3 in save",
-    )
-    short = {**now, "seconds": 10.0}
-    assert findings(time=ledger({"blocked": 0.03}, **short), **NO_MORE) == []
 
 
 def test_reads_are_a_fault_if_the_host_could_work_ahead():
@@ -330,71 +253,6 @@ def test_few_looks_are_no_reason():
     few["since_start"]["looks"] = 20
 
     assert findings(time=few, transfers={}) == []
-
-
-def dead(age):
-    """Return that a thread has failed *age* seconds ago."""
-    error = {"type": "ValueError", "message": "corrupt", "where": "read.py:3"}
-    return {
-        "gone": [{"kind": "thread", "name": "prefetch", "age_seconds": age, **error}]
-    }
-
-
-LOST = {"gone": [{"kind": "process", "name": "w", "pid": 7, "code": -9}]}
-DEADLOCK = {"lock": True, "others": [{"name": "save", "stack": ["save.py:3 in save"]}]}
-
-
-@pytest.mark.parametrize(
-    ("now", "stalls"),
-    [
-        ({"seconds": 16.0, "longest_there": 1.0, "longest_before": 1.0}, True),
-        ({"seconds": 14.0, "longest_there": 1.0, "longest_before": 1.0}, False),
-        ({"seconds": 59.0, "longest_before": 1.0}, False),
-        ({"seconds": 61.0, "longest_before": 1.0}, True),
-        ({"seconds": 61.0, "longest_before": 30.0}, False),
-        ({"seconds": 61.0, "longest_before": 1.0, "changes": 3}, False),
-        ({"seconds": 61.0, "changes": 3, **DEADLOCK}, True),
-        ({"seconds": 59.0, "changes": 3, **DEADLOCK}, False),
-        ({"seconds": 61.0, "changes": 3, "lock": True}, False),
-        ({"seconds": 301.0, "changes": 0}, True),
-        # A thread has failed, and the wait began soon after, or before.
-        ({"seconds": 16.0, "changes": 0, **dead(16.0)}, True),
-        ({"seconds": 14.0, "changes": 0, **dead(16.0)}, False),
-        ({"seconds": 90.0, "changes": 0, **dead(14.0)}, False),
-        ({"seconds": 90.0, "changes": 0, **dead(16.0)}, True),
-        ({"seconds": 16.0, "changes": 0, **dead(70.0)}, True),
-        ({"seconds": 16.0, "changes": 0, **dead(80.0)}, False),
-        ({"seconds": 16.0, "state": "blocked", **dead(16.0)}, True),
-        ({"seconds": 16.0, "state": "python", **dead(16.0)}, False),
-        # Since when a process has been gone is unknown.
-        ({"seconds": 16.0, "changes": 0, **LOST}, False),
-        ({"seconds": 301.0, "longest_there": 200.0}, False),
-        ({"seconds": 9_000.0, "state": "idle"}, False),
-    ],
-)
-def test_a_program_stalls_if_it_takes_far_longer_than_ever(now, stalls):
-    """Long for this line, for this state, or for anything; never while it is idle."""
-    now = {"state": "data_wait", "place": "a.py:3", "changes": 500, **now}
-    topics = [
-        one.topic
-        for one in findings(time=ledger({"device": 0.05}, **now), transfers={})
-    ]
-
-    assert topics == (["stalled"] if stalls else [])
-
-
-def test_what_has_failed_is_evidence_where_a_program_waits():
-    """What a loop waits for is gone: which, how, and where."""
-    now = {"state": "data_wait", "place": "a.py:3", "seconds": 400.0, **dead(400.0)}
-    (one,) = findings(time=ledger({"device": 0.05}, **now), transfers={})
-    assert one.topic == "stalled"
-    assert one.evidence[-1] == (
-        "thread prefetch ended 6 min 40 s ago by ValueError: corrupt, read.py:3"
-    )
-    assert one.action.startswith("What it waits for may be gone")
-    now |= {"state": "device"}
-    (one,) = findings(time=ledger({"device": 0.05}, **now), transfers={})
-    assert not any("prefetch" in line for line in one.evidence)
 
 
 def test_threads_with_equal_stacks_are_shown_once():

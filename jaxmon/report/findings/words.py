@@ -38,8 +38,9 @@ WHAT_TO_DO = {
     ),
 }
 GROWS = (
-    "It grows from call to call, as a cache of keys and values does: allocate it in "
-    "full once, and write into it with x.at[i].set or jax.lax.dynamic_update_slice."
+    "Pad to a few fixed sizes (buckets). It grows from call to call: if it is a cache, "
+    "as of keys and values, allocate it in full once, and write into it with "
+    "x.at[i].set or jax.lax.dynamic_update_slice."
 )
 EQUINOX = (
     "For Equinox, whatever is no array is static: pass numbers that change as arrays, "
