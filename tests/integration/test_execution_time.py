@@ -363,19 +363,22 @@ for function, figures in sampling._figures.items():
 def test_each_device_has_a_queue_of_its_own() -> None:
     """A short program on one device does not wait for a long one on another."""
     devices = "--xla_force_host_platform_device_count=2"
-    result = run_preloaded(
-        "-c",
-        SEVERAL_DEVICES,
-        env={"XLA_FLAGS": devices},
-        seconds=400,
-        optimised=True,
-    ).ok()
-    found = dict(line.split() for line in result.out.splitlines())
-
-    if jax.__version_info__ < (0, 6):
-        # There the order holds for all devices together, on a CPU: of the short one
-        # nothing is known.
-        assert "work5000" not in found
-        return
-    # It has a fifth to do; one behind the other, it would take longer than the other.
-    assert float(found["work5000"]) < float(found["work25000"])
+    for attempt in range(3):
+        result = run_preloaded(
+            "-c",
+            SEVERAL_DEVICES,
+            env={"XLA_FLAGS": devices},
+            seconds=400,
+            optimised=True,
+        ).ok()
+        found = dict(line.split() for line in result.out.splitlines())
+        if jax.__version_info__ < (0, 6):
+            # There the order holds for all devices together, on a CPU: of the short one
+            # nothing is known.
+            assert "work5000" not in found
+            return
+        # It has a fifth to do; behind the other, it would always take longer than that.
+        # So it may where others have the processors.
+        if float(found["work5000"]) < float(found["work25000"]):
+            return
+        assert attempt < 2, found
