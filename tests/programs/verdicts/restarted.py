@@ -113,7 +113,7 @@ def frequent_saves() -> None:
 
 
 def slow_scheduler() -> None:
-    train_until_killed(2, every=10)
+    train_until_killed(2, every=10, steps=150)
 
 
 def train_until_killed(
