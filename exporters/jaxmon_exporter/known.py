@@ -103,8 +103,10 @@ def left(path: Path, slot: life.Slot, now: float) -> Known | None:
         return None
     starts, words = slot.record.starts, life.last_words(path)
     age = aged(words).get("age_seconds")
-    told = words.get("kind") in _FAILED or words.get("index") is not None
-    if words.get("starts") != starts or not told:
+    is_rank = words.get("index") is not None
+    if words.get("starts") != starts:
+        return None
+    if words.get("kind") not in _FAILED and not is_rank:
         return None
     if age is None or age > KEPT_SECONDS:
         return None

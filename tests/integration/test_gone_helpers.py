@@ -26,6 +26,7 @@ def leave():
     sys.exit()
 
 def work(how):
+    all_run.wait()
     if how == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     os._exit(how)
@@ -44,10 +45,13 @@ for one in threads:
     one.start()
     one.join()
 fork = multiprocessing.get_context("fork")
+# To start a process waits for those that have ended.
+all_run = fork.Event()
 workers = [fork.Process(target=work, args=(how,)) for how in ("killed", 3, 0)]
 others = [subprocess.Popen(["sh", "-c", how]) for how in ("kill -9 $$", "exit 4", "")]
 for one in workers:
     one.start()
+all_run.set()
 for one in (*[w.pid for w in workers], *[o.pid for o in others]):
     os.waitid(os.P_PID, one, os.WEXITED | os.WNOWAIT)
 print(json.dumps(gone()))

@@ -146,7 +146,8 @@ def test_the_program_gets_its_alarm_wherever_it_lands(
     gc.collect()
 
     assert lost == []
-    assert heard >= len(tried) / 3  # some points are passed only at times
+    # Some points are passed only at times; of a sample, more before JAX 0.9.
+    assert heard >= len(tried) / (3 if OLD_JAX else 2)
     assert dropped == []
     assert inside.guard(agent).failures() == {}
     look_from_another_thread(agent)

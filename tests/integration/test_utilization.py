@@ -335,10 +335,9 @@ def test_what_a_function_achieves() -> None:
         assert found.flops.of_peak == pytest.approx(flops / seconds / 1e15, rel=0.01)
         place = found.flops.roofline
         assert place is not None
-        # One array, which is both operands, and the result; XLA of 0.4 counts it twice.
-        arrays = flops / place.intensity / (4 * size**2)
-        assert arrays == pytest.approx(round(arrays))
-        assert round(arrays) in {2, 3}
+        # One array, which is both operands, and the result. Early XLA counts it twice.
+        arrays = 3 if jax.__version_info__ < (0, 7) else 2
+        assert place.intensity == pytest.approx(flops / (arrays * 4 * size**2))
         assert place.ridge == pytest.approx(1e15 / 1e6)
         ((name, *cells),) = section(
             read({"functions": {found.name: _raw(agent, found.name)}})

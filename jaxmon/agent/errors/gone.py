@@ -1,10 +1,10 @@
 """
-Helpers of the program that are gone: threads that an exception ended, and child
-processes that failed and were not waited for.
+Helpers of the program that have failed: threads that ended with an exception, and child
+processes that nothing has waited for yet.
 
-A program that waits for data waits for such a helper, as a rule, and cannot know that
-it is gone. What is told of them is evidence where a program does not get on; by itself
-it accuses nobody.
+A loop that waits for data usually waits for such a helper, and does not notice that it
+is gone. Failed helpers are evidence for why a program is stuck; alone, they are no
+finding.
 """
 
 from __future__ import annotations

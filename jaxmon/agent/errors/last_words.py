@@ -165,19 +165,20 @@ class LastWords:
         code &= 0xFF
         text = anywhere(status) if isinstance(status, str) else ""
         error = sys.exception() if code else None
-        handled = [error, *causes(error)] if isinstance(error, Exception) else []
+        chain = [error, *causes(error)] if isinstance(error, Exception) else []
+        handled = [(described(one), one) for one in chain]
         # Some are raised to exit, and say nothing else: `click.exceptions.Exit`.
-        handled.sort(key=lambda one: not described(one)["message"])
-        told = handled[0] if handled else None
+        handled.sort(key=lambda one: not one[0]["message"])
+        cause = handled[0][1] if handled else None
         lines = self._lines
         return {
             "kind": "exit" if code else "finished",
             "code": code,
             "message": text.partition("\n")[0][:LONGEST],
-            "oom": told is not None and is_oom(told),
-            **place(lines.line_of(told) if told else lines.of(stack_of(frame))),
+            "oom": cause is not None and is_oom(cause),
+            **place(lines.line_of(cause) if cause else lines.of(stack_of(frame))),
             **self._position(),
-            "causes": [described(one) for one in handled],
+            "causes": [words for words, _ in handled],
         }
 
     def _place_in_job(self) -> dict[str, Any]:
