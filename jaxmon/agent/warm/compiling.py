@@ -54,11 +54,13 @@ def run(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
             continue
         for place in left:
             yield {"begins": [number, place]}
-            yield _compile(jax, function.signatures[place], jitted, (number, place))
+            arguments = Arguments(jax, abstract, main or "__main__")
+            signature = function.signatures[place]
+            yield _compile(arguments, signature, jitted, (number, place))
 
 
 def _compile(
-    jax: Any,
+    arguments: Arguments,
     signature: Signature,
     jitted: list[Any],
     at: tuple[int, int],
@@ -66,7 +68,7 @@ def _compile(
     began, status = perf_counter(), CACHED
     try:
         for one in jitted:
-            args, kwargs = Arguments(jax, abstract).of(signature)
+            args, kwargs = arguments.of(signature)
             lowered = one.lower(*args, **kwargs)
             _events.clear()
             lowered.compile()
