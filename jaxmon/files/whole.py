@@ -44,8 +44,7 @@ def write(
                 file.write(data)
                 file.flush()
                 if not private:
-                    with suppress(FileNotFoundError):
-                        os.fchmod(number, target.stat().st_mode & 0o777)
+                    _imitate(number, target)
                 os.fsync(number)
             _put(temporary, target, replace=replace)
         finally:
@@ -62,6 +61,15 @@ def _require_regular(target: Path) -> None:
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(mode := target.stat().st_mode):
             raise OSError(errno.EINVAL, f"it is {kind(mode)}; give a file")
+
+
+def _imitate(number: int, target: Path) -> None:
+    """Give a new file the permissions of *target*, if there is one."""
+    with suppress(FileNotFoundError):
+        mode = target.stat().st_mode
+        # Some network file systems have one mode for all files, and no chmod.
+        if mode != os.fstat(number).st_mode:
+            os.fchmod(number, stat.S_IMODE(mode) & 0o777)
 
 
 def _put(temporary: Path, target: Path, *, replace: bool) -> None:
