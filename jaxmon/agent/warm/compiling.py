@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
@@ -69,18 +69,30 @@ def _compile(
     try:
         for one in jitted:
             args, kwargs = arguments.of(signature)
-            lowered = one.lower(*args, **kwargs)
-            _events.clear()
-            lowered.compile()
-            if CACHE_STORED in _events:
-                status = COMPILED
-            elif CACHE_HIT not in _events:
+            found = _compiled(one, args, kwargs)
+            if not found:
+                # JAX may have it from an equal signature before.
+                import_module("jax").clear_caches()
+                found = _compiled(one, args, kwargs)
+            if not found:
                 return _result(*at, FAILED, _NOT_STORED)
+            if found == COMPILED:
+                status = found
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - the program's, while tracing
         return _result(*at, FAILED, _text(error))
     return _result(*at, status, "", perf_counter() - began)
+
+
+def _compiled(jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Compile for these arguments; return what became of it, "" if it isn't stored."""
+    lowered = jitted.lower(*args, **kwargs)
+    _events.clear()
+    lowered.compile()
+    if CACHE_STORED in _events:
+        return COMPILED
+    return CACHED if CACHE_HIT in _events else ""
 
 
 _events: list[str] = []

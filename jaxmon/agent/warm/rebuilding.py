@@ -160,6 +160,9 @@ class Arguments:
         inner = [self._node(one) for one in node["node"]]
         try:
             return arguments.rebuilt(kind, static, inner)
+        except KeyError:
+            msg = f"{node['class']} is no pytree class in this process"
+            raise SignaturesError(msg) from None
         except Exception as error:
             msg = f"{node['class']} cannot be made of its parts any more: {error}"
             raise SignaturesError(msg) from error
