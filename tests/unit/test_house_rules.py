@@ -90,6 +90,17 @@ def listed_items(source):
     ]
 
 
+def test_the_switch_interval_is_the_programs():
+    """Nothing sets it: a program that saves and restores it would keep ours."""
+    setting = [
+        str(path.relative_to(ROOT))
+        for folder in ("jaxmon", "exporters")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if "setswitchinterval" in path.read_text()
+    ]
+    assert setting == []
+
+
 def tall_docstrings(source):
     """Return the lines in *source* where a short sentence takes three lines."""
     # Most files have none, and parsing takes longer than looking for one.

@@ -129,7 +129,7 @@ class Looks:
         Args:
             due: when the look was due, by the performance counter.
             late: for how many seconds it had to wait for the interpreter then.
-            contended: whether it had to wait now as well, since `begin`.
+            contended: whether another thread had it then, since `begin`.
 
         Raises:
             NotNowError: the stacks cannot be read now.
@@ -171,7 +171,7 @@ class Looks:
         return self._tasks.get(ident)
 
     def begin(self) -> None:
-        """Begin the moment before a look that waits for the interpreter."""
+        """Begin the pause before a look; a microsecond per thread."""
         self._holders.mark()
 
     def close(self) -> None:

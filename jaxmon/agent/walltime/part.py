@@ -22,7 +22,6 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.walltime.course import Course, DeviceSeconds
 from jaxmon.agent.walltime.ledger import MARKED, Period, TimeLedger
 from jaxmon.agent.walltime.looks import Looks
-from jaxmon.agent.walltime.moments import Moments
 from jaxmon.agent.walltime.pace import Pace
 from jaxmon.agent.walltime.stacks import stacks
 from jaxmon.agent.walltime.starvation import Starvation
@@ -108,7 +107,6 @@ class WallTime(Part):
         context.observers.executed.append(devices.executed)
         self._course = Course(devices)
         self._held = 0.0
-        self._moments = Moments()
         self._wake = threading.Lock()
         self._thread: DaemonThread | None = None
         self._stopped = False
@@ -141,7 +139,6 @@ class WallTime(Part):
 
     def abandon(self) -> None:
         """Leave the thread to the parent process; called in a forked child."""
-        self._moments.restore()
         self._stopped = True
         self._thread = None
 
@@ -302,6 +299,7 @@ class WallTime(Part):
             pause = (
                 _SOON if soon else every * shuffled.uniform(1 - _SPREAD, 1 + _SPREAD)
             )
+            self._looks.begin()
             slept = times_slept()
             soon_again, soon = soon, False
             if self._wake.acquire(timeout=pause):
@@ -316,13 +314,10 @@ class WallTime(Part):
             late = perf_counter() - due
             self._held += seconds_held(late, pause, slept - 1)
             late = late if waited else 0.0
-            contended = False
             try:
                 if late > _HELD:
                     due += late
-                elif waited:
-                    contended = self._moments.wait(self._looks.begin)
-                self._looks.look(due, late, contended=contended)
+                self._looks.look(due, late, contended=waited and late <= _HELD)
                 self._follow()
             except NotNowError:
                 soon = True
