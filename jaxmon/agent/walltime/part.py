@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import threading
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
@@ -33,7 +32,7 @@ from jaxmon.http.server import Handler
 from jaxmon.indicators.recorder import recorder
 from jaxmon.indicators.routes import Routes
 from jaxmon.indicators.timeline import Timeline
-from jaxmon.threads import DaemonThread
+from jaxmon.threads import DaemonThread, Event, current
 
 
 SITE = "wall_time"
@@ -107,7 +106,7 @@ class WallTime(Part):
         context.observers.executed.append(devices.executed)
         self._course = Course(devices)
         self._held = 0.0
-        self._wake = threading.Lock()
+        self._ended = Event()
         self._thread: DaemonThread | None = None
         self._stopped = False
         self._began = perf_counter()
@@ -120,7 +119,6 @@ class WallTime(Part):
         """Start looking, if enabled."""
         if not self._every or self._thread is not None:
             return
-        self._wake.acquire()
         thread = DaemonThread(
             "jaxmon-wall-time", partial(self._guard.run, SITE, self._run)
         )
@@ -133,8 +131,8 @@ class WallTime(Part):
         thread, self._thread = self._thread, None
         if thread is None:
             return
-        self._wake.release()
-        if thread is not threading.current_thread():
+        self._ended.set()
+        if thread is not current():
             self._guard.join(thread, 5.0)
 
     def abandon(self) -> None:
@@ -302,7 +300,7 @@ class WallTime(Part):
             self._looks.begin()
             slept = times_slept()
             soon_again, soon = soon, False
-            if self._wake.acquire(timeout=pause):
+            if self._ended.wait(pause):
                 break
             # Once until it is due, and again for the interpreter.
             slept = times_slept() - slept
