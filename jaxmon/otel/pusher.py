@@ -64,7 +64,7 @@ class Pusher:
         environ: Mapping[str, str] = os.environ,
         timer: bool = True,
         run: Callable[[Callable[[], None]], None] = lambda body: body(),
-        join: Callable[[threading.Thread, float], None] = threading.Thread.join,
+        join: Callable[[DaemonThread, float], None] = DaemonThread.join,
     ) -> None:
         self._collect = collect
         self._plan = plan
@@ -85,7 +85,7 @@ class Pusher:
         self._stopping = self._over = False
         # Who waits for an export that begins after they asked.
         self._waiting: list[threading.Event] = []
-        self._thread: threading.Thread | None = None
+        self._thread: DaemonThread | None = None
 
     def prepare(self) -> None:
         """
