@@ -68,6 +68,42 @@ def test_dicts_of_all_threads_are_copied_before_they_are_read():
     assert unsafe == []
 
 
+def test_nothing_sets_what_belongs_to_the_whole_process():
+    """
+    Such a setting would be the program's, too: while it lasts, and afterwards if the
+    program saves and restores it meanwhile.
+    """
+    # Programs and commands of ours are processes of their own.
+    own = ("artifacts", "baseline", "cli", "demo", "gameday", "grafana", "testing")
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in sorted((ROOT / "jaxmon").rglob("*.py"))
+        if path.relative_to(ROOT).parts[1] not in own
+        for line in settings_of_the_process(path.read_text())
+    ]
+    assert found == []
+
+
+def test_a_setting_of_the_process_is_found():
+    """A call is found, a text and a method of something else are not."""
+    source = "sys.setswitchinterval(1)\nos.umask(0)\nx = 'gc.freeze()'\nmy.umask(0)\n"
+    assert settings_of_the_process(source) == [1, 2]
+
+
+def settings_of_the_process(source):
+    """Return the lines that set something for the whole process."""
+    setters = re.compile(
+        r"os\.(umask|f?chdir|nice|putenv|unsetenv)|sys\.set\w+|locale\.setlocale"
+        r"|gc\.(disable|enable|freeze|unfreeze|set_\w+)|resource\.setrlimit"
+        r"|socket\.setdefaulttimeout|warnings\.(simple)?filter\w*|random\.seed"
+    )
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and setters.fullmatch(ast.unparse(node.func))
+    ]
+
+
 def test_listed_items_are_found():
     """The items of an attribute are found, those of a copy or a local are not."""
     source = "list(self._a.items())\nlist(a.items())\nlist(a.b.copy().items())\n"
