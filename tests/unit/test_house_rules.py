@@ -140,17 +140,6 @@ def test_threads_and_locks_in_the_program_are_our_own():
     assert foreign == []
 
 
-def test_the_switch_interval_is_the_programs():
-    """Nothing sets it: a program that saves and restores it would keep ours."""
-    setting = [
-        str(path.relative_to(ROOT))
-        for folder in ("jaxmon", "exporters")
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        if "setswitchinterval" in path.read_text()
-    ]
-    assert setting == []
-
-
 def test_foreign_threads_are_found():
     """Calls, bases and imports are found; annotations and our own names are not."""
     source = (
