@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from jaxmon.files.descriptor import OwnedSocket
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.transport import Transport
 
@@ -67,7 +68,7 @@ class Listener(NamedTuple):
         local: a Unix socket, guarded by the permissions of its file.
     """
 
-    sock: socket.socket
+    sock: OwnedSocket
     gate: Gate | None = None
     local: bool = False
 
@@ -106,7 +107,8 @@ def tcp(host: str, port: int, *, gate: Gate | None = None) -> Listener:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(0)
-        return Listener(sock, gate)
+        name = f"jaxmon's TCP port {sock.getsockname()[1]}, which is no longer served"
+        return Listener(OwnedSocket(sock, name), gate)
     except BaseException:
         sock.close()
         raise
@@ -135,7 +137,7 @@ def unix(path: Path, mode: int) -> Listener:
         hidden.chmod(mode)
         sock.listen(_BACKLOG)
         sock.settimeout(0)
-        listener = Listener(sock, local=True)
+        listener = Listener(OwnedSocket(sock), local=True)
         hidden.rename(path)
     except BaseException:
         try:

@@ -11,15 +11,19 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
+from jaxmon.files.descriptor import LostError, OwnedSocket
 from jaxmon.http.messages import now
 
 
 if TYPE_CHECKING:
     from jaxmon.http.transport import Transport
 
-    _Socket: TypeAlias = socket.socket | Transport
+    _Socket: TypeAlias = OwnedSocket | Transport
 
 _Call: TypeAlias = Callable[[], None]
+
+# Between two turns, if `wake` is impossible: the program has closed what it needs.
+_DEAF_SECONDS = 0.1
 
 
 class Loop:
@@ -39,17 +43,23 @@ class Loop:
         self._timers: list[tuple[float, int, _Call]] = []
         self._number = count()
         with contextlib.ExitStack() as undo:
-            self._selector = undo.enter_context(selectors.DefaultSelector())
-            self._pipe = socket.socketpair()
-            for end in self._pipe:
+            # Unlike epoll, it needs no descriptor, which the program might close.
+            self._selector = selectors.PollSelector()
+            pair = socket.socketpair()
+            for end in pair:
                 undo.enter_context(end)
                 end.settimeout(0)
+            self._pipe = tuple(map(OwnedSocket, pair))
             self.watch(self._pipe[0], selectors.EVENT_READ, self._wake_up)
             undo.pop_all()
 
     def watch(self, sock: _Socket, events: int, call: _Call) -> None:
         """Make *call* whenever *sock* is ready for *events*, and for no others."""
         watched = self._selector.get_map().get(sock)
+        if watched is not None and watched.fileobj is not sock:
+            # The program closed that, and its number is this one's now.
+            self._selector.unregister(watched.fileobj)
+            watched = None
         if watched is None:
             self._selector.register(sock, events, call)
         elif watched.events != events:
@@ -57,7 +67,8 @@ class Loop:
 
     def unwatch(self, sock: _Socket) -> None:
         """Stop watching *sock*; call this before it is closed."""
-        if sock.fileno() >= 0 and sock in self._selector.get_map():
+        watched = self._selector.get_map().get(sock)
+        if watched is not None and watched.fileobj is sock:
             self._selector.unregister(sock)
 
     def later(self, seconds: float, call: _Call) -> None:
@@ -66,12 +77,15 @@ class Loop:
 
     def wake(self) -> None:
         """Make `turn` return soon; thread-safe."""
-        with contextlib.suppress(OSError):  # it will, or the loop was closed
-            self._pipe[1].send(b"\0")
+        with contextlib.suppress(OSError):  # it will, or cannot
+            self._pipe[1].get().send(b"\0")
 
     def turn(self, until: float = inf) -> None:
         """Wait until something is due, or *until* (by `now`), and do what is due."""
         due = min(until, self._timers[0][0] if self._timers else inf)
+        if not all(end.is_ours for end in self._pipe):
+            self.unwatch(self._pipe[0])
+            due = min(due, now() + _DEAF_SECONDS)
         ready = self._selector.select(None if due == inf else max(0.0, due - now()))
         watched = self._selector.get_map()
         for key, _ in ready:
@@ -88,8 +102,8 @@ class Loop:
             end.close()
 
     def _wake_up(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._pipe[0].recv(1 << 12)
+        with contextlib.suppress(BlockingIOError, LostError):
+            self._pipe[0].get().recv(1 << 12)
 
     def _do(self, call: _Call) -> None:
         try:

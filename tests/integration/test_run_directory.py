@@ -20,7 +20,7 @@ import pytest
 
 from jaxmon import rundir
 from jaxmon.doctor import sockets as doctor
-from jaxmon.files.lock import identity
+from jaxmon.files.descriptor import identity
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
 from tests import support

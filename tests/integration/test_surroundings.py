@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.processes import HEAD, files
-from tests.support import Result
+from tests.support import ROOT, Result
 
 
 # One agent after the other, each with settings and variables of its own.
@@ -283,3 +283,32 @@ assert type(jax.jit(lambda x: x)) is type(jitted)
         assert "jaxmon" in result.err
     else:
         assert result.out.startswith("True http")
+
+
+def test_descriptors_of_the_program_are_its_own(
+    python_script: Callable[..., Result],
+) -> None:
+    """
+    Whoever closes numbers that jaxmon has, and opens files, sockets or pipes in their
+    place, finds them as they were opened. jaxmon says what it lost, and is seen again;
+    the record of the process is right, whether that was noticed before its end or not.
+    """
+    source = "from tests.programs.closing import main; main()"
+    result = python_script(source, env={"PYTHONPATH": str(ROOT)}).ok()
+    *logs, after = result.err.split("NEXT\n")
+
+    assert after == ""
+    found = [json.loads(line) for line in result.out.splitlines()]
+    for number, (one, said) in enumerate(zip(found, logs, strict=True), start=1):
+        served = one["way"] == "closed_in_a_child"
+        assert one["damaged"] == [], one
+        assert one["results"] == [2.0, 3.0, 2.0] + [-1.0] * (not served), one
+        assert one["record"] == [number, 0, "finished"], one
+        assert one["left"] == ["agent-0.ended", "agent-0.life"]
+        lines = sorted(said.splitlines())
+        assert len(lines) == (0 if served else 2), said
+        if not served:
+            assert lines[0].startswith("jaxmon failed in descriptors: "), said
+            assert "port" in lines[0]
+            assert lines[1].startswith("the program has closed jaxmon's descriptors")
+            assert ("recreated" in lines[1]) or not one["wait"]
