@@ -111,19 +111,15 @@ def kept_descriptors(source):
     """Return the lines in *source* that keep what opens a descriptor."""
     found = []
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            values = [node.value]
-            # What is passed to a context manager is kept as it is.
-            while values and isinstance(values[-1], ast.Call):
-                name = ast.unparse(values[-1].func)
-                if name.rpartition(".")[2] in _OPENERS:
-                    targets = [one for target in targets for one in ast.walk(target)]
-                    if any(isinstance(one, ast.Attribute) for one in targets):
-                        found.append(node.lineno)
-                    break
-                inner = name.endswith("enter_context") and values[-1].args
-                values.append(inner[0] if inner else None)
+        if not isinstance(node, ast.Assign | ast.AnnAssign):
+            continue
+        value = node.value
+        if isinstance(value, ast.Call) and "enter_context" in ast.unparse(value.func):
+            value = value.args[0]
+        target = ast.unparse(node).partition(" = ")[0].partition(":")[0]
+        if isinstance(value, ast.Call) and "." in target:
+            name = ast.unparse(value.func).rpartition(".")[2]
+            found += [node.lineno] * (name in _OPENERS)
     return found
 
 
