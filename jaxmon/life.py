@@ -209,7 +209,7 @@ class Life:
         self._file.open(path, flags, self._mode)
         descriptor = self._file.fileno()
         status = os.fstat(descriptor)
-        require_own(status, self._mode)
+        require_own(status, self._path, self._mode)
         # As in `jaxmon.files.lock`: others in the group may have the slot next.
         with contextlib.suppress(PermissionError):
             os.fchmod(descriptor, self._mode)

@@ -152,14 +152,15 @@ class OwnedSocket:
             self._sock.detach()  # or Python would close the number with the object
 
 
-def require_own(status: os.stat_result, mode: int) -> None:
+def require_own(status: os.stat_result, path: Path, mode: int) -> None:
     """
-    Check that an open file of *status* may be written to: a regular file of this user
-    that has no other name. Others may have put it there, in a directory that they can
-    write to: a link to a file that only this user may change.
+    Check that the open file *path*, of *status*, may be written to: a regular file of
+    this user, or of the directory's, that has no other name. Others who can write in
+    that directory may have made a link to a file that only this user may change.
 
     Args:
         status: of the open file.
+        path: where it was opened.
         mode: of files there. If the group may write to them, they may be another
             user's.
 
@@ -170,11 +171,16 @@ def require_own(status: os.stat_result, mode: int) -> None:
         problem = "not a regular file"
     elif status.st_nlink > 1:
         problem = "it has another name, as a hard link"
-    elif status.st_uid != os.geteuid() and not mode & stat.S_IWGRP:
+    elif not (
+        status.st_uid == os.geteuid()
+        or mode & stat.S_IWGRP
+        # As on network file systems that map users.
+        or status.st_uid == path.parent.stat().st_uid
+    ):
         problem = "it belongs to another user"
     else:
         return
-    raise OSError(errno.EPERM, problem)
+    raise OSError(errno.EPERM, problem, os.fspath(path))
 
 
 def identity(path: Path) -> tuple[int, int] | None:

@@ -104,7 +104,7 @@ class FileLock:
     def _lock(self) -> bool:
         try:
             descriptor = self._file.fileno()
-            require_own(os.fstat(descriptor), self._mode)
+            require_own(os.fstat(descriptor), self._path, self._mode)
             # Overrides the umask, so that others in the group can take the lock over;
             # not permitted if the file belongs to another user.
             with contextlib.suppress(PermissionError):

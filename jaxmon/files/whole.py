@@ -5,18 +5,23 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 from jaxmon.files.bounded import kind
 
 
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 def write(
-    path: Path, data: bytes, *, private: bool = False, replace: bool = True
+    path: Path,
+    data: bytes,
+    *,
+    private: bool = False,
+    replace: bool = True,
+    follow: bool = True,
 ) -> None:
     """
     Write *data* to the file *path*, synced to disk.
@@ -28,28 +33,30 @@ def write(
         data: all of it.
         private: readable by the owner only; otherwise, the umask decides.
         replace: overwrite an existing file; otherwise that is an error.
+        follow: accept a symbolic link, in whose place others cannot put theirs.
 
     Raises:
         FileExistsError: there is a file, and *replace* is false.
         OSError: it cannot be written; its file name is *path*.
     """
     try:
-        target = path.resolve() if path.is_symlink() else path
-        _require_regular(target)
-        number, temporary = tempfile.mkstemp(
-            prefix=f".{target.name[:100]}.", dir=target.parent
-        )
+        target = path.resolve() if follow and path.is_symlink() else path
+        found = _existing(target)
+        name = f".{target.name[:100]}.{os.urandom(6).hex()}"
+        temporary = os.fspath(target.with_name(name))
+        # The umask applies to what is new.
+        number = os.open(temporary, _NEW, 0o600 if private else 0o666)
         try:
             with os.fdopen(number, "wb") as file:
                 file.write(data)
                 file.flush()
-                if not private:
-                    os.fchmod(number, _mode(target))
+                if found is not None and not private:
+                    os.fchmod(number, found.st_mode & 0o777)
                 os.fsync(number)
             _put(temporary, target, replace=replace)
         finally:
             with suppress(FileNotFoundError):
-                os.unlink(temporary)  # noqa: PTH108 - mkstemp gives a text
+                os.unlink(temporary)  # noqa: PTH108 - a text
         _sync_directory(target.parent)
     except OSError as error:
         error.filename = str(path)
@@ -57,20 +64,20 @@ def write(
         raise
 
 
-def _require_regular(target: Path) -> None:
-    """Reject a device, a pipe or anything else that a file would replace."""
-    with suppress(FileNotFoundError):
-        if not stat.S_ISREG(mode := target.stat().st_mode):
-            raise OSError(errno.EINVAL, f"it is {kind(mode)}; give a file")
+def _existing(target: Path) -> os.stat_result | None:
+    """
+    Return the status of what is replaced, `None` if there is nothing.
 
-
-def _mode(target: Path) -> int:
-    """Return the permissions of what is replaced, or those that open() would give."""
-    with suppress(FileNotFoundError):
-        return target.stat().st_mode & 0o777
-    umask = os.umask(0)
-    os.umask(umask)
-    return 0o666 & ~umask
+    Raises:
+        OSError: it is a device, a pipe or anything else but a file.
+    """
+    try:
+        status = target.lstat()
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, f"it is {kind(status.st_mode)}; give a file")
+    return status
 
 
 def _put(temporary: str, target: Path, *, replace: bool) -> None:
@@ -85,7 +92,7 @@ def _put(temporary: str, target: Path, *, replace: bool) -> None:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
         else:
             return
-    os.replace(temporary, target)  # noqa: PTH105 - mkstemp gives a text
+    os.replace(temporary, target)  # noqa: PTH105 - a text
 
 
 def _sync_directory(directory: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import socket
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -134,7 +135,7 @@ def unix(path: Path, mode: int) -> Listener:
         # would find a socket that refuses it, as a killed process leaves one.
         hidden.unlink(missing_ok=True)
         sock.bind(os.fspath(hidden))
-        hidden.chmod(mode)
+        _set_mode(hidden, mode)
         sock.listen(_BACKLOG)
         sock.settimeout(0)
         listener = Listener(OwnedSocket(sock), local=True)
@@ -147,6 +148,23 @@ def unix(path: Path, mode: int) -> Listener:
             sock.close()
         raise
     return listener
+
+
+def _set_mode(path: Path, mode: int) -> None:
+    """
+    Give the new socket *path* the permissions *mode*, which the umask may have reduced.
+    What others put in its place keeps its own.
+    """
+    if not hasattr(os, "O_PATH"):  # not Linux
+        path.chmod(mode)
+        return
+    number = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(number)
+        if stat.S_ISSOCK(status.st_mode) and status.st_uid == os.geteuid():
+            os.chmod(f"/proc/self/fd/{number}", mode)  # noqa: PTH101 - it is open
+    finally:
+        os.close(number)
 
 
 def numeric_address(host: str, port: int) -> tuple[socket.AddressFamily, Any]:

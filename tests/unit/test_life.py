@@ -190,19 +190,25 @@ def test_what_is_no_record_counts_as_none(path: Path, content: bytes) -> None:
 
 
 def test_what_is_no_file_of_ours_is_left_alone(tmp_path: Path) -> None:
-    """A directory, a pipe, a link and other names are neither followed nor read."""
+    """
+    A directory, a pipe, a link of either kind and other names are neither followed nor
+    read.
+    """
     other = tmp_path / "other"
     other.write_bytes(b"precious")
     (tmp_path / "agent-0.life").mkdir()
     os.mkfifo(tmp_path / "agent-1.life")
     (tmp_path / "agent-2.life").symlink_to(other)
+    (tmp_path / "agent-3.life").hardlink_to(other)
+    other.chmod(0o440)
     (tmp_path / "agent-12345.life").write_text('jaxmon 1 0 running ""\n')
     (tmp_path / "agent-x.life").write_text('jaxmon 1 0 running ""\n')
-    for number in range(3):
+    for number in range(4):
         live(tmp_path / f"agent-{number}.life", CRASHED)
 
     assert life.slots(tmp_path) == {}
     assert other.read_bytes() == b"precious"
+    assert stat.S_IMODE(other.stat().st_mode) == 0o440
 
 
 def test_without_a_file_there_is_no_record(tmp_path: Path) -> None:
