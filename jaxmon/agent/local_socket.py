@@ -26,7 +26,7 @@ from jaxmon.http.server import Server
 _LOST = "the program has closed jaxmon's descriptors, and with them its lock"
 
 EVERY = 5.0
-"""Seconds between two checks. One takes some 10 µs on the server's thread."""
+"""Seconds between two checks. One takes some 15 µs on the server's thread."""
 
 
 class LocalSocket:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
 import subprocess
 import sys
@@ -268,6 +269,39 @@ def test_a_process_goes_on_counting_in_a_new_file(path: Path) -> None:
     one.begin(mine)
     assert record(path.parent) == Record(5, 2, RUNNING, "")
     one.abandon()
+
+
+def test_the_end_is_recorded_without_descriptors(path: Path) -> None:
+    """What is held open is written to if nothing can be opened."""
+    one = Life(path, 0o600)
+    one.begin()
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limit[1]))
+    try:
+        one.run("train")
+        one.end(FINISHED)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    one.abandon()
+
+    assert record(path.parent) == Record(1, 0, FINISHED, "train")
+
+
+def test_another_record_at_the_path_is_left_alone(path: Path) -> None:
+    """A record that took the place of ours is its holder's, with or without our lock."""
+    one, other = Life(path, 0o600), Life(path, 0o600)
+    one.begin()
+    path.unlink()
+    other.begin()
+    other.run("theirs")
+    before = path.read_bytes()
+    one.run("ours")
+    one.say({"kind": "exit"})
+    one.end(CRASHED)
+    one.abandon()
+
+    assert path.read_bytes() == before
+    other.abandon()
 
 
 def test_a_record_has_the_permissions_of_its_directory(path: Path) -> None:
