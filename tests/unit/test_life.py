@@ -288,7 +288,7 @@ def test_the_end_is_recorded_without_descriptors(path: Path) -> None:
 
 
 def test_another_record_at_the_path_is_left_alone(path: Path) -> None:
-    """A record that took the place of ours is its holder's, with or without our lock."""
+    """A record that took the place of ours is its holder's, whoever has the lock."""
     one, other = Life(path, 0o600), Life(path, 0o600)
     one.begin()
     path.unlink()
