@@ -125,20 +125,20 @@ def unix(path: Path, mode: int) -> Listener:
     if os.path.lexists(path):
         raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
     hidden = path.with_name(f".{path.name}")
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock = OwnedSocket(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
     try:
         # Linux gives the file the mode of the unbound socket, less the umask;
         # without this it would be open to others until the chmod.
         with contextlib.suppress(OSError):
-            os.fchmod(sock.fileno(), mode)
+            os.fchmod(sock.get().fileno(), mode)
         # Under a different name until it listens: a client that connects in between
         # would find a socket that refuses it, as a killed process leaves one.
         hidden.unlink(missing_ok=True)
-        sock.bind(os.fspath(hidden))
+        sock.get().bind(os.fspath(hidden))
         _set_mode(hidden, mode)
-        sock.listen(_BACKLOG)
-        sock.settimeout(0)
-        listener = Listener(OwnedSocket(sock), local=True)
+        sock.get().listen(_BACKLOG)
+        sock.get().settimeout(0)
+        listener = Listener(sock, local=True)
         hidden.rename(path)
     except BaseException:
         try:
