@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 from jaxmon.files.bounded import kind
 
 
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -33,7 +34,7 @@ def write(
         data: all of it.
         private: readable by the owner only; otherwise, the umask decides.
         replace: overwrite an existing file; otherwise that is an error.
-        follow: accept a symbolic link, in whose place others cannot put theirs.
+        follow: accept a symbolic link, if others cannot have put it there.
 
     Raises:
         FileExistsError: there is a file, and *replace* is false.
@@ -41,22 +42,19 @@ def write(
     """
     try:
         target = path.resolve() if follow and path.is_symlink() else path
-        found = _existing(target)
-        name = f".{target.name[:100]}.{os.urandom(6).hex()}"
-        temporary = os.fspath(target.with_name(name))
-        # The umask applies to what is new.
+        _require_regular(target)
+        temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}")
         number = os.open(temporary, _NEW, 0o600 if private else 0o666)
         try:
             with os.fdopen(number, "wb") as file:
                 file.write(data)
                 file.flush()
-                if found is not None and not private:
-                    os.fchmod(number, found.st_mode & 0o777)
+                if not private:
+                    _imitate(number, target)
                 os.fsync(number)
             _put(temporary, target, replace=replace)
         finally:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)  # noqa: PTH108 - a text
+            temporary.unlink(missing_ok=True)
         _sync_directory(target.parent)
     except OSError as error:
         error.filename = str(path)
@@ -64,23 +62,23 @@ def write(
         raise
 
 
-def _existing(target: Path) -> os.stat_result | None:
-    """
-    Return the status of what is replaced, `None` if there is nothing.
-
-    Raises:
-        OSError: it is a device, a pipe or anything else but a file.
-    """
-    try:
-        status = target.lstat()
-    except FileNotFoundError:
-        return None
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, f"it is {kind(status.st_mode)}; give a file")
-    return status
+def _require_regular(target: Path) -> None:
+    """Reject a device, a pipe or anything else that a file would replace."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(mode := target.lstat().st_mode):
+            raise OSError(errno.EINVAL, f"it is {kind(mode)}; give a file")
 
 
-def _put(temporary: str, target: Path, *, replace: bool) -> None:
+def _imitate(number: int, target: Path) -> None:
+    """Give a new file the permissions of *target*, if there is one."""
+    with suppress(FileNotFoundError):
+        mode = target.lstat().st_mode
+        # Some network file systems have one mode for all files, and no chmod.
+        if mode != os.fstat(number).st_mode:
+            os.fchmod(number, stat.S_IMODE(mode) & 0o777)
+
+
+def _put(temporary: Path, target: Path, *, replace: bool) -> None:
     if not replace:
         try:
             os.link(temporary, target)
@@ -92,7 +90,7 @@ def _put(temporary: str, target: Path, *, replace: bool) -> None:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
         else:
             return
-    os.replace(temporary, target)  # noqa: PTH105 - a text
+    temporary.replace(target)
 
 
 def _sync_directory(directory: Path) -> None:

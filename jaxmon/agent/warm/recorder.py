@@ -16,7 +16,8 @@ from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink.arguments import Call
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.observers import Options
-from jaxmon.agent.warm.description import Descriptions, NotExportableError
+from jaxmon.agent.warm.description import Descriptions
+from jaxmon.agent.warm.statics import NotExportableError
 
 
 if TYPE_CHECKING:
