@@ -383,15 +383,7 @@ for slot in range(2):
                  "agent-{}.ended", "agent-{}.ended-new"):
         if slot or not name.endswith(("lock", "life")) or sys.argv[3] in name:
             plant(victim, directory / name.format(slot))
-# A record of the same run elsewhere, which is read, and continued in its own file.
-jaxmon.instrument(
-    port=None, socket=False, run="planted", run_state=str(victim.parent), run_interval=0.1
-)
-list(jaxmon.steps(range(20)))
-jaxmon.uninstrument()
-elsewhere = record.path_of(victim.parent, "planted")
-kept = elsewhere.read_bytes()
-plant(elsewhere, record.path_of(runs, "planted"))
+plant(victim, record.path_of(runs, "planted"))
 plant(victim, directory / f"{os.getpid()}-1")
 plant(victim, directory / f"{os.getpid()}-1.json")
 history = store.path_of(directory, [])
@@ -407,9 +399,6 @@ for x in jaxmon.steps(range(200)):
     step(float(x)).block_until_ready()
 print(agent.socket)
 jaxmon.uninstrument()
-print(kept == elsewhere.read_bytes())
-for one in (record.path_of(runs, "planted"), directory / f"{os.getpid()}-1.json"):
-    print(one.is_symlink(), one.stat().st_nlink, len(one.read_bytes()) > 100)
 """
 
 
@@ -436,7 +425,5 @@ def test_what_others_link_to_is_left_alone(
     assert victim.read_bytes() == b"precious" * 1000
     assert (after.st_mode, after.st_mtime_ns) == (before.st_mode, before.st_mtime_ns)
     assert "Traceback" not in result.err
-    socket, kept, record, _ = result.out.splitlines()
-    assert kept == "True"
-    assert socket == str(run_dir / f"agent-{0 if where == 'life' else 2}.sock")
-    assert record == "False 1 True"  # a file of its own
+    socket = run_dir / f"agent-{0 if where == 'life' else 2}.sock"
+    assert result.out == f"{socket}\n"
