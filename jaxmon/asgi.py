@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 
 from jaxmon.indicators import invocations
 from jaxmon.indicators.open_request import OpenRequest
-from jaxmon.indicators.origins import SERVER_ERROR, http_outcome, origin_of
+from jaxmon.indicators.origins import SERVER_ERROR, http_outcome, http_status, origin_of
 from jaxmon.indicators.recorder import recorder
 from jaxmon.indicators.requests import ServedRequest, serving
 from jaxmon.indicators.routes import Outcome
@@ -141,11 +141,12 @@ class _Exchange:
         kind = message["type"]
         # Of what is said to a client that has left, nothing is its outcome.
         if kind == "http.response.start" and not self._left:
+            status = http_status(message.get("status"))
             if self._origin is not None:
-                self._origin.status = message["status"]
-            self._request.outcome = http_outcome(message["status"])
+                self._origin.status = status
+            self._request.outcome = http_outcome(status)
             if self._request.outcome == "error":
-                self._request.said = f"status {message['status']}"
+                self._request.said = f"status {status}"
         if kind == "http.response.pathsend" or (
             kind in _BODIES and not message.get("more_body", False)
         ):

@@ -19,7 +19,7 @@ DIRECTORY = "str | None"
 
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
-_NONE = ("", "none")
+_NONE = "none"
 
 # Types accepted for each annotation, and their description.
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
@@ -100,7 +100,7 @@ def wanted(setting: Field[Any]) -> str:
 def parse(name: str, kind: str, text: str) -> object:
     """Return *text* as a value of the field's annotation *kind*."""
     variable, word = PREFIX + name.upper(), text.strip().lower()
-    if kind.endswith("| None") and word in _NONE:
+    if kind.endswith("| None") and word == _NONE:
         return None
     if kind.startswith("bool"):
         if word in _TRUE:

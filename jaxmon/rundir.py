@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import _socket
 import contextlib
-import errno
 import os
 import re
 import stat
@@ -25,7 +24,8 @@ from pathlib import Path
 
 from jaxmon import interrupts
 from jaxmon.errors import JaxmonError
-from jaxmon.files.lock import FileLock, identity
+from jaxmon.files.descriptor import NONE_LEFT, identity
+from jaxmon.files.lock import FileLock
 
 
 MAX_SLOTS = 1024
@@ -149,6 +149,22 @@ class Slot:
         """
         return self._has_socket() and self._lock.in_place()
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the program has closed the descriptor of the lock."""
+        return self._lock.is_lost
+
+    def keep(self) -> bool:
+        """
+        Reacquire the lock if it was lost; return whether this process has the slot. If
+        another process took it meanwhile, that has.
+        """
+        try:
+            return self._lock.in_place() or self._take_back()
+        except OSError as error:
+            interrupts.pass_on(error)
+            return False
+
     def withdraw(self) -> None:
         """
         Unlink the socket and keep the slot: no other process connects or takes it.
@@ -170,8 +186,7 @@ class Slot:
         if not self._lock.held:
             return
         try:
-            owned = self._lock.in_place() or self._take_back()
-            if owned and self._has_socket():
+            if self.keep() and self._has_socket():
                 self.socket.unlink()
         except OSError as error:
             interrupts.pass_on(error)
@@ -277,7 +292,7 @@ def _clear(path: Path) -> bool:
         path.unlink(missing_ok=True)
     except OSError as error:  # a directory, another user's
         interrupts.pass_on(error)
-        if error.errno in (errno.EMFILE, errno.ENFILE):
+        if error.errno in NONE_LEFT:
             raise  # no descriptor to ask with: no other slot is better
         return False
     return True

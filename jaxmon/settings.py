@@ -2,9 +2,10 @@
 User settings.
 
 Each field can be given to `jaxmon.instrument` by name or in the environment as
-``JAXMON_<NAME>``; arguments take precedence over the environment. Values are validated
-against the declarations here; `docs/settings.md`, `jaxmon.options` and options of
-commands are derived from them.
+``JAXMON_<NAME>``; arguments take precedence over the environment. An empty variable is
+as good as none, as OpenTelemetry has it. Values are validated against the declarations
+here; `docs/settings.md`, `jaxmon.options` and options of commands are derived from
+them.
 """
 
 from __future__ import annotations
@@ -297,9 +298,9 @@ def load(
         if kinds[name] == DIRECTORY and isinstance(value, os.PathLike):
             options[name] = os.fspath(value)
     values = {
-        name: parse(name, kind, environ[PREFIX + name.upper()])
+        name: parse(name, kind, text)
         for name, kind in kinds.items()
-        if PREFIX + name.upper() in environ and name not in options
+        if (text := environ.get(PREFIX + name.upper())) and name not in options
     }
     values.update(options)
     defaults = _FROZEN if values.get("serverless") is True else {}

@@ -27,7 +27,7 @@ from typing import Any, Self, TypeAlias
 
 from jaxmon.indicators import invocations
 from jaxmon.indicators.open_request import OpenRequest
-from jaxmon.indicators.origins import http_outcome, origin_of
+from jaxmon.indicators.origins import http_outcome, http_status, origin_of
 from jaxmon.indicators.recorder import recorder
 from jaxmon.indicators.requests import ServedRequest, serving
 from jaxmon.indicators.tracing import CARRIED
@@ -148,18 +148,15 @@ class _Exchange:
         self._block: ServedRequest | None = block
         self._open: OpenRequest = block.__enter__()
 
-    def start_response(
-        self, status: str, headers: list[tuple[str, str]], *failure: Any
-    ) -> Any:
-        """Forward the start of the response."""
-        code = status[:3]
-        self._status = int(code) if code.isascii() and code.isdigit() else 0
+    def start_response(self, status: Any, *args: Any, **options: Any) -> Any:
+        """Forward the start of the response, as it is."""
+        self._status = http_status(status)
         self._open.outcome = http_outcome(self._status)
         if self._open.outcome == "error":
             self._open.said = f"status {self._status}"
         if self._origin is not None:
             self._origin.status = self._status
-        return self._start(status, headers, *failure)
+        return self._start(status, *args, **options)
 
     def fail(self, error: BaseException) -> None:
         """End the request with *error*, which the application raised."""

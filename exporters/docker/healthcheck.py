@@ -17,11 +17,11 @@ _OK = 200
 
 def main() -> int:
     """Query the health endpoint, or only connect if TLS may be enabled."""
-    host = os.environ.get("JAXMON_EXPORTER_HOST", "127.0.0.1")
+    host = os.environ.get("JAXMON_EXPORTER_HOST") or "127.0.0.1"
     if host in ("0.0.0.0", "::"):  # noqa: S104 - compared
         host = "127.0.0.1"
     try:
-        port = int(os.environ.get("JAXMON_EXPORTER_PORT", "9467"))
+        port = int(os.environ.get("JAXMON_EXPORTER_PORT") or "9467")
         if os.environ.get("JAXMON_EXPORTER_WEB_CONFIG"):
             with connected((host, port), Bounds(_SECONDS, _MAX_BYTES)):
                 return 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterator
 from jaxmon import interrupts
 from jaxmon.agent.counters import Tally
 from jaxmon.clocks import monotonic
+from jaxmon.files.descriptor import NONE_LEFT
 from jaxmon.threads import DaemonThread, RLock, current
 
 
@@ -119,6 +121,8 @@ class Guard:
                 raise
         if self.strict:
             raise  # noqa: PLE0704 - called from except blocks only
+        # Where it was noticed says nothing.
+        shown = shown and not isinstance(error, RecursionError) and _can_open()
         failures = self._failures.setdefault(site, Tally())
         with self._lock:
             failures.add()
@@ -161,6 +165,16 @@ class Guard:
         now = self._clock()
         lately.append(now)
         return len(lately) == LIMIT and now - lately[0] <= WITHIN_SECONDS
+
+
+def _can_open() -> bool:
+    """Return whether a descriptor is left: without, anything fails, in many ways."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        interrupts.pass_on(error)
+        return error.errno not in NONE_LEFT
+    return True
 
 
 @contextlib.contextmanager

@@ -23,8 +23,10 @@ from jaxmon.http.server import Server
 from jaxmon.threads import RLock
 
 
+_LOST = "the program has closed jaxmon's descriptors, and with them its lock"
+
 EVERY = 5.0
-"""Seconds between two checks. One takes some 10 µs on the server's thread."""
+"""Seconds between two checks. One takes some 15 µs on the server's thread."""
 
 
 class LocalSocket:
@@ -104,9 +106,11 @@ class LocalSocket:
         with self._lock:
             if self._closed:
                 return
-            if self._slot is not None and self._slot.in_place():
+            lost = self._has_lost()
+            if self._slot is not None and self._slot.in_place() and not lost:
                 self._look_after_life()
                 return
+            what = _LOST if lost else "jaxmon's run directory was modified"
             self._release()
             try:
                 self.open()
@@ -114,17 +118,14 @@ class LocalSocket:
                 if str(error) != self._trouble:
                     self._trouble = str(error)
                     log.warning(
-                        "jaxmon's run directory was modified; the sidecar cannot "
-                        "see this process until that is fixed: %s",
+                        "%s; the sidecar cannot see this process until that is fixed: "
+                        "%s",
+                        what,
                         error,
                     )
             else:
                 self._trouble = ""
-                log.warning(
-                    "jaxmon's run directory was modified; the socket has been "
-                    "recreated at %s",
-                    self.path,
-                )
+                log.warning("%s; the socket has been recreated at %s", what, self.path)
 
     def withdraw(self) -> None:
         """
@@ -134,6 +135,9 @@ class LocalSocket:
         with self._lock:
             self._closed = True
             if self._slot is not None:
+                if self._slot.is_lost:
+                    log.warning(_LOST)
+                    self._slot.keep()
                 self._slot.withdraw()
 
     def keep(self, last: Callable[[str], bytes]) -> None:
@@ -150,6 +154,8 @@ class LocalSocket:
         if slot is None or record is None:
             return
         try:
+            if not slot.keep():  # the counts there are another process's
+                return
             since, text = self._began, b""
             if before is not None:
                 since = before.since
@@ -192,8 +198,9 @@ class LocalSocket:
 
     def note_crash(self) -> None:
         """Record that an exception ends the program."""
-        if (mine := self._life) is not None:
-            mine.end(life.CRASHED)
+        with self._lock:
+            if (mine := self._life) is not None:
+                self._end(mine, life.CRASHED)
 
     def say(self, words: Mapping[str, Any]) -> None:
         """Leave the last words of this process; see `jaxmon.life`."""
@@ -223,6 +230,17 @@ class LocalSocket:
             prepare()
         self._before = found
 
+    def _end(self, mine: life.Life, state: life.State) -> None:
+        record = mine.record
+        if (
+            mine.is_lost
+            and (record is not None and record.state == life.RUNNING)
+            and (self._slot is not None and self._slot.keep())
+        ):
+            mine.abandon()
+            mine.begin(record)
+        mine.end(state)
+
     def _look_after_life(self) -> None:
         # Loops that were left without their knowledge end here.
         self.note_loop()
@@ -233,10 +251,19 @@ class LocalSocket:
                 mine.abandon()
                 mine.begin(self._record)
 
+    def _has_lost(self) -> bool:
+        """Return whether the program has closed a descriptor of ours."""
+        listener, slot, mine = self._listener, self._slot, self._life
+        return (
+            (listener is not None and not listener.sock.is_ours)
+            or (slot is not None and slot.is_lost)
+            or (mine is not None and mine.is_lost)
+        )
+
     def _end_life(self) -> None:
         """Record that this process has finished; after an interruption, call again."""
         if (mine := self._life) is not None:
-            mine.end(life.FINISHED)
+            self._end(mine, life.FINISHED)
             # Unless it could not be written: then the latest that could.
             self._record = mine.record or self._record
             mine.abandon()

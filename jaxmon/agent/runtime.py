@@ -378,9 +378,10 @@ class Runtime:
         self._guard.failed(f"encode:{metric.name}", stays_on=True)
 
     def _on_server_error(self, site: str, error: BaseException) -> None:
+        shown = not isinstance(error, OSError)
         del error
         with contextlib.suppress(Exception):
-            self._guard.failed(site, stays_on=True)
+            self._guard.failed(site, stays_on=True, shown=shown)
 
 
 # What threads of ours log to.

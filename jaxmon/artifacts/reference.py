@@ -187,8 +187,8 @@ def settings(exporter: click.Command) -> str:
         "Pass a setting to `jaxmon.instrument` by name, or set its variable;\n"
         "arguments take precedence over the environment. Booleans are `1`, `true`,\n"
         "`yes`, `on` or `0`, `false`, `no`, `off`; `none` means `None`, if\n"
-        "allowed. An invalid value raises `jaxmon.SettingsError` before anything is\n"
-        "hooked.",
+        "allowed, and an empty variable counts as unset. An invalid value raises\n"
+        "`jaxmon.SettingsError` before anything is hooked.",
         _agent(),
         "## Sidecar",
         "Options of [`jaxmon exporter`](cli.md#jaxmon-exporter); an option takes\n"

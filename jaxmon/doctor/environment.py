@@ -49,7 +49,7 @@ def _settings(environ: Mapping[str, str]) -> Finding:
     if not settings.enabled:
         advice = "unset it to enable jaxmon"
         return Finding(AREA, "warning", "JAXMON_ENABLED disables jaxmon", advice)
-    chosen = [f.name for f in fields(Settings) if PREFIX + f.name.upper() in environ]
+    chosen = [f.name for f in fields(Settings) if environ.get(PREFIX + f.name.upper())]
     given = ", ".join(PREFIX + name.upper() for name in chosen)
     return Finding(AREA, "ok", f"jaxmon's settings: {given or 'the defaults'}")
 

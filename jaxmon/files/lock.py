@@ -6,14 +6,12 @@ import contextlib
 import errno
 import fcntl
 import os
-import stat
 from pathlib import Path
 
 from jaxmon import interrupts
+from jaxmon.files.descriptor import FLAGS, Descriptor, require_own
 
 
-# Opening must not wait for a FIFO, nor follow a link.
-_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _EXCLUSIVE = fcntl.LOCK_EX | fcntl.LOCK_NB
 # Errors of opening if something else is there, or another user's file.
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENXIO)
@@ -22,23 +20,25 @@ _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENXIO)
 class FileLock:
     """
     A lock on the file *path*, which has the permissions *mode*. The kernel releases it
-    when the process exits.
-
-    An exception of the program that is raised in here, as by a signal handler, leaks no
-    descriptor: C code puts what a system call returns into a list.
+    when the process exits, or closes its descriptor.
     """
 
     def __init__(self, path: Path, mode: int) -> None:
         self._path = path
         self._mode = mode
-        # One descriptor or none, and the result of flock() for it.
-        self._descriptors: list[int] = []
+        self._file = Descriptor()
+        # The result of flock(): see `Descriptor` for why it is in a list.
         self._locks: list[None] = []
 
     @property
     def held(self) -> bool:
         """Whether this process holds it, on the file as it was opened."""
         return bool(self._locks)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it was held until the program closed its descriptor."""
+        return self.held and not self._file.is_ours
 
     def take(self) -> bool:
         """
@@ -57,7 +57,7 @@ class FileLock:
                 self.abandon()
         except BaseException:
             # So that nothing is unlinked that another process holds.
-            if self._descriptors and not self._locks:
+            if self._file.opened and not self._locks:
                 self._lock()
             self.release()
             raise
@@ -66,10 +66,7 @@ class FileLock:
 
     def in_place(self) -> bool:
         """Return whether the lock is held on the file that others would open."""
-        if not self._locks:
-            return False
-        held = os.fstat(self._descriptors[0])
-        return identity(self._path) == (held.st_dev, held.st_ino)
+        return self.held and self._file.is_at(self._path)
 
     def release(self) -> None:
         """
@@ -90,20 +87,13 @@ class FileLock:
         For a forked child: the lock belongs to the open file, which the parent
         still holds.
         """
-        try:
-            # An interrupt arrives before the check, or after both.
-            if self._descriptors:
-                os.close(self._descriptors[0])
-        except OSError as error:
-            interrupts.pass_on(error)
-        finally:
-            self._descriptors, self._locks = [], []
+        self._file.close()
+        self._locks = []
 
     def _open(self) -> bool:
+        flags = os.O_RDWR | os.O_CREAT | FLAGS
         try:
-            self._descriptors.extend(
-                map(os.open, (os.fspath(self._path),), (_FLAGS,), (self._mode,))
-            )
+            self._file.open(os.fspath(self._path), flags, self._mode)
         except OSError as error:
             interrupts.pass_on(error)
             if error.errno in _NOT_OURS and os.path.lexists(self._path):
@@ -112,29 +102,15 @@ class FileLock:
         return True
 
     def _lock(self) -> bool:
-        descriptor = self._descriptors[0]
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return False
+            descriptor = self._file.fileno()
+            require_own(os.fstat(descriptor), self._path, self._mode)
             # Overrides the umask, so that others in the group can take the lock over;
             # not permitted if the file belongs to another user.
             with contextlib.suppress(PermissionError):
                 os.fchmod(descriptor, self._mode)
             self._locks.extend(map(fcntl.flock, (descriptor,), (_EXCLUSIVE,)))
-        except OSError as error:  # another process holds it
+        except OSError as error:  # another process holds it, or it is no file of ours
             interrupts.pass_on(error)
             return False
         return True
-
-
-def identity(path: Path) -> tuple[int, int] | None:
-    """
-    Return device and inode of *path*, without following a link; `None` if it does not
-    exist.
-    """
-    try:
-        status = path.lstat()
-    except OSError as error:
-        interrupts.pass_on(error)
-        return None
-    return status.st_dev, status.st_ino

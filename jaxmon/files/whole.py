@@ -17,7 +17,12 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 def write(
-    path: Path, data: bytes, *, private: bool = False, replace: bool = True
+    path: Path,
+    data: bytes,
+    *,
+    private: bool = False,
+    replace: bool = True,
+    follow: bool = True,
 ) -> None:
     """
     Write *data* to the file *path*, synced to disk.
@@ -29,13 +34,14 @@ def write(
         data: all of it.
         private: readable by the owner only; otherwise, the umask decides.
         replace: overwrite an existing file; otherwise that is an error.
+        follow: accept a symbolic link, if others cannot have put it there.
 
     Raises:
         FileExistsError: there is a file, and *replace* is false.
         OSError: it cannot be written; its file name is *path*.
     """
     try:
-        target = path.resolve() if path.is_symlink() else path
+        target = path.resolve() if follow and path.is_symlink() else path
         _require_regular(target)
         temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}")
         number = os.open(temporary, _NEW, 0o600 if private else 0o666)
@@ -59,14 +65,14 @@ def write(
 def _require_regular(target: Path) -> None:
     """Reject a device, a pipe or anything else that a file would replace."""
     with suppress(FileNotFoundError):
-        if not stat.S_ISREG(mode := target.stat().st_mode):
+        if not stat.S_ISREG(mode := target.lstat().st_mode):
             raise OSError(errno.EINVAL, f"it is {kind(mode)}; give a file")
 
 
 def _imitate(number: int, target: Path) -> None:
     """Give a new file the permissions of *target*, if there is one."""
     with suppress(FileNotFoundError):
-        mode = target.stat().st_mode
+        mode = target.lstat().st_mode
         # Some network file systems have one mode for all files, and no chmod.
         if mode != os.fstat(number).st_mode:
             os.fchmod(number, stat.S_IMODE(mode) & 0o777)

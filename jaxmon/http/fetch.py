@@ -19,7 +19,7 @@ from pathlib import Path
 
 from jaxmon import rundir
 from jaxmon.errors import JaxmonError
-from jaxmon.files.lock import identity
+from jaxmon.files.descriptor import identity
 
 
 GONE = "gone"

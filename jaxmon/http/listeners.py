@@ -7,10 +7,12 @@ import contextlib
 import errno
 import os
 import socket
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from jaxmon.files.descriptor import OwnedSocket
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.sockets import Socket
 from jaxmon.http.transport import Transport
@@ -69,7 +71,7 @@ class Listener(NamedTuple):
         local: a Unix socket, guarded by the permissions of its file.
     """
 
-    sock: socket.socket
+    sock: OwnedSocket
     gate: Gate | None = None
     local: bool = False
 
@@ -111,7 +113,8 @@ def tcp(host: str, port: int, *, gate: Gate | None = None) -> Listener:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(0)
-        return Listener(sock, gate)
+        name = f"jaxmon's TCP port {sock.getsockname()[1]}, which is no longer served"
+        return Listener(OwnedSocket(sock, name), gate)
     except BaseException:
         sock.close()
         raise
@@ -127,19 +130,19 @@ def unix(path: Path, mode: int) -> Listener:
     if os.path.lexists(path):
         raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
     hidden = path.with_name(f".{path.name}")
-    sock = Socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock = OwnedSocket(Socket(socket.AF_UNIX, socket.SOCK_STREAM))
     try:
         # Linux gives the file the mode of the unbound socket, less the umask;
         # without this it would be open to others until the chmod.
         with contextlib.suppress(OSError):
-            os.fchmod(sock.fileno(), mode)
+            os.fchmod(sock.get().fileno(), mode)
         # Under a different name until it listens: a client that connects in between
         # would find a socket that refuses it, as a killed process leaves one.
         hidden.unlink(missing_ok=True)
-        sock.bind(os.fspath(hidden))
-        hidden.chmod(mode)
-        sock.listen(_BACKLOG)
-        sock.settimeout(0)
+        sock.get().bind(os.fspath(hidden))
+        _set_mode(hidden, mode)
+        sock.get().listen(_BACKLOG)
+        sock.get().settimeout(0)
         listener = Listener(sock, local=True)
         hidden.rename(path)
     except BaseException:
@@ -150,6 +153,23 @@ def unix(path: Path, mode: int) -> Listener:
             sock.close()
         raise
     return listener
+
+
+def _set_mode(path: Path, mode: int) -> None:
+    """
+    Give the new socket *path* the permissions *mode*, which the umask may have reduced.
+    What others put in its place keeps its own.
+    """
+    if not hasattr(os, "O_PATH"):  # not Linux
+        path.chmod(mode)
+        return
+    number = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(number)
+        if stat.S_ISSOCK(status.st_mode) and status.st_uid == os.geteuid():
+            os.chmod(f"/proc/self/fd/{number}", mode)  # noqa: PTH101 - it is open
+    finally:
+        os.close(number)
 
 
 def numeric_address(host: str, port: int) -> tuple[int, Any]:

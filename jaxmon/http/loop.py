@@ -9,22 +9,25 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from jaxmon.files.descriptor import LostError, OwnedSocket
 from jaxmon.http.messages import now
 from jaxmon.http.sockets import READ, Poller, pair
 from jaxmon.threads import unlist
 
 
 if TYPE_CHECKING:
-    import socket
-
     from jaxmon.http.transport import Transport
 
-    _Socket: TypeAlias = socket.socket | Transport
+    _Socket: TypeAlias = OwnedSocket | Transport
 
 _Call: TypeAlias = Callable[[], None]
 
+# Between two turns, if `wake` is impossible: the program has closed what it needs.
+_DEAF_SECONDS = 0.1
+
 
 class _Watch(NamedTuple):
+    sock: _Socket
     events: int
     call: _Call
 
@@ -47,11 +50,11 @@ class Loop:
         self._number = count()
         self._watched: dict[int, _Watch] = {}
         with contextlib.ExitStack() as undo:
-            self._poller = undo.enter_context(contextlib.closing(Poller()))
-            self._pipe = pair()
+            self._poller = Poller()
+            self._pipe = tuple(map(OwnedSocket, pair()))
             for end in self._pipe:
                 undo.callback(end.close)
-                end.settimeout(0)
+                end.get().settimeout(0)
             self.watch(self._pipe[0], READ, self._wake_up)
             undo.pop_all()
 
@@ -59,17 +62,16 @@ class Loop:
         """Make *call* whenever *sock* is ready for *events*, and for no others."""
         number = sock.fileno()
         watched = self._watched.get(number)
-        if watched is None:
+        # If it is another socket's, the program closed that.
+        if watched is None or watched.sock is not sock or watched.events != events:
             self._poller.register(number, events)
-        elif watched.events != events:
-            self._poller.modify(number, events)
-        else:
-            return
-        self._watched[number] = _Watch(events, call)
+            self._watched[number] = _Watch(sock, events, call)
 
     def unwatch(self, sock: _Socket) -> None:
         """Stop watching *sock*; call this before it is closed."""
-        if self._watched.pop(sock.fileno(), None) is not None:
+        watched = self._watched.get(sock.fileno())
+        if watched is not None and watched.sock is sock:
+            del self._watched[sock.fileno()]
             self._poller.unregister(sock.fileno())
 
     def later(self, seconds: float, call: _Call) -> None:
@@ -78,12 +80,15 @@ class Loop:
 
     def wake(self) -> None:
         """Make `turn` return soon; thread-safe."""
-        with contextlib.suppress(OSError):  # it will, or the loop was closed
-            self._pipe[1].send(b"\0")
+        with contextlib.suppress(OSError):  # it will, or cannot
+            self._pipe[1].get().send(b"\0")
 
     def turn(self, until: float = inf) -> None:
         """Wait until something is due, or *until* (by `now`), and do what is due."""
         due = min(until, self._timers[0][0] if self._timers else inf)
+        if not all(end.is_ours for end in self._pipe):
+            self.unwatch(self._pipe[0])
+            due = min(due, now() + _DEAF_SECONDS)
         unlist()
         ready = self._poller.wait(None if due == inf else max(0.0, due - now()))
         for number, watch in [(one, self._watched.get(one)) for one in ready]:
@@ -95,13 +100,12 @@ class Loop:
 
     def close(self) -> None:
         """Close the loop's own descriptors."""
-        self._poller.close()
         for end in self._pipe:
             end.close()
 
     def _wake_up(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._pipe[0].recv(1 << 12)
+        with contextlib.suppress(BlockingIOError, LostError):
+            self._pipe[0].get().recv(1 << 12)
 
     def _do(self, call: _Call) -> None:
         try:

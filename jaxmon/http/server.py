@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from jaxmon.files.descriptor import LostError
 from jaxmon.http import listeners
 from jaxmon.http.connection_pool import ConnectionPool, Timeouts
 from jaxmon.http.hosts import HostPolicy
@@ -132,7 +133,7 @@ class Server:
         """
         listener = listeners.tcp(host, port, gate=gate)
         self._add(listener)
-        bound: int = listener.sock.getsockname()[1]
+        bound: int = listener.sock.get().getsockname()[1]
         return bound
 
     def listen_unix(self, path: Path, mode: int = 0o600) -> Listener:
@@ -227,8 +228,7 @@ class Server:
         """
         Close what a forked child inherited; the parent's server continues.
 
-        Only descriptors are closed: no file is unlinked, no peer is notified, and the
-        epoll instance, which parent and child share, is unchanged.
+        Only descriptors are closed: no file is unlinked, and no peer is notified.
         """
         self._thread = None
         if self._loop is not None:
@@ -276,6 +276,7 @@ class Server:
             since = now()
             loop.turn(clients.due)
             clients.turn(since)
+            self._drop_lost()
         for listener in list(self._listeners):
             self.close_listener(listener)
         clients.close_waiting()
@@ -283,6 +284,16 @@ class Server:
         while clients and (since := now()) < end:
             loop.turn(min(end, clients.due))
             clients.turn(since)
+
+    def _drop_lost(self) -> None:
+        """Stop listening where the program has closed the socket, and report that."""
+        for listener in list(self._listeners):
+            try:
+                listener.sock.get()
+            except LostError as error:
+                self.close_listener(listener)
+                if not listener.local:  # who made that opens another
+                    self._report("descriptors", error)
 
     def _do(self, loop: Loop, seconds: float, call: Callable[[], None]) -> None:
         if self._stopping:
@@ -300,10 +311,10 @@ class Server:
     def _accept(self, listener: Listener, loop: Loop, clients: ConnectionPool) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
             try:
-                sock, address = listener.sock.accept()
+                sock, address = listener.sock.get().accept()
             except ConnectionAbortedError:
                 continue
-            except (BlockingIOError, InterruptedError):
+            except (BlockingIOError, InterruptedError, LostError):
                 return
             except OSError as error:  # out of descriptors, most likely
                 self._report("server", error)

@@ -18,6 +18,7 @@ from jaxmon.originals import original
 __all__ = ["READ", "WRITE", "Poller", "Socket", "pair"]
 
 if TYPE_CHECKING:
+    import socket
     from socket import socket as Socket  # noqa: N812 - a class, and the same for types
 else:
 
@@ -37,36 +38,27 @@ WRITE: Final[int] = _select.POLLOUT
 
 class Poller:
     """
-    Waits for sockets. Linux forgets those that the program has closed.
-
-    Raises:
-        OSError: there are no descriptors left.
+    Waits for sockets. Unlike epoll, it needs no descriptor, which the program might
+    close.
     """
 
     def __init__(self) -> None:
-        epoll = getattr(_select, "epoll", None)
-        self._poll: Any = _select.poll() if epoll is None else epoll()
-        self._unit = 1000 if epoll is None else 1
+        self._poll: Any = _select.poll()
         self.register: Callable[[int, int], None] = self._poll.register
-        self.modify: Callable[[int, int], None] = self._poll.modify
 
     def unregister(self, number: int) -> None:
         """Forget the descriptor *number*, which may be closed."""
-        with suppress(OSError, KeyError):
+        with suppress(KeyError):
             self._poll.unregister(number)
 
     def wait(self, seconds: float | None) -> list[int]:
-        """Return the descriptors that are ready, within *seconds*."""
-        timeout = -1 if seconds is None else seconds * self._unit
+        """Return the descriptors that are ready or closed, within *seconds*."""
+        timeout = -1 if seconds is None else seconds * 1000
         return [number for number, _ in self._poll.poll(timeout)]
 
-    def close(self) -> None:
-        """Close its descriptor."""
-        if self._unit == 1:
-            self._poll.close()
 
-
-def pair() -> tuple[Socket, Socket]:
+def pair() -> tuple[socket.socket, socket.socket]:
     """Return two connected sockets."""
-    here, there = _socket.socketpair()
-    return Socket(fileno=here.detach()), Socket(fileno=there.detach())
+    found: Any = _socket.socketpair()
+    here, there = found
+    return here, there

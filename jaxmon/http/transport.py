@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 
+from jaxmon.files.descriptor import OwnedSocket
 from jaxmon.http.sockets import READ, WRITE
 
 
@@ -21,6 +22,7 @@ class Transport:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.wants = READ
+        self._own = OwnedSocket(sock)
 
     def fileno(self) -> int:
         """Return the descriptor, for a selector."""
@@ -32,18 +34,18 @@ class Transport:
     def receive(self, size: int) -> bytes:
         """Return at most *size* bytes, ``b""`` once the client has finished sending."""
         self.wants = READ
-        return self.sock.recv(size)
+        return self._own.get().recv(size)
 
     def send(self, data: memoryview) -> int:
         """Send some of *data* and return how many bytes."""
         self.wants = WRITE
-        return self.sock.send(data)
+        return self._own.get().send(data)
 
     def end(self) -> None:
         """Finish sending, and notify the client; receiving is still possible."""
         self.wants = READ
-        self.sock.shutdown(socket.SHUT_WR)
+        self._own.get().shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Close the socket. Idempotent."""
-        self.sock.close()
+        """Close the socket, unless the program has. Idempotent."""
+        self._own.close()

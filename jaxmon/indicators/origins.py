@@ -40,6 +40,19 @@ def origin_of(
     return Origin(system, method, carried)
 
 
+def http_status(status: object) -> int:
+    """
+    Return the number in *status*, as applications give it; 0 if there is none. What is
+    valid is the server's to decide.
+    """
+    if isinstance(status, bytes):
+        status = status.decode("latin-1")
+    if isinstance(status, str):
+        status = status[:3]
+        return int(status) if status.isascii() and status.isdigit() else 0
+    return int(status) if isinstance(status, int) else 0
+
+
 def http_outcome(status: int) -> Outcome:
     """Return the outcome of a request that is responded to with *status*."""
     if status >= SERVER_ERROR:

@@ -20,7 +20,7 @@ import pytest
 
 from jaxmon import rundir
 from jaxmon.doctor import sockets as doctor
-from jaxmon.files.lock import identity
+from jaxmon.files.descriptor import identity
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
 from tests import support
@@ -365,3 +365,65 @@ def test_a_real_agent_is_found_again(run_dir: Path) -> None:
 
 def _pages(run_dir: Path) -> list[str]:
     return [page for page in seen(run_dir).values() if page]
+
+
+PLANTED = """
+import os, sys
+from pathlib import Path
+import jax, jaxmon
+from jaxmon.agent.goodput.identity import Run
+from jaxmon.agent.history import part, store
+from jaxmon.report.goodput import record
+directory, victim = Path(os.environ["JAXMON_RUN_DIR"]), Path(sys.argv[1])
+runs = directory / "runs"
+runs.mkdir()
+plant = os.link if sys.argv[2] == "hard" else os.symlink
+for slot in range(2):
+    for name in ("agent-{}.lock", "agent-{}.life", ".agent-{}.sock", "agent-{}.sock",
+                 "agent-{}.ended", "agent-{}.ended-new"):
+        if slot or not name.endswith(("lock", "life")) or sys.argv[3] in name:
+            plant(victim, directory / name.format(slot))
+plant(victim, record.path_of(runs, "planted"))
+plant(victim, directory / f"{os.getpid()}-1")
+plant(victim, directory / f"{os.getpid()}-1.json")
+history = store.path_of(directory, [])
+store.path_of = lambda *_: history
+history.parent.mkdir()
+plant(victim, history)
+agent = jaxmon.instrument(
+    port=None, run="planted", run_state=str(runs), run_interval=0.1,
+    figures_dir=str(directory), sample_rate=1000,
+)
+step = jax.jit(lambda x: x + 1)
+for x in jaxmon.steps(range(200)):
+    step(float(x)).block_until_ready()
+print(agent.socket)
+jaxmon.uninstrument()
+"""
+
+
+@pytest.mark.parametrize(("kind", "where"), [("hard", "life"), ("soft", "lock")])
+def test_what_others_link_to_is_left_alone(
+    run_dir: Path,
+    tmp_path: Path,
+    preloaded_script: Callable[..., support.Result],
+    kind: str,
+    where: str,
+) -> None:
+    """
+    Whoever may write in the directory makes links there, of the names that an agent
+    writes to, to a file that only its user may change: it keeps bytes and permissions.
+    """
+    run_dir.chmod(0o2770)  # on purpose: files would get the group's permissions
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious" * 1000)
+    victim.chmod(0o400)
+    before = victim.stat()
+    result = preloaded_script(PLANTED, str(victim), kind, where).ok()
+    after = victim.stat()
+
+    assert victim.read_bytes() == b"precious" * 1000
+    assert (after.st_mode, after.st_mtime_ns) == (before.st_mode, before.st_mtime_ns)
+    assert "Traceback" not in result.err
+    socket = run_dir / f"agent-{0 if where == 'life' else 2}.sock"
+    assert result.out == f"{socket}\n"

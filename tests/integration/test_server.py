@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -280,13 +281,13 @@ class TestListening:
     ) -> None:
         """Not even between bind and chmod, with a umask of zero."""
         seen: list[int] = []
-        chmod = Path.chmod
+        chmod = os.chmod
 
-        def watched(path: Path, mode: int) -> None:
-            seen.append(stat.S_IMODE(path.stat().st_mode))
+        def watched(path: str, mode: int) -> None:
+            seen.append(stat.S_IMODE(Path(path).stat().st_mode))
             chmod(path, mode)
 
-        monkeypatch.setattr(Path, "chmod", watched)
+        monkeypatch.setattr(os, "chmod", watched)
         server = Server({})
         before = os.umask(0)
         try:
@@ -296,6 +297,28 @@ class TestListening:
             server.stop()
 
         assert seen == [0o600]
+
+    @pytest.mark.parametrize("link", [os.link, os.symlink])
+    def test_what_takes_the_place_of_a_new_socket_keeps_its_permissions(
+        self, run_dir: Path, monkeypatch: pytest.MonkeyPatch, link: Callable[..., None]
+    ) -> None:
+        """Others who may write in the directory put a link there after the bind."""
+        victim, hidden = run_dir / "victim", run_dir / ".s.sock"
+        victim.touch(0o400)
+        open_file = os.open
+
+        def opened(path: Any, *args: Any, **options: Any) -> int:
+            if path == hidden:
+                hidden.unlink()
+                link(victim, hidden)
+            return open_file(path, *args, **options)
+
+        monkeypatch.setattr(os, "open", opened)
+        server = Server({})
+        server.listen_unix(run_dir / "s.sock", 0o660)
+        server.stop()
+
+        assert stat.S_IMODE(victim.stat().st_mode) == 0o400
 
     def test_an_existing_path_is_refused(self, run_dir: Path) -> None:
         """The server removes no foreign file."""

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from jaxmon import life
 from tests.processes import HEAD, files
-from tests.support import Result
+from tests.support import ROOT, Result
 
 
 # One agent after the other, each with settings and variables of its own.
@@ -284,3 +285,107 @@ assert type(jax.jit(lambda x: x)) is type(jitted)
         assert "jaxmon" in result.err
     else:
         assert result.out.startswith("True http")
+
+
+def test_descriptors_of_the_program_are_its_own(
+    python_script: Callable[..., Result],
+) -> None:
+    """
+    Whoever closes numbers that jaxmon has, and opens files, sockets or pipes in their
+    place, finds them as they were opened. jaxmon says what it lost, and is seen again;
+    the record of the process is right, whether that was noticed before its end or not.
+    """
+    source = "from tests.programs.closing import main; main()"
+    result = python_script(source, env={"PYTHONPATH": str(ROOT)}).ok()
+    *logs, after = result.err.split("NEXT\n")
+
+    assert after == ""
+    found = [json.loads(line) for line in result.out.splitlines()]
+    for number, (one, said) in enumerate(zip(found, logs, strict=True), start=1):
+        served = one["way"] == "closed_in_a_child"
+        assert one["damaged"] == [], one
+        assert one["results"] == [2.0, 3.0, 2.0] + [-1.0] * (not served), one
+        assert one["record"] == [number, 0, "finished"], one
+        assert one["left"] == ["agent-0.ended", "agent-0.life"]
+        lines = sorted(said.splitlines())
+        assert len(lines) == (0 if served else 2), said
+        if not served:
+            assert lines[0].startswith("jaxmon failed in descriptors: "), said
+            assert "port" in lines[0]
+            assert lines[1].startswith("the program has closed jaxmon's descriptors")
+            assert ("recreated" in lines[1]) or not one["wait"]
+
+
+EDGES = """
+import resource
+import numpy as np
+from jax.tree_util import tree_leaves
+
+observed = len(sys.argv) > 1
+# JAX's own imports need descriptors and depth.
+jax.jit(lambda x: x)(np.ones(2)), jax.jit(lambda t: t[0])([np.ones(2)])
+if observed:
+    jaxmon.instrument(port=0)
+
+def nested(depth, leaf):
+    for _ in range(depth):
+        leaf = [leaf]
+    return leaf
+
+def deep(left, call):
+    return call() if left == 0 else deep(left - 1, call)
+
+def caught(call):
+    try:
+        return call()
+    except RecursionError:
+        return None
+
+inner = jax.jit(lambda tree: tree_leaves(tree)[0] * 2)
+found = [float(inner(nested(depth, np.ones(size)))[0])
+         for depth in (300, 900) for size in (1, 2)]
+# With so few frames left, jitted functions compile and fail, and what is ours is tried.
+for left in (50, 100, 200):
+    step = jax.jit(lambda x: x * left)
+    for size in (1, 2):
+        result = caught(lambda: deep(900 - left, lambda: float(step(np.ones(size))[0])))
+        found.append(result or float(left))
+if observed:
+    jaxmon.uninstrument()
+    before = caught(lambda: deep(970, lambda: jaxmon.instrument(port=0)))
+    jaxmon.uninstrument()
+    agent = jaxmon.instrument(port=0)
+
+step = jax.jit(lambda x: x + 1)
+step(np.ones(1))
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+held = []
+try:
+    while True:
+        held.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+found += [float(step(np.ones(size))[0]) for size in (2, 3)]
+if observed:
+    agent.collect()
+    jaxmon.uninstrument()
+print(found)
+"""
+
+
+def test_a_program_at_its_limits_is_not_disturbed(
+    preloaded_script: Callable[..., Result], run_dir: Path
+) -> None:
+    """
+    With no descriptor left, few frames left, or deeply nested arguments, the program
+    computes what it does without jaxmon, which says in a line what it cannot do; the
+    record says that it finished.
+    """
+    plain = preloaded_script(HEAD + EDGES).ok()
+    result = preloaded_script(HEAD + EDGES, "observed").ok()
+
+    assert result.out == plain.out
+    assert "jaxmon failed in causes: maximum recursion depth exceeded" in result.err
+    lines = result.err.splitlines()
+    assert [one for one in lines if not one.startswith("jaxmon ")] == []
+    assert life.slots(run_dir)["0"].record.state == life.FINISHED

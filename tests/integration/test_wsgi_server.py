@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from http import HTTPStatus
 from io import BytesIO
 from typing import Any
 
@@ -247,3 +248,31 @@ def test_without_an_agent_the_body_is_the_applications_own() -> None:
     """Nothing is wrapped."""
     own = [b"a"]
     assert Middleware(plain("200 OK", own))({}, ignored) is own
+
+
+def test_the_start_of_a_response_is_handed_on_as_it_is(recorded: Recorded) -> None:
+    """Which status and headers are valid, and what is returned, is the server's."""
+    given: list[Any] = []
+
+    def start(*args: Any, **options: Any) -> Any:
+        given.append((args, options))
+        return given
+
+    def app(_: Any, start_response: Any) -> list[bytes]:
+        for status in (200, HTTPStatus.OK, b"200 OK", "200 OK", "2", None, 404):
+            assert start_response(status, headers) is given
+            assert given[-1][0] == (status, headers)
+            assert type(given[-1][0][0]) is type(status)
+            assert given[-1][0][1] is headers
+        start_response(503, headers, exc_info=failure)
+        start_response(HTTPStatus.BAD_GATEWAY, headers, failure)
+        return []
+
+    headers, failure = ("no", "list"), (None, None, None)
+    list(Middleware(app)({}, start))
+
+    assert given[-2:] == [
+        ((503, headers), {"exc_info": failure}),
+        ((HTTPStatus.BAD_GATEWAY, headers, failure), {}),
+    ]
+    assert recorded.requests() == {("unmatched", "error", "warm"): 1}

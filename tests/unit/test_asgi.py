@@ -235,6 +235,26 @@ def test_the_status_tells_the_outcome(recorded, path, outcome):
     assert said == (["status 503"] if outcome == "error" else [])
 
 
+def test_a_message_is_handed_on_as_it_is(recorded):
+    """Which status is valid is the server's to say, also if there is none."""
+    start = {"type": "http.response.start", "headers": []}
+    for status in ({}, {"status": None}, {"status": "503"}, {"status": 503}):
+        messages = [{**start, **status}, {"type": "http.response.body"}]
+
+        async def app(_scope, _receive, send, messages=messages):
+            for message in messages:
+                await send(message)
+
+        sent = get(Middleware(app), "/")
+        assert [id(one) for one in sent] == [id(one) for one in messages]
+        assert sent == [{**start, **status}, {"type": "http.response.body"}]
+
+    assert counts(recorded) == {
+        ("unmatched", "success", "warm"): 2,
+        ("unmatched", "error", "warm"): 2,
+    }
+
+
 @pytest.mark.parametrize("installed", ["inside", "outside"])
 def test_an_exception_is_an_error_and_goes_on(recorded, installed):
     """Counted once, whether the 500 that the server makes of it passes us or not."""

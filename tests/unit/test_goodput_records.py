@@ -49,6 +49,22 @@ def test_a_process_whose_successor_writes_stops(tmp_path: Path) -> None:
     assert records.read(second.path).starts == 2
 
 
+def test_a_link_in_the_place_of_a_record_is_not_written_through(tmp_path: Path) -> None:
+    """Others who may write in the directory link to what is not theirs."""
+    victim, _ = held(tmp_path / "elsewhere", writer(1))
+    before = victim.path.read_bytes()
+    for name, link in (("hard", os.link), ("soft", os.symlink)):
+        (tmp_path / name).mkdir()
+        link(victim.path, records.path_of(tmp_path / name, RUN.name))
+        if name == "hard":
+            assert held(tmp_path / name, writer(2))[0].path.stat().st_nlink == 1
+        else:
+            with pytest.raises(OSError, match="it is a symbolic link; give a file"):
+                held(tmp_path / name, writer(2))
+
+    assert victim.path.read_bytes() == before
+
+
 def test_of_two_that_begin_at_once_one_stops(tmp_path: Path) -> None:
     """They agree on which, whoever writes last."""
     stores = [Store(RUN._replace(directory=tmp_path), writer(n)) for n in (1, 2)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 import sys
 import threading
 
@@ -38,6 +39,35 @@ def test_a_site_is_on_until_it_has_failed_often(
     assert first.exc_info is not None
     assert first.exc_info[0] is KeyError
     assert "has disabled it" in second.getMessage()
+
+
+def test_at_the_limits_of_the_process_a_line_says_enough(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """
+    Where descriptors or frames run out says nothing: whatever fails then, also in
+    other words, is logged without a traceback.
+    """
+
+    def dig() -> None:
+        dig()
+
+    guard = Guard()
+    try:
+        dig()
+    except RecursionError:
+        guard.failed("depth")
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limit[1]))
+    try:
+        fail(guard, "descriptors")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    fail(guard, "afterwards")
+
+    assert [bool(one.exc_info) for one in caplog.records] == [False, False, True]
+    assert "depth: maximum recursion depth" in caplog.records[0].getMessage()
+    assert "descriptors: 'descriptors'. Your" in caplog.records[1].getMessage()
 
 
 def test_failures_of_long_ago_do_not_count_against_a_site(

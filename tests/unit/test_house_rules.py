@@ -8,6 +8,13 @@ import re
 from tests.support import ROOT
 
 
+_OPENERS = (
+    *("open", "fdopen", "dup", "pipe", "pipe2", "eventfd", "memfd_create", "mkstemp"),
+    *("socket", "socketpair", "create_server", "create_connection", "Socket", "pair"),
+    *("epoll", "DefaultSelector", "EpollSelector", "TemporaryFile", "mmap", "scandir"),
+)
+
+
 def test_every_test_says_what_it_shows():
     """Each test has a docstring of at least one full sentence."""
     mute = [
@@ -108,6 +115,48 @@ def test_listed_items_are_found():
     """The items of an attribute are found, those of a copy or a local are not."""
     source = "list(self._a.items())\nlist(a.items())\nlist(a.b.copy().items())\n"
     assert listed_items(source) == [1]
+
+
+def test_no_descriptor_is_kept_unguarded():
+    """
+    What stays open in the user's program is in `jaxmon.files.descriptor`, which notices
+    that the program has closed it: no attribute is a descriptor or what hides one.
+    """
+    kept = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in sorted((ROOT / "jaxmon").rglob("*.py"))
+        # Commands run alone.
+        if path.relative_to(ROOT).parts[1] not in ("cli", "signatures")
+        for line in kept_descriptors(path.read_text())
+    ]
+    assert kept == []
+
+
+def test_kept_descriptors_are_found():
+    """An attribute that is one is found, also in a tuple; a local is not."""
+    source = (
+        "self.a = os.open(path, flags)\nself.b, self.c = os.pipe()\n"
+        "self.d = undo.enter_context(selectors.DefaultSelector())\n"
+        "self.e = OwnedSocket(socket.socket())\nwith open(path) as f: pass\n"
+        "a = socket.socket()\nself.f = path.open()\nself.g: int = os.dup(1)\n"
+    )
+    assert kept_descriptors(source) == [1, 2, 3, 7, 8]
+
+
+def kept_descriptors(source):
+    """Return the lines in *source* that keep what opens a descriptor."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Assign | ast.AnnAssign):
+            continue
+        value = node.value
+        if isinstance(value, ast.Call) and "enter_context" in ast.unparse(value.func):
+            value = value.args[0]
+        target = ast.unparse(node).partition(" = ")[0].partition(":")[0]
+        if isinstance(value, ast.Call) and "." in target:
+            name = ast.unparse(value.func).rpartition(".")[2]
+            found += [node.lineno] * (name in _OPENERS)
+    return found
 
 
 def listed_items(source):

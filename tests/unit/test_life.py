@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
 import subprocess
 import sys
@@ -190,19 +191,25 @@ def test_what_is_no_record_counts_as_none(path: Path, content: bytes) -> None:
 
 
 def test_what_is_no_file_of_ours_is_left_alone(tmp_path: Path) -> None:
-    """A directory, a pipe, a link and other names are neither followed nor read."""
+    """
+    A directory, a pipe, a link of either kind and other names are neither followed nor
+    read.
+    """
     other = tmp_path / "other"
     other.write_bytes(b"precious")
     (tmp_path / "agent-0.life").mkdir()
     os.mkfifo(tmp_path / "agent-1.life")
     (tmp_path / "agent-2.life").symlink_to(other)
+    (tmp_path / "agent-3.life").hardlink_to(other)
+    other.chmod(0o440)
     (tmp_path / "agent-12345.life").write_text('jaxmon 1 0 running ""\n')
     (tmp_path / "agent-x.life").write_text('jaxmon 1 0 running ""\n')
-    for number in range(3):
+    for number in range(4):
         live(tmp_path / f"agent-{number}.life", CRASHED)
 
     assert life.slots(tmp_path) == {}
     assert other.read_bytes() == b"precious"
+    assert stat.S_IMODE(other.stat().st_mode) == 0o440
 
 
 def test_without_a_file_there_is_no_record(tmp_path: Path) -> None:
@@ -262,6 +269,39 @@ def test_a_process_goes_on_counting_in_a_new_file(path: Path) -> None:
     one.begin(mine)
     assert record(path.parent) == Record(5, 2, RUNNING, "")
     one.abandon()
+
+
+def test_the_end_is_recorded_without_descriptors(path: Path) -> None:
+    """What is held open is written to if nothing can be opened."""
+    one = Life(path, 0o600)
+    one.begin()
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limit[1]))
+    try:
+        one.run("train")
+        one.end(FINISHED)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    one.abandon()
+
+    assert record(path.parent) == Record(1, 0, FINISHED, "train")
+
+
+def test_another_record_at_the_path_is_left_alone(path: Path) -> None:
+    """A record that took the place of ours is its holder's, whoever has the lock."""
+    one, other = Life(path, 0o600), Life(path, 0o600)
+    one.begin()
+    path.unlink()
+    other.begin()
+    other.run("theirs")
+    before = path.read_bytes()
+    one.run("ours")
+    one.say({"kind": "exit"})
+    one.end(CRASHED)
+    one.abandon()
+
+    assert path.read_bytes() == before
+    other.abandon()
 
 
 def test_a_record_has_the_permissions_of_its_directory(path: Path) -> None:

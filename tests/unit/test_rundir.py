@@ -105,6 +105,17 @@ def link_to_a_file(path: Path) -> None:
     path.symlink_to("precious")
 
 
+def other_name_of_a_file(path: Path) -> None:
+    (path.parent / "precious").write_text("kept")
+    (path.parent / "precious").chmod(0o640)
+    path.hardlink_to(path.parent / "precious")
+
+
+def file_of_another_user(path: Path) -> None:
+    path.touch()
+    os.chown(path, 1234, 1234)
+
+
 def fifo(path: Path) -> None:
     os.mkfifo(path)
 
@@ -121,7 +132,10 @@ def readable_by_none(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "lies_there",
-    [directory, dangling_link, link_to_a_file, fifo, bound_socket, readable_by_none],
+    [
+        *(directory, dangling_link, link_to_a_file, other_name_of_a_file),
+        *(fifo, bound_socket, readable_by_none, file_of_another_user),
+    ],
 )
 def test_what_is_no_lock_of_ours_costs_its_slot_alone(
     run_dir: Path, lies_there: Callable[[Path], None]
@@ -132,6 +146,8 @@ def test_what_is_no_lock_of_ours_costs_its_slot_alone(
     """
     if lies_there is readable_by_none and os.getuid() == 0:
         pytest.skip("root reads everything")
+    if lies_there is file_of_another_user and os.getuid() != 0:
+        pytest.skip("only root makes files of others")
     lock = run_dir / "agent-0.lock"
     lies_there(lock)
     before = lock.lstat()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from jaxmon.cli.main import main
+from jaxmon.doctor import environment
 from jaxmon.errors import SettingsError
 from jaxmon.settings import Settings, load
 from jaxmon.testing.silent import SILENT
+from jaxmon_exporter.options import Options
 
 
 def test_arguments_win_over_variables_over_defaults() -> None:
@@ -27,15 +32,12 @@ def test_arguments_win_over_variables_over_defaults() -> None:
     [
         ("JAXMON_PORT", " 0 ", "port", 0),
         ("JAXMON_PORT", "None", "port", None),
-        ("JAXMON_PORT", "", "port", None),
         ("JAXMON_RUN_DIR", "/My Dir", "run_dir", "/My Dir"),
-        ("JAXMON_RUN_DIR", "", "run_dir", None),
         ("JAXMON_CALLS", "OFF", "calls", False),
         ("JAXMON_ENABLED", "yes", "enabled", True),
         ("JAXMON_MEMORY_INTERVAL", "2.5", "memory_interval", 2.5),
         ("JAXMON_MAX_FUNCTIONS", "12", "max_functions", 12),
         ("JAXMON_FEW_BUCKETS", "calls, Self", "few_buckets", "calls, Self"),
-        ("JAXMON_FEW_BUCKETS", "", "few_buckets", ""),
     ],
 )
 def test_variables_are_read_by_kind(
@@ -43,6 +45,45 @@ def test_variables_are_read_by_kind(
 ) -> None:
     """Numbers, switches, directories and ``none`` are understood."""
     assert getattr(load({}, {variable: text}), name) == value
+
+
+def test_an_empty_variable_is_none() -> None:
+    """
+    Templates of deployments leave variables empty: agent, sidecar and commands take
+    them for unset, and the doctor does not list them.
+    """
+    empty = {f"JAXMON_{one.name.upper()}": "" for one in fields(Settings)}
+
+    assert load({}, empty) == Settings()
+    assert load({"port": 1}, {**empty, "JAXMON_HOST": "::1"}) == Settings(
+        port=1, host="::1"
+    )
+    assert [one.text for one in environment.check(empty)] == [
+        "jaxmon's settings: the defaults"
+    ]
+    read = 0
+    for option, context in options_with_variables(main, click.Context(main)):
+        name = str(option.envvar)
+        unset = option.consume_value(context, {})
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(name, "")
+            assert option.consume_value(context, {}) == unset, name
+        read += 1
+    assert read > len(fields(Options)) // 2
+
+
+def options_with_variables(
+    command: click.Command, context: click.Context
+) -> Iterator[tuple[click.Parameter, click.Context]]:
+    """Yield each option of *command*, and of those below it, that has a variable."""
+    for one in command.params:
+        if one.envvar:
+            yield one, context
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            if (below := command.get_command(context, name)) is not None:
+                inner = click.Context(below, info_name=name, parent=context)
+                yield from options_with_variables(below, inner)
 
 
 @pytest.mark.parametrize(

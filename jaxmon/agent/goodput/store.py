@@ -104,7 +104,7 @@ class Store:
         if found is not None and supersedes(found, current):
             msg = f"{self.path} is kept by another process, on {found.host or 'a host'}"
             raise SupersededError(msg)
-        whole.write(self.path, current.as_json())
+        whole.write(self.path, current.as_json(), follow=False)
 
     def _read(self) -> RunRecord | None:
         """

@@ -9,8 +9,10 @@ what two write at the same moment is that of one of them.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2s
@@ -103,9 +105,12 @@ def add(path: Path, run: PastRun) -> None:
     kept = [run._replace(programs=dict(newest)), *others][:_MOST_RUNS]
     document = {"schema": SCHEMA, "runs": [_as_json(one) for one in kept]}
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory = path.parent.lstat()
+    if not stat.S_ISDIR(directory.st_mode) or directory.st_uid != os.geteuid():
+        raise OSError(errno.EPERM, "not a directory of this user's", str(path.parent))
     if not path.exists():
         _make_room(path.parent)
-    whole.write(path, json.dumps(document).encode(), private=True)
+    whole.write(path, json.dumps(document).encode(), private=True, follow=False)
 
 
 def _make_room(directory: Path) -> None:

@@ -15,6 +15,7 @@ from jaxmon.agent.functions import UNKNOWN, Function, FunctionTable
 from jaxmon.agent.guard import log
 from jaxmon.agent.sampling.exact import ExactTiming
 from jaxmon.agent.versions import versions
+from jaxmon.files import whole
 from jaxmon.resources.processors import scheduling
 
 
@@ -91,9 +92,8 @@ def _write(
     if timing is not None:
         document["times"] = _times(timing)
     # A process may run several agents in turn, and a host several processes.
-    path = Path(directory, f"{os.getpid()}-{next(_numbers)}")
-    path.write_text(json.dumps(document))
-    path.rename(path.with_name(f"{path.name}.json"))
+    path = Path(directory, f"{os.getpid()}-{next(_numbers)}.json")
+    whole.write(path, json.dumps(document).encode(), follow=False)
 
 
 def _functions(

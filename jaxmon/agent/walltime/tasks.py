@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
 import sys
@@ -11,6 +10,7 @@ import time
 from pathlib import Path
 
 from jaxmon import interrupts
+from jaxmon.files.descriptor import Descriptor
 from jaxmon.threads import is_ours, main_ident
 
 
@@ -61,7 +61,7 @@ class Task:
         self.number = number
         self._clock = (~number << 3) | _CPU_CLOCK_OF_THREAD
         self._used = self._now()
-        self._state: int | None = None
+        self._state = Descriptor()
 
     def cpu(self) -> float:
         """Return the processor seconds used since the last time; a microsecond."""
@@ -75,11 +75,11 @@ class Task:
         A thread that waits for the interpreter does not run.
         """
         try:
-            if self._state is None:
-                path = f"/proc/self/task/{self.number}/stat"
-                self._state = os.open(path, os.O_RDONLY)
+            if not self._state.is_ours:
+                self._state.close()
+                self._state.open(f"/proc/self/task/{self.number}/stat", os.O_RDONLY)
             # "123 (name) R ...": the name may contain anything.
-            read = os.pread(self._state, 512, 0)
+            read = os.pread(self._state.fileno(), 512, 0)
         except OSError as error:  # it has ended
             interrupts.pass_on(error)
             return False
@@ -107,10 +107,7 @@ class Task:
 
     def close(self) -> None:
         """Close its file."""
-        if self._state is not None:
-            with contextlib.suppress(OSError):
-                os.close(self._state)
-            self._state = None
+        self._state.close()
 
     def _now(self) -> float:
         try:

@@ -1,0 +1,227 @@
+"""
+A descriptor that stays open in the user's program.
+
+A program may close any number, whoever opened it: one that becomes a daemon closes
+them all, and what it opens next gets the same numbers. So the file behind a number is
+compared with the one that was opened, before each use and before the number is closed.
+Only a thread that closes it just in between goes unnoticed; what is written rarely is
+therefore written through its path.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jaxmon import interrupts
+
+
+if TYPE_CHECKING:
+    import socket
+
+
+# A file that is there is opened without waiting for a FIFO, and no link is followed.
+FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+# Linux, asm-generic/socket.h; `socket` has only the first.
+_SOL_SOCKET, _SO_COOKIE = 1, 57
+NONE_LEFT = (errno.EMFILE, errno.ENFILE)
+
+
+class LostError(OSError):
+    """The program has closed *name*."""
+
+    def __init__(self, name: str = "a descriptor of jaxmon's") -> None:
+        super().__init__(errno.EBADF, f"the program has closed {name}")
+
+
+class Descriptor:
+    """
+    At most one open file.
+
+    An exception of the program that is raised in here, as by a signal handler, leaks no
+    descriptor: C code puts what a system call returns into a list.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: list[int] = []
+        self._files: list[tuple[int, int]] = []
+
+    def open(self, path: str, flags: int, mode: int = 0o600) -> None:
+        """
+        Open *path*, once.
+
+        Raises:
+            OSError: as `os.open`.
+        """
+        self._numbers.extend(map(os.open, (path,), (flags,), (mode,)))
+        self._files.extend(map(_file_of, self._numbers))
+
+    @property
+    def opened(self) -> bool:
+        """Whether it was opened, and not closed by us."""
+        return bool(self._numbers)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is open, and still the file that was opened; 2 µs."""
+        return bool(self._files) and _is_open(self._numbers[0], self._files[0])
+
+    def fileno(self) -> int:
+        """
+        Return the number, to be used at once.
+
+        Raises:
+            LostError: it is no longer ours.
+        """
+        if not self.is_ours:
+            raise LostError
+        return self._numbers[0]
+
+    def is_at(self, path: Path) -> bool:
+        """Return whether it is ours, and the file at *path*; 4 µs."""
+        return self.is_ours and identity(path) == self._files[0]
+
+    def write(self, path: Path, data: bytes, offset: int) -> None:
+        """
+        Write *data* at *offset*, as far as possible through *path*, where the file was
+        opened. 15 µs.
+
+        Raises:
+            LostError: it is no longer ours, or no longer at *path*.
+            OSError: it cannot be written.
+        """
+        fresh = Descriptor()
+        try:
+            try:
+                fresh.open(os.fspath(path), os.O_WRONLY | FLAGS)
+            except OSError as error:
+                # No descriptor is left, or the program runs as another user now.
+                interrupts.pass_on(error)
+            file = fresh if fresh.opened else self
+            if file._files != self._files or not self.is_ours:  # noqa: SLF001 - its own
+                raise LostError
+            os.pwrite(file.fileno(), data, offset)
+        finally:
+            fresh.close()
+
+    def close(self) -> None:
+        """Close it if it is ours. Idempotent: after an interruption, call it again."""
+        try:
+            # Without its status, it was opened by a call that has been interrupted.
+            if self._numbers and (self.is_ours or not self._files):
+                os.close(self._numbers[0])
+        except OSError as error:
+            interrupts.pass_on(error)
+        self._numbers, self._files = [], []
+
+
+class OwnedSocket:
+    """The socket *sock*, which only this closes, with a *name* for messages."""
+
+    def __init__(self, sock: socket.socket, name: str = "a socket of jaxmon's") -> None:
+        self._sock = sock
+        self._name = name
+        self._identity = _socket_of(sock)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is open, and still the socket that was opened; 1 µs."""
+        try:
+            return _socket_of(self._sock) == self._identity
+        except OSError as error:
+            interrupts.pass_on(error)
+            return False
+
+    def get(self) -> socket.socket:
+        """
+        Return the socket, to be used at once.
+
+        Raises:
+            LostError: it is no longer ours.
+        """
+        if not self.is_ours:
+            raise LostError(self._name)
+        return self._sock
+
+    def fileno(self) -> int:
+        """Return the number that it has or had, -1 once it was closed by us."""
+        return self._sock.fileno()
+
+    def close(self) -> None:
+        """Close it if it is ours. Idempotent."""
+        if self.is_ours:
+            self._sock.close()
+        else:
+            self._sock.detach()  # or Python would close the number with the object
+
+
+def require_own(status: os.stat_result, path: Path, mode: int) -> None:
+    """
+    Check that the open file *path*, of *status*, may be written to: a regular file of
+    this user, or of the directory's, that has no other name. Others who can write in
+    that directory may have made a link to a file that only this user may change.
+
+    Args:
+        status: of the open file.
+        path: where it was opened.
+        mode: of files there. If the group may write to them, they may be another
+            user's.
+
+    Raises:
+        OSError: it is something else.
+    """
+    if not stat.S_ISREG(status.st_mode):
+        problem = "not a regular file"
+    elif status.st_nlink > 1:
+        problem = "it has another name, as a hard link"
+    elif not (
+        status.st_uid == os.geteuid()
+        or mode & stat.S_IWGRP
+        # As on network file systems that map users.
+        or status.st_uid == path.parent.stat().st_uid
+    ):
+        problem = "it belongs to another user"
+    else:
+        return
+    raise OSError(errno.EPERM, problem, os.fspath(path))
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """
+    Return device and inode of *path*, without following a link; `None` if it does not
+    exist.
+    """
+    try:
+        status = path.lstat()
+    except OSError as error:
+        interrupts.pass_on(error)
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _file_of(number: int) -> tuple[int, int]:
+    status = os.fstat(number)
+    return status.st_dev, status.st_ino
+
+
+def _socket_of(sock: socket.socket) -> tuple[int, int] | bytes:
+    """
+    Return what only this socket of the host has. Unlike `os.fstat`, this keeps the GIL,
+    so that no thread of Python closes it before the next call of a method of *sock*.
+    """
+    try:
+        return sock.getsockopt(_SOL_SOCKET, _SO_COOKIE, 8)
+    except OSError as error:  # not Linux, or no socket any more
+        interrupts.pass_on(error)
+        return _file_of(sock.fileno())
+
+
+def _is_open(number: int, file: tuple[int, int]) -> bool:
+    try:
+        return _file_of(number) == file
+    except OSError as error:
+        interrupts.pass_on(error)
+        return False
