@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from jaxmon import interrupts
 from jaxmon.agent.counters import Tally
 from jaxmon.clocks import monotonic
+from jaxmon.deadline import Deadline
 from jaxmon.threads import DaemonThread
 
 
@@ -26,10 +27,6 @@ log = logging.getLogger("jaxmon")
 
 LIMIT = 10
 """Failures within `WITHIN_SECONDS` after which a site is disabled."""
-
-_PATIENCE_SECONDS = 5.0
-# Enough for a thread that is about to finish.
-_LEAST_SECONDS = 0.05
 
 WITHIN_SECONDS = 3600.0
 """
@@ -55,6 +52,7 @@ class Guard:
     Attributes:
         strict: raise instead of containing; for jaxmon's own tests.
         off: disabled sites.
+        deadline: of all that waits when the agent stops.
     """
 
     strict = False
@@ -65,7 +63,7 @@ class Guard:
         # Times of the latest failures that count against a site.
         self._lately: dict[str, deque[float]] = {}
         self.off: set[str] = set()
-        self._patience = _PATIENCE_SECONDS
+        self.deadline = Deadline(clock=clock)
         # Reentrant: logging a failure may cause another.
         self._lock = threading.RLock()
 
@@ -81,16 +79,9 @@ class Guard:
             return False
         return True
 
-    def join(self, thread: threading.Thread, timeout: float) -> None:
-        """
-        Wait for our *thread* to stop, at most *timeout* seconds. All threads of an
-        agent share five seconds: if a device hangs, several of them do, and a program
-        asked to exit cannot wait forever.
-        """
-        began = self._clock()
-        thread.join(min(timeout, self._patience))
-        left = self._patience - (self._clock() - began)
-        self._patience = max(left, _LEAST_SECONDS)
+    def join(self, thread: threading.Thread) -> None:
+        """Wait for our *thread* to stop, within the deadline."""
+        thread.join(self.deadline.portion())
 
     def on(self, site: str) -> bool:
         """Return whether *site* is enabled."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmon import catalog
 from jaxmon.catalog.values import SERVED
 from jaxmon.clocks import monotonic, wall_time
+from jaxmon.deadline import Deadline
 from jaxmon.errors import OtlpError
 from jaxmon.exposition.families import Family, series
 from jaxmon.otel.environment import Plan
@@ -24,8 +25,6 @@ log = logging.getLogger("jaxmon")
 
 _NANOSECONDS = 1_000_000_000
 _SIGNAL = "metrics"
-# What an attempt that was ended takes to return.
-_MOMENT_SECONDS = 1.0
 
 # Exporters of a parent process. A forked child must not close their connections, not
 # even by freeing them: gRPC would wait for threads that the child does not have.
@@ -49,7 +48,6 @@ class Pusher:
         environ: the environment.
         timer: whether to push every so often, besides when asked.
         run: runs the body of the thread.
-        join: waits for a thread, at most so many seconds.
     """
 
     def __init__(  # noqa: PLR0913 - options, most with a default
@@ -64,7 +62,6 @@ class Pusher:
         environ: Mapping[str, str] = os.environ,
         timer: bool = True,
         run: Callable[[Callable[[], None]], None] = lambda body: body(),
-        join: Callable[[threading.Thread, float], None] = threading.Thread.join,
     ) -> None:
         self._collect = collect
         self._plan = plan
@@ -75,7 +72,6 @@ class Pusher:
         self._environ = environ
         self._interval = plan.interval if timer else None
         self._run = run
-        self._join = join
         self._parts: Parts | None = None
         self._pipes: list[Pipe] | None = None
         self._outcomes = dict.fromkeys(catalog.EXPORT_OUTCOMES, 0)
@@ -85,7 +81,7 @@ class Pusher:
         self._stopping = self._over = False
         # Who waits for an export that begins after they asked.
         self._waiting: list[threading.Event] = []
-        self._thread: threading.Thread | None = None
+        self._thread: DaemonThread | None = None
 
     def prepare(self) -> None:
         """
@@ -121,24 +117,29 @@ class Pusher:
         self._thread = DaemonThread("jaxmon-otlp", lambda: self._run(self._body))
         self._thread.start()
 
-    def stop(self) -> None:
-        """Export once more, within the deadline of the plan, and stop. Idempotent."""
+    def stop(self, deadline: Deadline | None = None) -> None:
+        """
+        Export once more, within the deadline of the plan and the *deadline* that others
+        share, and stop. Idempotent.
+        """
+        deadline = deadline or Deadline(1.5 * self._plan.deadline)
+        deadline.begin()
         thread, self._thread = self._thread, None
         self._stopping = True
         self._wake.set()
         if thread is None or not thread.is_alive():
             self._close()
             return
-        self._join(thread, self._plan.deadline)
+        seconds = min(self._plan.deadline, deadline.portion())
+        thread.join(seconds)
         if thread.is_alive():
             log.warning(
-                "jaxmon could not push its last metrics by OTLP within %g s",
-                self._plan.deadline,
+                "jaxmon could not push its last metrics by OTLP within %.2g s", seconds
             )
             # Ends its attempts; only a response that does not come is waited for.
             self._over = True
             self._close()
-            self._join(thread, _MOMENT_SECONDS)
+            thread.join(deadline.portion())
 
     def push(self) -> threading.Event:
         """

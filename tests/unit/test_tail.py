@@ -12,6 +12,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
+from jaxmon.deadline import Deadline
 from jaxmon.otel.traces import decision
 from jaxmon.otel.traces.batches import Batches
 from jaxmon.otel.traces.tail import Tail
@@ -167,7 +168,7 @@ def batches() -> Iterator[
 
     yield make
     for one in made:
-        one.stop()
+        one.stop(Deadline())
 
 
 def spans(number: int) -> list[ReadableSpan]:
@@ -183,7 +184,7 @@ def test_a_slow_receiver_costs_spans_not_time(batches: Any) -> None:
     # While a batch is under way there is room for 2,048 more.
     assert 10_000 - 2048 - 512 <= sending.dropped <= 10_000 - 2000
     sink.may.set()
-    sending.stop()
+    sending.stop(Deadline())
     assert sink.taken + sending.dropped == 10_000
     assert sink.stopped
     sending.put(spans(5))
@@ -223,7 +224,7 @@ def test_without_threads_spans_wait_for_one(
             sending.put(found)
         sending.flush(600)
     sending.put(found)
-    sending.stop()
+    sending.stop(Deadline())
     assert (sink.taken, sink.stopped) == (10, True)
 
 
@@ -233,5 +234,5 @@ def test_a_forked_child_sends_nothing(batches: Any) -> None:
     sending.put(spans(5))
     sending.abandon()
     sink.may.set()
-    sending.stop()
+    sending.stop(Deadline())
     assert sink.taken == 0

@@ -137,7 +137,7 @@ class WallTime(Part):
             return
         self._wake.release()
         if thread is not threading.current_thread():
-            self._guard.join(thread, 5.0)
+            self._guard.join(thread)
 
     def abandon(self) -> None:
         """Leave the thread to the parent process; called in a forked child."""

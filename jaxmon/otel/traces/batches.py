@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jaxmon.clocks import monotonic
+from jaxmon.deadline import Deadline
 from jaxmon.otel.unobserved import exported
 from jaxmon.threads import DaemonThread
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _MOST = 2048
 _BATCH = 512
 _EVERY_SECONDS = 5.0
-_DEADLINE_SECONDS = 5.0
 
 
 class Batches:
@@ -55,7 +54,7 @@ class Batches:
         self._wake = threading.Event()
         self._lock = threading.RLock()
         self._thread: DaemonThread | None = None
-        self._stopped = False
+        self._stopped = self._over = self._closed = False
         self._asked: list[threading.Event] = []
         self._dropped = 0
 
@@ -86,18 +85,27 @@ class Batches:
         self._wake.set()
         done.wait(seconds)
 
-    def stop(self) -> None:
-        """Send what is left, stop the thread, and wait at most five seconds for it."""
+    def send(self) -> None:
+        """Begin to send what is there. Never blocks."""
+        self._wake.set()
+
+    def end(self) -> None:
+        """Take no more spans, and have the thread stop once it has sent them."""
         with self._lock:
             self._stopped = True
-            thread = self._thread
+            has_thread = self._thread is not None
         self._wake.set()
-        if thread is not None:
-            thread.join(_DEADLINE_SECONDS)
-        # Ends a retry that is still waiting.
-        self._send.shutdown()
-        if thread is not None:
-            thread.join(1)
+        if not has_thread:
+            self._close()
+
+    def stop(self, deadline: Deadline) -> None:
+        """Send what is left, and stop the thread, which has until the *deadline*."""
+        self.end()
+        if (thread := self._thread) is not None:
+            thread.join(deadline.portion())
+            self._over = True
+            self._close()  # ends a retry that is still waiting
+            thread.join(deadline.portion())
         with self._lock:
             self._dropped += len(self._waiting)
             self._waiting.clear()
@@ -130,10 +138,18 @@ class Batches:
                 self._send_all()
             for one in asked:
                 one.set()
-        self._send_all(until=monotonic() + _DEADLINE_SECONDS)
+        self._send_all()
+        self._close()
 
-    def _send_all(self, until: float | None = None) -> None:
-        while self._waiting and (until is None or monotonic() < until):
+    def _close(self) -> None:
+        """Close the exporter, which logs it if that happens twice."""
+        with self._lock:
+            closed, self._closed = self._closed, True
+        if not closed:
+            self._send.shutdown()
+
+    def _send_all(self) -> None:
+        while self._waiting and not self._over:
             with self._lock:
                 count = min(_BATCH, len(self._waiting))
                 batch = [self._waiting.popleft() for _ in range(count)]

@@ -76,10 +76,6 @@ class OwnProvider:
         """Return what makes spans."""
         return self._provider.get_tracer(conventions.SCOPE, version())
 
-    def stop(self) -> None:
-        """Send what is left, within a deadline, and stop."""
-        self.batches.stop()
-
     def abandon(self) -> None:
         """Send nothing, in a forked child."""
         self.batches.abandon()

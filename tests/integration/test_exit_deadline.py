@@ -1,0 +1,91 @@
+"""How long the end of a program may take when nothing that it sends to responds."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from tests.hostile_receivers import hostile_receiver
+from tests.preloaded import run_preloaded
+
+
+# Whatever waits is waited for by all of its threads: none runs, nor wants to.
+PROGRAM = """
+import atexit, json, os, sys, threading, time
+def idle():
+    delays = 0
+    for task in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{task}/schedstat") as file:
+                delays += int(file.read().split()[1])
+        except OSError:
+            pass
+    return time.monotonic() - time.process_time() - delays / 1e9
+began = []
+atexit.register(lambda: print(json.dumps(idle() - began[0]), flush=True))
+import jax, jaxmon
+from jaxmon.agent.goodput.store import Store
+agent = jaxmon.instrument(
+    port=0, report=True, summary_dir=sys.argv[1], run="r", log_events=True
+)
+if sys.argv[2:]:
+    jaxmon.log_to(lambda values, step: threading.Event().wait(), every=1)
+    Store.write = lambda store, record: threading.Event().wait()
+@jax.jit
+def step(x):
+    return x + 1
+for _ in jaxmon.steps(range(4), loop="train"):
+    with jaxmon.request("predict"):
+        step(1.0)
+step(2)
+atexit.register(lambda: began.append(idle()))
+sys.exit(7)
+"""
+SECONDS = 3.0
+
+
+RARER = [
+    ("http/protobuf", ""),
+    ("grpc", ""),
+    ("http/protobuf", "head by bytes"),
+    ("http/protobuf", "endless error"),
+    ("http/protobuf", "endless redirect"),
+]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "answer", "more"),
+    [
+        ("http/protobuf", "nothing", ("hangs",)),
+        ("grpc", "nothing", ()),
+        *[pytest.param(*one, (), marks=pytest.mark.exhaustive) for one in RARER],
+    ],
+)
+def test_all_that_waits_at_exit_shares_three_seconds(
+    tmp_path: Path, protocol: str, answer: str, more: tuple[str, ...]
+) -> None:
+    """
+    Metrics, spans, logs, rows of trackers and the run's record together take no longer
+    than one of them may, and the program exits as it would, with its reports.
+    """
+    with hostile_receiver(answer) if answer else nullcontext() as receiver:
+        url = "http://127.0.0.1:1" if receiver is None else receiver.url
+        done = run_preloaded(
+            "-c",
+            PROGRAM,
+            str(tmp_path),
+            *more,
+            run_dir=tmp_path,
+            env={
+                "OTEL_EXPORTER_OTLP_ENDPOINT": url,
+                "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
+                "OTEL_LOGS_EXPORTER": "otlp",
+            },
+        )
+    assert done.code == 7
+    assert "Traceback" not in done.err
+    assert "FINDINGS" in done.err
+    assert list(tmp_path.glob("*.html"))
+    assert float(done.out) < SECONDS + 0.2, done.err
