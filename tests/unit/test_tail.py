@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from jaxmon.deadline import Deadline
 from jaxmon.otel.traces import decision
 from jaxmon.otel.traces.batches import Batches
+from jaxmon.otel.traces.durations import Durations
 from jaxmon.otel.traces.tail import Tail
 from tests.support import refuse_threads, until
 
@@ -81,6 +82,23 @@ def test_slow_ones_are_kept() -> None:
     assert kept.spans == []
     kept.request(seconds=1010)
     assert names(kept) == ["child", "predict"]
+
+
+@pytest.mark.parametrize("before", [10, 30, 99, 127])
+def test_slow_ones_are_kept_while_there_are_few(before: int) -> None:
+    """
+    Before there are enough to say what 99 % take, what takes far longer is kept, even
+    if the first one did; what varies as usual is not.
+    """
+    usual, kept = Durations(), Kept()
+    kept.request(seconds=2_000)
+    for number in range(before):
+        kept.request(seconds=15 + number % 7)
+        assert not usual.is_slow("step", 15 + number % 7)
+    assert kept.spans == []
+    kept.request(seconds=300)
+    assert names(kept) == ["child", "predict"]
+    assert usual.is_slow("step", 300)
 
 
 def test_a_fraction_of_the_healthy_is_kept() -> None:
