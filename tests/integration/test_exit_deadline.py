@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile_receivers import hostile_receiver
+from tests.fakes.hostile import ENDLESS, hostile
 from tests.preloaded import run_preloaded
 
 
@@ -49,17 +49,16 @@ SECONDS = 3.0
 RARER = [
     ("http/protobuf", ""),
     ("grpc", ""),
-    ("http/protobuf", "head by bytes"),
-    ("http/protobuf", "endless error"),
-    ("http/protobuf", "endless redirect"),
+    ("http/protobuf", "headers that drip"),
+    ("http/protobuf", "a status line"),
 ]
 
 
 @pytest.mark.parametrize(
     ("protocol", "answer", "more"),
     [
-        ("http/protobuf", "nothing", ("hangs",)),
-        ("grpc", "nothing", ()),
+        ("http/protobuf", "silence", ("hangs",)),
+        ("grpc", "silence", ()),
         *[pytest.param(*one, (), marks=pytest.mark.exhaustive) for one in RARER],
     ],
 )
@@ -70,8 +69,8 @@ def test_all_that_waits_at_exit_shares_three_seconds(
     Metrics, spans, logs, rows of trackers and the run's record together take no longer
     than one of them may, and the program exits as it would, with its reports.
     """
-    with hostile_receiver(answer) if answer else nullcontext() as receiver:
-        url = "http://127.0.0.1:1" if receiver is None else receiver.url
+    with hostile(ENDLESS[answer]) if answer else nullcontext() as server:
+        url = "http://127.0.0.1:1" if server is None else server.url
         done = run_preloaded(
             "-c",
             PROGRAM,
