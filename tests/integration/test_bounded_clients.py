@@ -14,6 +14,7 @@ from http.client import HTTPException
 from itertools import repeat
 from pathlib import Path
 
+import grpc
 import pytest
 from opentelemetry.sdk.metrics.export import MetricsData
 from opentelemetry.sdk.trace import TracerProvider
@@ -308,7 +309,6 @@ def test_a_receiver_of_otlp_that_never_ends(name, monkeypatch):
 @pytest.mark.parametrize("size", [1 << 12, 1 << 20])
 def test_a_receiver_of_otlp_by_grpc_that_never_ends(size, monkeypatch):
     """Of one that responds to each call without end, little is taken."""
-    grpc = pytest.importorskip("grpc")
     sent = []
 
     class Endless(grpc.GenericRpcHandler):  # type: ignore[misc] # no types
