@@ -366,6 +366,42 @@ print(json.dumps([one.name for one in threading.enumerate() if "jaxmon" in one.n
     assert "could not push its last metrics" in done.err
 
 
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+@pytest.mark.parametrize("up", [True, False])
+def test_no_thread_of_the_sdk_exports(
+    running: Receiver, protocol: str, *, up: bool
+) -> None:
+    """
+    All signals are sent from threads of ours: the SDK starts none for that, nor does
+    gRPC, whether or not they arrive.
+    """
+    source = f"""{BEGIN}
+def others():
+    names = [one.name for one in threading.enumerate()]
+    assert threading.active_count() == len(names)
+    return [one for one in names if not one.startswith("jaxmon-")]
+before = others()
+with jaxmon.request("predict"):
+    step(1.0)
+jaxmon.flush(60)
+until(lambda: exports(sys.argv[1]) > 0)
+until(lambda: f'{{{{signal="logs",outcome="{{sys.argv[1]}}"}}}} 0' not in page())
+print(json.dumps([before, others()]))
+"""
+    environ = running.environ(
+        protocol,
+        OTEL_SERVICE_NAME="threads",
+        OTEL_EXPORTER_OTLP_TIMEOUT="0.5",
+        OTEL_LOGS_EXPORTER="otlp",
+        JAXMON_LOG_EVENTS="1",
+    )
+    if not up:
+        environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = "http://localhost:1"
+    outcome = "success" if up else "failure"
+    done = run_preloaded("-c", source, outcome, env=environ).ok()
+    assert done.json() == [["MainThread"], ["MainThread"]]
+
+
 def test_without_the_extra_the_program_runs_and_one_warning_says_so() -> None:
     """An agent that cannot push says what to install, and serves its page."""
     source = f"import sys\nsys.modules['opentelemetry.sdk'] = None\n{BEGIN}\npage()"
