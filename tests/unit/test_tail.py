@@ -246,6 +246,18 @@ def test_without_threads_spans_wait_for_one(
     assert (sink.taken, sink.stopped) == (10, True)
 
 
+def test_a_provider_that_makes_way_is_not_waited_for(batches: Any) -> None:
+    """What it has is sent by its own thread, which then closes the exporter."""
+    sink, sending = batches(SpanExportResult.SUCCESS)
+    sending.put(spans(5))
+    sending.end()
+    sending.put(spans(1))
+    assert (sink.taken, sink.stopped, sending.dropped) == (0, False, 1)
+    sink.may.set()
+    until(lambda: sink.stopped, "the end of its thread")
+    assert sink.taken == 5
+
+
 def test_a_forked_child_sends_nothing(batches: Any) -> None:
     """What the parent has not sent yet is the parent's."""
     sink, sending = batches(SpanExportResult.SUCCESS)
