@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import runpy
 import socket
@@ -87,6 +88,17 @@ OVER_TCP: dict[str, tuple[Callable[[Hostile], None], tuple[type[Exception], ...]
 }
 
 
+def export_metrics(url: str, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Export nothing to *url*; return whether it arrived."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.2")
+    made = exporter("METRICS", HTTP, {})
+    try:
+        return exported(made, MetricsData([]))
+    finally:
+        made.shutdown()
+
+
 @endless
 @pytest.mark.parametrize("who", OVER_TCP)
 def test_an_answer_that_never_ends(who, name):
@@ -149,6 +161,10 @@ def test_an_endless_answer_by_tls(name, monkeypatch, tmp_path):
         )
         with pytest.raises(GrafanaError):
             session.request("GET", "/")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", str(trusted))
+        sent = server.sent
+        export_metrics(server.url, monkeypatch)
+        assert server.sent - sent < UNDER_WAY
 
 
 def test_a_server_that_never_agrees_on_tls():
@@ -174,6 +190,9 @@ def test_a_proxy_whose_answer_never_ends(name, monkeypatch):
         )
         with pytest.raises(GrafanaError, match="no response from"):
             session.request("GET", "/")
+        sent = server.sent
+        assert not export_metrics("https://collector.test", monkeypatch)
+        assert server.sent - sent < UNDER_WAY
 
 
 @pytest.mark.parametrize(
@@ -304,6 +323,14 @@ def test_a_receiver_of_otlp_that_never_ends(name, monkeypatch):
         # At most six attempts each, and what is under way then.
         assert server.sent < UNDER_WAY
     assert arrived == [name.startswith(ARRIVED)] * 3
+
+
+def test_a_session_with_credentials_is_the_providers(monkeypatch):
+    """The SDK loads it, and says which one it does not find."""
+    name = "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER"
+    monkeypatch.setenv(name, "of_nobody")
+    with pytest.raises(RuntimeError, match="of_nobody"):
+        exporter("METRICS", HTTP, os.environ)
 
 
 @pytest.mark.parametrize("size", [1 << 12, 1 << 20])
