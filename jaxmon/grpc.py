@@ -15,7 +15,9 @@ The status determines the outcome. ``UNKNOWN``, ``DEADLINE_EXCEEDED``,
 in OpenTelemetry's semantic conventions; other statuses than ``OK`` are a
 ``client_error``. So is an RPC that the client cancels, or whose request cannot be
 parsed. One that is not served before its deadline is an ``error``; so is one that the
-client cancels less than 0.25 s before that, as clients do when it passes.
+client cancels less than 0.25 s before that, as clients do when it passes. A plain
+function of an asynchronous server cannot learn that its client has cancelled; its
+status counts.
 """
 
 from __future__ import annotations
@@ -54,6 +56,7 @@ _ERRORS = frozenset(
 _MOMENT = 0.25
 # The asynchronous server knows them by number.
 _BY_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
+_NEVER = object()
 _BEHAVIOURS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
 
@@ -164,16 +167,75 @@ def _recorded(
     elif streams:
 
         def wrapper(request: Any, context: Any) -> Any:
+            context = _readable(context)
             with _Rpc(context, origin):
-                yield from behaviour(request, context)
+                responses = behaviour(request, context)
+                yield
+                if not isinstance(context, _ReadableContext):
+                    # What is no iterator fails in the words of that server.
+                    responses = iter(functools.partial(next, responses), _NEVER)
+                yield from responses
 
     else:
 
         def wrapper(request: Any, context: Any) -> Any:
+            context = _readable(context)
             with _Rpc(context, origin):
                 return behaviour(request, context)
 
-    return ServedRequest(route, origin)(functools.wraps(behaviour)(wrapper))
+    served = ServedRequest(route, origin)(functools.wraps(behaviour)(wrapper))
+    return _called(served) if inspect.isgeneratorfunction(wrapper) else served
+
+
+def _called(served: Behaviour) -> Behaviour:
+    """
+    Return *served*, a generator function, which calls its behaviour when it is called:
+    the server's message says whether that or an iteration has failed.
+    """
+
+    @functools.wraps(served)
+    def called(request: Any, context: Any) -> Any:
+        responses = served(request, context)
+        next(responses)
+        return responses
+
+    return called
+
+
+def _readable(context: Any) -> Any:
+    """Return *context*, of which the status can be read, too."""
+    return context if hasattr(context, "code") else _ReadableContext(context)
+
+
+class _ReadableContext:
+    """
+    A context of a function that an asynchronous server runs on a thread: has no
+    ``code``, so this takes note of what the function sets.
+    """
+
+    def __init__(self, context: Any) -> None:
+        self._context, self._code = context, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def code(self) -> Any:
+        """Return the status that was set, 0 if none was."""
+        return self._code
+
+    def cancelled(self) -> bool:
+        """Return `False`: that the client has left is not known here."""
+        return False
+
+    def set_code(self, code: Any) -> None:
+        """Set the status."""
+        self._code = code
+        self._context.set_code(code)
+
+    def abort(self, code: Any, *arguments: Any, **options: Any) -> Any:
+        """End the RPC with a status."""
+        self._code = code
+        return self._context.abort(code, *arguments, **options)
 
 
 class _Rpc:

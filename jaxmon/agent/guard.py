@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 
@@ -20,7 +19,7 @@ from jaxmon import interrupts
 from jaxmon.agent.counters import Tally
 from jaxmon.clocks import monotonic
 from jaxmon.deadline import Deadline
-from jaxmon.threads import DaemonThread
+from jaxmon.threads import DaemonThread, RLock, current
 
 
 log = logging.getLogger("jaxmon")
@@ -33,13 +32,6 @@ WITHIN_SECONDS = 3600.0
 A site that fails less often stays enabled: a program that runs for months must not lose
 metrics over ten transient failures.
 """
-
-
-class _Here(threading.local):
-    is_ours = False
-
-
-_here = _Here()
 
 
 class Guard:
@@ -65,7 +57,7 @@ class Guard:
         self.off: set[str] = set()
         self.deadline = Deadline(clock=clock)
         # Reentrant: logging a failure may cause another.
-        self._lock = threading.RLock()
+        self._lock = RLock()
 
     def start(self, thread: DaemonThread, site: str) -> bool:
         """
@@ -79,7 +71,7 @@ class Guard:
             return False
         return True
 
-    def join(self, thread: threading.Thread) -> None:
+    def join(self, thread: DaemonThread) -> None:
         """Wait for our *thread* to stop, within the deadline."""
         thread.join(self.deadline.portion())
 
@@ -110,7 +102,7 @@ class Guard:
         """
         error = sys.exception()
         # None of the program's handlers runs on our threads.
-        if error is not None and not _here.is_ours:
+        if error is not None and current() is None:
             try:
                 interrupts.pass_on(error, theirs=theirs)
             except BaseException:
@@ -145,7 +137,6 @@ class Guard:
         Run *work*, the body of one of our threads. Raises nothing: an exception is a
         failure at *site*, and the thread stops.
         """
-        _here.is_ours = True
         try:
             work()
         except BaseException:  # noqa: BLE001 - Python would print it

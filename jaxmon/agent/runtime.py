@@ -14,6 +14,7 @@ from jaxmon.agent import pushing
 from jaxmon.agent.adapters import Container, Markers, Process
 from jaxmon.agent.context import context_of
 from jaxmon.agent.errors.part import Errors
+from jaxmon.agent.eventlog.part import logger as events_log
 from jaxmon.agent.functions import UNKNOWN
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.hooks import Hooks
@@ -33,6 +34,7 @@ from jaxmon.http.messages import Request, Response
 from jaxmon.http.page import metrics_handler
 from jaxmon.indicators.figures import Indicators
 from jaxmon.settings import Settings
+from jaxmon.threads import is_named
 
 
 if TYPE_CHECKING:
@@ -151,6 +153,8 @@ class Runtime:
         anything is raised, all changes have been rolled back.
         """
         self.running = True
+        for logger in _LOGGERS:
+            logger.addFilter(is_named)
         problem: BaseException | None = None
         try:
             for part in self.parts:
@@ -234,6 +238,7 @@ class Runtime:
         self.running = False
         with contextlib.ExitStack() as steps:  # last to first
             todo: tuple[Callable[[], None], ...] = (
+                *(functools.partial(one.removeFilter, is_named) for one in _LOGGERS),
                 self.serving.close,
                 *(part.stop for part in self.parts),
                 self._write_baseline,
@@ -394,6 +399,8 @@ class Runtime:
             self._guard.failed(site, stays_on=True)
 
 
+# What threads of ours log to.
+_LOGGERS = log, events_log
 # The live page and its data.
 _OWN_PAGE = ("/", "/api/summary", "/api/history")
 # Debug pages; see `jaxmon.agent.reports.pages`.

@@ -11,15 +11,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import threading
-from queue import Empty, SimpleQueue
+from _queue import Empty, SimpleQueue
 from typing import Protocol
 
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.worker import clamp_wait, next_item
 from jaxmon.clocks import perf_counter, thread_time
-from jaxmon.threads import DaemonThread
+from jaxmon.threads import DaemonThread, RLock, current
 
 
 # Maximum time between two polls; no item asks for more.
@@ -58,8 +57,8 @@ class Watcher:
         self._limit = limit
         self._submitted: SimpleQueue[Watched | None] = SimpleQueue()
         self._watched: list[tuple[float, Watched]] = []
-        self._thread: threading.Thread | None = None
-        self._lock = threading.RLock()
+        self._thread: DaemonThread | None = None
+        self._lock = RLock()
         self._stopped = False
 
     def submit(self, watched: Watched) -> bool:
@@ -82,7 +81,7 @@ class Watcher:
         if thread is None:
             return
         self._submitted.put(None)
-        if thread is not threading.current_thread():
+        if thread is not current():
             self._guard.join(thread)
 
     def _start(self) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 from jaxmon.files.bounded import kind
 
 
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -36,20 +37,18 @@ def write(
     try:
         target = path.resolve() if path.is_symlink() else path
         _require_regular(target)
-        number, temporary = tempfile.mkstemp(
-            prefix=f".{target.name[:100]}.", dir=target.parent
-        )
+        temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}")
+        number = os.open(temporary, _NEW, 0o600 if private else 0o666)
         try:
             with os.fdopen(number, "wb") as file:
                 file.write(data)
                 file.flush()
                 if not private:
-                    os.fchmod(number, _mode(target))
+                    _imitate(number, target)
                 os.fsync(number)
             _put(temporary, target, replace=replace)
         finally:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)  # noqa: PTH108 - mkstemp gives a text
+            temporary.unlink(missing_ok=True)
         _sync_directory(target.parent)
     except OSError as error:
         error.filename = str(path)
@@ -64,16 +63,16 @@ def _require_regular(target: Path) -> None:
             raise OSError(errno.EINVAL, f"it is {kind(mode)}; give a file")
 
 
-def _mode(target: Path) -> int:
-    """Return the permissions of what is replaced, or those that open() would give."""
+def _imitate(number: int, target: Path) -> None:
+    """Give a new file the permissions of *target*, if there is one."""
     with suppress(FileNotFoundError):
-        return target.stat().st_mode & 0o777
-    umask = os.umask(0)
-    os.umask(umask)
-    return 0o666 & ~umask
+        mode = target.stat().st_mode
+        # Some network file systems have one mode for all files, and no chmod.
+        if mode != os.fstat(number).st_mode:
+            os.fchmod(number, stat.S_IMODE(mode) & 0o777)
 
 
-def _put(temporary: str, target: Path, *, replace: bool) -> None:
+def _put(temporary: Path, target: Path, *, replace: bool) -> None:
     if not replace:
         try:
             os.link(temporary, target)
@@ -85,7 +84,7 @@ def _put(temporary: str, target: Path, *, replace: bool) -> None:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
         else:
             return
-    os.replace(temporary, target)  # noqa: PTH105 - mkstemp gives a text
+    temporary.replace(target)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import selectors
-import socket
 from collections.abc import Callable
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from jaxmon.http.messages import now
+from jaxmon.http.sockets import READ, Poller, pair
+from jaxmon.threads import unlist
 
 
 if TYPE_CHECKING:
+    import socket
+
     from jaxmon.http.transport import Transport
 
     _Socket: TypeAlias = socket.socket | Transport
 
 _Call: TypeAlias = Callable[[], None]
+
+
+class _Watch(NamedTuple):
+    events: int
+    call: _Call
 
 
 class Loop:
@@ -38,27 +45,32 @@ class Loop:
         self._report = report
         self._timers: list[tuple[float, int, _Call]] = []
         self._number = count()
+        self._watched: dict[int, _Watch] = {}
         with contextlib.ExitStack() as undo:
-            self._selector = undo.enter_context(selectors.DefaultSelector())
-            self._pipe = socket.socketpair()
+            self._poller = undo.enter_context(contextlib.closing(Poller()))
+            self._pipe = pair()
             for end in self._pipe:
-                undo.enter_context(end)
+                undo.callback(end.close)
                 end.settimeout(0)
-            self.watch(self._pipe[0], selectors.EVENT_READ, self._wake_up)
+            self.watch(self._pipe[0], READ, self._wake_up)
             undo.pop_all()
 
     def watch(self, sock: _Socket, events: int, call: _Call) -> None:
         """Make *call* whenever *sock* is ready for *events*, and for no others."""
-        watched = self._selector.get_map().get(sock)
+        number = sock.fileno()
+        watched = self._watched.get(number)
         if watched is None:
-            self._selector.register(sock, events, call)
+            self._poller.register(number, events)
         elif watched.events != events:
-            self._selector.modify(sock, events, call)
+            self._poller.modify(number, events)
+        else:
+            return
+        self._watched[number] = _Watch(events, call)
 
     def unwatch(self, sock: _Socket) -> None:
         """Stop watching *sock*; call this before it is closed."""
-        if sock.fileno() >= 0 and sock in self._selector.get_map():
-            self._selector.unregister(sock)
+        if self._watched.pop(sock.fileno(), None) is not None:
+            self._poller.unregister(sock.fileno())
 
     def later(self, seconds: float, call: _Call) -> None:
         """Make *call* once, *seconds* from now."""
@@ -72,18 +84,18 @@ class Loop:
     def turn(self, until: float = inf) -> None:
         """Wait until something is due, or *until* (by `now`), and do what is due."""
         due = min(until, self._timers[0][0] if self._timers else inf)
-        ready = self._selector.select(None if due == inf else max(0.0, due - now()))
-        watched = self._selector.get_map()
-        for key, _ in ready:
+        unlist()
+        ready = self._poller.wait(None if due == inf else max(0.0, due - now()))
+        for number, watch in [(one, self._watched.get(one)) for one in ready]:
             # It may have been closed meanwhile, and its number be another socket's.
-            if watched.get(key.fd) is key:
-                self._do(key.data)
+            if watch is not None and self._watched.get(number) is watch:
+                self._do(watch.call)
         while self._timers and self._timers[0][0] <= now():
             self._do(heapq.heappop(self._timers)[-1])
 
     def close(self) -> None:
         """Close the loop's own descriptors."""
-        self._selector.close()
+        self._poller.close()
         for end in self._pipe:
             end.close()
 

@@ -9,10 +9,8 @@ connection, whatever the client requests.
 from __future__ import annotations
 
 import contextlib
-import selectors
 from collections.abc import Callable, Mapping
 from functools import partial
-from threading import Thread, current_thread
 from typing import TYPE_CHECKING, TypeAlias
 
 from jaxmon.http import listeners
@@ -23,7 +21,8 @@ from jaxmon.http.loop import Loop
 from jaxmon.http.messages import Request, Response, now
 from jaxmon.http.page import metrics_handler
 from jaxmon.http.routes import Handler, Router
-from jaxmon.threads import DaemonThread
+from jaxmon.http.sockets import READ
+from jaxmon.threads import DaemonThread, current
 
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ class Server:
         self._listeners: list[Listener] = []
         self._chores: list[tuple[float, Callable[[], None]]] = []
         self._stopping = False
-        self._thread: Thread | None = None
+        self._thread: DaemonThread | None = None
         # Made by start():
         self._loop: Loop | None = None
         self._clients: ConnectionPool | None = None
@@ -213,7 +212,9 @@ class Server:
         """
         self._stopping = True
         thread, loop = self._thread, self._loop
-        if thread is current_thread():  # it closes all once the handler has returned
+        if (
+            thread is not None and thread is current()
+        ):  # it closes all once the handler has returned
             return
         if thread is not None and loop is not None:
             loop.wake()
@@ -237,7 +238,7 @@ class Server:
         self._close_listeners()
 
     def _add(self, listener: Listener) -> None:
-        if self._loop is not None and current_thread() is not self._thread:
+        if self._loop is not None and current() is not self._thread:
             listener.sock.close()
             msg = "call listen before start"
             raise RuntimeError(msg)
@@ -294,7 +295,7 @@ class Server:
     def _listen(self, listener: Listener, loop: Loop, clients: ConnectionPool) -> None:
         if listener in self._listeners and not self._stopping:
             accept = partial(self._accept, listener, loop, clients)
-            loop.watch(listener.sock, selectors.EVENT_READ, accept)
+            loop.watch(listener.sock, READ, accept)
 
     def _accept(self, listener: Listener, loop: Loop, clients: ConnectionPool) -> None:
         for _ in range(_ACCEPTS_PER_TURN):

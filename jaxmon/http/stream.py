@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import io
 import socket
-import threading
+from _queue import Empty, SimpleQueue
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jaxmon.clocks import monotonic
+from jaxmon.threads import DaemonThread
 
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def _addresses(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
         except ValueError:  # of its encoding
             found.put(OSError(f"{host!r} is not a valid host name"))
 
-    threading.Thread(target=look_up, daemon=True).start()
+    DaemonThread("jaxmon-resolve", look_up).start()
     try:
         answer = found.get(timeout=seconds)
     except Empty:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from selectors import EVENT_READ, EVENT_WRITE
+
+from jaxmon.http.sockets import READ, WRITE
 
 
 class Transport:
@@ -19,7 +20,7 @@ class Transport:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.wants = EVENT_READ
+        self.wants = READ
 
     def fileno(self) -> int:
         """Return the descriptor, for a selector."""
@@ -30,17 +31,17 @@ class Transport:
 
     def receive(self, size: int) -> bytes:
         """Return at most *size* bytes, ``b""`` once the client has finished sending."""
-        self.wants = EVENT_READ
+        self.wants = READ
         return self.sock.recv(size)
 
     def send(self, data: memoryview) -> int:
         """Send some of *data* and return how many bytes."""
-        self.wants = EVENT_WRITE
+        self.wants = WRITE
         return self.sock.send(data)
 
     def end(self) -> None:
         """Finish sending, and notify the client; receiving is still possible."""
-        self.wants = EVENT_READ
+        self.wants = READ
         self.sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:

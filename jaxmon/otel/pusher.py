@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from jaxmon.deadline import Deadline
 from jaxmon.errors import OtlpError
 from jaxmon.exposition.families import Family, series
 from jaxmon.otel.environment import Plan
-from jaxmon.threads import DaemonThread
+from jaxmon.threads import DaemonThread, Event
 
 
 if TYPE_CHECKING:
@@ -77,10 +76,10 @@ class Pusher:
         self._outcomes = dict.fromkeys(catalog.EXPORT_OUTCOMES, 0)
         self._failing = 0
         self._failing_since: float | None = None
-        self._wake = threading.Event()
+        self._wake = Event()
         self._stopping = self._over = False
         # Who waits for an export that begins after they asked.
-        self._waiting: list[threading.Event] = []
+        self._waiting: list[Event] = []
         self._thread: DaemonThread | None = None
 
     def prepare(self) -> None:
@@ -141,12 +140,12 @@ class Pusher:
             self._close()
             thread.join(deadline.portion())
 
-    def push(self) -> threading.Event:
+    def push(self) -> Event:
         """
         Export soon; return what is set when an export that began after this call has
         finished, whether or not it arrived. Never blocks.
         """
-        done = threading.Event()
+        done = Event()
         if (thread := self._thread) is None or not thread.is_alive():
             done.set()
         else:

@@ -37,7 +37,7 @@ _MOST_FUNCTIONS = 10_000
 _LONGEST = 300
 _LARGEST = (1 << 31) - 1
 _DTYPE = r"[a-z][a-z0-9_]{0,30}(<[a-z0-9]{1,20}>)?"
-_CONTAINERS = frozenset(("dict", "list", "tuple", "namedtuple", "static"))
+_CONTAINERS = ("dict", "list", "tuple", "namedtuple", "node", "static")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,27 +232,33 @@ def _require_node(name: str, value: Any) -> None:
     if "shape" in node:
         _require_leaf(name, node)
         return
-    kinds = [key for key in node if key in _CONTAINERS]
-    if len(kinds) != 1:
+    # A node has a static part, too.
+    kind = next((kind for kind in _CONTAINERS if kind in node), None)
+    if kind is None:
         msg = f"an argument of {name} is {value!r:.80}, which is no array or container"
         raise ValueError(msg)
-    if kinds == ["static"]:
-        _require_static(name, node["static"])
+    if kind in {"node", "static"}:
+        _require_static(name, node.get("static"))
+    if kind == "static":
         return
-    for one in require_list(f"an argument of {name}", node[kinds[0]]):
-        if kinds == ["dict"]:
+    for one in require_list(f"an argument of {name}", node[kind]):
+        inner = one
+        if kind == "dict":
             pair = require_list(f"an argument of {name}", one)
             if len(pair) != 2 or type(pair[0]) not in (str, int):  # noqa: PLR2004
                 msg = f"an argument of {name} has {one!r:.80} in place of key and value"
                 raise ValueError(msg)
-            _require_node(name, pair[1])
-        else:
-            _require_node(name, one)
-    if kinds == ["namedtuple"]:
-        path = _text(f"class of {name}", node.get("class"))
-        if not all(map(_is_dotted, path.split(":"))) or path.count(":") != 1:
-            msg = f"an argument of {name} has the class {path!r:.80}; give module:name"
-            raise ValueError(msg)
+            inner = pair[1]
+        _require_node(name, inner)
+    if kind in {"namedtuple", "node"}:
+        _require_path(name, node.get("class"))
+
+
+def _require_path(name: str, value: Any) -> None:
+    path = _text(f"an object of {name}", value)
+    if path.count(":") != 1 or not all(map(_is_dotted, path.split(":"))):
+        msg = f"an argument of {name} has the object {path!r:.80}; give module:name"
+        raise ValueError(msg)
 
 
 def _require_leaf(name: str, leaf: Mapping[str, Any]) -> None:
@@ -276,12 +282,25 @@ def _require_leaf(name: str, leaf: Mapping[str, Any]) -> None:
 
 
 def _require_static(name: str, value: Any) -> None:
-    if isinstance(value, list):
-        for one in value:
-            _require_static(name, one)
-    elif value is not None and not isinstance(value, (bool, int, float, str)):
-        msg = f"a static argument of {name} is {value!r:.40}; give a scalar or a list"
-        raise ValueError(msg)
+    inner = value
+    if isinstance(value, dict):
+        kind, inner = next(iter(value.items())) if len(value) == 1 else ("", None)
+        if kind == "name":
+            _require_path(name, inner)
+            return
+        whole = {"list": isinstance(inner, list), "dict": _is_pairs(inner)}
+        if not whole.get(kind, False):
+            msg = f"a static argument of {name} is {value!r:.80}, which is no value"
+            raise ValueError(msg)
+    for one in inner if isinstance(inner, list) else ():
+        _require_static(name, one)
+
+
+def _is_pairs(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(one, list) and len(one) == 2  # noqa: PLR2004 - a key and a value
+        for one in value
+    )
 
 
 def _is_dotted(name: str) -> bool:

@@ -131,7 +131,7 @@ def sync_server() -> Iterator[int]:
     """Run a server with threads; give its port."""
     with ThreadPoolExecutor(8) as pool:
         server = grpc.server(pool, interceptors=[Interceptor()])
-        server.add_generic_rpc_handlers((handlers(unary, stream, collect, echo),))
+        server.add_generic_rpc_handlers((handlers(*THREADED),))
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         try:
@@ -140,17 +140,21 @@ def sync_server() -> Iterator[int]:
             server.stop(grace=None).wait()
 
 
+ASYNC = unary_async, stream_async, collect_async, echo_async
+THREADED = unary, stream, collect, echo
+
+
 @contextmanager
-def async_server() -> Iterator[int]:
+def async_server(behaviours: Any = ASYNC) -> Iterator[int]:
     """Run a server in an event loop on a thread; give its port."""
     ports: list[int] = []
+    pool = ThreadPoolExecutor(8)
     ready = threading.Event()
     loop = asyncio.new_event_loop()
     stopping = asyncio.Event()
 
     async def serve() -> None:
-        server = grpc.aio.server(interceptors=[aio_interceptor()])
-        behaviours = unary_async, stream_async, collect_async, echo_async
+        server = grpc.aio.server(pool, interceptors=[aio_interceptor()])
         server.add_generic_rpc_handlers((handlers(*behaviours),))
         ports.append(server.add_insecure_port("127.0.0.1:0"))
         await server.start()
@@ -167,6 +171,14 @@ def async_server() -> Iterator[int]:
         loop.call_soon_threadsafe(stopping.set)
         thread.join()
         loop.close()
+        pool.shutdown()
+
+
+@contextmanager
+def threaded_server() -> Iterator[int]:
+    """Run a server in an event loop, whose plain functions it runs on threads."""
+    with async_server(THREADED) as port:
+        yield port
 
 
 SERVERS = pytest.mark.parametrize("server", [sync_server, async_server])
@@ -223,7 +235,7 @@ class Client:
         return "OK"
 
 
-@SERVERS
+@pytest.mark.parametrize("server", [sync_server, async_server, threaded_server])
 def test_rpcs_equal_what_the_clients_counted(recorded: Recorded, server: Any) -> None:
     """
     Under load, RPCs of all four kinds are counted once each, by method and by the
@@ -283,6 +295,56 @@ def test_garbage_and_unknown_methods(recorded: Recorded, server: Any) -> None:
         ("unmatched", "client_error", "warm"): 1,
         (f"/{SERVICE}/unary_unary", "success", "warm"): 1,
     }
+
+
+def fails_when_called(number: int, context: Any) -> Iterator[int]:
+    raise LookupError(number)
+
+
+def fails_later(number: int, context: Any) -> Iterator[int]:
+    yield number
+    raise LookupError(number)
+
+
+STREAMS: list[Callable[..., Any]] = [
+    fails_when_called,
+    fails_later,
+    lambda number, _: iter([number, number]),
+    lambda number, _: [number],  # no iterator, as the server asks
+    lambda *_: None,
+]
+
+
+def test_messages_are_as_without_the_interceptor(recorded: Recorded) -> None:
+    """Clients of streams see the same responses, statuses and messages."""
+
+    def seen(*interceptors: Any) -> list[Any]:
+        found: list[Any] = []
+        with ThreadPoolExecutor(1) as pool:
+            server = grpc.server(pool, interceptors=interceptors)
+            handler = grpc.unary_stream_rpc_method_handler
+            methods = {
+                str(number): handler(one, parse, encode)
+                for number, one in enumerate(STREAMS)
+            }
+            served = grpc.method_handlers_generic_handler("S", methods)
+            server.add_generic_rpc_handlers((served,))
+            port = server.add_insecure_port("127.0.0.1:0")
+            server.start()
+            with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+                for name in methods:
+                    call = channel.unary_stream(f"/S/{name}")(b"7")
+                    try:
+                        found += call
+                    except grpc.RpcError as error:
+                        found += [error.code(), error.details()]
+            server.stop(grace=None).wait()
+        return found
+
+    plain = seen()
+    assert seen(Interceptor()) == plain
+    assert sum(recorded.requests().values()) == len(STREAMS)
+    assert plain.count(b"7") == 3
 
 
 def test_without_an_agent_nothing_is_wrapped() -> None:

@@ -331,13 +331,14 @@ print(os.getpid())
 def test_uninstrument_leaves_nothing(running: Receiver) -> None:
     """No thread stays, later calls push nothing, and another agent may follow."""
     source = f"""{BEGIN}
-before = {{one.name for one in threading.enumerate()}}
+from jaxmon import threads
+before = {{one.name for one in threads.running()}}
 assert "jaxmon-otlp" in before
 jaxmon.uninstrument()
 jaxmon.uninstrument()
-assert not [one.name for one in threading.enumerate() if one.name.startswith("jaxmon")]
+assert not threads.running()
 jaxmon.instrument(port=0, socket=False, otlp=False)
-assert "jaxmon-otlp" not in {{one.name for one in threading.enumerate()}}
+assert "jaxmon-otlp" not in {{one.name for one in threads.running()}}
 names = {{one.metric.name for one in jaxmon.instrument().collect()}}
 assert "jaxmon_build_info" in names and "jaxmon_otlp_exports_total" not in names
 """
@@ -356,7 +357,8 @@ class Slow(logging.Handler):
             threading.Event().wait(0.3)
 logging.getLogger("opentelemetry").addHandler(Slow())
 jaxmon.uninstrument()
-print(json.dumps([one.name for one in threading.enumerate() if "jaxmon" in one.name]))
+from jaxmon import threads
+print(json.dumps([one.name for one in threads.running()]))
 """
     environ = {
         "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://localhost:1",
@@ -381,7 +383,7 @@ def test_no_thread_of_the_sdk_exports(
     source = f"""{BEGIN}
 def others():
     names = [one.name for one in threading.enumerate()]
-    return {{one for one in names if not one.startswith(("jaxmon-", "sampler"))}}
+    return {{one for one in names if not one.startswith("sampler")}}
 listed, over = set(), threading.Event()
 def sample():
     before = set()

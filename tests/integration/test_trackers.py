@@ -19,6 +19,7 @@ from jaxmon.agent.trackers import part
 from jaxmon.catalog import COMPILES, DATA_WAIT_SECONDS, DROPPED, STEP_SECONDS
 from jaxmon.deadline import Deadline
 from jaxmon.errors import JaxmonError
+from jaxmon.threads import running
 from tests.instrumented import instrumented, value
 from tests.preloaded import run_preloaded
 from tests.support import ROOT, until
@@ -214,7 +215,7 @@ class Failing(Rows):
 
 
 def _our_threads() -> list[str]:
-    names = [thread.name for thread in threading.enumerate()]
+    names = [thread.name for thread in running()]
     return [name for name in names if name.startswith("jaxmon-tracker")]
 
 

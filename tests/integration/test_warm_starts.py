@@ -19,7 +19,7 @@ from tests.support import ROOT, Result, clean_environ
 SERVICE = """
     import collections
     from functools import partial
-    import jax, jax.numpy as jnp
+    import equinox as eqx, jax, jax.numpy as jnp
 
     State = collections.namedtuple("State", "w b")
 
@@ -35,6 +35,16 @@ SERVICE = """
         return [one * 2 for one in cache], jax.random.uniform(key)
 
     decode = jax.jit(_decode, donate_argnums=0)
+
+    class Model(eqx.Module):
+        layers: list[eqx.nn.Linear]
+        act: object = eqx.field(static=True)
+
+    @jax.jit
+    def predict(model, x, by):
+        for layer in model.layers:
+            x = model.act(layer(x))
+        return x * by
 
     def make():
         @jax.jit
@@ -54,6 +64,8 @@ REQUEST = """
         state = service.State(*jax.device_put(arrays))
         key = jax.random.key(3)
         here = jax.devices()[0]
+        layers = [service.eqx.nn.Linear(2, 2, key=one) for one in (key, key)]
+        model = service.Model(layers, jax.nn.relu)
         def serve():
             for n in (2, 5):
                 service.forward(state, np.ones((n, 16), "f4"), 0.5)
@@ -62,6 +74,7 @@ REQUEST = """
             service.reduce(batch, kind="sum")
             service.reduce(batch, "max", dims=(0, 1))
             service.decode([jax.device_put(np.ones(3, "f4")), np.ones(2, "i4")], key)
+            service.predict(model, np.ones(2, "f4"), np.float32(0.5))
         return serve
 
     BUILT, EVENTS = [], []
@@ -110,11 +123,16 @@ def warmup(directory: Path, *arguments: str, **environ: str) -> Result:
 
 
 def importable(place: Path, file: Path) -> Path:
-    """Write the signatures without the function that cannot be imported."""
+    """
+    Write the signatures without the function that cannot be imported; one stands there
+    twice.
+    """
     document = recorded(place)
     document["functions"] = [
         one for one in document["functions"] if "<" not in one["qualname"]
     ]
+    signatures = document["functions"][0]["signatures"]
+    signatures.append(signatures[0])
     file.write_text(json.dumps(document))
     return file
 
@@ -144,6 +162,7 @@ def test_the_file_has_what_was_compiled(place: Path) -> None:
         "service.forward": 3,
         "service.reduce": 2,
         "service._decode": 1,
+        "service.predict": 1,
         "service.make.<locals>.inner": 1,
     }
     sizes = [
@@ -173,12 +192,12 @@ def test_a_third_process_compiles_nothing(place: Path, tmp_path: Path) -> None:
     before = entries(cache)
     built, events = python(place, program, **environ).json()
 
-    assert first.out.splitlines()[0] == "6 compiled, 0 cached, 0 failed"
-    assert again.out.splitlines()[0] == "0 compiled, 6 cached, 0 failed"
+    assert first.out.splitlines()[0] == "7 compiled, 1 cached, 0 failed"
+    assert again.out.splitlines()[0] == "0 compiled, 8 cached, 0 failed"
     assert built == 0
-    assert events.count("/jax/compilation_cache/cache_hits") == 6
-    assert events.count("/jax/compilation_cache/compile_requests_use_cache") == 6
-    assert before == 6
+    assert events.count("/jax/compilation_cache/cache_hits") == 7
+    assert events.count("/jax/compilation_cache/compile_requests_use_cache") == 7
+    assert before == 7
 
 
 @pytest.mark.ground_truth
@@ -202,13 +221,15 @@ def test_in_the_process_no_call_misses(place: Path) -> None:
                        for name, value in family.samples
                        if "cache_misses" in name and "service" in name)
         def sizes():
-            several = service.forward, service.reduce, service.decode, service.inner
+            several = (service.forward, service.reduce, service.decode,
+                       service.predict, service.inner)
             return [one._cache_size() for one in several]
         serve, seen = requests(), []
         before = ready()
         def progress(done, total):
             seen.append([done, total, *ready()])
-        several = [service.forward, service.reduce, service.decode, service.inner]
+        several = [service.forward, service.reduce, service.decode,
+                   service.predict, service.inner]
         warmed = jaxmon.warmup(several, "signatures.json", progress=progress)
         earlier, old = misses(), sizes()
         {dedent(COUNT).strip().replace(chr(10), chr(10) + " " * 8)}
@@ -225,13 +246,13 @@ def test_in_the_process_no_call_misses(place: Path) -> None:
         503,
         "503 Service Unavailable: the warm-up has not begun\n",
     ]
-    assert [one[:3] for one in seen] == [[n, 7, 503] for n in range(1, 8)]
-    assert "warming up: 6 of 7 signatures" in seen[5][3]
+    assert [one[:3] for one in seen] == [[n, 8, 503] for n in range(1, 9)]
+    assert "warming up: 6 of 8 signatures" in seen[5][3]
     assert after == [200, ""]
-    assert (count, failed) == (7, [])
+    assert (count, failed) == (8, [])
     assert missed == built == 0
-    assert known == {"recorded": 7, "omitted": 0, "warmed": 7, "failed": 0}
-    assert sum(old) == 7
+    assert known == {"recorded": 8, "omitted": 0, "warmed": 8, "failed": 0}
+    assert sum(old) == 8
     assert new == old
 
 
@@ -263,7 +284,7 @@ def test_a_changed_program_is_named(place: Path, tmp_path: Path) -> None:
 
     assert done.returncode == 1, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0] == "2 compiled, 0 cached, 5 failed"
+    assert lines[0] == "3 compiled, 0 cached, 5 failed"
     assert (
         sum("(state, x, scale) and are now (state, x, factor)" in s for s in lines) == 3
     )

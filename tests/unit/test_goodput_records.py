@@ -88,10 +88,22 @@ def test_a_new_agent_in_the_same_process_is_no_new_attempt(tmp_path: Path) -> No
     ],
 )
 def test_what_is_no_record_is_replaced(tmp_path: Path, content: bytes) -> None:
-    """The run begins anew, and what was there is kept beside the record."""
+    """
+    The run begins anew, and what was there is kept beside the record; but not before
+    a network file system, which may show a part of the record, must have it whole.
+    """
     path = records.path_of(tmp_path, RUN.name)
     path.write_bytes(content)
-    store, record = held(tmp_path, writer(1))
+    clock = iter([0.0, 89.0, 100.0]).__next__
+    store = Store(RUN._replace(directory=tmp_path), writer(1), clock)
+    for _ in range(2):
+        with pytest.raises(OSError, match="is not the record of a run"):
+            store.begin()
+    assert (path.read_bytes(), store.broken) == (content, "")
+    found = store.begin()
+    assert found is not None
+    record = found[0]
+    store.write(record)
     assert record.starts == 1
     assert records.read(path) == record
     (aside,) = set(tmp_path.iterdir()) - {path}
@@ -99,6 +111,25 @@ def test_what_is_no_record_is_replaced(tmp_path: Path, content: bytes) -> None:
     assert store.broken.startswith(f"{path} is not the record of a run")
     assert store.broken.endswith(f"{aside.name}, and the record of the run begins anew")
     assert records.paths(tmp_path) == [path]
+
+
+def test_a_record_seen_in_part_is_kept(tmp_path: Path) -> None:
+    """Once it can be read, it goes on, and the doubt begins anew with the next one."""
+    store, record = held(tmp_path, writer(1))
+    whole = store.path.read_bytes()
+    clock = iter([0.0, 200.0, 201.0]).__next__
+    later = Store(RUN._replace(directory=tmp_path), writer(2), clock)
+    for content in (whole[:-2], whole, whole[:-2], whole[:-2], whole):
+        store.path.write_bytes(content)
+        if content == whole:
+            found = later.begin()
+            assert found is not None
+            assert found[0].starts == record.starts + 1
+        else:
+            with pytest.raises(OSError, match="not JSON"):
+                later.begin()
+    assert later.broken == ""
+    assert records.paths(tmp_path) == [store.path]
 
 
 def test_a_record_of_a_later_release_is_left_alone(tmp_path: Path) -> None:

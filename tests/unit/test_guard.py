@@ -149,9 +149,9 @@ def test_threads_that_hang_are_waited_for_together() -> None:
     now = [0.0]
     waits: list[float] = []
 
-    class Thread(threading.Thread):
+    class Thread(DaemonThread):
         def __init__(self, lasts: float) -> None:
-            super().__init__()
+            super().__init__("test", print)
             self.lasts = lasts
 
         def join(self, timeout: float | None = None) -> None:

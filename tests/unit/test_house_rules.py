@@ -129,6 +129,87 @@ def listed_items(source):
     ]
 
 
+def test_threads_and_locks_in_the_program_are_our_own():
+    """
+    What runs in the user's process starts no thread that `threading` lists, and waits
+    in nothing that gevent or eventlet may replace.
+    """
+    foreign = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in sorted((ROOT / "jaxmon").rglob("*.py"))
+        if not path.relative_to(ROOT / "jaxmon").as_posix().startswith(_COMMANDS)
+        for line in foreign_threads(path.read_text())
+    ]
+    assert foreign == []
+
+
+def test_the_switch_interval_is_the_programs():
+    """Nothing sets it: a program that saves and restores it would keep ours."""
+    setting = [
+        str(path.relative_to(ROOT))
+        for folder in ("jaxmon", "exporters")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if "setswitchinterval" in path.read_text()
+    ]
+    assert setting == []
+
+
+def test_foreign_threads_are_found():
+    """Calls, bases and imports are found; annotations and our own names are not."""
+    source = (
+        "import threading, selectors\n"
+        "from threading import RLock, get_ident\n"
+        "from jaxmon.threads import Event, Lock\n"
+        "from queue import SimpleQueue\n"
+        "from time import monotonic, sleep\n"
+        "class A(threading.Thread): ...\n"
+        "a: threading.Thread = threading.Event()\n"
+        "time.sleep(1), Event(), asyncio.to_thread(f), threading.get_ident()\n"
+        "def f(of: threading.Thread, started=threading.Thread.start): ...\n"
+    )
+    assert foreign_threads(source) == [1, 2, 4, 5, 6, 7, 8, 8]
+
+
+# Only commands use these.
+_COMMANDS = (
+    *("cli/", "doctor/", "demo/", "gameday/", "grafana/", "monitoring/"),
+    *("http/fetch.py", "signatures/", "subprocesses.py"),
+)
+_FOREIGN = {
+    "threading": {
+        *("Thread", "Timer", "Lock", "RLock", "Event", "Condition", "Barrier"),
+        *("Semaphore", "BoundedSemaphore"),
+    },
+    "queue": {"Queue", "SimpleQueue"},
+    "time": {"sleep"},
+    "asyncio": {"to_thread"},
+    "concurrent.futures": {"ThreadPoolExecutor"},
+}
+
+
+def foreign_threads(source):
+    """Return the lines in *source* that use threads and waits of the library."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            names = {one.name for one in node.names}
+            found += [node.lineno] * bool(
+                names & _FOREIGN.get(node.module or "", set())
+            )
+        elif isinstance(node, ast.Import):
+            found += [node.lineno] * any(one.name == "selectors" for one in node.names)
+        used = [node.func] if isinstance(node, ast.Call) else []
+        used += node.bases if isinstance(node, ast.ClassDef) else []
+        found += [
+            one.lineno
+            for one in used
+            if isinstance(one, ast.Attribute)
+            and isinstance(one.value, ast.Name)
+            and one.attr in _FOREIGN.get(one.value.id, set())
+        ]
+    return sorted(found)
+
+
 def tall_docstrings(source):
     """Return the lines in *source* where a short sentence takes three lines."""
     # Most files have none, and parsing takes longer than looking for one.

@@ -61,7 +61,10 @@ def deep(levels: int) -> Any:
         (document({"dict": [["a"]]}), "in place of key and value"),
         (document({"dict": {"a": ARRAY}}), "not a list"),
         (document({"namedtuple": [], "class": "os.system"}), "give module:name"),
-        (document({"static": {"a": 1}}), "give a scalar"),
+        (document({"static": {"a": 1}}), "which is no value"),
+        (document({"static": {"dict": [[1]]}}), "which is no value"),
+        (document({"static": [{"name": "os.system"}]}), "give module:name"),
+        (document({"node": [], "class": "os"}), "give module:name"),
     ],
 )
 def test_what_is_no_file_is_rejected(broken: Any, said: str, tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from jaxmon.agent.worker import Worker
 from jaxmon.catalog import Metric
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class PersistentCache(Part):
         self._errors = CacheErrors(context.events)
         self._thread = _Thread()
         # Reentrant: see Histogram.
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._saved = 0.0
         self._refused = UncachedByReason()
         self._missing: dict[str, set[str]] = {}

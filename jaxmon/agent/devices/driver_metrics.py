@@ -8,7 +8,6 @@ are exported while fresh, and a hung call affects only that thread.
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 from jaxmon.agent.context import Context
@@ -19,6 +18,7 @@ from jaxmon.agent.part import Part
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family
+from jaxmon.threads import Lock
 
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class DeviceMetrics(Part):
             gives_up=False,
         )
         # Held while the driver is queried.
-        self._asking = threading.Lock()
+        self._asking = Lock()
         self._nvml: Nvml | None = None
         self._retry = 0.0
         self._warned = False

@@ -4,17 +4,22 @@ The file of a run's record: read, taken over and replaced by one process at a ti
 There is no lock: not every shared file system has them, and one that a lost machine
 holds would stop the run from being recorded. Each write reads what is there first. A
 process whose successor has begun to write stops.
+
+A network file system may show a file that another host has replaced in part, for as
+long as it keeps attributes. So what cannot be read as a record is left alone at first.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from jaxmon.agent.goodput import identity
 from jaxmon.agent.goodput.identity import Run, Writer
 from jaxmon.agent.goodput.succession import begun, supersedes
+from jaxmon.clocks import monotonic
 from jaxmon.errors import ConfigFileError, JaxmonError
 from jaxmon.files import whole
 from jaxmon.report.goodput import record
@@ -23,6 +28,8 @@ from jaxmon.report.goodput.record import NewerRecordError, RunRecord, RunRecordE
 
 # What a process left that was killed while it wrote.
 _LEFT_SECONDS = 3600.0
+# Longer than network file systems keep attributes: NFS and gcsfuse at most 60 s.
+_DOUBT_SECONDS = 90.0
 
 
 class SupersededError(JaxmonError):
@@ -33,14 +40,24 @@ class Store:
     """
     The record of *run*, as process *me* keeps it.
 
+    Args:
+        run: the run.
+        me: this process.
+        clock: returns seconds, of any epoch.
+
     Attributes:
         path: of the file.
         broken: what was there instead of a record, in words; empty if nothing was.
     """
 
-    def __init__(self, run: Run, me: Writer) -> None:
+    def __init__(
+        self, run: Run, me: Writer, clock: Callable[[], float] = monotonic
+    ) -> None:
         self._run = run
         self._me = me
+        self._clock = clock
+        # Since when the file is no record.
+        self._doubted: float | None = None
         self.path = record.path_of(run.directory, run.name)
         self.broken = ""
 
@@ -94,9 +111,10 @@ class Store:
         Return the record, `None` if there is none or what is there is none.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: it cannot be read, or not yet.
             NewerRecordError: a later release has written it.
         """
+        doubted, self._doubted = self._doubted, None
         try:
             self.path.stat()
         except FileNotFoundError:
@@ -106,6 +124,12 @@ class Store:
         except NewerRecordError:
             raise
         except RunRecordError as error:
+            now = self._clock()
+            since = now if doubted is None else doubted
+            if now - since < _DOUBT_SECONDS:
+                self._doubted = since
+                msg = f"{self.path} {error}"
+                raise OSError(msg) from error
             self._set_aside(error)
             return None
         except ConfigFileError as error:

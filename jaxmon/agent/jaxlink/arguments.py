@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -159,3 +160,21 @@ def missed(frame: FrameType) -> Missed:
         frozenset((*numbers, *getattr(info, "static_argnames", ()))),
         variables.get("executable"),
     )
+
+
+def rebuilt(kind: type, static: Any, children: Sequence[Any]) -> Any:
+    """
+    Return an object of a registered pytree class, as JAX makes it of its parts.
+
+    Runs code of the class, which may raise anything.
+
+    Args:
+        kind: the class.
+        static: what the class keeps beside its children.
+        children: its children, which may be any objects.
+
+    Raises:
+        KeyError: *kind* is not registered.
+    """
+    registry = import_module("jax._src.tree_util")._registry  # noqa: SLF001 - no public way
+    return registry[kind].from_iter(static, children)

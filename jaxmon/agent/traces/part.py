@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from functools import partial
-from threading import RLock
 from typing import TYPE_CHECKING
 
 from jaxmon.agent.context import Context
@@ -22,6 +21,7 @@ from jaxmon.exposition.families import Family
 from jaxmon.indicators.figures import Indicators
 from jaxmon.otel.environment import is_disabled
 from jaxmon.otel.traces import decision
+from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:

@@ -11,26 +11,27 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jaxmon.agent.inspection import found_in, module_of, name_of
+from jaxmon.agent.inspection import (
+    found_in,
+    is_instance,
+    is_subclass,
+    name_of,
+    package_of,
+)
 from jaxmon.agent.jaxlink.arguments import Call
 from jaxmon.agent.jaxlink.leaf_types import Leaf, LeafTypes
 from jaxmon.agent.jaxlink.ownership import is_class
 from jaxmon.agent.jaxlink.shardings import kind_of
+from jaxmon.agent.warm.statics import NotExportableError, described, path_of
 
 
 _DEEP = 32
 _LONGEST = 200
-_LARGEST = 1 << 63
 _KNOWN_LEAVES = 10_000
 _NUMBERS = {bool: "bool", int: "int", float: "float", complex: "complex"}
-
-
-class NotExportableError(Exception):
-    """The call cannot be described; the message says why."""
 
 
 class Descriptions:
@@ -46,7 +47,7 @@ class Descriptions:
         import numpy as np  # noqa: PLC0415 - as JAX
 
         self._jax = jax
-        self._array, self._numpy = jax.Array, np.ndarray
+        self._array, self._numpy, self._scalar = jax.Array, np.ndarray, np.generic
         self._values = values
         self._types = LeafTypes(jax, self._device)
         # Texts of leaves, by their kind and type.
@@ -72,17 +73,19 @@ class Descriptions:
         numbers = {n + count if n < 0 else n for n in call.static_argnums}
         traced = iter(positional.children())
         args = [
-            self._static(one) if number in numbers else _node(next(traced), leaves)
+            self._argument(one)
+            if number in numbers
+            else self._node(next(traced), leaves)
             for number, one in enumerate(call.args)
         ]
         data = named.node_data()
         names = data[1] if data else ()
         kwargs = {
-            str(name): _node(child, leaves)
+            str(name): self._node(child, leaves)
             for name, child in zip(names, named.children(), strict=True)
         }
         for name in sorted(set(call.static_argnames) & set(call.kwargs) - set(kwargs)):
-            kwargs[name] = self._static(call.kwargs[name])
+            kwargs[name] = self._argument(call.kwargs[name])
         pairs = [f"{_quoted(name)}:{text}" for name, text in kwargs.items()]
         return f"[[{','.join(args)}],{{{','.join(pairs)}}}]"
 
@@ -111,7 +114,10 @@ class Descriptions:
 
     def _kind(self, leaf: Any) -> str:
         kind = _NUMBERS.get(type(leaf))
-        if kind is None and type(leaf) is self._numpy:
+        if kind is None and (
+            type(leaf) is self._numpy
+            or (package_of(type(leaf)) and is_instance(leaf, self._scalar))
+        ):
             kind = "numpy"
         if kind is None and is_class(type(leaf)) and isinstance(leaf, self._array):
             kind = "jax"
@@ -120,11 +126,66 @@ class Descriptions:
             raise NotExportableError(msg)
         return kind
 
-    def _static(self, value: Any) -> str:
+    def _argument(self, value: Any) -> str:
+        return f'{{"static":{self._static(value, "a static argument")}}}'
+
+    def _static(self, value: Any, what: str) -> str:
         if not self._values:
-            msg = "static arguments are not recorded with event_values=False"
+            msg = "static values are not recorded with event_values=False"
             raise NotExportableError(msg)
-        return _text({"static": _static(value, 0)})
+        return _text(described(value, what))
+
+    def _node(self, tree: Any, leaves: Iterator[str]) -> str:
+        """Return an argument with these *leaves* as JSON."""
+        out: list[str] = []
+        self._write(tree, leaves, 0, out)
+        return "".join(out)
+
+    def _write(
+        self, tree: Any, leaves: Iterator[str], depth: int, out: list[str]
+    ) -> None:
+        """Append the JSON of a container, or the next of *leaves*, to *out*."""
+        data = tree.node_data()
+        if data is None:
+            out.append(next(leaves))
+            return
+        kind, static = data
+        if kind is type(None):
+            out.append("null")
+            return
+        if depth > _DEEP:
+            msg = f"an argument is nested more than {_DEEP} deep"
+            raise NotExportableError(msg)
+        children, comma = tree.children(), ""
+        if kind is dict:
+            out.append('{"dict":[')
+            for key, child in zip(static, children, strict=True):
+                out.extend((comma, "[", _key(key), ","))
+                self._write(child, leaves, depth + 1, out)
+                out.append("]")
+                comma = ","
+        else:
+            out.append(self._opening(kind, static, len(children)))
+            for child in children:
+                out.append(comma)
+                self._write(child, leaves, depth + 1, out)
+                comma = ","
+        out.append("]}")
+
+    def _opening(self, kind: Any, static: Any, size: int) -> str:
+        """Return the beginning of a container of *kind* with *size* members."""
+        if kind is list or kind is tuple:
+            return f'{{"{kind.__name__}":['
+        name = name_of(kind)
+        path = path_of(kind)
+        if not path:
+            msg = f"an argument contains a {name}, which only its program can make"
+            raise NotExportableError(msg)
+        fields = found_in(kind, "_fields")
+        if type(fields) is tuple and len(fields) == size and is_subclass(kind, tuple):
+            return f'{{"class":{_quoted(path)},"namedtuple":['
+        beside = self._static(static, f"an argument contains a {name}, part of which")
+        return f'{{"class":{_quoted(path)},"static":{beside},"node":['
 
 
 def _leaf(kind: str, of: Leaf) -> str:
@@ -147,55 +208,6 @@ def _leaf(kind: str, of: Leaf) -> str:
     return _text(found)
 
 
-def _node(tree: Any, leaves: Iterator[str]) -> str:
-    """Return an argument with these *leaves* as JSON."""
-    out: list[str] = []
-    _write(tree, leaves, 0, out)
-    return "".join(out)
-
-
-def _write(tree: Any, leaves: Iterator[str], depth: int, out: list[str]) -> None:
-    """Append the JSON of a container, or the next of *leaves*, to *out*."""
-    data = tree.node_data()
-    if data is None:
-        out.append(next(leaves))
-        return
-    kind, static = data
-    if kind is type(None):
-        out.append("null")
-        return
-    if depth > _DEEP:
-        msg = f"an argument is nested more than {_DEEP} deep"
-        raise NotExportableError(msg)
-    children, comma = tree.children(), ""
-    if kind is dict:
-        out.append('{"dict":[')
-        for key, child in zip(static, children, strict=True):
-            out.extend((comma, "[", _key(key), ","))
-            _write(child, leaves, depth + 1, out)
-            out.append("]")
-            comma = ","
-    else:
-        out.append(_opening(kind, len(children)))
-        for child in children:
-            out.append(comma)
-            _write(child, leaves, depth + 1, out)
-            comma = ","
-    out.append("]}")
-
-
-def _opening(kind: Any, size: int) -> str:
-    """Return the beginning of a container of *kind* with *size* members."""
-    if kind is list or kind is tuple:
-        return f'{{"{kind.__name__}":['
-    fields, name = found_in(kind, "_fields"), name_of(kind)
-    if type(fields) is tuple and len(fields) == size and "<" not in name:
-        path = _quoted(f"{module_of(kind)}:{name}")
-        return f'{{"class":{path},"namedtuple":['
-    msg = f"an argument contains a {name}, which only its program can make"
-    raise NotExportableError(msg)
-
-
 def _key(key: Any) -> str:
     """Return a key of a dictionary as JSON."""
     kind = type(key)
@@ -215,20 +227,3 @@ def _quoted(name: str) -> str:
 
 def _text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
-
-
-def _static(value: Any, depth: int) -> Any:
-    kind = type(value)
-    if kind is tuple and depth < _DEEP and len(value) <= _LONGEST:
-        return [_static(one, depth + 1) for one in value]
-    plain = (
-        value is None
-        or kind is bool
-        or (kind is int and abs(value) < _LARGEST)
-        or (kind is float and math.isfinite(value))
-        or (kind is str and len(value) <= _LONGEST)
-    )
-    if not plain:
-        msg = f"a static argument is a {name_of(kind)}, or too long for a file"
-        raise NotExportableError(msg)
-    return value

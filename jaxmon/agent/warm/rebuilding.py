@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 from jaxmon.agent.counted import uncounted
+from jaxmon.agent.jaxlink import arguments
 from jaxmon.agent.jaxlink.jit import function_of, is_jitted
 from jaxmon.agent.warm.recorder import parameters_of
+from jaxmon.agent.warm.statics import object_at, rebuilt
 from jaxmon.errors import SignaturesError
 from jaxmon.signatures.document import Function, Signature
 
@@ -99,10 +100,16 @@ class Arguments:
     Args:
         jax: the module.
         leaf: what stands for an array: `abstract` or `zeros`.
+        main: the module with the classes of ``__main__``.
     """
 
-    def __init__(self, jax: Any, leaf: Callable[[Any, Mapping[str, Any]], Any]) -> None:
-        self._jax, self._leaf = jax, leaf
+    def __init__(
+        self,
+        jax: Any,
+        leaf: Callable[[Any, Mapping[str, Any]], Any],
+        main: str = "__main__",
+    ) -> None:
+        self._jax, self._leaf, self._main = jax, leaf, main
 
     def of(self, signature: Signature) -> tuple[list[Any], dict[str, Any]]:
         """
@@ -120,8 +127,10 @@ class Arguments:
         elif "shape" in node:
             number = node["kind"] in _NUMBERS
             found = _NUMBERS[node["kind"]] if number else self._leaf(self._jax, node)
+        elif "node" in node:
+            found = self._custom(node)
         elif "static" in node:
-            found = _static(node["static"])
+            found = rebuilt(node["static"], self._main)
         elif "dict" in node:
             found = {key: self._node(one) for key, one in node["dict"]}
         elif "list" in node:
@@ -133,7 +142,10 @@ class Arguments:
         return found
 
     def _named(self, node: Mapping[str, Any]) -> Any:
-        kind = _class(node["class"])
+        kind = object_at(node["class"], self._main)
+        if not isinstance(getattr(kind, "_fields", None), tuple):
+            msg = f"{node['class']} is no named tuple any more"
+            raise SignaturesError(msg)
         inner = [self._node(one) for one in node["namedtuple"]]
         if len(kind._fields) != len(inner):
             msg = (
@@ -141,6 +153,19 @@ class Arguments:
             )
             raise SignaturesError(msg)
         return kind(*inner)
+
+    def _custom(self, node: Mapping[str, Any]) -> Any:
+        kind = object_at(node["class"], self._main)
+        static = rebuilt(node["static"], self._main)
+        inner = [self._node(one) for one in node["node"]]
+        try:
+            return arguments.rebuilt(kind, static, inner)
+        except KeyError:
+            msg = f"{node['class']} is no pytree class in this process"
+            raise SignaturesError(msg) from None
+        except Exception as error:
+            msg = f"{node['class']} cannot be made of its parts any more: {error}"
+            raise SignaturesError(msg) from error
 
 
 def abstract(jax: Any, leaf: Mapping[str, Any]) -> Any:
@@ -192,24 +217,3 @@ def _sharding(jax: Any, leaf: Mapping[str, Any]) -> Any:
         msg = f"it needs device {number}; this process has {len(devices)}"
         raise SignaturesError(msg)
     return jax.sharding.SingleDeviceSharding(devices[number])
-
-
-def _static(value: Any) -> Any:
-    return tuple(map(_static, value)) if isinstance(value, list) else value
-
-
-def _class(path: str) -> Any:
-    """
-    Return the named tuple at *path*, ``module:name``; only modules that the program has
-    loaded are searched.
-    """
-    module, _, name = path.partition(":")
-    found: Any = sys.modules.get(module)
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    if not (isinstance(found, type) and issubclass(found, tuple)):
-        found = None
-    if not isinstance(getattr(found, "_fields", None), tuple):
-        msg = f"there is no named tuple {path} any more"
-        raise SignaturesError(msg)
-    return found

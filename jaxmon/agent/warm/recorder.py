@@ -8,7 +8,6 @@ import sys
 import types
 from collections import Counter
 from collections.abc import Callable
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from jaxmon.agent.functions import Function
@@ -16,7 +15,9 @@ from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink.arguments import Call
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.observers import Options
-from jaxmon.agent.warm.description import Descriptions, NotExportableError
+from jaxmon.agent.warm.description import Descriptions
+from jaxmon.agent.warm.statics import NotExportableError
+from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:

@@ -7,14 +7,13 @@ may take half a minute.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxmon.deadline import Deadline
 from jaxmon.otel.unobserved import exported
-from jaxmon.threads import DaemonThread
+from jaxmon.threads import DaemonThread, Event, RLock
 
 
 if TYPE_CHECKING:
@@ -51,11 +50,11 @@ class Batches:
         self._interval = _EVERY_SECONDS if timer else None
         self._run = run
         self._waiting: deque[ReadableSpan] = deque()
-        self._wake = threading.Event()
-        self._lock = threading.RLock()
+        self._wake = Event()
+        self._lock = RLock()
         self._thread: DaemonThread | None = None
         self._stopped = self._over = self._closed = False
-        self._asked: list[threading.Event] = []
+        self._asked: list[Event] = []
         self._dropped = 0
 
     @property
@@ -77,7 +76,7 @@ class Batches:
 
     def flush(self, seconds: float) -> None:
         """Send what is there now, and wait at most so many *seconds* for that."""
-        done = threading.Event()
+        done = Event()
         with self._lock:
             if self._thread is None or self._stopped:
                 return

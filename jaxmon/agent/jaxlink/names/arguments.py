@@ -294,6 +294,11 @@ ARRAYS = (
         ("text of static arguments that are devices",),
     ),
     Name(
+        "jax._src.tree_util._registry",
+        "how an object of a pytree class is made of its parts",
+        ("warm-up of signatures with such objects",),
+    ),
+    Name(
         "<array>.on_device_size_in_bytes",
         "size of packed types, such as int4",
         (catalog.LIVE_ARRAY_BYTES,),

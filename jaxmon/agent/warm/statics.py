@@ -1,0 +1,144 @@
+"""
+Values that a signature holds as they are: static arguments, and what a pytree class
+keeps beside its leaves. JSON, whose format is in docs/warm-starts.md.
+
+Functions, classes and constants of modules are recorded by reference, so that another
+process finds them where the program had them. Describing runs no user code.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import types
+from typing import Any
+
+from jaxmon.agent.inspection import (
+    ABSENT,
+    field_of,
+    found_in,
+    is_instance,
+    module_of,
+    name_of,
+)
+from jaxmon.agent.jaxlink.ownership import is_class
+from jaxmon.errors import SignaturesError
+
+
+_DEEP = 32
+_LONGEST = 200
+_LARGEST = 1 << 63
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
+
+
+class NotExportableError(Exception):
+    """The call cannot be described; the message says why."""
+
+
+def described(value: Any, what: str, depth: int = 0) -> Any:
+    """
+    Return *value* as JSON.
+
+    Args:
+        value: any object.
+        what: what it is, as the subject of the error.
+        depth: levels above it.
+
+    Raises:
+        NotExportableError: it is neither plain data nor an object of a module.
+    """
+    kind = type(value)
+    plain = (
+        value is None
+        or kind is bool
+        or (kind is int and abs(value) < _LARGEST)
+        or (kind is float and math.isfinite(value))
+        or (kind is str and len(value) <= _LONGEST)
+    )
+    if plain:
+        return value
+    if kind in {tuple, list, dict} and depth < _DEEP and len(value) <= _LONGEST:
+        if kind is dict:
+            return {"dict": described(list(value.items()), what, depth)["list"]}
+        inner = [described(one, what, depth + 1) for one in value]
+        return inner if kind is tuple else {"list": inner}
+    path = path_of(value)
+    if not path:
+        msg = f"{what} is a {name_of(kind)}, which only its program can make"
+        raise NotExportableError(msg)
+    return {"name": path}
+
+
+def path_of(value: Any) -> str:
+    """Return where *value* is, as ``module:name``; empty if no module has it."""
+    kind = type(value)
+    if is_instance(value, type):
+        path = f"{module_of(value)}:{name_of(value)}"
+    elif kind in _FUNCTIONS or is_class(kind):
+        module = getattr(value, "__module__", "")
+        path = f"{module}:{getattr(value, '__qualname__', '')}"
+    else:
+        module, name = field_of(value, "__module__"), field_of(value, "__qualname__")
+        path = f"{module}:{name}"
+        if type(module) is not str or type(name) is not str:
+            # Such as a marker of its own class, beside which it stands.
+            module = module_of(kind)
+            names = vars(sys.modules.get(module, types)).copy()
+            found = [name for name, one in names.items() if one is value]
+            path = f"{module}:{found[0]}" if found else ""
+    return path if len(path) <= _LONGEST and _object_at(path) is value else ""
+
+
+def rebuilt(node: Any, main: str) -> Any:
+    """
+    Return the value that `described` returned as *node*.
+
+    Args:
+        node: as in a file, validated.
+        main: the module that stands for ``__main__``.
+
+    Raises:
+        SignaturesError: there is no such object any more.
+    """
+    if isinstance(node, list):
+        return tuple(rebuilt(one, main) for one in node)
+    if not isinstance(node, dict):
+        return node
+    if "list" in node:
+        return [rebuilt(one, main) for one in node["list"]]
+    if "dict" in node:
+        return dict(rebuilt(one, main) for one in node["dict"])
+    return object_at(node["name"], main)
+
+
+def object_at(path: str, main: str) -> Any:
+    """
+    Return the object at *path*, ``module:name``; only modules that the program has
+    loaded are searched.
+
+    Args:
+        path: as of `path_of`.
+        main: the module that stands for ``__main__``.
+
+    Raises:
+        SignaturesError: there is none.
+    """
+    module, _, name = path.partition(":")
+    found = _object_at(f"{main if module == '__main__' else module}:{name}")
+    if found is ABSENT:
+        msg = f"there is no {path} any more"
+        raise SignaturesError(msg)
+    return found
+
+
+def _object_at(path: str) -> Any:
+    module, _, name = path.partition(":")
+    found: Any = sys.modules.get(module)
+    if not is_instance(found, types.ModuleType):
+        return ABSENT
+    names = types.ModuleType.__getattribute__(found, "__dict__")
+    first, *rest = name.split(".")
+    found = names.get(first, ABSENT)
+    for part in rest:
+        found = found_in(found, part) if is_instance(found, type) else ABSENT
+    return found
