@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from jaxmon import interrupts
 from jaxmon.agent.counters import Tally
 from jaxmon.clocks import monotonic
+from jaxmon.deadline import Deadline
 from jaxmon.files.descriptor import NONE_LEFT
 from jaxmon.threads import DaemonThread, RLock, current
 
@@ -27,10 +28,6 @@ log = logging.getLogger("jaxmon")
 
 LIMIT = 10
 """Failures within `WITHIN_SECONDS` after which a site is disabled."""
-
-_PATIENCE_SECONDS = 5.0
-# Enough for a thread that is about to finish.
-_LEAST_SECONDS = 0.05
 
 WITHIN_SECONDS = 3600.0
 """
@@ -49,6 +46,7 @@ class Guard:
     Attributes:
         strict: raise instead of containing; for jaxmon's own tests.
         off: disabled sites.
+        deadline: of all that waits when the agent stops.
     """
 
     strict = False
@@ -59,7 +57,7 @@ class Guard:
         # Times of the latest failures that count against a site.
         self._lately: dict[str, deque[float]] = {}
         self.off: set[str] = set()
-        self._patience = _PATIENCE_SECONDS
+        self.deadline = Deadline(clock=clock)
         # Reentrant: logging a failure may cause another.
         self._lock = RLock()
 
@@ -75,16 +73,9 @@ class Guard:
             return False
         return True
 
-    def join(self, thread: DaemonThread, timeout: float) -> None:
-        """
-        Wait for our *thread* to stop, at most *timeout* seconds. All threads of an
-        agent share five seconds: if a device hangs, several of them do, and a program
-        asked to exit cannot wait forever.
-        """
-        began = self._clock()
-        thread.join(min(timeout, self._patience))
-        left = self._patience - (self._clock() - began)
-        self._patience = max(left, _LEAST_SECONDS)
+    def join(self, thread: DaemonThread) -> None:
+        """Wait for our *thread* to stop, within the deadline."""
+        thread.join(self.deadline.portion())
 
     def on(self, site: str) -> bool:
         """Return whether *site* is enabled."""

@@ -73,8 +73,8 @@ class Watcher:
             self._start()
         return True
 
-    def stop(self, timeout: float = 5.0) -> None:
-        """Drop all items and stop the thread; wait at most *timeout* seconds."""
+    def stop(self) -> None:
+        """Drop all items and stop the thread; wait for it within the deadline."""
         with self._lock:
             self._stopped = True
             thread, self._thread = self._thread, None
@@ -82,7 +82,7 @@ class Watcher:
             return
         self._submitted.put(None)
         if thread is not current():
-            self._guard.join(thread, timeout)
+            self._guard.join(thread)
 
     def _start(self) -> None:
         with self._lock:

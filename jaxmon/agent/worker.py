@@ -96,21 +96,28 @@ class Worker:
             if not self._guard.start(thread, self._name):
                 self._thread = None
 
-    def stop(self, timeout: float = 5.0) -> None:
-        """Drop queued jobs and stop the thread; wait at most *timeout* seconds."""
+    def stop(self, *, wait: bool = True) -> None:
+        """Drop queued jobs and stop the thread; *wait* for it within the deadline."""
         with self._lock:
             self._stopped = True
             thread = self._thread
         if thread is None:
             return
         self._jobs.put(None)
-        if thread is not current() and thread.is_alive():
-            self._guard.join(thread, timeout)
+        if wait and thread is not current() and thread.is_alive():
+            self._guard.join(thread)
         self._discard()
         # For a thread that is still busy.
         self._jobs.put(None)
         # Last: if an interrupt arrives before, the next call completes the stop.
         self._thread = None
+
+    def finish(self) -> None:
+        """Do what is queued, within the deadline, and stop the thread."""
+        try:
+            self.drain(self._guard.deadline.portion())
+        finally:
+            self.stop(wait=False)
 
     def drain(self, timeout: float) -> bool:
         """

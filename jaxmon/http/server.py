@@ -204,12 +204,12 @@ class Server:
                     self.stop()
                 raise
 
-    def stop(self) -> None:
+    def stop(self, seconds: float = _JOIN_SECONDS) -> None:
         """
         Stop serving and close every socket. Idempotent.
 
-        Responses in progress get a second to finish. Returns after five seconds at the
-        latest, even if a handler hangs.
+        Responses in progress get a second to finish. Returns after so many *seconds* at
+        the latest, even if a handler hangs.
         """
         self._stopping = True
         thread, loop = self._thread, self._loop
@@ -219,7 +219,7 @@ class Server:
             return
         if thread is not None and loop is not None:
             loop.wake()
-            thread.join(_JOIN_SECONDS)
+            thread.join(seconds)
         # Last: if an interrupt arrives earlier, the next call stops it.
         self._thread = None
         self._close_listeners()

@@ -61,6 +61,45 @@ def test_a_tall_docstring_is_found():
     assert tall_docstrings(source.format("x" * 80 + ".")) == []
 
 
+def test_only_limited_clients_connect():
+    """
+    What connects is limited in time and size, as `test_bounded_clients` shows of those
+    that read: nothing else connects, or makes an exporter of the SDK.
+    """
+    connecting = (
+        r"\.connect(_ex)?\(|create_connection\(|_channel\(|urlopen|OTLP\w*Exporter"
+    )
+    connects = rf"{connecting}|^ *(import|from) (requests|urllib3|httpx|aiohttp)\b"
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("jaxmon", "exporters")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if re.search(connects, path.read_text(), re.MULTILINE)
+    }
+    assert found == {
+        # The clients of everything else, by `stream`.
+        *("jaxmon/http/stream.py", "jaxmon/http/fetch.py"),
+        *("jaxmon/otel/exporters.py", "jaxmon/otel/session.py"),
+        *("exporters/jaxmon_exporter/collectors/tpu/channel.py",),
+        # These read nothing.
+        *("jaxmon/rundir.py", "jaxmon/resources/hung.py", "jaxmon/doctor/nccl.py"),
+        *("exporters/jaxmon_exporter/collectors/tpu/listening.py",),
+    }
+
+
+def test_what_waits_at_the_end_has_the_deadline():
+    """No part joins one of our threads for a time of its own."""
+    own = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for folder in ("agent", "otel")
+        for path in sorted((ROOT / "jaxmon" / folder).rglob("*.py"))
+        for line in path.read_text().splitlines()
+        if re.search(r"thread\.join\(", line)
+        and not re.search(r"\((self\.)?_?(guard\.)?deadline\.portion|seconds\)", line)
+    ]
+    assert own == []
+
+
 def test_dicts_of_all_threads_are_copied_before_they_are_read():
     """
     The agent never lists the items of a dict that another thread may change: in Python
@@ -205,9 +244,9 @@ def test_foreign_threads_are_found():
     assert foreign_threads(source) == [1, 2, 4, 5, 6, 7, 8, 8]
 
 
-# Only commands use these; what pushes by OTLP follows rules of its own.
+# Only commands use these.
 _COMMANDS = (
-    *("cli/", "doctor/", "demo/", "gameday/", "grafana/", "monitoring/", "otel/"),
+    *("cli/", "doctor/", "demo/", "gameday/", "grafana/", "monitoring/"),
     *("http/fetch.py", "signatures/", "subprocesses.py"),
 )
 _FOREIGN = {

@@ -220,7 +220,7 @@ class PersistentCache(Part):
 
     def stop(self) -> None:
         """Stop it, without waiting for a hung directory."""
-        self._worker.stop(timeout=1.0 if self._watch.hung else 5.0)
+        self._worker.stop(wait=not self._watch.hung)
 
     def scan(self) -> None:
         """Scan the directory now, on this thread, and record new obstacles."""

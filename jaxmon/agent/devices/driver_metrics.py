@@ -30,8 +30,6 @@ EVERY = 5.0
 # Nothing is exported afterwards: a gap is better than a stale value.
 MAX_AGE = 3 * EVERY
 _RETRY_SECONDS = 60.0
-# The program is exiting and does not wait for a driver.
-_STOP_SECONDS = 0.2
 
 
 class DeviceMetrics(Part):
@@ -69,7 +67,7 @@ class DeviceMetrics(Part):
 
     def stop(self) -> None:
         """Stop querying; a driver call that does not return is abandoned."""
-        self._worker.stop(_STOP_SECONDS)
+        self._worker.stop()
         self._found = None
         if self._asking.acquire(blocking=False):
             try:

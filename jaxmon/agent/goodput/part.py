@@ -99,15 +99,18 @@ class RunGoodput(Part):
         if self._guard.start(thread, SITE):
             self._thread = thread
 
+    def send(self) -> None:
+        """Write the record for the last time, on its thread."""
+        if self._thread is not None and not self._over:
+            self._over = True
+            self._ended.set()
+
     def stop(self) -> None:
-        """Write the record for the last time. Idempotent."""
+        """Wait until the record is written, within the deadline. Idempotent."""
+        self.send()
         thread, self._thread = self._thread, None
-        if thread is None:
-            return
-        self._over = True
-        self._ended.set()
-        if thread is not current():
-            self._guard.join(thread, 5.0)
+        if thread is not None and thread is not current():
+            self._guard.join(thread)
 
     def abandon(self) -> None:
         """Leave the record to the parent process."""

@@ -133,7 +133,7 @@ class WallTime(Part):
             return
         self._ended.set()
         if thread is not current():
-            self._guard.join(thread, 5.0)
+            self._guard.join(thread)
 
     def abandon(self) -> None:
         """Leave the thread to the parent process; called in a forked child."""
