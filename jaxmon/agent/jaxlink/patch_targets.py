@@ -79,6 +79,24 @@ def jit_maker(jax: Any) -> Target:
     return Target(jax._src.pjit, "_cpp_pjit")  # noqa: SLF001
 
 
+def pmap_maker(jax: Any) -> Target | None:
+    """
+    Return the function that creates pmaps: up to 0.7 ``_cpp_pmap``, since then
+    `jax.pmap` inside the wrapper that filters its tracebacks; `None` without a
+    `jax.pmap`, which may be removed, with calls still to count.
+    """
+    pmap = vars(jax).get("pmap")
+    if pmap is None:
+        return None
+    if not hasattr(pmap, "__wrapped__"):
+        return _place(jax, jax._src.api, "_cpp_pmap")  # noqa: SLF001
+    for cell in pmap.__closure__:
+        if cell.cell_contents is pmap.__wrapped__:
+            return Target(cell, "cell_contents")
+    msg = "jax.pmap is made in a different way"
+    raise AttributeError(msg)
+
+
 def _place(jax: Any, owner: Any, name: str) -> Target:
     """Return a target whose observers need `is_calling`."""
     is_calling(jax)
