@@ -96,7 +96,8 @@ def test_eval_shape_sees_what_is_counted_after_the_agent(agent: Agent) -> None:
     mapped = jax.pmap(lambda x: x + 1)
     row = np.ones((1, 2), np.float32)
     for _ in range(2):
-        assert jax.eval_shape(scaled, 3, row).shape == row.shape
+        if jax.__version_info__ >= (0, 7, 2):  # before, static arguments are not
+            assert jax.eval_shape(scaled, 3, row).shape == row.shape
         assert jax.eval_shape(mapped, row).shape == row.shape
         jaxmon.uninstrument()
 

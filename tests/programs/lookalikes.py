@@ -65,7 +65,7 @@ def show(what, do):
     except Exception as error:
         text = f"{type(error).__name__}: {str(error).splitlines()[0]}"
     # Of this text, the decision on hooks says that it differs.
-    text = text.replace("partial.__call__", "PjitFunction.__call__")
+    text = re.sub(r"(partial|P\w+Function)\.__call__", "PjitFunction.__call__", text)
     print(what, re.sub(r"0x[0-9a-f]+|id='\d+'", "0x", text)[:400])
 
 

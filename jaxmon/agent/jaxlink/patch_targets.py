@@ -89,7 +89,7 @@ def pmap_maker(jax: Any) -> Target | None:
     if pmap is None:
         return None
     if not hasattr(pmap, "__wrapped__"):
-        return _place(jax, jax._src.api, "_cpp_pmap")  # noqa: SLF001
+        return Target(jax._src.api, "_cpp_pmap")  # noqa: SLF001
     for cell in pmap.__closure__:
         if cell.cell_contents is pmap.__wrapped__:
             return Target(cell, "cell_contents")
