@@ -16,7 +16,7 @@ from collections.abc import Callable
 from threading import RLock
 from typing import Any, TypeVar, overload
 
-from jaxmon import catalog
+from jaxmon import catalog, interrupts
 from jaxmon.exposition.families import Family, Histogram, series
 from jaxmon.indicators import http_events
 from jaxmon.indicators.decorate import kind_of
@@ -238,7 +238,8 @@ async def flush_in_thread(seconds: float = FLUSH_SECONDS) -> None:
 
     try:
         await asyncio.to_thread(flush, seconds)
-    except RuntimeError:  # no threads left, or the loop's pool was shut down
+    except RuntimeError as error:  # no threads, or the loop's pool was shut down
+        interrupts.pass_on(error)
         flush(0)
 
 
@@ -249,5 +250,6 @@ def _seconds(args: tuple[Any, ...], timeout: float) -> float:
     try:
         left = float(args[1].get_remaining_time_in_millis()) / 1000
         return max(min(timeout, left - _RESERVE_SECONDS), 0.0)
-    except Exception:  # noqa: BLE001 - another platform's arguments
+    except Exception as error:  # noqa: BLE001 - another platform's arguments
+        interrupts.pass_on(error, theirs=True)
         return timeout
