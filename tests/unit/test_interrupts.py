@@ -189,7 +189,9 @@ def run(guard, work):
     ours["run"](guard, work)  # type: ignore[operator]
 
 
-def test_code_of_the_program_that_we_call_is_contained() -> None:
+def test_code_of_the_program_that_we_call_is_contained(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """A class of its own makes no time limit of a failure."""
 
     def fail(*_: object) -> int:
@@ -214,6 +216,31 @@ def test_code_of_the_program_that_we_call_is_contained() -> None:
         "requests": 1,
         "activities": 1,
     }
+    # None is logged as ours; the first of each, with the line that passed it.
+    assert len(caplog.records) == 5
+    for record in caplog.records:
+        assert "because of what the program passed to it" in record.getMessage()
+        assert "Limit" in record.getMessage()
+    assert [__file__ in str(record.stack_info) for record in caplog.records].count(
+        True
+    ) == 5
+
+
+def test_a_batch_above_its_capacity_is_said_to_be_the_programs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """And not counted; one within it is."""
+    with recording() as recorded:
+        for size in (9, 9, 8):
+            jaxmon.batch("predict", size=size, capacity=8)
+        (fill,) = recorded.batches.explain().values()
+
+    assert fill["count"] == 1
+    assert recorded.failures.failures() == {batches.SITE: 2}
+    (record,) = caplog.records
+    assert "jaxmon failed" not in record.getMessage()
+    assert "passed to it: ValueError: invalid batch: size 9" in record.getMessage()
+    assert "jaxmon.batch(" in str(record.stack_info)
 
 
 def test_an_alarm_while_a_failure_is_logged_goes_on(restored: None) -> None:
