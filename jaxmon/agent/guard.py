@@ -45,6 +45,11 @@ class _Here(threading.local):
 _here = _Here()
 
 
+def on_our_thread() -> bool:
+    """Return whether the calling thread is one of ours."""
+    return _here.is_ours
+
+
 class Guard:
     """
     Counts the failures of our own code by site. Thread-safe.

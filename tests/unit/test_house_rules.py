@@ -147,10 +147,12 @@ def swallowed(source):
     """Return the lines in *source* that catch builtin exceptions and go on."""
     found = []
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ExceptHandler):
-            kinds, inside = [node.type], [n for s in node.body for n in ast.walk(s)]
+        kinds, inside = list[ast.AST](), list[ast.AST]()
+        if isinstance(node, ast.ExceptHandler) and node.type is not None:
+            kinds.append(node.type)
+            inside += [n for s in node.body for n in ast.walk(s)]
         elif isinstance(node, ast.Call) and name_of(node) == "suppress":
-            kinds, inside = node.args, []
+            kinds += node.args
         else:
             continue
         passes = any(

@@ -14,6 +14,7 @@ from typing import Final
 
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
+from jaxmon.agent.guard import on_our_thread
 from jaxmon.agent.part import Part
 from jaxmon.agent.trackers.figures import (
     Ideal,
@@ -169,14 +170,17 @@ class Trackers(Part):
         self._loops.on_step = self._on_step
 
     def _on_step(self, loop: Loop) -> None:
-        """Take a row where one is due. Called in the program's loop; raises nothing."""
+        """
+        Take a row where one is due. Called in the program's loop; raises nothing. In a
+        loop of a tracker, a row would be written by the same tracker, and so on.
+        """
         steps = loop.steps
         for one in self._trackers:
             if not steps % one.every and one.loop == loop.name:
                 break
         else:
             return
-        if self._guard.on(SITE):
+        if self._guard.on(SITE) and not on_our_thread():
             self._take(loop)
 
     def _take(self, loop: Loop) -> None:
