@@ -535,3 +535,58 @@ def test_type_checkers_picklers_and_mocks_see_what_they_see_without_us(
     assert never.ok().out.count("\n") > 100
     assert late.ok().out == never.out
     assert early.ok().out == never.out
+
+
+PARALLEL = """
+import functools
+import multiprocessing
+import sys
+
+import jax
+from jax import jit
+from joblib import Parallel, delayed
+
+
+@jit
+def scaled(x):
+    return x * 3
+
+
+def uses(x):
+    return float(jit(lambda y: y + 1)(scaled(x)))
+
+
+def makes(jit, x):
+    return float(jit(lambda n, y: y * n)(2, x))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "late":
+        import jaxmon
+
+        jaxmon.instrument(port=0)
+    static = functools.partial(jax.jit, static_argnums=0)
+    print(Parallel(n_jobs=2)(delayed(uses)(float(n)) for n in range(4)))
+    print(Parallel(n_jobs=2)(delayed(makes)(static, float(n)) for n in range(4)))
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.map(uses, [1.0, 2.0]))
+        print(pool.map(functools.partial(makes, static), [1.0, 2.0]))
+"""
+
+
+@pytest.mark.exhaustive
+def test_other_processes_get_what_they_get_without_us(
+    tmp_path: Path, run_dir: Path
+) -> None:
+    """Of joblib, whose processes are loky's, and of `multiprocessing` that spawns."""
+    require_module("joblib")
+    program = tmp_path / "program.py"
+    program.write_text(PARALLEL)
+    late, never = (
+        run_python(str(program), when, run_dir=run_dir, env=QUICK_COMPILES).ok()
+        for when in ("late", "never")
+    )
+
+    assert never.out.count("\n") == 4
+    assert late.out == never.out
+    assert "jaxmon failed" not in late.err
