@@ -85,11 +85,13 @@ def pmap_maker(jax: Any) -> Target | None:
     `jax.pmap` inside the wrapper that filters its tracebacks; `None` without a
     `jax.pmap`, which may be removed, with calls still to count.
     """
-    pmap = vars(jax).get("pmap")
-    if pmap is None:
+    if "pmap" not in vars(jax):
         return None
+    source: Any = jax._src  # noqa: SLF001
+    # JAX's own: the program may have wrapped the public name.
+    pmap = source.api.pmap if hasattr(source.api, "pmap") else source.pmap.pmap
     if not hasattr(pmap, "__wrapped__"):
-        return Target(jax._src.api, "_cpp_pmap")  # noqa: SLF001
+        return Target(source.api, "_cpp_pmap")
     for cell in pmap.__closure__:
         if cell.cell_contents is pmap.__wrapped__:
             return Target(cell, "cell_contents")
