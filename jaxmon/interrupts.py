@@ -7,19 +7,20 @@ the program. Where we contain our own failures, it must propagate, and is not a 
 
 The traceback distinguishes them. The interpreter calls a handler from the frame that it
 interrupts, and passes it that frame; no code in the traceback called it. An exception
-that was thrown into the thread has a class that none of the code it came through could
-have raised.
+that was thrown into the thread comes from no ``raise`` statement, and the interpreter
+makes it from its class alone: it has no arguments, or a class that nothing of what we
+call raises. In doubt it is the program's.
 
-Runs only after a failure; costs microseconds. Two kinds of exceptions thrown into the
-thread are inevitably counted as our failures: those of a builtin class, and those
-raised in code of the program that we called on purpose. Exceptions that JAX itself
-drops are lost: up to 0.8, JAX ignores all errors of something it tries at each compile.
+Runs only after a failure; costs microseconds. Exceptions that JAX itself drops are
+lost: up to 0.8, JAX ignores all errors of something it tries at each compile.
 """
 
 from __future__ import annotations
 
+import _queue
 import _signal  # type: ignore[import-not-found]
 import functools
+import opcode
 import sys
 from collections.abc import Iterator
 from types import CodeType, FrameType, MethodType
@@ -33,6 +34,9 @@ _KNOWN = (
     | sys.stdlib_module_names
     | frozenset({"builtins", "jax", "jaxlib", "ml_dtypes", "numpy"})
 )
+# What C raises without arguments.
+_BARE = (StopIteration, StopAsyncIteration, MemoryError, _queue.Empty)
+_RAISE = opcode.opmap["RAISE_VARARGS"]
 # Of a code's flags: it takes any number of arguments.
 _VARARGS = 0x04
 # Errors that are looked at, of a chain.
@@ -79,9 +83,10 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _is_interrupt(error: BaseException, *, theirs: bool) -> bool:
     below: FrameType | None = None
-    traceback, strange = error.__traceback__, list[FrameType]()
+    at, traceback = -1, error.__traceback__
+    strange = list[FrameType]()
     while traceback is not None:
-        frame = traceback.tb_frame
+        frame, at = traceback.tb_frame, traceback.tb_lasti
         if not _is_from(frame, _OURS):
             if _received_frame(frame, below):
                 return True
@@ -91,9 +96,16 @@ def _is_interrupt(error: BaseException, *, theirs: bool) -> bool:
         handlers = _handlers()
         if any([frame.f_code in handlers for frame in strange]):
             return True
-    if theirs or _root(type(error).__module__) in _KNOWN:
+    if below is None or _is_raise(below.f_code, at):
         return False
-    return all([_is_from(frame, _KNOWN) for frame in strange])
+    if not error.args and not isinstance(error, _BARE):
+        return True
+    return not theirs and _root(type(error).__module__) not in _KNOWN
+
+
+def _is_raise(code: CodeType, at: int) -> bool:
+    """Return whether the instruction of *code* at *at* is a ``raise`` statement."""
+    return 0 <= at < len(code.co_code) and code.co_code[at] == _RAISE
 
 
 def _received_frame(frame: FrameType, below: FrameType | None) -> bool:

@@ -35,6 +35,7 @@ MATRIX = (
 TEST_PACKAGES = ("absl-py", "pytest", "pytest-timeout", "pytest-xdist")
 # Not all of them support every JAX; tests skip what is missing.
 OPTIONAL_PACKAGES = (
+    *("beartype", "cloudpickle", "jaxtyping", "joblib"),
     *("flax", "mlflow-skinny", "orbax-checkpoint"),
     *("tensorboard", "wandb"),
 )

@@ -56,7 +56,27 @@ class Suite:
     options: tuple[str, ...] = ()
 
 
+# Without it, nothing would be instrumented in a suite that does not import JAX.
+_WITH_JAX = ("-p", "jax")
+
 SUITES = {
+    "beartype": Suite(
+        ("beartype_test/a00_unit/a60_decor", "beartype_test/a00_unit/a90_claw"),
+        options=_WITH_JAX,
+    ),
+    "cloudpickle": Suite(
+        ("tests/cloudpickle_test.py",),
+        needs=("psutil",),
+        options=_WITH_JAX,
+    ),
+    "joblib": Suite(
+        tuple(
+            f"joblib/test/test_{name}.py"
+            for name in ("func_inspect", "hashing", "memory")
+        ),
+        # The tests lie in the package, which is imported from its installation.
+        options=("--import-mode=importlib", *_WITH_JAX),
+    ),
     "optax": Suite(
         ("optax",),
         needs=("flax", "scipy", "sklearn"),

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import operator
 import sys
 import types
 from collections.abc import Callable
@@ -56,6 +55,7 @@ _OWN = frozenset(
         "__ne__",
         "__hash__",
         "__deepcopy__",
+        "__reduce_ex__",
         "_jitted",
     )
 )
@@ -109,8 +109,9 @@ class CountedFunction:
 
     def __getattribute__(self, name: str) -> Any:
         if name == "__call__":
-            # It counts when called, and keeps us alive as long as it can be.
-            return types.MethodType(operator.call, self)
+            # Of the same type as that of JAX's object, which decorators check. It
+            # counts when called, and keeps us alive as long as it can be.
+            return functools.partial(self).__call__
         if name in _OWN:
             return _get(self, name)
         return getattr(_get(self, "_jitted"), name)
@@ -125,8 +126,10 @@ class CountedFunction:
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
-    # Pickling uses JAX's object, which can be read without jaxmon. Only copying uses
-    # these two.
+    # Pickling uses JAX's object, which can be read without jaxmon.
+    __reduce_ex__ = property(lambda self: _reduction(self))  # noqa: PLW0108 - defined below
+
+    # Only copying uses these two.
     def __copy__(self) -> Any:
         return _CopyHelper(self).made(copy.copy(jitted_of(self)))
 
@@ -165,6 +168,24 @@ jitted_of = cast(
     "Callable[[CountedFunction], Callable[..., Any]]",
     vars(CountedFunction)["_jitted"].__get__,
 )
+
+
+def _reduction(counted: CountedFunction) -> Callable[[int], str | tuple[Any, ...]]:
+    """Return what JAX's object is pickled by."""
+    jitted = jitted_of(counted)
+    if type(jitted) is not types.FunctionType:
+        return jitted.__reduce_ex__
+    return lambda _: _by_name(counted, jitted)  # a pmap, since 0.8
+
+
+def _by_name(
+    counted: CountedFunction, function: types.FunctionType
+) -> str | tuple[Any, ...]:
+    """Return the name of *counted*, if that is where it is, else what *function* is."""
+    name = function.__qualname__
+    if getattr(sys.modules.get(function.__module__), name, None) is counted:
+        return name
+    return copy.copy, (function,)  # which returns it
 
 
 def _first_arm(counted: CountedFunction) -> Callable[..., Any]:

@@ -96,7 +96,7 @@ class Guard:
             site: location in our code.
             stays_on: this failure does not disable the site: the work is retried
                 forever.
-            theirs: code of the program was called on purpose.
+            theirs: what the program passed was used on purpose: its code, or a value.
             shown: with its traceback; otherwise the exception says enough.
 
         Raises:
@@ -122,7 +122,18 @@ class Guard:
             if goes_off:
                 self.off.add(site)
         try:
-            if count == 1:
+            if count == 1 and theirs:
+                log.warning(
+                    "jaxmon could not record %s, because of what the program passed "
+                    "to it: %s: %s. The program continues; further errors there are "
+                    "counted without logging.",
+                    site,
+                    type(error).__name__,
+                    error,
+                    exc_info=error,
+                    stack_info=True,  # with the line that passed it
+                )
+            elif count == 1:
                 log.warning(
                     "jaxmon failed in %s%s. Your program is not affected, but some "
                     "metrics may be missing. Further failures there are counted "
@@ -132,7 +143,8 @@ class Guard:
                     exc_info=error if shown else None,
                 )
             elif goes_off:
-                log.warning("jaxmon keeps failing in %s and has disabled it", site)
+                keeps = "cannot record" if theirs else "keeps failing in"
+                log.warning("jaxmon %s %s and has disabled it", keeps, site)
         except Exception as unsaid:  # noqa: BLE001 - a handler of the log is the user's
             interrupts.pass_on(unsaid, theirs=True)
 

@@ -16,7 +16,7 @@ The parts of an agent, and what each hooks into JAX.
 | handoffs | handoffs | queues and thread pools of Python | whom work is for |
 | monitoring | checkpoints | `jax.monitoring` | Orbax's saves and restores |
 | transfers | transfers | JAX's array class, `device_put` | transfers, syncs |
-| calls | calls | ``pjit._cpp_pjit``, `jax.pmap` | calls and hits |
+| calls | calls | ``pjit._cpp_pjit``, what `jax.pmap` calls | calls and hits |
 | sampling | sampling | JAX's hook after a cached call | dispatch, execution times |
 | timing | sampling | the same, for `jaxmon baseline` | the time of each call |
 

@@ -55,7 +55,8 @@ COUNTING_SECONDS = _self.gauge(
 )
 INTERNAL_ERRORS = _self_of_both.counter(
     "jaxmon_internal_errors_total",
-    "Contained failures of jaxmon's own code; the program was not affected.",
+    "Contained failures of jaxmon, or of what the program passed to it; the program "
+    "was not affected.",
     "site",
 )
 HOOK_ACTIVE = _self.gauge(

@@ -9,14 +9,13 @@ wait for.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import os
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from jaxmon import catalog
+from jaxmon import catalog, interrupts
 from jaxmon.exposition.families import Family, Histogram, series
 from jaxmon.indicators import http_events
 from jaxmon.indicators.decorate import kind_of
@@ -241,12 +240,15 @@ async def flush_in_thread(seconds: float = FLUSH_SECONDS) -> None:
 
     def work() -> None:
         flush(seconds)
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+        try:
             loop.call_soon_threadsafe(done.set)
+        except RuntimeError as error:  # the loop was closed meanwhile
+            interrupts.pass_on(error)
 
     try:
         DaemonThread("jaxmon-flush", work).start()
-    except RuntimeError:  # no threads left
+    except RuntimeError as error:  # no threads left
+        interrupts.pass_on(error)
         flush(0)
     else:
         await done.wait()
@@ -259,5 +261,6 @@ def _seconds(args: tuple[Any, ...], timeout: float) -> float:
     try:
         left = float(args[1].get_remaining_time_in_millis()) / 1000
         return max(min(timeout, left - _RESERVE_SECONDS), 0.0)
-    except Exception:  # noqa: BLE001 - another platform's arguments
+    except Exception as error:  # noqa: BLE001 - another platform's arguments
+        interrupts.pass_on(error, theirs=True)
         return timeout

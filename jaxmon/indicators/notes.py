@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TypeAlias
 
+from jaxmon import interrupts
 from jaxmon.indicators import work
 from jaxmon.indicators.endings import now
 from jaxmon.indicators.open_request import OpenRequest
@@ -93,7 +94,8 @@ def take(queue: object, item: object, *, inherited: bool = False) -> None:
         return
     try:
         note = waiting.popleft()
-    except IndexError:  # another thread has just taken its equal
+    except IndexError as error:  # another thread has just taken its equal
+        interrupts.pass_on(error)
         return
     if not waiting:
         _waiting.pop(key, None)

@@ -26,7 +26,10 @@ def doubts(snapshot: Snapshot) -> Iterator[str]:
         yield f"Inactive hooks, whose data is missing: {', '.join(off)}."
     if failed := {site: n for site, n in snapshot.internal_errors.items() if n}:
         details = ", ".join(f"{site} {n:,}" for site, n in failed.items())
-        yield f"jaxmon had internal errors, so some data may be missing: {details}."
+        yield (
+            "jaxmon, or what the program passed to it, had errors, so some data may be "
+            f"missing: {details}."
+        )
     for doubt in snapshot.run_doubts:
         yield f"{doubt}."
     waiting = snapshot.usual.waiting or 0.0

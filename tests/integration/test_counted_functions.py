@@ -252,14 +252,31 @@ def test_a_copy_that_fails_shows_jaxs_frames_only(agent: Agent) -> None:
     assert [one.name for one in frames if "jaxmon/" in one.filename] == []
 
 
-def test_a_pmapped_function_looks_like_the_original(agent: Agent) -> None:
+def test_a_pmapped_function_looks_like_the_original() -> None:
     """Name, module and documentation of a pmapped function are the user's."""
-    plain, ours = PLAIN_PMAP(body), jax.pmap(body)
+    plain = jax.pmap(body)
+    with instrumented():
+        ours = jax.pmap(body)
+    assert type(ours) is CountedFunction
 
     assert attributes_of(plain) == attributes_of(ours)
     assert str(inspect.signature(plain)) == str(inspect.signature(ours))
     expected, found = plain(np.ones((1, 2))), ours(np.ones((1, 2)))
     assert expected.tolist() == found.tolist()
+
+
+def test_a_pmap_is_counted_whoever_has_wrapped_or_imported_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A wrapper around `jax.pmap`, of any kind, keeps the hook from nothing."""
+    wrapper = unittest.mock.Mock(wraps=jax.pmap)
+    monkeypatch.setattr(jax, "pmap", wrapper)
+    with instrumented() as agent:
+        for make in (jax.pmap, PLAIN_PMAP):
+            make(body)(np.ones((1, 2)))
+        assert value(agent, CALLS) == 2
+
+    assert jax.pmap is wrapper
 
 
 def test_a_pmapped_function_keeps_its_counts_when_its_twin_goes(agent: Agent) -> None:

@@ -295,3 +295,20 @@ def test_another_loop_makes_no_rows() -> None:
         loop(4)
         jaxmon.uninstrument()
     assert rows == [12, 14, 14]  # the last are the findings
+
+
+def test_a_tracker_that_marks_steps_gets_no_rows_of_its_own() -> None:
+    """Its steps may be of the same loop; each row would call it once more."""
+    rows: list[int] = []
+
+    def log(values: dict[str, Any], step: int) -> None:
+        del values
+        rows.extend([step for _ in jaxmon.steps([1, 2])])
+
+    with instrumented():
+        jaxmon.log_to(log, every=1)
+        for _ in jaxmon.steps(range(STEPS)):
+            pass
+        until(lambda: len(rows) >= 2 * STEPS, "rows of all steps")
+
+    assert len(rows) == 2 * (STEPS + 1)  # and the findings

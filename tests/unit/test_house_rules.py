@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 
 from tests.support import ROOT
@@ -154,6 +155,102 @@ def test_listed_items_are_found():
     """The items of an attribute are found, those of a copy or a local are not."""
     source = "list(self._a.items())\nlist(a.items())\nlist(a.b.copy().items())\n"
     assert listed_items(source) == [1]
+
+
+# What these catch, they catch on threads of ours, while an agent starts, or as the
+# program exits; `decorate` passes it on to a generator of the program.
+ELSEWHERE = [
+    "agent/cache/cache_entry",
+    "agent/cache/directory",
+    "agent/checks/keys",
+    "agent/checks/logged",
+    "agent/checks/numerics",
+    "agent/compiles/hlo_page",
+    "agent/compiles/programs",
+    "agent/devices/driver_metrics",
+    "agent/devices/hardware",
+    "agent/errors/gone",
+    "agent/eventlog/part",
+    "agent/goodput/part",
+    "agent/goodput/store",
+    "agent/history/commit",
+    "agent/history/store",
+    "agent/jaxlink/hooks",
+    "agent/jaxlink/listeners",
+    "agent/jaxlink/names/check",
+    "agent/jaxlink/profiler",
+    "agent/loaded",
+    "agent/local_socket",
+    "agent/oom/part",
+    "agent/reports/directory",
+    "agent/reports/environment",
+    "agent/reports/exit_report",
+    "agent/reports/final",
+    "agent/reports/mounts",
+    "agent/reports/profile",
+    "agent/runtime",
+    "agent/traces/part",
+    "agent/versions",
+    "agent/walltime/tasks",
+    "agent/warm/compiling",
+    "agent/watcher",
+    "indicators/decorate",
+]
+
+
+def test_what_may_be_the_programs_exception_is_passed_on():
+    """
+    On the program's threads, what catches a builtin exception passes it to
+    `interrupts.pass_on` or `Guard.failed`: a time limit may have been thrown there.
+    """
+    found = {
+        f"{path.relative_to(ROOT / 'jaxmon').with_suffix('')}": lines
+        for folder in ("agent", "indicators")
+        for path in sorted((ROOT / "jaxmon" / folder).rglob("*.py"))
+        if (lines := swallowed(path.read_text()))
+    }
+    assert {path: found[path] for path in found if path not in ELSEWHERE} == {}
+    assert [path for path in ELSEWHERE if path not in found] == []
+
+
+def test_a_swallowed_exception_is_found():
+    """A handler that goes on is found, and `suppress`; one of our classes is not."""
+    source = "try: a()\nexcept {}: {}\n"
+    assert swallowed(source.format("OSError", "pass")) == [2]
+    assert swallowed(source.format("(JaxmonError, ValueError) as e", "b()")) == [2]
+    assert swallowed("with contextlib.suppress(OSError): a()\n") == [1]
+    assert swallowed(source.format("JaxmonError", "pass")) == []
+    assert swallowed(source.format("OSError as e", "interrupts.pass_on(e)")) == []
+    assert swallowed(source.format("Exception", "self._guard.failed('a')")) == []
+    assert swallowed(source.format("Exception as e", "raise Busy from e")) == []
+
+
+def swallowed(source):
+    """Return the lines in *source* that catch builtin exceptions and go on."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        kinds, inside = list[ast.AST](), list[ast.AST]()
+        if isinstance(node, ast.ExceptHandler) and node.type is not None:
+            kinds.append(node.type)
+            inside += [n for s in node.body for n in ast.walk(s)]
+        elif isinstance(node, ast.Call) and name_of(node) == "suppress":
+            kinds += node.args
+        else:
+            continue
+        passes = any(
+            isinstance(one, ast.Raise)
+            or (isinstance(one, ast.Call) and name_of(one) in ("pass_on", "failed"))
+            for one in inside
+        )
+        names = [n for kind in kinds for n in ast.walk(kind) if isinstance(n, ast.Name)]
+        if not passes and any(hasattr(builtins, one.id) for one in names):
+            found.append(node.lineno)
+    return found
+
+
+def name_of(call):
+    """Return the name of what *call* calls, without its owner."""
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
 
 
 def test_no_descriptor_is_kept_unguarded():

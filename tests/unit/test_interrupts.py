@@ -15,6 +15,7 @@ import jaxmon
 from jaxmon.agent.guard import Guard
 from jaxmon.indicators import batches, queues
 from tests.indicators import Recorded, recording
+from tests.support import require_module
 
 
 pytestmark = pytest.mark.contained
@@ -99,25 +100,79 @@ def test_what_a_signal_handler_raises_goes_on(
     assert recorded.failures.failures() == {}
 
 
-def test_what_is_thrown_into_a_thread_goes_on() -> None:
-    """As libraries for time limits do, where there are no signals."""
-    guard, caught = Guard(), list[BaseException]()
+THROWN = [Limit, TimeoutError, KeyError, AttributeError, Exception]
 
-    def work() -> None:
-        try:
-            # Of C alone, for it is to land in a frame of ours.
-            ident = ctypes.c_ulong(threading.get_ident())
-            throw = ctypes.pythonapi.PyThreadState_SetAsyncExc
-            guarded(guard, functools.partial(throw, ident, ctypes.py_object(Limit)))
-        except Limit as error:
-            caught.append(error)
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join(90)
+def throwing(kind: type[BaseException]) -> Callable[..., int]:
+    """
+    Return what throws a *kind* into this thread, as libraries for time limits do where
+    there are no signals; and returns 1. In C alone, so that it lands where that is
+    called.
+    """
+    throw = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    ident = ctypes.c_ulong(threading.get_ident())
+    return functools.partial(throw, ident, ctypes.py_object(kind))
 
-    assert len(caught) == 1
+
+@pytest.mark.parametrize("kind", THROWN)
+def test_what_is_thrown_into_a_thread_goes_on(kind: type[Exception]) -> None:
+    """Whatever its class, also where we call code of the program on purpose."""
+    guard = Guard()
+    with pytest.raises(kind):
+        guarded(guard, throwing(kind))
     assert guard.failures() == {}
+
+    size = type("Size", (), {"__index__": staticmethod(throwing(kind))})()
+    with recording() as recorded:
+        with pytest.raises(kind):
+            jaxmon.batch("predict", size=size, capacity=1)
+        with pytest.raises(kind):
+            list(jaxmon.steps([1, 2], items=throwing(kind)))
+        with pytest.raises(kind):
+            list(jaxmon.steps([1, 2], items=lambda _: throwing(kind)() + 1))
+
+    assert recorded.failures.failures() == {}
+
+
+def test_failures_without_an_argument_are_ours() -> None:
+    """Those that a statement raises, and those of C that the interpreter's code has."""
+    guard = Guard()
+
+    def fail() -> None:
+        raise KeyError
+
+    guarded(guard, fail)
+    guarded(guard, [].pop)
+    guarded(guard, iter(()).__next__)
+
+    assert guard.failures() == {"here": 3}
+
+
+def test_time_limits_of_libraries_go_on() -> None:
+    """Of func_timeout, and of what throws an `Exception` from a timer, all over us."""
+    func_timeout = require_module("func_timeout")
+    waiting = jaxmon.queue("waiting")
+
+    def mark(timer: threading.Timer | None = None) -> None:
+        if timer is not None:
+            timer.start()
+        for _ in range(30_000):
+            with jaxmon.request("predict"), jaxmon.activity("work"):
+                jaxmon.batch("predict", size=1, capacity=2)
+            for number in jaxmon.steps([1, 2], items=int):
+                waiting.set(number)
+            jaxmon.log_values({"loss": 0.5})
+
+    with recording() as recorded:
+        for n in range(25):
+            with pytest.raises(func_timeout.FunctionTimedOut):
+                func_timeout.func_timeout(0.01 + n * 1e-4, mark)
+            kind = (Limit, TimeoutError, KeyError)[n % 3]
+            with pytest.raises(kind):
+                mark(threading.Timer(0.01 + n * 1e-4, throwing(kind)))
+
+    waiting.close()
+    assert recorded.failures.failures() == {}
 
 
 def guarded(guard: Guard, work: Callable[[], object]) -> None:
@@ -136,7 +191,9 @@ def run(guard, work):
     ours["run"](guard, work)  # type: ignore[operator]
 
 
-def test_code_of_the_program_that_we_call_is_contained() -> None:
+def test_code_of_the_program_that_we_call_is_contained(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """A class of its own makes no time limit of a failure."""
 
     def fail(*_: object) -> int:
@@ -161,6 +218,31 @@ def test_code_of_the_program_that_we_call_is_contained() -> None:
         "requests": 1,
         "activities": 1,
     }
+    # None is logged as ours; the first of each, with the line that passed it.
+    assert len(caplog.records) == 5
+    for record in caplog.records:
+        assert "because of what the program passed to it" in record.getMessage()
+        assert "Limit" in record.getMessage()
+    assert [__file__ in str(record.stack_info) for record in caplog.records].count(
+        True
+    ) == 5
+
+
+def test_a_batch_above_its_capacity_is_said_to_be_the_programs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """And not counted; one within it is."""
+    with recording() as recorded:
+        for size in (9, 9, 8):
+            jaxmon.batch("predict", size=size, capacity=8)
+        (fill,) = recorded.batches.explain().values()
+
+    assert fill["count"] == 1
+    assert recorded.failures.failures() == {batches.SITE: 2}
+    (record,) = caplog.records
+    assert "jaxmon failed" not in record.getMessage()
+    assert "passed to it: ValueError: invalid batch: size 9" in record.getMessage()
+    assert "jaxmon.batch(" in str(record.stack_info)
 
 
 def test_an_alarm_while_a_failure_is_logged_goes_on(restored: None) -> None:

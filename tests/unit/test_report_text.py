@@ -245,7 +245,8 @@ ERRORS
 
 NOTES
   Inactive hooks, whose data is missing: errors.
-  jaxmon had internal errors, so some data may be missing: memory 1.
+  jaxmon, or what the program passed to it, had errors, so some data may be
+    missing: memory 1.
 """
 SUMMARY = """\
 ── jaxmon: python train.py --config configs/large.yaml ─────────────────────────

@@ -14,13 +14,13 @@ from typing import Any
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
-from jaxmon.agent.counted import CountedFunction, jitted_of
+from jaxmon.agent.counted import CountedFunction, jitted_of, uncounted
 from jaxmon.agent.families import active, series_of
 from jaxmon.agent.functions import Function, label
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import patch_targets
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
-from jaxmon.agent.jaxlink.jit import missing
+from jaxmon.agent.jaxlink.jit import is_jitted, missing
 from jaxmon.agent.jaxlink.program_lines import ProgramLine, ProgramLineFinder
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.part import Explanation, Part
@@ -35,9 +35,10 @@ class CallLayer(Part):
     Counts the calls of what `jax.jit` and `jax.pmap` create, and registers these
     objects.
 
-    `jax.jit` itself is not replaced, but the function that creates its objects, which
-    JAX looks up on each use. So jit bound by ``from jax import jit`` before us counts
-    too, and no user code runs below our frame. Functions of JAX itself are not counted.
+    `jax.jit` and `jax.pmap` themselves are not replaced, but the functions that create
+    their objects, which JAX looks up on each use. So jit bound by ``from jax import
+    jit`` before us counts too, both are pickled as without us, and no user code runs
+    below our frame. Functions of JAX itself are not counted.
     """
 
     name = "calls"
@@ -61,12 +62,14 @@ class CallLayer(Part):
         maker = patch_targets.jit_maker(jax)
         original = getattr(maker.owner, maker.name)
         # First, since it needs an attribute that a future JAX may not have.
-        _unwrap_for_eval_shape(at, jax, self._guard)
+        _unwrap_for_eval_shape(jax, self._guard)
         at.undo_by(self._rest)
         at.replace(maker.owner, maker.name, self._counting_jit(original))
         self._registry.complete = True
-        if "pmap" in vars(jax):  # it may be removed, with calls still to count
-            at.replace(jax, "pmap", self._counting_pmap(jax.pmap))
+        pmap = patch_targets.pmap_maker(jax)
+        if pmap is not None:
+            original = getattr(pmap.owner, pmap.name)
+            at.replace(pmap.owner, pmap.name, self._counting_pmap(original))
 
     def _rest(self) -> None:
         self.active = self._registry.complete = False
@@ -187,14 +190,12 @@ class CallLayer(Part):
         return self._count(jitted, key, function, line) if self.active else jitted
 
 
-def _unwrap_for_eval_shape(at: Places, jax: types.ModuleType, guard: Guard) -> None:
+def _unwrap_for_eval_shape(jax: types.ModuleType, guard: Guard) -> None:
     """Let `jax.eval_shape` see the jitted function inside a `CountedFunction`."""
     from jaxmon.agent.jaxlink import eval_shape  # noqa: PLC0415
 
     def unwrap(fun: object) -> Callable[..., Any] | None:
-        return jitted_of if isinstance(fun, CountedFunction) else None
+        ours = isinstance(fun, CountedFunction)
+        return jitted_of if ours and is_jitted(uncounted(fun)) else None
 
-    found = eval_shape.stand_in(jax, unwrap, guard=guard, site="eval_shape")
-    if found is not None:
-        place, probe = found
-        at.replace(place.owner, place.name, probe)
+    eval_shape.attach(jax, unwrap, guard=guard, site="eval_shape")

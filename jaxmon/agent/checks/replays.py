@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from jaxmon import interrupts
 from jaxmon.agent.checks.kept import KeptOutputs
 from jaxmon.agent.checks.results import compare_leaves
 from jaxmon.agent.checks.room import Room, has_room
@@ -171,7 +172,8 @@ class Replays:
         """Return whether no other thread has used or freed what was *kept*."""
         try:
             self._kept.remove(kept)
-        except ValueError:
+        except ValueError as error:
+            interrupts.pass_on(error)
             return False
         return True
 

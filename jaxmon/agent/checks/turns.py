@@ -49,7 +49,8 @@ class Turns:
         """Start a re-run; return whether no other thread has started one."""
         try:
             return self._token.pop()
-        except IndexError:
+        except IndexError as error:
+            interrupts.pass_on(error)
             return False
 
     def cancel(self) -> None:

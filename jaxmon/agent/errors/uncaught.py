@@ -21,7 +21,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any
 
 from jaxmon.agent.errors.last_words import LastWords
@@ -53,7 +53,6 @@ class UncaughtHooks:
         unraisable_hook = sys.unraisablehook
         observe, words, gone = self._observe, self._words, self._gone
 
-        @functools.wraps(hook)
         def excepthook(
             kind: type[BaseException], error: BaseException, tb: TracebackType | None
         ) -> None:
@@ -61,21 +60,19 @@ class UncaughtHooks:
             observe(error)
             hook(kind, error, tb)
 
-        @functools.wraps(thread_hook)
         def thread_excepthook(args: threading.ExceptHookArgs) -> None:
             observe(args.exc_value)
             gone(args.thread, args.exc_value)
             thread_hook(args)
 
-        @functools.wraps(unraisable_hook)
         def unraisablehook(unraisable: Any) -> None:
             observe(unraisable.exc_value)
             unraisable_hook(unraisable)
 
-        at.replace(sys, "excepthook", excepthook)
+        _replace(at, sys, "excepthook", excepthook)
         at.replace(sys, "exit", words.exiting(sys.exit))
-        at.replace(threading, "excepthook", thread_excepthook)
-        at.replace(sys, "unraisablehook", unraisablehook)
+        _replace(at, threading, "excepthook", thread_excepthook)
+        _replace(at, sys, "unraisablehook", unraisablehook)
         logging.getLogger(_ASYNCIO).addFilter(self._on_record)
 
     def detach(self) -> None:
@@ -92,3 +89,11 @@ class UncaughtHooks:
                 )
             )
         return True
+
+
+def _replace(at: Places, owner: ModuleType, name: str, ours: Any) -> None:
+    """Replace the hook ``owner.name``; *ours* looks like it, and is pickled by name."""
+    functools.update_wrapper(ours, getattr(owner, name))
+    ours.__module__, ours.__qualname__ = owner.__name__, name
+    ours.__annotations__ = {}
+    at.replace(owner, name, ours)

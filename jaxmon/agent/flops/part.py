@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any, NamedTuple
 
-from jaxmon import catalog
+from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.families import series_of
 from jaxmon.agent.flops.peaks import DevicePeak, peak_of
@@ -211,7 +211,8 @@ class Utilization(Part):
             return facts.get("accessed_bytes")
         try:
             return accessed_bytes(self._jax, executable)
-        except (RuntimeError, NotImplementedError, ValueError):
+        except (RuntimeError, NotImplementedError, ValueError) as error:
+            interrupts.pass_on(error)
             return None  # its backend shows no HLO, or XLA does not take it back
 
     def _share(self, whole: Cost, mine: int, devices: int) -> Cost:

@@ -7,6 +7,8 @@ import os
 from types import FrameType, ModuleType
 from typing import Any, Literal, NamedTuple
 
+from jaxmon import interrupts
+
 
 SUFFIX = "-cache"
 """Suffix of entries; the key, ``<module>-<hash>``, precedes it."""
@@ -115,7 +117,8 @@ class JaxCache:
             setattr(options.executable_build_options.debug_options, name, path)
             key = self._source.cache_key
             key._hash_serialized_compile_options(digest, options)  # noqa: SLF001
-        except (AttributeError, TypeError):  # an unknown release of JAX
+        except (AttributeError, TypeError) as error:  # an unknown release of JAX
+            interrupts.pass_on(error)
             return b""
         return digest.digest()
 

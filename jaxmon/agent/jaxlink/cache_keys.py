@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from jaxmon import interrupts
+
 
 def key_part(jax: Any) -> str:
     """
@@ -16,5 +18,6 @@ def key_part(jax: Any) -> str:
     try:
         topology = client.get_topology_for_devices(jax.devices())
         return f"{topology.fingerprint():x}"
-    except (AttributeError, RuntimeError, TypeError, ValueError):
+    except (AttributeError, RuntimeError, TypeError, ValueError) as error:
+        interrupts.pass_on(error)
         return ""  # JAX has other keys then

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from jaxmon import interrupts
 from jaxmon.agent.inspection import field_of, name_of
 from jaxmon.agent.jaxlink.ownership import is_class
 
@@ -72,7 +73,8 @@ def context_of(jax: Any) -> Configuration:
     if tell is not None:
         try:
             names = tuple(tell())
-        except NotImplementedError:  # with an older jaxlib
+        except NotImplementedError as error:  # with an older jaxlib
+            interrupts.pass_on(error)
             names = ()
         if len(names) == count:
             return Configuration(names, context)

@@ -8,23 +8,29 @@ from typing import Any
 
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink.jit import TYPE_NAME
-from jaxmon.agent.jaxlink.patch_targets import Target
 from jaxmon.agent.jaxlink.probe import Probe
 
 
-def stand_in(
+_JIT = "_jit_of_eval_shape"
+"""A name in the module of `jax.eval_shape` that only this function looks up."""
+
+
+def attach(
     jax: Any,
     unwrap: Callable[[object], Callable[..., Any] | None],
     *,
     guard: Guard,
     site: str,
-) -> tuple[Target, Probe] | None:
+) -> None:
     """
-    Return an attribute of *jax* and its replacement, with which `jax.eval_shape` sees
-    JAX's own object; `None` if this JAX needs none.
+    Have `jax.eval_shape` see JAX's own object, as long as the process lives, since
+    counted functions outlive an agent. Does nothing if this JAX needs nothing, or if it
+    has been done.
 
-    Since 0.9 it checks ``type(fun) is PjitFunction`` to honour static arguments, which
-    a counted function cannot satisfy, and otherwise calls ``jit(fun)``.
+    Since 0.7.2 it checks ``type(fun) is PjitFunction`` to honour static arguments,
+    which a counted function cannot satisfy, and otherwise calls ``jit(fun)``. JAX and
+    programs import this ``jit`` elsewhere, and it is pickled by its name: so it stays,
+    and the code of `jax.eval_shape` looks up another.
 
     Args:
         jax: the module.
@@ -37,12 +43,14 @@ def stand_in(
         AttributeError: this JAX lacks one of the attributes.
     """
     api: Any = jax._src.api  # noqa: SLF001 - looked up there at each use
-    code = getattr(api.eval_shape, "__wrapped__", api.eval_shape).__code__
-    if TYPE_NAME not in code.co_names:
-        return None
+    function = getattr(api.eval_shape, "__wrapped__", api.eval_shape)
+    code = function.__code__
+    if TYPE_NAME not in code.co_names or _JIT in code.co_names:
+        return
 
     def observe(frame: FrameType, _: Callable[..., Any]) -> Callable[..., Any] | None:
-        return unwrap(frame.f_locals.get("fun")) if frame.f_code is code else None
+        return unwrap(frame.f_locals.get("fun"))
 
-    probe = Probe(api.jit, observe, guard=guard, site=site)
-    return Target(api, "jit"), probe
+    setattr(api, _JIT, Probe(api.jit, observe, guard=guard, site=site))
+    names = tuple([_JIT if name == "jit" else name for name in code.co_names])
+    function.__code__ = code.replace(co_names=names)

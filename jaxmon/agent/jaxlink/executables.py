@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from jaxmon import interrupts
+
 
 Effect: TypeAlias = Literal["ordered", "unordered", "callback"]
 
@@ -78,7 +80,8 @@ def facts(executable: Any) -> dict[str, float]:
     found: dict[str, float] = {}
     try:
         cost = executable.cost_analysis() or {}
-    except (RuntimeError, NotImplementedError):
+    except (RuntimeError, NotImplementedError) as error:
+        interrupts.pass_on(error)
         cost = {}
     if isinstance(cost, list):
         cost = cost[0] if cost else {}
@@ -88,7 +91,8 @@ def facts(executable: Any) -> dict[str, float]:
             found[name] = value
     try:
         memory = executable.get_compiled_memory_stats()
-    except (RuntimeError, NotImplementedError):
+    except (RuntimeError, NotImplementedError) as error:
+        interrupts.pass_on(error)
         return found
     for name, (attribute, zero_is_unknown) in _MEMORY.items():
         value = getattr(memory, attribute, -1)

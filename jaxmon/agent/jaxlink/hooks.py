@@ -23,7 +23,7 @@ from jaxmon.agent.jaxlink.listeners import (
     OnEvent,
     OnScalar,
 )
-from jaxmon.agent.jaxlink.patches import Patches
+from jaxmon.agent.jaxlink.patches import Owner, Patches, restore_copies
 from jaxmon.agent.jaxlink.probe import Observer, Probe
 from jaxmon.exposition.families import Family, series
 
@@ -148,7 +148,7 @@ class Hooks:
         for probe in self.probes:
             probe.active = False
         self._take_back(0)
-        self.patches.undo()
+        restore_copies(self.patches.undo())
         if self.listeners is not None:
             self.listeners.unregister()
 
@@ -229,7 +229,7 @@ class Places:
         self._hooks.probes.append(probe)
         return probe
 
-    def replace(self, owner: ModuleType | type, name: str, ours: object) -> None:
+    def replace(self, owner: Owner, name: str, ours: object) -> None:
         """Replace ``owner.name`` with *ours*."""
         self._hooks.patches.replace(owner, name, ours)
 

@@ -55,6 +55,9 @@ class SyncCall:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.bound, name)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.bound.__reduce_ex__(protocol)
+
 
 class MethodPatch:
     """Replaces a method of JAX's array class and passes each use to *observe*."""

@@ -79,6 +79,26 @@ def jit_maker(jax: Any) -> Target:
     return Target(jax._src.pjit, "_cpp_pjit")  # noqa: SLF001
 
 
+def pmap_maker(jax: Any) -> Target | None:
+    """
+    Return the function that creates pmaps: up to 0.7 ``_cpp_pmap``, since then
+    `jax.pmap` inside the wrapper that filters its tracebacks; `None` without a
+    `jax.pmap`, which may be removed, with calls still to count.
+    """
+    if "pmap" not in vars(jax):
+        return None
+    source: Any = jax._src  # noqa: SLF001
+    # JAX's own: the program may have wrapped the public name.
+    pmap = source.api.pmap if hasattr(source.api, "pmap") else source.pmap.pmap
+    if not hasattr(pmap, "__wrapped__"):
+        return Target(source.api, "_cpp_pmap")
+    for cell in pmap.__closure__:
+        if cell.cell_contents is pmap.__wrapped__:
+            return Target(cell, "cell_contents")
+    msg = "jax.pmap is made in a different way"
+    raise AttributeError(msg)
+
+
 def _place(jax: Any, owner: Any, name: str) -> Target:
     """Return a target whose observers need `is_calling`."""
     is_calling(jax)

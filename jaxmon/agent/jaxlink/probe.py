@@ -90,8 +90,11 @@ class Probe:
             raise AttributeError(name)
         return getattr(self._parts[0], name)
 
-    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: object) -> str | tuple[Any, ...]:
         # Cloudpickle, and so Ray, joblib and Dask, pickles functions created by JAX
         # with the globals that they use. Pickled as the original's name, to be looked
-        # up there.
-        return resolve_name, (f"{self.__module__}:{self.__qualname__}",)
+        # up there: like any function, unless it is not found there itself.
+        name: str = self.__qualname__
+        if getattr(sys.modules.get(self.__module__), name, None) is self:
+            return name
+        return resolve_name, (f"{self.__module__}:{name}",)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from jaxmon import interrupts
+
 
 # Each comparison, as a counter that grows would be compared with its limit, and whether
 # the limit itself is included.
@@ -77,5 +79,6 @@ def _number(value: Any) -> int | None:
         return None
     try:
         return operator.index(literal)
-    except TypeError:  # a float, or an array that is none
+    except TypeError as error:  # a float, or an array that is none
+        interrupts.pass_on(error)
         return None

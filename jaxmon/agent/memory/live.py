@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from jaxmon import interrupts
 from jaxmon.agent.jaxlink.arrays import packed_bytes
 
 
@@ -65,7 +66,8 @@ def group_arrays(arrays: list[Any]) -> Iterator[ArrayGroup]:
             kind = known.get(key)
             if kind is None:
                 kind = known[key] = _kind(array, size)
-        except RuntimeError:  # deleted or donated since
+        except RuntimeError as error:  # deleted or donated since
+            interrupts.pass_on(error)
             continue
         del array
         yield kind
@@ -86,7 +88,8 @@ def _kind(array: Any, size: int | None) -> ArrayGroup:
             shard = math.prod(sharding.shard_shape(shape)) * array.dtype.itemsize
         else:
             shard = size // max(len(devices), 1)
-    except ValueError:  # the sharding does not divide the shape evenly
+    except ValueError as error:  # the sharding does not divide the shape evenly
+        interrupts.pass_on(error)
         shard = array.nbytes // len(sharding.device_set)
     offloaded = _is_offloaded(sharding, devices)
     return ArrayGroup(array.dtype, shape, devices, int(shard), offloaded=offloaded)

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from jaxmon import interrupts
 from jaxmon.report.layout import size
 
 
@@ -28,7 +29,8 @@ def requested_bytes(text: str) -> int | None:
         return None
     try:
         return int(float(found[1]) * 1024 ** _UNITS[found[2].lower()])
-    except ValueError:
+    except ValueError as error:
+        interrupts.pass_on(error)
         return None
 
 

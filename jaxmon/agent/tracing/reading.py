@@ -8,6 +8,7 @@ import types
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
+from jaxmon import interrupts
 from jaxmon.agent.counted import uncounted
 from jaxmon.agent.inspection import ABSENT, field_of, is_subclass
 from jaxmon.agent.tracing.counters import Counters
@@ -249,7 +250,8 @@ def _outer(function: types.FunctionType) -> Callable[[str], Value]:
         if name in cells:
             try:
                 return Value(object=cells[name].cell_contents, outer=True)
-            except ValueError:  # deleted, or not set yet
+            except ValueError as error:  # deleted, or not set yet
+                interrupts.pass_on(error)
                 return NOTHING
         for scope in scopes:
             found = dict.get(scope, name, ABSENT)

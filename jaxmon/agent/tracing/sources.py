@@ -11,6 +11,7 @@ from pathlib import Path
 from types import CodeType
 from typing import TypeAlias
 
+from jaxmon import interrupts
 from jaxmon.errors import JaxmonError
 from jaxmon.files import bounded
 
@@ -40,7 +41,11 @@ def node_of(code: CodeType) -> Node | None:
         # A method or an inner function is indented.
         prefix = "if 1:\n" if text[:1].isspace() else ""
         tree = ast.parse(prefix + text)
-    except (SyntaxError, ValueError, tokenize.TokenError, RecursionError, IndexError):
+    except (
+        *(SyntaxError, ValueError, RecursionError, IndexError),
+        tokenize.TokenError,
+    ) as error:
+        interrupts.pass_on(error)
         return None
     found = [one for one in ast.walk(tree) if _is_of(one, code)]
     if len(found) != 1 or not _is_unchanged(code, text, len(block)):
@@ -68,7 +73,8 @@ def _lines(file: str) -> list[str]:
     try:
         content = bounded.read(Path(file), most=_MAX_BYTES)
         return decode_source(content).splitlines(keepends=True)
-    except (JaxmonError, SyntaxError, UnicodeError):
+    except (JaxmonError, SyntaxError, UnicodeError) as error:
+        interrupts.pass_on(error)
         return []
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
+from jaxmon import threads
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.part import Part
@@ -165,14 +166,17 @@ class Trackers(Part):
         self._loops.on_step = self._on_step
 
     def _on_step(self, loop: Loop) -> None:
-        """Take a row where one is due. Called in the program's loop; raises nothing."""
+        """
+        Take a row where one is due. Called in the program's loop; raises nothing. In a
+        loop of a tracker, a row would be written by the same tracker, and so on.
+        """
         steps = loop.steps
         for one in self._trackers:
             if not steps % one.every and one.loop == loop.name:
                 break
         else:
             return
-        if self._guard.on(SITE):
+        if self._guard.on(SITE) and threads.current() is None:
             self._take(loop)
 
     def _take(self, loop: Loop) -> None:

@@ -35,16 +35,14 @@ CALLS = (
     ),
     Name(
         "jax.pmap",
-        "the same for pmap; public, but may be removed",
+        "the same for pmap, inside JAX's wrapper; public, but may be removed",
         ("calls of functions from jax.pmap",),
-        replaced=True,
     ),
     Name(
         "jax._src.api.jit",
-        "passes JAX's own object to eval_shape",
+        "called by eval_shape; ours passes JAX's own object to it",
         _EVAL_SHAPE,
         hook="calls",
-        replaced=True,
     ),
     Name(
         "jax._src.api:eval_shape(fun)",
@@ -99,9 +97,10 @@ MISSES = (
     ),
     Name(
         "jax._src.api._cpp_pmap",
-        "present if pmap has its own cache",
-        ("misses of functions from jax.pmap",),
+        "present if pmap has its own cache; up to 0.7 creates each pmap",
+        ("calls and misses of functions from jax.pmap",),
         "yyy--",
+        replaced=True,
     ),
     Name(
         "jax._src.api._prepare_pmap",
