@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from jaxmon import disclosure
 from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.counted import uncounted
 from jaxmon.agent.current import running
@@ -123,7 +124,7 @@ def _tried(
     except SignaturesError as error:
         return str(error)
     except Exception as error:  # noqa: BLE001 - cold is better than not at all
-        return f"{type(error).__name__}: {error}"
+        return disclosure.error(error)
     return ""
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from jaxmon import rundir
+from jaxmon import disclosure, rundir
 from jaxmon.errors import CommandError
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
@@ -56,7 +56,7 @@ class Worker:
         """Its command line, sanitised; empty if unknown."""
         found = self._process.get("program")
         if isinstance(found, str) and found:
-            return clean(found)
+            return clean(disclosure.command(found.split(" ")))  # of an older agent
         return "" if self.pid is None else clean(hung.program(self.pid))
 
     @cached_property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from jaxmon import disclosure
 from jaxmon.report.goodput.record import RunRecord
 from jaxmon.report.model.cache import Cache, Signatures
 from jaxmon.report.model.events import Event, Recompile, Warned
@@ -127,7 +128,14 @@ def read(overview: object, events: object = None) -> Snapshot:
         for e in found.of_kind("recompile")
     )
     functions = sorted(found.functions, key=_importance)
-    return replace(found, functions=tuple(functions), recompiles=tuple(recompiles))
+    # An older agent gives all of it.
+    program = disclosure.command(found.process.program.split(" "))
+    return replace(
+        found,
+        process=replace(found.process, program=program),
+        functions=tuple(functions),
+        recompiles=tuple(recompiles),
+    )
 
 
 def _importance(function: Function) -> tuple[float, int]:
