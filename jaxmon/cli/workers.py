@@ -15,6 +15,7 @@ from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.report import responses
 from jaxmon.report.layout import clean, duration, shortened
+from jaxmon.report.typed import seconds
 from jaxmon.resources import hung
 
 
@@ -64,8 +65,7 @@ class Worker:
         """Seconds since it was started, or else since its agent was."""
         if self.pid is not None and (age := hung.age(self.pid)) is not None:
             return age
-        found = self._process.get("observed_seconds")
-        return float(found) if isinstance(found, (int, float)) else None
+        return seconds(self._process.get("observed_seconds"))
 
     @property
     def description(self) -> str:

@@ -218,7 +218,7 @@ def _functions(process: Process) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _calls(process: Process) -> Iterator[tuple[str, int, int]]:
     for name, function in _functions(process):
         calls, hits = function.get("calls"), function.get("hits")
-        if isinstance(calls, int) and isinstance(hits, int) and calls:
+        if type(calls) is type(hits) is int and calls:
             yield name, calls, hits
 
 

@@ -15,7 +15,7 @@ from jaxmon.report.model.mistakes import Errors, Slower, Tracing
 from jaxmon.report.model.usual import Series, Usual
 from jaxmon.report.model.values import Quantity
 from jaxmon.report.served import Checkpoints, Loop, Queue, Route
-from jaxmon.report.typed import from_json, mapping
+from jaxmon.report.typed import from_json, mapping, sifted
 from jaxmon.report.walltime import WallTime
 
 
@@ -97,6 +97,7 @@ class Snapshot:
     internal_errors: Mapping[str, int] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
     recompiles: tuple[Recompile, ...] = ()
+    implausible: tuple[str, ...] = ()
 
     @property
     def compile_time(self) -> float:
@@ -114,7 +115,8 @@ def read(overview: object, events: object = None) -> Snapshot:
     compile time.
     """
     happened = mapping(events).get("events")
-    found = from_json(Snapshot, {**mapping(overview), "events": happened})
+    document = {**mapping(overview), "events": happened, "implausible": ()}
+    found, implausible = sifted(Snapshot, document)
     recompiles = (
         from_json(
             Recompile,
@@ -133,6 +135,7 @@ def read(overview: object, events: object = None) -> Snapshot:
     return replace(
         found,
         process=replace(found.process, program=program),
+        implausible=implausible,
         functions=tuple(functions),
         recompiles=tuple(recompiles),
     )
