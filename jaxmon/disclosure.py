@@ -75,6 +75,12 @@ _AFTER_PREFIX = r"(?:(?=[\w.-]*[A-Z\d])[A-Za-z\d-]{12}|[A-Za-z\d]{16})[\w.-]*"
 # Digits and letters by turns: digests and keys, no names.
 _RANDOM = r"(?=[A-Za-z\d]{10})[A-Za-z]*\d+[A-Za-z]+\d+[A-Za-z][A-Za-z\d]*"
 _WORD = r"[A-Za-z\d+/_=-]{16,}"
+# In quotes, or a whole message, as of a `KeyError`: characters of four kinds. Of paths,
+# shapes and calls the like is common.
+_MIXED = (
+    r"(?s)(?P<start>['\"]|\A)(?=[^\s'\"]*[a-z])(?=[^\s'\"]*[A-Z])(?=[^\s'\"]*\d)"
+    r"(?=[^\s'\"]*[-!#$^&*+~%@])[^\s'\"()/]{8,}(?P<end>(?:\\[nr]|\s)*['\"]|\Z)"
+)
 _ADDRESS = rf"[^\s{HIDDEN}]*[^\s(,{HIDDEN}]@[^\s@]\S*"
 _PARTS = r"[\s\"'{}\[\](),;:=@/?&]+"
 # Anything shorter occurs in ordinary words.
@@ -88,8 +94,8 @@ _BEGINNING = 32
 
 def command(words: Sequence[str]) -> str:
     """
-    Return the command line *words* as it may be shown. What it returns, split at
-    spaces, gives the same.
+    Return the command line *words* as it may be shown. Of what it returns, split at
+    spaces, it shows nothing more, as of that of an older agent.
     """
     return " ".join(_merged(shown for shown, _ in _command(words)))
 
@@ -313,6 +319,7 @@ def _unannounced(message: str) -> str:
     """Return *message* without what may be a secret, whatever this process knows."""
     message = re.sub(_ANNOUNCED, _after_name, forms(message))
     message = re.sub(_ADDRESS, HIDDEN, message)
+    message = re.sub(_MIXED, rf"\g<start>{HIDDEN}\g<end>", message)
     return re.sub(_WORD, _unless_random, message)
 
 

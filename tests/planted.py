@@ -127,5 +127,9 @@ MESSAGES = [
     f"bad config: {{\"passwd\": \"{WORD}\", 'b': '{_TAIL}'}}",
     f"passphrase:\n  {WORD}",
     f"digest {_HEX} is wrong",
+    WORD,
+    f"invalid literal for int() with base 10: '{WORD}'",
+    f"return character(s) in header value: '{WORD}\\n'",
+    f"Command '['curl', '-H', 'Authorization: Bearer {WORD}']' returned 2",
     *(f"got '{one}' from the server" for one in PREFIXED),
 ]

@@ -150,7 +150,7 @@ def test_it_is_in_nothing(left: dict[str, str]) -> None:
         if one in text
     ]
     assert not leaks, "\n".join(leaks)
-    kinds = ("otlp/got-", "otlp/logs-", "/reports/", ".life", "bundle ", "run-")
+    kinds = ("otlp/got-", "otlp/logs-", "otlp/traces-", ".life", "bundle ", "/run-")
     for kind in kinds:
         assert [one for one in left if kind in one], (kind, sorted(left))
 

@@ -251,7 +251,7 @@ def message_of(error: BaseException, *, limit: int = 500, lines: int | None = 4)
     far as it may be shown; all lines if `None`.
     """
     # Before it is cut: a part of a secret does not look like one.
-    text = disclosure.text(_text(error)[:_MOST_TEXT])
+    text = disclosure.text(_text(error)[: _MOST_TEXT if lines is None else 8 * limit])
     text = re.sub(_REPEATED, r"\1", text)[: limit * 2].strip()
     if lines is None:
         return text[:limit]
