@@ -52,18 +52,19 @@ _PROCESS = r"\([\w.:-]{1,60}\)"
 _NAME = (
     r"(?:pass(?:wor[dt]|wd|phrase|code)|pwd|secret|token(?!iz)|credential|authori[sz]ation"
     r"|(?:api|access|account|auth|encryption|private|shared|signing|ssh|webhook)"
-    r"[ _.-]?key|cookie|dsn|connection[ _-]?string|x-[\w-]+-key)"
+    r"[ _.-]?key|cookie|dsn|connection[ _-]?string|x-[\w-]{1,40}-key)"
 )
 _NAMED = rf"(?i){_NAME}|(?:^|[\W_])(?:auth|key|pin|header)(?:[\W_]|$)"
 _ANNOUNCED = (
-    rf"(?i){_NAME}[\w.-]*[\"'\\]*\s*[:=]+\s*(?P<a>\S[^\n]*)"
+    rf"(?i){_NAME}[\w.-]{{0,40}}[\"'\\]{{0,8}}\s{{0,8}}[:=]{{1,2}}\s*(?P<a>\S[^\n]*)"
     r"|\b(?:bearer|passwor[dt]|passwd|passphrase|credentials?|secret"
     r"|(?:api|access|private)[ _-]?key)\s+(?P<b>\S[^\n]*)"
     r"|\bbasic\s+(?P<c>(?=\S*(?-i:[A-Z\d=]))\S{6,})"
 )
 _PEM = r"-----BEGIN [^\"]*?(?:-----END[^\"\n-]*-----|(?=\")|\Z)"
 _SCHEME = r"[A-Za-z][A-Za-z\d+.-]{0,20}$"
-_REST = r"([^\s\"'<>\\`{}|]*?)([.,:;)\]]*)(?=[\s\"'<>\\`{}|]|$)"
+_REST = r"[^\s\"'<>\\`{}|]*"
+_AFTER_URL = ".,:;)]"
 _HOST = r"[\w.-]+(?::\d{1,5})?|\[[\da-fA-F:.]+\](?::\d{1,5})?"
 _TOKENS = (
     *("hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "npm_"),
@@ -71,9 +72,11 @@ _TOKENS = (
     *("xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "ya29.", "SG.", "AIza", "AKIA"),
     *("ASIA", "AGE-SECRET-KEY-", "eyJ"),
 )
-_AFTER_PREFIX = r"(?:(?=[\w.-]*[A-Z\d])[A-Za-z\d-]{12}|[A-Za-z\d]{16})[\w.-]*"
+_AFTER_PREFIX = r"(?:(?=[\w.-]{0,80}[A-Z\d])[A-Za-z\d-]{12}|[A-Za-z\d]{16})[\w.-]*"
 # Digits and letters by turns: digests and keys, no names.
-_RANDOM = r"(?=[A-Za-z\d]{10})[A-Za-z]*\d+[A-Za-z]+\d+[A-Za-z][A-Za-z\d]*"
+_RANDOM = (
+    r"(?<![A-Za-z\d])(?=[A-Za-z\d]{10})[A-Za-z]*\d+[A-Za-z]+\d+[A-Za-z][A-Za-z\d]*"
+)
 _WORD = r"[A-Za-z\d+/_=-]{16,}"
 # In quotes, or a whole message, as of a `KeyError`: characters of four kinds. Of paths,
 # shapes and calls the like is common.
@@ -81,7 +84,7 @@ _MIXED = (
     r"(?s)(?P<start>['\"]|\A)(?=[^\s'\"]*[a-z])(?=[^\s'\"]*[A-Z])(?=[^\s'\"]*\d)"
     r"(?=[^\s'\"]*[-!#$^&*+~%@])[^\s'\"()/]{8,}(?P<end>(?:\\[nr]|\s)*['\"]|\Z)"
 )
-_ADDRESS = rf"[^\s{HIDDEN}]*[^\s(,{HIDDEN}]@[^\s@]\S*"
+_ADDRESS = rf"(?:(?<!\S)|(?<={HIDDEN}))[^\s@{HIDDEN}]*[^\s(,@{HIDDEN}]@[^\s@]\S*"
 _PARTS = r"[\s\"'{}\[\](),;:=@/?&]+"
 # Anything shorter occurs in ordinary words.
 _LEAST = 6
@@ -342,7 +345,8 @@ def _urls(content: str) -> str:
         if match is None or re.search(_SCHEME, before[-21:]) is None:
             shown.append(piece)
         else:
-            shown.append(_address(match[1]) + piece[match.end(1) :])
+            rest = match[0].rstrip(_AFTER_URL)
+            shown.append(_address(rest) + piece[len(rest) :])
     return "://".join(shown)
 
 
