@@ -110,6 +110,14 @@ format: $(READY) ## Bring the code into shape.
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+.PHONY: pins
+pins: $(READY) ## Write the digests of what the sidecar's image installs.
+	cd exporters/docker && for one in requirements build-requirements; do \
+	  UV_CUSTOM_COMPILE_COMMAND="make pins" ../../$(BIN)/uv pip compile --quiet --upgrade \
+	    --no-deps --no-annotate --generate-hashes --python-version 3.11 \
+	    --constraints ../../constraints.txt $$one.in --output-file $$one.txt; \
+	done
+
 .PHONY: generate
 generate: $(READY) ## Write the generated files.
 	$(BIN)/jaxmon generate

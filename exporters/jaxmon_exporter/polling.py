@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from jaxmon import disclosure
 from jaxmon.catalog import (
     COLLECTOR_AGE_SECONDS,
     COLLECTOR_DURATION_SECONDS,
@@ -164,7 +165,7 @@ class Poller:
             self._end(began, found, error.reason, str(error), costly=error.costly)
         except (Exception, SystemExit) as error:  # a library may exit when loaded
             log.debug("collector %s failed", self.name, exc_info=True)
-            self._end(began, None, ERROR, f"{type(error).__name__}: {error}")
+            self._end(began, None, ERROR, disclosure.error(error))
         else:
             self._end(began, found, "", "")
 

@@ -16,7 +16,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from jaxmon import interrupts
+from jaxmon import disclosure, interrupts
 from jaxmon.agent.counters import Tally
 from jaxmon.clocks import monotonic
 from jaxmon.deadline import Deadline
@@ -139,7 +139,7 @@ class Guard:
                     "metrics may be missing. Further failures there are counted "
                     "without logging.",
                     site,
-                    "" if shown else f": {error}",
+                    "" if shown else f": {disclosure.text(str(error))}",
                     exc_info=error if shown else None,
                 )
             elif goes_off:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jaxmon import interrupts, rundir
+from jaxmon import disclosure, interrupts, rundir
 from jaxmon.agent.guard import log
 from jaxmon.agent.local_socket import EVERY, LocalSocket
 from jaxmon.deadline import Deadline
 from jaxmon.errors import JaxmonError
+from jaxmon.http.messages import Request, Response
 from jaxmon.http.server import Handler, Server
 from jaxmon.settings import SIDECAR_PORT, Settings
 
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 # Number of ports tried after a busy one.
 _PORTS = 64
@@ -48,7 +52,8 @@ class Serving:
     ) -> None:
         self._deadline = deadline
         self._settings = settings
-        self._routes, self._local_routes = dict(routes), dict(local_routes)
+        self._routes = dict(routes)
+        self._local_routes = {path: _shown(one) for path, one in local_routes.items()}
         self._on_error = on_error
         self._running, self._began = running, began
         self._server: Server | None = None
@@ -186,3 +191,16 @@ class Serving:
             return False
         server.every(EVERY, local.check)
         return True
+
+
+def _shown(page: Handler) -> Handler:
+    """Return the handler *page* whose documents are as they may be shown."""
+
+    def shown(request: Request) -> Response | Future[Response]:
+        found = page(request)
+        if isinstance(found, Response) and found.content_type == "application/json":
+            body = disclosure.document(found.body.decode())
+            return found._replace(body=body.encode())
+        return found
+
+    return shown

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Unpack
 
-from jaxmon import interrupts
+from jaxmon import disclosure, interrupts
 from jaxmon.agent import interpreter
 from jaxmon.agent.agent import Agent, runtime_of
 from jaxmon.agent.current import slot
@@ -74,7 +74,7 @@ def instrument(**options: Unpack[Options]) -> Agent:
             interrupts.pass_on(error)
             if Guard.strict:
                 raise
-            log.warning("%s: %s: %s", _NOT_STARTED, type(error).__name__, error)
+            log.warning("%s: %s", _NOT_STARTED, disclosure.error(error))
             return Agent(settings)
 
 

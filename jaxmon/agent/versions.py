@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jaxmon import disclosure
 from jaxmon.agent.jaxlink import backends
 
 
 # Environment variables that change what XLA makes of a program, or how it runs.
+_FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 _VARIABLES = (
-    "XLA_FLAGS",
-    "LIBTPU_INIT_ARGS",
     "JAX_ENABLE_X64",
     "JAX_DEFAULT_MATMUL_PRECISION",
     "NVIDIA_TF32_OVERRIDE",
@@ -40,6 +40,7 @@ def versions(
         "processor": _processor(root),
         "cores": str(_cores()),
         "driver": driver(root),
+        **{name: disclosure.flags(environ.get(name, "")) for name in _FLAGS},
         **{name: environ.get(name, "") for name in _VARIABLES},
     }
     # Only the program initialises backends.

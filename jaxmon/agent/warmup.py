@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from jaxmon import interrupts
+from jaxmon import disclosure, interrupts
 from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.counted import uncounted
 from jaxmon.agent.current import running
@@ -125,7 +125,7 @@ def _tried(
         return str(error)
     except Exception as error:  # noqa: BLE001 - cold is better than not at all
         interrupts.pass_on(error, theirs=True)
-        return f"{type(error).__name__}: {error}"
+        return disclosure.error(error)
     return ""
 
 

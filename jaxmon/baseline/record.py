@@ -18,7 +18,7 @@ from jaxmon.errors import BaselineError, ConfigFileError
 from jaxmon.files import bounded as bounded_file
 from jaxmon.files import whole as whole_file
 from jaxmon.files.bounded import kind
-from jaxmon.formats import json_text
+from jaxmon.formats import json_text, schema
 from jaxmon.formats.json_text import require_list, require_object
 
 
@@ -179,10 +179,7 @@ def _record(document: Any) -> Record:
         ValueError: it is none.
     """
     found = require_object("the file", document)
-    schema = found.get("schema")
-    if schema != SCHEMA:
-        msg = f"its schema is {schema!r:.40}; this jaxmon reads {SCHEMA}"
-        raise ValueError(msg)
+    schema.require(found, SCHEMA)
     return checked(found)
 
 

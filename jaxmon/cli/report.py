@@ -57,8 +57,9 @@ def command(
 
     The page shows findings, charts, where the time went, recompiles with what differed,
     memory by source line, requests, steps and versions. It loads nothing, and can be
-    opened from a disk, sent and printed. It has no secrets from command lines, but it
-    does have source lines, argument names and shapes, so only its owner can read it.
+    opened from a disk, sent and printed. Of the command line it has the script, names
+    of options and plain values of common ones. It does have source lines, argument
+    names and shapes, so only its owner can read it.
 
     WORKER is the process's number, pid or name. The program keeps running.
     """

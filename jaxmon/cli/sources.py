@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jaxmon.errors import CommandError, PageError
 from jaxmon.exposition.families import Family
 from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
+from jaxmon.report.typed import seconds
 
 
 if TYPE_CHECKING:
@@ -110,11 +111,10 @@ class Sidecar:
 def _verdict(agent: Mapping[str, Any]) -> ProcessVerdict:
     """Return what a sidecar, of perhaps another release, says of a process."""
     pid, findings = agent.get("pid"), agent.get("findings")
-    seconds = agent.get("observed_seconds")
     return ProcessVerdict(
         pid if type(pid) is int else None,
         _text(agent.get("program")),
-        float(seconds) if isinstance(seconds, (int, float)) else None,
+        seconds(agent.get("observed_seconds")),
         [_finding(one) for one in findings if isinstance(one, dict)]
         if isinstance(findings, list)
         else None,

@@ -9,12 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from jaxmon import rundir
+from jaxmon import disclosure, rundir
 from jaxmon.errors import CommandError
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.report import responses
 from jaxmon.report.layout import clean, duration, shortened
+from jaxmon.report.typed import seconds
 from jaxmon.resources import hung
 
 
@@ -56,7 +57,7 @@ class Worker:
         """Its command line, sanitised; empty if unknown."""
         found = self._process.get("program")
         if isinstance(found, str) and found:
-            return clean(found)
+            return clean(disclosure.command(found.split(" ")))  # of an older agent
         return "" if self.pid is None else clean(hung.program(self.pid))
 
     @cached_property
@@ -64,8 +65,7 @@ class Worker:
         """Seconds since it was started, or else since its agent was."""
         if self.pid is not None and (age := hung.age(self.pid)) is not None:
             return age
-        found = self._process.get("observed_seconds")
-        return float(found) if isinstance(found, (int, float)) else None
+        return seconds(self._process.get("observed_seconds"))
 
     @property
     def description(self) -> str:

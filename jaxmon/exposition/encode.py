@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import isinf, isnan
 
 from jaxmon.catalog import Metric
-from jaxmon.exposition.families import Family, Sample
+from jaxmon.exposition.families import Family, Sample, printable
 
 
 _PLAIN = frozenset((int, float))
@@ -183,13 +183,13 @@ _headers = lru_cache(maxsize=512)
 @_headers
 def _text_header(metric: Metric) -> str:
     kind = "gauge" if metric.kind == "info" else metric.kind
-    text = metric.help.replace("\\", r"\\").replace("\n", r"\n")
+    text = printable(metric.help).replace("\\", r"\\").replace("\n", r"\n")
     return f"# HELP {metric.name} {text}\n# TYPE {metric.name} {kind}\n"
 
 
 @_headers
 def _openmetrics_header(metric: Metric) -> str:
     name, kind = _family(metric)
-    text = metric.help.translate(_ESCAPES)
+    text = printable(metric.help).translate(_ESCAPES)
     unit = f"# UNIT {name} {metric.unit}\n" if name.endswith(f"_{metric.unit}") else ""
     return f"# TYPE {name} {kind}\n{unit}# HELP {name} {text}\n"

@@ -57,10 +57,26 @@ def labels_text(names: Sequence[str], values: Iterable[object]) -> str:
 
 
 def _escaped(text: str) -> str:
+    text = printable(text)
     # Searching for rare characters takes a tenth of the time of translating.
     if '"' in text or "\\" in text or "\n" in text:
         return text.translate(_ESCAPES)
     return text
+
+
+def printable(text: str) -> str:
+    """
+    Return *text* with unprintable characters but line breaks escaped as in Python: who
+    reads a page in a terminal is not to run them.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        one
+        if one == "\n" or one.isprintable()
+        else one.encode("unicode_escape").decode()
+        for one in text
+    )
 
 
 def series(metric: Metric, *values: object) -> str:

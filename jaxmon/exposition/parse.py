@@ -178,6 +178,8 @@ class _Page:
             self.unmatched(line)
             return
         series, text, number = match.groups("")
+        if not text.isprintable():
+            text = _printable(text)
         if text.count('="') > 1 or '=""' in text:
             text = self._normal(text)
         family = self._owners.get(series) or self._untyped(series)
@@ -284,6 +286,13 @@ def _without(name: str, text: str) -> str:
         renamed = f"exported_{renamed}"
     names = [renamed if key == name else key for key in found]
     return labels_text(names, found.values())
+
+
+def _printable(text: str) -> str:
+    """Return the labels in *text* with unprintable characters escaped."""
+    found: list[tuple[str, str]] = _ANY_LABEL.findall(text)
+    known = [(name, _ESCAPE.sub(_unescaped, one)) for name, one in found]
+    return labels_text([name for name, _ in known], [one for _, one in known])
 
 
 def _unescaped(match: re.Match[str]) -> str:

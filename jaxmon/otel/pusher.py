@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from jaxmon import catalog
+from jaxmon import catalog, disclosure
 from jaxmon.catalog.values import SERVED
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.deadline import Deadline
@@ -101,7 +101,7 @@ class Pusher:
             )
             raise OtlpError(msg) from error
         except Exception as error:
-            msg = f"cannot push metrics by OTLP: {type(error).__name__}: {error}"
+            msg = f"cannot push metrics by OTLP: {disclosure.error(error)}"
             raise OtlpError(msg) from error
         for problem in self._plan.problems:
             log.warning("%s", problem)

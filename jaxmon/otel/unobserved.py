@@ -10,6 +10,7 @@ from typing import Any
 
 from opentelemetry import context
 
+from jaxmon import disclosure
 from jaxmon.threads import is_named, unlist
 
 
@@ -26,7 +27,7 @@ def exported(exporter: Any, data: Any) -> bool:
         try:
             return bool(exporter.export(data).name == "SUCCESS")
         except Exception as error:  # noqa: BLE001 - up to 1.39, of a lost connection
-            log.warning("an export by OTLP failed: %s: %s", type(error).__name__, error)
+            log.warning("an export by OTLP failed: %s", disclosure.error(error))
             return False
 
 

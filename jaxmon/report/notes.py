@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon.report import SCHEMA
 from jaxmon.report.layout import INDENT, counted, share, wrapped
 from jaxmon.report.model import Snapshot
 from jaxmon.version import version
@@ -20,8 +19,9 @@ def doubts(snapshot: Snapshot) -> Iterator[str]:
     theirs, ours = snapshot.process.jaxmon, version()
     if theirs and theirs != ours:
         yield f"The process runs jaxmon {theirs}, this is {ours}: data may be missing."
-    if snapshot.schema > SCHEMA:
-        yield "This jaxmon is older than that of the process: data may be wrong."
+    if snapshot.implausible:
+        names = ", ".join(snapshot.implausible)
+        yield f"The process reports implausible values, which are dropped: {names}."
     if off := [name for name, active in snapshot.hooks.items() if not active]:
         yield f"Inactive hooks, whose data is missing: {', '.join(off)}."
     if failed := {site: n for site, n in snapshot.internal_errors.items() if n}:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxmon.formats import json_text
+from jaxmon.formats import json_text, schema
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError
+from jaxmon.report import SCHEMA
 
+
+UNREADABLE = "unreadable"
+"""A response that is of a later release."""
 
 # A sidecar passes them on in documents of its own.
 _DEEPEST = json_text.MAX_DEPTH - 10
@@ -39,15 +43,21 @@ def overview(answer: str | FetchError) -> dict[str, Any]:
     yet: without them all would seem to be well.
 
     Raises:
-        FetchError: *answer* is one, or no agent's overview.
+        FetchError: *answer* is one, no agent's overview, or that of a later release.
     """
     found = decoded(answer)
     if not isinstance(found.get("functions"), dict):
         message = "its response contains no jaxmon data; there is nothing to evaluate"
         raise FetchError(fetch.BROKEN, message)
+    try:
+        schema.require(found, SCHEMA, oldest=0)
+    except ValueError as error:
+        raise FetchError(UNREADABLE, f"{error}") from error
     return found
 
 
 def trouble(error: FetchError) -> str:
     """Return why a process has no report, as the predicate of a sentence."""
+    if error.reason == UNREADABLE:
+        return f"cannot be read: {error}"
     return f"does not respond: {error}"

@@ -1,16 +1,19 @@
 """
 Untrusted JSON as dataclasses.
 
-Values that are missing, or not of the field's type, leave the field at its default. All
-text is made safe to print on a terminal.
+Values that are missing, not of the field's type, or implausible leave the field at its
+default. All text is made safe to print on a terminal.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 from jaxmon.report.layout import clean
@@ -29,14 +32,38 @@ def from_json(kind: type[T], value: object) -> T:
 
     An object in place of a list yields its values, each with its key as ``name``.
     """
-    found: T = _dataclass(kind)(value)
-    return found
+    return sifted(kind, value)[0]
+
+
+def sifted(kind: type[T], value: object) -> tuple[T, tuple[str, ...]]:
+    """
+    Return what `from_json` does, and the fields with implausible numbers: not finite,
+    negative where none can be, or larger than anything that is measured.
+    """
+    dropped: dict[str, None] = {}
+    with _noting(dropped):
+        found: T = _dataclass(kind)(value)
+    return found, tuple(dropped)
+
+
+def seconds(value: object) -> float | None:
+    """Return *value*, `None` if it is no duration."""
+    return _plausible("seconds", float, 0.0, _MOST_SECONDS, value)
 
 
 def mapping(value: object) -> Mapping[str, Any]:
     """Return *value*, or an empty mapping if it is not a JSON object."""
     return value if isinstance(value, Mapping) else {}
 
+
+# Three centuries, the largest number of 64 bits, and more operations than any computer
+# does in its life.
+_MOST_SECONDS, _MOST_COUNT, _MOST = 1e10, float(1 << 63), 1e30
+# Names of fields that cannot be negative; others may be losses, and differences.
+_UNSIGNED = (
+    r"^(?!saved|growth).*(?:seconds|bytes|ratio$)|^(?:count|calls|steps|starts)$"
+)
+_dropped: ContextVar[dict[str, None] | None] = ContextVar("dropped", default=None)
 
 # Inspecting the types of fields takes time.
 _known: dict[Any, Reader] = {}
@@ -46,7 +73,8 @@ def _dataclass(kind: Any) -> Reader:
     """Return what reads a *kind*."""
     if (made := _known.get(kind)) is not None:
         return made
-    readers = {name: _reader(hint) for name, hint in get_type_hints(kind).items()}
+    hints = get_type_hints(kind)
+    readers = {name: _reader(hint, name) for name, hint in hints.items()}
 
     def read(value: object) -> Any:
         given = mapping(value)
@@ -58,17 +86,47 @@ def _dataclass(kind: Any) -> Reader:
     return read
 
 
-def _reader(hint: Any) -> Reader:
+def _reader(hint: Any, name: str) -> Reader:
+    if hint in (float, int):
+        return functools.partial(_plausible, name, hint, *_range(name, hint))
     if (scalar := _SCALARS.get(hint)) is not None:
         return scalar
     if dataclasses.is_dataclass(hint):
         return _dataclass(hint)
     arguments = get_args(hint)
     if get_origin(hint) is Mapping:
-        return functools.partial(_mapping, _reader(arguments[1]))
+        return functools.partial(_mapping, _reader(arguments[1], name))
     if get_origin(hint) is tuple:
-        return functools.partial(_tuple, _reader(arguments[0]))
-    return _reader(arguments[0])  # or `None`
+        return functools.partial(_tuple, _reader(arguments[0], name))
+    return _reader(arguments[0], name)  # or `None`
+
+
+def _range(name: str, kind: type) -> tuple[float, float]:
+    """Return the least and the largest value that a field called *name* can have."""
+    most = _MOST_SECONDS if "seconds" in name else _MOST_COUNT if kind is int else _MOST
+    return (0.0 if re.search(_UNSIGNED, name) else -most), most
+
+
+def _plausible(
+    name: str, kind: type[int | float], least: float, most: float, value: object
+) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    # An integer may be too large for a float, but can be compared; NaN is in no range.
+    if least <= value <= most:
+        return kind(value)
+    if (dropped := _dropped.get()) is not None:
+        dropped[name] = None
+    return None
+
+
+@contextlib.contextmanager
+def _noting(dropped: dict[str, None]) -> Iterator[None]:
+    token = _dropped.set(dropped)
+    try:
+        yield
+    finally:
+        _dropped.reset(token)
 
 
 def _mapping(read: Reader, value: object) -> dict[str, Any]:
@@ -104,10 +162,6 @@ def _number(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _whole(value: object) -> int | None:
-    return None if (number := _number(value)) is None else int(number)
-
-
 def _switch(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 
@@ -117,4 +171,4 @@ def _any(value: object) -> object:
     return clean(value) if isinstance(value, str) else value
 
 
-_SCALARS = {str: _text, float: _number, int: _whole, bool: _switch, Any: _any}
+_SCALARS = {str: _text, bool: _switch, Any: _any}

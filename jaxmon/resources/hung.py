@@ -8,6 +8,8 @@ import socket
 import struct
 from pathlib import Path
 
+from jaxmon import disclosure
+
 
 STOPPED = "is stopped by a signal"
 """What is said of such a process."""
@@ -54,13 +56,17 @@ def threads(pid: int) -> list[str]:
     return found
 
 
-def program(pid: int) -> str:
+def words(pid: int) -> list[str]:
     """Return the command line of process *pid*, empty if it is gone or not visible."""
     with contextlib.suppress(OSError):
         text = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
-        command, *arguments = text.removesuffix("\0").split("\0")
-        return " ".join([Path(command).name, *arguments])[:_LONGEST]
-    return ""
+        return text.removesuffix("\0").split("\0")
+    return []
+
+
+def program(pid: int) -> str:
+    """Return the command line of process *pid* as it may be shown."""
+    return disclosure.command(words(pid))[:_LONGEST]
 
 
 def age(pid: int) -> float | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from jaxmon.errors import ConfigFileError, SignaturesError
 from jaxmon.files import bounded
-from jaxmon.formats import json_text
+from jaxmon.formats import json_text, schema
 from jaxmon.formats.json_text import require_list, require_object
 
 
@@ -161,10 +161,7 @@ def parsed(document: Any) -> Document:
         ValueError: it is not as described in docs/warm-starts.md.
     """
     found = require_object("the file", document)
-    schema = found.get("schema")
-    if schema != SCHEMA or isinstance(schema, bool):
-        msg = f"its schema is {schema!r:.40}; this jaxmon reads {SCHEMA}"
-        raise ValueError(msg)
+    schema.require(found, SCHEMA)
     versions = {
         name: _text(f"versions.{name}", one)
         for name, one in require_object("versions", found.get("versions", {})).items()

@@ -25,6 +25,7 @@ from tests.support import ROOT, clean_environ, free_port, http_get, until
 
 
 DOCKER = ROOT / "exporters/docker"
+CONSTRAINTS = ROOT / "constraints.txt"
 HEALTHCHECK = DOCKER / "healthcheck.py"
 EXTRAS = ("nvidia", "otel", "tpu", "web")
 SCRIPTS = Path(sysconfig.get_path("scripts"))
@@ -85,16 +86,48 @@ def test_requirements_are_everything_that_the_sidecar_needs() -> None:
     """
     listed = {
         canonicalize_name(line)
-        for line in (DOCKER / "requirements.txt").read_text().splitlines()
+        for line in (DOCKER / "requirements.in").read_text().splitlines()
         if line and not line.startswith("#")
     }
-    pins = {
-        canonicalize_name(line.partition("==")[0])
-        for line in (ROOT / "constraints.txt").read_text().splitlines()
-        if "==" in line
-    }
     assert listed == needed()
-    assert listed <= pins
+    assert pins(DOCKER / "requirements.txt").items() <= pins(CONSTRAINTS).items()
+    assert set(pins(DOCKER / "requirements.txt")) == listed
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "build-requirements.txt"])
+def test_each_requirement_has_digests_that_pip_requires(name: str) -> None:
+    """Of each file of its one version, so that no other one is installed."""
+    text = (DOCKER / name).read_text().replace("\\\n", " ")
+    entries = [one for one in text.splitlines() if not one.startswith("#")]
+    assert entries
+    for entry in entries:
+        assert re.fullmatch(r"[\w.-]+==\S+(?: +--hash=sha256:[0-9a-f]{64})+", entry)
+    commands = [
+        " ".join(words)
+        for key, words in instructions(DOCKER / "Dockerfile")
+        if key == "RUN"
+    ]
+    installs = re.findall(r"pip install [^&]+", " && ".join(commands))
+    assert {one.strip() for one in installs} == {
+        "pip install --no-deps --require-hashes -r requirements.txt",
+        "pip install --no-deps --require-hashes -r build-requirements.txt",
+        "pip install --no-deps dist/*.whl",
+    }
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "workload.Dockerfile"])
+def test_images_begin_with_a_digest_that_must_be_given(name: str) -> None:
+    """No image is built on what a tag happens to mean today."""
+    found = instructions(DOCKER / name)
+    assert found[0] == ("ARG", ["DIGEST"])
+    bases = [words[0] for key, words in found if key == "FROM"]
+    assert set(bases) == {"python:3.11-slim@${DIGEST}"}
+
+
+def pins(path: Path) -> dict[str, str]:
+    """Return the versions in *path* by name."""
+    found = re.findall(r"(?m)^([\w.-]+)==([^\s;]+)", path.read_text())
+    return {canonicalize_name(name): version for name, version in found}
 
 
 @pytest.mark.exhaustive

@@ -108,7 +108,7 @@ def words_of(
             {
                 "kind": "exception",
                 "type": "RuntimeError",
-                "message": "cannot save to https://me:[secret]@host/x",
+                "message": "cannot save to https://…@host/x",
                 "where": "train.py:20",
                 "function": "save",
                 "oom": False,
@@ -142,7 +142,7 @@ JOB = (0, 2, "127.0.0.1:1")
 HANDLED = [
     {
         "type": "RuntimeError",
-        "message": "cannot save to https://me:[secret]@host/x",
+        "message": "cannot save to https://…@host/x",
     },
     {"type": "OSError", "message": "No space left on device"},
 ]

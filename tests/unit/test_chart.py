@@ -25,7 +25,12 @@ from tests.schemas import RELEASES, Document
 
 
 EVERYTHING: Document = {
-    "image": {"repository": f"{IMAGE}", "tag": "9.9", "pullPolicy": "Always"},
+    "image": {
+        "repository": f"{IMAGE}",
+        "tag": "9.9",
+        "pullPolicy": "Always",
+        "digest": f"sha256:{'0' * 64}",
+    },
     "imagePullSecrets": [{"name": "registry"}],
     "env": {"JAXMON_EXPORTER_DISABLE": "agents host", "JAXMON_EXPORTER_DEMO": True},
     "port": 9999,
@@ -80,7 +85,7 @@ def test_chart_renders_valid_manifests() -> None:
     assert "runAsUser: 1000680000\n" in text
     full = chart_documents(answers[1])
     [container] = deployment.sidecars(full["DaemonSet"])
-    assert container["image"] == f"{IMAGE}:9.9"
+    assert container["image"] == f"{IMAGE}:9.9@sha256:{'0' * 64}"
     assert "tcpSocket" in container["readinessProbe"]
     assert environ(container)["JAXMON_EXPORTER_WEB_CONFIG"] == "/etc/jaxmon/web.yml"
     assert full["Secret"]["stringData"] == {
@@ -244,6 +249,7 @@ def test_notes_say_what_was_chosen() -> None:
         {"podLabels": {"app.kubernetes.io/name": "mine"}},
         {"podMonitor": {"endpoint": {"port": "http"}}},
         {"image": {"pullPolicy": "Sometimes"}},
+        {"image": {"digest": "latest"}},
     ],
 )
 def test_values_schema_refuses(values: dict[str, Any]) -> None:

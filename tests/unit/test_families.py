@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from jaxmon.catalog import Metric
-from jaxmon.exposition.families import Family, gauge, labels_text, series
+from jaxmon.exposition.encode import Format, encode
+from jaxmon.exposition.families import Family, gauge, labels_text, printable, series
+from jaxmon.exposition.parse import labels, parse
 
 
 CALLS = Metric("t_calls_total", "counter", "Calls.", labels=("function", "kind"))
@@ -32,6 +34,21 @@ def test_series_refuses_a_wrong_number_of_values(values: tuple[str, ...]) -> Non
 def test_label_values_are_escaped() -> None:
     """Backslash, quote and newline cannot end a label or a line."""
     assert labels_text(("a",), ['\\ " \n é']) == 'a="\\\\ \\" \\n é"'
+
+
+@pytest.mark.parametrize(
+    "odd", ["\x1b]0;x\x07", "\x9b2J", "\r", "\0", "\u202e", "\udcff"]
+)
+def test_unprintable_characters_do_not_reach_a_terminal(odd: str) -> None:
+    """In a label or help, of this program or on the page of another agent."""
+    metric = Metric("t", "gauge", f"help {odd}", labels=("a",))
+    for fmt in Format:
+        page = encode([gauge(metric, 1, odd)], fmt)
+        assert page.decode().replace("\n", "").isprintable()
+    (found,) = parse(f't{{a="{odd}",b="\\\\"}} 1')
+    _, text, _ = found.samples[0]
+    assert text.isprintable()
+    assert labels(text) == {"a": printable(odd), "b": "\\"}
 
 
 def test_gauge_is_a_family_of_one_sample() -> None:

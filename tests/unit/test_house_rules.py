@@ -191,7 +191,6 @@ ELSEWHERE = [
     "agent/runtime",
     "agent/traces/part",
     "agent/versions",
-    "agent/walltime/tasks",
     "agent/warm/compiling",
     "agent/watcher",
     "indicators/decorate",
@@ -417,3 +416,47 @@ def mute_tests(source):
 def is_sentence(text):
     """Return whether *text* has some words and ends like a sentence."""
     return " " in text and text.endswith((".", ":"))
+
+
+def test_command_lines_and_messages_are_shown_by_one_module():
+    """
+    Whatever reads an argument vector, or makes a text of any exception, is listed: it
+    shows nothing of it but by `jaxmon.disclosure`.
+    """
+    readers = {
+        "jaxmon/agent/history/part.py",  # names a file by their digest
+        "jaxmon/agent/oom/facts.py",  # the name of the script
+        "jaxmon/agent/reports/overview.py",  # by `disclosure.command`
+        "jaxmon/agent/warm/compiling.py",  # its own
+        "jaxmon/bootstrap/sitecustomize.py",  # a comparison
+        "jaxmon/cli/baseline.py",  # starts a process with them
+        "jaxmon/cli/main.py",  # its own
+        "jaxmon/cli/run.py",  # starts a process with them
+        "jaxmon/disclosure.py",
+        "jaxmon/otel/identity.py",  # the script
+        "jaxmon/resources/hung.py",  # by `disclosure.command`
+    }
+    assert set(with_text(r"sys\.(?:orig_)?argv\b|\borig_argv\b|/cmdline")) == readers
+    found = with_text(r"\{type\(error\)\.__name__\}: \{error\}")
+    # Of drivers, and of what our own code raises in commands of the user.
+    assert found == [
+        "exporters/jaxmon_exporter/collectors/nccl/json_reply.py",
+        "jaxmon/cli/doctor.py",
+        "jaxmon/cli/top/reader.py",
+        "jaxmon/doctor/devices.py",
+    ]
+
+
+def test_markdown_has_one_escape():
+    """Tables of untrusted text are made in one place; the other is of our own text."""
+    assert with_text(r"\\\\\|") == ["jaxmon/artifacts/reference.py"]
+
+
+def with_text(pattern: str) -> list[str]:
+    """Return the files of the product with text that matches *pattern*."""
+    return [
+        str(path.relative_to(ROOT))
+        for folder in ("exporters", "jaxmon")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if re.search(pattern, path.read_text())
+    ]

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from typing import Any
 
+import pytest
+
+from jaxmon.http.fetch import FetchError
+from jaxmon.report import responses
 from jaxmon.report.job.document import document, worst
 from jaxmon.report.job.model import Kind, State, Verdict
 from jaxmon.report.job.records import Host, host
@@ -302,6 +307,41 @@ def test_what_is_no_rank_is_left_out() -> None:
     ]
 
 
+@pytest.mark.parametrize("schema", [2, 10**30, "1", True, -1, 1.0])
+def test_what_a_later_release_reports_is_refused(schema: Any) -> None:
+    """By the schema of a host or a rank: nothing of it counts, and that is said."""
+    advice = ": upgrade it" if type(schema) is int and schema > 1 else ""
+    said = f"its schema is .*; this jaxmon reads up to 1{advice}$"
+    ranks = waiting(4)
+    with pytest.raises(ValueError, match=said):
+        host("a", {"schema": schema, "ranks": ranks})
+    ranks[2]["schema"] = schema
+    verdict = judge([host("a", {"schema": 1, "ranks": ranks})])
+    assert [one.index for one in verdict.jobs[0].ranks] == [0, 1, 3]
+    [(target, doubt)] = verdict.doubts
+    assert target == "a"
+    assert re.search(said, doubt)
+    assert f"a, {doubt}" in " ".join(" ".join(lines(verdict, 100)).split())
+    assert document(verdict)["doubts"] == [{"target": "a", "doubt": doubt}]
+    overview = json.dumps({"schema": schema, "functions": {}})
+    with pytest.raises(FetchError, match=said) as caught:
+        responses.overview(overview)
+    assert responses.trouble(caught.value).startswith("cannot be read: its schema")
+
+
+def test_implausible_values_are_dropped_and_said() -> None:
+    """An age of 1e308 s is none: it makes no job hang, and no limit endless."""
+    ranks = waiting(4)
+    before = judge([host("a", {"ranks": waiting(4)})])
+    ranks[1]["pace"]["age_seconds"] = 1e308
+    ranks[1]["since_seconds"] = -1e308
+    ranks[1]["worker"] = "1"
+    verdict = judge([host("a", {"ranks": ranks})])
+    assert verdict.jobs[0].seconds == before.jobs[0].seconds
+    said = "worker 1: implausible values dropped: age_seconds, since_seconds"
+    assert verdict.doubts == (("a", said),)
+
+
 def test_hostile_records_are_bounded() -> None:
     """Whatever ranks report, the verdict is a page of clean text, and JSON."""
     shuffled = random.Random(7)  # noqa: S311 - the same in each run
@@ -329,6 +369,6 @@ def test_hostile_records_are_bounded() -> None:
 
 def test_a_pause_that_cannot_be_usual_delays_no_verdict_for_ever() -> None:
     """Nor does it make the limit a number that is none."""
-    job = judged(*waiting(3, usual=1e308), report(3, usual=1e308), after=30.0)
+    job = judged(*waiting(3, usual=9e9), report(3, usual=9e9), after=30.0)
     assert job.limit <= 3 * 86_400
     assert "WAITING for 1 min, hung from 3 d" in text(job)

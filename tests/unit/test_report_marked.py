@@ -130,15 +130,15 @@ def test_many_and_strange_ones_fit(width: int) -> None:
     """No line is longer than the terminal, and what is left out is counted."""
     name = "\u202ename\x1b[31m" * 20
     odd = {"p50_seconds": -1, "p99_seconds": 1e300}
-    kinds = [finished("x" * 50, f"y{n}" * 30, 10**40 + n, **odd) for n in range(40)]
+    kinds = [finished("x" * 50, f"y{n}" * 30, (1 << 62) + n, **odd) for n in range(40)]
     overview = {
-        "requests": {name: route(*kinds, in_progress=10**30, oldest_seconds=1e300)},
+        "requests": {name: route(*kinds, in_progress=1 << 62, oldest_seconds=1e300)},
         "steps": {
             f"{name}{n}": loop(mean_seconds=1e-300, last_step_seconds=1e300)
             for n in range(40)
         },
         "queues": {
-            f"{name}{n}": {"depth": 10**30, "growth": -(10**30), "growth_seconds": 9}
+            f"{name}{n}": {"depth": 1 << 62, "growth": -(1 << 62), "growth_seconds": 9}
             for n in range(40)
         },
     }

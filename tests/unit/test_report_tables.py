@@ -16,16 +16,18 @@ def notes(page: dict[str, Any]) -> str:
 
 
 def test_another_version_is_noted() -> None:
-    """Figures of another jaxmon may be missing, those of a newer schema wrong."""
-    page = {"schema": SCHEMA, "process": {"jaxmon": version()}}
+    """Data of another jaxmon may be missing, and what cannot be is dropped."""
+    page: dict[str, Any] = {"schema": SCHEMA, "process": {"jaxmon": version()}}
     assert notes(page) == ""
 
     assert notes({**page, "process": {"jaxmon": "0.0.1"}}) == (
         f"NOTES The process runs jaxmon 0.0.1, this is {version()}: data "
         "may be missing."
     )
-    assert notes({**page, "schema": SCHEMA + 1}) == (
-        "NOTES This jaxmon is older than that of the process: data may be wrong."
+    odd = {"observed_seconds": 1e308, "started": -(10**400), "now": True}
+    assert notes({**page, "process": {**page["process"], **odd}}) == (
+        "NOTES The process reports implausible values, which are dropped: "
+        "observed_seconds, started."
     )
 
 

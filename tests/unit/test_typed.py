@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.report.typed import from_json
+from jaxmon.report.typed import from_json, sifted
 
 
 @dataclass(frozen=True)
@@ -89,3 +89,30 @@ def test_text_is_harmless():
     assert found.text == "a\\x1b[1m"
     assert list(found.sizes) == ["b\\x07"]
     assert found.anything == "c d"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Numbers of several kinds."""
+
+    age_seconds: float | None = None
+    calls: int = 0
+    loss: float = 0.0
+    sizes_bytes: Mapping[str, float] = field(default_factory=dict)
+
+
+@pytest.mark.parametrize(
+    "odd", [float("nan"), float("inf"), -float("inf"), 1e308, 10**400, -1, -1e300]
+)
+def test_implausible_numbers_are_dropped_and_named(odd):
+    """Not finite, negative where that cannot be, or beyond anything measured."""
+    given = {"age_seconds": odd, "calls": odd, "sizes_bytes": {"a": odd, "b": 2}}
+    found, dropped = sifted(Measured, {**given, "loss": -1e6})
+    assert found == Measured(loss=-1e6, sizes_bytes={"b": 2.0})
+    assert dropped == ("age_seconds", "calls", "sizes_bytes")
+
+
+def test_a_switch_is_no_number():
+    """Nor is text, which is of another type; both leave the default."""
+    found, dropped = sifted(Measured, {"age_seconds": True, "calls": "5"})
+    assert (found, dropped) == (Measured(), ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
+from jaxmon import disclosure
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.events import EventLog
 from jaxmon.agent.jaxlink.cache import SUFFIX, Failed
@@ -33,7 +34,7 @@ class CacheErrors:
     def add(self, failed: Failed, error: BaseException) -> None:
         """Record that an operation *failed* with *error*."""
         self.counts[failed.operation].add()
-        message = self.last = f"{type(error).__name__}: {error}"
+        message = self.last = disclosure.error(error)
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             message = os.strerror(error.errno) if error.errno else message
             full = "the file system is full, or a quota was reached: "

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from jaxmon.agent.inspection import module_of, name_of
 from jaxmon.agent.jaxlink import failures
 from jaxmon.agent.jaxlink.source_lines import SourceLine
-from jaxmon.report.secrets import anywhere
 from jaxmon.sources import display_path
 
 
@@ -22,7 +21,7 @@ def is_oom(error: BaseException) -> bool:
 
 
 def described(error: BaseException) -> dict[str, str]:
-    """Return class and first line of the message, without secrets of known forms."""
+    """Return class and first line of the message, as far as it may be shown."""
     kind = type(error)
     module = module_of(kind)
     name = name_of(kind)
@@ -32,7 +31,7 @@ def described(error: BaseException) -> dict[str, str]:
         message = str(error.strerror or "")
     return {
         "type": name if module in ("", "builtins") else f"{module}.{name}",
-        "message": anywhere(message)[:LONGEST],
+        "message": message[:LONGEST],
     }
 
 

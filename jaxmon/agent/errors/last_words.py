@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
+from jaxmon import disclosure
 from jaxmon.agent.context import Context
 from jaxmon.agent.errors.described import LONGEST, causes, described, is_oom, place
 from jaxmon.agent.functions import Function
@@ -28,7 +29,6 @@ from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, stack_of
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.indicators.endings import SingleUse, noting_python
 from jaxmon.indicators.loops import Loops
-from jaxmon.report.secrets import anywhere
 
 
 SITE = "last_words"
@@ -163,7 +163,7 @@ class LastWords:
     def _exit(self, status: object, frame: FrameType) -> dict[str, Any]:
         code = status if isinstance(status, int) else int(status is not None)
         code &= 0xFF
-        text = anywhere(status) if isinstance(status, str) else ""
+        text = disclosure.text(status) if isinstance(status, str) else ""
         error = sys.exception() if code else None
         chain = [error, *causes(error)] if isinstance(error, Exception) else []
         handled = [(described(one), one) for one in chain]

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from jaxmon import catalog
+from jaxmon import catalog, disclosure
 from jaxmon.agent.context import Context
 from jaxmon.agent.events import Event
 from jaxmon.agent.jaxlink.hooks import Hooks
@@ -134,7 +134,7 @@ class EventLogging(Part):
                 "name": logger.name,
                 "levelno": level,
                 "levelname": logging.getLevelName(level),
-                "msg": event.message,
+                "msg": disclosure.document(event.message),
                 "created": event.time,
                 "msecs": event.time % 1 * 1000,
                 **_attributes(event),
@@ -179,6 +179,7 @@ def _level(event: Event) -> int:
 def _attributes(event: Event) -> dict[str, Any]:
     """Return the attributes of the record: texts and numbers only."""
     details = json.dumps(dict(event.details), separators=(",", ":"), default=repr)
+    details = disclosure.document(details)
     about = {
         "kind": event.kind,
         "function": event.function or "",

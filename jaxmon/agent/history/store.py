@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from jaxmon.errors import ConfigFileError
 from jaxmon.files import bounded, whole
-from jaxmon.formats import json_text
+from jaxmon.formats import json_text, schema
 from jaxmon.report.spread import Distribution
 
 
@@ -74,8 +74,7 @@ def read(path: Path) -> list[PastRun]:
     """Return the runs in the file *path*, the latest first; none if it is unusable."""
     try:
         document = json_text.parse(bounded.read(path, most=_MOST_BYTES))
-        if document["schema"] != SCHEMA:
-            return []
+        schema.require(document, SCHEMA)
         return [_run(one) for one in document["runs"]]
     except (
         AttributeError,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
 from typing import Literal
 
+from jaxmon import disclosure
 from jaxmon.agent.inspection import module_of, name_of
 from jaxmon.agent.jaxlink.ownership import is_module
 
@@ -246,10 +247,12 @@ def function_named_in(error: BaseException) -> str | None:
 
 def message_of(error: BaseException, *, limit: int = 500, lines: int | None = 4) -> str:
     """
-    Return the first *lines* of the message of *error*, at most *limit* characters; all
-    lines if `None`.
+    Return the first *lines* of the message of *error*, at most *limit* characters, as
+    far as it may be shown; all lines if `None`.
     """
-    text = re.sub(_REPEATED, r"\1", _text(error)[:_MOST_TEXT])[: limit * 2].strip()
+    # Before it is cut: a part of a secret does not look like one.
+    text = disclosure.text(_text(error)[: _MOST_TEXT if lines is None else 8 * limit])
+    text = re.sub(_REPEATED, r"\1", text)[: limit * 2].strip()
     if lines is None:
         return text[:limit]
     # Text after an empty line is explanation, or a dump.

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from jaxmon import disclosure
 from jaxmon.agent.context import Context
 from jaxmon.agent.events import Kind
 from jaxmon.agent.jaxlink import backends
@@ -160,7 +161,7 @@ class ReportBuilder:
         except Exception as error:  # noqa: BLE001 - contained: the rest is worth it
             if not isinstance(error, MemoryError):
                 self._guard.failed(SITE, stays_on=True)
-            return {"unavailable": f"{type(error).__name__}: {error}"[:200]}
+            return {"unavailable": disclosure.error(error)[:200]}
 
     def _devices(self) -> list[dict[str, Any]]:
         if not backends.initialised(self._context.jax):

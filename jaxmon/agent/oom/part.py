@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from jaxmon import catalog
+from jaxmon import catalog, disclosure
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.guard import log
@@ -170,7 +170,10 @@ class OomReports(Part):
             report = self.facts.build(failure, skipped=skipped - self._reported)
             path = self._directory.write(
                 stem,
-                {".json": encoded(report), ".txt": render(report)},
+                {
+                    ".json": disclosure.document(encoded(report)),
+                    ".txt": disclosure.document(render(report)),
+                },
             )
         except (ReportDirError, OSError, MemoryError) as error:
             # The disk may be full too; the user should know what is missing.

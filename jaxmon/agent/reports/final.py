@@ -11,6 +11,7 @@ import platform
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from jaxmon import disclosure
 from jaxmon.agent.events import EventLog
 from jaxmon.agent.guard import log
 from jaxmon.agent.reports import exit_report
@@ -68,7 +69,8 @@ class FinalReports:
         if self._directory is not None:
             self._save(self._directory, "crashed" if crashed else "finished")
         if self._prints:
-            exit_report.write(exit_report.text(source.overview(), source.events))
+            text = exit_report.text(source.overview(), source.events)
+            exit_report.write(disclosure.document(text))
 
     def _save(self, directory: ReportDirectory, state: str) -> None:
         source = self._source
@@ -81,6 +83,7 @@ class FinalReports:
             host=platform.node(),
             worker=source.worker(),
             state=state,
+            redacted=disclosure.document,
         )
         stem = stem_of(wall_time(), 1, RUN)
         try:

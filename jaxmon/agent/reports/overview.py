@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from jaxmon import disclosure
 from jaxmon.agent.context import Context
 from jaxmon.agent.families import is_active
 from jaxmon.agent.functions import Function
@@ -175,7 +176,7 @@ class Overview:
         try:
             return plain(read())
         except Exception as error:  # noqa: BLE001 - contained and counted
-            problems[part.name] = f"{type(error).__name__}: {error}"[:200]
+            problems[part.name] = disclosure.error(error)[:200]
             self._context.guard.failed(f"snapshot_{part.name}", stays_on=True)
             return None
 
@@ -221,7 +222,7 @@ def _program() -> str:
             main = ["-m", package] if name == "__main__.py" and package else [script]
             arguments = [*main, *rest]
     words = [os.path.basename(command), *arguments, *suffix]  # noqa: PTH119 - likewise
-    return " ".join(words)[:500]
+    return disclosure.command(words)[:500]
 
 
 def _multiprocessing_name() -> str | None:

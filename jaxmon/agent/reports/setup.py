@@ -17,6 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from jaxmon import disclosure
 from jaxmon.agent.cache.directory import is_local
 from jaxmon.agent.cache.varying import NOT_IN_KEYS
 from jaxmon.agent.jaxlink import backends
@@ -24,7 +25,6 @@ from jaxmon.agent.jaxlink.cache_keys import key_part
 from jaxmon.agent.reports.environment import packages
 from jaxmon.agent.reports.mounts import Mounts
 from jaxmon.agent.versions import driver
-from jaxmon.report.secrets import anywhere
 from jaxmon.version import VERSION
 
 
@@ -180,7 +180,7 @@ class Setup:
                     yield f"{variable} {name}", _plain(value) if sign else "true"
         for name in sorted(self._environ):
             if name.startswith(_NCCL) and not name.startswith(_NCCL_OF_HOST):
-                yield name, _plain(self._environ[name])
+                yield name, _plain(disclosure.variable(name, self._environ[name]))
 
     def _settings(self) -> Iterator[tuple[str, str]]:
         config = self._jax.config
@@ -191,7 +191,7 @@ class Setup:
                 yield name, "" if value is None else str(value)
         directory = str(getattr(config, _CACHE, None) or "")
         if not (directory and is_local(directory)):
-            yield _CACHE, directory
+            yield _CACHE, disclosure.url(directory) if directory else ""
             return
         place = self._mounts.of(directory)
         yield _CACHE, place.path
@@ -205,7 +205,7 @@ def _plain(value: str) -> str:
 
 def _short(text: str) -> str:
     """Return *text* in one line of limited length, and still different from others."""
-    text = " ".join(anywhere(text[: 10 * _LONGEST]).split())
+    text = " ".join(disclosure.forms(text[: 10 * _LONGEST]).split())
     if len(text) <= _LONGEST:
         return text
     digest = sha256(text.encode(errors="replace")).hexdigest()[:_DIGITS]

@@ -17,6 +17,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from jaxmon import disclosure
 from jaxmon.agent.jaxlink.listeners import CACHE_HIT, CACHE_STORED
 from jaxmon.agent.warm.rebuilding import Arguments, abstract, jitted_functions
 from jaxmon.formats import json_text
@@ -118,7 +119,7 @@ def _result(
 def _text(error: BaseException) -> str:
     """Return *error* as one line."""
     try:
-        said = " ".join(str(error).split())
+        said = " ".join(disclosure.text(str(error)).split())
     except Exception:  # noqa: BLE001 - the program's own class
         said = ""
     name = type(error).__name__

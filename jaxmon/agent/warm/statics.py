@@ -13,6 +13,7 @@ import sys
 import types
 from typing import Any
 
+from jaxmon import disclosure
 from jaxmon.agent.inspection import (
     ABSENT,
     field_of,
@@ -48,6 +49,9 @@ def described(value: Any, what: str, depth: int = 0) -> Any:
         NotExportableError: it is neither plain data nor an object of a module.
     """
     kind = type(value)
+    if kind is str and disclosure.text(value) != value:
+        msg = f"{what} may hold a secret"
+        raise NotExportableError(msg)
     plain = (
         value is None
         or kind is bool

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jaxmon import disclosure
 from jaxmon.cli import runs
 from jaxmon.cli.bundle import hlo
 from jaxmon.cli.bundle.archive import Archive
@@ -17,12 +18,14 @@ from jaxmon.cli.selection import pick
 from jaxmon.cli.workers import TIMEOUT, Worker, running
 from jaxmon.errors import CommandError
 from jaxmon.http.fetch import FetchError, fetch_all
-from jaxmon.report import responses, secrets
+from jaxmon.http.redaction import Secrets
+from jaxmon.report import responses
 from jaxmon.report.findings import find
 from jaxmon.report.html.files import files_of
 from jaxmon.report.model import read
 from jaxmon.report.stacks import stacks
 from jaxmon.report.text import explanation
+from jaxmon.report.typed import mapping
 from jaxmon.resources import hung
 
 
@@ -39,7 +42,7 @@ class Process:
 
     Args:
         number: its slot.
-        overview: ``/debug/overview``, with secrets removed from the command line.
+        overview: ``/debug/overview``, with the command line as it may be shown.
         events: ``/debug/events``: a list.
         environment: ``/debug/environment``, empty if an older agent has none.
         findings: sentences, the most urgent first.
@@ -88,9 +91,10 @@ def _collected(
     archive: Archive, workers: list[Worker], programs: int | None
 ) -> list[Process]:
     """Add what *workers* return."""
-    lines = [_program(worker) for worker in workers]
-    known = secrets.secrets_of(*lines)
-    archive.redacted = lambda text: secrets.anywhere(known.redacted(text))
+    lines = [hung.words(one.pid) for one in workers if one.pid is not None]
+    hidden = {one for line in lines for one in disclosure.hidden(line, announced=True)}
+    known = Secrets(*sorted(hidden), hidden=disclosure.HIDDEN)
+    archive.redacted = lambda text: disclosure.forms(known.redacted(text))
     metrics = _fetch([one for one in workers if not one.trouble], "/metrics")
     found = [
         _described(archive, one, metrics[one.number])
@@ -110,7 +114,8 @@ def _collected(
 def _described(archive: Archive, worker: Worker, metrics: str | FetchError) -> Process:
     """Add the files of *worker*."""
     place = f"worker-{worker.number}"
-    overview = _without_secrets(worker.overview)
+    process = mapping(worker.overview.get("process"))
+    overview = {**worker.overview, "process": {**process, "program": worker.program}}
     events = _document(archive, worker, "events")
     environment = _document(archive, worker, "environment")
     archive.add_json(f"{place}/overview.json", overview)
@@ -215,17 +220,3 @@ def _report(path: Path, socket: Path) -> str:
         return os.read(number, _MOST_REPORT_BYTES).decode(errors="replace")
     finally:
         os.close(number)
-
-
-def _without_secrets(overview: Mapping[str, Any]) -> dict[str, Any]:
-    found = dict(overview)
-    process = overview.get("process")
-    if isinstance(process, dict):
-        program = secrets.command_line(str(process.get("program") or ""))
-        found["process"] = {**process, "program": program}
-    return found
-
-
-def _program(worker: Worker) -> str:
-    process = worker.overview.get("process")
-    return str(process.get("program") or "") if isinstance(process, dict) else ""

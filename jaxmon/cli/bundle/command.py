@@ -80,15 +80,14 @@ def command(
     programs, stacks, versions and out-of-memory reports. Besides these, what the
     sidecar sees, facts about the host, active alerts, and a post-mortem to complete.
 
-    It has no secrets from command lines and no environment variables but those that
-    change how XLA compiles. It does have source lines, argument names and shapes, so
-    only its owner can read it.
+    Of command lines it has the script, names of options and plain values of common
+    ones; of the environment, the variables that change how XLA compiles. It does have
+    source lines, argument names and shapes, so only its owner can read it.
     """
-    from jaxmon import rundir
+    from jaxmon import disclosure, rundir
     from jaxmon.cli.bundle import agents, postmortem, timeline
     from jaxmon.cli.bundle.archive import Archive
     from jaxmon.cli.bundle.host import facts
-    from jaxmon.report import secrets
 
     moment = time.time()
     host = platform.node() or "host"
@@ -99,7 +98,7 @@ def command(
     if not to_stdout and path.exists():
         msg = f"{path} exists; give another file with --out"
         raise CommandError(msg)
-    archive = Archive(name, moment, secrets.anywhere)
+    archive = Archive(name, moment, disclosure.forms)
     processes = agents.collect(archive, run_dir, worker, programs=programs)
     _add_sidecar(archive, sidecar)
     disks = [run_dir or rundir.locate(), Path.cwd()]

@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxmon.cli.bundle.agents import Process
 from jaxmon.cli.bundle.timeline import Entry
-from jaxmon.cli.markdown import cell, line, table
+from jaxmon.cli.markdown import escaped, table
 
 
 GAP = "TO FILL IN"
@@ -38,8 +38,9 @@ def text(
         missing: what could not be collected, and why.
     """
     facts = (
-        f"Facts by `jaxmon bundle` on {host} at {_moment(moment)} UTC. {GAP} marks "
-        "what people fill in. No blame: what made it easy to happen and hard to see?"
+        f"Facts by `jaxmon bundle` on {escaped(host)} at {_moment(moment)} UTC. {GAP} "
+        "marks what people fill in. No blame: what made it easy to happen and hard to "
+        "see?"
     )
     history = (
         f"{GAP}: first sign, first page, first action, mitigation, end; and what "
@@ -72,7 +73,7 @@ def text(
         *("## Actions", table(("Action", "Owner", "Due"), [(GAP, GAP, GAP)])),
     ]
     if missing:
-        rows = "\n".join(f"- {cell(k)}: {cell(v)}" for k, v in missing.items())
+        rows = "\n".join(f"- {escaped(k)}: {escaped(v)}" for k, v in missing.items())
         parts += ["## Not collected", rows]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -167,7 +168,7 @@ def _programs(processes: Sequence[Process]) -> Iterator[str]:
     yield table(head, [row[1:] for row in rows[:_MOST_ROWS]])
     differing = sorted(name for name, some in variants.items() if len(some) > 1)
     if differing:
-        names = ", ".join(cell(name) for name in differing[:_MOST_ROWS])
+        names = ", ".join(escaped(name) for name in differing[:_MOST_ROWS])
         yield f"Processes have different latest programs of: {names}."
 
 
@@ -187,7 +188,7 @@ def _findings(processes: Sequence[Process]) -> Iterator[str]:
     for process in processes:
         if process.findings:
             some = True
-            lines = "\n".join(f"- {line(one)}" for one in process.findings[:10])
+            lines = "\n".join(f"- {escaped(one)}" for one in process.findings[:10])
             yield f"Worker {process.number}, most urgent first:\n\n{lines}"
     if not some:
         yield "None."
@@ -217,7 +218,7 @@ def _functions(process: Process) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _calls(process: Process) -> Iterator[tuple[str, int, int]]:
     for name, function in _functions(process):
         calls, hits = function.get("calls"), function.get("hits")
-        if isinstance(calls, int) and isinstance(hits, int) and calls:
+        if type(calls) is type(hits) is int and calls:
             yield name, calls, hits
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
-from jaxmon.cli.markdown import cell, table
+from jaxmon.cli.markdown import escaped, table
 from jaxmon.cli.slo.firing import Fired
 from jaxmon.cli.slo.weekly import DAY, RANKINGS, Cost, Objective, Ranked, Report
 
@@ -42,7 +42,7 @@ def _summary(report: Report) -> str:
     said = f"{len(judged) - len(missed)} of {len(judged)} objectives were met"
     if missed:
         worst = max(missed, key=lambda one: one.burn or 0.0)
-        said += f"; the worst was {worst.title!r} of {cell(worst.service)}"
+        said += f"; the worst was {escaped(worst.title)!r} of {escaped(worst.service)}"
         said += f", at {worst.burn or 0:.1f} times its budget"
     return f"{said}. {pages} {'page' if pages == 1 else 'pages'} fired."
 
@@ -75,7 +75,7 @@ def _objective(one: Objective) -> tuple[str, ...]:
         one.service or "no events",
         _percent(one.objective),
         _percent(one.attainment),
-        _UNKNOWN if one.is_met is None else ("yes" if one.is_met else "**no**"),
+        _UNKNOWN if one.is_met is None else ("yes" if one.is_met else "no"),
         _UNKNOWN if one.burn is None else f"{one.burn:.2f}",
         _UNKNOWN if one.remaining is None else f"{one.remaining:.1%}",
         worst,
@@ -164,7 +164,7 @@ def _cost(one: Cost) -> tuple[str, ...]:
 
 
 def _list(items: Iterable[tuple[str, str]]) -> str:
-    return "\n".join(f"- {name}: {reason}." for name, reason in items)
+    return "\n".join(f"- {escaped(name)}: {escaped(reason)}." for name, reason in items)
 
 
 def _percent(ratio: float | None) -> str:

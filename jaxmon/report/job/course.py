@@ -19,6 +19,8 @@ from jaxmon.report.job.columns import COLUMNS, MOST_ROWS
 
 
 _MOST_CHARACTERS = 512
+# Seconds and calls together.
+_MOST = 1e18
 
 # Rows of which a usual pace is known, and the shortest.
 _LATELY, _LEAST_PACE = 5, 1e-6
@@ -116,8 +118,8 @@ def read(document: object) -> Course | None:
         numbers = array("d", map(float, " ".join(document).split(" ")))
     except ValueError:
         return None
-    # Nothing decreases, or is without end.
-    if min(numbers) < 0 or not math.isfinite(sum(numbers)):
+    # Nothing decreases; NaN is in no range.
+    if min(numbers) < 0 or not sum(numbers) <= _MOST:
         return None
     found = Course(numbers)
     return found if found.calls > 0 and found.seconds > 0 else None

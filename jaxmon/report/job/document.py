@@ -36,6 +36,9 @@ def document(verdict: Verdict) -> dict[str, Any]:
         "answered": verdict.answered,
         "others": verdict.others,
         "unknown_rank": verdict.unknown,
+        "doubts": [
+            {"target": target, "doubt": doubt} for target, doubt in verdict.doubts
+        ][:_MOST_NUMBERS],
     }
 
 

@@ -175,6 +175,7 @@ class Verdict:
         others: processes that belong to no job.
         unknown: processes that failed, and of which it is not known which rank they
             were.
+        doubts: what is not read of hosts that answered, with the host.
     """
 
     jobs: tuple[Job, ...] = ()
@@ -182,3 +183,4 @@ class Verdict:
     answered: int = 0
     others: int = 0
     unknown: int = 0
+    doubts: tuple[tuple[str, str], ...] = ()

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from jaxmon.report.job import course
+from jaxmon.formats import schema
+from jaxmon.report.job import SCHEMA, course
 from jaxmon.report.job.inspector import Inspected
 from jaxmon.report.job.ras import Ras
 from jaxmon.report.job.setups import Setups
-from jaxmon.report.typed import from_json, mapping
+from jaxmon.report.layout import clean
+from jaxmon.report.typed import from_json, mapping, sifted
 from jaxmon.report.walltime import Now
 
 
@@ -277,6 +279,7 @@ class Host:
         nccl: what NCCL's RAS knows of its job; `None` if nothing.
         collectives: what NCCL Inspector recorded there; `None` if nothing.
         addresses: of the host, if RAS knows something.
+        doubts: what of it is not read, and why, in clauses.
     """
 
     target: str
@@ -294,6 +297,7 @@ class Host:
     nccl: Ras | None = None
     collectives: Inspected | None = None
     addresses: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     @property
     def ahead(self) -> float | None:
@@ -315,19 +319,31 @@ def host(target: str, document: object) -> Host:
     Return the content of the ``/job`` of the sidecar at *target*.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: it is something else, or of a later release.
     """
     given = mapping(document).get("ranks")
+    schema.require(mapping(document), SCHEMA, oldest=0)
     if not isinstance(given, list):
         msg = "its response is not that of a sidecar's /job"
         raise ValueError(msg)  # noqa: TRY004 - a value of another origin, no mistake
     ranks, others, stacks, runs = [], 0, {}, []
+    doubts: list[str] = []
     unknown: list[Rank] = []
     setups = Setups(document)
     for one in given[:_MOST_ON_A_HOST]:
         if run := mapping(one).get("run"):
             runs.append(run)
-        read = from_json(Rank, one)
+        try:
+            schema.require(mapping(one), SCHEMA, oldest=0)
+        except ValueError as error:
+            doubts.append(f"worker {mapping(one).get('worker')!s:.8}: {error}")
+            continue
+        read, names = sifted(Rank, one)
+        if names:
+            dropped = ", ".join(names)
+            doubts.append(
+                f"worker {read.worker}: implausible values dropped: {dropped}"
+            )
         rank = _bounded(read, setups.of(one))
         if rank is None:
             others += not read.ended
@@ -351,6 +367,7 @@ def host(target: str, document: object) -> Host:
         nccl=of_host.nccl,
         collectives=of_host.collectives,
         addresses=of_host.addresses,
+        doubts=tuple(map(clean, doubts)),
     )
 
 

@@ -57,7 +57,7 @@ def lines(verdict: Verdict, width: int) -> list[str]:
         found += [""] * bool(missing and notes)
         for text in notes:
             found += wrapped(text, width)
-    return [*found[1:], *_silent(verdict, width)]
+    return [*found[1:], *_silent(verdict, width), *_doubted(verdict, width)]
 
 
 def _others(number: int) -> Iterator[str]:
@@ -87,6 +87,17 @@ def _silent(verdict: Verdict, width: int) -> Iterator[str]:
     for target, trouble in silent[:_MOST_SILENT]:
         yield from wrapped(f"{target}: {trouble}", width, first=INDENT, rest=INDENT * 2)
     if (left := len(silent) - _MOST_SILENT) > 0:
+        yield f"{INDENT}and {left:,} more"
+
+
+def _doubted(verdict: Verdict, width: int) -> Iterator[str]:
+    if not verdict.doubts:
+        return
+    yield ""
+    yield "Not read, so that the verdict may be wrong:"
+    for target, doubt in verdict.doubts[:_MOST_SILENT]:
+        yield from wrapped(f"{target}, {doubt}", width, first=INDENT, rest=INDENT * 2)
+    if (left := len(verdict.doubts) - _MOST_SILENT) > 0:
         yield f"{INDENT}and {left:,} more"
 
 

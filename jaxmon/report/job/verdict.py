@@ -94,6 +94,7 @@ def judge(hosts: Sequence[Host], *, after: float = AFTER) -> Verdict:
         answered,
         sum(one.others for one in hosts),
         sum(len(one.unknown) for one in hosts),
+        tuple((one.target, doubt) for one in hosts for doubt in one.doubts),
     )
 
 

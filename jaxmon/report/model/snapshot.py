@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from jaxmon import disclosure
 from jaxmon.report.goodput.record import RunRecord
 from jaxmon.report.model.cache import Cache, Signatures
 from jaxmon.report.model.events import Event, Recompile, Warned
@@ -14,7 +15,7 @@ from jaxmon.report.model.mistakes import Errors, Slower, Tracing
 from jaxmon.report.model.usual import Series, Usual
 from jaxmon.report.model.values import Quantity
 from jaxmon.report.served import Checkpoints, Loop, Queue, Route
-from jaxmon.report.typed import from_json, mapping
+from jaxmon.report.typed import from_json, mapping, sifted
 from jaxmon.report.walltime import WallTime
 
 
@@ -96,6 +97,7 @@ class Snapshot:
     internal_errors: Mapping[str, int] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
     recompiles: tuple[Recompile, ...] = ()
+    implausible: tuple[str, ...] = ()
 
     @property
     def compile_time(self) -> float:
@@ -113,7 +115,8 @@ def read(overview: object, events: object = None) -> Snapshot:
     compile time.
     """
     happened = mapping(events).get("events")
-    found = from_json(Snapshot, {**mapping(overview), "events": happened})
+    document = {**mapping(overview), "events": happened, "implausible": ()}
+    found, implausible = sifted(Snapshot, document)
     recompiles = (
         from_json(
             Recompile,
@@ -127,7 +130,15 @@ def read(overview: object, events: object = None) -> Snapshot:
         for e in found.of_kind("recompile")
     )
     functions = sorted(found.functions, key=_importance)
-    return replace(found, functions=tuple(functions), recompiles=tuple(recompiles))
+    # An older agent gives all of it.
+    program = disclosure.command(found.process.program.split(" "))
+    return replace(
+        found,
+        process=replace(found.process, program=program),
+        implausible=implausible,
+        functions=tuple(functions),
+        recompiles=tuple(recompiles),
+    )
 
 
 def _importance(function: Function) -> tuple[float, int]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, NamedTuple
 
+from jaxmon import disclosure
 from jaxmon.catalog import AGENT_DIED, AGENT_UP
 from jaxmon.exposition.families import Family, gauge
-from jaxmon.report import secrets
 from jaxmon.report.findings import find
 from jaxmon.report.findings.finding import Finding, verdict
 from jaxmon.report.layout import counted, shortened
@@ -53,7 +53,7 @@ class Facts(NamedTuple):
         worker: its slot.
         state: as in `jaxmon.report.runs.model.Run`.
         others: the functions of its neighbours.
-        redacted: removes secrets from a text, besides those of its command line.
+        redacted: removes secrets from a text, besides those of well-known forms.
     """
 
     overview: Mapping[str, Any]
@@ -88,11 +88,9 @@ def build(facts: Facts) -> str:
 
 
 def _document(facts: Facts) -> dict[str, Any]:
-    program = str(mapping(facts.overview.get("process")).get("program") or "")
     snapshot = read(facts.overview, facts.events)
     findings = find(snapshot, facts.others)
-    process = replace(snapshot.process, program=secrets.command_line(program))
-    snapshot = _bounded(replace(snapshot, process=process))
+    snapshot = _bounded(snapshot)
     environment = from_json(_Environment, facts.environment)
     document = {
         "schema": SCHEMA,
@@ -108,10 +106,12 @@ def _document(facts: Facts) -> dict[str, Any]:
         **{name: getattr(snapshot, name) for name in _KEPT},
         "packages": environment.packages,
     }
-    known = secrets.secrets_of(program)
+    # An older agent gives all of the command line.
+    program = str(mapping(facts.overview.get("process")).get("program") or "")
+    known = sorted(disclosure.hidden(program.split(" "), announced=True), key=len)[::-1]
 
     def redacted(text: str) -> str:
-        return facts.redacted(secrets.anywhere(known.redacted(text)))
+        return facts.redacted(disclosure.forms(disclosure.without(text, known)))
 
     return {name: plain(value, redacted) for name, value in document.items()}
 

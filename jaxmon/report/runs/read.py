@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jaxmon.errors import ConfigFileError, JaxmonError
 from jaxmon.files import bounded
-from jaxmon.formats import json_text
+from jaxmon.formats import json_text, schema
 from jaxmon.report.model import Snapshot
 from jaxmon.report.runs import MOST_BYTES, SCHEMA
 from jaxmon.report.runs.model import Run
@@ -30,13 +30,13 @@ def parse(text: str | bytes) -> Run:
     except ValueError as error:
         msg = f"it is {error}"
         raise RunError(msg) from error
-    schema = document.get("schema")
-    if type(schema) is not int or "functions" not in document:
+    if type(document.get("schema")) is not int or "functions" not in document:
         msg = "it is no summary of a run; write one with `jaxmon report`"
         raise RunError(msg)
-    if schema > SCHEMA:
-        msg = f"its schema is {schema}; this jaxmon reads up to {SCHEMA}: upgrade it"
-        raise RunError(msg)
+    try:
+        schema.require(document, SCHEMA, oldest=0)
+    except ValueError as error:
+        raise RunError(str(error)) from error
     return replace(from_json(Run, document), snapshot=from_json(Snapshot, document))
 
 

@@ -1,0 +1,26 @@
+"""Schema versions of documents, which other releases may have written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def require(document: Mapping[str, Any], newest: int, *, oldest: int = 1) -> None:
+    """
+    Check that this release can read *document*, by its schema.
+
+    Args:
+        document: JSON, not trusted.
+        newest: schema that this release writes.
+        oldest: that it still reads; 0 if a document need not have one.
+
+    Raises:
+        ValueError: it is of a later release, or has no schema.
+    """
+    schema = document.get("schema", 0)
+    if type(schema) is int and oldest <= schema <= newest:
+        return
+    later = type(schema) is int and schema > newest
+    msg = f"its schema is {schema!r:.20}; this jaxmon reads up to {newest}"
+    raise ValueError(f"{msg}: upgrade it" if later else msg)

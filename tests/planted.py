@@ -1,0 +1,135 @@
+"""Secrets as programs get them on the command line, and as exceptions quote them."""
+
+from __future__ import annotations
+
+
+WORD = "Correct-Horse-7x"
+_TAIL = "Battery-Staple-9"
+_BLOB = "Zm9vOkNvcnJlY3QtSG9yc2UtN3g5MTIz"
+_KEY = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC"
+_HEX = "9f86d081884c7d659a2feaa0c55ad015"
+PREFIXED = (
+    "hf_" + "AbCdEf1234567890GhIjKlMnOpQr",
+    "ghp_" + "AbCdEf1234567890GhIjKlMnOpQr",
+    "github_pat_" + "11ABCDEFG0aBcDeFgHiJkL_mNoPqRsTuVwX",
+    "AIza" + "SyA1234567890abcdefghijklmnopqrstu",
+    "AKIA" + "IOSFODNN7EXAMPLE",
+    "ASIA" + "IOSFODNN7EXAMPLE",
+    "xoxb-" + "123456789012-AbCdEfGhIjKlMnOp",
+    "glpat-" + "AbCdEf1234567890GhIj",
+    "sk-" + "AbCdEf1234567890GhIjKlMn",
+    "eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5",
+    "ya29." + "a0AfH6SMBabcdef1234567890",
+)
+SECRETS = (WORD, _TAIL, _BLOB, _KEY, _HEX, *PREFIXED)
+_PEM = f"-----BEGIN PRIVATE KEY-----\n{_KEY}\n-----END PRIVATE KEY-----"
+_SIGNED = f"https://b.s3.amazonaws.com/k?X-Amz-Credential={PREFIXED[4]}&X-Amz-Signature={_HEX}"
+
+ARGUMENTS = [
+    # argparse, click, tyro
+    ["--token", WORD],
+    [f"--token={WORD}"],
+    [f"--api-key={WORD}"],
+    ["--api_key", WORD],
+    ["--wandb-key", WORD],
+    [f"--hf-token={WORD}"],
+    ["--password", f"{WORD} {_TAIL}"],
+    [f'--password="{WORD} {_TAIL}"'],
+    ["--password", f"--{WORD}"],
+    ["--password", f"-{WORD}"],
+    [f"-p{WORD}"],
+    ["-p", WORD],
+    [f"--token:{WORD}"],
+    ["--header", f"Authorization: Bearer {WORD}"],
+    [f"--header=Authorization: Bearer {WORD}"],
+    ["-H", f"X-Api-Key: {WORD}"],
+    ["--private-key", _PEM],
+    [f"--private-key={_PEM}"],
+    ["--optimizer.auth.key", WORD],
+    ["--user", f"me:{WORD}"],
+    ["--name", WORD],
+    ["--label", f"a={WORD}"],
+    # hydra
+    [f"+hf_token={WORD}"],
+    [f"++auth.token={WORD}"],
+    [f"db.password={WORD}"],
+    [f"~db.password={WORD}"],
+    [f"model.name={WORD}"],
+    [f"+creds={{user:me,password:{WORD}}}"],
+    # absl, fire
+    [f"-api_key={WORD}"],
+    [f"--noauth={WORD}"],
+    ["login", WORD],
+    ["--flagfile", f"/etc/{WORD}"],
+    # as variables
+    [f"API_TOKEN={WORD}"],
+    [f"WANDB_API_KEY={_HEX}"],
+    [f"lr={WORD}"],
+    # common options with something else in them
+    ["--lr", WORD],
+    [f"--batch-size={WORD}"],
+    ["--seed", f"12{WORD}"],
+    ["--config", f"key: {WORD}"],
+    # inline documents
+    ["--json", f'{{"password": "{WORD}", "tail": "{_TAIL}"}}'],
+    [f'--json={{"api_key":"{WORD}"}}'],
+    [f"password: {WORD}"],
+    ["--set", f"[{WORD}, {_TAIL}]"],
+    # URLs and connection strings
+    [f"https://me:{WORD}@h/x"],
+    [f"https://h/x?token={WORD}"],
+    [f"--db=postgres://me:{WORD}@h/x"],
+    [f"postgres://me:{WORD}/{_TAIL}@h/x"],
+    [f"redis://:{WORD}@h:6379/0"],
+    [f"https://hooks.slack.com/services/T00/{_HEX}"],
+    [f"Server=h;Database=d;User=me;Password={WORD};"],
+    [f"DefaultEndpointsProtocol=https;AccountKey={_BLOB}=="],
+    [f"host=h user=me password={WORD}"],
+    ["--url", _SIGNED],
+    [_SIGNED],
+    ["--dsn", f"https://{_HEX}@sentry.example.org/1"],
+    # bare
+    [WORD],
+    [_BLOB],
+    [_HEX],
+    [_PEM],
+    ["--", WORD],
+    *([one] for one in PREFIXED),
+    *([f"--x-{n}", one] for n, one in enumerate(PREFIXED)),
+]
+
+MESSAGES = [
+    # requests, urllib3, aiohttp, huggingface_hub
+    f"HTTPSConnectionPool(host='h', port=443): Max retries: url: /v1/x?token={WORD}",
+    f"401 Client Error: Unauthorized for url: https://h/api?key={WORD}&x={_TAIL}",
+    f"{{'Authorization': 'Bearer {WORD}', 'X-Tail': '{_TAIL}'}}",
+    f"Authorization: Basic {_BLOB}=",
+    f"sent headers Basic {_BLOB}=",
+    f"Cannot connect to host me:{WORD}@h:443 ssl:default",
+    f"Invalid user token: {PREFIXED[0]}. Run `huggingface-cli login`",
+    f"Proxy error for http://me:{WORD}@proxy:3128",
+    f'Invalid URL "https://me:{WORD} {_TAIL}@h/x"',
+    f"Set-Cookie: session={WORD}; Path=/\nX-Api-Key: {_TAIL}",
+    # boto3, google-cloud, azure
+    f"The AWS Access Key Id {PREFIXED[4]} does not exist",
+    f"aws_secret_access_key={WORD}",
+    f"expired: {_SIGNED}",
+    f"AccountKey={_BLOB}==;EndpointSuffix=core.windows.net",
+    f"invalid API key {WORD}",
+    # psycopg, SQLAlchemy, redis
+    f'connection to server at "h" failed: postgresql://me:{WORD}@h/db',
+    f'invalid dsn: "host=h password={WORD} {_TAIL}"',
+    f'password "{WORD}" of user "me" is wrong',
+    f"redis://:{WORD}@h:6379/0 refused",
+    # others
+    f"cannot load {_PEM}",
+    f"cannot load\n{_PEM}\nfrom a file",
+    f"bad config: {{\"passwd\": \"{WORD}\", 'b': '{_TAIL}'}}",
+    f"passphrase:\n  {WORD}",
+    f"digest {_HEX} is wrong",
+    WORD,
+    f"invalid literal for int() with base 10: '{WORD}'",
+    f"return character(s) in header value: '{WORD}\\n'",
+    f"Command '['curl', '-H', 'Authorization: Bearer {WORD}']' returned 2",
+    *(f"got '{one}' from the server" for one in PREFIXED),
+]
