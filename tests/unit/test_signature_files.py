@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from jaxmon.agent.warm.statics import NotExportableError, described
 from jaxmon.errors import SignaturesError
 from jaxmon.signatures.buckets import best, proposals
 from jaxmon.signatures.document import parsed, read
@@ -76,6 +77,12 @@ def test_what_is_no_file_is_rejected(broken: Any, said: str, tmp_path: Path) -> 
         read(file)
 
     assert said in str(caught.value)
+
+
+def test_a_static_secret_is_not_described() -> None:
+    """What would be shown without its secret could not be compiled for."""
+    with pytest.raises(NotExportableError, match="a static argument may hold a secret"):
+        described(("sum", "https://host/data?token=tW9xQ27pLk"), "a static argument")
 
 
 def test_a_deep_or_large_file_is_rejected(tmp_path: Path) -> None:
