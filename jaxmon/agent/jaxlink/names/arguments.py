@@ -295,7 +295,7 @@ ARRAYS = (
     ),
     Name(
         "<array>.on_device_size_in_bytes",
-        "size of packed types, such as int4",
+        "size of live arrays, also of packed types such as int4",
         (catalog.LIVE_ARRAY_BYTES,),
     ),
 )
