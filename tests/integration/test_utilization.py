@@ -14,7 +14,7 @@ from jaxmon.agent.flops.peaks import DevicePeak
 from jaxmon.agent.jaxlink import flops as counting
 from jaxmon.report.model import Function, read
 from jaxmon.report.utilization import flops as section
-from tests import transformer
+from tests import inside, transformer
 from tests.instrumented import instrumented, samples, value
 from tests.preloaded import run_preloaded
 from tests.support import ROOT, until
@@ -326,7 +326,20 @@ def test_what_a_function_achieves() -> None:
             return function_of(agent, "batched").flops.achieved
 
         until(achieved, "sampled executions")
+        sampling = inside.sampling(agent)
+        sampling.stop()
+        ((of_it, figures),) = [
+            (one, of)
+            for one, of in sampling._figures.items()
+            if one.name == label("batched")
+        ]
+        slowest = max(figures.executions.latest)
+        # A delayed sample, which does not stand for all calls.
+        figures.executed(1e6)
+        for notify in inside.observers(agent).executed:
+            notify(of_it, (), 1e6)
         found = function_of(agent, "batched")
+        assert 0 < found.device_seconds <= slowest * (found.calls or 0)
         seconds = found.samples["execution_mean"]
         flops = 2 * size**3
         assert found.flops.achieved == pytest.approx(flops / seconds, rel=0.01)

@@ -189,7 +189,10 @@ class Function:
 
     @property
     def device_seconds(self) -> float:
-        """Seconds that the device computed it: mean execution time times calls."""
+        """
+        Seconds that the device computed it: mean execution time, of which one sample is
+        no large part, times calls.
+        """
         return self.samples.get("execution_mean", 0.0) * (self.calls or 0)
 
     def recompile_time(self, cause: str) -> float:
