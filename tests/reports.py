@@ -31,7 +31,14 @@ HEALTHY: dict[str, Any] = {
             {"device": 0, "in_use": 40 * GIB, "peak": 70 * GIB, "limit": 80 * GIB}
         ]
     },
-    "allocations": {"lines": [{"file": "train.py", "line": 9, "bytes": 40 * GIB}]},
+    "allocations": {
+        "peaks": [
+            {
+                "device": 0,
+                "lines": [{"file": "train.py", "line": 9, "bytes": 40 * GIB}],
+            }
+        ]
+    },
     "transfers": {
         "lines": [
             {"file": "log.py", "line": 3, "direction": "device_to_host", "count": 600}

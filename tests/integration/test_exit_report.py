@@ -123,10 +123,37 @@ def test_a_short_program_tells_its_memory(preloaded_script) -> None:
         PROGRAM + held, env={"JAXMON_MEMORY_INTERVAL": "3600"}
     ).ok()
 
-    assert "DEVICE MEMORY: 2 MiB in live arrays at the last snapshot, on device 0" in (
-        result.err
+    assert (
+        "DEVICE MEMORY: peak of the snapshots 2 MiB in live arrays, on device 0"
+        in result.err
     )
     assert re.search(r"  largest: 2 MiB from \S*/script.py:15\n", result.err)
+
+
+def test_memory_is_that_while_the_program_ran(preloaded_script) -> None:
+    """
+    Not what is left when `main` has returned; and the line that held most, what it
+    held of the same device.
+    """
+    main = """
+def main():
+    devices = jax.devices()
+    one = jax.device_put(np.zeros(1 << 19, np.int32), devices[1])
+    both = [jax.device_put(np.zeros(3 << 18, np.int8), one) for one in devices]
+    jaxmon.instrument().refresh()
+    print(sum(x.nbytes for x in (one, both[1])))
+
+main()
+"""
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    result = preloaded_script(PROGRAM + main, env=flags).ok()
+
+    assert result.out.split()[-1] == str(11 << 18)
+    assert (
+        "DEVICE MEMORY: peak of the snapshots 2.75 MiB in live arrays, on device 1\n"
+        in result.err
+    )
+    assert re.search(r"  largest: 2 MiB from \S*/script.py:17\n", result.err)
 
 
 def test_forked_children_do_not_report(preloaded_script) -> None:

@@ -37,6 +37,7 @@ class Memory(Part):
         self._interval = context.settings.memory_interval
         self._families: list[Family] = []
         self._devices: list[dict[str, Any]] = []
+        self._peaks: dict[str, int] = {}
         # A dtype without arrays stays at 0, and JAX's default dtype is exported from
         # the start: a series that ends or is missing is ambiguous.
         self._dtypes: dict[str, None] = {"float32": None}
@@ -89,7 +90,7 @@ class Memory(Part):
                     _offloaded(devices, offloaded),
                 ]
                 summaries = [
-                    _summary(one, stats[one], live[one], offloaded[one])
+                    self._summary(one, stats[one], live[one], offloaded[one])
                     for one in devices
                 ]
         finally:
@@ -150,24 +151,30 @@ class Memory(Part):
             )
         ]
 
+    def _summary(
+        self,
+        device: Any,
+        stats: dict[str, int],
+        live: dict[str, list[int]],
+        offloaded: int,
+    ) -> dict[str, Any]:
+        name, size = str(device.id), sum(size for _, size in live.values())
+        self._peaks[name] = max(size, self._peaks.get(name, 0))
+        return {
+            "device": name,
+            "kind": device.device_kind,
+            **allocators.sizes(stats),
+            "live_arrays": sum(count for count, _ in live.values()),
+            "live_bytes": size,
+            "live_bytes_peak": self._peaks[name],
+            "offloaded_bytes": offloaded,
+            "dtypes": {
+                dtype: {"arrays": count, "bytes": size}
+                for dtype, (count, size) in live.items()
+            },
+        }
+
 
 def _offloaded(devices: list[Any], sizes: dict[Any, int]) -> Family:
     metric = catalog.OFFLOADED_ARRAY_BYTES
     return Family(metric, [(series(metric, one.id), sizes[one]) for one in devices])
-
-
-def _summary(
-    device: Any, stats: dict[str, int], live: dict[str, list[int]], offloaded: int
-) -> dict[str, Any]:
-    return {
-        "device": str(device.id),
-        "kind": device.device_kind,
-        **allocators.sizes(stats),
-        "live_arrays": sum(count for count, _ in live.values()),
-        "live_bytes": sum(size for _, size in live.values()),
-        "offloaded_bytes": offloaded,
-        "dtypes": {
-            dtype: {"arrays": count, "bytes": size}
-            for dtype, (count, size) in live.items()
-        },
-    }
