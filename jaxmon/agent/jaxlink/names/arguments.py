@@ -155,6 +155,7 @@ PMAP = (
         seen="---yy",
         group="leaves of a pmap",
     ),
+    Name("jax._src.pmap.CachedShardMap.pmapped", "the same", _PMAP, "---yy"),
     Name(
         "jax._src.pmap:pmap.lower(infer_params)",
         "a pmap lowered ahead of time",
@@ -298,4 +299,10 @@ ARRAYS = (
         "size of live arrays, also of packed types such as int4",
         (catalog.LIVE_ARRAY_BYTES,),
     ),
+    Name(
+        "<sharding>.memory_kind",
+        "whether arrays are in host memory",
+        (catalog.LIVE_ARRAYS, catalog.LIVE_ARRAY_BYTES, catalog.OFFLOADED_ARRAY_BYTES),
+    ),
+    Name("<sharding>.device_set", "the class of a sharding", _SHARDING),
 )

@@ -66,10 +66,12 @@ CACHE = (
         "whether JAX uses the configured directory",
         _IN_USE,
     ),
+    Name("<persistent cache>._path", "the directory in use", _IN_USE),
     Name(
-        "jax._src.lru_cache:LRUCache.__init__(path)",
-        "sets _path, the directory in use",
+        "jax.config.jax_compilation_cache_check_contents",
+        "whether JAX recompiles cache hits for comparison; since 0.10",
         _IN_USE,
+        "---yy",
     ),
     Name(
         "jax._src.compilation_cache.decompress_executable",
