@@ -127,14 +127,15 @@ class Utilization(Part):
         thread = self._thread
         lowered, thread.jaxpr = thread.jaxpr, None
         called, thread.shapes = thread.shapes, None
+        shapes = called[1] if called and called[0] is function else None
         if _is_counted(function):
             tally = self._tallies.setdefault(function, FunctionTally())
             tally.expect(function.calls_and_hits()[0])
             # Under vmap or grad outside of jit, JAX calls it, which nothing counts.
-            tally.uncounted |= thread.applied and called is None
+            tally.uncounted |= thread.applied and shapes is None
         return Lowered(
             lowered[1]() if lowered and lowered[0] is function else None,
-            called[1] if called and called[0] is function else None,
+            shapes,
         )
 
     def dropped_program(self, function: Function) -> None:
