@@ -36,7 +36,11 @@ HEALTHY: dict[str, Any] = {
             {
                 "device": 0,
                 "lines": [{"file": "train.py", "line": 9, "bytes": 40 * GIB}],
-            }
+            },
+            {
+                "device": 3,
+                "lines": [{"file": "train.py", "line": 9, "bytes": 30 * GIB}],
+            },
         ]
     },
     "transfers": {

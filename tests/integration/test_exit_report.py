@@ -156,6 +156,46 @@ main()
     assert re.search(r"  largest: 2 MiB from \S*/script.py:17\n", result.err)
 
 
+AHEAD = """
+import threading
+import jaxmon
+agent = jaxmon.instrument(port=None, report=True)
+import jax, numpy as np
+from jaxmon import clocks
+
+def step(x):
+    for _ in range(40):
+        x = jax.numpy.tanh(x @ x)
+    return x
+
+given = [np.ones((size, size), np.float32) for size in range(8)]
+lowered = [jax.jit(step).lower(x) for x in given]
+compiled = []
+threads = [
+    threading.Thread(target=lambda one=one: compiled.append(one.compile()))
+    for one in lowered
+]
+for one in threads: one.start()
+for one in threads: one.join()
+for one in compiled: one(*[x for x in given if x.shape == one.in_avals[0][0].shape])
+# As if they had compiled at the same time on as many processors.
+agent._runtime.overview._began = clocks.monotonic() - 0.001
+"""
+
+
+def test_what_is_compiled_ahead_of_time_is_no_part_of_more_than_all(
+    preloaded_script,
+) -> None:
+    """Several threads compile at once, and calls that nothing counts are not 0."""
+    result = preloaded_script(AHEAD).ok()
+
+    assert re.search(r"COMPILE TIME: .* s, on several threads, in ", result.err)
+    (row,) = [one for one in result.err.splitlines() if "__main__.step " in one]
+    assert row.split()[1:4] == ["-", "-", "8"]
+    assert "Calls of programs that were compiled ahead of time" in result.err
+    assert not re.search(r"\d{3,} %", result.err.replace("100 %", ""))
+
+
 def test_forked_children_do_not_report(preloaded_script) -> None:
     """A child that ends orderly says nothing; the parent does, once."""
     result = preloaded_script(

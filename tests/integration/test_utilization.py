@@ -240,12 +240,11 @@ def test_calls_that_nothing_counts_are_unknown() -> None:
         known(agent, "scaled")
         page = samples(agent)
         for name in ("flops_total", "program_matrix_flops"):
-            (number,) = [
-                number
-                for one, number in page.items()
+            assert [
+                flops
+                for one, flops in page.items()
                 if one.startswith(f"jaxmon_{name}{{") and label("scaled") in one
-            ]
-            assert number == 0
+            ] == [0]
         assert value(agent, "jaxmon_flops_unknown", function=label("scaled")) == 0
 
 

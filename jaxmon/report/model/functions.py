@@ -188,6 +188,11 @@ class Function:
         return sum(self.compiles.values())
 
     @property
+    def never_called(self) -> bool:
+        """Whether no call was counted although programs were compiled."""
+        return self.calls == 0 and self.built > 0
+
+    @property
     def device_seconds(self) -> float:
         """
         Seconds that the device computed it: mean execution time, of which one sample is
