@@ -102,6 +102,8 @@ def functions(snapshot: Snapshot, *, most: int = _MOST_FUNCTIONS) -> Section:
     about = f": {duration(took)}"
     if observed:
         about += f", {share_of_time(took, observed)}"
+    if loading := snapshot.load_time:
+        about += f"; {duration(loading)} of loading from the persistent cache"
     return Section(
         _FUNCTIONS,
         about,

@@ -89,7 +89,7 @@ class PersistentCache(Part):
         self._thread = _Thread()
         # Reentrant: see Histogram.
         self._lock = threading.RLock()
-        self._saved = 0.0
+        self._saved = self._lost = 0.0
         self._refused = UncachedByReason()
         self._missing: dict[str, set[str]] = {}
         self._missing_keys = 0
@@ -147,7 +147,7 @@ class PersistentCache(Part):
 
     def saved(self, seconds: float, name: str | None = None) -> None:
         """
-        Add the compile time that a hit saved.
+        Add the compile time that a hit saved, less the time to retrieve the program.
 
         JAX stores compile time in whole seconds, so the saving of a program that
         compiled in under a second is negative; a counter must not decrease.
@@ -156,6 +156,7 @@ class PersistentCache(Part):
         with self._lock:
             # In this order, NaN becomes 0 too.
             self._saved += max(0.0, seconds)
+            self._lost += max(0.0, -seconds)
 
     def on_write(self, frame: FrameType, original: object) -> None:
         """Observe that JAX is about to write the program just compiled."""
@@ -264,7 +265,7 @@ class PersistentCache(Part):
             },
             "writes": self._writes.value,
             "errors": {o: n.value for o, n in self._errors.counts.items()},
-            "saved_seconds": self._saved,
+            "saved_seconds": self._saved - self._lost,
             "size_bytes": listing.size,
             "entries": listing.entries,
             "obstacles": [
