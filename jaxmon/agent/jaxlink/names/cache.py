@@ -66,6 +66,11 @@ CACHE = (
         "whether JAX uses the configured directory",
         _IN_USE,
     ),
+    Name(
+        "jax._src.path.epath_installed",
+        "whether JAX can open a directory that is not on a file system",
+        _IN_USE,
+    ),
     Name("<persistent cache>._path", "the directory in use", _IN_USE),
     Name(
         "jax.config.jax_compilation_cache_check_contents",
