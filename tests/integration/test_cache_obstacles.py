@@ -329,7 +329,9 @@ def test_a_remote_directory_without_its_package_is_named(
     JAX tries once, which may have been before jaxmon was there; its own message is a
     warning at that moment.
     """
-    if package != "etils[epath]" and find_spec(package):
+    if find_spec("etils") is None:
+        package = "etils[epath]"
+    elif not before and find_spec(package):
         pytest.skip(f"{package} is installed")
     (one,) = python_script(before + REMOTE, f"{scheme}://bucket/programs").json()
 

@@ -104,6 +104,8 @@ OTHERS = {
     *("all", "copy", "dtype", "itemsize", "ndim", "shape", "size", "weak_type"),
     *("info", "run_id", "tzinfo"),
 }
+# What JAX documents.
+PUBLIC = {"device_set", "jax_debug_key_reuse", "memory_kind"}
 # Attributes that devices of the CPU do not have, on which names are checked.
 OF_OTHER_DEVICES = {"coords", "core_count", "num_cores"}
 
@@ -114,7 +116,9 @@ def test_each_name_that_may_be_absent_has_a_row() -> None:
     names are checked on each release.
     """
     known = {part for name in NAMES for part in re.findall(r"\w+", name.path)}
-    known |= {name.path.strip('"') for name in NAMES} | OTHERS | OF_OTHER_DEVICES
+    known |= (
+        {name.path.strip('"') for name in NAMES} | OTHERS | PUBLIC | OF_OTHER_DEVICES
+    )
     for path in AGENT.rglob("*.py"):
         reads = {"getattr", "hasattr"} | ({"get"} if path.parent == DOOR else set())
         found = set(defaulted(path.read_text(), reads)) - known

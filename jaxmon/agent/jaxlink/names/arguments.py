@@ -299,10 +299,4 @@ ARRAYS = (
         "size of live arrays, also of packed types such as int4",
         (catalog.LIVE_ARRAY_BYTES,),
     ),
-    Name(
-        "<sharding>.memory_kind",
-        "whether arrays are in host memory",
-        (catalog.LIVE_ARRAYS, catalog.LIVE_ARRAY_BYTES, catalog.OFFLOADED_ARRAY_BYTES),
-    ),
-    Name("<sharding>.device_set", "the class of a sharding", _SHARDING),
 )

@@ -262,9 +262,4 @@ SAMPLING = (
         "what a missed call returns",
         ("inspection of values that missed calls return",),
     ),
-    Name(
-        "jax.config.jax_debug_key_reuse",
-        "whether JAX rejects keys that are used again",
-        ("determinism checks of calls whose keys JAX would reject",),
-    ),
 )

@@ -275,7 +275,6 @@ PROGRAMS = (
         "y----",
         "axes of a shard_map",
     ),
-    Name("<shard_map>.mesh", "the sizes of these axes", _FLOPS),
     Name("<product>.precision", "how precise a product is", _FLOPS),
     Name(
         "<ragged product>.ragged_dot_dimension_numbers",
