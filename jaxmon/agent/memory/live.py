@@ -10,7 +10,6 @@ from typing import Any
 
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink.arrays import device_bytes
-from jaxmon.agent.memory import pprof
 
 
 class ArrayGroup:
@@ -103,6 +102,8 @@ def count_buffers(
 
 def _buffers(jax: Any, guard: Guard) -> Counter[tuple[str, int]] | None:
     """Return the number of buffers by device and size; `None` if it is unknown."""
+    from jaxmon.agent.memory import pprof  # noqa: PLC0415 - not before there are arrays
+
     found = Counter[tuple[str, int]]()
     try:
         for one in pprof.read(jax.profiler.device_memory_profile()).samples:
