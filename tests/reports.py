@@ -31,7 +31,18 @@ HEALTHY: dict[str, Any] = {
             {"device": 0, "in_use": 40 * GIB, "peak": 70 * GIB, "limit": 80 * GIB}
         ]
     },
-    "allocations": {"lines": [{"file": "train.py", "line": 9, "bytes": 40 * GIB}]},
+    "allocations": {
+        "peaks": [
+            {
+                "device": 0,
+                "lines": [{"file": "train.py", "line": 9, "bytes": 40 * GIB}],
+            },
+            {
+                "device": 3,
+                "lines": [{"file": "train.py", "line": 9, "bytes": 30 * GIB}],
+            },
+        ]
+    },
     "transfers": {
         "lines": [
             {"file": "log.py", "line": 3, "direction": "device_to_host", "count": 600}

@@ -36,7 +36,7 @@ CASES: dict[str, Case] = {
         {"memory": {"devices": [{"device": 3, "in_use": 72 * GIB, "limit": 80 * GIB}]}},
         [],
         "Device 3 uses 90 % of its 80 GiB.",
-        ("train.py:9 holds 40 GiB",),
+        ("train.py:9 held 30 GiB of it",),
         (
             "Free what these lines hold, donate arguments (donate_argnums) or "
             "reduce the batch size before memory runs out."
@@ -46,7 +46,7 @@ CASES: dict[str, Case] = {
         {"memory": {"devices": [{"device": 0, "peak": 79 * GIB, "limit": 80 * GIB}]}},
         [],
         "Device 0 has used 99 % of its 80 GiB.",
-        ("train.py:9 holds 40 GiB",),
+        ("train.py:9 held 40 GiB of it",),
         (
             "Free what these lines hold, donate arguments (donate_argnums) or "
             "reduce the batch size before memory runs out."

@@ -54,7 +54,7 @@ _COMMON = frozenset(
         *("path", "put", "self", "session", "stage", "value", "warnings", "__init__"),
         *("is_deleted", "is_ready", "Device", "Mesh", "P", "node_data", "num_leaves"),
         *("unset", "__version__", "AUTO", "__array__", "__call__", "default_memory"),
-        *("axis_types",),
+        *("axis_types", "flops", "message"),
         *("flat_args", "fun_name", "debug_info", "trace", "lower"),
     }
 )

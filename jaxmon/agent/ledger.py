@@ -214,7 +214,7 @@ class Ledger:
         return directions, dict((lines - lines_before).most_common())
 
     def _take_snapshot(self) -> tuple[ArraySnapshot, MemoryProfile | None]:
-        held = snapshot_arrays(self._context.jax)
+        held = snapshot_arrays(self._context.jax, self._context.guard)
         try:
             return held, self._agent.memory()
         except JaxmonError:  # without it the amount is known, but not the line

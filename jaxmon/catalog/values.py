@@ -47,6 +47,7 @@ FLOPS_UNKNOWN = (
     "branch",
     "kernel",
     "library",
+    "layout",
     "size",
     "untraced",
     "programs",

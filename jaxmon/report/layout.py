@@ -170,12 +170,19 @@ def ago(seconds: float) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """Return *part* of *whole* as a percentage."""
-    percent = 100 * part / whole if whole > 0 else 0.0
+    """Return *part* of *whole* as a percentage, 100 at most."""
+    percent = min(100 * part / whole, 100) if whole > 0 else 0.0
     if 99.5 <= percent < 100:  # noqa: PLR2004 - almost all is not all
         return f"{min(percent, 99.9):.1f} %"
     few = 0 < percent < 10  # noqa: PLR2004 - where a decimal matters
     return f"{percent:.{1 if few else 0}f} %"
+
+
+def share_of_time(spent: float, observed: float) -> str:
+    """Return which part of *observed* was *spent*, by one thread or by several."""
+    if spent > observed:
+        return f"on several threads, in {duration(observed)}"
+    return f"{share(spent, observed)} of {duration(observed)}"
 
 
 def times(count: int) -> str:

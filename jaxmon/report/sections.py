@@ -20,6 +20,7 @@ from jaxmon.report.layout import (
     counted,
     duration,
     share,
+    share_of_time,
     shortened,
     wrapped,
 )
@@ -30,6 +31,10 @@ from jaxmon.report.section import Section
 _FUNCTIONS = "COMPILE TIME"
 _WHILE_IT_RUNS = "run `jaxmon explain` while the process is running."
 _OF_ANOTHER_RUN = "JAXMON_SUMMARY_DIR=DIRECTORY keeps a whole report."
+_UNCOUNTED = (
+    "Calls of programs that were compiled ahead of time, or under jax.vmap or jax.grad "
+    "outside of jit, are not counted."
+)
 _MOST_FUNCTIONS = 12
 _MOST_RECOMPILES = 4
 _MOST_DIFFERENCES = 3
@@ -96,13 +101,16 @@ def functions(snapshot: Snapshot, *, most: int = _MOST_FUNCTIONS) -> Section:
     ]
     about = f": {duration(took)}"
     if observed:
-        about += f", {share(took, observed)} of {duration(observed)}"
+        about += f", {share_of_time(took, observed)}"
+    if loading := snapshot.load_time:
+        about += f"; {duration(loading)} of loading from the persistent cache"
     return Section(
         _FUNCTIONS,
         about,
         layout,
         [_function_row(*row) for row in rows],
         [one.place for one in shown],
+        [_UNCOUNTED] if any(one.never_called for one in shown) else [],
     )
 
 
@@ -150,7 +158,8 @@ def _see(finding: Finding, observed: float) -> str:
 
 
 def _function_row(name: str, entries: Sequence[Function]) -> list[str]:
-    calls = [one.calls for one in entries if one.calls is not None]
+    counted = [one for one in entries if not one.never_called]
+    calls = [one.calls for one in counted if one.calls is not None]
     hits = [one.hits for one in entries if one.hits is not None]
     recompiled = sum(sum(one.recompiles.values()) for one in entries)
     return [

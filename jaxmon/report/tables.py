@@ -75,6 +75,9 @@ def cache(snapshot: Snapshot) -> Section:
         about += "miss" if misses == 1 else "misses"
         if found.saved_seconds > 0:
             about += f", {duration(found.saved_seconds)} saved"
+        elif (cost := -found.saved_seconds - hits) > 0:
+            # Each compile took less than a second more than JAX has stored.
+            about += f", loading took {duration(cost)} longer than compiling"
     below = []
     if found.directory:
         facts = [found.directory]

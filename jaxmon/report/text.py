@@ -8,7 +8,7 @@ from jaxmon.report import marked, sections, tables
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.goodput.text import goodput
 from jaxmon.report.layout import INDENT, columns, duration, ending, shortened, size
-from jaxmon.report.model import Process, Snapshot
+from jaxmon.report.model import Device, Process, Snapshot
 from jaxmon.report.notes import notes
 from jaxmon.report.time_table import time_table
 from jaxmon.report.utilization import flops
@@ -109,23 +109,27 @@ def _head(snapshot: Snapshot, worker: str, width: int) -> list[str]:
 
 
 def _memory(snapshot: Snapshot, width: int) -> list[str]:
-    """Return a line on the fullest device."""
-    known = [one for one in snapshot.memory.devices if one.peak or one.live_bytes]
-    if not known:
+    """Return a line on the fullest device, at its peak: at exit, little is left."""
+    known = [(_peak(one, snapshot), one) for one in snapshot.memory.devices]
+    held, device = max(known, key=lambda one: one[0], default=(0.0, Device()))
+    if not held:
         return []
-    device = max(known, key=lambda one: one.peak or one.live_bytes or 0)
     if device.peak:
-        details = f"peak {size(device.peak)}"
+        details = f"peak {size(held)}"
         details += f" of {size(device.limit)}" if device.limit else ""
     else:
-        details = f"{size(device.live_bytes or 0)} in live arrays at the last snapshot"
-    line = f"DEVICE MEMORY: {details}, on device {device.device}"
-    lines = [line]
-    if snapshot.allocations.lines:
-        top = snapshot.allocations.lines[0]
+        details = f"peak of the snapshots {size(held)} in live arrays"
+    lines = [f"DEVICE MEMORY: {details}, on device {device.device}"]
+    for top in snapshot.allocations.peak_of(device.device).lines[:1]:
         text = f"{INDENT}largest: {size(top.bytes)} from "
         lines.append(text + ending(top.place, width - columns(text)))
     return [shortened(one, width) for one in lines]
+
+
+def _peak(device: Device, snapshot: Snapshot) -> float:
+    """Return the most bytes on *device*: of its allocator, or in any snapshot."""
+    seen = snapshot.allocations.peak_of(device.device).bytes
+    return device.peak or max(device.live_bytes_peak or 0.0, seen)
 
 
 def _joined(parts: Iterable[Sequence[str]]) -> list[str]:

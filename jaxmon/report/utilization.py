@@ -17,6 +17,7 @@ _WHY: Mapping[str, str] = {
     "branch": "branches that need different FLOPs",
     "kernel": "a kernel without a cost estimate",
     "library": "a library computes",
+    "layout": "this JAX describes it in a way that jaxmon does not know",
     "size": "its program is too large to be counted",
     "untraced": "its program was not seen when JAX lowered it",
     "format": "there is no peak for operands of the format",

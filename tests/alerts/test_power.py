@@ -87,7 +87,10 @@ def test_device_time_is_that_of_all_calls(tmp_path):
     """Of 60 calls a minute of 0.25 s, one in ten was sampled: a quarter of the time."""
     series = calls(0, "step", rate=60, sampled=6, seconds=0.25)
 
-    expect(tmp_path, series, DEVICE_TIME, {("0", "step"): 0.25})
+    # One delayed sample stands for no more than all of the time.
+    series |= calls(0, "other", rate=6000, sampled=6, seconds=1.5)
+    expected = {("0", "step"): 0.25, ("0", "other"): 1}
+    expect(tmp_path, series, DEVICE_TIME, expected)
 
 
 @pytest.mark.parametrize("sampled", [3, 60])

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from jaxmon import catalog
+from jaxmon.report.model import read
+from jaxmon.report.tables import cache as cache_section
 from tests.cache_books import TWO_PROGRAMS, entries, run
 
 
@@ -38,18 +42,40 @@ def test_figures_equal_those_of_jax_and_the_files(tmp_path: Path) -> None:
 def test_saved_seconds_are_those_of_jax_and_never_fall(tmp_path: Path) -> None:
     """
     JAX keeps whole seconds of compiling, so that quick programs "save" less than
-    nothing; these count as nothing.
+    nothing; these count as nothing, since counters do not fall. Reports subtract them,
+    and say so if they cannot be due to that alone.
     """
     run(tmp_path)
     books = run(tmp_path, "jaxmon")
     assert books.noted["saved"] == []
 
-    second = run(tmp_path)
+    slow = """
+import time
+from jax._src import compilation_cache as cc
+whole = cc.get_executable_and_time
+def slow(*args, **options):
+    time.sleep(1.5)
+    return whole(*args, **options)
+cc.get_executable_and_time = slow
+"""
+    second, third = run(tmp_path), run(tmp_path, slow, *TWO_PROGRAMS)
 
-    assert len(second.noted["saved"]) == 3
-    assert min(second.noted["saved"]) < 0
-    expected = sum(max(seconds, 0) for seconds in second.noted["saved"])
-    assert second.snapshot["saved_seconds"] == pytest.approx(expected)
+    counter = catalog.PERSISTENT_CACHE_SAVED_SECONDS.name
+    for books in (second, third):
+        saved = books.noted["saved"]
+        assert len(saved) == 3
+        assert min(saved) < 0
+        assert books.snapshot["saved_seconds"] == pytest.approx(sum(saved))
+        expected = sum(max(seconds, 0) for seconds in saved)
+        assert books.noted["samples"][counter] == pytest.approx(expected)
+    about = [
+        cache_section(read({"cache": books.snapshot})).about
+        for books in (second, third)
+    ]
+    assert about[0] == ": 3 hits, 0 misses"
+    assert re.fullmatch(
+        r": 3 hits, 0 misses, loading took .* longer than compiling", about[1]
+    )
 
 
 def test_a_hit_on_a_slow_compile_saves_what_jax_says(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import json
 import shutil
 import socket
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -293,6 +294,52 @@ def test_eviction_without_its_package_is_named(tmp_path: Path) -> None:
     assert entries(tmp_path / "cache") == []
     assert books.obstacles() == ["not_in_use"]
     assert "filelock" in books.message("not_in_use")
+
+
+REMOTE = """
+import json
+import sys
+import jax
+import jaxmon
+from jaxmon.agent.agent import runtime_of
+
+jax.config.update("jax_compilation_cache_dir", sys.argv[1])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.jit(lambda x: x + 1)(1.0)
+agent = jaxmon.instrument(port=None, socket=False)
+jax.jit(lambda x: x + 2)(1.0)
+agent.refresh()
+print(json.dumps(runtime_of(agent).overview.whole()["cache"]["obstacles"]))
+"""
+NO_EPATH = "import sys; sys.modules['etils'] = None\n"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "before", "package"),
+    [
+        ("gs", "", "gcsfs"),
+        ("s3", "", "s3fs"),
+        ("gs", NO_EPATH, "etils[epath]"),
+    ],
+)
+def test_a_remote_directory_without_its_package_is_named(
+    python_script: Any, scheme: str, before: str, package: str
+) -> None:
+    """
+    JAX tries once, which may have been before jaxmon was there; its own message is a
+    warning at that moment.
+    """
+    if find_spec("etils") is None:
+        package = "etils[epath]"
+    elif not before and find_spec(package):
+        pytest.skip(f"{package} is installed")
+    (one,) = python_script(before + REMOTE, f"{scheme}://bucket/programs").json()
+
+    assert one["reason"] == "not_in_use"
+    assert one["message"] == (
+        f"JAX does not use {scheme}://bucket/programs: {package} is not installed."
+    )
+    assert one["advice"] == f"Install {package} where the program runs."
 
 
 def test_an_entry_larger_than_the_cache_is_named(tmp_path: Path) -> None:

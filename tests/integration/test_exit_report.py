@@ -123,10 +123,77 @@ def test_a_short_program_tells_its_memory(preloaded_script) -> None:
         PROGRAM + held, env={"JAXMON_MEMORY_INTERVAL": "3600"}
     ).ok()
 
-    assert "DEVICE MEMORY: 2 MiB in live arrays at the last snapshot, on device 0" in (
-        result.err
+    assert (
+        "DEVICE MEMORY: peak of the snapshots 2 MiB in live arrays, on device 0"
+        in result.err
     )
     assert re.search(r"  largest: 2 MiB from \S*/script.py:15\n", result.err)
+
+
+def test_memory_is_that_while_the_program_ran(preloaded_script) -> None:
+    """
+    Not what is left when `main` has returned; and the line that held most, what it
+    held of the same device.
+    """
+    main = """
+def main():
+    devices = jax.devices()
+    one = jax.device_put(np.zeros(1 << 19, np.int32), devices[1])
+    both = [jax.device_put(np.zeros(3 << 18, np.int8), one) for one in devices]
+    jaxmon.instrument().refresh()
+    print(sum(x.nbytes for x in (one, both[1])))
+
+main()
+"""
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    result = preloaded_script(PROGRAM + main, env=flags).ok()
+
+    assert result.out.split()[-1] == str(11 << 18)
+    assert (
+        "DEVICE MEMORY: peak of the snapshots 2.75 MiB in live arrays, on device 1\n"
+        in result.err
+    )
+    assert re.search(r"  largest: 2 MiB from \S*/script.py:17\n", result.err)
+
+
+AHEAD = """
+import threading
+import jaxmon
+agent = jaxmon.instrument(port=None, report=True)
+import jax, numpy as np
+from jaxmon import clocks
+
+def step(x):
+    for _ in range(40):
+        x = jax.numpy.tanh(x @ x)
+    return x
+
+given = [np.ones((size, size), np.float32) for size in range(8)]
+lowered = [jax.jit(step).lower(x) for x in given]
+compiled = []
+threads = [
+    threading.Thread(target=lambda one=one: compiled.append(one.compile()))
+    for one in lowered
+]
+for one in threads: one.start()
+for one in threads: one.join()
+for one in compiled: one(*[x for x in given if x.shape == one.in_avals[0][0].shape])
+# As if they had compiled at the same time on as many processors.
+agent._runtime.overview._began = clocks.monotonic() - 0.001
+"""
+
+
+def test_what_is_compiled_ahead_of_time_is_no_part_of_more_than_all(
+    preloaded_script,
+) -> None:
+    """Several threads compile at once, and calls that nothing counts are not 0."""
+    result = preloaded_script(AHEAD).ok()
+
+    assert re.search(r"COMPILE TIME: .* s, on several threads, in ", result.err)
+    (row,) = [one for one in result.err.splitlines() if "__main__.step " in one]
+    assert row.split()[1:4] == ["-", "-", "8"]
+    assert "Calls of programs that were compiled ahead of time" in result.err
+    assert not re.search(r"\d{3,} %", result.err.replace("100 %", ""))
 
 
 def test_forked_children_do_not_report(preloaded_script) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import random
 import re
 from collections.abc import Callable
@@ -244,21 +243,52 @@ def test_formats(wanted: str, dtype: str, options: dict[str, Any]) -> None:
     assert list(count(partial(multiply, **options), x, x).amounts) == [(wanted, False)]
 
 
-def test_each_shard_counts() -> None:
-    """A sharded function multiplies on each device, each its part."""
-    import jax
-    import numpy as np
+@pytest.mark.parametrize("partly", [False, True])
+def test_each_shard_counts(preloaded_script: Any, *, partly: bool) -> None:
+    """
+    A sharded function multiplies on each device, each its part; over mesh axes that are
+    not its own, XLA divides what is written once. A layout that is not known is said.
+    """
+    script = f"""
+import functools
+import json
 
-    shard_map: Any = getattr(jax, "shard_map", None)
-    if shard_map is None:
-        shard_map = importlib.import_module("jax.experimental.shard_map").shard_map
-    devices = jax.devices()
-    mesh = jax.sharding.Mesh(np.array(devices), ("rows",))
-    spec = jax.sharding.PartitionSpec("rows")
-    sharded = shard_map(product, mesh=mesh, in_specs=spec, out_specs=spec)
+import jax
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
 
-    rows = 4 * len(devices)
-    assert total(count(sharded, ones(rows, 6))) == 2 * rows * 6 * 6
+from jaxmon.agent.jaxlink import flops
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+
+try:
+    shard_map = functools.partial(jax.shard_map, axis_names={{"a"}})
+except AttributeError:
+    from jax.experimental.shard_map import shard_map as old
+
+    shard_map = functools.partial(old, auto=frozenset("b"))
+if not {partly}:
+    shard_map = shard_map.func
+mesh = Mesh(np.array(jax.devices()).reshape(2, 4), ("a", "b"))
+spec = PartitionSpec("a")
+fun = shard_map(lambda x: x @ x.T, mesh=mesh, in_specs=spec, out_specs=spec)
+jaxpr = jax.make_jaxpr(jax.jit(fun))(np.ones((8, 6), np.float32)).jaxpr
+count = lambda: flops.count(jax, jaxpr, SourceLineFinder(jax))
+known = sum(count().amounts.values())
+(inside,) = [
+    one for one in jaxpr.eqns[0].params["jaxpr"].eqns
+    if one.primitive.name == "shard_map"
+]
+for name in list(inside.params):
+    if "axes" in name or name == "auto":
+        inside.params["future_" + name] = inside.params.pop(name)
+print(json.dumps([known, count().unknown.reason]))
+"""
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    known, reason = preloaded_script(script, env=flags).json()
+
+    # Two shards of four rows each, and all of it on four devices unless XLA divides it.
+    assert known == 2 * (2 * 4 * 6 * 4) * (1 if partly else 4)
+    assert reason == "layout"
 
 
 def kernel(x: Any, *, skips: bool = False, **options: Any) -> Any:

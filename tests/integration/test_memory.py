@@ -39,11 +39,28 @@ def look():
                 found.setdefault(f"{dtype} {device}", []).append(number)
     return {name: figures for name, figures in found.items() if figures != [0, 0]}
 
+def truth():
+    # Bytes on each device, each pointer once.
+    live = jax.live_arrays()
+    shards = [one.data for array in live for one in array.addressable_shards]
+    sizes = {
+        (one.device.id, one.unsafe_buffer_pointer()): one.nbytes
+        for one in shards if one.nbytes
+    }
+    found = dict.fromkeys(range(4), 0)
+    for (device, _), size in sizes.items():
+        found[device] += size
+    return found
+
 def made(make):
     before = look()
     kept = make()
     jax.block_until_ready(kept)
     after = look()
+    totals = dict.fromkeys(range(4), 0)
+    for name, (_, size) in after.items():
+        totals[int(name[-1])] += size
+    assert totals == truth(), (totals, truth())
     if isinstance(kept, jax.Array):
         kept.delete()
     deleted = look()
@@ -59,6 +76,16 @@ def made(make):
         for now in (after, deleted)
     ]
 
+def captured():
+    weights = jax.device_put(np.ones(1000, np.int16))
+    add = jax.jit(lambda one: one + weights)
+    add(np.int16(1))
+    return add, weights
+
+def shards():
+    array = jax.device_put(host.astype(np.int32), rows)
+    return array, [one.data for one in array.addressable_shards]
+
 host = np.ones((8, 3), np.float32)
 print(json.dumps({
     "plain": made(lambda: jax.device_put(np.ones((5, 2), np.int8))),
@@ -70,6 +97,8 @@ print(json.dumps({
     "key": made(lambda: jax.random.key(3)),
     "empty": made(lambda: jax.device_put(np.ones((0, 4), np.uint16))),
     "many": made(lambda: [jax.device_put(np.float16(at)) for at in range(100)]),
+    "captured": made(captured),
+    "shards": made(shards),
 }))
 jaxmon.uninstrument()
 """
@@ -84,6 +113,8 @@ EXPECTED: dict[str, dict[str, list[int]]] = {
     "key": {"uint32 0": [1, 8]},
     "empty": {"uint16 0": [1, 0]},
     "many": {"float16 0": [100, 200]},
+    "captured": {"int16 0": [1, 2000]},
+    "shards": {f"int32 {at}": [1, 24] for at in range(4)},
 }
 
 
@@ -99,12 +130,12 @@ def kinds() -> Any:
 def test_each_kind_of_array_counts_where_it_is(kinds: Any, kind: str) -> None:
     """
     By its dtype, with the bytes of its shard on each device; PRNG keys as the numbers
-    they are made of.
+    they are made of; what shares a buffer once.
     """
     added, left = kinds[kind]
 
     assert added == EXPECTED[kind]
-    assert left == ({} if kind != "many" else added)
+    assert left == (added if kind in {"many", "captured", "shards"} else {})
 
 
 OFFLOADED = """
@@ -218,6 +249,10 @@ class Array:
         """Tell that it is not."""
         return False
 
+    def on_device_size_in_bytes(self) -> int:
+        """Return what two numbers take."""
+        return 8
+
 
 class Jax:
     """JAX, with other arrays."""
@@ -298,7 +333,10 @@ def test_packed_arrays_are_as_large_as_they_are_on_the_device() -> None:
     """On the page, in what budgets hold, and in reports of memory that ran out."""
     numbers = jax.device_put(np.ones(4001, jnp.int4))
     size = numbers.on_device_size_in_bytes()
-    memory = Memory(context_of(jax, Settings(memory_interval=0)))
+    captured = jax.device_put(np.ones(4003, np.int16))
+    jax.jit(lambda one: one + captured)(np.int16(1))
+    context = context_of(jax, Settings(memory_interval=0))
+    memory = Memory(context)
     memory.take_snapshot()
     found = {
         series.split('"')[3]: number
@@ -308,4 +346,6 @@ def test_packed_arrays_are_as_large_as_they_are_on_the_device() -> None:
     }
 
     assert found["int4"] == size
-    assert snapshot_arrays(jax).sizes["int4[4001]"] == size
+    held = snapshot_arrays(jax, context.guard)
+    assert held.sizes["int4[4001]"] == size
+    assert (held.sizes["int16[4003]"], held.arrays["int16[4003]"]) == (8006, 1)

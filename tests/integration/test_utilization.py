@@ -14,7 +14,7 @@ from jaxmon.agent.flops.peaks import DevicePeak
 from jaxmon.agent.jaxlink import flops as counting
 from jaxmon.report.model import Function, read
 from jaxmon.report.utilization import flops as section
-from tests import transformer
+from tests import inside, transformer
 from tests.instrumented import instrumented, samples, value
 from tests.preloaded import run_preloaded
 from tests.support import ROOT, until
@@ -200,6 +200,54 @@ def test_a_loop_of_unknown_length_is_said_and_not_counted() -> None:
         assert "test_utilization.py:" in text
 
 
+def scaled(x: Any) -> Any:
+    return (2 * x).sum()
+
+
+def test_calls_that_nothing_counts_are_unknown() -> None:
+    """
+    JAX calls the programs of vmap, grad and jvp outside of jit, and what was compiled
+    ahead of time is called without it; beside them, what has nothing to count has 0.
+    """
+    import jax
+
+    def fresh(number: int) -> Any:
+        def square(x: Any) -> Any:
+            return (x @ x).sum()
+
+        square.__qualname__ = square.__name__ = f"of{number}"
+        return jax.jit(square)
+
+    x = ones(SIZE, SIZE)
+    with instrumented(peak_flops=PEAK) as agent:
+        mapped, slope, forward, both, ahead = map(fresh, range(5))
+        jax.vmap(mapped)(ones(2, SIZE, SIZE))
+        jax.grad(slope)(x)
+        jax.jvp(forward, (x,), (x,))
+        both(x)
+        jax.vmap(both)(ones(2, SIZE, SIZE))
+        ahead.lower(x).compile()(x)
+        jax.jit(scaled)(x)
+        for number in range(5):
+            known(agent, f"of{number}")
+            function = label(f"of{number}")
+            reason = {"function": function, "reason": "uncounted"}
+            assert value(agent, "jaxmon_flops_unknown", **reason) == 1, number
+            assert not any(
+                one.startswith("jaxmon_flops_total{") and function in one
+                for one in samples(agent)
+            )
+        known(agent, "scaled")
+        page = samples(agent)
+        for name in ("flops_total", "program_matrix_flops"):
+            assert [
+                flops
+                for one, flops in page.items()
+                if one.startswith(f"jaxmon_{name}{{") and label("scaled") in one
+            ] == [0]
+        assert value(agent, "jaxmon_flops_unknown", function=label("scaled")) == 0
+
+
 def test_functions_jitted_earlier_are_not_counted() -> None:
     """Their cached calls are seen by nothing; that is said of those that multiply."""
     import jax
@@ -326,7 +374,20 @@ def test_what_a_function_achieves() -> None:
             return function_of(agent, "batched").flops.achieved
 
         until(achieved, "sampled executions")
+        sampling = inside.sampling(agent)
+        sampling.stop()
+        ((of_it, figures),) = [
+            (one, of)
+            for one, of in sampling._figures.items()
+            if one.name == label("batched")
+        ]
+        slowest = max(figures.executions.latest)
+        # A delayed sample, which does not stand for all calls.
+        figures.executed(1e6)
+        for notify in inside.observers(agent).executed:
+            notify(of_it, (), 1e6)
         found = function_of(agent, "batched")
+        assert 0 < found.device_seconds <= slowest * (found.calls or 0)
         seconds = found.samples["execution_mean"]
         flops = 2 * size**3
         assert found.flops.achieved == pytest.approx(flops / seconds, rel=0.01)

@@ -11,6 +11,7 @@ from jaxmon.agent.sampling.execution import (
     ExecutionTimer,
     RollingMedian,
     SampleEstimates,
+    SteadyPace,
 )
 from jaxmon.agent.sampling.work import DeviceWork
 
@@ -200,3 +201,32 @@ def test_longer_runs_of_a_function_that_can_be_told_are_told() -> None:
         assert len(told(work(10.95, 11.05), known=known)) == 1
 
     assert told(work(19.5, 20.5), known=known) == [pytest.approx(10.0)]
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pytest.param([0.0012] * 16 + [1.26], id="one delayed"),
+        pytest.param(([0.001] * 9 + [0.1]) * 4, id="large and small"),
+        pytest.param([0.3, 0.3], id="two"),
+    ],
+)
+def test_no_sample_stands_for_all_calls(times: list[float]) -> None:
+    """
+    Of seventeen samples one was delayed: calls take what the others took. Programs of
+    different lengths count by how often they run.
+    """
+    steady = SteadyPace()
+    for seconds in times:
+        steady.add(seconds)
+    truth = sum(one for one in times if one < 1) / len(times)
+
+    assert steady.pace == pytest.approx(truth, rel=0.1)
+
+
+def test_one_sample_is_no_pace() -> None:
+    """It may be the delayed one."""
+    steady = SteadyPace()
+    assert steady.pace is None
+    steady.add(1.0)
+    assert steady.pace is None

@@ -96,6 +96,8 @@ def test_executions_are_compared_with_the_devices_that_run_them() -> None:
 
     assert found.achieved == 1.5
     assert found.of_peak == 0.25
+    found.add(Cost({"model": 6.0}, {"model": 0.5}, part=0.5), 400.0)  # delayed
+    assert (found.achieved, found.of_peak) == (1.5, 0.25)
     found.add(SMALL._replace(part=0.0), 1.0)
     assert found.of_peak is None
 

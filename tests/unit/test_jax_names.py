@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
@@ -12,7 +13,8 @@ from tests.support import ROOT
 from tools import compat
 
 
-DOOR = ROOT / "jaxmon" / "agent" / "jaxlink"
+AGENT = ROOT / "jaxmon" / "agent"
+DOOR = AGENT / "jaxlink"
 HOOKS = {
     *("calls", "misses", "compiles", "monitoring", "persistent_cache", "sampling"),
     *("transfers", "errors", "runtime_errors", "deleted_arrays"),
@@ -58,8 +60,9 @@ def test_a_group_has_several() -> None:
 
 
 def test_each_name_is_used() -> None:
-    """A name that no module of the door has is a row too many."""
-    sources = [path.read_text() for path in DOOR.glob("*.py")]
+    """A name that no module of the agent has is a row too many."""
+    modules = [one for one in AGENT.rglob("*.py") if one.parent != DOOR / "names"]
+    sources = [path.read_text() for path in modules]
     unused = [n.path for n in NAMES if not any(n.word in one for one in sources)]
     assert unused == []
 
@@ -83,6 +86,57 @@ def foreign(source: str) -> Iterator[str]:
             and not (isinstance(node.value, ast.Name) and node.value.id == "self")
         ):
             yield node.attr
+
+
+# Not internal to JAX: of Python and its modules, of the array protocol, of other
+# libraries.
+OTHERS = {
+    *(
+        "__array_interface__",
+        "__code__",
+        "__dict__",
+        "__file__",
+        "__name__",
+        "__path__",
+    ),
+    *("__spec__", "__wrapped__", "_children", "_fields", "_is_gil_enabled"),
+    *("clock_gettime", "co_consts", "co_names", "last_value", "ps1", "RUSAGE_THREAD"),
+    *("all", "copy", "dtype", "itemsize", "ndim", "shape", "size", "weak_type"),
+    *("info", "run_id", "tzinfo"),
+}
+# What JAX documents.
+PUBLIC = {"device_set", "jax_debug_key_reuse", "memory_kind"}
+# Attributes that devices of the CPU do not have, on which names are checked.
+OF_OTHER_DEVICES = {"coords", "core_count", "num_cores"}
+
+
+def test_each_name_that_may_be_absent_has_a_row() -> None:
+    """
+    What is read with a default would be missed by nothing: it is in the table, whose
+    names are checked on each release.
+    """
+    known = {part for name in NAMES for part in re.findall(r"\w+", name.path)}
+    known |= (
+        {name.path.strip('"') for name in NAMES} | OTHERS | PUBLIC | OF_OTHER_DEVICES
+    )
+    for path in AGENT.rglob("*.py"):
+        reads = {"getattr", "hasattr"} | ({"get"} if path.parent == DOOR else set())
+        found = set(defaulted(path.read_text(), reads)) - known
+        assert found == set(), f"{path} reads {', '.join(sorted(found))}"
+
+
+def defaulted(source: str, reads: set[str]) -> Iterator[str]:
+    """Yield the names that *source* reads in one of these ways, with a default."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func
+        how = getattr(called, "id", None) or getattr(called, "attr", None)
+        least = {"getattr": 3, "hasattr": 2, "get": 1}.get(str(how), 0)
+        if how in reads and len(node.args) >= least:
+            name = node.args[0 if how == "get" else 1]
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                yield name.value
 
 
 def marks(first: str = RELEASES[0], last: str = RELEASES[-1]) -> str:

@@ -133,7 +133,7 @@ CASES: dict[str, Case] = {
     "compile share": (
         {"functions": function(phases={"backend_compile": {"seconds": 150.0}})},
         [],
-        "Compiles took 25 % of the time: 2 min 30 s of 10 min.",
+        "Compiles took 2 min 30 s, 25 % of 10 min.",
         (),
         (
             "Warm up before the work starts, or reuse compiled programs between "

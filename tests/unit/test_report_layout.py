@@ -130,6 +130,13 @@ def test_shares_are_percentages(part, whole, shown):
     assert layout.share(part, whole) == shown
 
 
+def test_no_share_exceeds_its_whole():
+    """What several threads spend at once is no part of the time."""
+    assert layout.share(11, 4) == "100 %"
+    assert layout.share_of_time(11, 4) == "on several threads, in 4.0 s"
+    assert layout.share_of_time(1, 4) == "25 % of 4.0 s"
+
+
 @pytest.mark.parametrize(
     ("seconds", "shown"),
     [(-5, "just now"), (0.4, "just now"), (9.6, "10 s ago"), (8000, "2 h 13 min ago")],

@@ -7,6 +7,7 @@ from typing import Any
 from jaxmon.report import SCHEMA, tables
 from jaxmon.report.model import read
 from jaxmon.report.notes import notes as notes_of
+from jaxmon.report.sections import functions
 from jaxmon.version import version
 
 
@@ -74,3 +75,20 @@ def test_a_transfer_without_a_line_is_told() -> None:
 
     *_, row = tables.transfers(read({"transfers": {"lines": [line]}})).lines(80)
     assert row.split() == ["5", "0", "B", "0.50", "s", "sync", "-"]
+
+
+def test_loading_is_no_compiling() -> None:
+    """What the persistent cache returns is beside what was compiled."""
+    phases = {
+        name: {"seconds": seconds, "count": 1}
+        for name, seconds in (("backend_compile", 4.0), ("cache_retrieval", 30.0))
+    }
+    one = {"calls": 9, "compiles": {"compiled": 1, "cache_hit": 8}, "phases": phases}
+    found = functions(
+        read({"process": {"observed_seconds": 40.0}, "functions": {"f": one}})
+    )
+
+    assert found.about == (
+        ": 4.0 s, 10 % of 40.0 s; 30.0 s of loading from the persistent cache"
+    )
+    assert [row[-1] for row in found.rows] == ["4.0 s"]

@@ -118,6 +118,15 @@ OVERVIEW: dict[str, Any] = {
                 "growth_bytes": 3 * MIB,
             },
         ],
+        "peaks": [
+            {
+                "device": 0,
+                "bytes": 64 * GIB,
+                "lines": [
+                    {"file": "/srv/models/train.py", "line": 57, "bytes": 48 * GIB}
+                ],
+            }
+        ],
     },
     "transfers": {
         "lines": [

@@ -257,6 +257,10 @@ def test_the_lead_lasts_no_longer_than_the_time_between_looks() -> None:
     course.mark(1, 18.0, 0.0)
     assert column(course, "ahead") == [1.5 + 1.5]
     assert column(course, "behind") == [0.25 + 2.0]
+    # Nor does a device work longer, if one sample stands for many calls.
+    course.look("python", 20.0, 0.0)
+    course.mark(1_000, 20.0, 0.0)
+    assert column(course, "alone")[-1] == 2.0
 
 
 def test_the_course_begins_anew_when_the_calls_in_common_are_known() -> None:

@@ -46,6 +46,7 @@ class CacheState(NamedTuple):
         directory: as configured.
         asked: whether JAX looked up any program, with or without a directory.
         given_up: why JAX does not use the configured directory.
+        package: what JAX needs for it and is not installed.
         trouble: why the directory is unusable.
         max_size: maximum cache size in bytes, -1 for no limit.
         size: current cache size in bytes, `None` if unknown.
@@ -68,6 +69,7 @@ class CacheState(NamedTuple):
     directory: str | None = None
     asked: bool = False
     given_up: str | None = None
+    package: str = ""
     trouble: str | None = None
     max_size: int = -1
     size: int | None = None
@@ -159,10 +161,13 @@ def _unusable(now: CacheState) -> Obstacle | None:
 def _not_in_use(now: CacheState) -> Obstacle | None:
     if not now.given_up:
         return None
+    advice = (
+        f"Configure the cache before the first compile, or call {RESET} afterwards."
+    )
+    if now.package:
+        advice = f"Install {now.package} where the program runs."
     return Obstacle(
-        "not_in_use",
-        f"JAX does not use {now.directory}: {now.given_up}.",
-        f"Configure the cache before the first compile, or call {RESET} afterwards.",
+        "not_in_use", f"JAX does not use {now.directory}: {now.given_up}.", advice
     )
 
 

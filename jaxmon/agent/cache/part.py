@@ -90,7 +90,7 @@ class PersistentCache(Part):
         self._thread = _Thread()
         # Reentrant: see Histogram.
         self._lock = RLock()
-        self._saved = 0.0
+        self._saved = self._lost = 0.0
         self._refused = UncachedByReason()
         self._missing: dict[str, set[str]] = {}
         self._missing_keys = 0
@@ -148,7 +148,7 @@ class PersistentCache(Part):
 
     def saved(self, seconds: float, name: str | None = None) -> None:
         """
-        Add the compile time that a hit saved.
+        Add the compile time that a hit saved, less the time to retrieve the program.
 
         JAX stores compile time in whole seconds, so the saving of a program that
         compiled in under a second is negative; a counter must not decrease.
@@ -157,6 +157,7 @@ class PersistentCache(Part):
         with self._lock:
             # In this order, NaN becomes 0 too.
             self._saved += max(0.0, seconds)
+            self._lost += max(0.0, -seconds)
 
     def on_write(self, frame: FrameType, original: object) -> None:
         """Observe that JAX is about to write the program just compiled."""
@@ -265,7 +266,7 @@ class PersistentCache(Part):
             },
             "writes": self._writes.value,
             "errors": {o: n.value for o, n in self._errors.counts.items()},
-            "saved_seconds": self._saved,
+            "saved_seconds": self._saved - self._lost,
             "size_bytes": listing.size,
             "entries": listing.entries,
             "obstacles": [
@@ -345,7 +346,8 @@ class PersistentCache(Part):
                 enabled=bool(jax.config.jax_enable_compilation_cache),
                 directory=jax.configured,
                 asked=self._asked,
-                given_up=jax.given_up(self._errors.last),
+                given_up=(given_up := jax.given_up(self._errors.last)),
+                package=jax.missing_package() if given_up else "",
                 trouble=self._errors.trouble or self._watch.problem,
                 max_size=jax.config.jax_compilation_cache_max_size,
                 size=listing.size,

@@ -105,7 +105,8 @@ class Counters:
         return sum(
             phase.sum
             for function in self._table
-            for phase in function.phases.copy().values()
+            for name, phase in function.phases.copy().items()
+            if name != "cache_retrieval"
         )
 
 

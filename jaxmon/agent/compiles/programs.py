@@ -270,7 +270,7 @@ class Programs(Part):
             (series(metric, function.name, work), record.figures[name])
             for function, record in self._records.copy().items()
             for name, work in _MATRIX.items()
-            if record.figures.get(name)
+            if name in record.figures
         ]
         return [
             Family(metric, [s[metric.name] for s in found if metric.name in s])

@@ -27,6 +27,7 @@ from jaxmon.agent.jaxlink.flops import Flops, Unknown
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.loop_bytes import accessed_bytes
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+from jaxmon.agent.jaxlink.transformed import applied_at
 from jaxmon.agent.observers import Options, Sample, Shapes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.sampling.shapes import array_classes, shapes_of
@@ -59,10 +60,12 @@ class _Thread(threading.local):
     Attributes:
         jaxpr: the function lowered last, and a reference to the jaxpr.
         shapes: the function called last that compiles, and the shapes of its arguments.
+        applied: whether what is lowered is called, not ahead of time.
     """
 
     jaxpr: tuple[Function, Callable[[], Any]] | None = None
     shapes: tuple[Function, Shapes] | None = None
+    applied: bool = False
 
 
 class Utilization(Part):
@@ -99,6 +102,7 @@ class Utilization(Part):
             jaxpr = counting.lowered(frame)
             known = None if jaxpr is None else (function, weakref.ref(jaxpr))
             self._thread.jaxpr = known
+            self._thread.applied = applied_at(frame) is not None
         except Exception:  # noqa: BLE001 - contained: the compile goes on
             self._guard.failed(SITE)
 
@@ -120,15 +124,18 @@ class Utilization(Part):
         Return what is known of the program of *function* that was just compiled, and
         expect it to be counted.
         """
-        if _is_counted(function):
-            tally = self._tallies.setdefault(function, FunctionTally())
-            tally.expect(function.calls_and_hits()[0])
         thread = self._thread
         lowered, thread.jaxpr = thread.jaxpr, None
         called, thread.shapes = thread.shapes, None
+        shapes = called[1] if called and called[0] is function else None
+        if _is_counted(function):
+            tally = self._tallies.setdefault(function, FunctionTally())
+            tally.expect(function.calls_and_hits()[0])
+            # Under vmap or grad outside of jit, JAX calls it, which nothing counts.
+            tally.uncounted |= thread.applied and shapes is None
         return Lowered(
             lowered[1]() if lowered and lowered[0] is function else None,
-            called[1] if called and called[0] is function else None,
+            shapes,
         )
 
     def dropped_program(self, function: Function) -> None:
@@ -280,10 +287,11 @@ class Utilization(Part):
                 reasons.append((series_of(function, unknown, why.reason), 1))
                 continue
             total = tally.totals(function.calls_and_hits()[0])
-            # Most functions multiply no matrices.
-            for work, number in total.flops.items():
-                if number:
-                    done.append((series_of(function, flops, work), number))
+            # Most functions multiply no matrices, which is known of them.
+            done += [
+                (series_of(function, flops, work), number)
+                for work, number in total.flops.items()
+            ]
             for work, seconds in (total.ideal or {}).items():
                 if seconds:
                     could.append((series_of(function, ideal, work), seconds))
@@ -299,12 +307,14 @@ class Utilization(Part):
         """
         Return the seconds that the model FLOPs of all calls take the process's devices
         at their peak, and the number of calls whose FLOPs are unknown; `None` if a peak
-        is unknown.
+        is unknown, or whether there are calls.
         """
         seconds, calls = 0.0, 0
         for function, tally in self._tallies.copy().items():
             called = function.calls_and_hits()[0]
-            if _unknown(function, tally) is not None:
+            if (why := _unknown(function, tally)) is not None:
+                if why.reason == "uncounted" and function.counted:
+                    return None
                 calls += called if function.counted else function.missed
                 continue
             total = tally.totals(called).ideal
@@ -361,7 +371,12 @@ def _without_peak(found: Flops, peak: DevicePeak) -> str:
 
 
 def _unknown(function: Function, tally: FunctionTally) -> Unknown | None:
-    """Return why the FLOPs of a function's calls are unknown."""
-    if tally.unknown is None and not function.counted and tally.multiplies:
+    """
+    Return why the FLOPs of a function's calls are unknown. If a program has never been
+    called, it was compiled ahead of time, and its calls are not seen.
+    """
+    called = function.counted and function.calls_and_hits()[0]
+    matters = tally.multiplies or tally.unknown is not None
+    if matters and (tally.uncounted or not called):
         return Unknown("uncounted")
     return tally.unknown

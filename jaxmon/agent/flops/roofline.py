@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from jaxmon.agent.flops.tally import Cost
+from jaxmon.agent.sampling.execution import SteadyPace
 from jaxmon.threads import Lock
 
 
@@ -55,14 +56,18 @@ class Executions:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._seconds = self._flops = 0.0
+        self._steady = SteadyPace()
+        self._flops = 0.0
         self._ideal: float | None = 0.0
 
     def add(self, cost: Cost, seconds: float) -> None:
         """Add an execution that took *seconds*."""
+        flops = cost.flops["model"]
+        if not flops:
+            return
         with self._lock:
-            self._seconds += seconds
-            self._flops += cost.flops["model"]
+            self._steady.add(seconds, flops)
+            self._flops += flops
             if self._ideal is not None and cost.ideal is not None and cost.part:
                 self._ideal += cost.ideal["model"] / cost.part
             else:
@@ -71,11 +76,14 @@ class Executions:
     @property
     def achieved(self) -> float | None:
         """Model FLOP/s on the devices of this process that run it."""
-        return self._flops / self._seconds if self._seconds else None
+        pace = self._steady.pace
+        return 1 / pace if pace else None
 
     @property
     def of_peak(self) -> float | None:
         """What fraction of their peak that is; `None` if that is unknown."""
         with self._lock:
-            known = self._ideal is not None and self._seconds
-            return (self._ideal or 0.0) / self._seconds if known else None
+            pace = self._steady.pace
+            if self._ideal is None or not pace:
+                return None
+            return self._ideal / (pace * self._flops)

@@ -45,10 +45,12 @@ class FunctionTally:
 
     Attributes:
         unknown: why they are unknown; `None` if they are known.
+        uncounted: whether calls of one of its programs are not counted.
     """
 
     def __init__(self) -> None:
         self.unknown: Unknown | None = None
+        self.uncounted = False
         self._lock = RLock()
         # By the hash of the arguments' shapes, which would take much more memory.
         self._costs: dict[int, Cost] = {}

@@ -8,10 +8,6 @@ from operator import call
 from typing import Any
 
 
-# NumPy's kind of a dtype added by another library.
-_REGISTERED = 2
-
-
 def is_ready_or_deleted(array: Any) -> bool:
     """
     Return whether *array* is ready, or deleted.
@@ -79,15 +75,10 @@ def with_underlying(array: Any, underlying: Any) -> Any:
     return type(array)(array._impl, underlying)  # noqa: SLF001 - JAX's own way is a program
 
 
-def packed_bytes(array: Any, dtype: Any) -> int | None:
+def device_bytes(array: Any) -> int:
     """
-    Return the bytes of *array* on all devices of this process if its *dtype* may be
-    packed, such as int4, whose elements otherwise count as a byte each.
-
-    Whether it is packed depends on the release, the device and how the array was
-    created.
+    Return the bytes of *array* on all devices of all processes, as large as there:
+    packed or padded.
     """
-    if dtype.itemsize != 1 or getattr(dtype, "isbuiltin", 0) != _REGISTERED:
-        return None
     size: int = array.on_device_size_in_bytes()
     return size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from importlib.util import find_spec
 from types import FrameType, ModuleType
 from typing import Any, Literal, NamedTuple
 
@@ -16,6 +17,10 @@ SUFFIX = "-cache"
 # From 0.6 to 0.11 the first one makes the path part of the cache key.
 XLA_CACHES = ("xla_gpu_per_fusion_autotune_cache_dir", "xla_gpu_kernel_cache_file")
 """XLA's own caches in the directory, by their name in the setting that enables them."""
+
+
+# What etils.epath needs for these.
+_OF_SCHEME = {"gs": "gcsfs", "s3": "s3fs"}
 
 
 class JaxCache:
@@ -80,11 +85,26 @@ class JaxCache:
         if not self.opened:
             # In 0.4.35 a directory set after the first compile is too late.
             late = error or "it was configured after the first compile"
+            if package := self.missing_package():
+                late = f"{package} is not installed"
             return late if self.open_attempted else None
         used = str(getattr(self._cache, "_path", ""))
         if used and os.path.normpath(used) != os.path.normpath(self.configured or ""):
             return f"JAX started with {used} and keeps using it"
         return None
+
+    def missing_package(self) -> str:
+        """
+        Return the package without which JAX cannot open the configured directory, which
+        is not on a file system; empty if there is none. Takes a millisecond.
+        """
+        scheme, remote, _ = (self.configured or "").partition("://")
+        if not remote or scheme == "file":
+            return ""
+        if not self._source.path.epath_installed:
+            return "etils[epath]"
+        package = _OF_SCHEME.get(scheme, "")
+        return package if package and find_spec(package) is None else ""
 
     def key_includes_path(self) -> bool:
         """

@@ -144,7 +144,7 @@ def format_of(equation: Any) -> str:
     if narrow.startswith(("float8", "float4", "int4", "uint4")):
         return narrow.removeprefix("u")
     widest = {"complex64": "float32", "complex128": "float64"}.get(widest, widest)
-    precision = equation.params.get("precision")
+    precision = equation.params["precision"]
     asked = precision if isinstance(precision, tuple) else (precision,)
     words = {str(getattr(one, "name", one)) for one in asked} - {"None", "DEFAULT"}
     if not words <= {"HIGH", "HIGHEST"}:
@@ -240,6 +240,9 @@ class _Counter:
             found.unknown = self._unknown("kernel", equation)
             return
         called = list(_called(equation))
+        if times is None:
+            found.unknown = self._unknown("layout", equation)
+            return
         for jaxpr in called:
             found.add(self.of(jaxpr, kernel=kernel), times=times)
         known = called or kernel or name in _HARMLESS or name in _listed(self._jax)
@@ -333,15 +336,22 @@ def _open(value: Any) -> Any:
     return getattr(value, "jaxpr", value)
 
 
-def _shards(equation: Any) -> int:
-    """Return on how many shards a ``shard_map`` runs its jaxpr; 1 for all others."""
+def _shards(equation: Any) -> int | None:
+    """
+    Return on how many shards a ``shard_map`` runs its jaxpr; 1 for all others, `None`
+    if this JAX keeps it elsewhere.
+    """
     if equation.primitive.name != "shard_map":
         return 1
     parameters = equation.params
     sizes = dict(parameters["mesh"].shape)
-    manual = parameters.get("manual_axes")  # since 0.6.1; the others before
-    names = set(sizes) - set(parameters.get("auto", ())) if manual is None else manual
-    return prod(sizes[name] for name in names)
+    names = parameters.get("newly_manual_axes", parameters.get("manual_axes"))
+    if "auto" in parameters:  # up to 0.6.0
+        names = sizes.keys() - parameters["auto"]
+    if names is None:
+        return None
+    shards: int = prod(sizes[name] for name in names)
+    return shards
 
 
 def _stack(equation: Any) -> str:

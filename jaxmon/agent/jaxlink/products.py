@@ -34,9 +34,9 @@ def ragged_dot(equation: Any) -> float:
     is multiplied with the matrix of its group.
     """
     left, right = _shapes(equation)
-    numbers = equation.params.get("ragged_dot_dimension_numbers")
-    if numbers is None:  # [m, k] and [groups, k, n]
+    if equation.primitive.name == "ragged_dot":  # [m, k] and [groups, k, n]
         return _product(equation, left, right, {0, 1})
+    numbers = equation.params["ragged_dot_dimension_numbers"]
     (_, contracted), (_, batch) = numbers.dot_dimension_numbers
     groups = numbers.rhs_group_dimensions
     return _product(equation, left, right, {*contracted, *batch, *groups})

@@ -9,6 +9,7 @@ what was transformed how is in the frames between that and the call.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from types import FrameType
@@ -56,15 +57,11 @@ def transformed_at(frame: FrameType | None) -> Transformed | None:
     Return the transformed function whose program is compiled below *frame*, `None` if
     something else is compiled. Costs microseconds, and one for each equation.
     """
-    applied, steps = frame, 0
-    while applied is not None and applied.f_code.co_name != _IMPLEMENTATION:
-        if not is_inside(applied) or steps > _MAX_STEPS:
-            return None
-        applied, steps = applied.f_back, steps + 1
+    applied = applied_at(frame)
     if applied is None:
         return None
     between: list[str] = []
-    below, above = applied, applied.f_back
+    below, above, steps = applied, applied.f_back, 0
     while above is not None and is_inside(above) and steps < _MAX_STEPS:
         if is_call(above):
             between += _transformations(above)
@@ -74,6 +71,23 @@ def transformed_at(frame: FrameType | None) -> Transformed | None:
         between.append(above.f_code.co_name)
         below, above, steps = above, above.f_back, steps + 1
     return _transformed(applied, between, None, None)
+
+
+def applied_at(frame: FrameType | None) -> FrameType | None:
+    """
+    Return the frame that applies the jitted function whose program is compiled below
+    *frame*, in a call or not; `None` if it is compiled ahead of time.
+    """
+    for _ in range(_MAX_STEPS):
+        if frame is None:
+            return None
+        if frame.f_code.co_name == _IMPLEMENTATION:
+            return frame
+        # In 0.4.35, JAX measures in a context manager.
+        if not is_inside(frame) and frame.f_code.co_filename != contextlib.__file__:
+            return None
+        frame = frame.f_back
+    return None
 
 
 def _transformed(

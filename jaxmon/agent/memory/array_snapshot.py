@@ -7,8 +7,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import backends
-from jaxmon.agent.memory.live import group_arrays
+from jaxmon.agent.memory.live import count_buffers, group_arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class ArraySnapshot:
         )
 
 
-def snapshot_arrays(jax: Any) -> ArraySnapshot:
+def snapshot_arrays(jax: Any, guard: Guard) -> ArraySnapshot:
     """
     Collect garbage and take a snapshot of the remaining live arrays.
 
@@ -61,8 +62,9 @@ def snapshot_arrays(jax: Any) -> ArraySnapshot:
     gc.collect()
     if not backends.initialised(jax):
         return ArraySnapshot(arrays, sizes)
-    for kind in group_arrays(jax.live_arrays()):
+    groups = Counter(group_arrays(jax.live_arrays()))
+    for kind, device, count in count_buffers(jax, guard, groups):
         name = f"{kind.dtype}[{','.join(map(str, kind.shape))}]"
-        arrays[name] += 1
-        sizes[name] += kind.bytes
+        arrays[name] += count if device == kind.devices[0] else 0
+        sizes[name] += kind.shard_bytes * count
     return ArraySnapshot(arrays, sizes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import interrupts
@@ -18,11 +19,13 @@ from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.memory.profile import MemoryProfile
+    from jaxmon.agent.memory.profile import Line, MemoryProfile
 
 
 LIMIT = 50
 """Maximum number of source lines reported."""
+
+_PEAK_LINES = 5
 
 # A program that frees its results periodically must not be sampled at the same phase
 # each time: that would look like a slope.
@@ -53,6 +56,8 @@ class MemoryLines(Part):
         self._due = 0.0
         self._last: MemoryProfile | None = None
         self._first: MemoryProfile | None = None
+        # Of each device: bytes in the snapshot that had most, and what held them.
+        self._peaks: dict[str, tuple[int, tuple[Line, ...]]] = {}
         # Several threads may request a snapshot; reentrant, because a finaliser may
         # request one within another.
         self._lock = RLock()
@@ -112,6 +117,7 @@ class MemoryLines(Part):
         with self._lock:
             self._last = profile
             self._first = self._first or profile
+            self._keep_peaks(profile)
             if self._interval:
                 self._suspicion.judge(profile, tuple(devices.values()))
         return profile
@@ -152,6 +158,7 @@ class MemoryLines(Part):
             self.lines()
         with self._lock:
             last, first, leaks = self._last, self._first, self._suspicion.explain()
+            peaks = self._peaks.copy()
         if last is None or first is None:
             return {}
         from jaxmon.agent.memory.profile import rows  # noqa: PLC0415
@@ -168,6 +175,10 @@ class MemoryLines(Part):
                 {**row, "growth_bytes": growth.get(_identity(row), 0)}
                 for row in last.rows(LIMIT)
             ],
+            "peaks": [
+                {"device": device, "bytes": size, "lines": rows(lines)}
+                for device, (size, lines) in peaks.items()
+            ],
             "leaks": leaks,
         }
 
@@ -179,7 +190,18 @@ class MemoryLines(Part):
         """Drop all snapshots: their devices are gone."""
         with self._lock:
             self._first = self._last = None
+            self._peaks.clear()
             self._suspicion.forget()
+
+    def _keep_peaks(self, profile: MemoryProfile) -> None:
+        held = defaultdict[str, list["Line"]](list)
+        for line in profile.lines:
+            if line.kind == "buffer":
+                held[line.device].append(line)
+        for device, lines in held.items():
+            size = sum(line.bytes for line in lines)
+            if size > self._peaks.get(device, (0, ()))[0]:
+                self._peaks[device] = size, tuple(lines[:_PEAK_LINES])
 
     def _look(self) -> None:
         """Take a snapshot if one is due, or if a device fills up within minutes."""

@@ -4,12 +4,13 @@ Live array enumeration while the program keeps creating, donating and deleting a
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jaxmon import interrupts
-from jaxmon.agent.jaxlink.arrays import packed_bytes
+from jaxmon.agent.guard import Guard
+from jaxmon.agent.jaxlink.arrays import device_bytes
 
 
 class ArrayGroup:
@@ -41,11 +42,6 @@ class ArrayGroup:
         self.shard_bytes = shard_bytes
         self.offloaded = offloaded
 
-    @property
-    def bytes(self) -> int:
-        """Bytes on all devices of this process."""
-        return self.shard_bytes * len(self.devices)
-
 
 def group_arrays(arrays: list[Any]) -> Iterator[ArrayGroup]:
     """
@@ -60,39 +56,87 @@ def group_arrays(arrays: list[Any]) -> Iterator[ArrayGroup]:
         try:
             if array.is_deleted():
                 continue
-            dtype = array.dtype
-            size = packed_bytes(array, dtype)
-            key = (array.sharding, array.shape, dtype, size)
-            kind = known.get(key)
-            if kind is None:
-                kind = known[key] = _kind(array, size)
+            key = (array.sharding, array.shape, array.dtype, device_bytes(array))
         except RuntimeError as error:  # deleted or donated since
             interrupts.pass_on(error)
             continue
         del array
+        kind = known.get(key)
+        if kind is None:
+            kind = known[key] = _kind(*key)
         yield kind
 
 
-def _kind(array: Any, size: int | None) -> ArrayGroup:
+def count_buffers(
+    jax: Any, guard: Guard, groups: Mapping[ArrayGroup, int]
+) -> Iterator[tuple[ArrayGroup, Any, int]]:
     """
-    Return the group of *array*.
+    Yield each of *groups*, a device, and how many buffers its arrays have there.
+
+    Arrays may share a buffer: an array, and what a jitted function that captures it
+    holds. JAX's memory profile, 1 µs per live array, has each buffer once; without one,
+    which is counted as a failure, each array counts. Pointers are not compared: reading
+    one holds the buffer, and a call that donates it meanwhile would fail.
 
     Args:
-        array: a live array.
-        size: bytes on all devices of this process, if not determined by the shape.
+        jax: the module.
+        guard: counts failures.
+        groups: number of arrays of each group, counted just before.
     """
-    sharding, shape = array.sharding, array.shape
-    devices = tuple(sharding.addressable_devices)
+    buffers = _buffers(jax, guard)
+    alike: defaultdict[tuple[str, int], list[tuple[ArrayGroup, Any]]]
+    alike = defaultdict(list)
+    for kind in groups:
+        for device in kind.devices:
+            alike[str(device), kind.shard_bytes].append((kind, device))
+    for key, kinds in alike.items():
+        count = sum(groups[kind] for kind, _ in kinds)
+        shared = 0 if buffers is None else count - buffers[key]
+        types = set()
+        for kind, device in kinds:
+            # An array that is the only one of its type shares with none.
+            most = groups[kind] - ((kind.dtype, kind.offloaded) not in types)
+            types.add((kind.dtype, kind.offloaded))
+            fewer = max(min(shared, most), 0)
+            shared -= fewer
+            yield kind, device, groups[kind] - fewer
+
+
+def _buffers(jax: Any, guard: Guard) -> Counter[tuple[str, int]] | None:
+    """Return the number of buffers by device and size; `None` if it is unknown."""
+    from jaxmon.agent.memory import pprof  # noqa: PLC0415 - not before there are arrays
+
+    found = Counter[tuple[str, int]]()
     try:
-        if size is None:
-            shard = math.prod(sharding.shard_shape(shape)) * array.dtype.itemsize
-        else:
-            shard = size // max(len(devices), 1)
-    except ValueError as error:  # the sharding does not divide the shape evenly
+        for one in pprof.read(jax.profiler.device_memory_profile()).samples:
+            if one.kind == "buffer" and one.allocations:
+                found[one.device, one.size // one.allocations] += one.allocations
+    except Exception as error:  # noqa: BLE001 - contained: arrays are known without it
         interrupts.pass_on(error)
-        shard = array.nbytes // len(sharding.device_set)
-    offloaded = _is_offloaded(sharding, devices)
-    return ArrayGroup(array.dtype, shape, devices, int(shard), offloaded=offloaded)
+        if not isinstance(error, MemoryError):
+            guard.failed("buffers", stays_on=True)
+        return None
+    return found
+
+
+def _kind(sharding: Any, shape: tuple[int, ...], dtype: Any, size: int) -> ArrayGroup:
+    """
+    Return the group of an array.
+
+    Args:
+        sharding: of the array.
+        shape: of the whole array.
+        dtype: of the array.
+        size: bytes on all devices of all processes.
+    """
+    devices = tuple(sharding.addressable_devices)
+    return ArrayGroup(
+        dtype,
+        shape,
+        devices,
+        size // len(sharding.device_set),
+        offloaded=_is_offloaded(sharding, devices),
+    )
 
 
 def _is_offloaded(sharding: Any, devices: tuple[Any, ...]) -> bool:

@@ -23,7 +23,7 @@ from jaxmon import disclosure
 from jaxmon.agent.context import Context
 from jaxmon.agent.events import Kind
 from jaxmon.agent.jaxlink import backends
-from jaxmon.agent.memory.live import group_arrays
+from jaxmon.agent.memory.live import ArrayGroup, count_buffers, group_arrays
 from jaxmon.agent.reports.directory import MAX_BYTES
 from jaxmon.agent.reports.json_types import plain
 from jaxmon.clocks import monotonic
@@ -184,20 +184,27 @@ class ReportBuilder:
         if not backends.initialised(self._context.jax):
             return {}
         arrays = self._context.jax.live_arrays()
-        count, deadline = len(arrays), monotonic() + _ARRAYS_SECONDS
+        deadline, count = monotonic() + _ARRAYS_SECONDS, 0
         number, size, offloaded = Counter[str](), Counter[str](), 0
+        groups = Counter[ArrayGroup]()
         for kind in group_arrays(arrays):
-            if kind.offloaded:
-                offloaded += kind.bytes
-            else:
-                name = str(kind.dtype)
-                number[name] += 1
-                size[name] += kind.bytes
+            groups[kind] += 1
             if monotonic() >= deadline:
                 break
+        for kind, device, buffers in count_buffers(
+            self._context.jax, self._guard, groups
+        ):
+            here = buffers if device == kind.devices[0] else 0
+            count += here
+            if kind.offloaded:
+                offloaded += kind.shard_bytes * buffers
+            else:
+                name = str(kind.dtype)
+                number[name] += here
+                size[name] += kind.shard_bytes * buffers
         return {
-            "arrays": count,
-            "added_up": count - len(arrays),
+            "arrays": count + len(arrays),
+            "added_up": count,
             "bytes": sum(size.values()),
             "offloaded_bytes": offloaded,
             "by_dtype": [

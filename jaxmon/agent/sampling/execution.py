@@ -79,6 +79,33 @@ class RollingMedian:
         return median(values) if values else None
 
 
+class SteadyPace:
+    """
+    Seconds per unit of work, of which one sample is no large part.
+
+    Times all calls, a single sample that was delayed would count as often as there are
+    calls for each sample. So the slowest counts like the second slowest.
+    """
+
+    def __init__(self) -> None:
+        self._seconds = self._work = 0.0
+        self._slowest: list[tuple[float, float]] = []
+
+    def add(self, seconds: float, work: float = 1.0) -> None:
+        """Add a sample that took *seconds* for *work*, more than none."""
+        self._seconds += seconds
+        self._work += work
+        self._slowest = sorted([*self._slowest, (seconds / work, work)])[-2:]
+
+    @property
+    def pace(self) -> float | None:
+        """Seconds per unit; `None` of fewer than two samples."""
+        if len(self._slowest) < 2:  # noqa: PLR2004 - one alone may be the delayed one
+            return None
+        (usual, _), (slowest, work) = self._slowest
+        return (self._seconds - (slowest - usual) * work) / self._work
+
+
 class SampleEstimates:
     """
     Estimates from earlier samples of a function, for the next ones.

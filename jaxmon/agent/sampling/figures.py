@@ -8,7 +8,7 @@ from types import FunctionType
 from jaxmon import catalog
 from jaxmon.agent.counted import CountedFunction, call_count, jitted_of
 from jaxmon.agent.functions import Function
-from jaxmon.agent.sampling.execution import RollingMedian, SampleEstimates
+from jaxmon.agent.sampling.execution import RollingMedian, SampleEstimates, SteadyPace
 from jaxmon.exposition.families import Histogram
 
 
@@ -27,6 +27,7 @@ class Figures:
         execution: how long the device worked on them.
         dispatches: the latest values of `dispatch`.
         executions: the latest values of `execution`.
+        steady: the mean of all values of `execution`, of which none is a large part.
         pace: estimates for the next samples.
     """
 
@@ -39,6 +40,7 @@ class Figures:
         self.execution = Histogram(catalog.EXECUTION_SECONDS, function.name)
         self.dispatches = RollingMedian()
         self.executions = RollingMedian()
+        self.steady = SteadyPace()
         self.pace = SampleEstimates(self.dispatches)
 
     def dispatched(self, seconds: float) -> None:
@@ -50,12 +52,7 @@ class Figures:
         """Add the execution time."""
         self.execution.observe(seconds)
         self.executions.add(seconds)
-
-    @property
-    def mean(self) -> float | None:
-        """The mean execution time, `None` if unknown."""
-        count = self.execution.count
-        return self.execution.sum / count if count else None
+        self.steady.add(seconds)
 
     def busiest(self) -> CountedFunction | None:
         """

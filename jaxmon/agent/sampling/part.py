@@ -176,7 +176,7 @@ class Sampling(Part):
                 "samples": figures.dispatch.count,
                 "dispatch_seconds": figures.dispatches.median,
                 "execution_seconds": figures.executions.median,
-                "execution_mean": figures.mean,
+                "execution_mean": figures.steady.pace,
             }
             for function, figures in self._figures.copy().items()
             if figures.dispatch.count

@@ -199,7 +199,9 @@ class Course:
         for name, total in totals.items():
             row[name] = max(total - self._totals.get(name, 0.0), 0.0)
         devices = self._devices.since(now, row["calls"])
-        row["together"], row["alone"] = devices.together, devices.alone
+        # No longer than the row, also if a delayed sample stands for other calls.
+        row["together"] = min(devices.together, row["seconds"])
+        row["alone"] = min(devices.alone, row["seconds"])
         self.alone = devices.function
         row["known"] = row["seconds"] if devices.is_known else 0.0
         if not self._rows:

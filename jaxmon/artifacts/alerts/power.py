@@ -57,7 +57,9 @@ def _device_time(window: str) -> Expr:
     seconds = sampled.sum.rate(window).sum(*_FUNCTION)
     samples = sampled.count.rate(window).sum(*_FUNCTION)
     calls = counter(catalog.JIT_CALLS).rate(window).sum(*_FUNCTION)
-    return promql.ratio(seconds, samples) * calls
+    busy = promql.ratio(seconds, samples) * calls
+    # Also if one delayed sample stands for many calls.
+    return promql.call("clamp_max", busy, 1)
 
 
 def _function_power() -> Expr:

@@ -12,7 +12,15 @@ from dataclasses import replace
 from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.alerts.power import PROCESS_POWER
-from jaxmon.artifacts.promql import Counter, Expr, Matcher, counter, gauge, histogram
+from jaxmon.artifacts.promql import (
+    Counter,
+    Expr,
+    Matcher,
+    counter,
+    gauge,
+    histogram,
+    ne,
+)
 from jaxmon.artifacts.slo import durations
 from jaxmon.artifacts.slo.model import BUDGET_REMAINING, ERRORS, EVENTS, OBJECTIVE
 
@@ -65,7 +73,8 @@ def fired(window: str) -> Expr:
 
 def compile_seconds(window: str) -> Expr:
     """Return the functions that were compiled for longest, in seconds."""
-    rise = _rise(histogram(catalog.COMPILE_SECONDS).sum, window)
+    compiled = histogram(catalog.COMPILE_SECONDS, ne("phase", "cache_retrieval"))
+    rise = _rise(compiled.sum, window)
     return rise.sum(*SERVICE, "function").topk(_TOP)
 
 

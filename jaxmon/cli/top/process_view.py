@@ -261,7 +261,9 @@ def _functions(one: Process, width: int) -> list[Line]:
 
 def _function(name: str, of: list[FunctionSummary]) -> list[str]:
     calls = sum(one["calls"] for one in of)
-    known = [one["hits"] for one in of if one["hits"] is not None]
+    # A function with programs and no calls is called in a way that is not counted.
+    counted = [one for one in of if one["calls"] or not one["compiles"]]
+    known = [one["hits"] for one in counted if one["hits"] is not None]
     return [
         name,
         f"{calls:,.0f}" if known else UNKNOWN,

@@ -10,7 +10,7 @@ from jaxmon.report.findings.finding import Finding
 from jaxmon.report.findings.recompiles import SCATTERED, SCATTERED_OF_TIME
 from jaxmon.report.findings.warm_starts import cold_requests
 from jaxmon.report.findings.words import WHY
-from jaxmon.report.layout import counted, duration, share, times
+from jaxmon.report.layout import counted, duration, share_of_time, times
 from jaxmon.report.model import Snapshot
 
 
@@ -137,8 +137,7 @@ def compile_dominated(snapshot: Snapshot) -> Iterator[Finding]:
     yield Finding(
         "compile_share",
         "",
-        f"Compiles took {share(took, observed)} of the time: {duration(took)} of "
-        f"{duration(observed)}.",
+        f"Compiles took {duration(took)}, {share_of_time(took, observed)}.",
         (),
         "Warm up before the work starts, or reuse compiled programs between runs: "
         "set JAX_COMPILATION_CACHE_DIR.",

@@ -43,13 +43,14 @@ def memory_high(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect devices that are, or were, nearly full."""
     for device in snapshot.memory.devices:
         if (finding := _nearly_full(device)) is not None:
+            held = snapshot.allocations.peak_of(device.device)
             yield Finding(
                 "memory",
                 device.device,
                 finding,
                 tuple(
-                    f"{line.place} holds {size(line.bytes)}"
-                    for line in snapshot.allocations.lines[:_MOST_EVIDENCE]
+                    f"{line.place} held {size(line.bytes)} of it"
+                    for line in held.lines[:_MOST_EVIDENCE]
                 ),
                 "Free what these lines hold, donate arguments (donate_argnums) or "
                 "reduce the batch size before memory runs out.",

@@ -283,6 +283,7 @@ def compiling(snapshot: Snapshot) -> Iterator[Finding]:
         return
     functions = list(snapshot.functions)
     took = period.of("compile") - _traced_again(snapshot, period)
+    took -= min(snapshot.load_time, took)
     told = any(compiles.operations(snapshot))
     if told:
         functions = [one for one in functions if not one.internal]
@@ -379,7 +380,8 @@ def _traced_again(snapshot: Snapshot, period: Period) -> float:
     """
     since_start = snapshot.time.since_start.seconds
     traced = period.of("compile")
-    known = snapshot.compile_time * period.seconds / max(since_start, 1e-9)
+    measured = snapshot.compile_time + snapshot.load_time
+    known = measured * period.seconds / max(since_start, 1e-9)
     known += snapshot.compiling.oldest_seconds
     return traced - known if known < traced / 2 else 0.0
 

@@ -144,7 +144,9 @@ def _numbers(run: Run) -> Iterable[tuple[str, str]]:
         yield "of them failed", share(failed, count)
     if steps := sum(loop.steps for loop in snapshot.steps):
         yield "steps", _count(steps)
-    yield "of the time compiling", share(snapshot.compile_time, observed)
+    took = snapshot.compile_time  # of all threads
+    part = share(took, observed) if took <= observed else UNKNOWN
+    yield "of the time compiling", part
     users = [one for one in snapshot.functions if not one.internal]
     yield "recompiles", _count(sum(sum(one.recompiles.values()) for one in users))
     if not count:

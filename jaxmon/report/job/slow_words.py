@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxmon.report.job.slow import Slow, Slowness, Straggler
 from jaxmon.report.job.words import Words, numbers, short
-from jaxmon.report.layout import INDENT, ago, counted, duration, share, wrapped
+from jaxmon.report.layout import INDENT, ago, counted, duration, wrapped
 
 
 _MOST_SHOWN = 5
@@ -98,7 +98,7 @@ def headline(slowness: Slowness) -> str:
     if lost <= 0 or lost >= step:
         return f"stragglers: {found}"
     return (
-        f"{share(lost, step - lost)} slower because of {found}: a step takes "
+        f"{100 * lost / (step - lost):.0f} % slower because of {found}: a step takes "
         f"{duration(step)}, of which the others wait {duration(lost)}"
     )
 

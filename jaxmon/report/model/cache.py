@@ -25,7 +25,13 @@ class Requests:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """The persistent compilation cache."""
+    """
+    The persistent compilation cache.
+
+    Attributes:
+        saved_seconds: compile time of hits, each rounded down to whole seconds, less
+            the time to retrieve them; negative if that took longer.
+    """
 
     enabled: bool | None = None
     directory: str = ""

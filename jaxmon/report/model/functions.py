@@ -179,8 +179,14 @@ class Function:
 
     @property
     def compile_time(self) -> float:
-        """Seconds of tracing, lowering, compiling and loading."""
-        return sum(phase.seconds for phase in self.phases.values())
+        """Seconds of tracing, lowering and compiling."""
+        every = sum(phase.seconds for phase in self.phases.values())
+        return every - self.load_time
+
+    @property
+    def load_time(self) -> float:
+        """Seconds of loading programs from the persistent cache."""
+        return self.phases.get("cache_retrieval", Phase()).seconds
 
     @property
     def built(self) -> int:
@@ -188,8 +194,16 @@ class Function:
         return sum(self.compiles.values())
 
     @property
+    def never_called(self) -> bool:
+        """Whether no call was counted although programs were compiled."""
+        return self.calls == 0 and self.built > 0
+
+    @property
     def device_seconds(self) -> float:
-        """Seconds that the device computed it: mean execution time times calls."""
+        """
+        Seconds that the device computed it: mean execution time, of which one sample is
+        no large part, times calls.
+        """
         return self.samples.get("execution_mean", 0.0) * (self.calls or 0)
 
     def recompile_time(self, cause: str) -> float:

@@ -10,7 +10,12 @@ from jaxmon.report.model.places import place
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device and its memory in bytes; `None` if JAX does not report it."""
+    """
+    A device and its memory in bytes; `None` if JAX does not report it.
+
+    Attributes:
+        live_bytes_peak: most bytes in live arrays in any snapshot.
+    """
 
     device: str = ""
     kind: str = ""
@@ -22,6 +27,7 @@ class Device:
     largest_allocation: float | None = None
     live_arrays: int | None = None
     live_bytes: float | None = None
+    live_bytes_peak: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,15 @@ class Leak:
 
 
 @dataclass(frozen=True, slots=True)
+class Peak:
+    """The bytes of a device in the snapshot that had most, and what held most."""
+
+    device: str = ""
+    bytes: float = 0.0
+    lines: tuple[Line, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Allocations:
     """
     Device memory by source line.
@@ -72,12 +87,19 @@ class Allocations:
     Attributes:
         time: Unix time of the last snapshot, `None` if there was none.
         seconds: from the first to the last snapshot, the period of the growth.
+        lines: of all devices, in the last snapshot.
+        peaks: of single devices.
     """
 
     time: float | None = None
     seconds: float = 0.0
     lines: tuple[Line, ...] = ()
+    peaks: tuple[Peak, ...] = ()
     leaks: tuple[Leak, ...] = ()
+
+    def peak_of(self, device: str) -> Peak:
+        """Return the peak of *device*, empty if it is unknown."""
+        return next((one for one in self.peaks if one.device == device), Peak(device))
 
 
 @dataclass(frozen=True, slots=True)

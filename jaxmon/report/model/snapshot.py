@@ -104,6 +104,11 @@ class Snapshot:
         """Seconds that the compiles of all functions together took."""
         return sum(one.compile_time for one in self.functions)
 
+    @property
+    def load_time(self) -> float:
+        """Seconds of loading programs from the persistent cache."""
+        return sum(one.load_time for one in self.functions)
+
     def of_kind(self, kind: str) -> list[Event]:
         """Return the events of *kind*, oldest first."""
         return [one for one in self.events if one.kind == kind]

@@ -36,7 +36,8 @@ def functions(now: Reading) -> list[FunctionSummary]:
         ("seconds", catalog.COMPILE_SECONDS),
     ):
         for labels, value in now.of(metric).items():
-            sums[labels[1]][key] += value
+            if "cache_retrieval" not in labels[2:]:  # which is no compile
+                sums[labels[1]][key] += value
     for (_, function, outcome), value in now.of(catalog.COMPILES).items():
         sums[function][outcome] += value
     for (_, function, cause), value in now.of(catalog.RECOMPILES).items():

@@ -163,8 +163,8 @@ class Totals(TypedDict):
     ``hits`` and ``hit_rate`` are `None`, and ``calls`` is 0, if calls are not counted:
     functions of JAX itself, or the call layer is off. ``compiles`` were built,
     ``loads`` came from the persistent cache, ``failed_compiles`` did neither;
-    ``compile_seconds`` adds up all phases. ``errors`` are those of jitted functions and
-    uncaught ones; failed requests have their own total.
+    ``compile_seconds`` adds up all phases but loading. ``errors`` are those of jitted
+    functions and uncaught ones; failed requests have their own total.
     """
 
     calls: float

@@ -155,6 +155,7 @@ PMAP = (
         seen="---yy",
         group="leaves of a pmap",
     ),
+    Name("jax._src.pmap.CachedShardMap.pmapped", "the same", _PMAP, "---yy"),
     Name(
         "jax._src.pmap:pmap.lower(infer_params)",
         "a pmap lowered ahead of time",
@@ -300,7 +301,7 @@ ARRAYS = (
     ),
     Name(
         "<array>.on_device_size_in_bytes",
-        "size of packed types, such as int4",
+        "size of live arrays, also of packed types such as int4",
         (catalog.LIVE_ARRAY_BYTES,),
     ),
 )

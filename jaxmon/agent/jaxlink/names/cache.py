@@ -67,9 +67,16 @@ CACHE = (
         _IN_USE,
     ),
     Name(
-        "jax._src.lru_cache:LRUCache.__init__(path)",
-        "sets _path, the directory in use",
+        "jax._src.path.epath_installed",
+        "whether JAX can open a directory that is not on a file system",
         _IN_USE,
+    ),
+    Name("<persistent cache>._path", "the directory in use", _IN_USE),
+    Name(
+        "jax.config.jax_compilation_cache_check_contents",
+        "whether JAX recompiles cache hits for comparison; since 0.10",
+        _IN_USE,
+        "---yy",
     ),
     Name(
         "jax._src.compilation_cache.decompress_executable",

@@ -256,4 +256,9 @@ SAMPLING = (
         "read together: up to 0.10 the second crashes for a deleted array",
         (catalog.EXECUTION_SECONDS, catalog.NONFINITE),
     ),
+    Name(
+        "jax._src.pjit:_cpp_pjit.cache_miss(outs)",
+        "what a missed call returns",
+        ("inspection of values that missed calls return",),
+    ),
 )

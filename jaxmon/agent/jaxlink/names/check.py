@@ -10,7 +10,8 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from types import CodeType
+from tempfile import TemporaryDirectory
+from types import CodeType, SimpleNamespace
 from typing import Any, NamedTuple
 
 from jaxmon.agent.jaxlink.names import NAMES, RELEASES, Name
@@ -174,6 +175,43 @@ def _compiled() -> Any:
     return _traced().lower().compile()
 
 
+def _parameters(fun: Callable[..., Any], *arrays: Any) -> Any:
+    """Return the parameters of the operation that *fun* consists of."""
+    jaxpr = import_module("jax").make_jaxpr(fun)(*arrays).jaxpr
+    return SimpleNamespace(**jaxpr.eqns[0].params)
+
+
+def _ragged() -> Any:
+    jax = import_module("jax")
+    ones, ragged = jax.numpy.ones, jax.lax.ragged_dot
+    sizes = ones(1, "int32")
+    found = _parameters(ragged, ones((1, 1)), ones((1, 1, 1)), sizes)
+    # It may be a jitted function around the operation.
+    inside = getattr(found, "jaxpr", None)
+    return SimpleNamespace(**inside.eqns[0].params) if inside else found
+
+
+def _cache() -> Any:
+    with TemporaryDirectory() as directory:
+        return import_module("jax._src.lru_cache").LRUCache(directory, max_size=-1)
+
+
+def _shard_map() -> Any:
+    jax = import_module("jax")
+    try:
+        shard_map = jax.shard_map
+    except AttributeError:
+        shard_map = import_module("jax.experimental.shard_map").shard_map
+    mesh, spec = _sharding().mesh, jax.sharding.PartitionSpec("x")
+    mapped = shard_map(lambda x: x, mesh=mesh, in_specs=spec, out_specs=spec)
+    return _parameters(mapped, jax.numpy.ones(1))
+
+
+def _product() -> Any:
+    lax, ones = import_module("jax.lax"), import_module("jax").numpy.ones
+    return _parameters(lax.dot, ones(1), ones(1))
+
+
 def _device() -> Any:
     return import_module("jax").devices("cpu")[0]
 
@@ -198,14 +236,20 @@ _SAMPLES: dict[str, Callable[[], Any]] = {
     "array": lambda: import_module("jax").numpy.ones(()),
     "compile options": _compile_options,
     "device": _device,
+    "equation": lambda: _traced().jaxpr.jaxpr.eqns[0],
     "executable": lambda: _compiled().runtime_executable(),
     "jaxpr": lambda: _traced().jaxpr.jaxpr,
     "jitted": _jitted,
     "jitted call": lambda: _compiled()._executable,  # noqa: SLF001 - as misses hold it
     "key": lambda: import_module("jax").random.key(0),
+    "literal": lambda: _traced().jaxpr.jaxpr.eqns[0].invars[1],
     "memory": lambda: _compiled().runtime_executable().get_compiled_memory_stats(),
     "mesh": lambda: _sharding().mesh,
     "profile options": _profile_options,
+    "persistent cache": _cache,
+    "product": _product,
+    "ragged product": _ragged,
+    "shard_map": _shard_map,
     "sharding": _sharding,
     "spec": lambda: _sharding().spec,
     "traced": _traced,

@@ -63,6 +63,11 @@ ERRORS = (
         "donated arguments that are not usable",
         (catalog.JAX_WARNINGS, "the text of such a warning"),
     ),
+    Name(
+        "jax._src.deprecations:warn(message)",
+        "what is deprecated",
+        (catalog.JAX_WARNINGS, "the text of such a warning"),
+    ),
     *each(
         "jax._src.traceback_util.*",
         "UnfilteredStackTrace SimplifiedTraceback",
