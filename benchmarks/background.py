@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,9 +76,9 @@ def ticks() -> Iterator[int]:
 def used() -> dict[str, float]:
     """Return the processor seconds of each thread of ours; Linux only."""
     found: dict[str, float] = {}
-    for thread in threading.enumerate():
-        if thread.name.startswith("jaxmon-"):
-            text = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text()
-            seconds = int(text.split()[0]) / 1e9
-            found[thread.name] = found.get(thread.name, 0.0) + seconds
+    for task in Path("/proc/self/task").iterdir():
+        name = (task / "comm").read_text().strip()
+        if name.startswith("jaxmon-"):
+            seconds = int((task / "schedstat").read_text().split()[0]) / 1e9
+            found[name] = found.get(name, 0.0) + seconds
     return found

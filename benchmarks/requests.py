@@ -143,7 +143,7 @@ def _own_provider() -> Iterator[None]:
         yield
     finally:
         indicators.tracer = None
-        own.stop()
+        own.batches.end()
 
 
 def _prometheus_client(app: App) -> App:

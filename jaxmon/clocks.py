@@ -7,8 +7,23 @@ the program's process reads the clocks here, also from modules that are imported
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import monotonic, perf_counter, process_time, thread_time
 from time import time as wall_time
+from typing import Any, Final
+
+from jaxmon.originals import original
 
 
-__all__ = ["monotonic", "perf_counter", "process_time", "thread_time", "wall_time"]
+__all__ = [
+    "monotonic",
+    "perf_counter",
+    "process_time",
+    "sleep",
+    "thread_time",
+    "wall_time",
+]
+
+_time: Final[Any] = original("time")
+# gevent's, on a thread of ours, would start an event loop there.
+sleep: Final[Callable[[float], None]] = _time.sleep

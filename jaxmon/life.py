@@ -38,12 +38,12 @@ import stat
 import struct
 from collections.abc import Mapping
 from pathlib import Path
-from threading import RLock
 from typing import Any, Literal, NamedTuple, cast
 
 from jaxmon import interrupts
 from jaxmon.files.descriptor import FLAGS, Descriptor, require_own
 from jaxmon.formats import json_text
+from jaxmon.threads import RLock
 
 
 State = Literal["running", "finished", "crashed"]

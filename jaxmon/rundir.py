@@ -14,10 +14,10 @@ only by the holder of the slot's lock, and a responding socket only by its owner
 
 from __future__ import annotations
 
+import _socket
 import contextlib
 import os
 import re
-import socket
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -301,7 +301,7 @@ def _clear(path: Path) -> bool:
 def _answers(path: Path) -> bool:
     if is_link(path):
         return False
-    with contextlib.closing(socket.socket(socket.AF_UNIX)) as probe:
+    with contextlib.closing(_socket.socket(_socket.AF_UNIX)) as probe:
         probe.settimeout(0)
         try:
             probe.connect(os.fspath(path))

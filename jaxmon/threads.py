@@ -1,46 +1,112 @@
-"""Threads inside the user's program."""
+"""
+Threads inside the user's program, and locks for what they share with it.
+
+They are started below `threading`, which does not list them: a program that joins or
+counts its threads does so as without us. They are no greenlets, and their locks wait
+for none, however much gevent or eventlet has replaced, and whenever.
+
+Python treats them as daemon threads: nothing waits for them at exit.
+"""
 
 from __future__ import annotations
 
-import _thread
+import logging
+import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from jaxmon.originals import original
 
 
-_start = _thread.start_new_thread
-_PREFIX = "jaxmon-"
+_thread: Final[Any] = original("_thread")
+Lock: Final[Callable[[], threading.Lock]] = _thread.allocate_lock
+RLock: Final[Callable[[], threading.RLock]] = _thread.RLock
+get_ident: Final[Callable[[], int]] = _thread.get_ident
+
+_started: dict[int, DaemonThread] = {}
 
 
-def is_ours(thread: threading.Thread | None) -> bool:
-    """Return whether *thread* is one of ours, by its name."""
-    return thread is not None and thread.name.startswith(_PREFIX)
+class Event:
+    """As `threading.Event`; only a thread that waits may `clear` it."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        # Held until the event is set, and by each waiter for an instant afterwards.
+        self._unset = Lock()
+        self._unset.acquire()
+
+    def is_set(self) -> bool:
+        """Return whether it is set."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Let all waiters continue. Idempotent."""
+        self._is_set = True
+        with suppress(RuntimeError):  # it is not held
+            self._unset.release()
+
+    def clear(self) -> None:
+        """Wait from now on."""
+        self._is_set = False
+        self._unset.acquire(blocking=False)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait at most *timeout* seconds; return whether it is set."""
+        unlist()
+        if self._unset.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
+            with suppress(RuntimeError):  # it was set meanwhile
+                self._unset.release()
+        return self._is_set
 
 
-class DaemonThread(threading.Thread):
+class DaemonThread:
     """
-    A daemon thread of ours that prints nothing when it stops, even if gevent has
-    patched `threading` meanwhile.
+    A thread that the program does not see, and that does not keep it from exiting.
+
+    Args:
+        name: of the thread, also for the kernel, which keeps 15 characters.
+        target: its body; what it raises goes to `sys.unraisablehook`.
+
+    Attributes:
+        ident: its number in Python, `None` until it has started.
     """
 
     def __init__(self, name: str, target: Callable[[], None]) -> None:
-        super().__init__(name=name, target=self._begin, daemon=True)
+        self.name = name
+        self.ident: int | None = None
         self._targets = [target]
+        self._process: int | None = None
+        self._unfinished = Lock()
+        self._unfinished.acquire()
 
     def start(self) -> None:
         """
-        Start it.
+        Start it, once.
 
         Raises:
-            RuntimeError: no threads are left, or gevent has replaced them by greenlets,
-                which would block the program while they wait.
+            RuntimeError: no threads are left, or the interpreter shuts down.
         """
-        if _thread.start_new_thread is not _start:
-            msg = (
-                "threading was patched after jaxmon was loaded; patch it before "
-                "importing jaxmon"
-            )
-            raise RuntimeError(msg)
-        super().start()
+        self._process = os.getpid()
+        self.ident = _thread.start_new_thread(self._begin, ())
+        _started[self.ident] = self  # as `_begin` does, which may come later
+
+    def is_alive(self) -> bool:
+        """Return whether it has started, in this process, and not finished."""
+        return (
+            self.ident is not None
+            and self._process == os.getpid()
+            and self._unfinished.locked()
+        )
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until it has finished, at most *timeout* seconds."""
+        if self.is_alive() and self._unfinished.acquire(
+            timeout=-1 if timeout is None else max(timeout, 0)
+        ):
+            self._unfinished.release()
 
     def prevent(self) -> bool:
         """
@@ -50,8 +116,17 @@ class DaemonThread(threading.Thread):
         return bool(self._take())
 
     def _begin(self) -> None:
-        for target in self._take():
-            target()
+        ident = self.ident = get_ident()
+        _started[ident] = self
+        with suppress(OSError):  # another system
+            Path("/proc/thread-self/comm").write_text(self.name[:15], encoding="utf-8")
+        try:
+            for target in self._take():
+                target()
+        finally:
+            unlist()
+            _started.pop(ident, None)
+            self._unfinished.release()
 
     def _take(self) -> list[Callable[[], None]]:
         try:
@@ -59,8 +134,54 @@ class DaemonThread(threading.Thread):
         except IndexError:
             return []
 
-    def _delete(self) -> None:
-        try:
-            super()._delete()  # type: ignore[misc]
-        except KeyError:  # of what gevent takes for this thread's number
-            threading._active.pop(self.ident, None)  # type: ignore[attr-defined] # noqa: SLF001
+
+def current() -> DaemonThread | None:
+    """Return the thread of ours that calls this, `None` on those of the program."""
+    return _of(get_ident())
+
+
+def is_ours(ident: int) -> bool:
+    """Return whether *ident* is the number of a thread of ours."""
+    return _of(ident) is not None
+
+
+def running() -> list[DaemonThread]:
+    """Return our threads."""
+    return [one for one in list(_started.values()) if one.is_alive()]
+
+
+def main_ident() -> int:
+    """Return the number of the main thread; gevent gives it that of a greenlet."""
+    if threading.get_native_id() == os.getpid():
+        return get_ident()
+    return threading.main_thread().ident or 0
+
+
+def unlist() -> None:
+    """
+    Remove this thread from `threading`, if it is ours: a finalizer, a log handler or a
+    library may have called `threading.current_thread`, which lists it. Idempotent.
+    """
+    if current() is not None:
+        active: dict[int, Any] = threading._active  # type: ignore[attr-defined] # noqa: SLF001
+        found = active.pop(threading.get_ident(), None)
+        if found is not None:
+            # Python 3.13 keeps it until the thread has finished.
+            threading._dangling.discard(found)  # type: ignore[attr-defined] # noqa: SLF001
+
+
+def is_named(record: logging.LogRecord) -> bool:
+    """
+    Give *record* the name of the thread of ours that logs it, which the record has just
+    listed in `threading`; a filter, which keeps all records.
+    """
+    if (thread := current()) is not None:
+        record.threadName = thread.name
+        unlist()
+    return True
+
+
+def _of(ident: int) -> DaemonThread | None:
+    thread = _started.get(ident)
+    # A forked child has the numbers of its parent's threads.
+    return thread if thread is not None and thread.is_alive() else None

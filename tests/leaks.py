@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon.agent.jaxlink.names import NAMES
+from jaxmon.threads import DaemonThread, running
 
 
 PATCHABLE = (
@@ -54,7 +55,7 @@ THREADS = (
 class Snapshot:
     """The state of the process that a test must restore."""
 
-    threads: frozenset[threading.Thread]
+    threads: frozenset[threading.Thread | DaemonThread]
     descriptors: frozenset[tuple[str, str]]
     attributes: dict[str, Any] = field(hash=False)
     listeners: dict[str, list[Any]] = field(hash=False)
@@ -65,7 +66,7 @@ def snapshot() -> Snapshot:
     """Return the state of the process now."""
     registry = _attribute("prometheus_client.REGISTRY")
     return Snapshot(
-        threads=frozenset(threading.enumerate()),
+        threads=frozenset((*threading.enumerate(), *running())),
         descriptors=frozenset(_descriptors()),
         attributes={
             place: value

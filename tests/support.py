@@ -24,6 +24,8 @@ from urllib.request import Request, urlopen
 import pytest
 import yaml
 
+from jaxmon.threads import DaemonThread
+
 
 T = TypeVar("T")
 
@@ -143,11 +145,12 @@ def until(probe: Callable[[], T], what: str, *, seconds: float = DEADLINE_SECOND
 def refuse_threads(patch: pytest.MonkeyPatch) -> None:
     """Let no thread start, as if the process had as many as it may."""
 
-    def refuse(_: threading.Thread) -> None:
+    def refuse(_: object) -> None:
         msg = "can't start new thread"
         raise RuntimeError(msg)
 
-    patch.setattr(threading.Thread, "start", refuse)
+    for kind in (threading.Thread, DaemonThread):
+        patch.setattr(kind, "start", refuse)
 
 
 def clean_environ(run_dir: Path | None = None, /, **extra: str) -> dict[str, str]:

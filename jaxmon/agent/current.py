@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import threading
 
 from jaxmon.agent.agent import Agent, runtime_of
+from jaxmon.threads import RLock
 
 
 class Slot:
@@ -18,7 +18,7 @@ class Slot:
     """
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = RLock()
         self.agent: Agent | None = None
         self._watches_forks = False
 
@@ -31,7 +31,7 @@ class Slot:
 
     def _after_fork(self) -> None:
         agent, self.agent = self.agent, None
-        self.lock = threading.RLock()
+        self.lock = RLock()
         runtime = None if agent is None else runtime_of(agent)
         if runtime is not None:
             runtime.abandon()

@@ -11,7 +11,6 @@ import functools
 import hashlib
 import types
 from collections.abc import Iterator
-from threading import RLock
 from typing import Any
 
 from jaxmon import catalog
@@ -34,6 +33,7 @@ from jaxmon.catalog import COMPILE_SECONDS
 from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.exposition.families import Histogram
 from jaxmon.sources import display_path
+from jaxmon.threads import RLock
 
 
 OTHER = "other"

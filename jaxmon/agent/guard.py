@@ -13,15 +13,15 @@ import contextlib
 import logging
 import os
 import sys
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 
 from jaxmon import interrupts
 from jaxmon.agent.counters import Tally
 from jaxmon.clocks import monotonic
+from jaxmon.deadline import Deadline
 from jaxmon.files.descriptor import NONE_LEFT
-from jaxmon.threads import DaemonThread
+from jaxmon.threads import DaemonThread, RLock, current
 
 
 log = logging.getLogger("jaxmon")
@@ -29,22 +29,11 @@ log = logging.getLogger("jaxmon")
 LIMIT = 10
 """Failures within `WITHIN_SECONDS` after which a site is disabled."""
 
-_PATIENCE_SECONDS = 5.0
-# Enough for a thread that is about to finish.
-_LEAST_SECONDS = 0.05
-
 WITHIN_SECONDS = 3600.0
 """
 A site that fails less often stays enabled: a program that runs for months must not lose
 metrics over ten transient failures.
 """
-
-
-class _Here(threading.local):
-    is_ours = False
-
-
-_here = _Here()
 
 
 class Guard:
@@ -57,6 +46,7 @@ class Guard:
     Attributes:
         strict: raise instead of containing; for jaxmon's own tests.
         off: disabled sites.
+        deadline: of all that waits when the agent stops.
     """
 
     strict = False
@@ -67,9 +57,9 @@ class Guard:
         # Times of the latest failures that count against a site.
         self._lately: dict[str, deque[float]] = {}
         self.off: set[str] = set()
-        self._patience = _PATIENCE_SECONDS
+        self.deadline = Deadline(clock=clock)
         # Reentrant: logging a failure may cause another.
-        self._lock = threading.RLock()
+        self._lock = RLock()
 
     def start(self, thread: DaemonThread, site: str) -> bool:
         """
@@ -83,16 +73,9 @@ class Guard:
             return False
         return True
 
-    def join(self, thread: threading.Thread, timeout: float) -> None:
-        """
-        Wait for our *thread* to stop, at most *timeout* seconds. All threads of an
-        agent share five seconds: if a device hangs, several of them do, and a program
-        asked to exit cannot wait forever.
-        """
-        began = self._clock()
-        thread.join(min(timeout, self._patience))
-        left = self._patience - (self._clock() - began)
-        self._patience = max(left, _LEAST_SECONDS)
+    def join(self, thread: DaemonThread) -> None:
+        """Wait for our *thread* to stop, within the deadline."""
+        thread.join(self.deadline.portion())
 
     def on(self, site: str) -> bool:
         """Return whether *site* is enabled."""
@@ -121,7 +104,7 @@ class Guard:
         """
         error = sys.exception()
         # None of the program's handlers runs on our threads.
-        if error is not None and not _here.is_ours:
+        if error is not None and current() is None:
             try:
                 interrupts.pass_on(error, theirs=theirs)
             except BaseException:
@@ -158,7 +141,6 @@ class Guard:
         Run *work*, the body of one of our threads. Raises nothing: an exception is a
         failure at *site*, and the thread stops.
         """
-        _here.is_ours = True
         try:
             work()
         except BaseException:  # noqa: BLE001 - Python would print it

@@ -14,7 +14,6 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from threading import RLock
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
@@ -27,6 +26,7 @@ from jaxmon.indicators.endings import now
 from jaxmon.indicators.event_loops import task_runs
 from jaxmon.indicators.requests import entered
 from jaxmon.indicators.routes import Routes
+from jaxmon.threads import RLock
 
 
 SITE = "handoffs"
@@ -137,6 +137,8 @@ class Handoffs(Part):
             take(self, module, at)
 
     def _take_queue(self, module: Any, at: Places) -> None:
+        if module.Queue.__module__ != module.__name__:
+            return  # gevent's or eventlet's, on whose items no other thread works
         on_put = _on_put(module.Queue.put.__code__)
         for kind, index in _QUEUES:
             owner = getattr(module, kind)

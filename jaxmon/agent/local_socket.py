@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from threading import RLock
 from typing import Any
 
 from jaxmon import ended, interrupts, life, rundir
@@ -21,6 +20,7 @@ from jaxmon.errors import JaxmonError, PageError
 from jaxmon.exposition.add import prepare
 from jaxmon.http.listeners import Listener
 from jaxmon.http.server import Server
+from jaxmon.threads import RLock
 
 
 _LOST = "the program has closed jaxmon's descriptors, and with them its lock"

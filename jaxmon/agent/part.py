@@ -76,8 +76,17 @@ class Part:
         """Return its endpoints on the port, by path; no data of the program."""
         return _EMPTY
 
+    def send(self) -> None:
+        """
+        Begin to send what is left; called before anything stops. Never blocks: all that
+        is sent at the end is sent at the same time.
+        """
+
     def stop(self) -> None:
-        """Stop threads and release data. Idempotent."""
+        """
+        Stop threads and release data, waiting for nothing beyond the guard's deadline.
+        Idempotent.
+        """
 
     def abandon(self) -> None:
         """

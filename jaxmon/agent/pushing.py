@@ -42,7 +42,6 @@ def prepared(
         names=settings.otlp_names,
         failed=functools.partial(guard.failed, stays_on=True),
         run=functools.partial(guard.run, "otlp"),
-        join=guard.join,
     )
     try:
         pusher.prepare()

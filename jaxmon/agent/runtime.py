@@ -14,6 +14,7 @@ from jaxmon.agent import pushing
 from jaxmon.agent.adapters import Container, Markers, Process
 from jaxmon.agent.context import context_of
 from jaxmon.agent.errors.part import Errors
+from jaxmon.agent.eventlog.part import logger as events_log
 from jaxmon.agent.functions import UNKNOWN
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.hooks import Hooks
@@ -24,6 +25,7 @@ from jaxmon.agent.parts import parts_of
 from jaxmon.agent.reduction import reduction_of
 from jaxmon.agent.serving import Serving
 from jaxmon.clocks import monotonic, wall_time
+from jaxmon.deadline import Deadline
 from jaxmon.exposition import exponential
 from jaxmon.exposition.add import added, lasting, read
 from jaxmon.exposition.encode import encode
@@ -32,12 +34,17 @@ from jaxmon.http.messages import Request, Response
 from jaxmon.http.page import metrics_handler
 from jaxmon.indicators.figures import Indicators
 from jaxmon.settings import Settings
+from jaxmon.threads import is_named
 
 
 if TYPE_CHECKING:
     from jaxmon.agent.reports.final import FinalReports
     from jaxmon.agent.reports.overview import Overview
     from jaxmon.agent.reports.own_page import OwnPage
+
+# Of a program that is run for its costs: executables are analysed on a thread, and at
+# exit the last ones may be queued.
+_COSTS_SECONDS = 45.0
 
 PartT = TypeVar("PartT", bound=Part)
 
@@ -58,6 +65,8 @@ class Runtime:
         self.context = context_of(jax, settings)
         self.context.table.named(UNKNOWN)
         self._guard = self.context.guard
+        if settings.figures_dir is not None:
+            self._guard.deadline = Deadline(_COSTS_SECONDS)
         self._started = wall_time(), monotonic()
         self.hooks = Hooks(jax, self._guard)
         indicators = Indicators(
@@ -100,6 +109,7 @@ class Runtime:
             self._on_server_error,
             running=indicators.loops.running,
             began=self._started[1],
+            deadline=self._guard.deadline,
         )
         indicators.flush = self.flush
         indicators.place_of = SourceLineFinder(jax).raised_at
@@ -143,6 +153,8 @@ class Runtime:
         anything is raised, all changes have been rolled back.
         """
         self.running = True
+        for logger in _LOGGERS:
+            logger.addFilter(is_named)
         problem: BaseException | None = None
         try:
             for part in self.parts:
@@ -163,10 +175,12 @@ class Runtime:
         """
         Detach the hooks, stop threads, close sockets and unlink their files.
 
-        Idempotent. Does everything that it can, whatever fails.
+        All that is waited for shares one deadline. Idempotent. Does everything that it
+        can, whatever fails.
         """
         if not self.running:
             return
+        self._guard.deadline.begin()
         problem: BaseException | None = None
         try:
             self._end()
@@ -224,6 +238,7 @@ class Runtime:
         self.running = False
         with contextlib.ExitStack() as steps:  # last to first
             todo: tuple[Callable[[], None], ...] = (
+                *(functools.partial(one.removeFilter, is_named) for one in _LOGGERS),
                 self.serving.close,
                 *(part.stop for part in self.parts),
                 self._write_baseline,
@@ -232,10 +247,15 @@ class Runtime:
                 self._markers.stop,
                 functools.partial(exponential.ask, wanted=False),
                 functools.partial(atexit.unregister, self._exit),
-                *(() if self._pusher is None else (self._pusher.stop,)),
+                *(() if self._pusher is None else (self._stop_pusher,)),
+                *(part.send for part in self.parts),
             )
             for step in todo:
                 steps.callback(self._do, step)
+
+    def _stop_pusher(self) -> None:
+        if self._pusher is not None:
+            self._pusher.stop(self._guard.deadline)
 
     def _do(self, step: Callable[[], None]) -> None:
         try:
@@ -264,12 +284,13 @@ class Runtime:
     def _exit(self) -> None:
         """
         At exit: write the reports that are enabled, while the hooks are still
-        installed, then stop.
+        installed, then stop. All of it has one deadline.
 
         A second signal ends that too: no code is left to catch its handler's exception,
         and Python would print a traceback into our code.
         """
         try:
+            self._guard.deadline.begin()
             self._words.on_exit()
             crashed = self._words.crashed()
             if crashed:
@@ -379,6 +400,8 @@ class Runtime:
             self._guard.failed(site, stays_on=True, shown=shown)
 
 
+# What threads of ours log to.
+_LOGGERS = log, events_log
 # The live page and its data.
 _OWN_PAGE = ("/", "/api/summary", "/api/history")
 # Debug pages; see `jaxmon.agent.reports.pages`.

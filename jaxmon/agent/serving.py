@@ -8,6 +8,7 @@ from typing import Any
 from jaxmon import interrupts, rundir
 from jaxmon.agent.guard import log
 from jaxmon.agent.local_socket import EVERY, LocalSocket
+from jaxmon.deadline import Deadline
 from jaxmon.errors import JaxmonError
 from jaxmon.http.server import Handler, Server
 from jaxmon.settings import SIDECAR_PORT, Settings
@@ -28,6 +29,7 @@ class Serving:
         on_error: called with the site of each failure.
         running: returns the name of the loop that runs, ``""`` for none.
         began: when counting began, by `monotonic`.
+        deadline: of what waits when it stops.
 
     Attributes:
         url: URL of the metrics, `None` if no TCP port is open.
@@ -42,7 +44,9 @@ class Serving:
         *,
         running: Callable[[], str],
         began: float,
+        deadline: Deadline,
     ) -> None:
+        self._deadline = deadline
         self._settings = settings
         self._routes, self._local_routes = dict(routes), dict(local_routes)
         self._on_error = on_error
@@ -131,7 +135,7 @@ class Serving:
         if self._local is not None:
             self._local.withdraw()
         if self._server is not None:
-            self._server.stop()
+            self._server.stop(self._deadline.portion())
         self.url = None
 
     def _listen_tcp(self, server: Server) -> bool:

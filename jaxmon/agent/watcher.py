@@ -11,15 +11,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import threading
-from queue import Empty, SimpleQueue
+from _queue import Empty, SimpleQueue
 from typing import Protocol
 
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.worker import clamp_wait, next_item
 from jaxmon.clocks import perf_counter, thread_time
-from jaxmon.threads import DaemonThread
+from jaxmon.threads import DaemonThread, RLock, current
 
 
 # Maximum time between two polls; no item asks for more.
@@ -58,8 +57,8 @@ class Watcher:
         self._limit = limit
         self._submitted: SimpleQueue[Watched | None] = SimpleQueue()
         self._watched: list[tuple[float, Watched]] = []
-        self._thread: threading.Thread | None = None
-        self._lock = threading.RLock()
+        self._thread: DaemonThread | None = None
+        self._lock = RLock()
         self._stopped = False
 
     def submit(self, watched: Watched) -> bool:
@@ -74,16 +73,16 @@ class Watcher:
             self._start()
         return True
 
-    def stop(self, timeout: float = 5.0) -> None:
-        """Drop all items and stop the thread; wait at most *timeout* seconds."""
+    def stop(self) -> None:
+        """Drop all items and stop the thread; wait for it within the deadline."""
         with self._lock:
             self._stopped = True
             thread, self._thread = self._thread, None
         if thread is None:
             return
         self._submitted.put(None)
-        if thread is not threading.current_thread():
-            self._guard.join(thread, timeout)
+        if thread is not current():
+            self._guard.join(thread)
 
     def _start(self) -> None:
         with self._lock:

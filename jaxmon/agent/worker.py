@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import random
-import threading
+from _queue import Empty, SimpleQueue
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
 from typing import TypeAlias, TypeVar
 
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.guard import Guard
 from jaxmon.clocks import monotonic, thread_time
-from jaxmon.threads import DaemonThread
+from jaxmon.threads import DaemonThread, Event, RLock, current, unlist
 
 
 Job: TypeAlias = Callable[[], None]
@@ -75,8 +74,8 @@ class Worker:
         self._random = random.Random()  # noqa: S311 - nothing secret
         # Its put() may be reentered on one thread by the garbage collector.
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._lock = threading.RLock()
+        self._thread: DaemonThread | None = None
+        self._lock = RLock()
         self._stopped = False
 
     def start(self) -> None:
@@ -97,21 +96,28 @@ class Worker:
             if not self._guard.start(thread, self._name):
                 self._thread = None
 
-    def stop(self, timeout: float = 5.0) -> None:
-        """Drop queued jobs and stop the thread; wait at most *timeout* seconds."""
+    def stop(self, *, wait: bool = True) -> None:
+        """Drop queued jobs and stop the thread; *wait* for it within the deadline."""
         with self._lock:
             self._stopped = True
             thread = self._thread
         if thread is None:
             return
         self._jobs.put(None)
-        if thread is not threading.current_thread() and thread.is_alive():
-            self._guard.join(thread, timeout)
+        if wait and thread is not current() and thread.is_alive():
+            self._guard.join(thread)
         self._discard()
         # For a thread that is still busy.
         self._jobs.put(None)
         # Last: if an interrupt arrives before, the next call completes the stop.
         self._thread = None
+
+    def finish(self) -> None:
+        """Do what is queued, within the deadline, and stop the thread."""
+        try:
+            self.drain(self._guard.deadline.portion())
+        finally:
+            self.stop(wait=False)
 
     def drain(self, timeout: float) -> bool:
         """
@@ -122,7 +128,7 @@ class Worker:
             return True
         if self._stopped or not self._guard.on(self._name):
             return False
-        done = threading.Event()
+        done = Event()
         # Not by submit(): the queue may be full.
         self._jobs.put(done.set)
         self.start()
@@ -224,4 +230,5 @@ def next_item(queue: SimpleQueue[T], timeout: float | None) -> T:
     """
     with contextlib.suppress(Empty):
         return queue.get_nowait()
+    unlist()
     return queue.get(timeout=timeout)

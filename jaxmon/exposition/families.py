@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import inf
-from threading import RLock
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -22,6 +21,7 @@ from jaxmon.exposition import exemplars, exponential
 from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.exposition.exponential import Exponential
 from jaxmon.exposition.quantiles import quantile
+from jaxmon.threads import RLock
 
 
 Sample: TypeAlias = tuple[str, float]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _socket
 import contextlib
 import errno
 import os
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from jaxmon.files.descriptor import OwnedSocket
 from jaxmon.http.messages import Request, Response
+from jaxmon.http.sockets import Socket
 from jaxmon.http.transport import Transport
 
 
@@ -100,10 +102,13 @@ def tcp(host: str, port: int, *, gate: Gate | None = None) -> Listener:
     if everywhere and not socket.has_dualstack_ipv6():
         # A kernel without IPv6 has no other addresses than these.
         family, address, everywhere = socket.AF_INET, ("0.0.0.0", port), False  # noqa: S104
-    sock = socket.create_server(
-        address, family=family, backlog=_BACKLOG, dualstack_ipv6=everywhere
-    )
+    sock = Socket(family, socket.SOCK_STREAM)
     try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not everywhere)
+        sock.bind(address)
+        sock.listen(_BACKLOG)
         # Connections inherit both.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -125,7 +130,7 @@ def unix(path: Path, mode: int) -> Listener:
     if os.path.lexists(path):
         raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
     hidden = path.with_name(f".{path.name}")
-    sock = OwnedSocket(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+    sock = OwnedSocket(Socket(socket.AF_UNIX, socket.SOCK_STREAM))
     try:
         # Linux gives the file the mode of the unbound socket, less the umask;
         # without this it would be open to others until the chmod.
@@ -167,10 +172,10 @@ def _set_mode(path: Path, mode: int) -> None:
         os.close(number)
 
 
-def numeric_address(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
+def numeric_address(host: str, port: int) -> tuple[int, Any]:
     """Return the address to bind for *host*, with the scope of a link-local address."""
     try:
-        found = socket.getaddrinfo(
+        found = _socket.getaddrinfo(
             # As bytes: for a text it would load the tables of international names.
             b"127.0.0.1" if host == "localhost" else host.encode("ascii"),
             port,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import selectors
-import socket
 from collections.abc import Callable
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from jaxmon.files.descriptor import LostError, OwnedSocket
 from jaxmon.http.messages import now
+from jaxmon.http.sockets import READ, Poller, pair
+from jaxmon.threads import unlist
 
 
 if TYPE_CHECKING:
@@ -24,6 +24,12 @@ _Call: TypeAlias = Callable[[], None]
 
 # Between two turns, if `wake` is impossible: the program has closed what it needs.
 _DEAF_SECONDS = 0.1
+
+
+class _Watch(NamedTuple):
+    sock: _Socket
+    events: int
+    call: _Call
 
 
 class Loop:
@@ -42,34 +48,31 @@ class Loop:
         self._report = report
         self._timers: list[tuple[float, int, _Call]] = []
         self._number = count()
+        self._watched: dict[int, _Watch] = {}
         with contextlib.ExitStack() as undo:
-            # Unlike epoll, it needs no descriptor, which the program might close.
-            self._selector = selectors.PollSelector()
-            pair = socket.socketpair()
-            for end in pair:
-                undo.enter_context(end)
-                end.settimeout(0)
-            self._pipe = tuple(map(OwnedSocket, pair))
-            self.watch(self._pipe[0], selectors.EVENT_READ, self._wake_up)
+            self._poller = Poller()
+            self._pipe = tuple(map(OwnedSocket, pair()))
+            for end in self._pipe:
+                undo.callback(end.close)
+                end.get().settimeout(0)
+            self.watch(self._pipe[0], READ, self._wake_up)
             undo.pop_all()
 
     def watch(self, sock: _Socket, events: int, call: _Call) -> None:
         """Make *call* whenever *sock* is ready for *events*, and for no others."""
-        watched = self._selector.get_map().get(sock)
-        if watched is not None and watched.fileobj is not sock:
-            # The program closed that, and its number is this one's now.
-            self._selector.unregister(watched.fileobj)
-            watched = None
-        if watched is None:
-            self._selector.register(sock, events, call)
-        elif watched.events != events:
-            self._selector.modify(sock, events, call)
+        number = sock.fileno()
+        watched = self._watched.get(number)
+        # If it is another socket's, the program closed that.
+        if watched is None or watched.sock is not sock or watched.events != events:
+            self._poller.register(number, events)
+            self._watched[number] = _Watch(sock, events, call)
 
     def unwatch(self, sock: _Socket) -> None:
         """Stop watching *sock*; call this before it is closed."""
-        watched = self._selector.get_map().get(sock)
-        if watched is not None and watched.fileobj is sock:
-            self._selector.unregister(sock)
+        watched = self._watched.get(sock.fileno())
+        if watched is not None and watched.sock is sock:
+            del self._watched[sock.fileno()]
+            self._poller.unregister(sock.fileno())
 
     def later(self, seconds: float, call: _Call) -> None:
         """Make *call* once, *seconds* from now."""
@@ -86,18 +89,17 @@ class Loop:
         if not all(end.is_ours for end in self._pipe):
             self.unwatch(self._pipe[0])
             due = min(due, now() + _DEAF_SECONDS)
-        ready = self._selector.select(None if due == inf else max(0.0, due - now()))
-        watched = self._selector.get_map()
-        for key, _ in ready:
+        unlist()
+        ready = self._poller.wait(None if due == inf else max(0.0, due - now()))
+        for number, watch in [(one, self._watched.get(one)) for one in ready]:
             # It may have been closed meanwhile, and its number be another socket's.
-            if watched.get(key.fd) is key:
-                self._do(key.data)
+            if watch is not None and self._watched.get(number) is watch:
+                self._do(watch.call)
         while self._timers and self._timers[0][0] <= now():
             self._do(heapq.heappop(self._timers)[-1])
 
     def close(self) -> None:
         """Close the loop's own descriptors."""
-        self._selector.close()
         for end in self._pipe:
             end.close()
 

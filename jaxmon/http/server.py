@@ -9,10 +9,8 @@ connection, whatever the client requests.
 from __future__ import annotations
 
 import contextlib
-import selectors
 from collections.abc import Callable, Mapping
 from functools import partial
-from threading import Thread, current_thread
 from typing import TYPE_CHECKING, TypeAlias
 
 from jaxmon.files.descriptor import LostError
@@ -24,7 +22,8 @@ from jaxmon.http.loop import Loop
 from jaxmon.http.messages import Request, Response, now
 from jaxmon.http.page import metrics_handler
 from jaxmon.http.routes import Handler, Router
-from jaxmon.threads import DaemonThread
+from jaxmon.http.sockets import READ
+from jaxmon.threads import DaemonThread, current
 
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ class Server:
         self._listeners: list[Listener] = []
         self._chores: list[tuple[float, Callable[[], None]]] = []
         self._stopping = False
-        self._thread: Thread | None = None
+        self._thread: DaemonThread | None = None
         # Made by start():
         self._loop: Loop | None = None
         self._clients: ConnectionPool | None = None
@@ -205,20 +204,22 @@ class Server:
                     self.stop()
                 raise
 
-    def stop(self) -> None:
+    def stop(self, seconds: float = _JOIN_SECONDS) -> None:
         """
         Stop serving and close every socket. Idempotent.
 
-        Responses in progress get a second to finish. Returns after five seconds at the
-        latest, even if a handler hangs.
+        Responses in progress get a second to finish. Returns after so many *seconds* at
+        the latest, even if a handler hangs.
         """
         self._stopping = True
         thread, loop = self._thread, self._loop
-        if thread is current_thread():  # it closes all once the handler has returned
+        if (
+            thread is not None and thread is current()
+        ):  # it closes all once the handler has returned
             return
         if thread is not None and loop is not None:
             loop.wake()
-            thread.join(_JOIN_SECONDS)
+            thread.join(seconds)
         # Last: if an interrupt arrives earlier, the next call stops it.
         self._thread = None
         self._close_listeners()
@@ -237,7 +238,7 @@ class Server:
         self._close_listeners()
 
     def _add(self, listener: Listener) -> None:
-        if self._loop is not None and current_thread() is not self._thread:
+        if self._loop is not None and current() is not self._thread:
             listener.sock.close()
             msg = "call listen before start"
             raise RuntimeError(msg)
@@ -305,7 +306,7 @@ class Server:
     def _listen(self, listener: Listener, loop: Loop, clients: ConnectionPool) -> None:
         if listener in self._listeners and not self._stopping:
             accept = partial(self._accept, listener, loop, clients)
-            loop.watch(listener.sock, selectors.EVENT_READ, accept)
+            loop.watch(listener.sock, READ, accept)
 
     def _accept(self, listener: Listener, loop: Loop, clients: ConnectionPool) -> None:
         for _ in range(_ACCEPTS_PER_TURN):

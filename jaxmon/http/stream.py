@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import io
 import socket
-import threading
-import time
+from _queue import Empty, SimpleQueue
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from jaxmon.clocks import monotonic
+from jaxmon.threads import DaemonThread
 
 
 if TYPE_CHECKING:
@@ -42,14 +43,14 @@ class Bounds:
 
     def __init__(self, seconds: float, max_bytes: int) -> None:
         self._seconds = seconds
-        self._end = time.monotonic() + seconds
+        self._end = monotonic() + seconds
         self._max_bytes = max_bytes
         self._received = 0
 
     def extend(self, seconds: float) -> None:
         """Give the rest of the exchange *seconds* from now."""
         self._seconds = seconds
-        self._end = time.monotonic() + seconds
+        self._end = monotonic() + seconds
 
     def remaining(self) -> float:
         """
@@ -58,7 +59,7 @@ class Bounds:
         Raises:
             TimeoutError: none are left.
         """
-        if (remaining := self._end - time.monotonic()) <= 0:
+        if (remaining := self._end - monotonic()) <= 0:
             raise self.timeout_error()
         return remaining
 
@@ -185,7 +186,7 @@ def _addresses(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
         except ValueError:  # of its encoding
             found.put(OSError(f"{host!r} is not a valid host name"))
 
-    threading.Thread(target=look_up, daemon=True).start()
+    DaemonThread("jaxmon-resolve", look_up).start()
     try:
         answer = found.get(timeout=seconds)
     except Empty:

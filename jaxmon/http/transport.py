@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import socket
-from selectors import EVENT_READ, EVENT_WRITE
 
 from jaxmon.files.descriptor import OwnedSocket
+from jaxmon.http.sockets import READ, WRITE
 
 
 class Transport:
@@ -21,7 +21,7 @@ class Transport:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.wants = EVENT_READ
+        self.wants = READ
         self._own = OwnedSocket(sock)
 
     def fileno(self) -> int:
@@ -33,17 +33,17 @@ class Transport:
 
     def receive(self, size: int) -> bytes:
         """Return at most *size* bytes, ``b""`` once the client has finished sending."""
-        self.wants = EVENT_READ
+        self.wants = READ
         return self._own.get().recv(size)
 
     def send(self, data: memoryview) -> int:
         """Send some of *data* and return how many bytes."""
-        self.wants = EVENT_WRITE
+        self.wants = WRITE
         return self._own.get().send(data)
 
     def end(self) -> None:
         """Finish sending, and notify the client; receiving is still possible."""
-        self.wants = EVENT_READ
+        self.wants = READ
         self._own.get().shutdown(socket.SHUT_WR)
 
     def close(self) -> None:

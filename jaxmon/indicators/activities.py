@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from threading import get_ident
 from types import TracebackType
 from typing import TypeAlias
 
@@ -11,6 +10,7 @@ from jaxmon.indicators.activity_ages import FAILED, FINISHED
 from jaxmon.indicators.decorate import F, decorated
 from jaxmon.indicators.endings import End, noting, now, on_finalize
 from jaxmon.indicators.recorder import recorder, report
+from jaxmon.threads import get_ident
 
 
 SITE = "activities"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from threading import RLock
 from typing import Protocol
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, series
 from jaxmon.indicators.endings import End, now
+from jaxmon.threads import RLock
 
 
 FINISHED, FAILED = -1.0, -2.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from math import inf
-from threading import get_ident
 from typing import NamedTuple
 
 from jaxmon.indicators.endings import End
 from jaxmon.indicators.event_loops import runs_loop
+from jaxmon.threads import get_ident
 
 
 _KEPT = 256

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import RLock
 from typing import Any
 
 from jaxmon.clocks import wall_time
+from jaxmon.threads import RLock
 
 
 _MOST = 20

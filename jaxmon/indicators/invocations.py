@@ -9,11 +9,11 @@ wait for.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
 from collections.abc import Callable
-from threading import RLock
 from typing import Any, TypeVar, overload
 
 from jaxmon import catalog
@@ -26,6 +26,7 @@ from jaxmon.indicators.recorder import recorder
 from jaxmon.indicators.requests import ServedRequest
 from jaxmon.indicators.tracing import Origin
 from jaxmon.resources import process
+from jaxmon.threads import DaemonThread, RLock
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -236,10 +237,19 @@ async def flush_in_thread(seconds: float = FLUSH_SECONDS) -> None:
         return
     import asyncio  # noqa: PLC0415 - whoever has a coroutine has it
 
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+    def work() -> None:
+        flush(seconds)
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(done.set)
+
     try:
-        await asyncio.to_thread(flush, seconds)
-    except RuntimeError:  # no threads left, or the loop's pool was shut down
+        DaemonThread("jaxmon-flush", work).start()
+    except RuntimeError:  # no threads left
         flush(0)
+    else:
+        await done.wait()
 
 
 def _seconds(args: tuple[Any, ...], timeout: float) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from math import inf
-from threading import RLock
 from typing import Any, TypeAlias
 from weakref import ref
 
@@ -14,6 +13,7 @@ from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.exposition.families import Family, Histogram, histograms, series
 from jaxmon.indicators.endings import End, noting, now, on_finalize
 from jaxmon.indicators.labels import Labels
+from jaxmon.threads import RLock
 
 
 Items: TypeAlias = tuple[str, str]

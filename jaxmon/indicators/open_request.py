@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from threading import get_ident
 from typing import Protocol
 from weakref import ref
 
@@ -11,6 +10,7 @@ from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.recorder import Recorder, recorder
 from jaxmon.indicators.routes import Outcome, Route, Start
 from jaxmon.indicators.tracing import Origin, RequestTrace
+from jaxmon.threads import get_ident
 
 
 SITE = "requests"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
-from threading import RLock
 from typing import Any, Literal, Protocol
 from weakref import ref
 
@@ -16,6 +15,7 @@ from jaxmon.indicators.endings import now
 from jaxmon.indicators.failures import Failures
 from jaxmon.indicators.labels import Labels
 from jaxmon.indicators.tracing import RequestTrace
+from jaxmon.threads import RLock
 
 
 Outcome = Literal["success", "client_error", "error"]

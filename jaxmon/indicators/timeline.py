@@ -21,6 +21,7 @@ from jaxmon.exposition.families import Family, series
 from jaxmon.indicators.activity_ages import ActivityAges, Open
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.labels import OTHER, Labels
+from jaxmon.threads import RLock, get_ident
 
 
 COMPILE = "compile"
@@ -78,7 +79,7 @@ class Stack:
 
     def __init__(self, life: _ThreadSentinel) -> None:
         self._life = ref(life)
-        self.thread = threading.get_ident()
+        self.thread = get_ident()
         self.marks: list[Mark] = []
         # Those that have ended below open ones are dropped when there are so many.
         self.most = _FEW
@@ -128,7 +129,7 @@ class Timeline:
         # When the latest compiles began and ended.
         self._compiles: deque[tuple[End, End]] = deque(maxlen=_FEW)
         self.late = 0.0
-        self._lock = threading.RLock()
+        self._lock = RLock()
 
     def begin(self) -> None:
         """Attribute the time of this thread from now on, unless that has begun."""

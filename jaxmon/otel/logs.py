@@ -16,7 +16,8 @@ from opentelemetry import context, trace
 from opentelemetry._logs import LogRecord, SeverityNumber, get_logger_provider
 from opentelemetry.sdk._logs import LoggerProvider, LogRecordProcessor
 
-from jaxmon.otel.environment import GRPC, protocol
+from jaxmon.otel.environment import protocol
+from jaxmon.otel.exporters import exporter
 from jaxmon.otel.resource import of_variables, resource
 from jaxmon.otel.unobserved import exported
 from jaxmon.version import version
@@ -148,14 +149,4 @@ def _exporter(environ: Mapping[str, str]) -> Any:
     chosen = protocol(environ, "LOGS", problems)
     for problem in problems:
         log.warning("%s", problem)
-    if chosen == GRPC:
-        from opentelemetry.exporter.otlp.proto.grpc._log_exporter import (  # noqa: PLC0415 - one of two
-            OTLPLogExporter as Grpc,
-        )
-
-        return Grpc()
-    from opentelemetry.exporter.otlp.proto.http._log_exporter import (  # noqa: PLC0415 - one of two
-        OTLPLogExporter as Http,
-    )
-
-    return Http()
+    return exporter("LOGS", chosen, environ)

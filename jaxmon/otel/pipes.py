@@ -18,7 +18,8 @@ from jaxmon.catalog.conventions import CONVENTIONS
 from jaxmon.catalog.values import SEMANTIC
 from jaxmon.exposition.families import Family
 from jaxmon.otel import resource
-from jaxmon.otel.environment import CONSOLE, GRPC, Plan
+from jaxmon.otel.environment import CONSOLE, Plan
+from jaxmon.otel.exporters import exporter
 from jaxmon.otel.points import Converter
 from jaxmon.otel.unobserved import exported
 from jaxmon.version import version
@@ -75,7 +76,7 @@ def parts(plan: Plan, environ: Mapping[str, str]) -> Parts:
         ImportError: an exporter is not installed.
         Exception: the SDK's, for an invalid variable.
     """
-    exporters = [_exporter(route) for route in plan.routes]
+    exporters = [_exporter(route, environ) for route in plan.routes]
     return Parts(exporters, resource.of_variables(environ))
 
 
@@ -121,17 +122,8 @@ def pipes(  # noqa: PLR0913 - what the parts of a pipe need
     ]
 
 
-def _exporter(route: str) -> MetricExporter:
+def _exporter(route: str, environ: Mapping[str, str]) -> MetricExporter:
     if route == CONSOLE:
         return ConsoleMetricExporter()
-    if route == GRPC:
-        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (  # noqa: PLC0415 - one of two
-            OTLPMetricExporter as Grpc,
-        )
-
-        return Grpc()
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415 - one of two
-        OTLPMetricExporter as Http,
-    )
-
-    return Http()
+    made: MetricExporter = exporter("METRICS", route, environ)
+    return made

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
 from jaxmon.catalog.values import SERVED
 from jaxmon.clocks import monotonic, wall_time
+from jaxmon.deadline import Deadline
 from jaxmon.errors import OtlpError
 from jaxmon.exposition.families import Family, series
 from jaxmon.otel.environment import Plan
-from jaxmon.threads import DaemonThread
+from jaxmon.threads import DaemonThread, Event
 
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ log = logging.getLogger("jaxmon")
 
 _NANOSECONDS = 1_000_000_000
 _SIGNAL = "metrics"
-# What an attempt that was ended takes to return.
-_MOMENT_SECONDS = 1.0
 
 # Exporters of a parent process. A forked child must not close their connections, not
 # even by freeing them: gRPC would wait for threads that the child does not have.
@@ -49,7 +47,6 @@ class Pusher:
         environ: the environment.
         timer: whether to push every so often, besides when asked.
         run: runs the body of the thread.
-        join: waits for a thread, at most so many seconds.
     """
 
     def __init__(  # noqa: PLR0913 - options, most with a default
@@ -64,7 +61,6 @@ class Pusher:
         environ: Mapping[str, str] = os.environ,
         timer: bool = True,
         run: Callable[[Callable[[], None]], None] = lambda body: body(),
-        join: Callable[[threading.Thread, float], None] = threading.Thread.join,
     ) -> None:
         self._collect = collect
         self._plan = plan
@@ -75,17 +71,16 @@ class Pusher:
         self._environ = environ
         self._interval = plan.interval if timer else None
         self._run = run
-        self._join = join
         self._parts: Parts | None = None
         self._pipes: list[Pipe] | None = None
         self._outcomes = dict.fromkeys(catalog.EXPORT_OUTCOMES, 0)
         self._failing = 0
         self._failing_since: float | None = None
-        self._wake = threading.Event()
+        self._wake = Event()
         self._stopping = self._over = False
         # Who waits for an export that begins after they asked.
-        self._waiting: list[threading.Event] = []
-        self._thread: threading.Thread | None = None
+        self._waiting: list[Event] = []
+        self._thread: DaemonThread | None = None
 
     def prepare(self) -> None:
         """
@@ -121,31 +116,36 @@ class Pusher:
         self._thread = DaemonThread("jaxmon-otlp", lambda: self._run(self._body))
         self._thread.start()
 
-    def stop(self) -> None:
-        """Export once more, within the deadline of the plan, and stop. Idempotent."""
+    def stop(self, deadline: Deadline | None = None) -> None:
+        """
+        Export once more, within the deadline of the plan and the *deadline* that others
+        share, and stop. Idempotent.
+        """
+        deadline = deadline or Deadline(1.5 * self._plan.deadline)
+        deadline.begin()
         thread, self._thread = self._thread, None
         self._stopping = True
         self._wake.set()
         if thread is None or not thread.is_alive():
             self._close()
             return
-        self._join(thread, self._plan.deadline)
+        seconds = min(self._plan.deadline, deadline.portion())
+        thread.join(seconds)
         if thread.is_alive():
             log.warning(
-                "jaxmon could not push its last metrics by OTLP within %g s",
-                self._plan.deadline,
+                "jaxmon could not push its last metrics by OTLP within %.2g s", seconds
             )
             # Ends its attempts; only a response that does not come is waited for.
             self._over = True
             self._close()
-            self._join(thread, _MOMENT_SECONDS)
+            thread.join(deadline.portion())
 
-    def push(self) -> threading.Event:
+    def push(self) -> Event:
         """
         Export soon; return what is set when an export that began after this call has
         finished, whether or not it arrived. Never blocks.
         """
-        done = threading.Event()
+        done = Event()
         if (thread := self._thread) is None or not thread.is_alive():
             done.set()
         else:

@@ -17,6 +17,7 @@ from jaxmon.errors import BudgetExceeded, JaxmonError, SettingsError
 from jaxmon.indicators.decorate import decorated
 from jaxmon.testing import words
 from jaxmon.testing.observer import OBSERVER
+from jaxmon.threads import RLock
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -155,7 +156,7 @@ class Budget:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._blocks: list[tuple[object, _BudgetBlock]] = []
 
     def __enter__(self) -> BlockCost:

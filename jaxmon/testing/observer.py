@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-
 from jaxmon.agent import Agent
 from jaxmon.agent.current import running
 from jaxmon.agent.start import instrument, uninstrument
 from jaxmon.testing.silent import SILENT
+from jaxmon.threads import RLock
 
 
 class Observer:
@@ -18,7 +17,7 @@ class Observer:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._own: Agent | None = None
         self._users = 0
 

@@ -52,12 +52,16 @@ time.time = stepped
 NO_THREADS = """
 import threading
 from pathlib import Path
-out, begin = Path({out!r}), threading.Thread.start
-def start(self):
-    if out.exists():
-        raise RuntimeError("can't start new thread")
-    begin(self)
-threading.Thread.start = start
+from jaxmon.threads import DaemonThread
+out = Path({out!r})
+def refusing(begin):
+    def start(self):
+        if out.exists():
+            raise RuntimeError("can't start new thread")
+        begin(self)
+    return start
+for kind in (threading.Thread, DaemonThread):
+    kind.start = refusing(kind.start)
 """
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import runpy
 import socket
 import ssl
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPException
+from itertools import repeat
 from pathlib import Path
 
+import grpc
 import pytest
+from opentelemetry.sdk.metrics.export import MetricsData
+from opentelemetry.sdk.trace import TracerProvider
 
 from jaxmon.cli.demo import pages
 from jaxmon.cli.demo.stack import Stack
@@ -23,6 +29,9 @@ from jaxmon.grafana.session import GrafanaError, Session
 from jaxmon.http import client
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.http.stream import Bounds, TooLargeError, connected
+from jaxmon.otel.environment import GRPC, HTTP
+from jaxmon.otel.exporters import exporter
+from jaxmon.otel.unobserved import exported
 from jaxmon_exporter.collectors.dcgm.fetch import fetch_page
 from jaxmon_exporter.collectors.tpu.channel import SLOW, Call, Failure, call_all
 from tests.fakes.hostile import ENDLESS, Answer, Hostile, hostile
@@ -77,6 +86,17 @@ OVER_TCP: dict[str, tuple[Callable[[Hostile], None], tuple[type[Exception], ...]
     "one page": (get, (OSError, HTTPException)),
     "demo": (prometheus, (CommandError,)),
 }
+
+
+def export_metrics(url: str, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Export nothing to *url*; return whether it arrived."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.2")
+    made = exporter("METRICS", HTTP, {})
+    try:
+        return exported(made, MetricsData([]))
+    finally:
+        made.shutdown()
 
 
 @endless
@@ -141,6 +161,10 @@ def test_an_endless_answer_by_tls(name, monkeypatch, tmp_path):
         )
         with pytest.raises(GrafanaError):
             session.request("GET", "/")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", str(trusted))
+        sent = server.sent
+        export_metrics(server.url, monkeypatch)
+        assert server.sent - sent < UNDER_WAY
 
 
 def test_a_server_that_never_agrees_on_tls():
@@ -166,6 +190,9 @@ def test_a_proxy_whose_answer_never_ends(name, monkeypatch):
         )
         with pytest.raises(GrafanaError, match="no response from"):
             session.request("GET", "/")
+        sent = server.sent
+        assert not export_metrics("https://collector.test", monkeypatch)
+        assert server.sent - sent < UNDER_WAY
 
 
 @pytest.mark.parametrize(
@@ -261,6 +288,80 @@ def test_a_grpc_server_that_never_ends():
     with Http2Server(lambda stream: reply(stream, b"\0" + length + b"x")) as server:
         replies = call_all([Call(server.target, "/x", b"")], 600)
     assert replies == [Failure("RESOURCE_EXHAUSTED")]
+
+
+SIGNALS = {
+    "METRICS": MetricsData([]),
+    "TRACES": [TracerProvider().get_tracer("t").start_span("s")],
+    "LOGS": [],
+}
+REDIRECT = Answer(b"HTTP/1.1 307 Go on\r\nLocation: /on\r\n\r\n", b"x" * (1 << 16))
+ERROR = Answer(b"HTTP/1.1 400 Bad\r\n\r\n", b"x" * (1 << 16))
+# Whose status says that the export arrived, whatever follows.
+ARRIVED = ("a body", "a chunk of any", "chunks", "trailers")
+
+
+@pytest.mark.parametrize("name", [*ENDLESS, "a redirect", "an error"])
+def test_a_receiver_of_otlp_that_never_ends(name, monkeypatch):
+    """
+    The SDK's exporters of all signals are done in time with little of its answer, and
+    go nowhere else; only what its status says was a success.
+    """
+    answer = {**ENDLESS, "a redirect": REDIRECT, "an error": ERROR}[name]
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.5")
+
+    def export(signal: str) -> bool:
+        made = exporter(signal, HTTP, {})
+        try:
+            return exported(made, SIGNALS[signal])
+        finally:
+            made.shutdown()
+
+    with hostile(answer) as server, ThreadPoolExecutor(3) as pool:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.url)
+        arrived = list(pool.map(export, SIGNALS))
+        # At most six attempts each, and what is under way then.
+        assert server.sent < UNDER_WAY
+    assert arrived == [name.startswith(ARRIVED)] * 3
+
+
+def test_a_session_with_credentials_is_the_providers(monkeypatch):
+    """The SDK loads it, and says which one it does not find."""
+    name = "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER"
+    monkeypatch.setenv(name, "of_nobody")
+    with pytest.raises(RuntimeError, match="of_nobody"):
+        exporter("METRICS", HTTP, os.environ)
+
+
+@pytest.mark.parametrize("size", [1 << 12, 1 << 20])
+def test_a_receiver_of_otlp_by_grpc_that_never_ends(size, monkeypatch):
+    """Of one that responds to each call without end, little is taken."""
+    sent = []
+
+    class Endless(grpc.GenericRpcHandler):  # type: ignore[misc] # no types
+        def service(self, _):
+            return grpc.stream_stream_rpc_method_handler(self.respond)
+
+        def respond(self, *_):
+            for body in repeat(bytes(size)):
+                sent.append(size)
+                yield body
+
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    with ThreadPoolExecutor(3) as pool:
+        server = grpc.server(pool, handlers=[Endless()])
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
+        try:
+            for signal, data in SIGNALS.items():
+                made = exporter(signal, GRPC, {})
+                assert not exported(made, data)
+                made.shutdown()
+        finally:
+            server.stop(None).wait()
+    # One message, or the window, for each attempt, of two at most.
+    assert sum(sent) < 3 * 2 * max(size, 1 << 19) + (2 << 20)
 
 
 def test_a_path_that_is_a_socket_of_nobody(tmp_path: Path):

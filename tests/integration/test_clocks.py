@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -37,7 +38,8 @@ for number in range(5):
         for batch in jaxmon.steps(range(3)):
             np.asarray(function(1.0))
     looks.acquire()
-threads = sorted(t.name for t in threading.enumerate() if t.name.startswith("jaxmon"))
+from jaxmon.threads import running
+threads = sorted(t.name for t in running())
 figures = {s: v for f in agent.collect() for s, v in f.samples}
 ours = {s: v for s, v in figures.items() if s.startswith("jaxmon_")}
 from jaxmon_exporter.collectors.agents import page as agent_page
@@ -72,39 +74,123 @@ def test_a_clock_that_makes_no_sense_ends_no_thread(
     assert "Exception ignored" not in result.err
 
 
-PATCHED = """
-import _thread, threading
-from jaxmon.threads import DaemonThread
-go = threading.Semaphore(0)
-thread = DaemonThread("jaxmon-test", go.acquire)
-thread.start()
-numbers = threading.get_ident
-threading.get_ident = lambda: numbers() + 1
-go.release()
-thread.join(90)
-threading.get_ident = numbers
-print("jaxmon-test" in [one.name for one in threading.enumerate()])
-_thread.start_new_thread = None
-try:
-    DaemonThread("jaxmon-other", go.release).start()
-except RuntimeError as error:
-    print(error)
+# gevent and eventlet patch whatever the program asks for, whenever it does.
+GREENLETS = """
+import sys
+def patch(when):
+    if sys.argv[1] == when:
+        exec(f"import {sys.argv[2]}; {sys.argv[2]}.{sys.argv[3]}")
+patch("early")
+import json, logging, os, socket, threading
+import jax, jaxmon
+from tests import inside
+patch("between")
+def listed():
+    counts = threading.active_count(), len(threading._active), len(threading._dangling)
+    return [*counts, sorted(t.name for t in threading.enumerate())]
+def get(path):
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(agent.socket)
+        client.sendall(f"GET {path} HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n".encode())
+        with client.makefile("rb") as answer:
+            return answer.read()
+agent = jaxmon.instrument(port=0, report=True)
+patch("late")
+threads = []
+class Threads(logging.Handler):
+    def emit(self, record):
+        threads.append([record.threadName, listed()])
+        threading.current_thread()
+log = logging.getLogger("jaxmon")
+log.addHandler(Threads())
+log.propagate = False
+step = jax.jit(lambda x: x + 1)
+total = float(step(1.0))
+def work():
+    global total
+    for size in range(2, 5):
+        total += float(step(jax.numpy.ones(size)).sum())
+worker = threading.Thread(target=work)
+worker.start()
+worker.join()
+before = listed()
+scraped = b"jaxmon_compiles_total{" in get("/metrics")
+ours = inside.memory(agent)._worker
+ours.submit(lambda: log.warning("on a thread of ours"))
+drained = ours.drain(60)
+profile = get("/debug/profile?seconds=0.1")[:15]
+for thread in threading.enumerate():
+    if thread not in (threading.main_thread(), threading.current_thread()):
+        thread.join()
+after = listed()
+print(json.dumps([total, scraped, drained, profile.decode(), threads, before, after]))
+sys.exit(3)
 """
 
+_GEVENT = (
+    "patch_all()",
+    "patch_thread()",
+    "patch_all(select=False)",
+    *(
+        pytest.param(call, marks=pytest.mark.exhaustive)
+        for call in (
+            *(f"patch_all({one}=False)" for one in ("thread", "socket", "time")),
+            *(f"patch_all({one}=False)" for one in ("queue", "os", "subprocess")),
+            *(f"patch_{one}()" for one in ("socket", "select", "time", "queue", "os")),
+        )
+    ),
+)
 
-def test_threads_that_are_patched_later_print_nothing(
+
+@pytest.mark.parametrize("call", _GEVENT)
+@pytest.mark.parametrize("when", ["early", "late"])
+def test_a_program_of_greenlets_ends_as_without_us(
     python_script: Callable[..., Result],
+    preloaded_script: Callable[..., Result],
+    when: str,
+    call: str,
 ) -> None:
     """
-    As by gevent: threads have other numbers then, and new ones would be greenlets,
-    which hold up the program as they wait. None are started.
+    Whatever gevent has replaced, before jaxmon is imported or after it runs: what the
+    program computes and its exit code are its own, what it joins ends, and scrape, log
+    line and profile leave nothing in `threading`; the report comes, and no traceback.
     """
-    result = python_script(PATCHED).ok()
+    run = python_script if when == "early" else preloaded_script
+    checked(run(GREENLETS, when, "gevent.monkey", call))
 
-    assert result.err == ""
-    known, refused = result.out.splitlines()
-    assert known == "False"
-    assert refused.startswith("threading was patched after jaxmon was loaded")
+
+@pytest.mark.parametrize(
+    ("when", "library", "call"),
+    [
+        ("never", "", ""),
+        ("between", "gevent.monkey", "patch_all()"),
+        ("late", "eventlet", "monkey_patch()"),
+        pytest.param(
+            *("between", "eventlet", "monkey_patch()"), marks=pytest.mark.exhaustive
+        ),
+    ],
+)
+def test_threads_are_listed_as_without_us(
+    preloaded_script: Callable[..., Result], when: str, library: str, call: str
+) -> None:
+    """Likewise without greenlets, with jaxmon imported before, and with eventlet."""
+    checked(preloaded_script(GREENLETS, when, library, call))
+
+
+def checked(result: Result) -> None:
+    """Check what such a program has printed."""
+    assert result.code == 3, result.err
+    total, scraped, drained, profile, threads, before, after = json.loads(
+        result.out.splitlines()[-1]
+    )
+    assert total == 2.0 + 2 * (2 + 3 + 4)
+    assert (scraped, drained, profile) == (True, True, "HTTP/1.1 200 OK")
+    assert threads == [["jaxmon-memory", before]]
+    assert before == after
+    assert before[0] == 1
+    assert "FINDINGS" in result.err
+    for word in ("Traceback", "Exception ignored", "cannot attach", "jaxmon failed"):
+        assert word not in result.err, result.err
 
 
 SCRIPTED = """

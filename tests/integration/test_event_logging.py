@@ -16,6 +16,7 @@ from tests.preloaded import run_preloaded
 BEGIN = """
 import json, logging, sys, threading, time
 import jax, jaxmon
+from jaxmon import threads
 class Lines(logging.Handler):
     records = []
     def emit(self, record):
@@ -101,7 +102,7 @@ def test_nothing_is_logged_unasked() -> None:
     source = f"""{BEGIN}
 instrument()
 recompile()
-assert "jaxmon-events" not in {{one.name for one in threading.enumerate()}}
+assert "jaxmon-events" not in {{one.name for one in threads.running()}}
 assert not [name for name in sys.modules if name.startswith("opentelemetry")]
 {PRINT}"""
     assert run_preloaded("-c", source).ok().json() == []
@@ -116,7 +117,7 @@ def test_a_handler_that_blocks_or_fails_costs_the_program_nothing() -> None:
 held = threading.Event()
 class Stuck(logging.Handler):
     def emit(self, record):
-        assert threading.current_thread().name == "jaxmon-events"
+        assert record.threadName == "jaxmon-events"
         held.wait(240)
 logging.getLogger("jaxmon.events").addHandler(Stuck())
 agent = instrument(log_events=True)

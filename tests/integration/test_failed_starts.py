@@ -21,6 +21,7 @@ from jaxmon.agent.walltime.part import WallTime
 from jaxmon.http.server import Server
 from jaxmon.indicators.figures import Indicators
 from jaxmon.otel.pusher import Pusher
+from jaxmon.threads import running as our_threads
 from tests import leaks
 from tests.bombs import ACTIVE, Bomb, InjectedError
 from tests.instrumented import SILENT, samples
@@ -134,7 +135,8 @@ def test_what_cannot_start_leaves_the_rest(
 
 def threads() -> set[str]:
     """Return the names of the threads that run."""
-    return {one.name for one in threading.enumerate()}
+    listed = {one.name for one in threading.enumerate()}
+    return listed | {one.name for one in our_threads()}
 
 
 # Those that have a place in JAX of their own.

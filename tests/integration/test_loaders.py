@@ -9,7 +9,8 @@ from tests.support import ROOT
 
 
 PROGRAM = """
-import json, multiprocessing, sys, threading, time
+import json, multiprocessing, sys, time
+from jaxmon import threads
 import jax, jaxmon
 from tests.instrumented import SILENT, samples
 
@@ -46,7 +47,7 @@ class Loader:
 def work(queue, number):
     for batch in range(BATCHES // WORKERS):
         time.sleep(0.01)
-        ours = [t.name for t in threading.enumerate() if "jaxmon" in t.name]
+        ours = [t.name for t in threads.running()]
         queue.put([number, batch, ours, str(agent)])
 
 waits, seen, codes = [], [], []

@@ -24,13 +24,16 @@ CHANGING = (
     "jaxmon_otlp_exports",
 )
 
-# Settings are such that nothing counts by itself.
+# Settings are such that nothing counts by itself, and a busy machine has time at exit.
 BEGIN = """
 import json, os, sys, threading, time, urllib.request
 import jax, jaxmon
 agent = jaxmon.instrument(
     port=0, socket=False, memory_interval=0, memory_lines_interval=0, time_interval=0
 )
+from jaxmon.agent.agent import runtime_of
+from jaxmon.deadline import Deadline
+runtime_of(agent).context.guard.deadline = Deadline(60)
 @jax.jit
 def step(x):
     return x + 1
@@ -192,7 +195,6 @@ def test_a_receiver_in_trouble_is_counted_and_tried_again(
     book = tmp_path / "otlp"
     book.mkdir()
     source = f"""{BEGIN}
-from jaxmon.agent.agent import runtime_of
 def explained():
     return runtime_of(agent).overview.whole()["exports"]
 until(lambda: step(1.0) is not None and exports("failure") > 1)
@@ -329,13 +331,14 @@ print(os.getpid())
 def test_uninstrument_leaves_nothing(running: Receiver) -> None:
     """No thread stays, later calls push nothing, and another agent may follow."""
     source = f"""{BEGIN}
-before = {{one.name for one in threading.enumerate()}}
+from jaxmon import threads
+before = {{one.name for one in threads.running()}}
 assert "jaxmon-otlp" in before
 jaxmon.uninstrument()
 jaxmon.uninstrument()
-assert not [one.name for one in threading.enumerate() if one.name.startswith("jaxmon")]
+assert not threads.running()
 jaxmon.instrument(port=0, socket=False, otlp=False)
-assert "jaxmon-otlp" not in {{one.name for one in threading.enumerate()}}
+assert "jaxmon-otlp" not in {{one.name for one in threads.running()}}
 names = {{one.metric.name for one in jaxmon.instrument().collect()}}
 assert "jaxmon_build_info" in names and "jaxmon_otlp_exports_total" not in names
 """
@@ -354,7 +357,8 @@ class Slow(logging.Handler):
             threading.Event().wait(0.3)
 logging.getLogger("opentelemetry").addHandler(Slow())
 jaxmon.uninstrument()
-print(json.dumps([one.name for one in threading.enumerate() if "jaxmon" in one.name]))
+from jaxmon import threads
+print(json.dumps([one.name for one in threads.running()]))
 """
     environ = {
         "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://localhost:1",
@@ -364,6 +368,51 @@ print(json.dumps([one.name for one in threading.enumerate() if "jaxmon" in one.n
     done = run_preloaded("-c", source, env=environ).ok()
     assert done.json() == []
     assert "could not push its last metrics" in done.err
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+@pytest.mark.parametrize("up", [True, False])
+def test_no_thread_of_the_sdk_exports(
+    running: Receiver, protocol: str, *, up: bool
+) -> None:
+    """
+    All signals are sent from threads of ours, whether or not they arrive: the SDK
+    starts none for that, nor does gRPC. Over HTTP, `threading` has nothing to list
+    meanwhile either; gRPC asks it for the thread of a call.
+    """
+    source = f"""{BEGIN}
+def others():
+    names = [one.name for one in threading.enumerate()]
+    return {{one for one in names if not one.startswith("sampler")}}
+listed, over = set(), threading.Event()
+def sample():
+    before = set()
+    while not over.wait(0.05):
+        # A record is listed for an instant, before a filter sees it.
+        listed.update(before & (before := others()))
+sampler = threading.Thread(target=sample, name="sampler", daemon=True)
+if sys.argv[2] != "grpc":
+    sampler.start()
+with jaxmon.request("predict"):
+    step(1.0)
+jaxmon.flush(60)
+until(lambda: exports(sys.argv[1]) > 0)
+until(lambda: f'{{{{signal="logs",outcome="{{sys.argv[1]}}"}}}} 0' not in page())
+over.set()
+print(json.dumps(sorted(listed | others())))
+"""
+    environ = running.environ(
+        protocol,
+        OTEL_SERVICE_NAME="threads",
+        OTEL_EXPORTER_OTLP_TIMEOUT="60" if up else "2",
+        OTEL_LOGS_EXPORTER="otlp",
+        JAXMON_LOG_EVENTS="1",
+    )
+    if not up:
+        environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = "http://localhost:1"
+    outcome = "success" if up else "failure"
+    done = run_preloaded("-c", source, outcome, protocol, env=environ).ok()
+    assert done.json() == ["MainThread"]
 
 
 def test_without_the_extra_the_program_runs_and_one_warning_says_so() -> None:

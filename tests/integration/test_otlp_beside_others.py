@@ -22,6 +22,7 @@ INSTRUMENTED = """
 import json, sys
 import jax, jaxmon
 from opentelemetry import metrics
+from jaxmon import threads
 from jaxmon.agent.current import running
 step = jax.jit(lambda x: x + 1)
 step(1.0)
@@ -94,12 +95,11 @@ provider = TracerProvider(sampler=Names())
 provider.add_span_processor(Ended())
 trace.set_tracer_provider(provider)
 import jax, jaxmon
+from jaxmon import threads
 from jaxmon.agent.current import running
 from jaxmon.otel.instrumentor import JaxmonInstrumentor
 def ours():
-    return sorted(
-        one.name for one in threading.enumerate() if one.name.startswith("jaxmon")
-    )
+    return sorted(one.name for one in threads.running())
 jit, before = jax.jit, ours()
 step = jax.jit(lambda x: x + 1)
 for route in ("kept", "dropped"):

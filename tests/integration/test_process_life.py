@@ -61,6 +61,7 @@ attributes = lambda: [
     sys.modules["jax._src.traceback_util"]._filtering_mode,
 ]
 originals = attributes()
+from jaxmon.threads import running
 monitoring = sys.modules["jax._src.monitoring"]
 agent = jaxmon.instrument(port=0)
 jitted = jax.jit(lambda x: x + 1)
@@ -86,7 +87,7 @@ def look():
     return {
         "attributes": all(a is b for a, b in zip(attributes(), originals)),
         "listeners": len(monitoring.get_event_listeners()),
-        "threads": threading.active_count(),
+        "threads": threading.active_count() + len(running()),
         "sockets": [t for t in map(
             lambda fd: os.readlink("/proc/self/fd/" + fd) if os.path.lexists(
                 "/proc/self/fd/" + fd) else "", os.listdir("/proc/self/fd"))
@@ -274,6 +275,7 @@ def test_there_is_one_agent_per_process(
     A second call returns the first agent; other settings are reported, not applied.
     """
     source = """
+from jaxmon.threads import running
 first = jaxmon.instrument(port=0)
 again = jaxmon.instrument()
 other = jaxmon.instrument(port=None)
@@ -287,7 +289,7 @@ threads = [threading.Thread(target=start) for _ in range(8)]
 [t.start() for t in threads]; [t.join() for t in threads]
 print(json.dumps([
     first is again is other, len(set(map(id, found))), found[0] is not first,
-    sorted(thread.name for thread in threading.enumerate()),
+    sorted(one.name for one in (*threading.enumerate(), *running())),
     len(os.listdir(os.environ["JAXMON_RUN_DIR"])),
 ]))
 """
@@ -306,12 +308,13 @@ def test_variables_configure_an_agent_and_arguments_win(
 ) -> None:
     """``JAXMON_*`` variables are read at `instrument`, not at import."""
     source = """
+from jaxmon.threads import running
 os.environ["JAXMON_MAX_FUNCTIONS"] = "7"
 agent = jaxmon.instrument(memory_interval=0)
 print(json.dumps([
     agent.settings.port, agent.settings.max_functions, agent.settings.calls,
     agent.settings.memory_interval, agent.url,
-    sorted(thread.name for thread in threading.enumerate()),
+    sorted(one.name for one in (*threading.enumerate(), *running())),
 ]))
 """
     result = preloaded_script(

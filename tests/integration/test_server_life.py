@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing
 import pytest
 
 from jaxmon.http.server import Request, Response, Server
+from jaxmon.threads import running
 from tests.serving import BIG, Site, everything, head_of, sites
 from tests.support import run_python, until
 
@@ -140,7 +141,7 @@ class TestLife:
             site.server.stop()
 
             assert clients[0].recv(10) == clients[1].recv(10) == b""
-            assert "jaxmon-server" not in {one.name for one in threading.enumerate()}
+            assert "jaxmon-server" not in {one.name for one in running()}
             with pytest.raises(ConnectionRefusedError):
                 site.connect()
 
@@ -169,9 +170,7 @@ class TestLife:
         server = Server({"/": stop})
         port = server.listen_tcp("127.0.0.1", 0)
         server.start()
-        (thread,) = [
-            one for one in threading.enumerate() if one.name == "jaxmon-server"
-        ]
+        (thread,) = [one for one in running() if one.name == "jaxmon-server"]
         with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
             client.sendall(head_of("/"))
             assert everything(client).endswith(b"last")

@@ -245,12 +245,12 @@ def test_settings_of_frozen_processes() -> None:
 def test_middlewares_push_before_the_last_byte(run_dir: Path, tmp_path: Path) -> None:
     """
     Under a server, as on Cloud Run: when a client has its response, the receiver has
-    the request, once.
+    the request, once; no thread that `threading` lists pushes it.
     """
     book = tmp_path / "otlp"
     book.mkdir()
     program = """
-import asyncio, json, sys
+import asyncio, json, sys, threading
 import jaxmon, jaxmon.asgi, jaxmon.wsgi
 from tests.otlp import Receiver
 jaxmon.instrument()
@@ -263,9 +263,10 @@ async def app(scope, receive, send):
     await send({"type": "http.response.body", "body": b"a", "more_body": True})
     await send({"type": "http.response.body", "body": b"b"})
 
-seen = []
+seen, listed = [], set()
 async def send(message):
     seen.append((message.get("body", b"").decode(), pushed()))
+    listed.update(one.name for one in threading.enumerate())
 
 async def receive():
     return {"type": "http.request"}
@@ -282,7 +283,7 @@ for one in body:
     seen.append((one.decode(), pushed()))
 body.close()
 seen.append(("", pushed()))
-print(json.dumps(seen))
+print(json.dumps([seen, sorted(listed)]))
 """
     with receiver(book) as running:
         environ = running.environ(
@@ -296,8 +297,9 @@ print(json.dumps(seen))
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        seen = json.loads(done.stdout)
+        seen, listed = json.loads(done.stdout)
         found = running.requests()[-1].samples()
+    assert [name for name in listed if name.startswith(("asyncio", "jaxmon"))] == []
     assert seen == [["", 0], ["a", 0], ["b", 1], ["c", 1], ["d", 1], ["", 2]]
     assert of(found, catalog.REQUESTS.name, outcome="success") == 2
     assert of(found, catalog.INVOCATIONS.name) == 2

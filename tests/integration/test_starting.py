@@ -34,8 +34,8 @@ agent = jaxmon.instrument(port=0)
 with jaxmon.request("predict"):
     pass
 print(agent.running, agent.url, agent.collect(), float(jit(lambda x: x + 1)(1.0)))
-import threading
-print([t.name for t in threading.enumerate() if "jaxmon" in t.name])
+from jaxmon import threads
+print([t.name for t in threads.running()])
 jaxmon.uninstrument()
 """
 

@@ -254,7 +254,8 @@ except OSError:
         """
 def refuse(self):
     raise RuntimeError("can't start new thread")
-threading.Thread.start = refuse
+from jaxmon.threads import DaemonThread
+threading.Thread.start = DaemonThread.start = refuse
 """
     ],
 )

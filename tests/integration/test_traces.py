@@ -253,14 +253,15 @@ def test_nothing_is_left(own: tuple[Receiver, Run]) -> None:
 
 
 SOURCE = """
-import sys, threading
+import sys
 import jaxmon
+from jaxmon import threads
 jaxmon.instrument(port=None, socket=False)
 import jax
 with jaxmon.request("predict"):
     jax.jit(lambda x: x + 1)(1.0)
 jaxmon.uninstrument()
-names = [one.name for one in threading.enumerate() if "jaxmon" in one.name]
+names = [one.name for one in threads.running()]
 print(names, any(name.startswith("opentelemetry") for name in sys.modules))
 """
 

@@ -14,9 +14,12 @@ from typing import Any
 import pytest
 
 import jaxmon
+from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.trackers import part
 from jaxmon.catalog import COMPILES, DATA_WAIT_SECONDS, DROPPED, STEP_SECONDS
+from jaxmon.deadline import Deadline
 from jaxmon.errors import JaxmonError
+from jaxmon.threads import running
 from tests.instrumented import instrumented, value
 from tests.preloaded import run_preloaded
 from tests.support import ROOT, until
@@ -212,7 +215,7 @@ class Failing(Rows):
 
 
 def _our_threads() -> list[str]:
-    names = [thread.name for thread in threading.enumerate()]
+    names = [thread.name for thread in running()]
     return [name for name in names if name.startswith("jaxmon-tracker")]
 
 
@@ -222,13 +225,13 @@ def loop(steps: int) -> None:
         pass
 
 
-def test_a_tracker_that_hangs_holds_up_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_tracker_that_hangs_holds_up_nothing() -> None:
     """The loop ends, another tracker has its rows, and what was dropped is counted."""
-    monkeypatch.setattr(part, "_PATIENCE_SECONDS", 0.2)
     hanging, rows = Hanging(), Rows()
     with instrumented() as agent:
+        runtime = runtime_of(agent)
+        assert runtime is not None
+        runtime.context.guard.deadline = Deadline(0.3)
         jaxmon.log_to(hanging, every=1)
         jaxmon.log_to(rows, every=50)
         loop(300)

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 
 import jaxmon
+from jaxmon.threads import running
 
 
 jaxmon.instrument()
@@ -45,7 +46,9 @@ def respond(event: dict[str, Any]) -> dict[str, Any]:
     import numpy as np
 
     result = double(np.ones(event["size"], np.float32))
-    threads = sorted(one.name for one in threading.enumerate())
+    threads = sorted(
+        [one.name for one in threading.enumerate()] + [one.name for one in running()]
+    )
     response = {"sum": float(result.sum()), "threads": threads}
     return {**response, **event.get("response", {})}
 

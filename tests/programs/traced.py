@@ -24,6 +24,7 @@ from opentelemetry import trace
 
 import jaxmon
 from jaxmon.asgi import Middleware
+from jaxmon.threads import running
 
 
 agent = jaxmon.instrument(port=0, socket=False)
@@ -81,7 +82,7 @@ def main() -> None:
     server.should_exit = True
     serving.join()
     jaxmon.uninstrument()
-    threads = [one.name for one in threading.enumerate() if "jaxmon" in one.name]
+    threads = [one.name for one in running()]
     own = type(trace.get_tracer_provider()).__name__
     print(json.dumps({"called": called, "threads": threads, "provider": own}))
 

@@ -61,6 +61,45 @@ def test_a_tall_docstring_is_found():
     assert tall_docstrings(source.format("x" * 80 + ".")) == []
 
 
+def test_only_limited_clients_connect():
+    """
+    What connects is limited in time and size, as `test_bounded_clients` shows of those
+    that read: nothing else connects, or makes an exporter of the SDK.
+    """
+    connecting = (
+        r"\.connect(_ex)?\(|create_connection\(|_channel\(|urlopen|OTLP\w*Exporter"
+    )
+    connects = rf"{connecting}|^ *(import|from) (requests|urllib3|httpx|aiohttp)\b"
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("jaxmon", "exporters")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if re.search(connects, path.read_text(), re.MULTILINE)
+    }
+    assert found == {
+        # The clients of everything else, by `stream`.
+        *("jaxmon/http/stream.py", "jaxmon/http/fetch.py"),
+        *("jaxmon/otel/exporters.py", "jaxmon/otel/session.py"),
+        *("exporters/jaxmon_exporter/collectors/tpu/channel.py",),
+        # These read nothing.
+        *("jaxmon/rundir.py", "jaxmon/resources/hung.py", "jaxmon/doctor/nccl.py"),
+        *("exporters/jaxmon_exporter/collectors/tpu/listening.py",),
+    }
+
+
+def test_what_waits_at_the_end_has_the_deadline():
+    """No part joins one of our threads for a time of its own."""
+    own = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for folder in ("agent", "otel")
+        for path in sorted((ROOT / "jaxmon" / folder).rglob("*.py"))
+        for line in path.read_text().splitlines()
+        if re.search(r"thread\.join\(", line)
+        and not re.search(r"\((self\.)?_?(guard\.)?deadline\.portion|seconds\)", line)
+    ]
+    assert own == []
+
+
 def test_dicts_of_all_threads_are_copied_before_they_are_read():
     """
     The agent never lists the items of a dict that another thread may change: in Python
@@ -73,6 +112,42 @@ def test_dicts_of_all_threads_are_copied_before_they_are_read():
         for line in listed_items(path.read_text())
     ]
     assert unsafe == []
+
+
+def test_nothing_sets_what_belongs_to_the_whole_process():
+    """
+    Such a setting would be the program's, too: while it lasts, and afterwards if the
+    program saves and restores it meanwhile.
+    """
+    # Programs and commands of ours are processes of their own.
+    own = ("artifacts", "baseline", "cli", "demo", "gameday", "grafana", "testing")
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in sorted((ROOT / "jaxmon").rglob("*.py"))
+        if path.relative_to(ROOT).parts[1] not in own
+        for line in settings_of_the_process(path.read_text())
+    ]
+    assert found == []
+
+
+def test_a_setting_of_the_process_is_found():
+    """A call is found, a text and a method of something else are not."""
+    source = "sys.setswitchinterval(1)\nos.umask(0)\nx = 'gc.freeze()'\nmy.umask(0)\n"
+    assert settings_of_the_process(source) == [1, 2]
+
+
+def settings_of_the_process(source):
+    """Return the lines that set something for the whole process."""
+    setters = re.compile(
+        r"os\.(umask|f?chdir|nice|putenv|unsetenv)|sys\.set\w+|locale\.setlocale"
+        r"|gc\.(disable|enable|freeze|unfreeze|set_\w+)|resource\.setrlimit"
+        r"|socket\.setdefaulttimeout|warnings\.(simple)?filter\w*|random\.seed"
+    )
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and setters.fullmatch(ast.unparse(node.func))
+    ]
 
 
 def test_listed_items_are_found():
@@ -137,6 +212,76 @@ def listed_items(source):
         and of.func.attr == "items"
         and isinstance(of.func.value, ast.Attribute)
     ]
+
+
+def test_threads_and_locks_in_the_program_are_our_own():
+    """
+    What runs in the user's process starts no thread that `threading` lists, and waits
+    in nothing that gevent or eventlet may replace.
+    """
+    foreign = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in sorted((ROOT / "jaxmon").rglob("*.py"))
+        if not path.relative_to(ROOT / "jaxmon").as_posix().startswith(_COMMANDS)
+        for line in foreign_threads(path.read_text())
+    ]
+    assert foreign == []
+
+
+def test_foreign_threads_are_found():
+    """Calls, bases and imports are found; annotations and our own names are not."""
+    source = (
+        "import threading, selectors\n"
+        "from threading import RLock, get_ident\n"
+        "from jaxmon.threads import Event, Lock\n"
+        "from queue import SimpleQueue\n"
+        "from time import monotonic, sleep\n"
+        "class A(threading.Thread): ...\n"
+        "a: threading.Thread = threading.Event()\n"
+        "time.sleep(1), Event(), asyncio.to_thread(f), threading.get_ident()\n"
+        "def f(of: threading.Thread, started=threading.Thread.start): ...\n"
+    )
+    assert foreign_threads(source) == [1, 2, 4, 5, 6, 7, 8, 8]
+
+
+# Only commands use these.
+_COMMANDS = (
+    *("cli/", "doctor/", "demo/", "gameday/", "grafana/", "monitoring/"),
+    *("http/fetch.py", "signatures/", "subprocesses.py"),
+)
+_FOREIGN = {
+    "threading": {
+        *("Thread", "Timer", "Lock", "RLock", "Event", "Condition", "Barrier"),
+        *("Semaphore", "BoundedSemaphore"),
+    },
+    "queue": {"Queue", "SimpleQueue"},
+    "time": {"sleep"},
+    "asyncio": {"to_thread"},
+    "concurrent.futures": {"ThreadPoolExecutor"},
+}
+
+
+def foreign_threads(source):
+    """Return the lines in *source* that use threads and waits of the library."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            names = {one.name for one in node.names}
+            found += [node.lineno] * bool(
+                names & _FOREIGN.get(node.module or "", set())
+            )
+        elif isinstance(node, ast.Import):
+            found += [node.lineno] * any(one.name == "selectors" for one in node.names)
+        used = [node.func] if isinstance(node, ast.Call) else []
+        used += node.bases if isinstance(node, ast.ClassDef) else []
+        found += [
+            one.lineno
+            for one in used
+            if isinstance(one, ast.Attribute)
+            and isinstance(one.value, ast.Name)
+            and one.attr in _FOREIGN.get(one.value.id, set())
+        ]
+    return sorted(found)
 
 
 def tall_docstrings(source):

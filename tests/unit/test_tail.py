@@ -12,8 +12,10 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
+from jaxmon.deadline import Deadline
 from jaxmon.otel.traces import decision
 from jaxmon.otel.traces.batches import Batches
+from jaxmon.otel.traces.durations import Durations
 from jaxmon.otel.traces.tail import Tail
 from tests.support import refuse_threads, until
 
@@ -80,6 +82,23 @@ def test_slow_ones_are_kept() -> None:
     assert kept.spans == []
     kept.request(seconds=1010)
     assert names(kept) == ["child", "predict"]
+
+
+@pytest.mark.parametrize("before", [10, 30, 99, 127])
+def test_slow_ones_are_kept_while_there_are_few(before: int) -> None:
+    """
+    Before there are enough to say what 99 % take, what takes far longer is kept, even
+    if the first one did; what varies as usual is not.
+    """
+    usual, kept = Durations(), Kept()
+    kept.request(seconds=2_000)
+    for number in range(before):
+        kept.request(seconds=15 + number % 7)
+        assert not usual.is_slow("step", 15 + number % 7)
+    assert kept.spans == []
+    kept.request(seconds=300)
+    assert names(kept) == ["child", "predict"]
+    assert usual.is_slow("step", 300)
 
 
 def test_a_fraction_of_the_healthy_is_kept() -> None:
@@ -167,7 +186,7 @@ def batches() -> Iterator[
 
     yield make
     for one in made:
-        one.stop()
+        one.stop(Deadline())
 
 
 def spans(number: int) -> list[ReadableSpan]:
@@ -183,7 +202,7 @@ def test_a_slow_receiver_costs_spans_not_time(batches: Any) -> None:
     # While a batch is under way there is room for 2,048 more.
     assert 10_000 - 2048 - 512 <= sending.dropped <= 10_000 - 2000
     sink.may.set()
-    sending.stop()
+    sending.stop(Deadline())
     assert sink.taken + sending.dropped == 10_000
     assert sink.stopped
     sending.put(spans(5))
@@ -223,8 +242,20 @@ def test_without_threads_spans_wait_for_one(
             sending.put(found)
         sending.flush(600)
     sending.put(found)
-    sending.stop()
+    sending.stop(Deadline())
     assert (sink.taken, sink.stopped) == (10, True)
+
+
+def test_a_provider_that_makes_way_is_not_waited_for(batches: Any) -> None:
+    """What it has is sent by its own thread, which then closes the exporter."""
+    sink, sending = batches(SpanExportResult.SUCCESS)
+    sending.put(spans(5))
+    sending.end()
+    sending.put(spans(1))
+    assert (sink.taken, sink.stopped, sending.dropped) == (0, False, 1)
+    sink.may.set()
+    until(lambda: sink.stopped, "the end of its thread")
+    assert sink.taken == 5
 
 
 def test_a_forked_child_sends_nothing(batches: Any) -> None:
@@ -233,5 +264,5 @@ def test_a_forked_child_sends_nothing(batches: Any) -> None:
     sending.put(spans(5))
     sending.abandon()
     sink.may.set()
-    sending.stop()
+    sending.stop(Deadline())
     assert sink.taken == 0

@@ -15,7 +15,6 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import other_threads
 from jaxmon.agent.walltime.course import Course, Devices, DeviceSeconds
 from jaxmon.agent.walltime.ledger import Entry, Found, Period, TimeLedger
-from jaxmon.agent.walltime.moments import Moments
 from jaxmon.agent.walltime.pace import Pace
 from jaxmon.agent.walltime.progress import Progress
 from jaxmon.agent.walltime.starvation import Starvation
@@ -23,7 +22,6 @@ from jaxmon.agent.walltime.tasks import Task, seconds_held
 from jaxmon.clocks import perf_counter
 from jaxmon.report.job.columns import COLUMNS, MOST_ROWS
 from jaxmon.report.job.course import read
-from tests.support import until
 
 
 STEP = Entry("", "device", "train.py:9", "train.step")
@@ -129,43 +127,6 @@ def test_a_program_that_calls_gets_on():
         progress.seen(STEP, 1, float(time), cpu=0.001)
 
     assert progress.as_json(100.0)["seconds"] <= 2.0
-
-
-def test_moments_are_those_at_which_another_thread_runs():
-    """While one spins, there is such a moment; the program's switch interval stays."""
-    usual = sys.getswitchinterval()
-    moments, stopped = Moments(), threading.Event()
-
-    def spin() -> None:
-        while not stopped.is_set():
-            pass
-
-    spinning = threading.Thread(target=spin)
-    spinning.start()
-    try:
-        until(lambda: moments.wait(lambda: None), "a moment")
-    finally:
-        stopped.set()
-        spinning.join()
-
-    assert sys.getswitchinterval() == usual
-
-
-def test_a_switch_interval_that_the_program_sets_stays():
-    """Whatever it sets meanwhile, it keeps."""
-    usual = sys.getswitchinterval()
-    moments = Moments()
-    try:
-        moments.hurry()
-        sys.setswitchinterval(0.02)
-        moments.restore()
-        assert sys.getswitchinterval() == pytest.approx(0.02)
-        moments.hurry()
-        assert sys.getswitchinterval() < 0.001
-        moments.restore()
-        assert sys.getswitchinterval() == pytest.approx(0.02)
-    finally:
-        sys.setswitchinterval(usual)
 
 
 def test_stacks_are_not_read_while_the_collector_is_due(monkeypatch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ import pytest
 
 from jaxmon.agent.guard import LIMIT, Guard
 from jaxmon.agent.watcher import Watcher
+from jaxmon.threads import running
 from tests.support import refuse_threads, until
 
 
@@ -155,7 +155,7 @@ def test_stop_forgets_what_is_watched(guard: Guard) -> None:
 
     assert kept_nowhere(reference)()
     assert not watcher.submit(Thing(1))
-    assert "jaxmon-test" not in [one.name for one in threading.enumerate()]
+    assert "jaxmon-test" not in [one.name for one in running()]
 
 
 @pytest.mark.contained

@@ -12,6 +12,7 @@ import pytest
 
 from jaxmon.agent.guard import LIMIT, Guard
 from jaxmon.agent.worker import Worker
+from jaxmon.threads import DaemonThread, running
 from tests.support import refuse_threads, until
 
 
@@ -40,9 +41,9 @@ def worker(guard: Guard) -> Iterator[Worker]:
     one.stop()
 
 
-def threads() -> list[threading.Thread]:
+def threads() -> list[DaemonThread]:
     """Return the threads of workers called ``test``."""
-    return [one for one in threading.enumerate() if one.name == "jaxmon-test"]
+    return [one for one in running() if one.name == "jaxmon-test"]
 
 
 def fail() -> None:
@@ -60,7 +61,6 @@ def test_thread_starts_with_the_first_job(worker: Worker) -> None:
     assert worker.drain(30)
     assert done == [1, 2]
     assert len(threads()) == 1
-    assert threads()[0].daemon
 
 
 def test_jobs_beyond_the_limit_are_refused(worker: Worker) -> None:
@@ -109,7 +109,7 @@ def test_stop_drops_what_waits_and_ends_the_thread(worker: Worker) -> None:
     worker.submit(busy)
     busy.began.wait(90)
     worker.submit(lambda: done.append(1))
-    worker.stop(timeout=0.01)
+    worker.stop(wait=False)
     assert len(threads()) == 1
     busy.may_end.set()
     until(lambda: not threads(), "the thread to end")
@@ -244,14 +244,14 @@ def test_start_that_is_entered_again_makes_one_thread(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The garbage collector may submit a job while the thread is starting."""
-    start = threading.Thread.start
+    start = DaemonThread.start
     done: list[int] = []
 
-    def start_and_collect(thread: threading.Thread) -> None:
+    def start_and_collect(thread: DaemonThread) -> None:
         worker.submit(lambda: done.append(1))
         start(thread)
 
-    monkeypatch.setattr(threading.Thread, "start", start_and_collect)
+    monkeypatch.setattr(DaemonThread, "start", start_and_collect)
     worker.submit(lambda: done.append(0))
     monkeypatch.undo()
     assert worker.drain(30)

@@ -6,9 +6,9 @@ import contextlib
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from selectors import EVENT_READ, EVENT_WRITE
 from typing import TYPE_CHECKING
 
+from jaxmon.http.sockets import READ, WRITE
 from jaxmon.http.transport import Transport
 
 
@@ -81,8 +81,8 @@ class TlsTransport(Transport):
         try:
             yield
         except ssl.SSLWantReadError:
-            self.wants = EVENT_READ
+            self.wants = READ
             raise BlockingIOError from None
         except ssl.SSLWantWriteError:
-            self.wants = EVENT_WRITE
+            self.wants = WRITE
             raise BlockingIOError from None

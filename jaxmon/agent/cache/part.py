@@ -40,6 +40,7 @@ from jaxmon.agent.worker import Worker
 from jaxmon.catalog import Metric
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class PersistentCache(Part):
         self._errors = CacheErrors(context.events)
         self._thread = _Thread()
         # Reentrant: see Histogram.
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._saved = 0.0
         self._refused = UncachedByReason()
         self._missing: dict[str, set[str]] = {}
@@ -219,7 +220,7 @@ class PersistentCache(Part):
 
     def stop(self) -> None:
         """Stop it, without waiting for a hung directory."""
-        self._worker.stop(timeout=1.0 if self._watch.hung else 5.0)
+        self._worker.stop(wait=not self._watch.hung)
 
     def scan(self) -> None:
         """Scan the directory now, on this thread, and record new obstacles."""

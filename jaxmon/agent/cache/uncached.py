@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 from jaxmon.agent.jaxlink.cache import JaxCache
+from jaxmon.threads import RLock
 
 
 # Functions named for each reason.
@@ -108,7 +108,7 @@ class UncachedByReason:
 
     def __init__(self) -> None:
         # Reentrant: see Histogram.
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._refused: dict[str, UncachedPrograms] = {}
 
     def add(self, reason: str, function: str, seconds: float) -> None:

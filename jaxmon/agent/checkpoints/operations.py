@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from threading import RLock, get_ident
 
 from jaxmon.agent.jaxlink.orbax import Kind, in_orbax
 from jaxmon.indicators.activity_ages import FAILED, FINISHED
 from jaxmon.indicators.endings import End, now
 from jaxmon.otel.traces.compiled import Payer
+from jaxmon.threads import RLock, get_ident
 
 
 MOST = 64

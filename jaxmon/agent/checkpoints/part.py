@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from threading import RLock
 from typing import Any, Final
 
 from jaxmon import catalog
@@ -26,6 +25,7 @@ from jaxmon.indicators.timeline import Timeline
 from jaxmon.indicators.work import payers
 from jaxmon.otel.traces import conventions
 from jaxmon.otel.traces.children import Child
+from jaxmon.threads import RLock
 
 
 SITE: Final = "checkpoints"

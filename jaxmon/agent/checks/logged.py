@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from math import isfinite
-from threading import RLock
 from typing import Any
 
 from jaxmon.agent.checks.reading import array_of, reading
@@ -15,6 +14,7 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.watcher import Watcher
 from jaxmon.exposition.families import Family
 from jaxmon.indicators.values import SITE, Record, Values
+from jaxmon.threads import RLock
 
 
 # Calls of `log_values` whose arrays are not ready yet; more are dropped.

@@ -8,7 +8,6 @@ on each; their collectives would deadlock.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -28,6 +27,7 @@ from jaxmon.agent.jaxlink.arrays import (
 from jaxmon.agent.jaxlink.executables import Rerun, traced_program
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic
+from jaxmon.threads import Event
 
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Replays:
         room: Room,
         turns: Turns,
         worker: Worker,
-        stopped: threading.Event,
+        stopped: Event,
         report: Callable[[Function, int, Sequence[Deviation]], None],
     ) -> None:
         self._jax = jax

@@ -11,7 +11,6 @@ for others see `jaxmon.agent.checks.replays`.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,7 @@ from jaxmon.agent.jaxlink.configuration import surroundings
 from jaxmon.agent.jaxlink.executables import Rerun, rerun_of
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic
+from jaxmon.threads import Event
 
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class ShadowRunner:
         self._worker = Worker("shadow", context.guard, limit=1)
         self._turns = Turns(context.settings.shadow_interval)
         self._room = Room(context.settings.shadow_memory, self._turns)
-        self._stopped = threading.Event()
+        self._stopped = Event()
         self._replays = Replays(
             context.jax,
             room=self._room,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from jaxmon.agent.jaxlink.arrays import is_ready_or_deleted, underlying_array
 from jaxmon.clocks import monotonic
+from jaxmon.threads import Event
 
 
 _FIRST_LOOK, _LAST_LOOK = 0.002, 0.1
@@ -18,7 +18,7 @@ def arrays_in(jax: Any, tree: Any) -> list[Any]:
     return [underlying_array(leaf) for leaf in leaves if isinstance(leaf, jax.Array)]
 
 
-def unready_until(jax: Any, tree: Any, stopped: threading.Event) -> float | None:
+def unready_until(jax: Any, tree: Any, stopped: Event) -> float | None:
     """
     Wait for the arrays in *tree*; return the `time.monotonic` when they were last seen
     unready, 0 if never, and `None` if *stopped* meanwhile.

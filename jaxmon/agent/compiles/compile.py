@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable
 from itertools import repeat
 from types import FrameType, FunctionType
@@ -18,6 +17,7 @@ from jaxmon.indicators.compile_log import CompileLog
 from jaxmon.indicators.endings import End, noting, now
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.otel.traces.compiled import CompileSpan
+from jaxmon.threads import get_ident
 
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Compile:
         self.function = function
         self.outer = outer
         self.frame = id(frame)
-        self.thread = threading.get_ident()
+        self.thread = get_ident()
         self.pending: PendingCause | None = None
         self.outer_error = sys.exception()
         self.looked_up = False

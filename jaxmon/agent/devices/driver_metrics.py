@@ -8,7 +8,6 @@ are exported while fresh, and a hung call affects only that thread.
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 from jaxmon.agent.context import Context
@@ -19,6 +18,7 @@ from jaxmon.agent.part import Part
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family
+from jaxmon.threads import Lock
 
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ EVERY = 5.0
 # Nothing is exported afterwards: a gap is better than a stale value.
 MAX_AGE = 3 * EVERY
 _RETRY_SECONDS = 60.0
-# The program is exiting and does not wait for a driver.
-_STOP_SECONDS = 0.2
 
 
 class DeviceMetrics(Part):
@@ -54,7 +52,7 @@ class DeviceMetrics(Part):
             gives_up=False,
         )
         # Held while the driver is queried.
-        self._asking = threading.Lock()
+        self._asking = Lock()
         self._nvml: Nvml | None = None
         self._retry = 0.0
         self._warned = False
@@ -69,7 +67,7 @@ class DeviceMetrics(Part):
 
     def stop(self) -> None:
         """Stop querying; a driver call that does not return is abandoned."""
-        self._worker.stop(_STOP_SECONDS)
+        self._worker.stop()
         self._found = None
         if self._asking.acquire(blocking=False):
             try:

@@ -22,7 +22,6 @@ from typing import Any
 from jaxmon.agent.errors.described import LONGEST, described, place
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.clocks import monotonic
-from jaxmon.threads import is_ours
 
 
 _MOST = 5
@@ -42,7 +41,7 @@ class GoneHelpers:
 
     def on_uncaught(self, thread: threading.Thread | None, error: object) -> None:
         """Note that *error* ends *thread*; 20 µs."""
-        if thread is None or is_ours(thread) or not isinstance(error, Exception):
+        if thread is None or not isinstance(error, Exception):
             return
         found = {
             "kind": "thread",

@@ -35,7 +35,6 @@ logger = logging.getLogger("jaxmon.events")
 
 _PREFIX = "jaxmon_"
 _WAITING = 1000
-_PATIENCE_SECONDS = 3.0
 _INFO = ("compile", "recompile", "miss", "transfer")
 _ERROR = ("error", "oom")
 _LONGEST_DETAILS = 4000
@@ -77,14 +76,13 @@ class EventLogging(Part):
         return {"event": self._dropped}
 
     def stop(self) -> None:
-        """Log what is waiting, and send it, within three seconds."""
+        """Log what is waiting, and send it, within the deadline."""
         self._events.listener = None
         worker, self._worker = self._worker, None
         if worker is None:
             return
         worker.submit(self._write)
-        worker.drain(_PATIENCE_SECONDS)
-        worker.stop(0.0)
+        worker.finish()
         self._dropped += len(self._waiting)
         self._waiting.clear()
         logs, self._logs = self._logs, None

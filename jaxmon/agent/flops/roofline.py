@@ -5,10 +5,10 @@ whether arithmetic or memory bounds it.
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import Literal, NamedTuple
 
 from jaxmon.agent.flops.tally import Cost
+from jaxmon.threads import Lock
 
 
 Bound = Literal["arithmetic", "memory"]

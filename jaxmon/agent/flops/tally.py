@@ -9,11 +9,11 @@ stands for those since the sample before: their shapes tell the programs apart.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from threading import RLock
 from typing import NamedTuple
 
 from jaxmon.agent.jaxlink.flops import Unknown
 from jaxmon.agent.observers import Shapes
+from jaxmon.threads import RLock
 
 
 _MOST_PROGRAMS = 1024

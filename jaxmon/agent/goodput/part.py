@@ -7,7 +7,6 @@ respond holds up nothing else. In the other processes of a job it ends at once.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import partial
@@ -32,7 +31,7 @@ from jaxmon.report.goodput.record import (
     NewerRecordError,
     RunRecord,
 )
-from jaxmon.threads import DaemonThread
+from jaxmon.threads import DaemonThread, Event, RLock, current
 
 
 SITE: Final = "goodput"
@@ -84,9 +83,9 @@ class RunGoodput(Part):
         # Why the record is not kept at present, in words.
         self._trouble = ""
         self._over = False
-        self._wake = threading.Lock()
+        self._ended = Event()
         self._thread: DaemonThread | None = None
-        self._lock = threading.RLock()
+        self._lock = RLock()
 
     def start(self) -> None:
         """Start to account for the time."""
@@ -95,21 +94,23 @@ class RunGoodput(Part):
         # From here on, not from the first marker on: it compiles before.
         self._timeline.begin()
         self._store = Store(self._run, identity.this_process())
-        self._wake.acquire()
         work = partial(self._guard.run, SITE, self._work)
         thread = DaemonThread("jaxmon-goodput", work)
         if self._guard.start(thread, SITE):
             self._thread = thread
 
+    def send(self) -> None:
+        """Write the record for the last time, on its thread."""
+        if self._thread is not None and not self._over:
+            self._over = True
+            self._ended.set()
+
     def stop(self) -> None:
-        """Write the record for the last time. Idempotent."""
+        """Wait until the record is written, within the deadline. Idempotent."""
+        self.send()
         thread, self._thread = self._thread, None
-        if thread is None:
-            return
-        self._over = True
-        self._wake.release()
-        if thread is not threading.current_thread():
-            self._guard.join(thread, 5.0)
+        if thread is not None and thread is not current():
+            self._guard.join(thread)
 
     def abandon(self) -> None:
         """Leave the record to the parent process."""
@@ -121,7 +122,7 @@ class RunGoodput(Part):
     def _work(self) -> None:
         while not self._over:
             pause = self._every if self._accounts else min(self._every, _SOON)
-            if not self._wake.acquire(timeout=pause):
+            if not self._ended.wait(pause):
                 self._round()
         self._round(last=True)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import Any
 
-from jaxmon.clocks import monotonic
+from jaxmon.clocks import monotonic, sleep
 
 
 # JAX holds its lock briefly for each backend lookup, and while it initialises backends:
@@ -43,5 +42,5 @@ def client(jax: Any) -> Any:
             return started[0]
         if monotonic() >= end:
             break
-        time.sleep(_TURN_SECONDS)
+        sleep(_TURN_SECONDS)
     return None

@@ -12,13 +12,13 @@ from __future__ import annotations
 import dis
 from collections import defaultdict
 from collections.abc import Iterator
-from threading import get_ident
 from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.agent.inspection import name_of
 from jaxmon.agent.jaxlink.jit import TYPE_NAME
 from jaxmon.agent.jaxlink.ownership import is_inside, is_module
+from jaxmon.threads import get_ident
 
 
 DEVICE = "device"

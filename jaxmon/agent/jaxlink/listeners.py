@@ -8,13 +8,13 @@ jitted call, so ours are guarded here.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon import interrupts
 from jaxmon.agent.guard import Guard, log
+from jaxmon.threads import RLock
 
 
 SITE = "monitoring"
@@ -80,7 +80,7 @@ class Listeners:
         self._registered = False
         self._warned = False
         # Reentrant: a signal handler may compile.
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._kinds: tuple[_ListenerKind, ...] = ()
         # One bound method each: they are looked up by equality and identity.
         self._event = self._take_event

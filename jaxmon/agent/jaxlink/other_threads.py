@@ -17,9 +17,10 @@ import gc
 import sys
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from time import sleep
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from jaxmon.clocks import sleep
 
 
 _IN_ALLOCATIONS = sys.version_info < (3, 12)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import interrupts
@@ -15,6 +14,7 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family
+from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class MemoryLines(Part):
         self._first: MemoryProfile | None = None
         # Several threads may request a snapshot; reentrant, because a finaliser may
         # request one within another.
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._worker = Worker(
             "allocations",
             context.guard,

@@ -9,7 +9,6 @@ ever allocated on a device.
 from __future__ import annotations
 
 import itertools
-import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +30,7 @@ from jaxmon.agent.reports.directory import (
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family, gauge
+from jaxmon.threads import Event, Lock
 
 
 PAUSE_SECONDS = 10.0
@@ -73,7 +73,7 @@ class OomReports(Part):
         self._numbers = itertools.count(1)
         # Acquired without blocking: a thread that finds it held leaves the report to
         # the other.
-        self._busy = threading.Lock()
+        self._busy = Lock()
         self._due = 0.0
         self._skipped = Tally()
         self._reported = 0
@@ -144,7 +144,7 @@ class OomReports(Part):
             return
         self._due = now + PAUSE_SECONDS
         self._reserve = None
-        done = threading.Event()
+        done = Event()
 
         def job() -> None:
             try:

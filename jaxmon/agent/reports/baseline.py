@@ -19,9 +19,6 @@ from jaxmon.files import whole
 from jaxmon.resources.processors import scheduling
 
 
-# Executables are analysed on a thread; at exit the last ones may be queued.
-_PATIENCE_SECONDS = 30.0
-
 _BUILT = ("compiled", "cache_hit")
 # A persistent cache would make compiles look cheap: the time saved is not known here.
 _PHASES = ("trace", "lower", "backend_compile")
@@ -66,7 +63,7 @@ def write_at_end(
     """
     Write the costs to a new file in *directory*, atomically. A failure is logged.
 
-    Waits for queued executables, half a minute at most.
+    Waits for queued executables, within the deadline.
     """
     try:
         _write(context, programs, timing, directory)
@@ -83,7 +80,7 @@ def _write(
 ) -> None:
     known: dict[str, Any] = {}
     if programs is not None:
-        programs.finish(_PATIENCE_SECONDS)
+        programs.finish(context.guard.deadline.portion())
         known = programs.snapshot()
     document = {
         "versions": versions(context.jax),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 from jaxmon.agent.events import EventLog
 from jaxmon.agent.reports.json_types import plain
 from jaxmon.agent.reports.overview import Overview
 from jaxmon.clocks import monotonic
+from jaxmon.originals import original
 from jaxmon.report.findings import find
 from jaxmon.report.model import read
 from jaxmon.report.text import summary
@@ -53,6 +53,7 @@ def write(report: str) -> None:
 
 def _write(descriptor: int, data: bytes) -> None:
     """Write to *descriptor* until done or the reader is gone."""
+    select: Any = original("select")  # gevent's and eventlet's do not poll files
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     end = monotonic() + _PATIENCE

@@ -9,7 +9,6 @@ profiling never makes the program fail.
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -27,7 +26,7 @@ from jaxmon.http.server import Handler
 from jaxmon.indicators.routes import Routes
 from jaxmon.otel.traces import conventions
 from jaxmon.otel.traces.children import Child
-from jaxmon.threads import DaemonThread
+from jaxmon.threads import DaemonThread, RLock
 
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ class Profiler(Part):
         self._routes = routes
         self._loaded = loaded
         self._allow_gpu = context.settings.profile_gpu
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._running: Recording | SlowRequests | None = None
 
     def pages(self) -> dict[str, Handler]:

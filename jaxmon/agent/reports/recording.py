@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +11,7 @@ from jaxmon.agent.jaxlink.profiler import Busy, Session, programs, reserved
 from jaxmon.clocks import wall_time
 from jaxmon.formats import protobuf as wire
 from jaxmon.indicators.endings import now
+from jaxmon.threads import Event, RLock
 
 
 # Of XSpace and XPlane, and the name of the plane with the programs.
@@ -40,8 +40,8 @@ class Recording:
     def __init__(self, jax: Any, guard: Guard, site: str) -> None:
         self._jax = jax
         self._session = Session(jax, self._make_way, guard=guard, site=site)
-        self._over = threading.Event()
-        self._lock = threading.RLock()
+        self._over = Event()
+        self._lock = RLock()
         self._space: bytes | None = None
         self.name = ""
         self.began = 0.0

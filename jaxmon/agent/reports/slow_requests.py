@@ -8,7 +8,6 @@ seconds unless one of them contains a request slower than the threshold.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ from jaxmon.agent.reports.recording import Recording
 from jaxmon.clocks import monotonic
 from jaxmon.indicators.endings import now
 from jaxmon.indicators.routes import Routes, Serving
+from jaxmon.threads import Event
 
 
 _POLL_SECONDS = 0.01
@@ -63,7 +63,7 @@ class SlowRequests:
         self._record = record
         self._threshold = slower_than
         self._recording: Recording | None = None
-        self._over = threading.Event()
+        self._over = Event()
         self.cut_short: str | None = None
 
     def end(self, reason: str) -> None:

@@ -18,7 +18,6 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable
-from threading import get_ident
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -35,6 +34,7 @@ from jaxmon.agent.sampling.shapes import array_classes, shapes_of, text_of
 from jaxmon.agent.sampling.window import CallStart
 from jaxmon.clocks import perf_counter, process_time, thread_time
 from jaxmon.interrupts import pass_on
+from jaxmon.threads import get_ident
 
 
 SITE = "timing"

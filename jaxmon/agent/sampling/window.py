@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable
-from threading import get_ident
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -25,6 +24,7 @@ from jaxmon.agent.sampling.work import (
     smallest_outputs,
 )
 from jaxmon.clocks import perf_counter, thread_time
+from jaxmon.threads import get_ident
 
 
 SITE = "sampling"

@@ -6,12 +6,12 @@ import math
 from collections.abc import Hashable, Sequence
 from itertools import chain, zip_longest
 from operator import itemgetter
-from threading import get_ident
 from typing import Any
 
 from jaxmon import interrupts
 from jaxmon.agent.jaxlink.arrays import is_ready_or_deleted, underlying_array
 from jaxmon.clocks import perf_counter
+from jaxmon.threads import get_ident
 
 
 # Number of leaves at either end of a program's outputs among which the smallest are

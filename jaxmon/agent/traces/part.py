@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from functools import partial
-from threading import RLock
 from typing import TYPE_CHECKING
 
 from jaxmon.agent.context import Context
@@ -22,6 +21,7 @@ from jaxmon.exposition.families import Family
 from jaxmon.indicators.figures import Indicators
 from jaxmon.otel.environment import is_disabled
 from jaxmon.otel.traces import decision
+from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
@@ -113,11 +113,16 @@ class Traces(Part):
         tracer = self._tracer
         return {"span": self._lost + (0 if tracer is None else tracer.dropped())}
 
+    def send(self) -> None:
+        """Send the spans that there are."""
+        if (tracer := self._tracer) is not None:
+            tracer.send()
+
     def stop(self) -> None:
-        """Send what is left, within a deadline, and make no more spans."""
+        """Send what is left, within the deadline, and make no more spans."""
         tracer = self._detach()
         if tracer is not None:
-            tracer.stop()
+            tracer.stop(self._guard.deadline)
 
     def abandon(self) -> None:
         """Make no more spans."""
@@ -131,7 +136,7 @@ class Traces(Part):
             self._indicators.tracer = self._observers.tracer = tracer
         if before is not None:
             self._lost += before.dropped()
-            before.stop()
+            before.end()  # not waited for: this thread is the program's
 
     def _failed(self, counted: CountedError) -> None:
         if self._tracer is not None:

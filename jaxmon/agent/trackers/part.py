@@ -25,7 +25,6 @@ from jaxmon.agent.trackers.figures import (
 )
 from jaxmon.agent.trackers.targets import PREFIX, Target
 from jaxmon.agent.worker import Worker
-from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family
 from jaxmon.indicators.loops import Loop, Loops
 from jaxmon.indicators.timeline import Timeline
@@ -35,9 +34,6 @@ SITE: Final = "trackers"
 
 _WAITING = 100
 """Rows that wait for a tracker; more are dropped."""
-
-_PATIENCE_SECONDS = 5.0
-"""How long the end of a program waits for all trackers."""
 
 
 class Tracker:
@@ -116,16 +112,16 @@ class Tracker:
         finally:
             self._done.add()
 
-    def close(self, findings: str, seconds: float) -> None:
-        """Write what is queued, and the *findings*; wait *seconds* at most."""
+    def finish(self, findings: str) -> None:
+        """Queue the *findings*, behind all rows."""
+        if self._worker is not None:
+            self._worker.submit(partial(self._target.finish, findings, self._step))
+
+    def close(self) -> None:
+        """Write what is queued, within the deadline."""
         worker, self._worker = self._worker, None
-        if worker is None:
-            return
-        try:
-            worker.submit(partial(self._target.finish, findings, self._step))
-            worker.drain(max(seconds, 0.0))
-        finally:
-            worker.stop(0.0)
+        if worker is not None:
+            worker.finish()
 
 
 class Trackers(Part):
@@ -163,7 +159,7 @@ class Trackers(Part):
         tracker that the program set up earlier ends it.
         """
         if not self._trackers:
-            atexit.register(self.stop)
+            atexit.register(self._exit)
         tracker.attach(self._context)
         self._trackers = [*self._trackers, tracker]
         self._loops.on_step = self._on_step
@@ -193,22 +189,34 @@ class Trackers(Part):
         """Return how many rows were dropped."""
         return {"tracker": self._dropped + sum(one.dropped for one in self._trackers)}
 
-    def stop(self) -> None:
-        """Write what is queued, and the findings. Waits five seconds at most."""
+    def send(self) -> None:
+        """Take no more rows, and have the findings written."""
         self._loops.on_step = None
+        atexit.unregister(self._exit)
+        if self._trackers:
+            # The same for all of them.
+            findings = self._read(self._trackers[0].findings)
+            for tracker in self._trackers:
+                tracker.finish(findings)
+
+    def stop(self) -> None:
+        """Wait until all is written, within the deadline."""
         trackers, self._trackers = self._trackers, []
-        if not trackers:
-            return
-        atexit.unregister(self.stop)
-        # The same for all of them.
-        findings = self._read(trackers[0].findings)
-        end = monotonic() + _PATIENCE_SECONDS
         for tracker in trackers:
             try:
-                tracker.close(findings, min(end - monotonic(), _PATIENCE_SECONDS))
+                tracker.close()
             except Exception:  # noqa: BLE001 - contained: the others are to be closed
                 self._guard.failed(SITE, stays_on=True)
             self._dropped += tracker.dropped
+
+    def _exit(self) -> None:
+        deadline = self._guard.deadline
+        deadline.begin()
+        try:
+            self.send()
+            self.stop()
+        finally:
+            deadline.pause()
 
     def _read(self, findings: Callable[[], str]) -> str:
         try:
@@ -220,5 +228,5 @@ class Trackers(Part):
     def abandon(self) -> None:
         """Leave the trackers to the parent process."""
         if self._trackers:
-            atexit.unregister(self.stop)
+            atexit.unregister(self._exit)
         self._trackers = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from math import inf
 from typing import Any
@@ -24,6 +23,7 @@ from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.otel.traces import conventions
 from jaxmon.otel.traces.children import Child
 from jaxmon.sources import display_path
+from jaxmon.threads import RLock
 
 
 LINES = 50
@@ -66,7 +66,7 @@ class Transfers(Part):
             direction: [0, 0, 0] for direction in (*TRANSFER_DIRECTIONS, "sync")
         }
         # Reentrant: a signal handler may make a transfer while this thread holds it.
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._since = monotonic()
         self._shortest = context.settings.traces_wait or inf
         context.observers.sample.append(self.sampled)

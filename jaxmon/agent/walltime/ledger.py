@@ -8,13 +8,13 @@ to the wall time, and what is going on counts while it lasts.
 from __future__ import annotations
 
 import math
-import threading
 from collections import defaultdict
 from enum import Enum
 from typing import NamedTuple
 
 from jaxmon.agent.jaxlink.activity import DATA_WAIT, PYTHON, STARTUP
 from jaxmon.agent.jaxlink.call_sites import EAGER
+from jaxmon.threads import RLock
 
 
 BLOCKED = "blocked"
@@ -143,7 +143,7 @@ class TimeLedger:
         self._since_start = Period()
         self._minutes: list[Period] = [Period()]
         self._floor: dict[str, float] = {}
-        self._lock = threading.RLock()
+        self._lock = RLock()
 
     def add(self, entry: Entry, how: Found, seconds: float) -> None:
         """Add a look that found *entry*, worth *seconds*."""

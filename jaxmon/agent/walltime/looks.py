@@ -42,6 +42,7 @@ from jaxmon.indicators.timeline import COMPILE as MARKED_COMPILE
 from jaxmon.indicators.timeline import DATA_WAIT as MARKED_DATA_WAIT
 from jaxmon.indicators.timeline import STEP, Marked, Timeline
 from jaxmon.sources import display_path
+from jaxmon.threads import is_ours, main_ident
 
 
 # A look that waited for the interpreter waited for this thread, if the thread has
@@ -118,7 +119,7 @@ class Looks:
         self._tasks = Tasks()
         self._holders = Holders()
         self._places: dict[SourceLine, str] = {}
-        self._main = threading.main_thread().ident or 0
+        self._main = main_ident()
         self._looked = perf_counter()
         self.progress = Progress(calls)
 
@@ -129,7 +130,7 @@ class Looks:
         Args:
             due: when the look was due, by the performance counter.
             late: for how many seconds it had to wait for the interpreter then.
-            contended: whether it had to wait now as well, since `begin`.
+            contended: whether another thread had it then, since `begin`.
 
         Raises:
             NotNowError: the stacks cannot be read now.
@@ -171,7 +172,7 @@ class Looks:
         return self._tasks.get(ident)
 
     def begin(self) -> None:
-        """Begin the moment before a look that waits for the interpreter."""
+        """Begin the pause before a look; a microsecond per thread."""
         self._holders.mark()
 
     def close(self) -> None:
@@ -288,7 +289,7 @@ def _started_by_others(idents: Collection[int]) -> list[int]:
     known = threading._active.copy()  # type: ignore[attr-defined] # noqa: SLF001
     unknown = (threading._DummyThread, type(None))  # noqa: SLF001
     found = [one for one in idents if isinstance(known.get(one), unknown)]
-    return found[:_MOST_THREADS]
+    return [one for one in found if not is_ours(one)][:_MOST_THREADS]
 
 
 def _rank(seen: _Seen) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import threading
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
@@ -22,7 +21,6 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.walltime.course import Course, DeviceSeconds
 from jaxmon.agent.walltime.ledger import MARKED, Period, TimeLedger
 from jaxmon.agent.walltime.looks import Looks
-from jaxmon.agent.walltime.moments import Moments
 from jaxmon.agent.walltime.pace import Pace
 from jaxmon.agent.walltime.stacks import stacks
 from jaxmon.agent.walltime.starvation import Starvation
@@ -34,7 +32,7 @@ from jaxmon.http.server import Handler
 from jaxmon.indicators.recorder import recorder
 from jaxmon.indicators.routes import Routes
 from jaxmon.indicators.timeline import Timeline
-from jaxmon.threads import DaemonThread
+from jaxmon.threads import DaemonThread, Event, current
 
 
 SITE = "wall_time"
@@ -108,8 +106,7 @@ class WallTime(Part):
         context.observers.executed.append(devices.executed)
         self._course = Course(devices)
         self._held = 0.0
-        self._moments = Moments()
-        self._wake = threading.Lock()
+        self._ended = Event()
         self._thread: DaemonThread | None = None
         self._stopped = False
         self._began = perf_counter()
@@ -122,7 +119,6 @@ class WallTime(Part):
         """Start looking, if enabled."""
         if not self._every or self._thread is not None:
             return
-        self._wake.acquire()
         thread = DaemonThread(
             "jaxmon-wall-time", partial(self._guard.run, SITE, self._run)
         )
@@ -135,13 +131,12 @@ class WallTime(Part):
         thread, self._thread = self._thread, None
         if thread is None:
             return
-        self._wake.release()
-        if thread is not threading.current_thread():
-            self._guard.join(thread, 5.0)
+        self._ended.set()
+        if thread is not current():
+            self._guard.join(thread)
 
     def abandon(self) -> None:
         """Leave the thread to the parent process; called in a forked child."""
-        self._moments.restore()
         self._stopped = True
         self._thread = None
 
@@ -302,9 +297,10 @@ class WallTime(Part):
             pause = (
                 _SOON if soon else every * shuffled.uniform(1 - _SPREAD, 1 + _SPREAD)
             )
+            self._looks.begin()
             slept = times_slept()
             soon_again, soon = soon, False
-            if self._wake.acquire(timeout=pause):
+            if self._ended.wait(pause):
                 break
             # Once until it is due, and again for the interpreter.
             slept = times_slept() - slept
@@ -316,13 +312,10 @@ class WallTime(Part):
             late = perf_counter() - due
             self._held += seconds_held(late, pause, slept - 1)
             late = late if waited else 0.0
-            contended = False
             try:
                 if late > _HELD:
                     due += late
-                elif waited:
-                    contended = self._moments.wait(self._looks.begin)
-                self._looks.look(due, late, contended=contended)
+                self._looks.look(due, late, contended=waited and late <= _HELD)
                 self._follow()
             except NotNowError:
                 soon = True

@@ -14,7 +14,7 @@ from jaxmon.agent.jaxlink.meetings import barrier, calls_back
 from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks, repeatedly
 from jaxmon.agent.jaxlink.source_lines import SourceLine
 from jaxmon.sources import display_path
-from jaxmon.threads import is_ours
+from jaxmon.threads import is_ours, main_ident
 
 
 _MOST_THREADS = 500
@@ -31,11 +31,11 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
     Takes 50 µs per thread.
     """
     known = {thread.ident: thread for thread in threading.enumerate()}
-    main = threading.main_thread().ident
+    main = main_ident()
     threads: list[int] = []
 
     def choose(idents: Collection[int]) -> list[int]:
-        threads[:] = [one for one in idents if not is_ours(known.get(one))]
+        threads[:] = [one for one in idents if not is_ours(one)]
         return []
 
     read_stacks(choose)

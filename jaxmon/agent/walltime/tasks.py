@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jaxmon import interrupts
 from jaxmon.files.descriptor import Descriptor
-from jaxmon.threads import is_ours
+from jaxmon.threads import is_ours, main_ident
 
 
 _MOST = 64
@@ -45,8 +45,8 @@ def seconds_held(late: float, pause: float, waits: int) -> float:
 def program_threads() -> list[int]:
     """Return the threads of the program, without ours, at most 64."""
     # Without its lock, which the program may hold.
-    known = list(threading._active.copy().items())  # type: ignore[attr-defined] # noqa: SLF001
-    return [one for one, thread in known if not is_ours(thread)][:_MOST]
+    known = threading._active.copy()  # type: ignore[attr-defined] # noqa: SLF001
+    return [one for one in known if not is_ours(one)][:_MOST]
 
 
 class Task:
@@ -122,13 +122,16 @@ class Tasks:
 
     def __init__(self) -> None:
         self._known: dict[int, Task] = {}
+        self._main = main_ident()
 
     def get(self, ident: int) -> Task | None:
         """Return the thread *ident*, `None` if the kernel's number is unknown."""
+        if not _LINUX:
+            return None
         # Without its lock, which the program may hold.
-        thread = threading._active.get(ident) if _LINUX else None  # type: ignore[attr-defined] # noqa: SLF001
-        number = None if thread is None else thread.native_id
-        if thread is not None and thread is threading.main_thread():
+        thread = threading._active.get(ident)  # type: ignore[attr-defined] # noqa: SLF001
+        number = getattr(thread, "native_id", None)  # eventlet's have none
+        if ident == self._main:
             number = os.getpid()  # in a forked child Python has the parent's
         found = self._known.get(ident)
         if found is not None and found.number == number:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threading import RLock
+from jaxmon.threads import RLock
 
 
 class Readiness:

@@ -8,7 +8,6 @@ import sys
 import types
 from collections import Counter
 from collections.abc import Callable
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from jaxmon.agent.functions import Function
@@ -18,6 +17,7 @@ from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.observers import Options
 from jaxmon.agent.warm.description import Descriptions
 from jaxmon.agent.warm.statics import NotExportableError
+from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:

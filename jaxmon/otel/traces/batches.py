@@ -7,14 +7,13 @@ may take half a minute.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jaxmon.clocks import monotonic
+from jaxmon.deadline import Deadline
 from jaxmon.otel.unobserved import exported
-from jaxmon.threads import DaemonThread
+from jaxmon.threads import DaemonThread, Event, RLock
 
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 _MOST = 2048
 _BATCH = 512
 _EVERY_SECONDS = 5.0
-_DEADLINE_SECONDS = 5.0
 
 
 class Batches:
@@ -52,11 +50,11 @@ class Batches:
         self._interval = _EVERY_SECONDS if timer else None
         self._run = run
         self._waiting: deque[ReadableSpan] = deque()
-        self._wake = threading.Event()
-        self._lock = threading.RLock()
+        self._wake = Event()
+        self._lock = RLock()
         self._thread: DaemonThread | None = None
-        self._stopped = False
-        self._asked: list[threading.Event] = []
+        self._stopped = self._over = self._closed = False
+        self._asked: list[Event] = []
         self._dropped = 0
 
     @property
@@ -78,7 +76,7 @@ class Batches:
 
     def flush(self, seconds: float) -> None:
         """Send what is there now, and wait at most so many *seconds* for that."""
-        done = threading.Event()
+        done = Event()
         with self._lock:
             if self._thread is None or self._stopped:
                 return
@@ -86,18 +84,27 @@ class Batches:
         self._wake.set()
         done.wait(seconds)
 
-    def stop(self) -> None:
-        """Send what is left, stop the thread, and wait at most five seconds for it."""
+    def send(self) -> None:
+        """Begin to send what is there. Never blocks."""
+        self._wake.set()
+
+    def end(self) -> None:
+        """Take no more spans, and have the thread stop once it has sent them."""
         with self._lock:
             self._stopped = True
-            thread = self._thread
+            has_thread = self._thread is not None
         self._wake.set()
-        if thread is not None:
-            thread.join(_DEADLINE_SECONDS)
-        # Ends a retry that is still waiting.
-        self._send.shutdown()
-        if thread is not None:
-            thread.join(1)
+        if not has_thread:
+            self._close()
+
+    def stop(self, deadline: Deadline) -> None:
+        """Send what is left, and stop the thread, which has until the *deadline*."""
+        self.end()
+        if (thread := self._thread) is not None:
+            thread.join(deadline.portion())
+            self._over = True
+            self._close()  # ends a retry that is still waiting
+            thread.join(deadline.portion())
         with self._lock:
             self._dropped += len(self._waiting)
             self._waiting.clear()
@@ -130,10 +137,18 @@ class Batches:
                 self._send_all()
             for one in asked:
                 one.set()
-        self._send_all(until=monotonic() + _DEADLINE_SECONDS)
+        self._send_all()
+        self._close()
 
-    def _send_all(self, until: float | None = None) -> None:
-        while self._waiting and (until is None or monotonic() < until):
+    def _close(self) -> None:
+        """Close the exporter, which logs it if that happens twice."""
+        with self._lock:
+            closed, self._closed = self._closed, True
+        if not closed:
+            self._send.shutdown()
+
+    def _send_all(self) -> None:
+        while self._waiting and not self._over:
             with self._lock:
                 count = min(_BATCH, len(self._waiting))
                 batch = [self._waiting.popleft() for _ in range(count)]

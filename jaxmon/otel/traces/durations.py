@@ -6,10 +6,12 @@ from collections import deque
 
 
 _NAMES = 200
-# Of so many durations the slowest hundredth is slow, once there are enough.
+# Of so many durations the slowest hundredth is slow, once there are enough. Of a few,
+# what takes twice as long as nine tenths of them: the first may have been slow.
 _LATEST = 512
 _ENOUGH = 100
 _UPDATED_EVERY = 32
+_FEW = 10
 
 
 class Durations:
@@ -19,7 +21,10 @@ class Durations:
         self._usual: dict[str, _Usual] = {}
 
     def is_slow(self, name: str, duration: int) -> bool:
-        """Return whether *duration* is longer than 99 % of those before it; add it."""
+        """
+        Return whether *duration* is longer than 99 % of those before it, or while they
+        are few, twice as long as 90 %; add it.
+        """
         usual = self._usual.get(name)
         if usual is None:
             if len(self._usual) >= _NAMES:
@@ -40,7 +45,12 @@ class _Usual:
         limit = self._limit
         self._latest.append(duration)
         self._count += 1
-        if self._count >= _ENOUGH and self._count % _UPDATED_EVERY == 0:
+        few = self._count < _ENOUGH
+        if self._count % (_FEW if few else _UPDATED_EVERY) == 0:
             ordered = sorted(self._latest)
-            self._limit = ordered[len(ordered) * 99 // 100]
+            self._limit = (
+                2 * ordered[(len(ordered) - 1) * 9 // 10]
+                if few
+                else ordered[len(ordered) * 99 // 100]
+            )
         return limit is not None and duration > limit

@@ -9,7 +9,6 @@ kept costs a microsecond.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from threading import RLock
 from typing import NamedTuple
 
 from opentelemetry import context as contexts
@@ -24,6 +23,7 @@ from jaxmon.otel.traces.clock import Clock
 from jaxmon.otel.traces.compiled import Payer
 from jaxmon.otel.traces.durations import Durations
 from jaxmon.otel.traces.requests import SITE, emit, span_ids
+from jaxmon.threads import RLock
 
 
 _MOST_OPEN = 64

@@ -10,7 +10,8 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
-from jaxmon.otel.environment import GRPC, protocol
+from jaxmon.otel import exporters
+from jaxmon.otel.environment import protocol
 from jaxmon.otel.resource import of_variables, resource
 from jaxmon.otel.traces import conventions
 from jaxmon.otel.traces.batches import Batches
@@ -39,17 +40,8 @@ def exporter(environ: Mapping[str, str]) -> SpanExporter:
     chosen = protocol(environ, "TRACES", problems)
     for problem in problems:
         log.warning("%s", problem)
-    if chosen == GRPC:
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415 - one of them
-            OTLPSpanExporter as GrpcExporter,
-        )
-
-        return GrpcExporter()
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - one of them
-        OTLPSpanExporter,
-    )
-
-    return OTLPSpanExporter()
+    made: SpanExporter = exporters.exporter("TRACES", chosen, environ)
+    return made
 
 
 class OwnProvider:
@@ -83,10 +75,6 @@ class OwnProvider:
     def tracer(self) -> trace.Tracer:
         """Return what makes spans."""
         return self._provider.get_tracer(conventions.SCOPE, version())
-
-    def stop(self) -> None:
-        """Send what is left, within a deadline, and stop."""
-        self.batches.stop()
 
     def abandon(self) -> None:
         """Send nothing, in a forked child."""

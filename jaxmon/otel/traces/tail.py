@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from opentelemetry.trace import SpanContext, StatusCode
 
 from jaxmon.otel.traces import conventions
 from jaxmon.otel.traces.durations import Durations
+from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Tail(SpanProcessor):
         self._decided: OrderedDict[int, bool] = OrderedDict()
         self._usual = Durations()
         # Reentrant: the garbage collector may end a request while it is held.
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._dropped = 0
 
     @property

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from opentelemetry import context as contexts
 from opentelemetry import trace
 
+from jaxmon.deadline import Deadline
 from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.indicators.endings import End
 from jaxmon.indicators.open_request import OpenRequest
@@ -189,11 +190,23 @@ class Tracer:
         elif (provider := application_provider()) is not None:
             provider.force_flush(int(seconds * 1000))
 
-    def stop(self) -> None:
-        """Send what is left, within a deadline."""
+    def send(self) -> None:
+        """Begin to send what there is, with the steps in progress."""
         self._loops.settle(all_of_them=True)
         if self._own is not None:
-            self._own.stop()
+            self._own.batches.send()
+
+    def end(self) -> None:
+        """Begin to send what is left, and stop then. Never blocks."""
+        self._loops.settle(all_of_them=True)
+        if self._own is not None:
+            self._own.batches.end()
+
+    def stop(self, deadline: Deadline) -> None:
+        """Send what is left, within the *deadline*."""
+        self._loops.settle(all_of_them=True)
+        if self._own is not None:
+            self._own.batches.stop(deadline)
 
     def abandon(self) -> None:
         """Send nothing, in a forked child."""
