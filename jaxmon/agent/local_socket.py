@@ -60,6 +60,7 @@ class LocalSocket:
         self._before: ended.Ended | None = None
         self._began = began
         self._trouble = ""
+        self._has_noticed = False
         self._closed = False
         # Checks run on the server's thread, closing does not.
         self._lock = RLock()
@@ -110,6 +111,11 @@ class LocalSocket:
             if self._slot is not None and self._slot.in_place() and not lost:
                 self._look_after_life()
                 return
+            # The program may not have finished closing, or not opened its own yet.
+            if lost and not self._has_noticed:
+                self._has_noticed = True
+                return
+            self._has_noticed = False
             what = _LOST if lost else "jaxmon's run directory was modified"
             self._release()
             try:
