@@ -8,7 +8,7 @@ import pytest
 
 from jaxmon.artifacts import alerts, slo
 from jaxmon.artifacts.slo import burn, durations
-from jaxmon.artifacts.slo.counting import Evaluation
+from jaxmon.artifacts.slo.counting import RESTARTED, RETURNED, Evaluation
 from jaxmon.artifacts.slo.rules import recording_groups
 
 
@@ -47,7 +47,7 @@ def test_only_counts_read_raw_series():
         if re.search("jaxmon_", rule["expr"])
     ]
 
-    assert set(raw) == {"slo:events:delta", "slo:errors:delta"}
+    assert set(raw) == {"slo:events:delta", "slo:errors:delta", RESTARTED, RETURNED}
     burning = {one.alert for one in slo.load()}
     for alert in alerts.all_alerts():
         if alert.name in burning:
