@@ -127,14 +127,16 @@ def spent(week: Week) -> None:
         name = "jaxmon_wall_seconds_total"
         week.add(name, time, wall, state="data_wait", **labels)
         week.add(name, time, wall, state="device", **labels)
-        # Compiled before the first scrape, and again in the middle of the week.
-        half = 5 if time > END - 3 * DAY else 0
+        # Compiled when it starts, and again in the middle of the week.
         labels |= {"function": "train.step"}
-        name = "jaxmon_compile_seconds_sum"
-        week.add(name, time, 40 + 10 * half, phase="backend_compile", **labels)
-        name = "jaxmon_recompiles_total"
-        week.add(name, time, half, cause="shape", **labels)
-        week.add("jaxmon_errors_total", time, half, kind="oom", **labels)
+        for which, spent, often in ((0, 40, 0), (DAYS * DAY // STEP // 2, 50, 5)):
+            if number == which:
+                name = "worker:jaxmon_compile_seconds:delta"
+                week.add(name, time, spent, phase="backend_compile", **labels)
+                name = "worker:jaxmon_recompiles:delta"
+                week.add(name, time, often, cause="shape", **labels)
+                name = "worker:jaxmon_errors:delta"
+                week.add(name, time, often, kind="oom", **labels)
 
 
 @pytest.fixture(scope="module")
