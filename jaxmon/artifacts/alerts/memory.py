@@ -21,7 +21,9 @@ def out_of_memory(thresholds: Thresholds) -> Iterator[Alert]:
     failures = events.ERRORS.within(window, eq("kind", "oom"))
     failing = (failures.sum(*PROCESS) > 0).count("job")
     processes = gauge(catalog.RUNTIME_INFO).max(*PROCESS).count("job")
-    widespread = promql.ratio(failing, processes) >= thresholds.oom_share
+    # Of pods that are replaced, several fail for each that runs.
+    most = promql.call("clamp_max", promql.ratio(failing, processes), 1)
+    widespread = most >= thresholds.oom_share
     yield Alert(
         name="JaxmonOutOfMemory",
         expr=widespread.and_(failing > 1),
