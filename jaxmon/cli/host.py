@@ -14,6 +14,7 @@ from jaxmon.report.layout import UNKNOWN, amount
 from jaxmon.report.programs import label, without_interpreter
 from jaxmon.report.status.model import AgentSummary, State, Summary
 from jaxmon.report.status.reading import Reading, read
+from jaxmon.report.status.recent import Recent
 from jaxmon.report.status.split import by_process
 from jaxmon.report.status.summary import summarise
 from jaxmon.report.status.verdicts import UNREAD, HostVerdict
@@ -231,11 +232,9 @@ def condition(agent: AgentSummary) -> Condition:
 
 
 def _compiles(worker: str, now: Reading, before: Reading | None) -> float | None:
-    total = now.sums.get(catalog.COMPILES.name, {}).get(worker)
-    if total is None or before is None:
-        return None
-    earlier = before.sums.get(catalog.COMPILES.name, {}).get(worker, 0.0)
-    return max(total - earlier, 0.0)
+    recent = Recent(now, before)
+    rate, seconds = recent.sums(catalog.COMPILES).get(worker), recent.seconds(worker)
+    return None if rate is None or seconds is None else round(rate * seconds)
 
 
 def _sum(values: Any) -> float | None:

@@ -14,7 +14,6 @@ import yaml
 
 from jaxmon.artifacts import alerts, slo
 from jaxmon.artifacts.slo import Slos
-from jaxmon.artifacts.slo.model import EVENTS
 from tests.support import require_program
 
 
@@ -101,7 +100,7 @@ def evaluate(
     """
     Have promtool evaluate *groups* in their order, and compare.
 
-    All are evaluated at the interval of the one that counts events, or every minute;
+    All are evaluated at the interval of those that count events, or every minute;
     promtool knows only one interval.
 
     Args:
@@ -204,7 +203,7 @@ def _interval(groups: Groups) -> str:
             group["interval"]
             for group in groups
             for rule in group["rules"]
-            if rule.get("record") == EVENTS
+            if rule.get("record", "").endswith(":delta")
         ),
         "1m",
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.alerts.promtool import Case, evaluate, needed, run, shipped
+from tests.alerts.worlds import Process, World, world
 
 
 ALERT = "JaxmonRequestErrorBudgetBurn"
@@ -219,6 +222,119 @@ def test_counts_of_short_processes_are_exact(tmp_path):
     groups = needed(ALERT, shipped())
 
     evaluate(tmp_path, groups, series, promql_expr_test=[test])
+
+
+COUNTED = (
+    'sum by (route) (sum_over_time(slo:{}:delta{{sloth_slo="request-error"}}[1h]))'
+)
+
+
+def counted(tmp_path, worlds, *, exact):
+    """
+    Have promtool evaluate *worlds*, each with a route of its own, and compare with what
+    the rules can know: it is never more, and the same if *exact*, else almost.
+    """
+    groups = [
+        one
+        for one in needed(ALERT, shipped())
+        if one["name"] == "jaxmon-slo-request-error-short"
+    ]
+    series: dict[str, str] = {}
+    for number, one in enumerate(worlds):
+        slot = f'job="web",instance="{number}:1",worker="0"'
+        own = f'{slot},route="/{number}",start="warm"'
+        found = one.series("jaxmon_requests_total", own, "outcome")
+        series |= {
+            name if "requests" in name else name.replace(own, slot): values
+            for name, values in found.items()
+        }
+        ledger = one.ledger(30, 15)
+        for what, truth in (
+            ("events", sum(ledger.values())),
+            ("errors", ledger.get("error", 0)),
+        ):
+            length = one.length // 5
+            series[f'{what}{{route="/{number}"}}'] = f"{truth}+0x{length}"
+    at = f"{worlds[0].length}s"
+    tests = []
+    for what in ("events", "errors"):
+        rules = COUNTED.format(what)
+        if exact:
+            wrong = [f"({rules} or {what} * 0) != on (route) {what}"]
+        else:
+            wrong = [
+                f"{rules} > on (route) {what}",
+                f"sum({rules}) < 0.99 * sum({what})",
+            ]
+        tests += [{"expr": one, "eval_time": at, "exp_samples": []} for one in wrong]
+    evaluate(tmp_path, groups, series, sampled="5s", promql_expr_test=tests)
+
+
+def late(*counts, first=60.0, life=240.0, down=30.0):
+    """
+    Return a slot whose processes count so many successes and errors each, long after
+    they began to export, and are killed.
+    """
+    processes, now = [], 100.0
+    for good, bad in counts:
+        each = (("success", good), ("error", bad))
+        events = {label: [now + first] * number for label, number in each}
+        processes.append(Process(now, now + life, events))
+        now += life + down
+    return World(15, 0, 1800, processes)
+
+
+def test_successors_count_in_full(tmp_path):
+    """
+    A killed process's successor is scraped while it imports and loads, before it counts
+    anything, and counts as much or more. So does each process of a crash loop, slow or
+    as fast as scrapes are.
+    """
+    worlds = [
+        late((100, 5), (110, 7)),
+        late((100, 5), (60, 3)),
+        late(*[(40, 5)] * 5),
+        late(*[(40 + more, 5 + more) for more in range(5)]),
+        late(*[(0, 1)] * 20, first=10.0, life=35.0, down=20.0),
+    ]
+    assert [sum(one.ledger().values()) for one in worlds] == [222, 168, 225, 245, 20]
+    # Of those, the rules see all.
+    assert all(one.ledger() == one.ledger(30, 15) for one in worlds)
+
+    counted(tmp_path, worlds, exact=True)
+
+
+@pytest.mark.parametrize(
+    ("number", "seed"),
+    [
+        (60, 0),
+        *(pytest.param(400, one, marks=pytest.mark.exhaustive) for one in (1, 2)),
+    ],
+)
+def test_random_lives_are_counted(number, seed, tmp_path):
+    """
+    Processes that end at any moment, killed or not, followed at once or never; series
+    that are born at any moment; four intervals of scrapes.
+    """
+    counted(tmp_path, [world(1000 * seed + one) for one in range(number)], exact=True)
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        {"failures": 0.05},
+        pytest.param({"failures": 0.2}, marks=pytest.mark.exhaustive),
+        # Several processes between two evaluations.
+        pytest.param({"shortest": 0.5}, marks=pytest.mark.exhaustive),
+    ],
+    ids=repr,
+)
+def test_failed_scrapes_are_no_events(trouble, tmp_path):
+    """
+    Nothing counts twice. What is lost: of a process whose first series appear right
+    after a failed scrape, as much as its predecessor counted before.
+    """
+    counted(tmp_path, [world(one, **trouble) for one in range(50)], exact=False)
 
 
 def test_clusters_are_told_apart(tmp_path):

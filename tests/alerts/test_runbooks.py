@@ -18,6 +18,7 @@ from jaxmon.artifacts import alerts
 from jaxmon.catalog import BY_NAME
 from jaxmon.cli import runbook
 from jaxmon.cli.main import COMMANDS, load, main
+from tests.alerts.promtool import shipped
 from tests.preloaded import run_preloaded, start_preloaded
 from tests.support import (
     ROOT,
@@ -50,9 +51,9 @@ FOR_JOBS = ("job",)
 
 _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`(jaxmon [^`]+)`")
-_METRIC = re.compile(r"\b(?:jaxmon|process|python|slo)_?\w*:?\w*\b(?=[\[{)\s])")
+_METRIC = re.compile(r"(?<![\w:])(?:\w+:)?(?:jaxmon|process|python)_[\w:]*(?=[\[{)\s])")
 _SELECTOR = re.compile(
-    r'(?<![\w"])((?:jaxmon|process)_\w+|up|ALERTS\w*)'
+    r'(?<![\w":])((?:\w+:)?(?:jaxmon|process)_[\w:]+|up|ALERTS\w*)'
     r"(?:\{([^}]*)\})?(?=[\[)\s]|$)"
 )
 # Served by a sidecar, whose job may be another one than that of the program.
@@ -224,14 +225,15 @@ def test_guides_are_there():
     ("name", "query"), QUERIES, ids=[f"{n}-{i}" for i, (n, _) in enumerate(QUERIES)]
 )
 def test_queries_work(name, query, prometheus):
-    """Prometheus evaluates each query, and the catalogue knows its metrics."""
+    """Prometheus evaluates each query of metrics of the catalogue, or recorded ones."""
     try:
         prometheus.query(query)
     except HTTPError as error:
         pytest.fail(f"{name}: {error.read().decode()}", pytrace=False)
     used = {_SUFFIX.sub("", one) for one in _METRIC.findall(query)}
 
-    assert used <= {*BY_NAME}, name
+    rules = (rule for group in shipped().recording for rule in group["rules"])
+    assert used <= {*BY_NAME, *(rule["record"] for rule in rules)}, name
     assert used or re.search(r"\b(up|ALERTS\w*)\b", query), name
 
 
@@ -350,7 +352,7 @@ def test_show_puts_labels_into_the_queries():
     selected = r'{cluster=~"eu",namespace=~"a\"b",job=~"we\\.b"}'
 
     assert result.exit_code == 0, result.output
-    assert f"(jaxmon_recompiles_total{selected}[10m])" in result.output
+    assert f"(worker:jaxmon_recompiles:delta{selected}[10m])" in result.output
 
 
 def test_labels_with_odd_characters_are_valid(prometheus):

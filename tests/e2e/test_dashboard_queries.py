@@ -54,6 +54,10 @@ ON_SOME_HOSTS = (
     "Processes compiling by service",
     # Recorded for as long as a process is young.
     "Process restarts",
+    # Events, shown when they happen: once, as the program starts, or never.
+    "Signatures warmed up",
+    "Persistent cache writes and errors",
+    "Compile time saved by the cache",
     # Half a minute of sampled calls, which a busy machine may not leave time for.
     "Slower than before",
     "Device time against the median rank",

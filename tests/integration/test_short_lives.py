@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -14,14 +15,14 @@ import yaml
 
 from jaxmon import catalog, ended
 from jaxmon.artifacts.promql import counter
-from jaxmon.artifacts.slo.counting import Evaluation, counted
+from jaxmon.artifacts.slo.counting import Evaluation, conditions, counted
 from jaxmon.clocks import monotonic
 from jaxmon_exporter.collectors.agents.collector import Agents
 from tests.exporter import exporters
 from tests.fakes.agents import failures, page_of, up
-from tests.preloaded import run_preloaded
+from tests.preloaded import run_preloaded, start_preloaded
 from tests.short_lives import JOB, STEPS, counts, job, of, requests
-from tests.support import Prometheus, run_python, until
+from tests.support import Prometheus, clean_environ, free_port, run_python, until
 
 
 def test_what_a_process_counted_outlives_it(run_dir: Path) -> None:
@@ -209,8 +210,9 @@ def rules(directory: Path) -> Path:
     the timeout of the slowest scrape.
     """
     when = Evaluation(interval="1s", delay="4s", memory="5m")
-    found = [
-        {"record": f"test:{name}", "expr": str(counted(one, when).sum())}
+    found = [{"record": name, "expr": str(expr)} for name, expr in conditions(when)]
+    found += [
+        {"record": f"test:{name}", "expr": str(counted(one, when).sum("job"))}
         for name, one in RULES.items()
     ]
     path = directory / "rules.yaml"
@@ -280,3 +282,61 @@ def test_prometheus_counts_batch_jobs_once(
                 "more evaluations",
             )
             assert seen(server) == ledger
+
+
+KILLED = """
+import sys
+import jax.numpy, jaxmon
+jaxmon.instrument(port=int(sys.argv[1]), memory_interval=0, time_interval=0)
+for line in sys.stdin:
+    for _ in range(int(line)):
+        with jaxmon.request("predict"):
+            jax.numpy.ones(2)
+    for _ in jaxmon.steps(range(2 * int(line))):
+        pass
+"""
+
+
+def test_prometheus_counts_killed_processes_once(
+    run_dir: Path, tmp_path: Path, prometheus: Callable[..., Prometheus]
+) -> None:
+    """
+    Processes of one slot are killed, and their successors scraped before they count
+    anything, beside a sidecar and by themselves: each counts in full, as much as its
+    predecessor, more or less.
+    """
+    environ, port = clean_environ(JAXMON_RUN_DIR=str(run_dir)), free_port()
+    config, jobs = {"rule_files": [str(rules(tmp_path))]}, ("sidecar", "itself")
+
+    def until_seen(query: str, value: float) -> None:
+        def seen() -> bool:
+            found = {labels["job"]: count for labels, count in server.query(query)}
+            return found == dict.fromkeys(jobs, value)
+
+        until(seen, f"{query} = {value}")
+
+    def live(number: int, before: int) -> None:
+        words = ("-c", KILLED, str(port))
+        with start_preloaded(*words, environ=environ, stdin=subprocess.PIPE) as program:
+            try:
+                assert program.stdin is not None
+                scraped = "jaxmon_counting_seconds unless on (job) jaxmon_steps_total"
+                until_seen(f"count by (job) ({scraped})", 1)
+                if before:  # and what it counted is young
+                    until_seen("last_over_time(jaxmon_steps_total[5m])", 2 * before)
+                program.stdin.write(f"{number}\n")
+                program.stdin.flush()
+                until_seen("jaxmon_steps_total", 2 * number)
+            finally:
+                program.kill()
+
+    with exporters(run_dir) as start:
+        quick = ("--agents-interval", "0.5", "--disable", "host", "--disable", "nvml")
+        addresses = (start(*quick).url.removeprefix("http://"), f"127.0.0.1:{port}")
+        targets = {job: [at] for job, at in zip(jobs, addresses, strict=True)}
+        server = prometheus(targets, interval="1s", config=config)
+        lives = (3, 3, 5, 2)
+        for number, before in zip(lives, (0, *lives), strict=False):
+            live(number, before)
+        until_seen("sum_over_time(test:requests[10m])", sum(lives))
+        until_seen("sum_over_time(test:steps[10m])", 2 * sum(lives))

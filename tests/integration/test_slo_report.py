@@ -9,7 +9,8 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -126,14 +127,16 @@ def spent(week: Week) -> None:
         name = "jaxmon_wall_seconds_total"
         week.add(name, time, wall, state="data_wait", **labels)
         week.add(name, time, wall, state="device", **labels)
-        # Compiled before the first scrape, and again in the middle of the week.
-        half = 5 if time > END - 3 * DAY else 0
+        # Compiled when it starts, and again in the middle of the week.
         labels |= {"function": "train.step"}
-        name = "jaxmon_compile_seconds_sum"
-        week.add(name, time, 40 + 10 * half, phase="backend_compile", **labels)
-        name = "jaxmon_recompiles_total"
-        week.add(name, time, half, cause="shape", **labels)
-        week.add("jaxmon_errors_total", time, half, kind="oom", **labels)
+        for which, spent, often in ((0, 40, 0), (DAYS * DAY // STEP // 2, 50, 5)):
+            if number == which:
+                name = "worker:jaxmon_compile_seconds:delta"
+                week.add(name, time, spent, phase="backend_compile", **labels)
+                name = "worker:jaxmon_recompiles:delta"
+                week.add(name, time, often, cause="shape", **labels)
+                name = "worker:jaxmon_errors:delta"
+                week.add(name, time, often, kind="oom", **labels)
 
 
 @pytest.fixture(scope="module")
@@ -165,9 +168,11 @@ def prometheus(
         yield running
 
 
-def report(prometheus: Prometheus, *words: str, until: int = END) -> Result:
+def report(
+    prometheus: Prometheus, *words: str, until: int = END, zone: tzinfo = UTC
+) -> Result:
     """Run ``jaxmon slo report`` about the week."""
-    moment = datetime.fromtimestamp(until, UTC).isoformat()
+    moment = datetime.fromtimestamp(until, zone).isoformat()
     common = ["slo", "report", "--prometheus", prometheus.url, "--until", moment]
     return CliRunner().invoke(main, [*common, *words])
 
@@ -213,6 +218,36 @@ def test_the_worst_day_is_found(document):
     assert len(days) == DAYS
     assert max(days, key=lambda end: days[end]) == END - 4 * DAY
     assert days[END - 4 * DAY] == pytest.approx(0.4, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("hours", "offset", "worst"),
+    [
+        # Most of the bad day, 2026-03-04 in UTC, is that of this date in each zone.
+        (-9.5, 0, "2026-03-04"),
+        (-0.5, 0, "2026-03-04"),
+        # Half of the first day that is reported: all of it is bad.
+        (-4.5 * 24 + 7 * 24, 0, "2026-03-04, partial"),
+        (0, 1, "2026-03-04"),
+        (0, -3, "2026-03-04"),
+    ],
+)
+def test_days_are_those_of_the_calendar(prometheus, hours, offset, worst):
+    """A report that ends in the afternoon has two partial days, and says so."""
+    until, zone = int(END + hours * 3600), timezone(timedelta(hours=offset))
+    done = report(prometheus, until=until, zone=zone)
+    found = json.loads(
+        report(prometheus, "--format=json", until=until, zone=zone).output
+    )
+    (web,) = [one for one in found["objectives"] if "web" in one["service"]]
+    ends = sorted(map(float, web["error_ratio_by_day"]))
+
+    assert f"| {worst} (" in done.output
+    assert f"Days are those of {zone}; the first" in done.output
+    # Each is a midnight of the zone, or the end of the report.
+    midnights = [one for one in ends if not (one + offset * 3600) % DAY]
+    assert ends in (midnights, [*midnights, until])
+    assert {b - a for a, b in pairwise(midnights)} <= {DAY}
 
 
 def test_alerts_have_counts_and_times(document):

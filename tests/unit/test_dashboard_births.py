@@ -45,9 +45,9 @@ SERIES = {
 
 
 def recording():
-    """Return the rules that record what boards on services show."""
-    groups = shipped().recording
-    return [one for one in groups if one["name"].startswith("jaxmon-overviews")]
+    """Return the rules that record events, and what boards on services show."""
+    names = ("jaxmon-events", "jaxmon-overviews")
+    return [one for one in shipped().recording if one["name"].startswith(names)]
 
 
 @pytest.mark.parametrize(

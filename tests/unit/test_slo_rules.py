@@ -8,8 +8,10 @@ import pytest
 
 from jaxmon.artifacts import alerts, slo
 from jaxmon.artifacts.slo import burn, durations
-from jaxmon.artifacts.slo.counting import Evaluation
+from jaxmon.artifacts.slo.counting import RESTARTED, RETURNED, Evaluation
 from jaxmon.artifacts.slo.rules import recording_groups
+from jaxmon.catalog import BY_NAME
+from tests.support import ROOT
 
 
 @pytest.mark.parametrize(
@@ -47,11 +49,42 @@ def test_only_counts_read_raw_series():
         if re.search("jaxmon_", rule["expr"])
     ]
 
-    assert set(raw) == {"slo:events:delta", "slo:errors:delta"}
+    assert set(raw) == {"slo:events:delta", "slo:errors:delta", RESTARTED, RETURNED}
     burning = {one.alert for one in slo.load()}
     for alert in alerts.all_alerts():
         if alert.name in burning:
             assert "jaxmon_" not in str(alert.expr)
+
+
+INCREASES = {
+    # The cgroup counts them, whichever processes it has.
+    "jaxmon_container_oom_kills_total",
+    # All the time; alerts wait until none arrives, or very many are dropped.
+    "jaxmon_otlp_exports_total",
+    "jaxmon_dropped_total",
+}
+
+
+def test_events_of_processes_are_counted_in_one_way():
+    """
+    `increase` sees neither what a process counted first nor that a successor is another
+    process. It is for what a sidecar counts, and for histograms, as distributions.
+    """
+    texts = [
+        path.read_text()
+        for where, pattern in (
+            ("alerts", "*.yaml"),
+            ("dashboards", "*.json"),
+            ("runbooks", "*.md"),
+            ("docs", "*.md"),
+        )
+        for path in sorted((ROOT / where).glob(pattern))
+    ]
+    found = set(re.findall(r"increase\((jaxmon_\w+)", "".join(texts)))
+    counters = {one for one in found if one in BY_NAME}
+
+    assert len(found) > len(counters) > len(INCREASES)
+    assert {one for one in counters if "agent" in BY_NAME[one].sources} == INCREASES
 
 
 def test_counts_look_back_by_the_interval_of_their_group():

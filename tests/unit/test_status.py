@@ -72,6 +72,30 @@ def test_a_restarted_process_does_not_inherit_the_minute_before() -> None:
     assert route["usual_p95"] is None
 
 
+def test_a_successor_is_not_judged_by_what_it_continues() -> None:
+    """
+    The counts of a slot go on from one process to the next: of a new one, nothing is
+    known until it was read twice, and then only what it did.
+    """
+    old, new = Worker(), Worker(started=START + 590)
+    for worker in (old, new):
+        worker.requests(500, "error")
+    new.requests(10)
+    for worker, counting, uptime in ((old, 590, 590), (new, 600, 10)):
+        worker.set(catalog.COUNTING_SECONDS, counting)
+        worker.set(catalog.UPTIME_SECONDS, uptime)
+    before = reading(old, at=START + 585)
+    found = status(new, before=before)
+    (route,) = found["requests"]
+    assert (route["recent"], route["rate"], route["usual_p95"]) == (None, None, None)
+    assert found["answer"]["state"] == "fine"
+    first = reading(new, at=START + 600)
+    new.requests(20)
+    (route,) = status(new, at=START + 620, before=first)["requests"]
+    assert (route["recent"], route["recent_failed"]) == (20, 0)
+    assert route["rate"] == pytest.approx(1.0)
+
+
 def test_steps_of_the_last_minute() -> None:
     """The slowest process is the rate of a loop, and the oldest step its age."""
     one, two = Worker(0), Worker(1)

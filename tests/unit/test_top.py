@@ -214,6 +214,25 @@ def test_only_changes_are_drawn() -> None:
     assert all(first[1] < second[0] for first, second in pairwise(runs))
 
 
+def test_compiles_are_those_of_the_process() -> None:
+    """A successor's are not compared with those of the process before it."""
+
+    def process(started: int, compiles: int) -> str:
+        return (
+            f"{page(1, 5)}# TYPE jaxmon_compiles_total counter\n"
+            f'jaxmon_compiles_total{{worker="0",function="f",outcome="compiled"}} '
+            f"{compiles}\n# TYPE process_start_time_seconds gauge\n"
+            f'process_start_time_seconds{{worker="0"}} {started}\n'
+        )
+
+    times = iter((1000.0, 1010.0))
+    found = Host(Source(process(100, 10), process(1005, 3)), clock=times.__next__)
+    found.poll()
+    found.poll()
+
+    assert [one.compiles for one in found.processes()] == [3]
+
+
 def test_a_crash_is_the_worst() -> None:
     """A process that crashed is listed, and says so."""
     died = 'jaxmon_agent_died{worker="1",loop="train"} 1\n'

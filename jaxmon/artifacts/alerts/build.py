@@ -15,6 +15,7 @@ from jaxmon.artifacts.alerts.model import Alert, Options
 from jaxmon.artifacts.alerts.power import power_group
 from jaxmon.artifacts.alerts.slowdowns import slowdown_group
 from jaxmon.artifacts.alerts.starts import starts_group
+from jaxmon.artifacts.events import events_group
 from jaxmon.artifacts.overviews.rules import overview_groups
 from jaxmon.artifacts.promql.identity import Identity
 from jaxmon.artifacts.slo import Slos, durations
@@ -71,6 +72,7 @@ def recording(slos: Slos, options: Options) -> list[Group]:
     when = Evaluation(delay=slos.site.delay)
     found = [
         *recording_groups(slos, when=when, scale=options.scale),
+        events_group(when, options.scale),
         starts_group(slos.thresholds.scaled(options.scale), options.scale),
         slowdown_group(options.scale),
         power_group(options.scale),

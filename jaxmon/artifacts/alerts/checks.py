@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon import catalog
+from jaxmon.artifacts import events
 from jaxmon.artifacts.alerts.model import COUNT, Alert
-from jaxmon.artifacts.promql import counter, eq
+from jaxmon.artifacts.promql import eq
 from jaxmon.artifacts.slo import Thresholds
 from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
 
@@ -24,7 +24,7 @@ def of_results(thresholds: Thresholds) -> Iterator[Alert]:
 def key_reuse(thresholds: Thresholds) -> Alert:
     """Alert on a PRNG key that is used twice."""
     window = thresholds.key_window
-    reuses = counter(catalog.KEY_REUSE).mishaps(window)
+    reuses = events.KEY_REUSE.within(window)
     return Alert(
         name="JaxmonKeyReuse",
         expr=reuses.sum("job", "function") > 0,
@@ -42,8 +42,8 @@ def check_failed(thresholds: Thresholds) -> Alert:
     window = thresholds.check_window
     failed = eq("outcome", "failed")
     determinism, gradients = (
-        counter(one, failed).mishaps(window).sum("job", "function") > 0
-        for one in (catalog.DETERMINISM_CHECKS, catalog.GRADIENT_CHECKS)
+        one.within(window, failed).sum("job", "function") > 0
+        for one in (events.DETERMINISM_CHECKS, events.GRADIENT_CHECKS)
     )
     return Alert(
         name="JaxmonCheckFailed",
@@ -66,7 +66,7 @@ def silent_corruption(thresholds: Thresholds) -> Alert:
     on other devices as well.
     """
     window = thresholds.deviation_window
-    deviations = counter(catalog.DEVICE_DEVIATIONS).mishaps(window)
+    deviations = events.DEVICE_DEVIATIONS.within(window)
     by_device = deviations.sum(*_PROCESS, "device")
     alone = (by_device > 0).count(*_PROCESS).equals(1)
     return Alert(

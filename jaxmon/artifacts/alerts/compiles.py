@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts import promql
+from jaxmon.artifacts import events, promql
 from jaxmon.artifacts.alerts.model import COUNT, DEPLOY_NOISE, PROCESS, Alert
-from jaxmon.artifacts.promql import Expr, counter, eq, gauge, histogram
+from jaxmon.artifacts.promql import Expr, eq, gauge, histogram
 from jaxmon.artifacts.slo import Thresholds, durations
 from jaxmon.artifacts.slo.thresholds import TICKET
 
@@ -17,10 +17,12 @@ _SLOW_SECONDS = 1.0
 def recompile_storm(thresholds: Thresholds) -> Alert:
     """Alert on a function that keeps recompiling."""
     window = thresholds.recompile_window
-    recompiles = counter(catalog.RECOMPILES).increase(window)
+    recompiles = events.RECOMPILES.within(window).sum(*PROCESS, "function")
     # Per process: when all ranks or replicas recompile the same function, each does so
-    # once.
-    worst = recompiles.sum(*PROCESS, "function").max("job", "function")
+    # once, and so does each of those that follow each other.
+    starts = promql.gauge_changes(catalog.PROCESS_START_TIME_SECONDS, window)
+    replaced = starts.max(*PROCESS) > 0
+    worst = recompiles.unless(replaced, *PROCESS).max("job", "function")
     return Alert(
         name="JaxmonRecompileStorm",
         expr=worst > thresholds.recompiles,
@@ -37,12 +39,10 @@ def recompile_storm(thresholds: Thresholds) -> Alert:
 def compile_failed(thresholds: Thresholds) -> Alert:
     """Alert on a function whose compiles fail."""
     window = thresholds.compile_window
-    failed = counter(catalog.COMPILES, eq("outcome", "failed"))
+    failed = events.COMPILES.within(window, eq("outcome", "failed"))
     return Alert(
         name="JaxmonCompileFailed",
-        # Often the first thing that a function does: its series is born with it.
-        expr=failed.mishaps(window).sum("job", "function")
-        >= thresholds.compile_failures,
+        expr=failed.sum("job", "function") >= thresholds.compile_failures,
         severity=TICKET,
         description="Compiles of a function fail; calls that need them raise.",
         summary=(
@@ -89,18 +89,16 @@ def thundering_compilation(thresholds: Thresholds) -> Alert:
     """Alert on replicas that each compile the same program."""
     window = thresholds.thundering_window
     by = (*PROCESS, "function")
-    compiled = counter(catalog.COMPILES, eq("outcome", "compiled"))
+    compiled = events.COMPILES.within(window, eq("outcome", "compiled"))
     # Ranks of one run compile together, at the price of one.
     alone = gauge(catalog.PROCESS_COUNT).max(*PROCESS).equals(1)
-    replicas = (compiled.rise(window).sum(*by) > 0).and_(alone, *PROCESS)
+    replicas = compiled.sum(*by).and_(alone, *PROCESS)
     programs = gauge(catalog.PROGRAM_INFO).max(*by, "fingerprint")
     # No join: series that are pushed overlap with those that they replace.
     same = programs.and_(replicas, *by)
     # Of what compiles in a moment there is little to share.
-    backend = histogram(
-        catalog.COMPILE_SECONDS, eq("phase", "backend_compile"), rare=True
-    )
-    spent = backend.sum.rise(window).sum("job", "function")
+    backend = eq("phase", "backend_compile")
+    spent = events.COMPILE_SECONDS.within(window, backend).sum("job", "function")
     number = same.count("job", "function", "fingerprint").max("job", "function")
     processes = gauge(catalog.RUNTIME_INFO).max(*PROCESS).count("job")
     least = processes * thresholds.thundering_share

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog
-from jaxmon.artifacts import promql
+from jaxmon.artifacts import events, promql
 from jaxmon.artifacts.alerts.model import COUNT, PROCESS, Alert
-from jaxmon.artifacts.promql import counter, eq, gauge, gauge_over
+from jaxmon.artifacts.promql import eq, gauge, gauge_over
 from jaxmon.artifacts.slo import Thresholds, durations
 from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
 
@@ -18,11 +18,12 @@ def out_of_memory(thresholds: Thresholds) -> Iterator[Alert]:
     them: they will not go away by themselves.
     """
     window = thresholds.oom_window
-    # Often the first thing that a function does: its series is born with it.
-    failures = counter(catalog.ERRORS, eq("kind", "oom")).mishaps(window)
+    failures = events.ERRORS.within(window, eq("kind", "oom"))
     failing = (failures.sum(*PROCESS) > 0).count("job")
     processes = gauge(catalog.RUNTIME_INFO).max(*PROCESS).count("job")
-    widespread = promql.ratio(failing, processes) >= thresholds.oom_share
+    # Of pods that are replaced, several fail for each that runs.
+    most = promql.call("clamp_max", promql.ratio(failing, processes), 1)
+    widespread = most >= thresholds.oom_share
     yield Alert(
         name="JaxmonOutOfMemory",
         expr=widespread.and_(failing > 1),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog
-from jaxmon.artifacts import promql
+from jaxmon.artifacts import events, promql
 from jaxmon.artifacts.alerts import starts
 from jaxmon.artifacts.alerts.model import COUNT, PROCESS, Alert
 from jaxmon.artifacts.promql import alerts, counter, eq, gauge, gauge_over
@@ -42,7 +42,7 @@ def service_vanished(
     calls the severity.
     """
     name = "JaxmonServiceVanished"
-    served = counter(catalog.REQUESTS).increase(hour).sum("job") > 0
+    served = events.REQUESTS.within(hour).sum("job") > 0
     serving = gauge_over(catalog.REQUESTS_IN_PROGRESS, "last", hour).max("job") > 0
     # A process that started within the hour may have had no request yet.
     started = starts.young(hour, restarts=thresholds.deploy_restarts, hour=hour)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog
-from jaxmon.artifacts import promql
+from jaxmon.artifacts import events, promql
 from jaxmon.artifacts.alerts.model import DEPLOY_NOISE, Alert
 from jaxmon.artifacts.promql import Expr, counter, eq, gauge, histogram, ne
 from jaxmon.artifacts.slo import Thresholds, durations
@@ -23,8 +23,7 @@ def requests_hang(thresholds: Thresholds) -> Iterator[Alert]:
     have ever answered: callers end a stream themselves, and may end nothing else.
     """
     after = thresholds.hang_after
-    # Born series count: a service may answer for the first time.
-    answered = counter(catalog.REQUESTS, ne("outcome", "client_error")).rise(after)
+    answered = events.REQUESTS.within(after, ne("outcome", "client_error"))
     silent_for = gauge(catalog.REQUEST_OLDEST_SECONDS).max(*_ROUTE)
     waiting = (silent_for > durations.seconds(after)).unless(_some(answered))
     given_up = _given_up(thresholds).unless(waiting)
@@ -53,10 +52,13 @@ def _given_up(thresholds: Thresholds) -> Expr:
     """Return the mean time after which callers gave up, where no one was answered."""
     # As many callers as it takes, also where they are few.
     window = durations.text(2 * durations.seconds(thresholds.hang_after))
-    answered = counter(catalog.REQUESTS, ne("outcome", "client_error")).rise(window)
-    gone = histogram(catalog.REQUEST_SECONDS, eq("outcome", "client_error"))
-    number = gone.count.rise(window).sum(*_ROUTE)
-    mean = promql.ratio(gone.sum.rise(window).sum(*_ROUTE), number)
+    gone = eq("outcome", "client_error")
+    answered = events.REQUESTS.within(window, ne("outcome", "client_error"))
+    number, seconds = (
+        one.within(window, gone).sum(*_ROUTE)
+        for one in (events.REQUESTS, events.REQUEST_SECONDS)
+    )
+    mean = (seconds / (number > 0)).of_unit("seconds")
     patient = mean > durations.seconds(thresholds.cancelled_after)
     return patient.and_(number >= _CALLERS).unless(_some(answered))
 
@@ -68,9 +70,8 @@ def _some(requests: Expr) -> Expr:
 def cold_starts(thresholds: Thresholds) -> Alert:
     """Alert on requests that wait for compiles."""
     window, by = thresholds.cold_window, ("job", "route")
-    waiting = counter(catalog.REQUESTS, ne("start", "warm"))
-    cold = waiting.increase(window).sum(*by)
-    every = counter(catalog.REQUESTS).increase(window).sum(*by)
+    cold = events.REQUESTS.within(window, ne("start", "warm")).sum(*by)
+    every = events.REQUESTS.within(window).sum(*by)
     share = promql.ratio(cold, every) > thresholds.cold_share
     return Alert(
         name="JaxmonColdStarts",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from jaxmon import catalog
-from jaxmon.artifacts import promql
+from jaxmon.artifacts import events, promql
 from jaxmon.artifacts.alerts.model import COUNT, PROCESS, Alert
 from jaxmon.artifacts.promql import Expr, counter, eq, gauge, gauge_over, re
 from jaxmon.artifacts.slo import Thresholds, durations
@@ -101,10 +101,10 @@ def not_ready(thresholds: Thresholds) -> Alert:
 def warmup_failed(thresholds: Thresholds) -> Alert:
     """Alert on signatures that a service recorded, and can no longer compile for."""
     window = thresholds.warmup_window
-    failed = counter(catalog.WARMUP_SIGNATURES, eq("result", "failed"))
+    failed = events.WARMUPS.within(window, eq("result", "failed"))
     return Alert(
         name="JaxmonWarmupFailed",
-        expr=failed.mishaps(window).sum("job") > 0,
+        expr=failed.sum("job") > 0,
         severity=TICKET,
         description=(
             "Signatures of a service fail to warm up; requests wait for their compiles."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog
-from jaxmon.artifacts import promql
+from jaxmon.artifacts import events, promql
 from jaxmon.artifacts.alerts.model import PROCESS, Alert
 from jaxmon.artifacts.alerts.power import DEVICE_TIME
 from jaxmon.artifacts.promql import Expr, counter, eq, gauge, histogram, re
@@ -268,10 +268,10 @@ def checkpoint_age(thresholds: Thresholds) -> Alert:
 def checkpoint_failed(thresholds: Thresholds) -> Alert:
     """Alert on saves that fail, the first one included, which has no age."""
     window = thresholds.checkpoint_window
-    failed = counter(catalog.CHECKPOINT_FAILURES, eq("operation", "save"))
+    failed = events.CHECKPOINT_FAILURES.within(window, eq("operation", "save"))
     return Alert(
         name="JaxmonCheckpointFailed",
-        expr=failed.mishaps(window).sum("job") > 0,
+        expr=failed.sum("job") > 0,
         severity=TICKET,
         description="Saves fail; the work since the last checkpoint is not saved.",
         summary=(

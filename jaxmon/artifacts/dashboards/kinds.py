@@ -53,7 +53,6 @@ def timeseries(  # noqa: PLR0913 - what a panel of this kind has, each with a de
     stacked: Stacking = "none",
     alerts: tuple[str, ...] = (),
     no_value: str = "",
-    detail: int = 0,
 ) -> Panel:
     """Return values over time."""
     return Panel(
@@ -69,7 +68,6 @@ def timeseries(  # noqa: PLR0913 - what a panel of this kind has, each with a de
         stacked=stacked,
         alerts=alerts,
         no_value=no_value,
-        detail=detail,
     )
 
 

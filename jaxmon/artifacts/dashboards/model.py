@@ -118,8 +118,6 @@ class Panel:
         no_value: text shown if there is no data, a word or two; by default, what there
             is none of.
         sort: title of the column that sorts a table, largest first.
-        detail: at how many moments of the time range it is evaluated, at most; by
-            default, as many as its kind and what it reads suggest.
     """
 
     id: int
@@ -139,7 +137,6 @@ class Panel:
     cell_links: tuple[tuple[str, Link], ...] = ()
     no_value: str = ""
     sort: str = ""
-    detail: int = 0
 
     def __post_init__(self) -> None:
         for problem in _problems(self):
@@ -171,8 +168,6 @@ class Panel:
         At how many moments of the time range its queries are evaluated, at most, on a
         screen of any width: what it costs is in proportion.
         """
-        if self.detail:
-            return self.detail
         if self.kind == "heatmap":
             return BUCKETS
         recorded = all(":" in one or one in _PROMETHEUS_OWN for one in self.metrics)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from jaxmon import catalog
+from jaxmon.artifacts import events
 from jaxmon.artifacts.overviews.model import PROCESS, Overview
-from jaxmon.artifacts.promql import counter, gauge, histogram
+from jaxmon.artifacts.promql import counter, gauge
 
 
 _BY = ("job", "function")
@@ -27,8 +28,8 @@ RECOMPILES = Overview(
     "job",
     catalog.RECOMPILES,
     "rate5m",
-    lambda window: (
-        counter(catalog.RECOMPILES).rate(window.recent).sum(*_BY, "cause") > 0
+    lambda window: window.per_second(events.RECOMPILES.within(window.recent)).sum(
+        *_BY, "cause"
     ),
 )
 WORST_RECOMPILES = Overview(
@@ -36,8 +37,7 @@ WORST_RECOMPILES = Overview(
     catalog.RECOMPILES,
     "max_rate5m",
     lambda window: (
-        counter(catalog.RECOMPILES)
-        .rate(window.recent)
+        window.per_second(events.RECOMPILES.within(window.recent))
         .sum(*PROCESS, "function")
         .max("job")
     ),
@@ -46,30 +46,21 @@ COMPILING = Overview(
     "job",
     catalog.COMPILE_SECONDS,
     "rate5m",
-    lambda window: window.per_second(
-        histogram(catalog.COMPILE_SECONDS).sum.rise(window.recent, known=window.known)
-    ).sum("job", "phase"),
+    lambda window: window.per_second(events.COMPILE_SECONDS.within(window.recent)).sum(
+        "job", "phase"
+    ),
 )
 COMPILES = Overview(
     "job",
     catalog.COMPILES,
     "increase5m",
-    lambda window: (
-        counter(catalog.COMPILES)
-        .rise(window.recent, known=window.known)
-        .sum("job", "outcome")
-    ),
+    lambda window: events.COMPILES.within(window.recent).sum("job", "outcome"),
 )
-# Most lookups happen before a process is scraped for the first time.
 LOOKUPS = Overview(
     "job",
     catalog.PERSISTENT_CACHE_REQUESTS,
     "increase5m",
-    lambda window: (
-        counter(catalog.PERSISTENT_CACHE_REQUESTS)
-        .rise(window.recent, known=window.known)
-        .sum("job", "result")
-    ),
+    lambda window: events.CACHE_LOOKUPS.within(window.recent).sum("job", "result"),
 )
 PROGRAMS = Overview(
     "worker",
@@ -81,11 +72,7 @@ ERRORS = Overview(
     "job",
     catalog.ERRORS,
     "increase5m",
-    lambda window: (
-        counter(catalog.ERRORS)
-        .mishaps(window.recent, known=window.known)
-        .sum(*_BY, "kind")
-    ),
+    lambda window: events.ERRORS.within(window.recent).sum(*_BY, "kind"),
 )
 
 SELDOM = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts import promql
+from jaxmon.artifacts import events, promql
 from jaxmon.artifacts.overviews.model import HOST, PROCESS, Overview, Windows, of_agents
 from jaxmon.artifacts.promql import (
     Expr,
@@ -131,11 +131,7 @@ INTERNAL_ERRORS = Overview(
     "job",
     catalog.INTERNAL_ERRORS,
     "increase5m",
-    lambda window: (
-        counter(catalog.INTERNAL_ERRORS)
-        .mishaps(window.recent, known=window.known)
-        .sum("job", "site")
-    ),
+    lambda window: events.INTERNAL_ERRORS.within(window.recent).sum("job", "site"),
 )
 COLLECTORS = Overview(
     "job",

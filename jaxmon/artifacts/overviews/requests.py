@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from jaxmon import catalog
+from jaxmon.artifacts import events
 from jaxmon.artifacts.overviews.model import Overview
-from jaxmon.artifacts.promql import counter, eq, gauge, histogram, ne
+from jaxmon.artifacts.promql import eq, gauge, histogram, ne
 
 
 _BY = ("job", "route")
 _SUCCESS = eq("outcome", "success")
 
 
-# A cold request is often the first of its route, with which the series begin.
 REQUESTS = Overview(
     "job",
     catalog.REQUESTS,
     "rate5m",
-    lambda window: window.per_second(
-        counter(catalog.REQUESTS).rise(window.recent, known=window.known)
-    ).sum(*_BY, "outcome", "start"),
+    lambda window: window.per_second(events.REQUESTS.within(window.recent)).sum(
+        *_BY, "outcome", "start"
+    ),
 )
 REQUEST_SECONDS = Overview(
     "job",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jaxmon import catalog
+from jaxmon.artifacts import events
 from jaxmon.artifacts.overviews.model import PROCESS, Overview
 from jaxmon.artifacts.promql import counter, eq, gauge, histogram
 
@@ -92,11 +93,7 @@ SPIKES = Overview(
     "job",
     catalog.VALUE_SPIKES,
     "increase5m",
-    lambda window: (
-        counter(catalog.VALUE_SPIKES)
-        .mishaps(window.recent, known=window.known)
-        .sum(*_NAMED)
-    ),
+    lambda window: events.SPIKES.within(window.recent).sum(*_NAMED),
 )
 
 OFTEN = (

@@ -147,6 +147,10 @@ class Expr:
         """Keep the series whose value is *other*'s."""
         return self._binary("==", other, _COMPARED)
 
+    def differing(self, other: Expr | float) -> Expr:
+        """Keep the series whose value is not *other*'s."""
+        return self._binary("!=", other, _COMPARED)
+
     def above(self, other: Expr | float) -> Expr:
         """Return 1 if a value is more than *other*'s, else 0."""
         return self._binary("> bool", other, _COMPARED)

@@ -74,7 +74,9 @@ class Counter:
     def rise(self, window: str = RATE_INTERVAL, *, known: str = "1h") -> Expr:
         """
         Return the rise over *window*, including series whose first sample is nonzero,
-        such as a function's with its first compile, for which `increase` returns 0.
+        for which `increase` returns 0. For what a sidecar counts and for distributions:
+        it misses what a process counts as its predecessor did; see
+        `jaxmon.artifacts.events`.
 
         Args:
             window: how far back.
@@ -86,7 +88,7 @@ class Counter:
     def mishaps(self, window: str = RATE_INTERVAL, *, known: str = "1h") -> Expr:
         """
         Return `rise` only for series that changed; three times cheaper when most are 0,
-        as error counts are.
+        as error counts of devices are.
         """
         born = (self.total() > 0).unless(self.latest(known, back=window) > 0)
         return self._new(born, window, known).or_(self.increase(window) > 0)
@@ -281,17 +283,21 @@ def recorded(
     return Expr(_selector(name, matchers), shape=shape)
 
 
-def recorded_over(function: Literal["min", "sum"], series: Expr, seconds: int) -> Expr:
+def recorded_over(
+    function: Literal["min", "sum"], series: Expr, window: int | str
+) -> Expr:
     """
-    Return the values of a recorded *series* aggregated over so many *seconds*.
+    Return the values of a recorded *series* aggregated over *window*: so many seconds,
+    or one of Grafana's.
 
     The window is a millisecond shorter: Prometheus 2 includes the sample at its start,
     which rules evaluated at the same time hit exactly, and Prometheus 3 does not.
     """
-    days, rest = divmod(seconds - 1, 86400)
-    hours, rest = divmod(rest, 3600)
-    units = {"d": days, "h": hours, "m": rest // 60, "s": rest % 60, "ms": 999}
-    window = "".join(f"{count}{unit}" for unit, count in units.items() if count)
+    if isinstance(window, int):
+        days, rest = divmod(window - 1, 86400)
+        hours, rest = divmod(rest, 3600)
+        units = {"d": days, "h": hours, "m": rest // 60, "s": rest % 60, "ms": 999}
+        window = "".join(f"{count}{unit}" for unit, count in units.items() if count)
     return Expr(f"{function}_over_time({series}[{window}])", shape=series.shape)
 
 

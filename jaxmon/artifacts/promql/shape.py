@@ -102,7 +102,7 @@ def _labels(
 def _unit(left: ExpressionType, right: ExpressionType, operator: str) -> str | None:
     if operator.endswith("bool"):
         return ""
-    if operator in ("and", "unless", ">", ">=", "<", "<=", "==") or right.scalar:
+    if operator in ("and", "unless", ">", ">=", "<", "<=", "==", "!=") or right.scalar:
         return left.unit
     if left.unit == right.unit:
         return {"/": "ratio", "*": None}.get(operator, left.unit)

@@ -9,6 +9,7 @@ any length are their sums, and no rule reads raw counters over a window again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -17,6 +18,15 @@ from jaxmon.artifacts import promql
 from jaxmon.artifacts.promql import Counter, Expr
 from jaxmon.artifacts.promql.shape import SCRAPED_LABELS
 from jaxmon.artifacts.slo import durations
+
+
+RESTARTED, RETURNED = (
+    f"worker:{catalog.COUNTING_SECONDS.name}:{what}"
+    for what in ("restarted", "returned")
+)
+"""Recorded for what counts in the same group: processes since its last evaluation."""
+
+_GROUP = "sloth_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +41,13 @@ class Evaluation:
             counted.
         memory: how old the previous sample of a series may be: failed scrapes within it
             lose nothing.
+        group: what distinguishes `RESTARTED` and `RETURNED` of a group from others'.
     """
 
     interval: str = "30s"
     delay: str = "15s"
     memory: str = "5m"
+    group: str = ""
 
     @property
     def before(self) -> str:
@@ -54,31 +66,73 @@ class Evaluation:
         )
 
 
-def counted(counter: Counter, when: Evaluation) -> Expr:
+def counted(counter: Counter, when: Evaluation, *, rare: bool = False) -> Expr:
     """
     Return by how much each series rose since the previous evaluation.
 
-    A series that falls started again, as does one whose process counts since less long
-    than before. These, and new ones of a new process or of one that is known, count in
-    full. A series that returns after a gap counts from there: what it counted meanwhile
-    is unknown, and what it counted before is not new. A series that ended since then
-    counts to its end.
+    Args:
+        counter: the series.
+        when: the evaluations.
+        rare: whether most are 0. These are omitted, which is cheaper, and so are those
+            that did not rise.
+
+    A series that falls started again, as does one whose process did. These, and new
+    ones of a new process or of one that is known, count in full. A series that returns
+    after a gap counts from there: what it counted meanwhile is unknown, and what it
+    counted before is not new. A series that ended since then counts to its end.
+
+    What a killed process counted is not what its successor counts from: Prometheus
+    marks a series as ended when a scrape lacks it, which a selector without a range
+    respects. So a young process that was scraped without the series has none before.
+    Between two evaluations, the last process counts to its end, and others as far as
+    they were seen.
     """
-    now = counter.latest(when.interval, back=when.delay)
-    before = counter.latest(when.memory, back=when.before)
-    rise = ((now - before) >= 0).unless(_restarted(when), *SCRAPED_LABELS)
-    return rise.or_(now.unless(_returned(counter, when), *SCRAPED_LABELS))
+
+    def some(series: Expr) -> Expr:
+        return series > 0 if rare else series
+
+    now = some(counter.latest(when.interval, back=when.delay))
+    there, before = (
+        some(counter.total().offset(back)) for back in (when.delay, when.before)
+    )
+    counting = promql.gauge(catalog.COUNTING_SECONDS).offset(when.before)
+    young = counting < durations.seconds(when.memory)
+    # While scrapes fail, everything has ended.
+    known = some(counter.latest(when.memory, back=when.before))
+    before = before.or_(known.unless(young, *SCRAPED_LABELS))
+    # If the series is not there, its last sample is of the process before.
+    restarted, returned = (
+        promql.recorded(name, promql.eq(_GROUP, when.group))
+        for name in (RESTARTED, RETURNED)
+    )
+    rise = ((now - before) >= 0).unless(there.and_(restarted, *SCRAPED_LABELS))
+    return some(rise.or_(now.unless(returned, *SCRAPED_LABELS)))
+
+
+def conditions(when: Evaluation, *, ours: bool = True) -> Iterator[tuple[str, Expr]]:
+    """
+    Yield what a group has to record before it counts; *ours* as opposed to metrics of
+    others.
+    """
+    yield RESTARTED, _restarted(when)
+    yield RETURNED, _returned(when, ours=ours)
 
 
 def _restarted(when: Evaluation) -> Expr:
-    """Return the processes whose counters were zero since the previous evaluation."""
-    now, before = _evaluated(catalog.COUNTING_SECONDS, when)
-    return now < before
+    """
+    Return the processes whose counters were zero since the previous evaluation: they
+    count since less long, or are others and do not continue what those before them
+    counted, for longer than they exist.
+    """
+    counting, counted_before = _evaluated(catalog.COUNTING_SECONDS, when)
+    start, before = _evaluated(catalog.PROCESS_START_TIME_SECONDS, when)
+    uptime, _ = _evaluated(catalog.UPTIME_SECONDS, when)
+    another = start.differing(before).unless(counting > uptime)
+    return (counting < counted_before).or_(another)
 
 
-def _returned(counter: Counter, when: Evaluation) -> Expr:
+def _returned(when: Evaluation, *, ours: bool) -> Expr:
     """Return the processes that are older than they have been known."""
-    ours = counter.shape.metrics <= catalog.BY_NAME.keys()
     if not ours:
         now, before = _evaluated(catalog.PROCESS_START_TIME_SECONDS, when)
         old = promql.time() - now > durations.seconds(when.memory)

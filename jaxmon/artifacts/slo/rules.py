@@ -16,11 +16,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.promql import Expr
 from jaxmon.artifacts.promql.identity import Identity
 from jaxmon.artifacts.slo import burn, durations
-from jaxmon.artifacts.slo.counting import Evaluation
+from jaxmon.artifacts.slo.counting import Evaluation, conditions
 from jaxmon.artifacts.slo.model import (
     BUDGET,
     BUDGET_REMAINING,
@@ -83,7 +84,9 @@ def recording_groups(
     for slo in slos:
         # Scaled apart, delay and interval add up to whole seconds.
         fast = _FAST if slo.page else _SLOW
-        own = replace(when or Evaluation(), interval=fast).scaled(scale)
+        own = replace(
+            when or Evaluation(), interval=fast, group=slo.labels["sloth_id"]
+        ).scaled(scale)
         slow, period = (durations.scaled(one, scale) for one in (_SLOW, _PERIOD))
         windows = slo.windows[:-1]
         short = [one for one in windows if durations.seconds(one) <= _HOUR]
@@ -96,6 +99,10 @@ def recording_groups(
 
 
 def _counts(slo: Slo, when: Evaluation) -> Iterator[Rule]:
+    if not slo.indicator.timed:
+        ours = {one.name for one in slo.indicator.metrics} <= catalog.BY_NAME.keys()
+        for name, expr in conditions(when, ours=ours):
+            yield _rule(slo, name, expr)
     yield _rule(slo, EVENTS, slo.events(when))
     yield _rule(slo, ERRORS, slo.errors(when))
 

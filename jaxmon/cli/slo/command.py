@@ -48,13 +48,14 @@ Example, on Monday morning:
     type=Whole(1, 90),
     default=7,
     show_default=True,
-    help="How many days to report.",
+    help="How many days of 24 hours to report.",
 )
 @click.option(
     "--until",
     metavar="TIME",
     callback=moment,
-    help="When they end: a date or time in ISO format, UTC; by default, now.",
+    help="When they end: a date or time in ISO format, whose time zone days have, UTC "
+    "unless given; by default, now.",
 )
 @click.option(
     "--price-per-hour",
@@ -99,7 +100,7 @@ def report(
     end = until or datetime.now(UTC)
     collector = Collector(
         Prometheus(access.session("Prometheus", prometheus_url)),
-        end=end.timestamp(),
+        end=end,
         days=days,
         titles=titles,
         price=price,
@@ -127,7 +128,9 @@ def _document(found: Report) -> dict[str, Any]:
                 "budget_remaining": one.remaining,
                 "events": one.events,
                 "errors": one.errors,
-                "error_ratio_by_day": {str(k): v for k, v in one.days.items()},
+                "error_ratio_by_day": {
+                    str(day.end): ratio for day, ratio in sorted(one.days.items())
+                },
             }
             for one in found.objectives
         ],

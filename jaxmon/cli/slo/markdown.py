@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, tzinfo
 
 from jaxmon.cli.markdown import escaped, table
 from jaxmon.cli.slo.firing import Fired
-from jaxmon.cli.slo.weekly import DAY, RANKINGS, Cost, Objective, Ranked, Report
+from jaxmon.cli.slo.weekly import RANKINGS, Cost, Objective, Ranked, Report
 
 
 _UNKNOWN = "-"
@@ -17,14 +17,15 @@ _HOUR, _MINUTE = 3600.0, 60.0
 
 def markdown(report: Report) -> str:
     """Return *report* as Markdown, with a line for what could not be determined."""
-    first, last = (_date(one) for one in (report.start, report.end))
+    zone = report.zone
+    first, last = (_date(one, zone) for one in (report.start, report.end))
     parts = [
         f"# Objectives, {first} to {last}",
         _summary(report),
         "## Objectives",
-        *_objectives(report.objectives, report.missing),
+        *_objectives(report.objectives, report.missing, zone),
         "## Alerts",
-        *_alerts(report.fired, report.missing),
+        *_alerts(report.fired, report.missing, zone),
         "## Causes",
         *_causes(report),
         "## Cost",
@@ -48,7 +49,7 @@ def _summary(report: Report) -> str:
 
 
 def _objectives(
-    objectives: Sequence[Objective], missing: dict[str, str]
+    objectives: Sequence[Objective], missing: dict[str, str], zone: tzinfo
 ) -> Iterator[str]:
     if not objectives:
         yield "" if "Objectives" in missing else "None."
@@ -57,19 +58,22 @@ def _objectives(
         *("Objective", "Service", "Goal", "Attained", "Met", "Burn"),
         *("Budget left", "Worst day", "Events"),
     )
-    yield table(head, map(_objective, objectives))
+    yield table(head, (_objective(one, zone) for one in objectives))
     yield (
         "Burn is the error ratio as a multiple of what the objective allows; 1 uses up "
         "the budget exactly. Budget left is that of the whole period now, where the "
-        "least is left."
+        f"least is left. Days are those of {_named(zone)}; the first and the last may "
+        "be partial."
     )
 
 
-def _objective(one: Objective) -> tuple[str, ...]:
+def _objective(one: Objective, zone: tzinfo) -> tuple[str, ...]:
     worst = _UNKNOWN
     if one.worst_day is not None:
-        end, ratio = one.worst_day
-        worst = f"{_date(end - DAY)} ({_percent(1 - ratio)})" if ratio else "none"
+        day, ratio = one.worst_day
+        partial = ", partial" if day.is_partial else ""
+        worst = f"{_date(day.start, zone)}{partial} ({_percent(1 - ratio)})"
+        worst = worst if ratio else "none"
     return (
         one.title,
         one.service or "no events",
@@ -83,7 +87,9 @@ def _objective(one: Objective) -> tuple[str, ...]:
     )
 
 
-def _alerts(fired: Sequence[Fired], missing: dict[str, str]) -> Iterator[str]:
+def _alerts(
+    fired: Sequence[Fired], missing: dict[str, str], zone: tzinfo
+) -> Iterator[str]:
     if not fired:
         yield "" if "Alerts" in missing else "None fired."
         return
@@ -97,7 +103,7 @@ def _alerts(fired: Sequence[Fired], missing: dict[str, str]) -> Iterator[str]:
                     one.service,
                     str(one.count),
                     _duration(one.seconds),
-                    _moment(one.times[0][0]) if one.times else _UNKNOWN,
+                    _moment(one.times[0][0], zone) if one.times else _UNKNOWN,
                 )
                 for one in some[:_MOST_ALERTS]
             )
@@ -180,9 +186,14 @@ def _duration(seconds: float) -> str:
     return f"{seconds / _HOUR:.1f} h"
 
 
-def _date(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")
+def _date(moment: float, zone: tzinfo) -> str:
+    return datetime.fromtimestamp(moment, zone).strftime("%Y-%m-%d")
 
 
-def _moment(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M UTC")
+def _moment(moment: float, zone: tzinfo) -> str:
+    at = datetime.fromtimestamp(moment, zone)
+    return f"{at:%Y-%m-%d %H:%M} {_named(zone)}"
+
+
+def _named(zone: tzinfo) -> str:
+    return zone.tzname(None) or "UTC"

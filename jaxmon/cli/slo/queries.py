@@ -2,7 +2,8 @@
 Queries of the report on objectives, over one window that ends at the evaluation time.
 
 What is added up over the window is recorded per evaluation, so that nothing is counted
-twice. Costs are sampled every five minutes.
+twice, and nothing missed that short processes count. Costs are sampled every five
+minutes.
 """
 
 from __future__ import annotations
@@ -10,17 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jaxmon import catalog
+from jaxmon.artifacts import events as of_processes
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.alerts.power import PROCESS_POWER
-from jaxmon.artifacts.promql import (
-    Counter,
-    Expr,
-    Matcher,
-    counter,
-    gauge,
-    histogram,
-    ne,
-)
+from jaxmon.artifacts.promql import Counter, Expr, Matcher, counter, gauge, ne
 from jaxmon.artifacts.slo import durations
 from jaxmon.artifacts.slo.model import BUDGET_REMAINING, ERRORS, EVENTS, OBJECTIVE
 
@@ -73,15 +67,15 @@ def fired(window: str) -> Expr:
 
 def compile_seconds(window: str) -> Expr:
     """Return the functions that were compiled for longest, in seconds."""
-    compiled = histogram(catalog.COMPILE_SECONDS, ne("phase", "cache_retrieval"))
-    rise = _rise(compiled.sum, window)
-    return rise.sum(*SERVICE, "function").topk(_TOP)
+    compiled = ne("phase", "cache_retrieval")
+    spent = _anywhere(of_processes.COMPILE_SECONDS.within(window, compiled))
+    return spent.sum(*SERVICE, "function").topk(_TOP)
 
 
 def recompiles(window: str) -> Expr:
     """Return the functions that were recompiled most often, by cause."""
-    rise = _rise(counter(catalog.RECOMPILES), window)
-    return (rise.sum(*SERVICE, "function", "cause") > 0).topk(_TOP)
+    found = _anywhere(of_processes.RECOMPILES.within(window))
+    return found.sum(*SERVICE, "function", "cause").topk(_TOP)
 
 
 def lost_seconds(window: str) -> Expr:
@@ -92,8 +86,8 @@ def lost_seconds(window: str) -> Expr:
 
 def out_of_memory(window: str) -> Expr:
     """Return how often functions ran out of device memory."""
-    rise = _rise(counter(catalog.ERRORS, promql.eq("kind", "oom")), window)
-    return rise.sum(*SERVICE, "function") > 0
+    found = of_processes.ERRORS.within(window, promql.eq("kind", "oom"))
+    return _anywhere(found).sum(*SERVICE, "function")
 
 
 def oom_kills(window: str) -> Expr:
@@ -152,7 +146,7 @@ def _joined(values: Expr) -> Expr:
 def _rise(series: Counter, window: str) -> Expr:
     """
     Return the rise over *window*, with the first sample of series that began within it:
-    most functions are compiled before the first scrape.
+    most of what is lost is lost before the first scrape.
     """
     rise = _anywhere(series.increase(window))
     selector = replace(rise, text=series.selector)

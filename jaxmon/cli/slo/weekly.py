@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
 from functools import partial
+from typing import NamedTuple
 
 from jaxmon.artifacts.promql import Expr
+from jaxmon.artifacts.slo import durations
 from jaxmon.cli.slo import firing, queries
 from jaxmon.cli.slo.firing import Fired, service
 from jaxmon.monitoring.prometheus import Prometheus, QueryError, Series
@@ -17,6 +20,30 @@ _HOUR = 3600.0
 # Prometheus returns at most 11,000 points of a series.
 _MOST_STEPS = 10_000
 _MINUTE = 60.0
+
+
+class Day(NamedTuple):
+    """A calendar day, or the part of it that is reported, in Unix time."""
+
+    start: float
+    end: float
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether it begins or ends with the report."""
+        return self.end - self.start < DAY
+
+
+def calendar(start: float, end: float, zone: tzinfo) -> list[Day]:
+    """Return the days from *start* to *end*; *zone* has one offset."""
+    midnight = datetime.fromtimestamp(start, zone).replace(
+        hour=0, minute=0, second=0, microsecond=0
+    )
+    cuts, cut = [start], midnight.timestamp() + DAY
+    while cut < end:
+        cuts.append(cut)
+        cut += DAY
+    return [Day(*one) for one in zip(cuts, [*cuts[1:], end], strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +59,7 @@ class Objective:
         events: in the window.
         errors: bad ones among them.
         remaining: of the period's budget, where the least is left; `None` if unknown.
-        days: error ratio of each day by its end in Unix time; days without events are
-            absent.
+        days: error ratio of each day; days without events are absent.
     """
 
     name: str
@@ -43,7 +69,7 @@ class Objective:
     events: float
     errors: float
     remaining: float | None
-    days: Mapping[float, float]
+    days: Mapping[Day, float]
 
     @property
     def attainment(self) -> float | None:
@@ -66,11 +92,11 @@ class Objective:
         return self.attainment >= self.objective - 1e-12
 
     @property
-    def worst_day(self) -> tuple[float, float] | None:
-        """The end of the day with the highest error ratio, and that ratio."""
+    def worst_day(self) -> tuple[Day, float] | None:
+        """The first day with the highest error ratio, and that ratio."""
         if not self.days:
             return None
-        return max(self.days.items(), key=lambda item: (item[1], -item[0]))
+        return max(self.days.items(), key=lambda item: (item[1], -item[0].start))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +140,8 @@ class Report:
     """
     Args:
         end: Unix time up to which it reports.
-        days: how many.
+        days: of 24 hours.
+        zone: that of its dates.
         objectives: by name and service.
         fired: alerts, longest first.
         rankings: by title, the largest first.
@@ -124,6 +151,7 @@ class Report:
 
     end: float
     days: int
+    zone: tzinfo = UTC
     objectives: list[Objective] = field(default_factory=list)
     fired: list[Fired] = field(default_factory=list)
     rankings: dict[str, list[Ranked]] = field(default_factory=dict)
@@ -154,8 +182,8 @@ class Collector:
 
     Args:
         prometheus: what to query.
-        end: Unix time up to which to report.
-        days: how many.
+        end: up to when to report; dates are those of its time zone.
+        days: how many, of 24 hours.
         titles: of objectives by name: those to report, in that order; all if empty.
         price: dollars per accelerator hour, instead of the recorded prices.
     """
@@ -164,7 +192,7 @@ class Collector:
         self,
         prometheus: Prometheus,
         *,
-        end: float,
+        end: datetime,
         days: int,
         titles: Mapping[str, str],
         price: float | None,
@@ -173,7 +201,8 @@ class Collector:
         self._window = f"{days}d"
         self._titles = titles
         self._price = price
-        self._report = Report(end, days)
+        # Windows of sums have whole seconds.
+        self._report = Report(float(int(end.timestamp())), days, end.tzinfo or UTC)
 
     def collect(self) -> Report:
         """
@@ -228,16 +257,16 @@ class Collector:
                 "`jaxmon alerts build` of this release"
             )
 
-    def _days(self, what: str) -> dict[tuple[str, str], dict[float, float]]:
-        """Return the error ratio by objective and service, and by the end of a day."""
+    def _days(self, what: str) -> dict[tuple[str, str], dict[Day, float]]:
+        """Return the error ratio by objective and service, and by day."""
         bad, every = (
-            {_objective(one): dict(one.points) for one in self._daily(what, query)}
-            for query in (queries.errors("1d"), queries.events("1d"))
+            self._daily(what, queries.errors),
+            self._daily(what, queries.events),
         )
         return {
             key: {
-                moment: bad.get(key, {}).get(moment, 0.0) / count
-                for moment, count in counts.items()
+                day: bad.get(key, {}).get(day, 0.0) / count
+                for day, count in counts.items()
                 if count > 0
             }
             for key, counts in every.items()
@@ -289,14 +318,27 @@ class Collector:
             self._report.missing[what] = str(error)
             return []
 
-    def _daily(self, what: str, query: Expr) -> list[Series]:
+    def _daily(
+        self, what: str, query: Callable[[str], Expr]
+    ) -> dict[tuple[str, str], dict[Day, float]]:
         report = self._report
-        first = report.start + DAY
+        days = calendar(report.start, report.end, report.zone)
+        found: dict[tuple[str, str], dict[Day, float]] = {}
+        whole = {one.end: one for one in days if not one.is_partial}
         try:
-            return self._prometheus.between(str(query), first, report.end, step=DAY)
+            if whole:
+                for one in self._prometheus.between(
+                    str(query("1d")), min(whole), max(whole), step=DAY
+                ):
+                    found[_objective(one)] = {whole[at]: n for at, n in one.points}
+            for day in days:
+                if day.is_partial:
+                    text = str(query(durations.text(day.end - day.start)))
+                    for one in self._prometheus.instant(text, day.end):
+                        found.setdefault(_objective(one), {})[day] = one.value
         except QueryError as error:
             report.missing[what] = str(error)
-            return []
+        return found
 
 
 def _objective(series: Series) -> tuple[str, str]:

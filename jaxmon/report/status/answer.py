@@ -135,7 +135,11 @@ def _fine(known: Known) -> str:
 def _requests(known: Known) -> Iterator[Reason]:
     """Yield routes whose requests fail, hang, wait for compiles, or are slow."""
     for one in known.requests:
+        # What ended processes counted is not about those that respond now.
+        inherited = any(map(known.now.inherited, one["workers"]))
         for kind, rule in _OF_ROUTE:
+            if inherited and rule is _failed:
+                continue
             if (reason := rule(one)) is not None:
                 state, text = reason
                 yield _reason(kind, state, text, one["workers"], one["route"])
@@ -153,6 +157,12 @@ def _failing(one: RequestSummary) -> _Judgement:
             return "failing", text
         if failed == finished:
             return "degraded", text
+    return None
+
+
+def _failed(one: RequestSummary) -> _Judgement:
+    """Judge by all that was counted, where no request came in the last minute."""
+    route, finished = clean(one["route"]), one["recent"]
     if finished or one["failed"] < max(FAILED_REQUESTS, FAILED_SHARE * one["total"]):
         return None
     described = (
@@ -381,6 +391,7 @@ def _period(seconds: float | None) -> str:
 
 _OF_ROUTE: tuple[tuple[ReasonKind, Callable[[RequestSummary], _Judgement]], ...] = (
     ("requests_fail", _failing),
+    ("requests_fail", _failed),
     ("requests_hang", _stuck),
     ("requests_wait", _waiting),
     ("requests_slow", _slow),

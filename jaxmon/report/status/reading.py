@@ -33,6 +33,8 @@ _COUNTERS = (
     catalog.PROCESS_START_TIME_SECONDS,
 )
 _GAUGES = (
+    catalog.UPTIME_SECONDS,
+    catalog.COUNTING_SECONDS,
     catalog.REQUESTS_IN_PROGRESS,
     catalog.REQUEST_OLDEST_SECONDS,
     catalog.QUEUE_DEPTH,
@@ -120,6 +122,14 @@ class Reading(NamedTuple):
     def started(self, worker: str) -> float | None:
         """Return when the process *worker* started, in Unix time, if it is known."""
         return self.of(catalog.PROCESS_START_TIME_SECONDS).get((worker,))
+
+    def inherited(self, worker: str) -> bool:
+        """
+        Return whether a slot counts for longer than its process *worker* exists: its
+        counters are also those of processes before it.
+        """
+        counting = self.of(catalog.COUNTING_SECONDS).get((worker,), 0.0)
+        return counting > self.of(catalog.UPTIME_SECONDS).get((worker,), counting)
 
     def compared(self) -> Reading:
         """Return the part of it that a later one is compared with."""

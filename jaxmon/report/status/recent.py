@@ -30,14 +30,11 @@ class Recent:
     def seconds(self, worker: str) -> float | None:
         """
         Return the time that the differences of the process *worker* are about; `None`
-        if it was not read before, and not young either.
+        if it was not read before, and is not young, or adds to what others counted.
         """
         if self._before is not None and self._is_old(worker):
             return self._now.time - self._before.time
-        started = self._now.started(worker)
-        if started is not None and 0 < self._now.time - started < self._young:
-            return self._now.time - started
-        return None
+        return self._age(worker)
 
     def values(self, metric: Metric) -> dict[Key, float]:
         """Return by how much each counter *metric* rose, if that is known."""
@@ -94,8 +91,15 @@ class Recent:
         first, started = before.started(worker), now.started(worker)
         if first is None or started is None:
             return True
-        young = 0 < now.time - started < self._young
-        return abs(first - started) < _SAME_START and not young
+        return abs(first - started) < _SAME_START and self._age(worker) is None
+
+    def _age(self, worker: str) -> float | None:
+        """Return the age of a process that is young, and alone counted in its slot."""
+        started = self._now.started(worker)
+        if started is None or self._now.inherited(worker):
+            return None
+        age = self._now.time - started
+        return age if 0 < age < self._young else None
 
 
 def _processes(reading: Reading) -> frozenset[str]:

@@ -9,6 +9,7 @@ STORM = (
     'jaxmon_recompiles_total{job="train",instance="a:1",worker="0",function="step",'
     'cause="shape"}'
 )
+STORM_START = 'process_start_time_seconds{job="train",instance="a:1",worker="0"}'
 COLD = 'jaxmon_requests_total{job="web",route="/gen",outcome="success",start="cold"}'
 WARM = 'jaxmon_requests_total{job="web",route="/gen",outcome="success",start="warm"}'
 OLDEST = 'jaxmon_compile_oldest_seconds{job="train",instance="a:1"}'
@@ -41,13 +42,21 @@ CASES = {
         {STORM: "0+0x10 5+5x9 50+0x30"},
         quiet=("10m", "14m", "27m"),
         firing={
-            "15m": ticket(
+            "16m": ticket(
                 "Function step of job train recompiled 25 times in 10m in one process.",
                 job="train",
                 function="step",
                 deploy="expected",
             )
         },
+    ),
+    "a few recompiles of processes that follow each other": Case(
+        "JaxmonRecompileStorm",
+        {
+            STORM: "0 15 15 _ 0 15+0x20",
+            STORM_START: "1000+0x2 _ 2000+0x30",
+        },
+        quiet=("6m", "8m", "12m", "15m"),
     ),
     "a few recompiles of each of many processes": Case(
         "JaxmonRecompileStorm",
@@ -63,7 +72,7 @@ CASES = {
         {COLD: "0+0x10 2+2x19 40+0x30", WARM: "0+8x60"},
         quiet=("10m", "15m", "36m"),
         firing={
-            "16m": ticket(
+            "17m": ticket(
                 "13.04% of requests to route /gen of job web waited for a compile "
                 "in the last 10m.",
                 job="web",
@@ -80,7 +89,7 @@ CASES = {
         },
         quiet=("10m", "15m", "36m"),
         firing={
-            "16m": ticket(
+            "17m": ticket(
                 "13.04% of requests to route /gen of job web waited for a compile "
                 "in the last 10m.",
                 job="web",

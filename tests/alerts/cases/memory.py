@@ -19,9 +19,9 @@ CASES = {
     "out of memory": Case(
         "JaxmonOutOfMemory",
         {OOM: "0+0x10 2+0x30"},
-        quiet=("10m", "21m"),
+        quiet=("10m", "22m"),
         firing={
-            "11m": ticket(
+            "12m": ticket(
                 "Function step of job train ran out of device memory 2 times in 10m.",
                 job="train",
                 function="step",
@@ -31,13 +31,33 @@ CASES = {
     "out of memory at the first sight of a function": Case(
         "JaxmonOutOfMemory",
         {OOM: "_x10 1+0x30"},
-        quiet=("9m", "20m", "40m"),
+        quiet=("9m", "22m", "40m"),
         firing={
             "12m": ticket(
                 "Function step of job train ran out of device memory 1 times in 10m.",
                 job="train",
                 function="step",
             )
+        },
+    ),
+    # Each runs out of memory in its first call, and is killed.
+    "out of memory again and again": Case(
+        "JaxmonOutOfMemory",
+        {
+            OOM: "_ 1 1 stale " * 15,
+            "jaxmon_counting_seconds"
+            + OOM[OOM.index("{") : OOM.index(",function")]
+            + "}": "5 65 125 stale " * 15,
+        },
+        quiet=("1m",),
+        firing={
+            at: ticket(
+                f"Function step of job train ran out of device memory {number} times "
+                "in 10m.",
+                job="train",
+                function="step",
+            )
+            for at, number in (("12m", 2), ("30m", 3), ("50m", 3), ("56m", 2))
         },
     ),
     "other errors are no lack of memory": Case(

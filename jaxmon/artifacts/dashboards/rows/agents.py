@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts import promql
+from jaxmon.artifacts import events, promql
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, stat, timeseries
@@ -11,6 +11,7 @@ from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.dashboards.rows import now
 from jaxmon.artifacts.overviews import functions, processes
 from jaxmon.artifacts.promql import Expr, call, counter, eq, gauge, histogram
+from jaxmon.artifacts.promql.expressions import RANGE
 from jaxmon.artifacts.slo import Slos
 
 
@@ -23,7 +24,7 @@ def glance(slos: Slos, *, runbooks: str = "") -> Row:
     silent = gauge(catalog.AGENT_UP, *q.PROCESS).equals(0)
     inactive = processes.INACTIVE_HOOKS(*q.PROCESS)
     oldest = hardware.host(catalog.COLLECTOR_AGE_SECONDS).max()
-    failed = counter(catalog.INTERNAL_ERRORS, *q.PROCESS).mishaps("$__range")
+    failed = events.INTERNAL_ERRORS.within(RANGE, *q.PROCESS)
     dropped = counter(catalog.DROPPED, *q.PROCESS).rate().sum()
     scrape = histogram(catalog.SCRAPE_SECONDS, *q.PROCESS).quantile(0.99)
     return row(

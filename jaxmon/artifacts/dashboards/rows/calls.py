@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from jaxmon import catalog
+from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.promql import counter, gauge, histogram
+from jaxmon.artifacts.promql.expressions import RATE_INTERVAL
 from jaxmon.catalog import Metric
 
 
 def debug() -> Row:
     """Return execution and dispatch times, in separate panels."""
-    nonfinite = counter(catalog.NONFINITE, *q.PROCESS).mishaps().sum("name")
+    nonfinite = events.NONFINITE.within(RATE_INTERVAL, *q.PROCESS).sum("name")
     time = counter(catalog.WALL_SECONDS, *q.PROCESS).rate().avg("state")
-    promotions = counter(catalog.FLOAT64_PROMOTIONS, *q.FUNCTION)
+    promotions = events.PROMOTIONS.within(RATE_INTERVAL, *q.FUNCTION)
     return row(
         23,
         "Execution time",
@@ -84,7 +86,7 @@ def debug() -> Row:
             timeseries(
                 2304,
                 "Promotions to float64",
-                Target(promotions.mishaps().sum("function").worst(10), "{{function}}"),
+                Target(promotions.sum("function").worst(10), "{{function}}"),
                 text=(
                     "Programs that compute in float64 although no argument is "
                     "float64: many times slower on most accelerators."

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from jaxmon import catalog
+from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, table, timeseries
 from jaxmon.artifacts.dashboards.model import Line, Row, Target
 from jaxmon.artifacts.overviews import functions, processes
-from jaxmon.artifacts.promql import counter, eq, gauge, histogram
+from jaxmon.artifacts.promql import eq, gauge, histogram
+from jaxmon.artifacts.promql.expressions import RANGE, RATE_INTERVAL
 from jaxmon.artifacts.slo import Slos, durations
 
 
@@ -103,15 +105,16 @@ def debug(slos: Slos) -> Row:
 
 
 def _recompiles() -> Line:
-    recompiles = counter(catalog.RECOMPILES, *q.FUNCTION)
     by = ("function", "cause")
+    listed, recompiles = (
+        events.RECOMPILES.within(window, *q.FUNCTION).sum(*by)
+        for window in (RANGE, RATE_INTERVAL)
+    )
     return line(
         table(
             1301,
             "Recompiles by function and cause",
-            Target(
-                (recompiles.increase("$__range").sum(*by) > 0).topk(50), "Recompiles"
-            ),
+            Target(listed.topk(50), "Recompiles"),
             text="Recompiles in the selected time range. The runbook says what to do "
             "about each cause.",
             labels=by,
@@ -122,11 +125,9 @@ def _recompiles() -> Line:
         timeseries(
             1302,
             "Recompiles over time",
-            Target(
-                q.per_minute(recompiles.rate().sum(*by)).worst(10),
-                "{{function}} {{cause}}",
-            ),
-            text="Recompiles over time of the functions and causes with the most.",
+            Target(recompiles.worst(10), "{{function}} {{cause}}"),
+            text="Recompiles of the functions and causes with the most, per graph "
+            "interval.",
             alerts=("JaxmonRecompileStorm",),
         ),
     )
@@ -134,8 +135,9 @@ def _recompiles() -> Line:
 
 def _durations(slos: Slos) -> tuple[Line, ...]:
     seconds = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION, rare=True)
+    spent = events.COMPILE_SECONDS.within(RATE_INTERVAL, *q.FUNCTION)
     backend = q.backend_compiles()
-    outcomes = counter(catalog.COMPILES, *q.FUNCTION).rise().sum("outcome")
+    outcomes = events.COMPILES.within(RATE_INTERVAL, *q.FUNCTION).sum("outcome")
     running = gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS).sum(*q.BY_PROCESS)
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS, *q.PROCESS).max(*q.BY_PROCESS)
     slowest = q.known(backend.mean("function")).worst(10)
@@ -167,9 +169,7 @@ def _durations(slos: Slos) -> tuple[Line, ...]:
             timeseries(
                 1306,
                 "Compile time by function",
-                Target(
-                    (seconds.sum.rise().sum("function") > 0).worst(10), "{{function}}"
-                ),
+                Target(spent.sum("function").worst(10), "{{function}}"),
                 text=(
                     "Compile time per function in all phases, including first calls "
                     "and recompiles, per graph interval: precompile or cache the "
@@ -185,8 +185,6 @@ def _durations(slos: Slos) -> tuple[Line, ...]:
                 "per graph interval.",
                 stacked="normal",
                 alerts=("JaxmonCompileFailed", "JaxmonThunderingCompilation"),
-                # The first of a kind matters, which takes a look back of an hour.
-                detail=60,
             ),
             timeseries(
                 1308,
@@ -216,10 +214,8 @@ def _durations(slos: Slos) -> tuple[Line, ...]:
 
 
 def _cache() -> Line:
-    # Most of them while a process starts, before it is scraped for the first time.
-    asked = counter(catalog.PERSISTENT_CACHE_REQUESTS, *q.PROCESS).rise()
-    hit = eq("result", "hit")
-    hits = counter(catalog.PERSISTENT_CACHE_REQUESTS, hit, *q.PROCESS).rise()
+    asked = events.CACHE_LOOKUPS.within(RATE_INTERVAL, *q.PROCESS)
+    hits = events.CACHE_LOOKUPS.within(RATE_INTERVAL, eq("result", "hit"), *q.PROCESS)
     return line(
         timeseries(
             1309,
@@ -247,8 +243,7 @@ def _cache() -> Line:
 
 def _warm() -> Line:
     waiting = gauge(catalog.READY, *q.PROCESS).max(*q.BY_PROCESS).below(1)
-    # Most of them while a process starts, before it is scraped for the first time.
-    tried = counter(catalog.WARMUP_SIGNATURES, *q.PROCESS).rise()
+    tried = events.WARMUPS.within(RATE_INTERVAL, *q.PROCESS)
     return line(
         timeseries(
             1312,

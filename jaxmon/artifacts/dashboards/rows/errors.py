@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from jaxmon import catalog
+from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.overviews import functions, processes
-from jaxmon.artifacts.promql import counter
+from jaxmon.artifacts.promql.expressions import RANGE, RATE_INTERVAL
 
 
 def oncall() -> Row:
@@ -54,8 +54,9 @@ def oncall() -> Row:
 
 def debug() -> Row:
     """Return which function fails how."""
-    raised = counter(catalog.ERRORS, *q.FUNCTION)
-    warned = counter(catalog.JAX_WARNINGS, *q.PROCESS)
+    raised = events.ERRORS.within(RATE_INTERVAL, *q.FUNCTION)
+    listed = events.ERRORS.within(RANGE, *q.FUNCTION)
+    warned = events.WARNINGS.within(RATE_INTERVAL, *q.PROCESS)
     by = ("function", "kind")
     return row(
         17,
@@ -64,8 +65,7 @@ def debug() -> Row:
             table(
                 1701,
                 "Errors by function and kind",
-                # Also of a function whose first call fails: its series begin at 1.
-                Target(raised.mishaps("$__range").sum(*by).topk(50), "Errors"),
+                Target(listed.sum(*by).topk(50), "Errors"),
                 text="Exceptions in the selected time range. The process log has "
                 "their messages.",
                 labels=by,
@@ -75,7 +75,7 @@ def debug() -> Row:
             timeseries(
                 1702,
                 "Errors over time",
-                Target(raised.mishaps().sum(*by).worst(10), "{{function}} {{kind}}"),
+                Target(raised.sum(*by).worst(10), "{{function}} {{kind}}"),
                 text=(
                     "Exceptions per graph interval. Failures that start "
                     "together are often related: compare with process restarts and "
@@ -86,7 +86,7 @@ def debug() -> Row:
             timeseries(
                 1703,
                 "Warnings of JAX",
-                Target(warned.mishaps().sum("kind"), "{{kind}}"),
+                Target(warned.sum("kind"), "{{kind}}"),
                 text=(
                     "What JAX warns of, per graph interval, whether or not the program "
                     "displays it. donation: memory is held twice; backend: an "

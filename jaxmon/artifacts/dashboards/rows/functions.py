@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from jaxmon import catalog
+from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
 from jaxmon.artifacts.dashboards.model import Link, Panel, Row, Target, Thresholds
-from jaxmon.artifacts.promql import Expr, counter, histogram
+from jaxmon.artifacts.promql import Expr, counter
 from jaxmon.artifacts.slo import Slos
 
 
@@ -60,10 +61,10 @@ def debug(slos: Slos) -> Row:
 
 def _table(slos: Slos) -> Panel:
     calls = counter(catalog.JIT_CALLS, *q.FUNCTION).rate().sum("function")
-    recompiles = counter(catalog.RECOMPILES, *q.FUNCTION).increase(RANGE)
-    seconds = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION).sum.rise(RANGE)
+    recompiles = events.RECOMPILES.within(RANGE, *q.FUNCTION)
+    seconds = events.COMPILE_SECONDS.within(RANGE, *q.FUNCTION)
     backend = q.backend_compiles().mean("function", window=RANGE)
-    errors = counter(catalog.ERRORS, *q.FUNCTION).mishaps(RANGE)
+    errors = events.ERRORS.within(RANGE, *q.FUNCTION)
     # Also of a function that was called once.
     every = counter(catalog.JIT_CALLS, *q.FUNCTION).latest(RANGE)
     most = every.sum("function").topk(50)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from jaxmon import catalog
+from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, states, table, timeseries
 from jaxmon.artifacts.dashboards.model import Line, Mapping, Row, Target
 from jaxmon.artifacts.overviews import processes
 from jaxmon.artifacts.promql import counter, eq, gauge, up
+from jaxmon.artifacts.promql.expressions import RATE_INTERVAL
 
 
 _IN_FORCE = (Mapping("0", "failed", "red"), Mapping("1", "current", "green"))
@@ -130,7 +132,7 @@ def _agents() -> tuple[Line, ...]:
     scrape = processes.SCRAPES(*q.PROCESS).max(*q.BY_PROCESS)
     overflow = counter(catalog.LABEL_OVERFLOW, *q.PROCESS).rate().sum("label")
     dropped = counter(catalog.DROPPED, *q.PROCESS).rate().sum("what")
-    failed = counter(catalog.INTERNAL_ERRORS, *q.PROCESS).mishaps()
+    failed = events.INTERNAL_ERRORS.within(RATE_INTERVAL, *q.PROCESS)
     return (
         line(
             states(

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from jaxmon import catalog
+from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
 from jaxmon.artifacts.dashboards.model import Panel, Row, Target
-from jaxmon.artifacts.promql import counter, gauge
+from jaxmon.artifacts.promql import gauge
+from jaxmon.artifacts.promql.expressions import RATE_INTERVAL
 from jaxmon.catalog import Metric
 
 
 def debug() -> Row:
     """Return the latest program of each function, and the persistent cache."""
     obstacles = gauge(catalog.PERSISTENT_CACHE_OBSTACLE, *q.PROCESS)
-    # Most of it while a process starts, before it is scraped for the first time.
-    written = counter(catalog.PERSISTENT_CACHE_WRITES, *q.PROCESS).rise()
-    failed = counter(catalog.PERSISTENT_CACHE_ERRORS, *q.PROCESS).rise()
-    saved = counter(catalog.PERSISTENT_CACHE_SAVED_SECONDS, *q.PROCESS).rise()
+    written, failed, saved = (
+        one.within(RATE_INTERVAL, *q.PROCESS)
+        for one in (events.CACHE_WRITES, events.CACHE_ERRORS, events.CACHE_SAVED)
+    )
     size = gauge(catalog.PERSISTENT_CACHE_SIZE_BYTES, *q.PROCESS)
     ranks = gauge(catalog.PROCESS_INDEX, *q.PROCESS).max(*q.BY_PROCESS).bottomk(100)
     of = gauge(catalog.PROCESS_COUNT, *q.PROCESS).max(*q.BY_PROCESS)

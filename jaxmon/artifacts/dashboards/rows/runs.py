@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jaxmon import catalog
+from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, stat, table, timeseries
 from jaxmon.artifacts.dashboards.model import Line, Link, Row, Target
@@ -10,6 +11,7 @@ from jaxmon.artifacts.dashboards.rows import calls, executive, now, ranks
 from jaxmon.artifacts.overviews import flops as computed
 from jaxmon.artifacts.overviews import training as overviews
 from jaxmon.artifacts.promql import Expr, counter, eq, gauge, histogram, re
+from jaxmon.artifacts.promql.expressions import RATE_INTERVAL
 from jaxmon.artifacts.slo import Slos, durations
 
 
@@ -206,7 +208,7 @@ def _utilization() -> Line:
 def _checkpoints() -> Line:
     by = ("job", "operation")
     seconds = histogram(catalog.CHECKPOINT_SECONDS, *q.PROCESS).mean(*by)
-    failures = counter(catalog.CHECKPOINT_FAILURES, *q.PROCESS).increase()
+    failures = events.CHECKPOINT_FAILURES.within(RATE_INTERVAL, *q.PROCESS)
     moved = counter(catalog.CHECKPOINT_BYTES, *q.PROCESS).rate().sum(*by)
     named = "{{job}} {{operation}}"
     return line(
