@@ -7,30 +7,52 @@ given to a provider of the SDK.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from opentelemetry import metrics, trace
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.resources import (
+    TELEMETRY_SDK_LANGUAGE,
+    TELEMETRY_SDK_NAME,
+    TELEMETRY_SDK_VERSION,
+    OTELResourceDetector,
+    Resource,
+    ResourceDetector,
+)
+from opentelemetry.sdk.version import __version__
 
-from jaxmon.otel.identity import INSTANCE, SERVICE_NAME, attributes
+from jaxmon.otel.identity import SERVICE_NAME, attributes
 
 
 _UNKNOWN = "unknown_service"
-_VARIABLE = "OTEL_RESOURCE_ATTRIBUTES"
+_DETECTORS = "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS"
 
 
 def of_variables(environ: Mapping[str, str]) -> dict[str, Any]:
     """
-    Return the attributes that the standard variables give.
-
-    Not while the interpreter shuts down: the SDK starts threads to find them.
+    Return the attributes that the standard variables give, and those of the detectors
+    that they name. Unlike `Resource.create`, starts no threads.
     """
-    said = _said(Resource.create())
-    # The SDK makes one up for each process, unless the variable has one.
-    if f"{INSTANCE}=" not in environ.get(_VARIABLE, ""):
-        said.pop(INSTANCE, None)
+    said: dict[str, Any] = {
+        TELEMETRY_SDK_LANGUAGE: "python",
+        TELEMETRY_SDK_NAME: "opentelemetry",
+        TELEMETRY_SDK_VERSION: __version__,
+    }
+    for one in _detectors(environ):
+        said.update(_said(one.detect()))
     return said
+
+
+def _detectors(environ: Mapping[str, str]) -> Iterator[ResourceDetector]:
+    """Yield the detectors of the environment, that of the variables last."""
+    names = {one.strip() for one in environ.get(_DETECTORS, "").split(",")}
+    if names := names - {"", "otel"}:
+        from importlib.metadata import entry_points  # noqa: PLC0415 - takes time
+
+        for one in entry_points(group="opentelemetry_resource_detector"):
+            if one.name in names or "*" in names:
+                yield one.load()()
+    yield OTELResourceDetector()
 
 
 def resource(

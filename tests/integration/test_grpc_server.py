@@ -235,7 +235,7 @@ class Client:
         return "OK"
 
 
-@pytest.mark.parametrize("server", [sync_server, async_server, threaded_server])
+@SERVERS
 def test_rpcs_equal_what_the_clients_counted(recorded: Recorded, server: Any) -> None:
     """
     Under load, RPCs of all four kinds are counted once each, by method and by the
@@ -251,6 +251,21 @@ def test_rpcs_equal_what_the_clients_counted(recorded: Recorded, server: Any) ->
 
     assert recorded.value(REQUESTS_IN_PROGRESS.name) == 0
     assert recorded.value(f"{REQUEST_SECONDS.name}_count") == len(calls)
+    assert not recorded.failures.failures()
+
+
+def test_plain_functions_of_an_asynchronous_server(recorded: Recorded) -> None:
+    """
+    Their status counts as well. One after the other, and without streams of requests:
+    under load, such functions of gRPC wait for each other.
+    """
+    with threaded_server() as port, grpc.insecure_channel(f"127.0.0.1:{port}") as one:
+        client = Client(one)
+        calls = [(m, n) for m in METHODS if m.startswith("unary") for n in range(5)]
+        codes = {client.call(*call) for call in calls}
+        assert codes == {"OK", "INVALID_ARGUMENT", "UNKNOWN", "UNAVAILABLE"}
+        until(lambda: recorded.requests() == client.truth, "the end of all RPCs")
+
     assert not recorded.failures.failures()
 
 
