@@ -51,8 +51,9 @@ _FIRST = ("context", "options", "tree_structure", "static_argument")
 _LEAF_KINDS = ("dtype", "shape", "weak_type", "sharding", "committed")
 
 _SHAPE = Leaf._fields.index("shape")
-# Distances: of one attribute of one leaf, and beyond any.
-_NEAREST, _FARTHEST = (1, False, 1), (sys.maxsize, True, 0)
+# Distances: of one attribute of one leaf, of its shape, and beyond any.
+_NEAREST, _ANOTHER_SHAPE = (1, False, 1), (1, True, 1)
+_FARTHEST = (sys.maxsize, True, 0)
 
 
 class Cause(NamedTuple):
@@ -219,6 +220,8 @@ class CauseFinder:
         """Return the signature closest to *new*, the latest of several."""
         closest, least = None, _FARTHEST
         for old in reversed(list(history.signatures)):
+            if least <= _ANOTHER_SHAPE and new.shapes != old.shapes:
+                continue
             far = self._distance(new, old)
             if far < least:
                 closest, least = old, far
