@@ -42,6 +42,8 @@ class Worker:
             over a hundredth of the time.
         routine: called periodically.
         limit: maximum queued jobs; more are refused.
+        gather: seconds for which the first job waits for others: waking the thread
+            costs the program more than queueing a job.
         spread: fraction of *every* by which the time between two runs varies at random,
             so that they do not synchronise with the program.
         gives_up: a routine that keeps failing disables the site; otherwise it is
@@ -59,6 +61,7 @@ class Worker:
         every: float = 0,
         routine: Job | None = None,
         limit: int = 64,
+        gather: float = 0,
         spread: float = 0,
         gives_up: bool = True,
     ) -> None:
@@ -68,6 +71,8 @@ class Worker:
         self._every = every if routine is not None else 0
         self._routine = routine
         self._limit = limit
+        self._gather = gather
+        self._hurry = threading.Event()
         self._spread = spread
         self._gives_up = gives_up
         self._patience = 1
@@ -105,6 +110,7 @@ class Worker:
         if thread is None:
             return
         self._jobs.put(None)
+        self._hurry.set()
         if thread is not threading.current_thread() and thread.is_alive():
             self._guard.join(thread, timeout)
         self._discard()
@@ -125,6 +131,7 @@ class Worker:
         done = threading.Event()
         # Not by submit(): the queue may be full.
         self._jobs.put(done.set)
+        self._hurry.set()
         self.start()
         # Counts turns, not time: the program may have replaced Python's clock.
         for _ in range(int(timeout / _TURN_SECONDS) + 1):
@@ -140,9 +147,12 @@ class Worker:
         """Queue *job*; return whether it was accepted. Never blocks."""
         if self._stopped or not self._guard.on(self._name):
             return False
-        if self._jobs.qsize() >= self._limit:
+        waiting = self._jobs.qsize()
+        if waiting >= self._limit:
             self.refused.add()
             return False
+        if waiting >= self._limit // 2:
+            self._hurry.set()
         self._jobs.put(job)
         if self._thread is None:
             self.start()
@@ -160,11 +170,15 @@ class Worker:
                 rest, waited = max(self._rest(fine=fine), spent / _SHARE), False
                 due = monotonic() + rest
                 continue
+            idle = self._jobs.empty()
             try:
                 job = next_item(self._jobs, timeout)
             except Empty:
                 waited = True  # whatever the clock says
                 continue
+            if idle and self._gather:
+                self._hurry.wait(self._gather)
+                self._hurry.clear()
             self._do(job)
             # This frame would keep the job alive, with everything it refers to, while
             # waiting.

@@ -16,7 +16,6 @@ import functools
 import re
 from collections.abc import Iterable
 from hashlib import sha256
-from math import inf
 from typing import Any, NamedTuple
 
 from jaxmon import catalog
@@ -48,11 +47,12 @@ _DOUBLE = rf"= \(?f64\[\d[^=\n]* (?:dot\(|convolution\(|{_LIBRARY})"
 # Executables queued for analysis, which keeps them alive. Analysis is faster than
 # compiling, so only loading a great many from the persistent cache fills the queue.
 _WAITING = 64
+_GATHER_SECONDS = 0.2
 
 # What XLA says of a large program may take a twentieth of the time that compiling it
 # took. It is asked at once, unless that takes more than so much of the time; then, of
 # the programs of a function, for the latest at intervals.
-_SHARE = 0.01
+_SHARE, _LITTLE_SECONDS = 0.01, 0.002
 _INTERVAL_SECONDS = 2.0
 
 # Distinct programs remembered per function; later ones count as new.
@@ -199,13 +199,14 @@ class Programs(Part):
         self._utilization = utilization
         # The latest program of each function, until XLA says what it takes.
         self._unweighed: dict[Function, Any] = {}
-        self._due = -inf
+        self._due = 0.0
         self._worker = Worker(
             "programs",
             context.guard,
             every=_INTERVAL_SECONDS,
             routine=self._weigh_late,
             limit=_WAITING,
+            gather=_GATHER_SECONDS,
         )
         self._hlo = HloPage(context.jax, context.guard, self._worker, loaded)
         self._records: dict[Function, _Record] = {}
@@ -348,7 +349,8 @@ class Programs(Part):
             record.figures = {**facts, **record.figures}
             record.samples = _samples(function.name, record)
             self._utilization.place(function, executable, facts)
-        self._due = monotonic() + (thread_time() - began) / _SHARE
+        spent = thread_time() - began
+        self._due = monotonic() + spent / _SHARE if spent > _LITTLE_SECONDS else 0.0
 
 
 def _samples(name: str, record: _Record) -> dict[str, Sample]:
