@@ -25,9 +25,9 @@ Results = dict[str, dict[str, Any]]
 
 
 def commit() -> str:
-    """Return the commit that is measured; ``+`` if files were changed since."""
+    """Return the commit that is measured; ``+`` if the package was changed since."""
     shown = _git("rev-parse", "--short=12", "HEAD")
-    return shown + "+" * bool(_git("status", "--porcelain", "--untracked-files=no"))
+    return shown + "+" * bool(_git("status", "--porcelain", "--", "jaxmon"))
 
 
 def _git(*arguments: str) -> str:
