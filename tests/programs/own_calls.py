@@ -7,6 +7,7 @@ Prints the mean of an event as JSON, and what a start loads, starts and allocate
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import itertools
@@ -88,6 +89,10 @@ def sync() -> object:
     return x.block_until_ready()
 
 
+def compile_of(function: Callable[[Any], object]) -> object:
+    return jax.jit(function)(x)
+
+
 def warn() -> object:
     return jnp.zeros(3, dtype="float64")
 
@@ -106,14 +111,14 @@ functions: dict[str, Any] = {}
 exec(compile(source, "small.py", "exec"), functions)  # noqa: S102 - of our own
 counted(
     "small compile",
-    [lambda f=functions[f"f{n}"]: jax.jit(f)(x) for n in range(15)],
+    [functools.partial(compile_of, functions[f"f{n}"]) for n in range(15)],
     after=5,
 )
 
 kept = {f"layer{n}": jax.device_put(np.ones(4, np.float32)) for n in range(1_499)}
 trees = [{**kept, "last": jax.device_put(np.ones(n, np.float32))} for n in range(1, 25)]
 last = jax.jit(lambda tree: tree["last"] * 2)
-counted("recompile", [lambda tree=tree: last(tree) for tree in trees], after=20)
+counted("recompile", [functools.partial(last, tree) for tree in trees], after=20)
 
 # As many as a loop makes: all counted but for the last moment's, and those of one size
 # exactly in proportion.

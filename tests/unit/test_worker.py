@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import random
 import threading
@@ -113,7 +114,7 @@ def test_jobs_wait_for_others_but_not_for_long(guard: Guard) -> None:
         worker.submit(lambda: done.append(0))
         assert worker.drain(90)
         for number in range(1, 6):
-            worker.submit(lambda number=number: done.append(number))
+            worker.submit(functools.partial(done.append, number))
         until(lambda: len(done) == 6, "half of the limit")
         worker.submit(lambda: done.append(6))
     finally:
