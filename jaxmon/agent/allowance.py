@@ -5,8 +5,7 @@ from __future__ import annotations
 from jaxmon.clocks import monotonic
 
 
-# Passed without reading the clock. If a loop ends, so many events of another may pass.
-_AT_ONCE = 15
+_MODULUS = 16
 
 
 class Allowance:
@@ -17,18 +16,29 @@ class Allowance:
     Args:
         burst: how many are examined at once, after a pause.
         rate: how many are examined in a second, at least.
+        passes: how many pass between two, on average, if there are more.
 
     Attributes:
         passing: how many of the next events pass in any case.
     """
 
-    __slots__ = ("_burst", "_left", "_passed", "_rate", "_since", "passing")
+    __slots__ = (
+        "_burst",
+        "_left",
+        "_passed",
+        "_passes",
+        "_rate",
+        "_since",
+        "_turn",
+        "passing",
+    )
 
-    def __init__(self, *, burst: int, rate: float) -> None:
+    def __init__(self, *, burst: int, rate: float, passes: int) -> None:
         self._burst = burst
         self._rate = rate
+        self._passes = passes
         self._left = float(burst)
-        self._passed = 0
+        self._passed = self._turn = 0
         self._since = monotonic()
         self.passing = 0
 
@@ -40,19 +50,23 @@ class Allowance:
         if self.passing:
             self.passing -= 1
             return 0
-        if self._left < 1:
-            now = monotonic()
-            earned = (now - self._since) * self._rate
-            if earned < 1:
-                self._passed += 1 + _AT_ONCE
-                self.passing = _AT_ONCE
-                return 0
-            self._since, self._left = now, min(earned, self._burst)
-        self._left -= 1
-        return self.passed() + 1
+        passed, self._passed = self._passed, 0
+        if self._left >= 1:
+            self._left -= 1
+            return passed + 1
+        now = monotonic()
+        earned = (now - self._since) * self._rate
+        if earned >= 1:
+            self._since, self._left = now, min(earned, self._burst) - 1
+            return passed + 1
+        # Not evenly: in a loop over a few arrays it would always be the same of them.
+        self._turn = turn = (5 * self._turn + 3) % _MODULUS
+        pause = self._passes // 2 + self._passes * turn // (_MODULUS - 1)
+        self._passed = self.passing = pause
+        return passed + 1
 
     def passed(self) -> int:
-        """Return how many events have passed since they were last asked for."""
+        """Return how many events have passed that no other stands for yet, once."""
         passing = self.passing
         passed, self._passed = self._passed - passing, passing
         return passed

@@ -16,16 +16,16 @@ from tests.support import ROOT, run_python
 # more than there are: a change that needs more says so here.
 MOST = {
     "cached call": (0, 0),
-    "device_put": (10, 24),
-    "read": (8, 14),
-    "sync": (11, 14),
-    "warning": (38, 40),
+    "device_put": (9, 23),
+    "read": (7, 13),
+    "sync": (10, 13),
+    "warning": (36, 39),
     "marked step": (13, 10),
     "small compile": (390, 410),
     "recompile": (2_000, 25_500),
-    "frequent device_put": (1.3, 0.2),
-    "frequent read": (2.3, 3),
-    "frequent sync": (1.3, 2),
+    "frequent device_put": (1.3, 0.7),
+    "frequent read": (2.3, 0.5),
+    "frequent sync": (1.3, 0.5),
     "frequent warning": (3.5, 1.5),
 }
 
@@ -64,11 +64,11 @@ def test_each_event_makes_so_many_calls(counts: Any) -> None:
 
 def test_frequent_events_are_all_counted(counts: Any) -> None:
     """
-    One stands for those before it, so that only the last moment's may be missing; none
-    is counted twice.
+    One stands for those before it, so that only the latest may be missing; none is
+    counted twice.
     """
     total, transfers, nbytes, warnings = counts["frequent"]
 
-    assert 0.95 * total <= transfers <= total
+    assert total - 100 <= transfers <= total + 100
     assert nbytes == transfers * counts["size"]
     assert warnings == total

@@ -120,7 +120,7 @@ trees = [{**kept, "last": jax.device_put(np.ones(n, np.float32))} for n in range
 last = jax.jit(lambda tree: tree["last"] * 2)
 counted("recompile", [functools.partial(last, tree) for tree in trees], after=20)
 
-# As many as a loop makes: all counted but for the last moment's, and those of one size
+# As many as a loop makes: all counted but for the latest, and those of one size
 # exactly in proportion.
 before, total = page(), 20_000
 for _ in range(total):

@@ -35,7 +35,7 @@ SITE = "warnings"
 _SAID = 100
 
 # Examining one takes some 50 µs: 0.05 % of a processor for each module of JAX.
-_BURST, _PER_SECOND = 100, 10
+_BURST, _PER_SECOND, _PASSES = 100, 10, 128
 
 
 class _Source:
@@ -50,7 +50,7 @@ class _Source:
     """
 
     def __init__(self, note: Callable[[FrameType, int], tuple[Tally, ...]]) -> None:
-        self.allowance = Allowance(burst=_BURST, rate=_PER_SECOND)
+        self.allowance = Allowance(burst=_BURST, rate=_PER_SECOND, passes=_PASSES)
         self._note = note
         self._latest: tuple[Tally, ...] = ()
 

@@ -41,8 +41,9 @@ _READS = (
     "_to_np_array_did_copy",  # since 0.12
 )
 _MANY = 64
-# Examining one takes some 10 µs: 0.25 % of a processor.
-_BURST, _PER_SECOND = 1000, 250
+# Examining one takes some 10 µs: 0.25 % of a processor, and in a loop that makes more
+# a sixth of a microsecond of each, or half of one with cold caches.
+_BURST, _PER_SECOND, _PASSES = 1000, 250, 64
 _times = iter(perf_counter_ns, None)
 _NUMBERS = {bool: ("b", 1), int: ("i", 8), complex: ("c", 16)}
 
@@ -102,7 +103,7 @@ class TransferHooks:
         self._origins = TransferSites(jax, calls)
         self._looping: dict[int, bool] = {}
         self._reads, self._waits, self._puts, self._conversions = (
-            Allowance(burst=_BURST, rate=_PER_SECOND) for _ in range(4)
+            Allowance(burst=_BURST, rate=_PER_SECOND, passes=_PASSES) for _ in range(4)
         )
         self._clean = is_calling(jax)
         self._array: type = jax._src.array.ArrayImpl  # noqa: SLF001

@@ -214,10 +214,15 @@ class Transfers(Part):
                 total = totals[site.direction]
                 total[0] += weight * count
                 total[1] += weight * nbytes
-                total[2] += weight * spent
+                passed = 0
+                if weight > 1:
+                    # One that was slow says nothing about those that passed before it.
+                    passed = min((weight - 1) * spent, max(started - site.ended, 0))
+                total[2] += spent + passed
                 site.count += weight * count
                 site.bytes += weight * nbytes
-                site.nanoseconds += weight * spent
+                site.nanoseconds += spent + passed
+                site.ended = ended
                 del records[0]
                 self._sites[id(site)] = site
                 if place is not None and spent >= self._shortest * 1e9:
