@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.rows import Row
 
 
-PAIRS = 5
+PAIRS = 3
 SECONDS = 300
 GOAL_PERCENT, GOAL_COMPILING_PERCENT = 5.0, 3.0
 _BARE, _WATCHED = "bare", "watched"
