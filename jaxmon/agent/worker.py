@@ -72,7 +72,6 @@ class Worker:
         self._routine = routine
         self._limit = limit
         self._gather = gather
-        self._hurry = threading.Event()
         self._spread = spread
         self._gives_up = gives_up
         self._patience = 1
@@ -80,6 +79,8 @@ class Worker:
         self._random = random.Random()  # noqa: S311 - nothing secret
         # Its put() may be reentered on one thread by the garbage collector.
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        # What is in it ends the wait for other jobs.
+        self._hurry: SimpleQueue[None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.RLock()
         self._stopped = False
@@ -110,7 +111,7 @@ class Worker:
         if thread is None:
             return
         self._jobs.put(None)
-        self._hurry.set()
+        self._end_gathering()
         if thread is not threading.current_thread() and thread.is_alive():
             self._guard.join(thread, timeout)
         self._discard()
@@ -131,7 +132,7 @@ class Worker:
         done = threading.Event()
         # Not by submit(): the queue may be full.
         self._jobs.put(done.set)
-        self._hurry.set()
+        self._end_gathering()
         self.start()
         # Counts turns, not time: the program may have replaced Python's clock.
         for _ in range(int(timeout / _TURN_SECONDS) + 1):
@@ -152,7 +153,7 @@ class Worker:
             self.refused.add()
             return False
         if waiting >= self._limit // 2:
-            self._hurry.set()
+            self._end_gathering()
         self._jobs.put(job)
         if self._thread is None:
             self.start()
@@ -177,14 +178,25 @@ class Worker:
                 waited = True  # whatever the clock says
                 continue
             if idle and self._gather:
-                self._hurry.wait(self._gather)
-                self._hurry.clear()
+                self._wait_for_others()
+                if self._stopped:
+                    break
             self._do(job)
             # This frame would keep the job alive, with everything it refers to, while
             # waiting.
             del job
         if not self._stopped:  # disabled: no other thread will run the queued jobs
             self._discard()
+
+    def _end_gathering(self) -> None:
+        if self._gather and self._hurry.empty():
+            self._hurry.put(None)
+
+    def _wait_for_others(self) -> None:
+        with contextlib.suppress(Empty):
+            next_item(self._hurry, self._gather)
+            while True:
+                self._hurry.get_nowait()
 
     def _discard(self) -> None:
         """
