@@ -177,10 +177,8 @@ class Worker:
             except Empty:
                 waited = True  # whatever the clock says
                 continue
-            if idle and self._gather:
-                self._wait_for_others()
-                if self._stopped:
-                    break
+            if idle and self._gather and not self._gathered():
+                break
             self._do(job)
             # This frame would keep the job alive, with everything it refers to, while
             # waiting.
@@ -192,11 +190,13 @@ class Worker:
         if self._gather and self._hurry.empty():
             self._hurry.put(None)
 
-    def _wait_for_others(self) -> None:
+    def _gathered(self) -> bool:
+        """Wait for other jobs; return whether they are to be done."""
         with contextlib.suppress(Empty):
             next_item(self._hurry, self._gather)
             while True:
                 self._hurry.get_nowait()
+        return not self._stopped
 
     def _discard(self) -> None:
         """
