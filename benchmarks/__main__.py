@@ -1,7 +1,7 @@
 """
 Run the benchmarks, all or those named, and print one table.
 
-    python -m benchmarks [NAME ...] [--json PATH]
+    python -m benchmarks [NAME ...] [--json PATH] [--write]
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
 
+from benchmarks import document
 from benchmarks.rows import Row, table
 
 
@@ -32,6 +33,9 @@ def main() -> int:
     )
     parser.add_argument("name", nargs="*", help="one of: " + ", ".join(BENCHMARKS))
     parser.add_argument("--json", type=Path, metavar="PATH", help="also write a file")
+    parser.add_argument(
+        "--write", action="store_true", help="put the results into the documents"
+    )
     arguments = parser.parse_args()
     if unknown := set(arguments.name) - set(BENCHMARKS):
         parser.error(f"no benchmark is called {min(unknown)!r}")
@@ -47,11 +51,13 @@ def main() -> int:
         found[name] = BENCHMARKS[name]()
         spent = perf_counter() - started
         print(f"\n{name} ({spent:.0f} s)\n{table(found[name])}", flush=True)
+    figures = {
+        name: [{**asdict(row), "met": row.met} for row in rows]
+        for name, rows in found.items()
+    }
+    if arguments.write:
+        document.write(figures, machine)
     if arguments.json:
-        figures = {
-            name: [{**asdict(row), "met": row.met} for row in rows]
-            for name, rows in found.items()
-        }
         text = json.dumps({"machine": machine, "benchmarks": figures}, indent=2)
         arguments.json.write_text(f"{text}\n", encoding="utf-8")
     return 0
@@ -60,10 +66,11 @@ def main() -> int:
 def describe() -> dict[str, str]:
     """Return what figures depend on."""
     return {
+        "commit": document.commit(),
         "date": datetime.now(UTC).date().isoformat(),
         "Python": platform.python_version(),
         "JAX": version("jax"),
-        "machine": platform.machine(),
+        "processor": platform.machine(),
         "CPUs": str(os.cpu_count()),
     }
 
@@ -105,6 +112,7 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "indicators": _of("indicators"),
     "jobs": _of("jobs"),
     "live_page": _of("live_page"),
+    "loops": _of("loops"),
     "misses": _of("misses"),
     "memory": _of("memory"),
     "otlp": _of("otlp"),

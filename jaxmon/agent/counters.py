@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import deque
 from collections.abc import Callable
-from itertools import repeat
+from itertools import islice, repeat
 from operator import length_hint
 from typing import Any, Protocol, cast
 
@@ -30,6 +31,10 @@ class Tally:
     def __init__(self) -> None:
         self._ticks = repeat(1, _FULL)
         self.add = self._ticks.__next__
+
+    def add_many(self, number: int) -> None:
+        """Count up by *number*."""
+        deque(islice(self._ticks, number), maxlen=0)
 
     @property
     def value(self) -> int:

@@ -58,7 +58,6 @@ class Function:
     The statistics of one function label.
 
     Attributes:
-        place: where it is defined, ``path/file.py:12``; empty if unknown.
         objects: what is called through the call layer, traced calls included.
         traced: of these calls, those made while JAX was tracing another function.
         entered_missed: calls through the call layer that left the fast path.
@@ -66,6 +65,7 @@ class Function:
     """
 
     __slots__ = (
+        "_code",
         "compiles",
         "counted",
         "entered_missed",
@@ -76,7 +76,6 @@ class Function:
         "objects",
         "other_missed",
         "phases",
-        "place",
         "recompiles",
         "series",
         "traced",
@@ -85,7 +84,7 @@ class Function:
     def __init__(self, name: str, *, internal: bool) -> None:
         self.name = name
         self.internal = internal
-        self.place = ""
+        self._code: types.CodeType | None = None
         self.counted = False
         self.objects = LiveObjects()
         self.traced = Tally()
@@ -99,12 +98,17 @@ class Function:
         self.series: dict[object, str] = {}
 
     def defined_by(self, fun: object) -> None:
-        """Note where *fun*, which has this label, is defined: a microsecond or two."""
-        if not self.place and not self.internal and self.name not in _SHARED:
-            code = code_of(inner(fun))
-            if code is not None:
-                file = display_path(code.co_filename)
-                self.place = f"{file}:{code.co_firstlineno}"
+        """Note that *fun* has this label: a microsecond or two."""
+        if self._code is None and not self.internal and self.name not in _SHARED:
+            self._code = code_of(inner(fun))
+
+    @property
+    def place(self) -> str:
+        """Where it is defined, ``path/file.py:12``; empty if unknown."""
+        code = self._code
+        if code is None:
+            return ""
+        return f"{display_path(code.co_filename)}:{code.co_firstlineno}"
 
     @property
     def missed(self) -> int:

@@ -41,6 +41,8 @@ class Worker:
             over a hundredth of the time.
         routine: called periodically.
         limit: maximum queued jobs; more are refused.
+        gather: seconds for which the first job waits for others: waking the thread
+            costs the program more than queueing a job.
         spread: fraction of *every* by which the time between two runs varies at random,
             so that they do not synchronise with the program.
         gives_up: a routine that keeps failing disables the site; otherwise it is
@@ -58,6 +60,7 @@ class Worker:
         every: float = 0,
         routine: Job | None = None,
         limit: int = 64,
+        gather: float = 0,
         spread: float = 0,
         gives_up: bool = True,
     ) -> None:
@@ -67,6 +70,7 @@ class Worker:
         self._every = every if routine is not None else 0
         self._routine = routine
         self._limit = limit
+        self._gather = gather
         self._spread = spread
         self._gives_up = gives_up
         self._patience = 1
@@ -74,6 +78,8 @@ class Worker:
         self._random = random.Random()  # noqa: S311 - nothing secret
         # Its put() may be reentered on one thread by the garbage collector.
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        # What is in it ends the wait for other jobs.
+        self._hurry: SimpleQueue[None] = SimpleQueue()
         self._thread: DaemonThread | None = None
         self._lock = RLock()
         self._stopped = False
@@ -104,6 +110,7 @@ class Worker:
         if thread is None:
             return
         self._jobs.put(None)
+        self._end_gathering()
         if wait and thread is not current() and thread.is_alive():
             self._guard.join(thread)
         self._discard()
@@ -131,6 +138,7 @@ class Worker:
         done = Event()
         # Not by submit(): the queue may be full.
         self._jobs.put(done.set)
+        self._end_gathering()
         self.start()
         # Counts turns, not time: the program may have replaced Python's clock.
         for _ in range(int(timeout / _TURN_SECONDS) + 1):
@@ -146,9 +154,12 @@ class Worker:
         """Queue *job*; return whether it was accepted. Never blocks."""
         if self._stopped or not self._guard.on(self._name):
             return False
-        if self._jobs.qsize() >= self._limit:
+        waiting = self._jobs.qsize()
+        if waiting >= self._limit:
             self.refused.add()
             return False
+        if waiting >= self._limit // 2:
+            self._end_gathering()
         self._jobs.put(job)
         if self._thread is None:
             self.start()
@@ -166,17 +177,32 @@ class Worker:
                 rest, waited = max(self._rest(fine=fine), spent / _SHARE), False
                 due = monotonic() + rest
                 continue
+            idle = self._jobs.empty()
             try:
                 job = next_item(self._jobs, timeout)
             except Empty:
                 waited = True  # whatever the clock says
                 continue
+            if idle and self._gather and not self._gathered():
+                break
             self._do(job)
             # This frame would keep the job alive, with everything it refers to, while
             # waiting.
             del job
         if not self._stopped:  # disabled: no other thread will run the queued jobs
             self._discard()
+
+    def _end_gathering(self) -> None:
+        if self._gather and self._hurry.empty():
+            self._hurry.put(None)
+
+    def _gathered(self) -> bool:
+        """Wait for other jobs; return whether they are to be done."""
+        with contextlib.suppress(Empty):
+            next_item(self._hurry, self._gather)
+            while True:
+                self._hurry.get_nowait()
+        return not self._stopped
 
     def _discard(self) -> None:
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -229,6 +230,41 @@ def test_different_programs_are_counted_once_each() -> None:
         assert value(agent, "jaxmon_program_info", function=label) == 1
         # The newest.
         assert value(agent, "jaxmon_program_flops", function=label) == 2 * 6**3
+
+
+def test_what_xla_says_of_a_program_may_come_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    If asking takes much of the time, it is asked for the latest program of a function;
+    programs are counted all the same, and statistics are there if they are waited for.
+    """
+    import jax
+
+    label, asked = f"{__name__}.matmul", 0
+    facts = executables.facts
+
+    def counting(executable: Any) -> dict[str, float]:
+        nonlocal asked
+        asked += 1
+        return facts(executable)
+
+    monkeypatch.setattr(executables, "facts", counting)
+    with instrumented() as agent:
+        programs = inside.programs(agent)
+        programs._due = math.inf
+        jitted = jax.jit(matmul)
+        for size in (3, 4, 5):
+            jitted(ones(size, size), ones(size, size))
+        until(
+            lambda: value(agent, "jaxmon_programs_total", function=label) == 3,
+            "three programs",
+        )
+        assert asked == 0
+        programs.finish(60)
+
+        assert asked == 1
+        assert value(agent, "jaxmon_program_flops", function=label) == 2 * 5**3
 
 
 def test_functions_of_jax_itself_are_counted_only() -> None:

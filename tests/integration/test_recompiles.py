@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from jaxmon import catalog
 from tests import support
 from tests.preloaded import run_preloaded
-from tests.programs.recompiles.expected import CASES, NONE, SINCE, TRANSFORMED
+from tests.programs.recompiles.expected import CASES, NONE, SEVERAL, SINCE, TRANSFORMED
 
 
 pytestmark = pytest.mark.ground_truth
@@ -42,7 +42,7 @@ def test_every_case_is_expected_here(noted: Any) -> None:
     absent = {name for name, since in SINCE.items() if since > RELEASE}
 
     assert set(noted["absent"]) == absent
-    assert set(noted["cases"]) == {*CASES, *NONE, *TRANSFORMED} - absent
+    assert set(noted["cases"]) == {*CASES, *NONE, *SEVERAL, *TRANSFORMED} - absent
 
 
 @pytest.mark.parametrize("name", [n for n in CASES if SINCE.get(n, RELEASE) <= RELEASE])
@@ -74,6 +74,18 @@ def test_every_recompile_under_a_transformation_is_told(noted: Any, name: str) -
     if "evicted" not in cause:  # also what JAX runs to differentiate
         assert case["compiles"] == compiles
     assert told == compiles * [cause]
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_each_is_compared_with_the_most_similar(noted: Any, name: str) -> None:
+    """
+    That is the call with the fewest kinds of differences: all arrays of a large tree
+    that are placed elsewhere are no further away than a single shape.
+    """
+    case = noted["cases"][name]
+
+    assert case["compiles"] == len(SEVERAL[name])
+    assert [event["cause"] for event in case["events"]] == SEVERAL[name]
 
 
 @pytest.mark.parametrize("name", NONE)

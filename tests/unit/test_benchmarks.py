@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import compiles, exposition, jobs
+from benchmarks import compiles, document, exposition, jobs
 from jaxmon.report.job.model import Verdict
 from jaxmon.report.job.text import lines
 from jaxmon.report.job.verdict import judge
@@ -51,3 +51,13 @@ def test_the_slow_one_of_many_ranks_is_found() -> None:
     printed = " ".join(" ".join(lines(Verdict((job,)), 100)).split())
     assert f"slower because of rank {jobs.STUCK}: a step takes" in printed
     assert "waits for data at data.py:41" in printed
+
+
+def test_documents_have_what_was_measured() -> None:
+    """Results are written by the command that measures them, not by hand."""
+    results = document.load()
+
+    for page in document.DOCUMENTS:
+        text = page.read_text(encoding="utf-8")
+        assert document.rendered(text, results) == text
+    assert all({"commit", "date"} <= one["machine"].keys() for one in results.values())

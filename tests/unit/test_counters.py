@@ -7,6 +7,8 @@ import threading
 
 import pytest
 
+from jaxmon.agent import allowance
+from jaxmon.agent.allowance import Allowance
 from jaxmon.agent.counters import Tally, metered
 
 
@@ -18,6 +20,55 @@ def test_a_tally_counts_from_zero() -> None:
     tally.add()
 
     assert tally.value == tally.value == 2
+
+
+def test_a_tally_adds_many_at_once() -> None:
+    """None, one or a thousand."""
+    tally = Tally()
+    for number in (0, 1, 1000):
+        tally.add_many(number)
+
+    assert tally.value == 1001
+
+
+def test_few_events_are_all_examined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A burst, and as many per second as the rate allows, however long."""
+    at = 0.0
+    monkeypatch.setattr(allowance, "monotonic", lambda: at)
+    allowed = Allowance(burst=50, rate=10, passes=16)
+
+    assert [allowed.take() for _ in range(50)] == [1] * 50
+    for _ in range(1000):
+        at += 0.11
+        assert allowed.take() == 1
+    at += 1000
+    assert [allowed.take() for _ in range(50)] == [1] * 50
+
+
+def test_one_event_stands_for_those_that_passed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 10,000 in a second few are examined; sums are right, soon all are again."""
+    at = 0.0
+    monkeypatch.setattr(allowance, "monotonic", lambda: at)
+    allowed = Allowance(burst=50, rate=10, passes=16)
+    weights = []
+    for _ in range(10_000):
+        at += 0.0001
+        weights.append(allowed.take())
+
+    examined = [number for number, weight in enumerate(weights) if weight][50:]
+    assert 9_950 / 20 < len(examined) < 9_950 / 12
+    # In loops over a few things it is not always the same one.
+    for period in range(2, 17):
+        turns = [number % period for number in examined]
+        assert {*turns} == {*range(period)}
+    # Those after the latest one wait for the next.
+    assert sum(weights) + allowed.passed() == 10_000
+    at += 5
+    later = [allowed.take() for _ in range(60)]
+    assert sum(map(bool, later)) >= 36
+    assert sum(later) + allowed.passed() == 60
 
 
 def test_threads_that_add_lose_no_count() -> None:

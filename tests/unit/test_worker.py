@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import random
 import threading
@@ -101,6 +102,26 @@ def test_drain_waits_for_what_was_submitted_before(worker: Worker) -> None:
     assert worker.drain(30)
     worker.stop()
     assert not worker.drain(30)
+
+
+def test_jobs_wait_for_others_but_not_for_long(guard: Guard) -> None:
+    """
+    What is gathered is done at once if it is waited for, if it is much, or at the stop.
+    """
+    done: list[int] = []
+    worker = Worker("gathering", guard, limit=8, gather=3600)
+    try:
+        worker.submit(lambda: done.append(0))
+        assert worker.drain(90)
+        for number in range(1, 6):
+            worker.submit(functools.partial(done.append, number))
+        until(lambda: len(done) == 6, "half of the limit")
+        worker.submit(lambda: done.append(6))
+    finally:
+        worker.stop()
+
+    assert done[:6] == [*range(6)]
+    assert guard.failures() == {}
 
 
 def test_stop_drops_what_waits_and_ends_the_thread(worker: Worker) -> None:

@@ -28,7 +28,7 @@ from jaxmon.agent.jaxlink.cluster import local_devices
 from jaxmon.agent.loaded import Known, LoadedPrograms, copy_bytes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
-from jaxmon.clocks import wall_time
+from jaxmon.clocks import monotonic, thread_time, wall_time
 from jaxmon.exposition.families import Family, Sample, series
 from jaxmon.http.server import Handler
 
@@ -47,6 +47,13 @@ _DOUBLE = rf"= \(?f64\[\d[^=\n]* (?:dot\(|convolution\(|{_LIBRARY})"
 # Executables queued for analysis, which keeps them alive. Analysis is faster than
 # compiling, so only loading a great many from the persistent cache fills the queue.
 _WAITING = 64
+_GATHER_SECONDS = 0.2
+
+# What XLA says of a large program may take a twentieth of the time that compiling it
+# took. It is asked at once, unless that takes more than so much of the time; then, of
+# the programs of a function, for the latest at intervals.
+_SHARE, _LITTLE_SECONDS = 0.01, 0.002
+_INTERVAL_SECONDS = 2.0
 
 # Distinct programs remembered per function; later ones count as new.
 _REMEMBERED = 10_000
@@ -190,7 +197,17 @@ class Programs(Part):
         self._jax = context.jax
         self.loaded = loaded
         self._utilization = utilization
-        self._worker = Worker("programs", context.guard, limit=_WAITING)
+        # The latest program of each function, until XLA says what it takes.
+        self._unweighed: dict[Function, Any] = {}
+        self._due = 0.0
+        self._worker = Worker(
+            "programs",
+            context.guard,
+            every=_INTERVAL_SECONDS,
+            routine=self._weigh_late,
+            limit=_WAITING,
+            gather=_GATHER_SECONDS,
+        )
         self._hlo = HloPage(context.jax, context.guard, self._worker, loaded)
         self._records: dict[Function, _Record] = {}
         self._promotion = context.observers.promotion
@@ -226,11 +243,13 @@ class Programs(Part):
         """
         Wait until queued executables have been analysed, at most *timeout* seconds.
         """
+        self._worker.submit(self._weigh)
         self._worker.drain(timeout)
 
     def stop(self) -> None:
         """Stop the thread and drop the queue."""
         self._worker.stop()
+        self._unweighed.clear()
 
     def explain(self) -> Explanation:
         """Return the statistics of each function's latest program."""
@@ -294,7 +313,7 @@ class Programs(Part):
             known = Known(function, finished, text.text, text.copy)
             self.loaded.note(executable, known)
         own = not function.internal and function.name not in _SHARED
-        figures = executables.facts(executable) if own else {}
+        figures: dict[str, float] = {}
         if own and text is not None:
             figures["instructions"] = text.instructions
             figures["fusions"] = text.fusions
@@ -311,7 +330,27 @@ class Programs(Part):
             record.finished = finished
             record.fingerprint, record.figures = fingerprint, figures
             record.double = text is not None and text.double
+            self._unweighed[function] = executable
+            if monotonic() >= self._due:
+                self._weigh()
         record.samples = _samples(function.name, record)
+
+    def _weigh_late(self) -> None:
+        if self._unweighed and monotonic() >= self._due:
+            self._weigh()
+
+    def _weigh(self) -> None:
+        """Add XLA's statistics of the latest programs."""
+        began = thread_time()
+        for function in list(self._unweighed):
+            executable = self._unweighed.pop(function)
+            facts = executables.facts(executable)
+            record = self._records[function]
+            record.figures = {**facts, **record.figures}
+            record.samples = _samples(function.name, record)
+            self._utilization.place(function, executable, facts)
+        spent = thread_time() - began
+        self._due = monotonic() + spent / _SHARE if spent > _LITTLE_SECONDS else 0.0
 
 
 def _samples(name: str, record: _Record) -> dict[str, Sample]:

@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Any
 
 from jaxmon import catalog
+from jaxmon.agent.allowance import Allowance
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function
@@ -32,6 +33,38 @@ SITE = "warnings"
 
 # Warnings in words, at most.
 _SAID = 100
+
+# Examining one takes some 50 µs: 0.05 % of a processor for each module of JAX.
+_BURST, _PER_SECOND, _PASSES = 100, 10, 128
+
+
+class _Source:
+    """
+    A module of JAX that warns.
+
+    Args:
+        note: notes a warning that stands for so many; returns what counts such ones.
+
+    Attributes:
+        allowance: chooses the warnings that are noted.
+    """
+
+    def __init__(self, note: Callable[[FrameType, int], tuple[Tally, ...]]) -> None:
+        self.allowance = Allowance(burst=_BURST, rate=_PER_SECOND, passes=_PASSES)
+        self._note = note
+        self._latest: tuple[Tally, ...] = ()
+
+    def on_warning(self, frame: FrameType, original: object) -> None:
+        """Observe ``warnings.warn`` in this module."""
+        del original
+        if weight := self.allowance.take():
+            self._latest = self._note(frame, weight)
+
+    def settle(self) -> None:
+        """Count those that passed since the latest as that."""
+        passed = self.allowance.passed()
+        for tally in self._latest:
+            tally.add_many(passed)
 
 
 class Warnings(Part):
@@ -62,6 +95,7 @@ class Warnings(Part):
         self._counts = {kind: Tally() for kind in catalog.WARNING_KINDS}
         # By kind, function and line: the text of the first, and how many.
         self._said: dict[tuple[str, str, str], tuple[str, Tally]] = {}
+        self._sources: list[_Source] = []
         self._active = False
 
     def attach(self, hooks: Hooks) -> None:
@@ -72,7 +106,9 @@ class Warnings(Part):
         at.undo_by(self.detach)
         for module in modules():
             original = vars(module)["warnings"]
-            warn = at.stand_in(original.warn, self.on_warning)
+            source = _Source(self._on_warning)
+            self._sources.append(source)
+            warn = at.stand_in(original.warn, source.on_warning, source.allowance)
             at.replace(module, "warnings", ModuleProxy(original, {"warn": warn}))
         self._active = True
         for logger in loggers():
@@ -88,10 +124,8 @@ class Warnings(Part):
         """Stop observing."""
         self.detach()
 
-    def on_warning(self, frame: FrameType, original: object) -> None:
-        """Observe ``warnings.warn`` in a module of JAX."""
-        del original
-        self._note(warned_at(frame), frame)
+    def _on_warning(self, frame: FrameType, weight: int) -> tuple[Tally, ...]:
+        return self._note(warned_at(frame), frame, weight)
 
     def _on_record(self, record: logging.LogRecord) -> bool:
         if self._active and record.levelno >= logging.WARNING and self._guard.on(SITE):
@@ -103,12 +137,14 @@ class Warnings(Part):
         return True
 
     def _hear(self, warned: Warned, frame: FrameType) -> None:
-        self._note(warned, frame)
+        self._note(warned, frame, 1)
         if warned.kind == "callback":
             self._on_callback(warned.text, frame)
 
-    def _note(self, warned: Warned, frame: FrameType) -> None:
-        self._counts[warned.kind].add()
+    def _note(self, warned: Warned, frame: FrameType, weight: int) -> tuple[Tally, ...]:
+        """Note *weight* warnings like this one; return what counts them."""
+        kind = self._counts[warned.kind]
+        kind.add_many(weight)
         jitted = program_at(frame).jitted
         function = None if jitted is None else self._function_of(jitted)
         name = "" if function is None or function.internal else function.name
@@ -117,12 +153,18 @@ class Warnings(Part):
         key = (warned.kind, name, where)
         if key not in self._said:
             if len(self._said) >= _SAID:
-                return
+                return (kind,)
             self._said[key] = warned.text, Tally()
             self._context.events.add(
                 "warning", name or None, warned.text, warning=warned.kind, where=where
             )
-        self._said[key][1].add()
+        found = self._said[key][1]
+        found.add_many(weight)
+        return kind, found
+
+    def _settle(self) -> None:
+        for source in self._sources:
+            source.settle()
 
     def explain(self) -> Explanation:
         """Return the warnings by kind, function and line."""
@@ -130,6 +172,7 @@ class Warnings(Part):
 
     def snapshot(self) -> list[dict[str, Any]]:
         """Return the warnings by kind, function and line."""
+        self._settle()
         return [
             {
                 "kind": kind,
@@ -143,6 +186,7 @@ class Warnings(Part):
 
     def collect(self) -> list[Family]:
         """Return the number of warnings of each kind."""
+        self._settle()
         metric = catalog.JAX_WARNINGS
         return [
             Family(

@@ -85,6 +85,8 @@ class Utilization(Part):
         self._tallies: dict[Function, FunctionTally] = {}
         self._executions: dict[Function, Executions] = {}
         self._rooflines: dict[Function, Roofline] = {}
+        # FLOPs, ideal seconds and bandwidth of programs until their bytes are known.
+        self._unplaced: dict[Function, tuple[Flops, float, float, float]] = {}
         self._peak: DevicePeak | None = None
         observers = context.observers
         observers.lowered.append(self._on_lowered)
@@ -159,7 +161,7 @@ class Utilization(Part):
             function: that it was compiled for.
             lowered: what was known when it was compiled.
             executable: XLA's loaded executable.
-            facts: what else is known of it: ``devices``, ``accessed_bytes``.
+            facts: what else is known of it: ``devices``.
 
         Returns:
             Those that the model needs, and those computed once more, on all devices;
@@ -184,6 +186,7 @@ class Utilization(Part):
         facts: Mapping[str, float],
     ) -> dict[str, float]:
         self._rooflines.pop(function, None)
+        self._unplaced.pop(function, None)
         if lowered.jaxpr is None:
             # Another device needs another program, but JAX lowers no second one.
             tally.add(tally.only or Unknown("untraced"), lowered.shapes)
@@ -205,10 +208,26 @@ class Utilization(Part):
         bandwidth = None if peak is None else peak.bandwidth
         flops = sum(whole.flops.values()) / devices
         if flops and seconds and bandwidth:
+            self._unplaced[function] = found, flops, seconds, bandwidth
+        return {f"{work}_flops": number for work, number in whole.flops.items()}
+
+    def place(
+        self, function: Function, executable: Any, facts: Mapping[str, float]
+    ) -> None:
+        """
+        Place the program of *function* that was counted last in the roofline; the
+        *facts* have its ``accessed_bytes``.
+        """
+        unplaced = self._unplaced.pop(function, None)
+        if unplaced is None:
+            return
+        try:
+            found, flops, seconds, bandwidth = unplaced
             accessed = self._accessed(found, executable, facts)
             if place := roofline(flops, seconds, accessed, bandwidth):
                 self._rooflines[function] = place
-        return {f"{work}_flops": number for work, number in whole.flops.items()}
+        except Exception:  # noqa: BLE001 - contained: the rest is known of the program
+            self._guard.failed(SITE)
 
     def _accessed(
         self, found: Flops, executable: Any, facts: Mapping[str, float]

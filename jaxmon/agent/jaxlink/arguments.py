@@ -33,6 +33,8 @@ class Call(NamedTuple):
         tree: their tree structure.
         avals: their abstract values, empty if JAX has none.
         names: JAX's names of the leaves.
+        nodes: an object for each traced argument, the same for equal trees; empty if
+            they were not compared.
     """
 
     fun: object
@@ -45,6 +47,7 @@ class Call(NamedTuple):
     tree: Any = None
     avals: Sequence[Any] = ()
     names: Sequence[str] | None = None
+    nodes: Sequence[object] = ()
 
 
 def call_served_by(

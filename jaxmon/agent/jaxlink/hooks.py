@@ -14,6 +14,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from jaxmon import catalog, interrupts
+from jaxmon.agent.allowance import Allowance
 from jaxmon.agent.guard import Guard, log
 from jaxmon.agent.jaxlink.configuration import is_calling
 from jaxmon.agent.jaxlink.listeners import SITE as MONITORING
@@ -219,13 +220,31 @@ class Places:
         self._guard = guard
         self._site = site
 
-    def probe(self, owner: ModuleType, name: str, observe: Observer) -> None:
-        """Pass each call of ``owner.name`` to *observe*."""
-        self.replace(owner, name, self.stand_in(getattr(owner, name), observe))
+    def probe(
+        self,
+        owner: ModuleType,
+        name: str,
+        observe: Observer,
+        allowance: Allowance | None = None,
+    ) -> None:
+        """Pass each call of ``owner.name`` to *observe*, as the *allowance* allows."""
+        original = getattr(owner, name)
+        self.replace(owner, name, self.stand_in(original, observe, allowance))
 
-    def stand_in(self, original: Callable[..., Any], observe: Observer) -> Probe:
+    def stand_in(
+        self,
+        original: Callable[..., Any],
+        observe: Observer,
+        allowance: Allowance | None = None,
+    ) -> Probe:
         """Return a probe that passes each call of *original* to *observe*."""
-        probe = Probe(original, observe, guard=self._guard, site=self._site)
+        probe = Probe(
+            original,
+            observe,
+            guard=self._guard,
+            site=self._site,
+            allowance=allowance,
+        )
         self._hooks.probes.append(probe)
         return probe
 

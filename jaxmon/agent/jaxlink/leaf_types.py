@@ -27,7 +27,7 @@ class Leaf(NamedTuple):
 
 class LeafTypes:
     """
-    Creates leaf types, 0.6 µs each. Equal ones are one object.
+    Creates leaf types, a quarter of a microsecond each. Equal ones are one object.
 
     Args:
         jax: the module.
@@ -56,26 +56,27 @@ class LeafTypes:
         if len(self._known) > _SHARED:
             self._known.clear()
         shared, found = self._known, []
-        placements: dict[int, object] = {}
+        # By abstract value and sharding, of which many leaves share few.
+        alike: dict[tuple[int, int], Leaf] = {}
         kinds: dict[int, bool] = {}
         for leaf, aval in zip(leaves, avals, strict=True):
-            placement = None
             kind = id(type(leaf))
             known = kinds.get(kind)
             if known is None:
                 known = kinds[kind] = self._is_array(leaf)
-            if known and leaf._committed:  # noqa: SLF001 - the public one costs a call
-                sharding = leaf.sharding
-                placement = placements.get(id(sharding))
-                if placement is None:
-                    placement = placements[id(sharding)] = self._place(sharding)
-            one = Leaf(
-                getattr(aval, "shape", ()),
-                getattr(aval, "dtype", None),
-                bool(getattr(aval, "weak_type", False)),
-                placement,
-            )
-            found.append(shared.setdefault(one, one))
+            # The public attribute costs a call.
+            sharding = leaf.sharding if known and leaf._committed else None  # noqa: SLF001
+            key = id(aval), id(sharding)
+            one = alike.get(key)
+            if one is None:
+                one = Leaf(
+                    getattr(aval, "shape", ()),
+                    getattr(aval, "dtype", None),
+                    bool(getattr(aval, "weak_type", False)),
+                    None if sharding is None else self._place(sharding),
+                )
+                one = alike[key] = shared.setdefault(one, one)
+            found.append(one)
         return tuple(found)
 
     def _is_array(self, leaf: Any) -> bool:

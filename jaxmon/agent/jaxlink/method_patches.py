@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from jaxmon.agent.allowance import Allowance
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink.transfer_sites import TransferSite
 
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
 SITE = "transfers"
 
-Started: TypeAlias = tuple[TransferSite, int, int, int, "Place | None"]
+Started: TypeAlias = tuple[TransferSite, int, int, int, int, "Place | None"]
 """
-Transfer site, count (0 for shards after the first), bytes, start, and where a span of
-it belongs.
+Transfer site, how many transfers it stands for, count (0 for shards after the first),
+bytes, start, and where a span of it belongs.
 """
 
 Record: TypeAlias = tuple[Started, int]
@@ -38,19 +39,23 @@ class SyncCall:
 
     Attributes:
         bound: the method.
-        start: takes the calling frame and the method; returns what to call instead.
+        start: takes the calling frame, the method and the weight; returns what to call
+            instead.
+        weight: how many syncs it stands for.
     """
 
     # Set from outside: an `__init__` would cost each sync a call.
-    __slots__ = ("bound", "start")
+    __slots__ = ("bound", "start", "weight")
 
     bound: Callable[[], Any]
     start: Callable[..., Callable[..., Any] | None]
+    weight: int
 
     @property
     def __call__(self) -> Callable[[], Any]:
         """The method, for one call."""
-        return self.start(sys._getframe(1), self.bound) or self.bound  # noqa: SLF001
+        frame, bound = sys._getframe(1), self.bound  # noqa: SLF001
+        return self.start(frame, bound, self.weight) or bound
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.bound, name)
@@ -66,8 +71,10 @@ class MethodPatch:
         self,
         original: Any,
         observe: Callable[[FrameType, Callable[..., Any], Any], Any],
+        allowance: Allowance | None,
         guard: Guard,
     ) -> None:
+        self._allowance = allowance
         self._original = original
         self._observe = observe
         self._guard = guard
@@ -77,6 +84,10 @@ class MethodPatch:
     def __get__(self, array: Any, owner: type | None = None) -> Any:
         bound = self._original.__get__(array, owner)
         if array is None or not self.active or SITE in self._off:
+            return bound
+        allowance = self._allowance
+        if allowance is not None and allowance.passing:
+            allowance.passing -= 1
             return bound
         try:
             return self._observe(sys._getframe(1), bound, array) or bound  # noqa: SLF001

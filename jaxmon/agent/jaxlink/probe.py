@@ -17,6 +17,7 @@ from pkgutil import resolve_name
 from types import FrameType
 from typing import Any, Protocol
 
+from jaxmon.agent.allowance import Allowance
 from jaxmon.agent.guard import Guard
 from jaxmon.indicators.endings import SingleUse
 
@@ -53,9 +54,9 @@ class Probe:
     """
     Replaces *original* and passes each call to *observe*.
 
-    Costs a third of a microsecond per call. Exceptions of the observer are contained by
-    *guard* under the name *site*. If disabled (`active` false), the probe only passes
-    calls through.
+    Costs a third of a microsecond per call, a seventh if the observer's *allowance* has
+    let the next calls pass. Exceptions of the observer are contained by *guard* under
+    the name *site*. If disabled (`active` false), the probe only passes calls through.
     """
 
     def __init__(
@@ -65,18 +66,22 @@ class Probe:
         *,
         guard: Guard,
         site: str,
+        allowance: Allowance | None = None,
     ) -> None:
         functools.update_wrapper(self, original)
         self._observe = observe
         # In one attribute, because each attribute access is slow: there is a
         # `__getattr__`.
-        self._parts = original, guard, site, guard.off
+        self._parts = original, guard, site, guard.off, allowance
         self.active = True
 
     @property
     def __call__(self) -> Callable[..., Any]:
         """The original, or the observer's replacement."""
-        original, guard, site, off = self._parts
+        original, guard, site, off, allowance = self._parts
+        if allowance is not None and allowance.passing:
+            allowance.passing -= 1
+            return original
         if self.active and site not in off:
             try:
                 caller = sys._getframe(1)  # noqa: SLF001 - what a probe is for

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from jaxmon.agent.allowance import Allowance
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.inspection import is_instance, package_of
 from jaxmon.agent.jaxlink.call_sites import CallSites
@@ -40,6 +41,9 @@ _READS = (
     "_to_np_array_did_copy",  # since 0.12
 )
 _MANY = 64
+# Examining one takes some 10 µs: 0.25 % of a processor, and in a loop that makes more
+# a sixth of a microsecond of each, or half of one with cold caches.
+_BURST, _PER_SECOND, _PASSES = 1000, 250, 64
 _times = iter(perf_counter_ns, None)
 _NUMBERS = {bool: ("b", 1), int: ("i", 8), complex: ("c", 16)}
 
@@ -64,11 +68,13 @@ class ObservedTarget(NamedTuple):
         owner: a module, or the class of arrays.
         name: the attribute.
         observe: takes the calling frame, the original and, for a method, the array.
+        allowance: what *observe* asks first, `None` if nothing.
     """
 
     owner: Any
     name: str
     observe: Callable[..., Any]
+    allowance: Allowance | None = None
 
 
 class TransferHooks:
@@ -96,6 +102,9 @@ class TransferHooks:
         self._traces = traces
         self._origins = TransferSites(jax, calls)
         self._looping: dict[int, bool] = {}
+        self._reads, self._waits, self._puts, self._conversions = (
+            Allowance(burst=_BURST, rate=_PER_SECOND, passes=_PASSES) for _ in range(4)
+        )
         self._clean = is_calling(jax)
         self._array: type = jax._src.array.ArrayImpl  # noqa: SLF001
 
@@ -109,24 +118,35 @@ class TransferHooks:
         source: Any = self._jax._src  # noqa: SLF001
         array = self._array
         methods = [
-            ObservedTarget(array, name, self.on_read)
+            ObservedTarget(array, name, self.on_read, self._reads)
             for name in _READS
             if name in vars(array)
         ]
         if not methods:
             msg = f"array class has none of {', '.join(_READS)}"
             raise AttributeError(msg)
-        methods.append(ObservedTarget(array, "block_until_ready", self.on_wait))
+        methods.append(
+            ObservedTarget(array, "block_until_ready", self.on_wait, self._waits)
+        )
         pxla = source.interpreters.pxla
         probes = [
             *_everywhere(
-                self.on_device_put, "batched_device_put", pxla, source.dispatch
+                self.on_device_put,
+                self._puts,
+                "batched_device_put",
+                pxla,
+                source.dispatch,
             ),
             *_everywhere(
-                self.on_block_until_ready, "batched_block_until_ready", source.api
+                self.on_block_until_ready,
+                self._waits,
+                "batched_block_until_ready",
+                source.api,
             ),
             # Only since 0.12, and only if the program enabled it.
-            *_everywhere(self.on_device_put, "shard_args", pxla, required=False),
+            *_everywhere(
+                self.on_device_put, self._puts, "shard_args", pxla, required=False
+            ),
         ]
         lax: Any = source.lax.lax
         probes += [
@@ -144,6 +164,8 @@ class TransferHooks:
         self, frame: FrameType, bound: Callable[..., Any], array: Any
     ) -> Callable[..., Any] | None:
         """Observe a copy of *array*, or of one shard of it, to the host."""
+        if not (weight := self._reads.take()):
+            return None
         site = self._origins.of(frame, "device_to_host")
         if site is None:
             return None
@@ -157,22 +179,25 @@ class TransferHooks:
             looping = frame.f_locals.get("self", array) is not array
             self._looping[at] = looping
         count = 0 if looping and frame.f_locals.get("i") else 1
-        return self._begin(bound, site, count, nbytes)
+        return self._begin(bound, site, weight, count, nbytes)
 
     def on_wait(
         self, frame: FrameType, bound: Callable[..., Any], _: Any
     ) -> SyncCall | None:
         """Observe a lookup of ``block_until_ready``."""
         del frame
+        if not (weight := self._waits.take()):
+            return None
         wait = SyncCall()
-        wait.bound, wait.start = bound, self._start_wait
+        wait.bound, wait.start, wait.weight = bound, self._start_wait, weight
         return wait
 
     def on_block_until_ready(
         self, frame: FrameType, original: Callable[..., Any]
     ) -> Callable[..., Any] | None:
         """Observe a sync with several arrays."""
-        return self._start_wait(frame, original)
+        weight = self._waits.take()
+        return self._start_wait(frame, original, weight) if weight else None
 
     def on_device_put(
         self, frame: FrameType, original: Callable[..., Any]
@@ -181,6 +206,8 @@ class TransferHooks:
         Observe the function that sends arrays, of NumPy or already on a device, to
         devices.
         """
+        if not (weight := self._puts.take()):
+            return None
         variables = frame.f_locals
         sent = variables.get("batch_xs")
         if sent is None:
@@ -193,13 +220,17 @@ class TransferHooks:
         if not nbytes:
             return None
         site = self._origins.of(frame, "host_to_device", scalars=scalars)
-        return None if site is None else self._begin(original, site, 1, nbytes)
+        if site is None:
+            return None
+        return self._begin(original, site, weight, 1, nbytes)
 
     def on_convert(
         self, frame: FrameType, original: Callable[..., Any]
     ) -> Callable[..., Any] | None:
         """Observe ``jnp.array``, whose last step sends a NumPy array in C++."""
-        if frame.f_code.co_name != "array" or not self._clean():
+        if frame.f_code.co_name != "array":
+            return None
+        if not (weight := self._conversions.take()) or not self._clean():
             return None
         variables = frame.f_locals
         sent = variables.get("out")
@@ -209,18 +240,18 @@ class TransferHooks:
         if isinstance(sent, self._array):
             return None
         site = self._origins.of(frame, "host_to_device")
-        return (
-            None if site is None else self._begin(original, site, 1, self._nbytes(sent))
-        )
+        if site is None:
+            return None
+        return self._begin(original, site, weight, 1, self._nbytes(sent))
 
     # --- inside ------------------------------------------------------------------
 
     def _start_wait(
-        self, frame: FrameType, bound: Callable[..., Any]
+        self, frame: FrameType, bound: Callable[..., Any], weight: int
     ) -> Callable[..., Any] | None:
         try:
             site = self._origins.of(frame, "sync")
-            return None if site is None else self._begin(bound, site, 1, 0)
+            return None if site is None else self._begin(bound, site, weight, 1, 0)
         except Exception:  # noqa: BLE001 - contained: the user's call goes on
             self._guard.failed(SITE)
             return None
@@ -238,7 +269,12 @@ class TransferHooks:
         return int(getattr(sent, "size", 1) * itemsize)
 
     def _begin(
-        self, call: Callable[..., Any], site: TransferSite, count: int, nbytes: int
+        self,
+        call: Callable[..., Any],
+        site: TransferSite,
+        weight: int,
+        count: int,
+        nbytes: int,
     ) -> Callable[..., Any]:
         if len(self.records) >= _MANY:
             self._enough()
@@ -247,14 +283,18 @@ class TransferHooks:
         once.__call__ = call
         tracer = self._traces.tracer
         place = None if tracer is None else tracer.place()
-        started = ((site, count, nbytes, perf_counter_ns(), place),)
+        started = ((site, weight, count, nbytes, perf_counter_ns(), place),)
         record = map(self._note, zip(started, _times))  # noqa: B905 - one is endless
         once.__del__ = record.__next__
         return once
 
 
 def _everywhere(
-    observe: Callable[..., Any], name: str, *users: ModuleType, required: bool = True
+    observe: Callable[..., Any],
+    allowance: Allowance,
+    name: str,
+    *users: ModuleType,
+    required: bool = True,
 ) -> Iterator[ObservedTarget]:
     """Yield *name* in each module of jaxlib in which *users* look it up."""
     found: set[int] = set()
@@ -263,7 +303,7 @@ def _everywhere(
             module = vars(user).get(alias)
             if module is not None and name in vars(module) and id(module) not in found:
                 found.add(id(module))
-                yield ObservedTarget(module, name, observe)
+                yield ObservedTarget(module, name, observe, allowance)
     if required and not found:
         msg = f"jaxlib has no {name}"
         raise AttributeError(msg)

@@ -59,6 +59,7 @@ class TransferSite:
         direction: direction of the transfer, or ``sync``.
         how: name of the function that the program called.
         code: keeps the id of the code object from being reused.
+        ended: when the latest transfer ended, in nanoseconds.
     """
 
     __slots__ = (
@@ -66,6 +67,7 @@ class TransferSite:
         "code",
         "count",
         "direction",
+        "ended",
         "file",
         "how",
         "line",
@@ -89,6 +91,7 @@ class TransferSite:
         self.count = 0
         self.bytes = 0
         self.nanoseconds = 0
+        self.ended = 0
         self.reported = False
 
 

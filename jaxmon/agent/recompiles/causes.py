@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import math
+import sys
 import types
 import weakref
 from collections import Counter
@@ -16,6 +16,7 @@ from jaxmon import interrupts
 from jaxmon.agent.callables import bare_name, code_of, inner, place_of
 from jaxmon.agent.inspection import field_of, is_subclass, name_of
 from jaxmon.agent.jaxlink.jit import is_jitted
+from jaxmon.agent.jaxlink.leaf_types import Leaf
 from jaxmon.agent.recompiles.argument_differences import Difference
 from jaxmon.agent.recompiles.differences import (
     changed_settings,
@@ -36,17 +37,23 @@ _LEAVES = 65_536
 _FEW_LEAVES = 4_096
 _MAX_TEXTS = 1_000
 
-# Distance of one difference of each kind, relative to one differing leaf. A tree with a
-# different key is a different program; so is a different configuration.
+# Distance of one difference of each kind, relative to one attribute in which leaves
+# differ. A tree with a different key is a different program; so is a different
+# configuration.
 _WEIGHTS = {
-    "context": 8.0,
-    "options": 6.0,
-    "tree_structure": 8.0,
-    "static_argument": 4.0,
+    "context": 8,
+    "options": 6,
+    "tree_structure": 8,
+    "static_argument": 4,
 }
 # Which cause dominates: the caller's decisions before their consequences.
 _FIRST = ("context", "options", "tree_structure", "static_argument")
 _LEAF_KINDS = ("dtype", "shape", "weak_type", "sharding", "committed")
+
+_SHAPE = Leaf._fields.index("shape")
+# Distances: of one attribute of one leaf, of its shape, and beyond any.
+_NEAREST, _ANOTHER_SHAPE = (1, False, 1), (1, True, 1)
+_FARTHEST = (sys.maxsize, True, 0)
 
 
 class Cause(NamedTuple):
@@ -211,28 +218,43 @@ class CauseFinder:
 
     def _closest(self, new: Signature, history: History) -> Signature | None:
         """Return the signature closest to *new*, the latest of several."""
-        closest, least = None, math.inf
+        closest, least = None, _FARTHEST
         for old in reversed(list(history.signatures)):
+            if least <= _ANOTHER_SHAPE and new.shapes != old.shapes:
+                continue
             far = self._distance(new, old)
             if far < least:
                 closest, least = old, far
-            if least <= 1:  # none can be closer
+            if least <= _NEAREST:  # none can be closer
                 break
         return closest
 
-    def _distance(self, new: Signature, old: Signature) -> float:
+    def _distance(self, new: Signature, old: Signature) -> tuple[int, bool, int]:
+        """
+        Return in how much *new* differs from *old*, whether in shapes, and in how many
+        places. However many arrays are put elsewhere at once, that is one difference.
+        """
         if new.arguments != old.arguments:
-            found = self._compare(new, old)
-            return sum(_WEIGHTS.get(one.kind, 1.0) for one in found)
-        # Equal leaves are usually one object, which is faster to check.
-        others = list(map(is_not, new.leaves, old.leaves))
-        leaves = map(ne, compress(new.leaves, others), compress(old.leaves, others))
-        return float(
-            sum(leaves)
-            + sum(map(ne, new.operands, old.operands))
-            + _WEIGHTS["context"] * len(changed_settings(new, old, self._context))
-            + _WEIGHTS["options"] * (new.options != old.options)
-            + _WEIGHTS["static_argument"] * self._changed(new.static, old.static)
+            kinds = Counter(one.kind for one in self._compare(new, old))
+            far = sum(_WEIGHTS.get(kind, 1) for kind in kinds)
+            return far, "shape" in kinds, kinds.total()
+        leaves = _unlike(new.leaves, old.leaves) + _unlike(new.operands, old.operands)
+        attributes = {
+            attribute
+            for after, before in leaves
+            for attribute, pair in enumerate(zip(after, before, strict=True))
+            if ne(*pair)
+        }
+        context = len(changed_settings(new, old, self._context))
+        options = new.options != old.options
+        static = self._changed(new.static, old.static)
+        return (
+            len(attributes)
+            + _WEIGHTS["context"] * context
+            + _WEIGHTS["options"] * options
+            + _WEIGHTS["static_argument"] * static,
+            _SHAPE in attributes,
+            leaves.total() + context + options + static,
         )
 
     @staticmethod
@@ -253,6 +275,22 @@ class CauseFinder:
             return []
         found = differences(new, old, context=self._context, values=self._values)
         return list(found)
+
+
+def _unlike(new: Sequence[Leaf], old: Sequence[Leaf]) -> Counter[tuple[Leaf, Leaf]]:
+    """Return the pairs of leaves that differ, and how many of each there are."""
+    # Equal leaves are usually one object, which is faster to check; and of those that
+    # differ, many do so alike.
+    others = list(map(is_not, new, old))
+    afters, befores = (list(compress(leaves, others)) for leaves in (new, old))
+    counts = Counter(zip(map(id, afters), map(id, befores), strict=True))
+    known = dict(zip(map(id, afters + befores), afters + befores, strict=True))
+    pairs = ((known[one], known[other], n) for (one, other), n in counts.items())
+    found = Counter[tuple[Leaf, Leaf]]()
+    for one, other, count in pairs:
+        if one != other:
+            found[one, other] += count
+    return found
 
 
 def dominant_kind(found: Sequence[Difference]) -> str:

@@ -18,7 +18,7 @@ from jaxmon.agent.jaxlink.transformed import Transformed, transformed_at
 from jaxmon.agent.recompiles.causes import Cause, CauseFinder, History
 from jaxmon.agent.recompiles.recreations import Created, created
 from jaxmon.agent.recompiles.signature_builder import SignatureBuilder
-from jaxmon.agent.recompiles.signatures import Signature
+from jaxmon.agent.recompiles.signatures import Options, Signature
 from jaxmon.agent.recompiles.transformations import (
     Transformations,
     TransformedFunction,
@@ -86,7 +86,11 @@ class Comparison:
         new = self._created(function, jitted, history, signature)
         pending = self._compare(history, new, signature)
         if call is not None and not function.internal:
-            options = () if signature is None else signature.options
+            options: Options = ()
+            if signature is not None:
+                options = signature.options
+                nodes = [argument.node for argument in signature.arguments]
+                call = call._replace(nodes=nodes)
             noted = [see(function, jitted, call, options) for see in self._observers]
             pending = pending._replace(compiled=tuple([one for one in noted if one]))
         return jitted, self._placed(pending, frame)

@@ -188,6 +188,7 @@ class Signature:
         names: JAX's name of each leaf, if the tree alone does not determine it.
         beyond: values that could not be compared in full, with their names.
         operands: types of what a program of a transformed function is applied to.
+        shapes: equal for equal shapes of all of them.
         call: equal for equal signatures, whatever their *operands*.
         digest: equal for equal signatures.
         hidden: a hash of parts that may or may not make a difference.
@@ -206,6 +207,7 @@ class Signature:
         "names",
         "operands",
         "options",
+        "shapes",
         "static",
         "whole",
     )
@@ -231,6 +233,7 @@ class Signature:
         self.hidden = hash(tuple([one.value.hidden for one in beyond]))
         self.whole = all(one.value.whole for one in beyond)
         self.operands = operands
+        self.shapes = hash(tuple([leaf.shape for leaf in leaves + operands]))
         self.call = hash((arguments, leaves, static, options, context))
         self.digest = hash((self.call, operands)) if operands else self.call
 

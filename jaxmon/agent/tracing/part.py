@@ -35,6 +35,7 @@ _MAX_FUNCTIONS = 8
 """Maximum number of jitted functions remembered per mistake."""
 
 _WAITING = 256
+_GATHER_SECONDS = 0.5
 
 
 class _Unread(NamedTuple):
@@ -71,7 +72,9 @@ class TraceMistakes(Part):
     def __init__(self, context: Context) -> None:
         self._guard = context.guard
         self._files = SourceLineFinder(context.jax)
-        self._worker = Worker(self.name, context.guard, limit=_WAITING)
+        self._worker = Worker(
+            self.name, context.guard, limit=_WAITING, gather=_GATHER_SECONDS
+        )
         # By id, with the code itself, so that the id cannot be reused.
         self._seen: dict[int, types.CodeType] = {}
         self._found: dict[Mistake, dict[str, None]] = {}

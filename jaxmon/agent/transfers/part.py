@@ -91,11 +91,11 @@ class Transfers(Part):
         at.undo_by(self.detach)
         for place in methods:
             original = vars(place.owner)[place.name]
-            method = MethodPatch(original, place.observe, guard)
+            method = MethodPatch(original, place.observe, place.allowance, guard)
             self._methods.append(method)
             at.replace(place.owner, place.name, method)
         for place in functions:
-            at.probe(place.owner, place.name, place.observe)
+            at.probe(*place)
 
     def detach(self) -> None:
         """Stop observing and restore JAX's own functions."""
@@ -208,16 +208,21 @@ class Transfers(Part):
                 # No calls from here to the end, so that an interrupt finds the record
                 # either counted or still there.
                 record = records[0]
-                (site, count, nbytes, started, place), ended = record
+                (site, weight, count, nbytes, started, place), ended = record
                 # The program may have replaced the clock.
                 spent = ended - started if ended > started else 0
                 total = totals[site.direction]
-                total[0] += count
-                total[1] += nbytes
-                total[2] += spent
-                site.count += count
-                site.bytes += nbytes
-                site.nanoseconds += spent
+                total[0] += weight * count
+                total[1] += weight * nbytes
+                passed = 0
+                if weight > 1:
+                    # One that was slow says nothing about those that passed before it.
+                    passed = min((weight - 1) * spent, max(started - site.ended, 0))
+                total[2] += spent + passed
+                site.count += weight * count
+                site.bytes += weight * nbytes
+                site.nanoseconds += spent + passed
+                site.ended = ended
                 del records[0]
                 self._sites[id(site)] = site
                 if place is not None and spent >= self._shortest * 1e9:
@@ -235,7 +240,7 @@ class Transfers(Part):
 
     def _trace(self, record: Record) -> None:
         """Make a span of a transfer that took long."""
-        (site, _, nbytes, started, place), ended = record
+        (site, _, _, nbytes, started, place), ended = record
         tracer = self._context.observers.tracer
         if tracer is None or place is None:
             return

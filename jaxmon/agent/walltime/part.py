@@ -40,6 +40,8 @@ SITE = "wall_time"
 # At first more often: a short program has few looks.
 _AT_FIRST = 0.4
 _FIRST_SECONDS = 20.0
+# Of the time; looks at deep stacks, such as while JAX traces, are rarer.
+_MOST = 0.005
 # Looks are due at random moments, so that they do not fall in step with the program.
 _SPREAD = 0.5
 _MOST_PLACES = 40
@@ -289,11 +291,11 @@ class WallTime(Part):
     def _run(self) -> None:
         shuffled = random.Random()  # noqa: S311 - spreads looks, hides nothing
         pid = os.getpid()
-        soon = False
+        soon, took, usual = False, 0.0, 0.0
         while not self._stopped and self._guard.on(SITE):
             now = perf_counter()
             first = now - self._began < _FIRST_SECONDS
-            every = self._every * (_AT_FIRST if first else 1.0)
+            every = max(self._every * (_AT_FIRST if first else 1.0), usual / _MOST)
             pause = (
                 _SOON if soon else every * shuffled.uniform(1 - _SPREAD, 1 + _SPREAD)
             )
@@ -323,7 +325,10 @@ class WallTime(Part):
                 self._guard.failed(SITE)
             if soon and soon_again:
                 make_room()
-            self.spent += thread_time() - before
+            before, took = took, thread_time() - before
+            self.spent += took
+            # One that learns of new code takes longer, once.
+            usual = min(before, took)
         self._looks.close()
 
     def _follow(self) -> None:

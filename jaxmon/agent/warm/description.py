@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice, repeat
 from typing import Any
 
 from jaxmon.agent.inspection import (
@@ -31,6 +32,7 @@ from jaxmon.agent.warm.statics import NotExportableError, described, path_of
 _DEEP = 32
 _LONGEST = 200
 _KNOWN_LEAVES = 10_000
+_KNOWN_TREES = 100
 _NUMBERS = {bool: "bool", int: "int", float: "float", complex: "complex"}
 
 
@@ -52,6 +54,8 @@ class Descriptions:
         self._types = LeafTypes(jax, self._device)
         # Texts of leaves, by their kind and type.
         self._texts: dict[tuple[str, Leaf], str] = {}
+        # Texts around the leaves of an argument, by its tree.
+        self._outlines: dict[int, tuple[object, list[str]]] = {}
 
     def of(self, call: Call) -> str:
         """
@@ -71,17 +75,18 @@ class Descriptions:
         positional, named = call.tree.children()
         count = len(call.args)
         numbers = {n + count if n < 0 else n for n in call.static_argnums}
+        nodes = chain(call.nodes, repeat(None))
         traced = iter(positional.children())
         args = [
             self._argument(one)
             if number in numbers
-            else self._node(next(traced), leaves)
+            else self._traced(next(traced), next(nodes), leaves)
             for number, one in enumerate(call.args)
         ]
         data = named.node_data()
         names = data[1] if data else ()
         kwargs = {
-            str(name): self._node(child, leaves)
+            str(name): self._traced(child, next(nodes), leaves)
             for name, child in zip(names, named.children(), strict=True)
         }
         for name in sorted(set(call.static_argnames) & set(call.kwargs) - set(kwargs)):
@@ -100,17 +105,21 @@ class Descriptions:
 
     def _leaves(self, leaves: Sequence[Any], types: Sequence[Leaf]) -> Iterator[str]:
         """Yield the text of each leaf, those of unlike ones as they are reached."""
-        kinds: dict[int, str] = {}
-        texts = self._texts
+        alike: dict[tuple[int, int], str] = {}
         for leaf, of in zip(leaves, types, strict=True):
-            number = id(type(leaf))
-            kind = kinds.get(number) or kinds.setdefault(number, self._kind(leaf))
-            text = texts.get((kind, of))
+            key = id(type(leaf)), id(of)
+            text = alike.get(key)
             if text is None:
-                text = _leaf(kind, of)
-                if len(texts) < _KNOWN_LEAVES:
-                    texts[kind, of] = text
+                text = alike[key] = self._text(self._kind(leaf), of)
             yield text
+
+    def _text(self, kind: str, of: Leaf) -> str:
+        text = self._texts.get((kind, of))
+        if text is None:
+            text = _leaf(kind, of)
+            if len(self._texts) < _KNOWN_LEAVES:
+                self._texts[kind, of] = text
+        return text
 
     def _kind(self, leaf: Any) -> str:
         kind = _NUMBERS.get(type(leaf))
@@ -135,42 +144,57 @@ class Descriptions:
             raise NotExportableError(msg)
         return _text(described(value, what))
 
-    def _node(self, tree: Any, leaves: Iterator[str]) -> str:
-        """Return an argument with these *leaves* as JSON."""
-        out: list[str] = []
-        self._write(tree, leaves, 0, out)
-        return "".join(out)
+    def _traced(self, tree: Any, node: object, leaves: Iterator[str]) -> str:
+        """
+        Return an argument with these *leaves* as JSON; *node* is the same object for
+        trees that are equal but for what classes keep beside their leaves.
+        """
+        known, texts = self._outlines.get(id(node), (None, [""]))
+        if node is None or known is not node:
+            texts = [""]
+            if self._write(tree, 0, texts):
+                if len(self._outlines) >= _KNOWN_TREES:
+                    self._outlines.clear()
+                self._outlines[id(node)] = node, texts
+        # One more text than leaves.
+        pairs = zip(texts, chain(islice(leaves, len(texts) - 1), ("",)), strict=True)
+        return "".join(chain.from_iterable(pairs))
 
-    def _write(
-        self, tree: Any, leaves: Iterator[str], depth: int, out: list[str]
-    ) -> None:
-        """Append the JSON of a container, or the next of *leaves*, to *out*."""
+    def _write(self, tree: Any, depth: int, out: list[str]) -> bool:
+        """
+        Add the JSON of a container to *out*, in which a leaf begins another item.
+        Return whether no class keeps anything beside its leaves.
+        """
         data = tree.node_data()
         if data is None:
-            out.append(next(leaves))
-            return
+            out.append("")
+            return True
         kind, static = data
         if kind is type(None):
-            out.append("null")
-            return
+            out[-1] += "null"
+            return True
         if depth > _DEEP:
             msg = f"an argument is nested more than {_DEEP} deep"
             raise NotExportableError(msg)
         children, comma = tree.children(), ""
+        plain = True
         if kind is dict:
-            out.append('{"dict":[')
+            out[-1] += '{"dict":['
             for key, child in zip(static, children, strict=True):
-                out.extend((comma, "[", _key(key), ","))
-                self._write(child, leaves, depth + 1, out)
-                out.append("]")
+                out[-1] += f"{comma}[{_key(key)},"
+                plain &= self._write(child, depth + 1, out)
+                out[-1] += "]"
                 comma = ","
         else:
-            out.append(self._opening(kind, static, len(children)))
+            opening = self._opening(kind, static, len(children))
+            plain = not opening.endswith('"node":[')
+            out[-1] += opening
             for child in children:
-                out.append(comma)
-                self._write(child, leaves, depth + 1, out)
+                out[-1] += comma
+                plain &= self._write(child, depth + 1, out)
                 comma = ","
-        out.append("]}")
+        out[-1] += "]}"
+        return plain
 
     def _opening(self, kind: Any, static: Any, size: int) -> str:
         """Return the beginning of a container of *kind* with *size* members."""

@@ -380,6 +380,9 @@ TRANSFORMED = {
 }
 """Cases under transformations: how often JAX compiles again, and why."""
 
+SEVERAL = {"shapes_then_shardings": 3 * ["shape"] + 4 * ["sharding"]}
+"""Cases of several recompiles, and why each happens."""
+
 NONE = {
     "ahead_of_time": 1,
     "called_as_compiled_ahead_of_time": 0,
@@ -409,6 +412,7 @@ NONE = {
     "numpy_in_place_of_jax": 0,
     "pmapped_twice": 0,
     "refused": 0,
+    "shapes_then_shardings_again": 0,
     "transformed": 3,
     "two_lambdas_of_one_line": 1,
 }

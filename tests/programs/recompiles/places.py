@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import jax
 import numpy as np
 
@@ -161,3 +164,37 @@ def memory_and_devices() -> Again:
     after = spread("d", over=backwards)
     there = after.sharding.with_memory_kind(another_memory())
     return plus_one(spread("d"), jax.device_put(after, there))
+
+
+def calls_of_two_kinds() -> list[Callable[[], object]]:
+    """
+    Return calls with a state and a batch of four sizes; then all of it is spread over
+    the devices.
+    """
+
+    @jax.jit
+    def f(state, batch):
+        return jax.tree_util.tree_map(lambda one: one + batch.sum(), state)
+
+    def call(axis: str | None, size: int) -> object:
+        place = jax.sharding.NamedSharding(mesh(), jax.sharding.PartitionSpec(axis))
+        state = {name: np.zeros((8, 8), np.float32) for name in ("w", "b", "m")}
+        return f(*jax.device_put((state, np.zeros((size, 8), np.float32)), place))
+
+    kinds = [(axis, size) for axis in (None, "d") for size in (8, 16, 24, 32)]
+    return [functools.partial(call, *kind) for kind in kinds]
+
+
+@case
+def shapes_then_shardings() -> Again:
+    first, *others = calls_of_two_kinds()
+    first()
+    return lambda: [call() for call in others]
+
+
+@case
+def shapes_then_shardings_again() -> Again:
+    calls = calls_of_two_kinds()
+    for call in calls:
+        call()
+    return lambda: [call() for call in calls]
