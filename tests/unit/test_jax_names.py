@@ -104,7 +104,7 @@ OTHERS = {
     *("__spec__", "__wrapped__", "_children", "_fields", "_is_gil_enabled"),
     *("clock_gettime", "co_consts", "co_names", "last_value", "ps1", "RUSAGE_THREAD"),
     *("all", "copy", "dtype", "itemsize", "ndim", "shape", "size", "weak_type"),
-    *("info", "run_id", "tzinfo"),
+    *("info", "native_id", "run_id", "tzinfo"),
 }
 # What JAX documents.
 PUBLIC = {"device_set", "jax_debug_key_reuse", "memory_kind"}
