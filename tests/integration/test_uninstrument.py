@@ -102,8 +102,18 @@ def test_eval_shape_sees_what_is_counted_after_the_agent(agent: Agent) -> None:
         jaxmon.uninstrument()
 
 
-def test_what_modules_have_imported_from_us_is_as_found(agent: Agent) -> None:
+class Library:
+    """What cffi has among the modules: it says that it is one, and is none."""
+
+    __slots__ = ()
+    __class__ = property(lambda _: ModuleType)  # type: ignore[assignment]
+
+
+def test_what_modules_have_imported_from_us_is_as_found(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of the program, and of JAX, which loads some of its modules late."""
+    monkeypatch.setitem(sys.modules, "library", Library())
     modules = [ModuleType(f"of_the_program_{n}") for n in range(2)]
     imports = """
 from sys import exit, excepthook

@@ -9,6 +9,7 @@ from types import CellType, ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.agent.guard import log
+from jaxmon.agent.inspection import is_instance
 
 
 Owner: TypeAlias = ModuleType | type | CellType
@@ -76,7 +77,8 @@ def restore_copies(patches: Iterable[Patch]) -> None:
     """
     originals = {id(patch.ours): patch.original for patch in patches}
     for module in list(sys.modules.values()):
-        if isinstance(module, ModuleType):
+        # Not `isinstance`: a library of cffi says that it is a module, and is none.
+        if is_instance(module, ModuleType):
             # Without loading a module that waits for its first use.
             variables = object.__getattribute__(module, "__dict__")
             for name, value in variables.copy().items():
