@@ -106,7 +106,7 @@ class Library:
     """What cffi has among the modules: it says that it is one, and is none."""
 
     __slots__ = ()
-    __class__ = property(lambda _: ModuleType)  # type: ignore[assignment]
+    __class__ = property(lambda _: ModuleType)
 
 
 def test_what_modules_have_imported_from_us_is_as_found(
