@@ -29,7 +29,6 @@ from jaxmon.errors import SignaturesError
 _DEEP = 32
 _LONGEST = 200
 _LARGEST = 1 << 63
-_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 
 
 class NotExportableError(Exception):
@@ -61,7 +60,9 @@ def described(value: Any, what: str, depth: int = 0) -> Any:
     )
     if plain:
         return value
-    if kind in {tuple, list, dict} and depth < _DEEP and len(value) <= _LONGEST:
+    # By identity: a metaclass may compare its classes by any code.
+    several = kind is tuple or kind is list or kind is dict
+    if several and depth < _DEEP and len(value) <= _LONGEST:
         if kind is dict:
             return {"dict": described(list(value.items()), what, depth)["list"]}
         inner = [described(one, what, depth + 1) for one in value]
@@ -77,19 +78,20 @@ def path_of(value: Any) -> str:
     """Return where *value* is, as ``module:name``; empty if no module has it."""
     kind = type(value)
     if is_instance(value, type):
-        path = f"{module_of(value)}:{name_of(value)}"
-    elif kind in _FUNCTIONS or is_class(kind):
+        module, name = module_of(value), name_of(value)
+    elif kind is types.FunctionType or kind is types.BuiltinFunctionType:
+        module, name = value.__module__, value.__qualname__
+    elif is_class(kind):
         module = getattr(value, "__module__", "")
-        path = f"{module}:{getattr(value, '__qualname__', '')}"
+        name = getattr(value, "__qualname__", "")
     else:
         module, name = field_of(value, "__module__"), field_of(value, "__qualname__")
-        path = f"{module}:{name}"
-        if type(module) is not str or type(name) is not str:
-            # Such as a marker of its own class, beside which it stands.
-            module = module_of(kind)
-            names = vars(sys.modules.get(module, types)).copy()
-            found = [name for name, one in names.items() if one is value]
-            path = f"{module}:{found[0]}" if found else ""
+    if type(module) is not str or type(name) is not str:
+        # Such as a marker of its own class, beside which it stands.
+        module = module_of(kind)
+        names = _names_in(module).copy()
+        name = next((name for name, one in names.items() if one is value), "")
+    path = f"{module}:{name}"
     return path if len(path) <= _LONGEST and _object_at(path) is value else ""
 
 
@@ -137,12 +139,17 @@ def object_at(path: str, main: str) -> Any:
 
 def _object_at(path: str) -> Any:
     module, _, name = path.partition(":")
-    found: Any = sys.modules.get(module)
-    if not is_instance(found, types.ModuleType):
-        return ABSENT
-    names = types.ModuleType.__getattribute__(found, "__dict__")
     first, *rest = name.split(".")
-    found = names.get(first, ABSENT)
+    found = _names_in(module).get(first, ABSENT)
     for part in rest:
         found = found_in(found, part) if is_instance(found, type) else ABSENT
     return found
+
+
+def _names_in(module: str) -> dict[str, Any]:
+    """Return the variables of a loaded *module*, empty if it is none."""
+    found: Any = sys.modules.get(module)
+    if not is_instance(found, types.ModuleType):
+        return {}
+    names: dict[str, Any] = types.ModuleType.__getattribute__(found, "__dict__")
+    return names
