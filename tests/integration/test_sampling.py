@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import bdb
 import gc
 import pickle
 import time
 import weakref
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import jax
@@ -332,6 +334,41 @@ def test_debugging_of_nans_keeps_its_place(sampling: Sampling) -> None:
     step(1.0)
 
     assert sampling.snapshot()
+
+
+def test_a_debugger_steps_over_a_jitted_call(sampling: Sampling) -> None:
+    """
+    It stops nowhere but in the program, although a call was awaited when it first did;
+    once it has left, calls are sampled again.
+    """
+    step = jax.jit(lambda x: x * 2)
+    step(1.0), step(1.0)
+    arm(sampling)
+    assert counted.armed(step)
+    stops = []
+
+    class Debugger(bdb.Bdb):
+        def user_call(self, frame: FrameType, argument_list: None) -> None:  # noqa: ARG002 - as bdb calls it
+            self.user_line(frame)
+
+        def user_line(self, frame: FrameType) -> None:
+            arm(sampling)  # as the timer does while the user reads
+            stops.append(frame.f_code.co_name)
+            self.set_step()
+
+        def user_return(self, frame: FrameType, return_value: object) -> None:  # noqa: ARG002 - likewise
+            if frame.f_code is program.__code__:
+                self.set_continue()
+
+    def program() -> None:
+        Debugger().set_trace()
+        step(1.0)
+        step(1.0)
+
+    program()
+    assert stops == ["program"] * 2
+    arm(sampling)
+    assert counted.armed(step)
 
 
 def test_functions_are_disarmed_with_the_agent() -> None:

@@ -21,6 +21,7 @@ from jaxmon.agent.counted import CountedFunction, arm, armed, disarm, waiting_fo
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.configuration import is_calling
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
+from jaxmon.agent.jaxlink.other_threads import is_debugged
 from jaxmon.agent.jaxlink.post_call_hook import PostCallHook
 from jaxmon.agent.observers import Sample, Shapes
 from jaxmon.agent.part import Explanation, Part
@@ -126,6 +127,9 @@ class Sampling(Part):
         window, self._window = self._window, None
         if window is not None:
             window.close()
+        self._disarm()
+
+    def _disarm(self) -> None:
         for function in self._context.table:
             for _, counted in function.objects.newest_first():
                 if armed(counted):
@@ -214,6 +218,10 @@ class Sampling(Part):
             passed: upper bound of the calls skipped before one is sampled; the number
                 of calls since the last time is another.
         """
+        # Stepping into a call must not lead into the lookup of an armed function.
+        if is_debugged():
+            self._disarm()
+            return
         before = thread_time()
         window = self._window
         if window is None:
