@@ -6,6 +6,7 @@ goes on as it was.
 from __future__ import annotations
 
 import inspect
+import signal
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -178,6 +179,26 @@ signal.signal(signal.SIGALRM, expire)
 
     assert result.code == 1
     assert "Limit: too slow" in result.err
+    assert result.out == ""
+
+
+def test_an_interrupt_that_numpy_replaces_is_the_programs(
+    python_script: Callable[..., Result],
+) -> None:
+    """C code that imports NumPy prints it, and raises an `ImportError`."""
+    interrupt = """
+import signal, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy.linalg":
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+"""
+    result = python_script(interrupt + ASKS)
+
+    assert result.code == -signal.SIGINT
+    assert result.err.splitlines()[-1] == "KeyboardInterrupt"
     assert result.out == ""
 
 
