@@ -182,6 +182,31 @@ signal.signal(signal.SIGALRM, expire)
     assert result.out == ""
 
 
+def test_a_time_limit_while_it_starts_by_itself_is_the_programs(
+    tmp_path: Path, python_script: Callable[..., Result]
+) -> None:
+    """As `jaxmon run` starts it: it is no failure to start."""
+    (tmp_path / "jax.py").write_text("__version__ = '1'\n")
+    result = python_script("""
+import signal, sys
+class Limit(Exception): pass
+def expire(*_): raise Limit("too slow")
+signal.signal(signal.SIGALRM, expire)
+from jaxmon.autostart import when_jax_is_imported
+when_jax_is_imported(port=None)
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "jaxmon.agent.runtime":
+            signal.raise_signal(signal.SIGALRM)
+sys.meta_path.insert(0, Finder())
+import jax
+""")
+
+    assert result.code == 1
+    assert result.err.splitlines()[-1] == "Limit: too slow"
+    assert "could not start" not in result.err
+
+
 def test_an_interrupt_that_numpy_replaces_is_the_programs(
     python_script: Callable[..., Result],
 ) -> None:
