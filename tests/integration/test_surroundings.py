@@ -16,6 +16,7 @@ import pytest
 
 from jaxmon import life
 from jaxmon.http import listeners
+from jaxmon.http.sockets import Socket
 from tests.instrumented import instrumented
 from tests.processes import HEAD, files
 from tests.support import ROOT, Result
@@ -212,7 +213,7 @@ def test_a_directory_without_room_for_sockets_is_named(
 ) -> None:
     """As on network file systems and full disks, where the lock could be created."""
 
-    class NoSocket(listeners.Socket):
+    class NoSocket(Socket):
         def bind(self, address: Any) -> None:
             if self.family == socket.AF_UNIX:
                 raise OSError(number, os.strerror(number))
