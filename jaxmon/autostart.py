@@ -130,6 +130,9 @@ def _start(settings: Mapping[str, Any]) -> None:
 
         jaxmon.instrument(**settings)
     except Exception as error:  # noqa: BLE001 - the program comes first
+        from jaxmon import interrupts  # noqa: PLC0415 - likewise
+
+        interrupts.pass_on(error)
         _complain(error)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import _socket
 import contextlib
+import errno
 import os
 import re
 import stat
@@ -36,6 +37,8 @@ _SHARED = stat.S_ISGID | stat.S_IRWXG
 # Linux gives sockaddr_un 108 bytes, the terminating zero included, and a socket has a
 # name that is one longer until it listens.
 _MAX_SOCKET_PATH = 106
+# What file systems say that have none, as some network file systems.
+_NO_SOCKETS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 # How often a directory is recreated that is removed between creation and use.
 _ATTEMPTS = 10
 
@@ -235,6 +238,16 @@ def acquire(directory: Path, *, first: int | None = None) -> Slot:
         "another directory"
     )
     raise RunDirError(msg)
+
+
+def no_socket(path: Path, error: OSError) -> RunDirError:
+    """Return why there is no socket *path* where files can be created: *error*."""
+    problem, other = error.strerror, "another"
+    if error.errno in _NO_SOCKETS:
+        problem, other = "its file system has no Unix sockets", "a local"
+    return RunDirError(
+        f"cannot create {path}: {problem}; set JAXMON_RUN_DIR to {other} directory"
+    )
 
 
 def is_link(path: Path) -> bool:

@@ -131,7 +131,8 @@ class Guard:
                     type(error).__name__,
                     error,
                     exc_info=error,
-                    stack_info=True,  # with the line that passed it
+                    # With the line that passed it, which called none of our threads.
+                    stack_info=current() is None,
                 )
             elif count == 1:
                 log.warning(
@@ -157,6 +158,19 @@ class Guard:
             work()
         except BaseException:  # noqa: BLE001 - Python would print it
             self.failed(site, stays_on=True)
+
+    def last(self, *steps: Callable[[], None]) -> None:
+        """
+        Do *steps* at exit. A second signal ends the step that it interrupts, not those
+        that follow: no code of the program is left to catch what its handler raises,
+        and Python would print a traceback into our code.
+        """
+        for step in steps:
+            try:
+                step()
+            except BaseException as error:
+                if self.strict and isinstance(error, Exception):
+                    raise
 
     def failures(self) -> dict[str, int]:
         """Return the failures so far by site."""

@@ -18,6 +18,7 @@ from jaxmon import ended, interrupts, life, rundir
 from jaxmon.agent.guard import log
 from jaxmon.errors import JaxmonError, PageError
 from jaxmon.exposition.add import prepare
+from jaxmon.files.descriptor import NONE_LEFT
 from jaxmon.http.listeners import Listener
 from jaxmon.http.server import Server
 from jaxmon.threads import RLock
@@ -83,12 +84,12 @@ class LocalSocket:
 
         Raises:
             RunDirError: the directory is unusable.
-            OSError: no socket can be created there.
+            OSError: no descriptors are left.
         """
         slot = rundir.acquire(self._directory, first=self._number)
         listener = None
         try:
-            self._listener = listener = self._server.listen_unix(slot.socket, slot.mode)
+            self._listener = listener = self._listen(slot)
             slot.bound()
             # Known before this process counts as a start, and before it responds.
             self._continue(slot)
@@ -212,6 +213,15 @@ class LocalSocket:
         """Leave the last words of this process; see `jaxmon.life`."""
         if (mine := self._life) is not None:
             mine.say(words)
+
+    def _listen(self, slot: rundir.Slot) -> Listener:
+        try:
+            return self._server.listen_unix(slot.socket, slot.mode)
+        except OSError as error:
+            interrupts.pass_on(error)
+            if error.errno in NONE_LEFT:
+                raise
+            raise rundir.no_socket(slot.socket, error) from error
 
     def _continue(self, slot: rundir.Slot) -> None:
         """Decide whether this process adds to what its predecessors counted."""

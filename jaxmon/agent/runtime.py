@@ -180,9 +180,9 @@ class Runtime:
         """
         if not self.running:
             return
-        self._guard.deadline.begin()
         problem: BaseException | None = None
         try:
+            self._guard.deadline.begin()
             self._end()
         except BaseException as error:  # noqa: BLE001 - raised below
             problem = error
@@ -285,25 +285,20 @@ class Runtime:
         """
         At exit: write the reports that are enabled, while the hooks are still
         installed, then stop. All of it has one deadline.
-
-        A second signal ends that too: no code is left to catch its handler's exception,
-        and Python would print a traceback into our code.
         """
-        try:
-            self._guard.deadline.begin()
-            self._words.on_exit()
-            crashed = self._words.crashed()
-            if crashed:
-                self.serving.note_crash()
-            if self._reports is not None:
-                try:
-                    self._reports.write(crashed=crashed)
-                except Exception:  # noqa: BLE001 - contained: the program ends as it did
-                    self._guard.failed("report")
-            self.stop()
-        except (Exception, KeyboardInterrupt, SystemExit) as error:
-            if self._guard.strict and isinstance(error, Exception):
-                raise
+        self._guard.last(self._report, self.stop)
+
+    def _report(self) -> None:
+        self._guard.deadline.begin()
+        self._words.on_exit()
+        crashed = self._words.crashed()
+        if crashed:
+            self.serving.note_crash()
+        if self._reports is not None:
+            try:
+                self._reports.write(crashed=crashed)
+            except Exception:  # noqa: BLE001 - contained: the program ends as it did
+                self._guard.failed("report")
 
     def _write_baseline(self) -> None:
         directory = self.context.settings.figures_dir

@@ -47,6 +47,7 @@ class Worker:
             so that they do not synchronise with the program.
         gives_up: a routine that keeps failing disables the site; otherwise it is
             retried forever with backoff, for routines that may recover.
+        theirs: jobs are the program's code on purpose, which may raise anything.
 
     Attributes:
         refused: jobs refused because the queue was full.
@@ -63,6 +64,7 @@ class Worker:
         gather: float = 0,
         spread: float = 0,
         gives_up: bool = True,
+        theirs: bool = False,
     ) -> None:
         self.refused = Tally()
         self._name = name
@@ -73,6 +75,7 @@ class Worker:
         self._gather = gather
         self._spread = spread
         self._gives_up = gives_up
+        self._theirs = theirs
         self._patience = 1
         # A separate one: the program may have seeded the shared one.
         self._random = random.Random()  # noqa: S311 - nothing secret
@@ -129,11 +132,12 @@ class Worker:
     def drain(self, timeout: float) -> bool:
         """
         Wait until the jobs submitted so far are done, at most *timeout* seconds; return
-        whether they are. Must not be called on the worker's own thread.
+        whether they are. On the worker's own thread, they are not.
         """
         if self._thread is None and self._jobs.empty():
             return True
-        if self._stopped or not self._guard.on(self._name):
+        own = self._thread is not None and self._thread is current()
+        if own or self._stopped or not self._guard.on(self._name):
             return False
         done = Event()
         # Not by submit(): the queue may be full.
@@ -168,7 +172,8 @@ class Worker:
     def _run(self) -> None:
         rest, waited = self._pause(), False
         due = monotonic() + rest
-        while not self._stopped and self._guard.on(self._name):
+        # Not in a child that a job has forked: there, this is no thread of ours.
+        while not self._stopped and self._guard.on(self._name) and current():
             timeout = clamp_wait(due - monotonic(), rest) if self._every else None
             if timeout == 0 or waited:
                 before = thread_time()
@@ -230,8 +235,8 @@ class Worker:
             return True
         try:
             job()
-        except Exception:  # noqa: BLE001 - contained: our own thread goes on
-            self._guard.failed(self._name, stays_on=stays_on)
+        except BaseException:  # noqa: BLE001 - contained: our own thread goes on
+            self._guard.failed(self._name, stays_on=stays_on, theirs=self._theirs)
             return False
         return True
 

@@ -12,7 +12,7 @@ import sys
 
 TYPE_CHECKING = False  # without the module `typing`
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
@@ -42,6 +42,23 @@ def _observe_this_process(text: str) -> None:
 
     when_jax_is_imported(**message["settings"])
     Started().watch()
+
+
+def _interruptibly(work: "Callable[[str], None]", text: str) -> None:
+    """
+    Do *work* with *text*; Ctrl-C meanwhile ends the process with the default action.
+    Python would take it for a fatal error, and print where it was importing.
+    """
+    import _signal  # type: ignore[import-not-found] # noqa: PLC0415 - built in
+
+    handler = _signal.getsignal(_signal.SIGINT)
+    if handler is not _signal.default_int_handler:
+        return work(text)
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    try:
+        return work(text)
+    finally:
+        _signal.signal(_signal.SIGINT, handler)
 
 
 class _Waiting:
@@ -103,7 +120,7 @@ def _start() -> None:
         of_one = os.environ.pop("JAXMON_BOOTSTRAP", None)
         of_all = os.environ.get("JAXMON_BOOTSTRAP_CHILDREN")
         if of_one is not None:
-            _observe_this_process(of_one)
+            _interruptibly(_observe_this_process, of_one)
         elif of_all is None or sys.version_info < (3, 11):
             pass
         elif _is_forkserver():

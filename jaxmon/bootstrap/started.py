@@ -100,8 +100,12 @@ class _Watching:
 
     @property
     def __call__(self) -> Callable[..., Any]:
-        with suppress(Exception):  # the program comes first
+        try:
             self._note()
+        except Exception as error:  # noqa: BLE001 - the program comes first
+            from jaxmon import interrupts  # noqa: PLC0415 - few programs need it
+
+            interrupts.pass_on(error)
         return self.original
 
 

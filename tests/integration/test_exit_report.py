@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from jaxmon import life
 from jaxmon.report import layout
 from jaxmon.report.text import MOST_LINES
 from tests.preloaded import Program, start_preloaded
@@ -66,6 +67,49 @@ def test_every_orderly_end_is_reported(
     report = result.err[result.err.index(BEGIN) :].splitlines()
     assert len(report) <= MOST_LINES
     assert all(layout.columns(line) <= 80 for line in report)
+
+
+IMPATIENT = """
+import os, signal, sys
+import jax, jaxmon
+class Stream:
+    def __getattr__(self, name):
+        return getattr(sys.__stderr__, name)
+    def write(self, text):
+        if "COMPILE TIME" in text:
+            signal.raise_signal(signal.SIGINT)
+        return sys.__stderr__.write(text)
+def first(values, step):
+    if "jaxmon/findings" in values:
+        os.kill(os.getpid(), signal.SIGINT)
+def second(values, step):
+    if "jaxmon/findings" in values:
+        os.write(1, b"second\\n")
+sys.stderr = Stream()
+jaxmon.instrument(port=0, report=True)
+jaxmon.log_to(first, every=1)
+jaxmon.log_to(second, every=1)
+for _ in jaxmon.steps(range(2)):
+    jax.jit(lambda x: x + 1)(1.0)
+sys.exit(7)
+"""
+
+
+def test_a_second_interrupt_ends_only_what_waits(
+    preloaded_script: Callable[..., Result], run_dir: Path
+) -> None:
+    """
+    Ctrl-C while a tracker is waited for, and while the report is written: nothing is
+    printed about it, and this process is not taken for one that was killed.
+    """
+    result = preloaded_script(IMPATIENT)
+
+    assert result.code == 7
+    assert result.err == ""
+    assert result.out == "second\n"
+    slot = life.slots(run_dir)["0"]
+    assert slot.record.state == life.FINISHED
+    assert sorted(one.suffix for one in run_dir.glob("agent-*")) == [".ended", ".life"]
 
 
 @pytest.mark.parametrize(

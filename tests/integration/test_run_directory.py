@@ -8,6 +8,7 @@ import json
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -361,6 +362,32 @@ def test_a_real_agent_is_found_again(run_dir: Path) -> None:
     assert json.loads(out.splitlines()[-1]) == [None, False]
     assert "jaxmon's run directory was modified" in err
     assert files(run_dir) == []
+
+
+REMOVED = """
+import os, shutil, time
+from pathlib import Path
+import jax, jaxmon
+os.umask(0o022)
+directory = Path(os.environ["JAXMON_RUN_DIR"])
+jaxmon.instrument(port=None, socket=False, run="r", run_interval=0.1)
+jax.devices()  # only then is it known that this is process 0
+for _ in range(3000):
+    if list(directory.glob("runs/*.json")):
+        break
+    time.sleep(0.01)
+shutil.rmtree(directory)
+jaxmon.uninstrument()
+"""
+
+
+def test_a_removed_directory_is_created_for_this_user_only(
+    run_dir: Path, preloaded_script: Callable[..., support.Result]
+) -> None:
+    """Whatever of the agent is the first to write there again."""
+    assert preloaded_script(REMOVED).ok().err == ""
+    assert (run_dir / "runs" / "run-r.json").exists()
+    assert stat.S_IMODE(run_dir.stat().st_mode) == 0o700
 
 
 def _pages(run_dir: Path) -> list[str]:

@@ -11,8 +11,10 @@ from textwrap import dedent
 
 import pytest
 
+from jaxmon.bootstrap import environment
 from jaxmon.bootstrap.started import HINT
 from tests.commands import DEADLINE, JAXMON, Program, execute
+from tests.support import clean_environ
 
 
 RAISES = """
@@ -387,3 +389,17 @@ def test_closed_pipe_ends_the_program_as_under_python(tmp_path: Path) -> None:
 
     assert outcomes[0] == outcomes[1]
     assert b"BrokenPipeError" in outcomes[0][1]
+
+
+def test_an_interrupt_before_the_program_starts_is_silent(tmp_path: Path) -> None:
+    """Python would print a fatal error about the module that it was importing."""
+    (tmp_path / "json.py").write_text("import signal\nsignal.raise_signal(2)\n")
+    environ = environment(clean_environ(PYTHONPATH=str(tmp_path)), {})
+    result = subprocess.run(
+        [sys.executable, "-c", "print('not here')"],
+        env=environ,
+        capture_output=True,
+        check=False,
+    )
+    assert (result.returncode, result.stdout) == (-signal.SIGINT, b"")
+    assert result.stderr == b""

@@ -6,6 +6,7 @@ goes on as it was.
 from __future__ import annotations
 
 import inspect
+import signal
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -178,6 +179,51 @@ signal.signal(signal.SIGALRM, expire)
 
     assert result.code == 1
     assert "Limit: too slow" in result.err
+    assert result.out == ""
+
+
+def test_a_time_limit_while_it_starts_by_itself_is_the_programs(
+    tmp_path: Path, python_script: Callable[..., Result]
+) -> None:
+    """As `jaxmon run` starts it: it is no failure to start."""
+    (tmp_path / "jax.py").write_text("__version__ = '1'\n")
+    result = python_script("""
+import signal, sys
+class Limit(Exception): pass
+def expire(*_): raise Limit("too slow")
+signal.signal(signal.SIGALRM, expire)
+from jaxmon.autostart import when_jax_is_imported
+when_jax_is_imported(port=None)
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "jaxmon.agent.runtime":
+            signal.raise_signal(signal.SIGALRM)
+sys.meta_path.insert(0, Finder())
+import jax
+""")
+
+    assert result.code == 1
+    assert result.err.splitlines()[-1] == "Limit: too slow"
+    assert "could not start" not in result.err
+
+
+def test_an_interrupt_that_numpy_replaces_is_the_programs(
+    python_script: Callable[..., Result],
+) -> None:
+    """C code that imports NumPy prints it, and raises an `ImportError`."""
+    interrupt = """
+import signal, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy.linalg":
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+"""
+    result = python_script(interrupt + ASKS)
+
+    assert result.code == -signal.SIGINT
+    assert result.err.splitlines()[-1] == "KeyboardInterrupt"
     assert result.out == ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -14,6 +15,9 @@ from typing import Any
 import pytest
 
 from jaxmon import life
+from jaxmon.http import listeners
+from jaxmon.http.sockets import Socket
+from tests.instrumented import instrumented
 from tests.processes import HEAD, files
 from tests.support import ROOT, Result
 
@@ -188,6 +192,39 @@ def test_an_unusable_run_directory_costs_the_socket_only(
         assert "jaxmon could not open the Unix socket for the sidecar" in err, name
         assert message in err, name
         assert len(err.splitlines()) == 1, name
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (
+            errno.EPERM,
+            "its file system has no Unix sockets; set JAXMON_RUN_DIR to a ",
+        ),
+        (errno.ENOSPC, "No space left on device; set JAXMON_RUN_DIR to another "),
+    ],
+)
+def test_a_directory_without_room_for_sockets_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    run_dir: Path,
+    number: int,
+    words: str,
+) -> None:
+    """As on network file systems and full disks, where the lock could be created."""
+
+    class NoSocket(Socket):
+        def bind(self, address: Any) -> None:
+            if self.family == socket.AF_UNIX:
+                raise OSError(number, os.strerror(number))
+            super().bind(address)
+
+    monkeypatch.setattr(listeners, "Socket", NoSocket)
+    with instrumented(port=0, socket=True) as agent:
+        assert agent.url
+        assert list(run_dir.iterdir()) == []
+    opening = "jaxmon could not open the Unix socket for the sidecar: cannot create "
+    assert f"{opening}{run_dir}/agent-0.sock: {words}" in caplog.text
 
 
 def test_what_is_in_the_place_of_a_socket_costs_its_slot(

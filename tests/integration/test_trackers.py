@@ -6,8 +6,12 @@ that hang or raise.
 from __future__ import annotations
 
 import json
+import os
+import signal
+import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ import pytest
 
 import jaxmon
 from jaxmon.agent.agent import runtime_of
+from jaxmon.agent.guard import LIMIT
 from jaxmon.agent.trackers import part
 from jaxmon.catalog import COMPILES, DATA_WAIT_SECONDS, DROPPED, STEP_SECONDS
 from jaxmon.deadline import Deadline
@@ -206,10 +211,12 @@ class Hanging:
 
 
 class Failing(Rows):
-    """A tracker that raises."""
+    """A tracker that raises, and no `Exception` the first time."""
 
     def __call__(self, values: dict[str, Any], step: int) -> None:
         super().__call__(values, step)
+        if len(self) == 1:
+            sys.exit("no run")
         msg = "no network"
         raise OSError(msg)
 
@@ -246,17 +253,42 @@ def test_a_tracker_that_hangs_holds_up_nothing() -> None:
 @pytest.mark.contained
 def test_a_tracker_that_raises_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     """It harms neither the loop nor another tracker; the log says it once."""
-    calls, rows = Failing(), Writer()
+    calls, rows, others = Failing(), Writer(), Rows()
     with instrumented() as agent:
         jaxmon.log_to(calls, every=1)
         jaxmon.log_to(rows, every=20)
+        jaxmon.log_to(others, every=20)
+        loop(60)
+        until(lambda: len(calls) == LIMIT, "that it is given up")
         loop(60)
         jaxmon.uninstrument()
         failures = value(agent, "jaxmon_internal_errors_total", site="tracker_function")
-    assert 0 < len(calls) <= 60
-    assert failures == len(calls)
-    assert set(rows) == {20, 40, 60}
-    assert "no network" in caplog.text
+    assert failures == len(calls) == LIMIT
+    assert set(rows) == set(others) == {20, 40, 60, 80, 100, 120}
+    assert "jaxmon failed" not in caplog.text
+    assert "what the program passed to it: SystemExit: no run" in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
+def test_a_child_that_a_tracker_forks_writes_no_rows() -> None:
+    """It has the queue of its parent, and ends when the tracker is done."""
+    rows, children = Rows(), list[int]()
+
+    def forking(values: dict[str, Any], step: int) -> None:
+        rows(values, step)
+        if len(rows) == 1 and (child := os.fork()):
+            children.append(child)
+
+    with instrumented():
+        jaxmon.log_to(forking, every=1)
+        loop(10)
+        until(lambda: len(rows) == 10, "all rows")
+    (child,) = children
+    try:
+        until(lambda: os.waitpid(child, os.WNOHANG)[0] == child, "the child's end")
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
 
 
 def test_without_an_agent_nothing_is_written() -> None:

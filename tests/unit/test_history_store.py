@@ -44,6 +44,14 @@ def test_what_is_added_is_read(path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_a_run_directory_that_was_removed_is_left_to_the_agent(tmp_path: Path) -> None:
+    """It would be created with the permissions that the umask leaves."""
+    gone = tmp_path / "gone"
+    with pytest.raises(FileNotFoundError):
+        store.add(store.path_of(gone, ()), run(f=TIMES))
+    assert not gone.exists()
+
+
 def test_runs_of_one_version_share_an_entry(path: Path) -> None:
     """What another process measured stays, unless this one has measured it too."""
     newer = TIMES._replace(fingerprint="new")

@@ -151,6 +151,7 @@ class RunGoodput(Part):
                 self._accounts.end(STOPPED)
                 current = self._accounts.record
         if current is not None:
+            self._prepare()
             store.write(current)
             self._written = monotonic()
 
@@ -166,8 +167,7 @@ class RunGoodput(Part):
         if place.rank:
             self._leave()  # to process 0
             return False
-        if self._context.settings.run_state is None:
-            rundir.prepare(rundir.locate(self._context.settings.run_dir).absolute())
+        self._prepare()
         found = store.begin()
         if found is None:
             self._say(
@@ -178,6 +178,11 @@ class RunGoodput(Part):
         self._written = monotonic()
         self._accounts = Accounts(record, continues=continues)
         return True
+
+    def _prepare(self) -> None:
+        """Create the run directory, if the record is in it: for this user only."""
+        if self._context.settings.run_state is None:
+            rundir.prepare(self._run.directory.parent)
 
     def _say(self, text: str, about: object) -> None:
         """Warn of what keeps the record from being written, here and in reports."""

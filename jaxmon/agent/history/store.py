@@ -103,7 +103,8 @@ def add(path: Path, run: PastRun) -> None:
     others = [one for one in runs if one.versions != run.versions]
     kept = [run._replace(programs=dict(newest)), *others][:_MOST_RUNS]
     document = {"schema": SCHEMA, "runs": [_as_json(one) for one in kept]}
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Not its parents: a run directory that was removed is created for this user only.
+    path.parent.mkdir(mode=0o700, exist_ok=True)
     directory = path.parent.lstat()
     if not stat.S_ISDIR(directory.st_mode) or directory.st_uid != os.geteuid():
         raise OSError(errno.EPERM, "not a directory of this user's", str(path.parent))

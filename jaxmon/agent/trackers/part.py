@@ -80,9 +80,13 @@ class Tracker:
         self._before: Reading | None = None
         self._step = start
 
-    def attach(self, context: Context) -> None:
-        """Prepare the thread, which starts with the first row."""
-        self._worker = Worker(f"tracker_{self.kind}", context.guard, limit=_WAITING)
+    def attach(self, context: Context, number: int) -> None:
+        """
+        Prepare the thread, which starts with the first row, of the tracker that is this
+        *number* of its kind: each fails by itself.
+        """
+        name = f"tracker_{self.kind}" + (f"_{number}" if number > 1 else "")
+        self._worker = Worker(name, context.guard, limit=_WAITING, theirs=True)
 
     @property
     def dropped(self) -> int:
@@ -161,7 +165,8 @@ class Trackers(Part):
         """
         if not self._trackers:
             atexit.register(self._exit)
-        tracker.attach(self._context)
+        others = [one for one in self._trackers if one.kind == tracker.kind]
+        tracker.attach(self._context, len(others) + 1)
         self._trackers = [*self._trackers, tracker]
         self._loops.on_step = self._on_step
 
@@ -194,19 +199,20 @@ class Trackers(Part):
         return {"tracker": self._dropped + sum(one.dropped for one in self._trackers)}
 
     def send(self) -> None:
-        """Take no more rows, and have the findings written."""
-        self._loops.on_step = None
+        """Have the findings written, once, and take no more rows."""
         atexit.unregister(self._exit)
-        if self._trackers:
+        if self._trackers and self._loops.on_step is not None:
             # The same for all of them.
             findings = self._read(self._trackers[0].findings)
             for tracker in self._trackers:
                 tracker.finish(findings)
+        self._loops.on_step = None
 
     def stop(self) -> None:
         """Wait until all is written, within the deadline."""
-        trackers, self._trackers = self._trackers, []
-        for tracker in trackers:
+        while self._trackers:
+            # After an interruption, the next call waits for the others.
+            tracker, *self._trackers = self._trackers
             try:
                 tracker.close()
             except Exception:  # noqa: BLE001 - contained: the others are to be closed
@@ -215,12 +221,7 @@ class Trackers(Part):
 
     def _exit(self) -> None:
         deadline = self._guard.deadline
-        deadline.begin()
-        try:
-            self.send()
-            self.stop()
-        finally:
-            deadline.pause()
+        self._guard.last(deadline.begin, self.send, self.stop, deadline.pause)
 
     def _read(self, findings: Callable[[], str]) -> str:
         try:
