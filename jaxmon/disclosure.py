@@ -205,7 +205,8 @@ def _hidden(words: Sequence[str], _: int, *, announced: bool) -> tuple[str, ...]
 
 def _pieces(value: str, *, known: bool) -> Iterator[str]:
     """Yield *value*, and those parts that may be quoted by themselves."""
-    names = rf"(?i)[\w.-]{{0,12}}(?:{_NAME}|auth|key|pin|header)s?"
+    # Without what announces a secret, `text` would not see the next one.
+    names = rf"(?i)[\w.-]{{0,12}}(?:{_NAME}|auth|basic|bearer|key|pin|header)s?"
     parts = [one for one in re.split(_PARTS, value) if not re.fullmatch(names, one)]
     # Others are words.
     parts = [
@@ -311,7 +312,7 @@ def _flag(word: str) -> str:
     if match is None:
         return HIDDEN
     value = word[match.end() :]
-    plain = re.fullmatch(r"[\w.,:+-]{0,100}", value) and _unannounced(value) == value
+    plain = re.fullmatch(r"[\w.,:+-]{0,100}", value) and _unannounced(word) == word
     return word if plain else match[0] + HIDDEN
 
 

@@ -103,15 +103,25 @@ def test_eval_shape_sees_what_is_counted_after_the_agent(agent: Agent) -> None:
 
 
 def test_what_modules_have_imported_from_us_is_as_found(agent: Agent) -> None:
-    """Of the program, and of JAX, which loads some of its modules late."""
+    """
+    Of the program, and of JAX, which loads some of its modules late; whatever else is
+    among the modules, as a library of cffi.
+    """
     modules = [ModuleType(f"of_the_program_{n}") for n in range(2)]
+
+    class Library:
+        __slots__ = ()
+        __name__ = "of_the_program_lib"
+        __class__ = ModuleType
+
+    library: Any = Library()
     imports = """
 from sys import exit, excepthook
 from jax._src.pjit import _infer_params as infer
 from jax._src.compiler import compile_or_get_cached, warnings
 """
     exec(imports, vars(modules[0]))  # noqa: S102 - ours
-    sys.modules.update({one.__name__: one for one in modules})
+    sys.modules.update({one.__name__: one for one in (library, *modules)})
     try:
         jaxmon.uninstrument()
         exec(imports, vars(modules[1]))  # noqa: S102 - ours
@@ -120,7 +130,7 @@ from jax._src.compiler import compile_or_get_cached, warnings
             for one in modules
         ]
     finally:
-        for one in modules:
+        for one in (library, *modules):
             del sys.modules[one.__name__]
 
     assert len(first) == 5

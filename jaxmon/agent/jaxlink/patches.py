@@ -76,7 +76,8 @@ def restore_copies(patches: Iterable[Patch]) -> None:
     """
     originals = {id(patch.ours): patch.original for patch in patches}
     for module in list(sys.modules.values()):
-        if isinstance(module, ModuleType):
+        # Not `isinstance`, which asks the object: libraries of cffi say they were modules.
+        if issubclass(type(module), ModuleType):
             # Without loading a module that waits for its first use.
             variables = object.__getattribute__(module, "__dict__")
             for name, value in variables.copy().items():
