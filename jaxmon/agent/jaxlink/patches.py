@@ -76,7 +76,7 @@ def restore_copies(patches: Iterable[Patch]) -> None:
     """
     originals = {id(patch.ours): patch.original for patch in patches}
     for module in list(sys.modules.values()):
-        # Not `isinstance`, which asks the object: libraries of cffi say they were modules.
+        # Not `isinstance`, to which libraries of cffi pretend to be modules.
         if issubclass(type(module), ModuleType):
             # Without loading a module that waits for its first use.
             variables = object.__getattribute__(module, "__dict__")

@@ -44,6 +44,8 @@ _WEIGHTS = {
     "tree_structure": 8.0,
     "static_argument": 4.0,
 }
+# Of a large tree, the first leaves that differ decide as well as all of them.
+_LEAVES_IN_PARTS = 64
 # Which cause dominates: the caller's decisions before their consequences.
 _FIRST = ("context", "options", "tree_structure", "static_argument")
 _LEAF_KINDS = ("dtype", "shape", "weak_type", "sharding", "committed")
@@ -226,9 +228,12 @@ class CauseFinder:
             return sum(_WEIGHTS.get(one.kind, 1.0) for one in found)
         # Equal leaves are usually one object, which is faster to check.
         others = list(map(is_not, new.leaves, old.leaves))
-        leaves = map(ne, compress(new.leaves, others), compress(old.leaves, others))
+        pairs = map(compress, (new.leaves, old.leaves), (others, others))
+        changed = [pair for pair in zip(*pairs, strict=True) if ne(*pair)]
         return float(
-            sum(leaves)
+            # Shape and sharding of a leaf are two differences.
+            sum([sum(map(ne, *pair)) for pair in changed[:_LEAVES_IN_PARTS]])
+            + len(changed[_LEAVES_IN_PARTS:])
             + sum(map(ne, new.operands, old.operands))
             + _WEIGHTS["context"] * len(changed_settings(new, old, self._context))
             + _WEIGHTS["options"] * (new.options != old.options)
