@@ -60,6 +60,7 @@ _ANNOUNCED = (
     r"|\b(?:bearer|passwor[dt]|passwd|passphrase|credentials?|secret"
     r"|(?:api|access|private)[ _-]?key)\s+(?P<b>\S[^\n]*)"
     r"|\bbasic\s+(?P<c>(?=\S*(?-i:[A-Z\d=]))\S{6,})"
+    rf"|(?:\b(?:otp|pass|pin|sig)=|<{_NAME}>)\s*(?P<d>\S[^\n]*)"
 )
 _PEM = r"-----BEGIN [^\"]*?(?:-----END[^\"\n-]*-----|(?=\")|\Z)"
 _SCHEME = r"[A-Za-z][A-Za-z\d+.-]{0,20}$"
@@ -328,7 +329,7 @@ def _unannounced(message: str) -> str:
 
 
 def _after_name(match: re.Match[str]) -> str:
-    start = next(match.start(name) for name in "abc" if match[name])
+    start = next(match.start(name) for name in "abcd" if match[name])
     return match[0][: start - match.start()] + HIDDEN
 
 

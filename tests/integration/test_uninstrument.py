@@ -108,13 +108,8 @@ def test_what_modules_have_imported_from_us_is_as_found(agent: Agent) -> None:
     among the modules, as a library of cffi.
     """
     modules = [ModuleType(f"of_the_program_{n}") for n in range(2)]
-
-    class Library:
-        __slots__ = ()
-        __name__ = "of_the_program_lib"
-        __class__ = ModuleType
-
-    library: Any = Library()
+    posing = {"__class__": ModuleType, "__name__": "a_library", "__slots__": ()}
+    library: Any = type("Library", (), posing)()
     imports = """
 from sys import exit, excepthook
 from jax._src.pjit import _infer_params as infer
