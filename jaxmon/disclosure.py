@@ -60,6 +60,7 @@ _ANNOUNCED = (
     r"|\b(?:bearer|passwor[dt]|passwd|passphrase|credentials?|secret"
     r"|(?:api|access|private)[ _-]?key)\s+(?P<b>\S[^\n]*)"
     r"|\bbasic\s+(?P<c>(?=\S*(?-i:[A-Z\d=]))\S{6,})"
+    rf"|(?:\b(?:otp|pass|pin|sig)=|<{_NAME}>)\s*(?P<d>\S[^\n]*)"
 )
 _PEM = r"-----BEGIN [^\"]*?(?:-----END[^\"\n-]*-----|(?=\")|\Z)"
 _SCHEME = r"[A-Za-z][A-Za-z\d+.-]{0,20}$"
@@ -205,7 +206,8 @@ def _hidden(words: Sequence[str], _: int, *, announced: bool) -> tuple[str, ...]
 
 def _pieces(value: str, *, known: bool) -> Iterator[str]:
     """Yield *value*, and those parts that may be quoted by themselves."""
-    names = rf"(?i)[\w.-]{{0,12}}(?:{_NAME}|auth|key|pin|header)s?"
+    # Without what announces a secret, `text` would not see the next one.
+    names = rf"(?i)[\w.-]{{0,12}}(?:{_NAME}|auth|basic|bearer|key|pin|header)s?"
     parts = [one for one in re.split(_PARTS, value) if not re.fullmatch(names, one)]
     # Others are words.
     parts = [
@@ -311,7 +313,7 @@ def _flag(word: str) -> str:
     if match is None:
         return HIDDEN
     value = word[match.end() :]
-    plain = re.fullmatch(r"[\w.,:+-]{0,100}", value) and _unannounced(value) == value
+    plain = re.fullmatch(r"[\w.,:+-]{0,100}", value) and _unannounced(word) == word
     return word if plain else match[0] + HIDDEN
 
 
@@ -327,7 +329,7 @@ def _unannounced(message: str) -> str:
 
 
 def _after_name(match: re.Match[str]) -> str:
-    start = next(match.start(name) for name in "abc" if match[name])
+    start = next(match.start(name) for name in "abcd" if match[name])
     return match[0][: start - match.start()] + HIDDEN
 
 

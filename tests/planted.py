@@ -99,6 +99,8 @@ ARGUMENTS = [
 ]
 
 MESSAGES = [
+    f"could not connect: host=db user=bob pass={WORD}",
+    f"refused by the proxy: <password>{WORD}</password>",
     # requests, urllib3, aiohttp, huggingface_hub
     f"HTTPSConnectionPool(host='h', port=443): Max retries: url: /v1/x?token={WORD}",
     f"401 Client Error: Unauthorized for url: https://h/api?key={WORD}&x={_TAIL}",

@@ -44,7 +44,7 @@ class Machine:
         if all(processors) and processors[0] != processors[1]:
             self._others = f"another processor: {processors[0]} → {processors[1]}"
         old, new = before.snapshot.usual.work, after.snapshot.usual.work
-        self._work = new.middle / old.middle if old.count and new.count else 1.0
+        self._work = new.middle / old.middle if old.middle and new.count else 1.0
         self.crowded, self.was_crowded = crowded(after), crowded(before)
         self._common = _common(functions(before), functions(after))
 

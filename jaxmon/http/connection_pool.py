@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from jaxmon.http.connection import Connection
 from jaxmon.http.messages import Request, RequestError, Response, error_response, now
+from jaxmon.threads import unlist
 
 
 if TYPE_CHECKING:
@@ -221,6 +222,7 @@ class ConnectionPool:
             except StopIteration as made:
                 client.answer = client.pending = None
                 client.respond(made.value)
+                unlist()  # before the client knows that it is over
             else:
                 client.pending.add_done_callback(lambda _: self._call(client))
                 return

@@ -121,6 +121,17 @@ def test_the_closest_of_earlier_signatures_is_compared_with() -> None:
     assert name(judge(causes, fun, tree("a", "d", count=3))) == "tree_structure"
 
 
+def test_a_leaf_that_differs_in_one_part_is_closer() -> None:
+    """Another type is no other shape because the latest call had one."""
+    causes, fun = CauseFinder(), jitted(lambda: 1)
+    for size in (8, 16):
+        judge(causes, fun, call(leaf(size), leaf()))
+
+    cause = judge(causes, fun, call(leaf(8, weak=True), leaf()))
+
+    assert name(cause) == "weak_type"
+
+
 def test_configuration_comes_before_what_follows_from_it() -> None:
     """Under jax_enable_x64 every dtype changes too; the setting is the cause."""
     causes, fun = CauseFinder(["jax_enable_x64"]), jitted(lambda: 1)

@@ -105,8 +105,10 @@ print(text("model swordfish-large: no swordfish for bert-base"))
 print(document("swordfish in bert-base"))
 os.environ["SITE_TOKEN"] = "loaded-from-a-file"
 print(text("got loaded-from-a-file in " + os.getcwd()))
+print(text("Authorization: Bearer another"), text("sent Bearer another"))
 """
     words = ["--token=swordfish", "--model", "bert-base"]
+    words += ["--header", "Authorization: Bearer swordfish"]
     assert not list(hidden(["python", "/a/secrets/t.py", "dispatch"], announced=True))
     done = subprocess.run(
         [sys.executable, "-c", code, *words],
@@ -119,6 +121,7 @@ print(text("got loaded-from-a-file in " + os.getcwd()))
         "model …-large: no … for …",
         "… in bert-base",
         f"got … in {Path.cwd()}",
+        "Authorization: … sent Bearer …",
     ]
 
 
@@ -142,6 +145,7 @@ def test_flags_have_plain_values():
     """XLA's flags change programs, and are compared; paths are those of hosts."""
     given = "--xla_gpu_autotune_level=2 --xla_dump_to=/tmp/x --xla_a=true secret words"
     assert flags(given) == "--xla_gpu_autotune_level=2 --xla_dump_to=… --xla_a=true …"
+    assert flags("--token=swordfish --xla_b=1") == "--token=… --xla_b=1"
 
 
 def test_documents_stay_valid():

@@ -7,6 +7,7 @@ import pytest
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram
 from jaxmon.report.status.distributions import distributions
+from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
 from jaxmon.report.status.window import Window
 from tests.status import ROUTE, START, Worker, reading, status
 
@@ -94,6 +95,25 @@ def test_a_successor_is_not_judged_by_what_it_continues() -> None:
     (route,) = status(new, at=START + 620, before=first)["requests"]
     assert (route["recent"], route["recent_failed"]) == (20, 0)
     assert route["rate"] == pytest.approx(1.0)
+
+
+def test_a_successor_has_none_of_the_findings_on_its_predecessor() -> None:
+    """Findings are some seconds old; what is found on others stays."""
+    workers = Worker(0), Worker(1)
+    for worker, uptime in zip(workers, (3, 300), strict=True):
+        worker.set(catalog.UPTIME_SECONDS, uptime)
+    found = {"topic": "errors", "subject": "", "verdict": "It failed."}
+    one = ProcessVerdict(pid=7, findings=[found])
+    judged = HostVerdict(
+        {"0": one, "1": one},
+        [{**found, "workers": ["0", "1"]}, {**found, "workers": ["1"]}],
+        age=5.0,
+    )
+    shown = status(*workers, verdict=judged)
+    assert [one["findings"] for one in shown["agents"]] == [None, [found]]
+    assert [one["workers"] for one in shown["findings"]["shared"]] == [["1"]]
+    earlier = judged._replace(age=2.0)
+    assert len(status(*workers, verdict=earlier)["findings"]["shared"]) == 2
 
 
 def test_steps_of_the_last_minute() -> None:

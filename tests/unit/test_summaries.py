@@ -159,6 +159,10 @@ def test_a_slower_processor_is_not_the_program() -> None:
         "the machine makes it 2.0 times"
     ]
 
+    unmeasured = {"usual": {"waiting": 0.0, "work": {"count": 5}}}
+    odd = run(before, versions=CPU, **unmeasured)  # as in a file made by hand
+    assert compare(odd, run(after, versions=CPU, **slower)).of("worse")
+
     accelerated = compare(run(before), run(after, **slower))
     assert [one.measure for one in accelerated.of("worse")] == ["execution_seconds"]
 

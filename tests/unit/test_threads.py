@@ -79,8 +79,8 @@ def test_a_thread_is_known_to_us_and_not_to_threading() -> None:
 def test_what_lists_a_thread_is_undone() -> None:
     """
     A log record, a finalizer and a handler make `threading` list the thread that they
-    run on; it is gone when the record is handled, and before each wait. A thread of the
-    program stays listed.
+    run on; it is gone when the record is handled, before each wait, and when another
+    thread waits. A thread of the program stays listed.
     """
     log, seen = logging.getLogger("jaxmon.test"), list[object]()
     names: Any = vars(threading)
@@ -104,7 +104,13 @@ def test_what_lists_a_thread_is_undone() -> None:
         threading.current_thread()
         ready.set()
         go.wait()  # lists nothing while it waits
+        threading.current_thread()
+        listing.set()
+        with in_c:
+            pass
 
+    listing, in_c = threading.Event(), threading.Lock()
+    in_c.acquire()
     thread = DaemonThread("jaxmon-test", work)
     try:
         thread.start()
@@ -114,6 +120,11 @@ def test_what_lists_a_thread_is_undone() -> None:
             "nothing of it",
         )
         go.set()
+        assert listing.wait(90)
+        assert names["_active"] != before[0]
+        Event().wait(0)
+        assert (names["_active"], set(names["_dangling"])) == before
+        in_c.release()
         thread.join()
         log.warning("two")
     finally:

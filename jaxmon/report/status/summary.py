@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jaxmon import catalog
 from jaxmon.report.status.answer import Known, answer
 from jaxmon.report.status.functions import MOST, errors, functions, shown, totals
 from jaxmon.report.status.hardware import accelerators, devices
@@ -42,6 +43,8 @@ def summarise(  # noqa: PLR0913 - what a status consists of
         verdict: the findings on them.
         collectors: of the sidecar.
     """
+    uptimes = now.of(catalog.UPTIME_SECONDS)
+    verdict = verdict.current({worker: value for (worker,), value in uptimes.items()})
     recent = Recent(now, before, young=young)
     every = functions(now)
     known = Known(

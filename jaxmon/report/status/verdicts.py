@@ -54,6 +54,22 @@ class HostVerdict(NamedTuple):
         alone = {} if known is None else {worker: known}
         return self._replace(processes=alone, shared=[])
 
+    def current(self, uptimes: Mapping[str, float]) -> HostVerdict:
+        """
+        Return what is wrong with those processes that ran when the agents were queried:
+        others, by their *uptimes*, are successors that are not judged yet.
+        """
+        age = self.age or 0.0
+        gone = {worker for worker in self.processes if uptimes.get(worker, age) < age}
+        return self._replace(
+            processes={
+                worker: one
+                for worker, one in self.processes.items()
+                if worker not in gone
+            },
+            shared=[one for one in self.shared if gone.isdisjoint(one["workers"])],
+        )
+
 
 UNREAD = HostVerdict()
 """Before anything was read."""
