@@ -90,10 +90,22 @@ def test_a_socket_that_is_no_agents_is_said(run_dir, answer, said):
     assert len(result.err.splitlines()) == 1
 
 
+def test_an_agent_of_a_later_release_is_refused(run_dir):
+    """What its figures mean is not known here."""
+    with serving(
+        run_dir / "agent-0.sock",
+        page(b'{"schema": 99, "process": {}, "functions": {}}'),
+    ):
+        result = explain(run_dir)
+
+    assert result.code == 1
+    assert "its schema is 99; this jaxmon reads up to 1: upgrade it" in result.err
+
+
 def test_an_agent_of_another_version_is_read_as_far_as_possible(run_dir):
     """Values that are missing or of another type count as unknown."""
     strange = {
-        "schema": 99,
+        "schema": 1,
         "process": {"pid": "?", "observed_seconds": "long", "program": ["x"]},
         "functions": {"f": 3, "g": {"calls": "many", "phases": [1], "recompiles": 7}},
         "memory": {"devices": [None, 3, {"device": {}, "in_use": 1e400}]},
@@ -108,7 +120,7 @@ def test_an_agent_of_another_version_is_read_as_far_as_possible(run_dir):
         found = json.loads(explain(run_dir, "--json").ok().out)
 
     assert "FINDINGS" in text
-    assert found["overview"]["schema"] == 99
+    assert found["overview"]["schema"] == 1
 
 
 HOSTILE = r"""

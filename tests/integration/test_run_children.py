@@ -127,7 +127,7 @@ def test_processes_that_the_program_starts_are_observed(
     assert set(found.values()) == {
         "main.py -x (spawn)",
         "main.py -x (forkserver)",
-        "child.py of subprocess",
+        "child.py …",
     }
     assert others == {process.pid}
     assert complaint == ""

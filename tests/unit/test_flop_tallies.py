@@ -48,6 +48,23 @@ def test_programs_that_need_as_much_are_as_one() -> None:
     assert tally.unknown is None
 
 
+def test_programs_may_be_counted_after_others_are_compiled() -> None:
+    """The calls before each program are known when its FLOPs are."""
+    tally = FunctionTally()
+    tally.expect(1)
+    tally.expect(5)
+    tally.expect(6)
+    assert tally.totals(6).flops == {}
+
+    tally.add(SMALL, A)
+    assert tally.totals(6).flops == {"model": 4 * 2.0}
+    tally.add(SMALL._replace(part=0.5), A)
+    assert tally.totals(6).flops == {"model": 5 * 2.0}
+    tally.add(LARGE, B)
+    assert tally.mixed
+    assert tally.totals(9).flops == {"model": 5 * 2.0}
+
+
 def test_a_sample_stands_for_the_calls_since_the_one_before() -> None:
     """Up to the second program all calls were of the first."""
     tally = FunctionTally()

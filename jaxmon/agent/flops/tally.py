@@ -57,7 +57,8 @@ class FunctionTally:
         self._only: Cost | None = None
         self._settled = 0
         # Programs that were compiled and are not counted yet.
-        self._expected = 0
+        # Calls before each program that is not counted yet.
+        self._expected: list[int] = []
         self._flops: dict[str, float] = {}
         self._ideal: dict[str, float] | None = {}
 
@@ -81,12 +82,12 @@ class FunctionTally:
         with self._lock:
             if self._only is not None and not self._expected:
                 self._settle(self._only, calls - 1)
-            self._expected += 1
+            self._expected.append(calls - 1)
 
     def expect_none(self) -> None:
         """Note that a program which was expected will not be counted."""
         with self._lock:
-            self._expected = max(self._expected - 1, 0)
+            del self._expected[-1:]
             self.unknown = self.unknown or Unknown("untraced")
 
     def add(self, cost: Cost | Unknown, shapes: Shapes | None) -> None:
@@ -98,7 +99,7 @@ class FunctionTally:
             shapes: of the arguments that it was compiled for, `None` if unknown.
         """
         with self._lock:
-            self._expected = max(self._expected - 1, 0)
+            del self._expected[:1]
             if isinstance(cost, Unknown):
                 self.unknown = self.unknown or cost
                 return
@@ -114,6 +115,9 @@ class FunctionTally:
                 self._only = None  # its calls were settled when this was compiled
             if key in self._costs or len(self._costs) < _MOST_PROGRAMS:
                 self._costs[key] = cost
+            if self._only is not None and self._expected:
+                # Another was compiled before this one was counted.
+                self._settle(self._only, self._expected[0])
 
     def sampled(self, shapes: Shapes, calls: int) -> None:
         """Count *calls* so far, the latest of which had arguments of these *shapes*."""
