@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 import functools
+import gc
+import inspect
 import linecache
 import textwrap
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jaxmon.agent.tracing.reading import entry_of, read
-from jaxmon.agent.tracing.sources import node_of
+from jaxmon.agent.tracing.sources import node_of, parsed
 from tests.traced.faulty import FAULTY
 from tests.traced.healthy import HEALTHY
 
@@ -273,3 +276,38 @@ def test_every_statement_and_expression_is_read(tmp_path: Path) -> None:
 
     assert found_in(step, path) == expected(path) != []
     assert isinstance(node_of(step.__code__), ast.FunctionDef)
+
+
+def test_the_program_may_parse_beside_us() -> None:
+    """
+    Where the collector calls Python, as JAX has it do, trees that two threads build by
+    `ast.parse` at once are errors of both, on Python 3.11.
+    """
+    source = Path(inspect.__file__).read_text()
+    callbacks, done = list(gc.callbacks), threading.Event()
+
+    def of_the_program(*_: object) -> None:
+        sum(range(2000))
+
+    def program() -> None:
+        while not done.is_set():
+            try:
+                ast.parse(source)
+            except SystemError as error:
+                errors.append(error)
+
+    errors: list[SystemError] = []
+    thread = threading.Thread(target=program)
+    gc.callbacks.append(of_the_program)
+    try:
+        thread.start()
+        trees = [parsed(source) for _ in range(20)]
+    finally:
+        done.set()
+        thread.join()
+        gc.callbacks.remove(of_the_program)
+    assert errors == []
+    assert {len(tree.body) for tree in trees} == {len(ast.parse(source).body)}
+    assert gc.callbacks == callbacks
+    with pytest.raises(SyntaxError):
+        parsed("def")

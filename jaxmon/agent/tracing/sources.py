@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import gc
 import inspect
 import linecache
+import sys
 import tokenize
 from importlib.util import decode_source
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import TypeAlias
 from jaxmon import interrupts
 from jaxmon.errors import JaxmonError
 from jaxmon.files import bounded
+from jaxmon.threads import get_ident
 
 
 Node: TypeAlias = ast.FunctionDef | ast.Lambda
@@ -40,7 +43,7 @@ def node_of(code: CodeType) -> Node | None:
         text = "".join(block)
         # A method or an inner function is indented.
         prefix = "if 1:\n" if text[:1].isspace() else ""
-        tree = ast.parse(prefix + text)
+        tree = parsed(prefix + text)
     except (
         *(SyntaxError, ValueError, RecursionError, IndexError),
         tokenize.TokenError,
@@ -102,3 +105,39 @@ def _is_unchanged(code: CodeType, text: str, lines: int) -> bool:
     # A private name is stored with its class.
     names = [one for one in code.co_names if not one.startswith("_") and "." not in one]
     return last < code.co_firstlineno + lines and all(one in text for one in names)
+
+
+def parsed(source: str) -> ast.Module:
+    """
+    Return the tree of *source*.
+
+    Python 3.11 counts the depth of a tree for all threads together. If the garbage
+    collector runs code while a tree is built, and that lets another thread build one,
+    both raise `SystemError`, also in the program. Within a collection there is no
+    other, and no thread that has been stopped by one while it builds.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError: as `ast.parse`.
+    """
+    if sys.version_info >= (3, 12):  # which collects between two instructions only
+        return ast.parse(source)
+    found: list[ast.Module | Exception] = []
+    here = get_ident()
+
+    def build(phase: str, _: object) -> None:
+        if phase == "start" and get_ident() == here and not found:
+            try:
+                found.append(ast.parse(source))
+            except Exception as error:  # noqa: BLE001 - raised below
+                found.append(error)
+
+    gc.callbacks.append(build)
+    try:
+        while not found:  # unless another thread collects just now
+            gc.collect(0)
+    finally:
+        gc.callbacks.remove(build)
+    tree = found[0]
+    if isinstance(tree, Exception):
+        raise tree
+    return tree

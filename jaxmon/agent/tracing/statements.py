@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -166,8 +167,8 @@ class Statements:
             self._bind(node.target, self._values.of(node.value))
 
     def _augmented(self, node: ast.AugAssign) -> None:
-        load = ast.parse(ast.unparse(node.target), mode="eval").body
-        ast.copy_location(load, node.target)
+        load = copy.copy(node.target)
+        load.ctx = ast.Load()
         both = ast.BinOp(load, node.op, node.value)
         value = self._values.of(both)
         self._bind(node.target, value)
