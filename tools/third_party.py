@@ -98,6 +98,7 @@ SUITES = {
             "tests/errors_test.py",
             "tests/jax_jit_test.py",
             "tests/monitoring_test.py",
+            "tests/pickle_test.py",
         ),
         needs=("absl", "cloudpickle"),
         # The other mode would import JAX itself from the checkout.

@@ -65,6 +65,7 @@ class Hostile:
     Args:
         greeting: sent to each client before it says anything.
         sent: bytes of answers, of all connections.
+        clients: connections.
     """
 
     listener: socket.socket
@@ -72,6 +73,7 @@ class Hostile:
     greeting: bytes = b""
     tls: ssl.SSLContext | None = None
     sent: int = 0
+    clients: int = 0
 
     def __post_init__(self) -> None:
         self._over = threading.Event()
@@ -102,6 +104,7 @@ class Hostile:
             except OSError:
                 return
             client.settimeout(1)
+            self.clients += 1
             self._start(self._serve, client)
 
     def _serve(self, client: socket.socket) -> None:

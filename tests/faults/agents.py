@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
@@ -14,6 +15,8 @@ from pathlib import Path
 from jaxmon.http.server import Response, Server
 from tests.faults.matrix import Area
 from tests.faults.stage import Page, Sidecar, Stage, errors, success
+from tests.hostile_text import HOSTILE, harmful
+from tests.ranks import report
 from tests.support import ROOT, clean_environ
 
 
@@ -46,9 +49,17 @@ def path(stage: Stage, worker: int) -> Path:
     return stage.run_dir / f"agent-{worker}.sock"
 
 
-def good(stage: Stage, worker: int = 0) -> Server:
-    """Start an agent that does as it should."""
-    server = Server({"/metrics": lambda _: Response(PAGE)})
+def good(
+    stage: Stage, worker: int = 0, *, page: bytes = PAGE, rank: object = None
+) -> Server:
+    """Start an agent that does as it should, with this *page* and as this *rank*."""
+    document = json.dumps(rank).encode()
+    server = Server(
+        {
+            "/metrics": lambda _: Response(page),
+            "/debug/rank": lambda _: Response(document, "application/json"),
+        }
+    )
     server.listen_unix(path(stage, worker))
     server.start()
     stage.later(server.stop)
@@ -125,8 +136,9 @@ def whole(sidecar: Sidecar, *workers: int) -> bool:
     )
 
 
-def sidecar_of(stage: Stage, *workers: int) -> Sidecar:
-    found = stage.sidecar("--disable", "host", "--disable", "nvml")
+def sidecar_of(stage: Stage, *workers: int, peers: bool = False) -> Sidecar:
+    more = ("--peer-access",) if peers else ()
+    found = stage.sidecar("--disable", "host", "--disable", "nvml", *more)
     stage.until(lambda: whole(found, *workers), "the agents")
     return found
 
@@ -226,6 +238,69 @@ def negative(stage: Stage) -> None:
     stage.expect(f'{CALLS}{{worker="1",function="g"}}' not in page, "not that one")
     stage.expect(page['jaxmon_dropped_total{what="figure"}'] >= 1, "dropped counted")
     stage.expect(whole(sidecar, 0), "the other agent is unaffected")
+
+
+@AREA.row("absurd ages and counts")
+def absurd(stage: Stage) -> None:
+    good(stage, 0, rank=report(0, count=2))
+    kinds = {"jaxmon_steps_total": "counter", "jaxmon_uptime_seconds": "gauge"}
+    lines = f"{CALLS} 1e308\n"
+    lines += "".join(f"# TYPE {one} {kinds[one]}\n{one} 1e308\n" for one in kinds)
+    good(stage, 1, page=PAGE + lines.encode(), rank=report(1, count=2, age=1e308))
+    sidecar = sidecar_of(stage, 0, 1, peers=True)
+    page = sidecar.page()
+    gone = [f'{one}{{worker="1"}}' for one in (CALLS, *kinds)]
+    stage.expect(page.keys().isdisjoint(gone), "none of them; its other counts")
+    stage.expect(page['jaxmon_dropped_total{what="figure"}'] >= 3, "dropped counted")
+    text = " ".join(job_why(sidecar).split())
+    stage.expect("implausible values dropped: age_seconds" in text, "job why says so")
+    stage.expect("HUNG for 1 min: 2 ranks" in text, "and judges by the others")
+
+
+@AREA.row("a later release, with a newer schema")
+def later_release(stage: Stage) -> None:
+    good(stage, 0, rank=report(0, count=2))
+    page = PAGE + b"# TYPE jaxmon_of_next_year gauge\njaxmon_of_next_year 3\n"
+    good(stage, 1, page=page, rank={**report(1, count=2), "schema": 2})
+    sidecar = sidecar_of(stage, 0, 1, peers=True)
+    series = 'jaxmon_of_next_year{worker="1"}'
+    stage.expect(sidecar.page()[series] == 3, "metrics passed on, new ones too")
+    said = "worker 1: its schema is 2; this jaxmon reads up to 1: upgrade it"
+    text = " ".join(job_why(sidecar).split())
+    stage.expect(said in text, "job why does not guess: upgrade it")
+
+
+@AREA.row("escape sequences, HTML and Markdown in labels", quick=True)
+def hostile_labels(stage: Stage) -> None:
+    text = f"{HOSTILE}<img src=//evil/x>![x](//evil/x)|".encode("utf-8", "replace")
+    label = text.replace(b"\r\n", b"\\n").replace(b"\n", b"\\n")
+    good(stage, 0)
+    page = PAGE + b'%s{function="%s"} 3\n' % (CALLS.encode(), label)
+    rank = report(1, count=2, function=text.decode(), place=text.decode())
+    good(stage, 1, page=page, rank=rank)
+    sidecar = sidecar_of(stage, 0, 1, peers=True)
+    shown = sidecar.get()
+    stage.expect("//evil/x" in shown, "exported")
+    printable = all(line.isprintable() for line in shown.split("\n"))
+    stage.expect(printable, "no control characters in the page")
+    stage.expect("<img" not in sidecar.get("/"), "no tag in its web page")
+    why = job_why(sidecar)
+    stage.expect("//evil/x" in why and not harmful(why), "job why prints text only")
+
+
+def job_why(sidecar: Sidecar) -> str:
+    """Return the verdict on the job of this host, whose peers may be read."""
+    target = f"127.0.0.1:{sidecar.port}"
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxmon", "job", "why", "--targets", target],
+        cwd=ROOT,
+        env=clean_environ(),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    return done.stdout + done.stderr
 
 
 @AREA.row("a metric that only the sidecar may export")

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -138,6 +139,33 @@ def other_files(stage: Stage) -> None:
     page = sidecar.page()
     stage.expect([agent_up(page, n) for n in range(1, 5)] == [0] * 4, "each up 0")
     stage.expect(whole(sidecar, 0), "the real agent is unaffected")
+
+
+@AREA.row("links to another file in the places of its own", quick=True)
+def planted(stage: Stage) -> None:
+    victim = stage.directory / "victim"
+    victim.write_bytes(b"precious" * 1000)
+    victim.chmod(0o400)
+    before = victim.stat()
+    (stage.run_dir / "agent-0.lock").hardlink_to(victim)
+    (stage.run_dir / "agent-1.lock").symlink_to(victim)
+    for number, plant in ((2, Path.hardlink_to), (3, Path.symlink_to)):
+        for name in ("agent-{}.life", "agent-{}.ended", ".agent-{}.sock"):
+            plant(stage.run_dir / name.format(number), victim)
+    agents = [process(stage, worker) for worker in (2, 3)]
+    sidecar = sidecar_of(stage, 2, 3)
+    stage.say("agents take slots that are free, and are read")
+    page = sidecar.page()
+    stage.expect(agent_up(page, 0) is agent_up(page, 1) is None, "the others unused")
+    for agent in agents:
+        agent.terminate()
+        agent.wait()
+    after = victim.stat()
+    stage.expect(
+        victim.read_bytes() == b"precious" * 1000
+        and (after.st_mode, after.st_mtime_ns) == (before.st_mode, before.st_mtime_ns),
+        "the file keeps its bytes, permissions and time",
+    )
 
 
 @AREA.row("1,024 agents, the usual limit of descriptors", quick=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults import agents, dcgm, directory, gpus, nccl, service, tpus
+from tests.faults import agents, dcgm, directory, gpus, nccl, programs, service, tpus
 
 
 ALL = (
@@ -12,6 +12,7 @@ ALL = (
     *nccl.AREA.rows,
     *agents.AREA.rows,
     *directory.AREA.rows,
+    *programs.AREA.rows,
     *service.HOST.rows,
     *service.AREA.rows,
 )

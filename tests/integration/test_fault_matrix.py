@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.faults import rows
 from tests.faults.matrix import Row, run, run_all, table
 from tests.faults.stage import Stage, Unexpected
-from tests.support import some
+from tests.support import ROOT, some
 
 
 QUICK = [row for row in rows.ALL if row.quick]
@@ -30,10 +31,12 @@ def test_row(row: Row, driver: Path) -> None:
     assert not outcome.failed, outcome
 
 
-def test_names_are_unique_and_there_are_enough() -> None:
-    """A row can be chosen by its name."""
+def test_names_are_unique_and_documented() -> None:
+    """A row can be chosen by its name, and the document has each, in this order."""
     names = [row.name for row in rows.ALL]
     assert len(set(names)) == len(names) >= 30
+    text = (ROOT / "docs" / "faults.md").read_text()
+    assert re.findall(r"(?m)^\| (\w\S*: .*?) \|", text) == names
 
 
 def test_what_is_not_as_expected_fails_its_row(tmp_path: Path) -> None:
