@@ -22,7 +22,7 @@ MOST = {
     "warning": (36, 39),
     "marked step": (13, 10),
     "small compile": (390, 410),
-    "recompile": (2_000, 25_500),
+    "recompile": (390, 690),
     "frequent device_put": (1.3, 0.7),
     "frequent read": (2.3, 0.5),
     "frequent sync": (1.3, 0.5),
