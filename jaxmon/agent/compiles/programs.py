@@ -52,7 +52,7 @@ _GATHER_SECONDS = 0.2
 # What XLA says of a large program may take a twentieth of the time that compiling it
 # took. It is asked at once, unless that takes more than so much of the time; then, of
 # the programs of a function, for the latest at intervals.
-_SHARE, _LITTLE_SECONDS = 0.01, 0.002
+_SHARE, _LITTLE_SECONDS = 0.005, 0.002
 _INTERVAL_SECONDS = 2.0
 
 # Distinct programs remembered per function; later ones count as new.
