@@ -29,6 +29,7 @@ _MOST_SIGNATURES = 256
 # Together; a signature takes some 80 bytes per leaf.
 _MOST_CHARACTERS = 8 << 20
 _FULL = "too many signatures were recorded"
+_REST = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
 class Recorded:
@@ -181,6 +182,10 @@ def parameters_of(fun: Any) -> tuple[str, ...] | None:
     """Return the names of the parameters of *fun*; `None` if it is no function."""
     if type(fun) is not types.FunctionType:
         return None
+    code = fun.__code__
+    if not (vars(fun) or code.co_flags & _REST):
+        return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    # A decorator may pass on what another function takes.
     return tuple(inspect.signature(fun).parameters)
 
 
