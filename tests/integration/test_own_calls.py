@@ -21,7 +21,7 @@ MOST = {
     "sync": (10, 13),
     "warning": (36, 39),
     "marked step": (13, 10),
-    "small compile": (390, 410),
+    "small compile": (390, 390),
     "recompile": (390, 690),
     "frequent device_put": (1.3, 0.7),
     "frequent read": (2.3, 0.5),

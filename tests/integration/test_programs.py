@@ -317,7 +317,7 @@ def test_an_executable_is_let_go_of_once_read() -> None:
 
 
 RANK = """
-import json, sys, time
+import json, sys
 import jax, numpy as np, jaxmon
 from jaxmon.agent.guard import Guard
 Guard.strict = True
@@ -332,9 +332,7 @@ agent = jaxmon.instrument(port=None, socket=False)
 def model(x):
     return jax.numpy.tanh(x @ x.T).sum(axis=0) + {constant}
 model(np.ones((8, 5), np.float32))
-deadline = time.monotonic() + 90
-while not inside.programs(agent).snapshot() and time.monotonic() < deadline:
-    time.sleep(0.02)
+inside.programs(agent).finish(90)
 hits = inside.cache(agent).snapshot()["requests"]["hit"]
 print(json.dumps([inside.programs(agent).snapshot()["__main__.model"], hits]))
 jaxmon.uninstrument()
