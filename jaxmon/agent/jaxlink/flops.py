@@ -28,8 +28,6 @@ _LOWERS = "lower_sharding_computation"
 _DEEPEST = 16
 _MOST_EQUATIONS = 500_000
 _RECOMPUTED = "rematted_computation"
-# Types of parameters, by id: the metaclass of another may claim to equal one of them.
-_PLAIN = frozenset(map(id, (bool, int, float, str, type(None))))
 
 _PRODUCTS: Mapping[str, Callable[[Any], float]] = {
     "dot_general": products.dot,
@@ -328,11 +326,9 @@ def _called(equation: Any) -> Iterator[Any]:
     """Yield the jaxprs that *equation* runs, once each."""
     for value in equation.params.values():
         for one in value if isinstance(value, tuple | list) else (value,):
-            # Most are numbers and the like, and a missing attribute costs most.
-            if id(type(one)) not in _PLAIN:
-                jaxpr = _open(one)
-                if hasattr(jaxpr, "eqns"):
-                    yield jaxpr
+            jaxpr = _open(one)
+            if hasattr(jaxpr, "eqns"):
+                yield jaxpr
 
 
 def _open(value: Any) -> Any:
