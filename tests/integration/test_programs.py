@@ -267,6 +267,31 @@ def test_what_xla_says_of_a_program_may_come_later(
         assert value(agent, "jaxmon_program_flops", function=label) == 2 * 5**3
 
 
+def test_a_program_that_waits_for_xla_is_not_kept() -> None:
+    """The program may free it; then nothing is said of what it took."""
+    import jax
+
+    client = jax.devices()[0].client
+    label = f"{__name__}.matmul"
+    with instrumented() as agent:
+        programs = inside.programs(agent)
+        programs._due = math.inf
+        jitted = jax.jit(matmul)
+        jitted(ones(3, 3), ones(3, 3))
+        gc.collect()
+        loaded = len(client.live_executables())
+        until(
+            lambda: value(agent, "jaxmon_programs_total", function=label) == 1,
+            "the program",
+        )
+        assert programs._worker.drain(60)
+        jitted.clear_cache()
+        gc.collect()
+        assert len(client.live_executables()) == loaded - 1
+        programs.finish(60)
+        assert value(agent, "jaxmon_program_flops", function=label) == 0
+
+
 def test_functions_of_jax_itself_are_counted_only() -> None:
     """They would crowd out the user's, who cannot change them."""
     import jax.numpy as jnp
@@ -317,7 +342,7 @@ def test_an_executable_is_let_go_of_once_read() -> None:
 
 
 RANK = """
-import json, sys, time
+import json, sys
 import jax, numpy as np, jaxmon
 from jaxmon.agent.guard import Guard
 Guard.strict = True
@@ -332,12 +357,7 @@ agent = jaxmon.instrument(port=None, socket=False)
 def model(x):
     return jax.numpy.tanh(x @ x.T).sum(axis=0) + {constant}
 model(np.ones((8, 5), np.float32))
-deadline = time.monotonic() + 90
-def known():
-    # What XLA says of it may come later.
-    return "accessed_bytes" in inside.programs(agent).snapshot().get("__main__.model", ())
-while not known() and time.monotonic() < deadline:
-    time.sleep(0.02)
+inside.programs(agent).finish(90)
 hits = inside.cache(agent).snapshot()["requests"]["hit"]
 print(json.dumps([inside.programs(agent).snapshot()["__main__.model"], hits]))
 jaxmon.uninstrument()

@@ -47,12 +47,11 @@ _DOUBLE = rf"= \(?f64\[\d[^=\n]* (?:dot\(|convolution\(|{_LIBRARY})"
 # Executables queued for analysis, which keeps them alive. Analysis is faster than
 # compiling, so only loading a great many from the persistent cache fills the queue.
 _WAITING = 64
-_GATHER_SECONDS = 0.2
 
 # What XLA says of a large program may take a twentieth of the time that compiling it
 # took. It is asked at once, unless that takes more than so much of the time; then, of
 # the programs of a function, for the latest at intervals.
-_SHARE, _LITTLE_SECONDS = 0.01, 0.002
+_SHARE, _LITTLE_SECONDS = 0.005, 0.002
 _INTERVAL_SECONDS = 2.0
 
 # Distinct programs remembered per function; later ones count as new.
@@ -197,8 +196,8 @@ class Programs(Part):
         self._jax = context.jax
         self.loaded = loaded
         self._utilization = utilization
-        # The latest program of each function, until XLA says what it takes.
-        self._unweighed: dict[Function, Any] = {}
+        # Identity of the latest program of each function, until XLA says what it takes.
+        self._unweighed: dict[Function, int] = {}
         self._due = 0.0
         self._worker = Worker(
             "programs",
@@ -206,7 +205,6 @@ class Programs(Part):
             every=_INTERVAL_SECONDS,
             routine=self._weigh_late,
             limit=_WAITING,
-            gather=_GATHER_SECONDS,
         )
         self._hlo = HloPage(context.jax, context.guard, self._worker, loaded)
         self._records: dict[Function, _Record] = {}
@@ -243,7 +241,7 @@ class Programs(Part):
         """
         Wait until queued executables have been analysed, at most *timeout* seconds.
         """
-        self._worker.submit(self._weigh)
+        self._worker.submit(self._weigh_rest)
         self._worker.drain(timeout)
 
     def stop(self) -> None:
@@ -330,20 +328,32 @@ class Programs(Part):
             record.finished = finished
             record.fingerprint, record.figures = fingerprint, figures
             record.double = text is not None and text.double
-            self._unweighed[function] = executable
-            if monotonic() >= self._due:
-                self._weigh()
+            if text is None or monotonic() >= self._due:
+                self._unweighed.pop(function, None)
+                self._weigh([(function, executable)])
+            else:
+                self._unweighed[function] = id(executable)
         record.samples = _samples(function.name, record)
 
     def _weigh_late(self) -> None:
         if self._unweighed and monotonic() >= self._due:
-            self._weigh()
+            self._weigh_rest()
 
-    def _weigh(self) -> None:
-        """Add XLA's statistics of the latest programs."""
+    def _weigh_rest(self) -> None:
+        """Weigh what is left of the latest programs, and still loaded."""
+        wanted, self._unweighed = self._unweighed, {}
+        self._weigh(
+            (known.function, one)
+            for one, known in self.loaded.now()
+            if known is not None
+            and known.function is not None
+            and wanted.get(known.function) == id(one)
+        )
+
+    def _weigh(self, programs: Iterable[tuple[Function, Any]]) -> None:
+        """Add XLA's statistics of *programs*."""
         began = thread_time()
-        for function in list(self._unweighed):
-            executable = self._unweighed.pop(function)
+        for function, executable in programs:
             facts = executables.facts(executable)
             record = self._records[function]
             record.figures = {**facts, **record.figures}

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from jaxmon.agent.jaxlink import jit, pmaps
 from jaxmon.agent.jaxlink.frames import Jitted, jitted_from_variables
 from jaxmon.agent.jaxlink.jit import JitOptions
+from jaxmon.agent.jaxlink.leaf_types import LeafKinds
 
 
 # Functions called by jit's ``cache_miss``, whose frames have the arguments as jit sees
@@ -35,6 +36,7 @@ class Call(NamedTuple):
         names: JAX's names of the leaves.
         nodes: an object for each traced argument, the same for equal trees; empty if
             they were not compared.
+        kinds: *leaves* by kind, `None` if they were not read.
     """
 
     fun: object
@@ -48,6 +50,7 @@ class Call(NamedTuple):
     avals: Sequence[Any] = ()
     names: Sequence[str] | None = None
     nodes: Sequence[object] = ()
+    kinds: LeafKinds | None = None
 
 
 def call_served_by(

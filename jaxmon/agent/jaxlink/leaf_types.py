@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from jaxmon.agent.inspection import package_of
 from jaxmon.agent.jaxlink.ownership import is_class
 
 
 _SHARED = 10_000
+T = TypeVar("T")
 
 
 class Leaf(NamedTuple):
@@ -23,6 +24,26 @@ class Leaf(NamedTuple):
     dtype: Any
     weak: bool
     placement: Any
+
+
+class LeafKinds(NamedTuple):
+    """
+    Leaves of a call by what they have in common, of which most of many have all. Must
+    not outlive the call.
+
+    Attributes:
+        keys: what identifies the kind of each leaf.
+        kinds: a leaf of each kind, its abstract value, and its sharding if it is a
+            committed array.
+    """
+
+    keys: Sequence[tuple[int, int, int]]
+    kinds: Mapping[tuple[int, int, int], tuple[Any, Any, Any]]
+
+    def each(self, of: Callable[[Any, Any, Any], T]) -> Iterator[T]:
+        """Yield for each leaf what *of* returns for its kind."""
+        found = {key: of(*kind) for key, kind in self.kinds.items()}
+        return map(found.__getitem__, self.keys)
 
 
 class LeafTypes:
@@ -40,9 +61,9 @@ class LeafTypes:
         self._abstract = _abstract(jax)
         self._known: dict[Leaf, Leaf] = {}
 
-    def of(self, leaves: Sequence[Any], avals: Sequence[Any]) -> tuple[Leaf, ...]:
+    def kinds(self, leaves: Sequence[Any], avals: Sequence[Any]) -> LeafKinds:
         """
-        Return the types of *leaves*.
+        Return *leaves* by kind.
 
         Args:
             leaves: arrays, numbers, and other objects that JAX accepts.
@@ -53,31 +74,29 @@ class LeafTypes:
                 self._abstract(leaf) if package_of(type(leaf)) else None
                 for leaf in leaves
             ]
+        types = list(map(id, map(type, leaves)))
+        arrays = {
+            kind: self._is_array(leaf)
+            for kind, leaf in dict(zip(types, leaves, strict=True)).items()
+        }
+        shardings = [
+            # The public attribute costs a call.
+            leaf.sharding if arrays[kind] and leaf._committed else None  # noqa: SLF001
+            for kind, leaf in zip(types, leaves, strict=True)
+        ]
+        keys = list(zip(types, map(id, avals), map(id, shardings), strict=True))
+        each = zip(leaves, avals, shardings, strict=True)
+        return LeafKinds(keys, dict(zip(keys, each, strict=True)))
+
+    def of(self, kinds: LeafKinds) -> tuple[Leaf, ...]:
+        """Return the types of leaves."""
         if len(self._known) > _SHARED:
             self._known.clear()
-        shared, found = self._known, []
-        # By abstract value and sharding, of which many leaves share few.
-        alike: dict[tuple[int, int], Leaf] = {}
-        kinds: dict[int, bool] = {}
-        for leaf, aval in zip(leaves, avals, strict=True):
-            kind = id(type(leaf))
-            known = kinds.get(kind)
-            if known is None:
-                known = kinds[kind] = self._is_array(leaf)
-            # The public attribute costs a call.
-            sharding = leaf.sharding if known and leaf._committed else None  # noqa: SLF001
-            key = id(aval), id(sharding)
-            one = alike.get(key)
-            if one is None:
-                one = Leaf(
-                    getattr(aval, "shape", ()),
-                    getattr(aval, "dtype", None),
-                    bool(getattr(aval, "weak_type", False)),
-                    None if sharding is None else self._place(sharding),
-                )
-                one = alike[key] = shared.setdefault(one, one)
-            found.append(one)
-        return tuple(found)
+        return tuple(kinds.each(self._of_kind))
+
+    def _of_kind(self, _: Any, aval: Any, sharding: Any) -> Leaf:
+        one = type_of(aval, None if sharding is None else self._place(sharding))
+        return self._known.setdefault(one, one)
 
     def _is_array(self, leaf: Any) -> bool:
         """Return whether *leaf* is a JAX array, which has a sharding."""
@@ -86,6 +105,16 @@ class LeafTypes:
             and isinstance(leaf, self._array)
             and not isinstance(leaf, self._tracer)
         )
+
+
+def type_of(aval: Any, placement: object) -> Leaf:
+    """Return the type of a leaf with this abstract value, which may be `None`."""
+    return Leaf(
+        getattr(aval, "shape", ()),
+        getattr(aval, "dtype", None),
+        bool(getattr(aval, "weak_type", False)),
+        placement,
+    )
 
 
 def plain(path: str) -> str:

@@ -82,7 +82,7 @@ class Comparison:
         if jitted is None:
             return None
         history = self._causes.history(jitted.fun)
-        signature = self._signature(call)
+        call, signature = self._signature(call)
         new = self._created(function, jitted, history, signature)
         pending = self._compare(history, new, signature)
         if call is not None and not function.internal:
@@ -172,7 +172,7 @@ class Comparison:
         known, jitted = self._transformations, found.jitted
         if jitted is None:
             return known.named(found)
-        signature = self._signature(found.call)
+        _, signature = self._signature(found.call)
         if known.known(jitted.fun) is None:
             jit = self._registry.jit_of(jitted.key)
             known.add(jitted.fun, function, self._new(jitted, jit, signature))
@@ -272,15 +272,16 @@ class Comparison:
         }
         return PendingCause(*known, cause.name, message(cause), details)
 
-    def _signature(self, call: Call | None) -> Signature | None:
-        """Return the signature of *call*, `None` if unknown."""
+    def _signature(self, call: Call | None) -> tuple[Call | None, Signature | None]:
+        """Return *call*, with its leaves by kind, and its signature if known."""
         if call is None or not self._guard.on(self._site):
-            return None
+            return call, None
         try:
-            return self._signatures.of(call)
+            call = call._replace(kinds=self._signatures.kinds(call))
+            return call, self._signatures.of(call)
         except Exception:  # noqa: BLE001 - contained: the compile itself still counts
             self._guard.failed(self._site)
-            return None
+            return call, None
 
 
 def message(cause: Cause) -> str:

@@ -21,7 +21,7 @@ from jaxmon.agent.jaxlink import leaf_types
 from jaxmon.agent.jaxlink.arguments import Call
 from jaxmon.agent.jaxlink.configuration import inside
 from jaxmon.agent.jaxlink.jit import JitOptions, Option
-from jaxmon.agent.jaxlink.leaf_types import Leaf, LeafTypes
+from jaxmon.agent.jaxlink.leaf_types import Leaf, LeafKinds, LeafTypes
 from jaxmon.agent.jaxlink.meshes import NO_MESH
 from jaxmon.agent.jaxlink.ownership import is_class
 from jaxmon.agent.recompiles.argument_trees import (
@@ -73,12 +73,18 @@ class SignatureBuilder:
         # Most of the configuration never changes, so it is not read during a compile.
         self._plain(context())
 
+    def kinds(self, call: Call) -> LeafKinds | None:
+        """Return the leaves of *call* by kind, `None` if JAX does not keep them."""
+        if call.leaves is None:
+            return None
+        return self._types.kinds(call.leaves, call.avals)
+
     def of(self, call: Call) -> Signature | None:
         """
         Return the signature of *call*, on the calling thread; `None` if JAX does not
         keep the required data.
         """
-        if call.leaves is None or call.tree is None:
+        if call.kinds is None or call.tree is None:
             return None
         parameters = parameters_of(call.fun, len(call.args), call.kwargs)
         static, positions = _static(call, parameters)
@@ -87,7 +93,7 @@ class SignatureBuilder:
             names = [names[position] for position in positions]
         parts: list[tuple[str, Value]] = []
         arguments, unnamed = self._shared(arguments_of(call.tree, names, parts))
-        types = self._types.of(call.leaves, call.avals)
+        types = self._types.of(call.kinds)
         paths = None
         if unnamed and call.names and len(call.names) == len(types):
             paths = tuple([leaf_types.plain(name) for name in call.names])
@@ -113,7 +119,7 @@ class SignatureBuilder:
         self, operands: Sequence[Any], avals: Sequence[Any]
     ) -> tuple[Leaf, ...]:
         """Return the types of the *operands* of a program, with their *avals*."""
-        return self._types.of(operands, avals)
+        return self._types.of(self._types.kinds(operands, avals))
 
     def _shared(
         self, arguments: tuple[Argument, ...]

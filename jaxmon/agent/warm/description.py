@@ -3,15 +3,15 @@ Describes a call so that another process can compile for it: JSON, whose format 
 docs/warm-starts.md.
 
 Built from what JAX has already computed for the call: no user code runs, and no user
-object is kept. The text is built directly, and leaves of equal type share it: about
-2 µs per leaf. It is decoded only if the signatures are exported.
+object is kept. The text is built directly, and leaves of equal type share it. It is
+decoded only if the signatures are exported.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain, islice, repeat
 from typing import Any
 
@@ -23,7 +23,7 @@ from jaxmon.agent.inspection import (
     package_of,
 )
 from jaxmon.agent.jaxlink.arguments import Call
-from jaxmon.agent.jaxlink.leaf_types import Leaf, LeafTypes
+from jaxmon.agent.jaxlink.leaf_types import Leaf, type_of
 from jaxmon.agent.jaxlink.ownership import is_class
 from jaxmon.agent.jaxlink.shardings import kind_of
 from jaxmon.agent.warm.statics import NotExportableError, described, path_of
@@ -51,7 +51,6 @@ class Descriptions:
         self._jax = jax
         self._array, self._numpy, self._scalar = jax.Array, np.ndarray, np.generic
         self._values = values
-        self._types = LeafTypes(jax, self._device)
         # Texts of leaves, by their kind and type.
         self._texts: dict[tuple[str, Leaf], str] = {}
         # Texts around the leaves of an argument, by its tree.
@@ -68,10 +67,10 @@ class Descriptions:
         if call.given.maker != "jax.jit":
             msg = "functions of jax.pmap cannot be compiled ahead"
             raise NotExportableError(msg)
-        if call.leaves is None or call.tree is None:
+        if call.kinds is None or call.tree is None:
             msg = "JAX does not keep what this call was compiled for"
             raise NotExportableError(msg)
-        leaves = self._leaves(call.leaves, self._types.of(call.leaves, call.avals))
+        leaves = call.kinds.each(self._of_kind)
         positional, named = call.tree.children()
         count = len(call.args)
         numbers = {n + count if n < 0 else n for n in call.static_argnums}
@@ -103,15 +102,10 @@ class Descriptions:
         usual = sharding.memory_kind in (None, device.default_memory().kind)
         return devices.index(device) if usual and device in devices else -1
 
-    def _leaves(self, leaves: Sequence[Any], types: Sequence[Leaf]) -> Iterator[str]:
-        """Yield the text of each leaf, those of unlike ones as they are reached."""
-        alike: dict[tuple[int, int], str] = {}
-        for leaf, of in zip(leaves, types, strict=True):
-            key = id(type(leaf)), id(of)
-            text = alike.get(key)
-            if text is None:
-                text = alike[key] = self._text(self._kind(leaf), of)
-            yield text
+    def _of_kind(self, leaf: Any, aval: Any, sharding: Any) -> str:
+        """Return the text of a leaf."""
+        device = None if sharding is None else self._device(sharding)
+        return self._text(self._kind(leaf), type_of(aval, device))
 
     def _text(self, kind: str, of: Leaf) -> str:
         text = self._texts.get((kind, of))
