@@ -291,7 +291,7 @@ class WallTime(Part):
     def _run(self) -> None:
         shuffled = random.Random()  # noqa: S311 - spreads looks, hides nothing
         pid = os.getpid()
-        soon, earlier, took, usual = False, 0.0, 0.0, 0.0
+        soon, took, usual = False, 0.0, 0.0
         while not self._stopped and self._guard.on(SITE):
             now = perf_counter()
             first = now - self._began < _FIRST_SECONDS
@@ -309,6 +309,7 @@ class WallTime(Part):
             waited = slept > 1
             if os.getpid() != pid:  # nobody stops the thread of a forked child
                 break
+            before = thread_time()
             due = now + pause
             late = perf_counter() - due
             self._held += seconds_held(late, pause, slept - 1)
@@ -324,11 +325,10 @@ class WallTime(Part):
                 self._guard.failed(SITE)
             if soon and soon_again:
                 make_room()
-            before, self.spent = self.spent, thread_time()
-            # With waking up for it. One that learns of new code takes longer, once.
-            latest = earlier, took, self.spent - before
-            _, usual, _ = sorted(latest)
-            _, earlier, took = latest
+            before, took = took, thread_time() - before
+            self.spent += took
+            # One that learns of new code takes longer, once.
+            usual = min(before, took)
         self._looks.close()
 
     def _follow(self) -> None:
