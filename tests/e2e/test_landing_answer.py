@@ -44,7 +44,7 @@ def test_findings_come_first_and_say_what_to_do(
     respond as well.
     """
     agent.overview = recompiling("train.step", errors={"trace_error": 3})
-    second, third = Agent(run_dir, 1), Agent(run_dir, 2)
+    second, third, fourth = (Agent(run_dir, number) for number in (1, 2, 4))
     second.overview = {
         **recompiling("train.step", errors={"trace_error": 3}),
         "errors": {},
@@ -63,6 +63,7 @@ def test_findings_come_first_and_say_what_to_do(
     finally:
         second.server.stop()
         third.server.stop()
+        fourth.server.stop()
 
     assert failure.startswith("failure train.step failed 3 times: trace_error.")
     assert " Worker 0 (pid 7) · " in failure
@@ -74,10 +75,14 @@ def test_findings_come_first_and_say_what_to_do(
         "https://github.com/jaxmon/jaxmon/blob/main/runbooks/JaxmonRecompileStorm.md",
         "noreferrer",
     ]
-    assert others[1:] == [
+    assert re.fullmatch(
+        r"Worker 2 \(pid \d+\) cannot be read: its schema is 99; this jaxmon reads up "
+        r"to 1: upgrade it\.",
+        others[1],
+    )
+    assert others[2:] == [
         "Worker 3 does not respond: its socket is a symbolic link.",
-        "Worker 2: This jaxmon is older than that of the process: data may be wrong.",
-        "Worker 2: Nothing to fix stands out.",
+        "Worker 4: Nothing to fix stands out.",
     ]
     assert re.fullmatch(r"read \d+ s ago", text(chrome, "#findings-age"))
     assert chrome.execute_script(CONTRAST) == []

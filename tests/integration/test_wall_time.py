@@ -69,7 +69,10 @@ def test_shares_are_those_of_the_programs_own_clocks(kind):
 
 def test_a_wait_for_a_queue_is_on_the_line_that_makes_its_items():
     """Of a loader in a thread, the line of its work says more than that of the wait."""
-    found = measured("loading", 0)
+    for attempt in range(ATTEMPTS):  # the machine may be busy
+        found = measured("loading", attempt)
+        if found["states"]["data_wait"] > 0.3:
+            break
     spin = PROGRAM.read_text().partition("def spin(")[0].count("\n") + 1
     line = int(found["place"]["data_wait"].rpartition(":")[2])
 
