@@ -164,9 +164,11 @@ def unlist() -> None:
     one or one that waits in C code, as for an answer by gRPC. Idempotent; 1 µs.
     """
     active: dict[int, Any] = threading._active  # type: ignore[attr-defined] # noqa: SLF001
-    for ident in list(_started):
-        if ident in active and is_ours(ident):
-            found = active.pop(ident, None)
+    listed = [ident for ident in list(_started) if ident in active and is_ours(ident)]
+    if current() is not None:
+        listed.append(threading.get_ident())  # which may be gevent's number for it
+    for ident in listed:
+        if (found := active.pop(ident, None)) is not None:
             # Python 3.13 keeps it until the thread has finished.
             threading._dangling.discard(found)  # type: ignore[attr-defined] # noqa: SLF001
 

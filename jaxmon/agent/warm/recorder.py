@@ -15,7 +15,6 @@ from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink.arguments import Call
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.observers import Options
-from jaxmon.agent.recompiles import argument_trees
 from jaxmon.agent.warm.description import Descriptions
 from jaxmon.agent.warm.statics import NotExportableError
 from jaxmon.threads import RLock
@@ -182,10 +181,6 @@ def parameters_of(fun: Any) -> tuple[str, ...] | None:
     """Return the names of the parameters of *fun*; `None` if it is no function."""
     if type(fun) is not types.FunctionType:
         return None
-    own = argument_trees.parameters_of(fun)
-    if not (vars(fun) or own.rest or own.named):
-        return (*own.positional, *own.keywords)
-    # A decorator may pass on what another function takes.
     return tuple(inspect.signature(fun).parameters)
 
 
