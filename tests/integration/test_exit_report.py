@@ -70,8 +70,9 @@ def test_every_orderly_end_is_reported(
 
 
 IMPATIENT = """
-import os, signal, sys
+import os, signal, sys, threading
 import jax, jaxmon
+done = threading.Event()
 class Stream:
     def __getattr__(self, name):
         return getattr(sys.__stderr__, name)
@@ -81,10 +82,12 @@ class Stream:
         return sys.__stderr__.write(text)
 def first(values, step):
     if "jaxmon/findings" in values:
+        done.wait(60)
         os.kill(os.getpid(), signal.SIGINT)
 def second(values, step):
     if "jaxmon/findings" in values:
         os.write(1, b"second\\n")
+        done.set()
 sys.stderr = Stream()
 jaxmon.instrument(port=0, report=True)
 jaxmon.log_to(first, every=1)
