@@ -15,7 +15,6 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 from jaxmon.originals import original
@@ -67,7 +66,7 @@ class DaemonThread:
     A thread that the program does not see, and that does not keep it from exiting.
 
     Args:
-        name: of the thread, also for the kernel, which keeps 15 characters.
+        name: of the thread.
         target: its body; what it raises goes to `sys.unraisablehook`.
 
     Attributes:
@@ -118,8 +117,6 @@ class DaemonThread:
     def _begin(self) -> None:
         ident = self.ident = get_ident()
         _started[ident] = self
-        with suppress(OSError):  # another system
-            Path("/proc/thread-self/comm").write_text(self.name[:15], encoding="utf-8")
         try:
             for target in self._take():
                 target()

@@ -190,6 +190,7 @@ ELSEWHERE = [
     "agent/reports/profile",
     "agent/runtime",
     "agent/traces/part",
+    "agent/tracing/sources",
     "agent/versions",
     "agent/warm/compiling",
     "agent/watcher",

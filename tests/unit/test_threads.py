@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,9 +65,6 @@ def test_a_thread_is_known_to_us_and_not_to_threading() -> None:
     assert thread in running()
     assert is_ours(get_ident()) is False is not is_ours(thread.ident or 0)
     assert threading.enumerate() == before
-    if sys.platform == "linux":
-        comm = Path(f"/proc/self/task/{found[2]}/comm")
-        assert comm.read_text() == "jaxmon-a-long-n\n"
     go.set()
     thread.join(90)
     assert not thread.is_alive()
