@@ -30,7 +30,7 @@ _SOL_SOCKET, _SO_COOKIE = 1, 57
 NONE_LEFT = (errno.EMFILE, errno.ENFILE)
 
 
-class LostError(OSError):
+class DescriptorLostError(OSError):
     """The program has closed *name*."""
 
     def __init__(self, name: str = "a descriptor of jaxmon's") -> None:
@@ -74,10 +74,10 @@ class Descriptor:
         Return the number, to be used at once.
 
         Raises:
-            LostError: it is no longer ours.
+            DescriptorLostError: it is no longer ours.
         """
         if not self.is_ours:
-            raise LostError
+            raise DescriptorLostError
         return self._numbers[0]
 
     def is_at(self, path: Path) -> bool:
@@ -90,7 +90,7 @@ class Descriptor:
         opened. 15 µs.
 
         Raises:
-            LostError: it is no longer ours, or no longer at *path*.
+            DescriptorLostError: it is no longer ours, or no longer at *path*.
             OSError: it cannot be written.
         """
         fresh = Descriptor()
@@ -102,7 +102,7 @@ class Descriptor:
                 interrupts.pass_on(error)
             file = fresh if fresh.opened else self
             if file._files != self._files or not self.is_ours:  # noqa: SLF001 - its own
-                raise LostError
+                raise DescriptorLostError
             os.pwrite(file.fileno(), data, offset)
         finally:
             fresh.close()
@@ -140,10 +140,10 @@ class OwnedSocket:
         Return the socket, to be used at once.
 
         Raises:
-            LostError: it is no longer ours.
+            DescriptorLostError: it is no longer ours.
         """
         if not self.is_ours:
-            raise LostError(self._name)
+            raise DescriptorLostError(self._name)
         return self._sock
 
     def fileno(self) -> int:

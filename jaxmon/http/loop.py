@@ -9,9 +9,9 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from jaxmon.files.descriptor import LostError, OwnedSocket
+from jaxmon.files.descriptor import DescriptorLostError, OwnedSocket
 from jaxmon.http.messages import now
-from jaxmon.http.sockets import READ, Poller, pair
+from jaxmon.http.sockets import READ, SocketPoll, pair
 from jaxmon.threads import unlist
 
 
@@ -50,7 +50,7 @@ class Loop:
         self._number = count()
         self._watched: dict[int, _Watch] = {}
         with contextlib.ExitStack() as undo:
-            self._poller = Poller()
+            self._poller = SocketPoll()
             self._pipe = tuple(map(OwnedSocket, pair()))
             for end in self._pipe:
                 undo.callback(end.close)
@@ -104,7 +104,7 @@ class Loop:
             end.close()
 
     def _wake_up(self) -> None:
-        with contextlib.suppress(BlockingIOError, LostError):
+        with contextlib.suppress(BlockingIOError, DescriptorLostError):
             self._pipe[0].get().recv(1 << 12)
 
     def _do(self, call: _Call) -> None:

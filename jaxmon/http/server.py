@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from jaxmon.files.descriptor import LostError
+from jaxmon.files.descriptor import DescriptorLostError
 from jaxmon.http import listeners
 from jaxmon.http.connection_pool import ConnectionPool, Timeouts
 from jaxmon.http.hosts import HostPolicy
@@ -290,7 +290,7 @@ class Server:
         for listener in list(self._listeners):
             try:
                 listener.sock.get()
-            except LostError as error:
+            except DescriptorLostError as error:
                 self.close_listener(listener)
                 if not listener.local:  # who made that opens another
                     self._report("descriptors", error)
@@ -314,7 +314,7 @@ class Server:
                 sock, address = listener.sock.get().accept()
             except ConnectionAbortedError:
                 continue
-            except (BlockingIOError, InterruptedError, LostError):
+            except (BlockingIOError, InterruptedError, DescriptorLostError):
                 return
             except OSError as error:  # out of descriptors, most likely
                 self._report("server", error)

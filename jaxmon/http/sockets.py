@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jaxmon.originals import original
 
 
-__all__ = ["READ", "WRITE", "Poller", "Socket", "pair"]
+__all__ = ["READ", "WRITE", "Socket", "SocketPoll", "pair"]
 
 if TYPE_CHECKING:
     import socket
@@ -36,7 +36,7 @@ READ: Final[int] = _select.POLLIN
 WRITE: Final[int] = _select.POLLOUT
 
 
-class Poller:
+class SocketPoll:
     """
     Waits for sockets. Unlike epoll, it needs no descriptor, which the program might
     close.
