@@ -84,6 +84,41 @@ def test_a_signal_ends_it_while_files_are_loaded(
     assert told == ""
 
 
+ELSEWHERE = """
+import signal, threading
+from jaxmon.cli.exporter.signals import Signals
+
+signals = Signals()
+signals.loaded()
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.{name}])
+print("waiting", flush=True)
+print(repr(signals.wait(lambda: print("reloaded", flush=True))))
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
+def test_a_signal_that_does_not_interrupt_the_wait_ends_it(name: str) -> None:
+    """As one that comes just before it blocks; here another thread receives it."""
+    with subprocess.Popen(
+        [sys.executable, "-c", ELSEWHERE.format(name=name)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=clean_environ(),
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "waiting\n"
+            process.send_signal(signal.Signals[name])
+            if name == "SIGHUP":
+                assert process.stdout.readline() == "reloaded\n"
+                process.terminate()
+            told, _ = process.communicate(timeout=STOP_SECONDS)
+        finally:
+            process.kill()
+    assert (process.returncode, told) == (0, "''\n")
+
+
 INTERRUPTED = """
 import signal, sys
 
