@@ -142,6 +142,25 @@ def until(probe: Callable[[], T], what: str, *, seconds: float = DEADLINE_SECOND
     return value
 
 
+def freeze(pid: int) -> None:
+    """
+    Stop the process *pid* with SIGSTOP, and wait until none of its threads runs.
+
+    Until one of them has taken the signal, the others go on, and respond.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    threads = Path(f"/proc/{pid}/task")
+    until(lambda: all(_state(one) in "Tt" for one in threads.iterdir()), "the stop")
+
+
+def _state(thread: Path) -> str:
+    """Return its state, a letter of the kernel's; one that has ended is stopped."""
+    try:
+        return (thread / "stat").read_text().rpartition(") ")[2][0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "T"
+
+
 def refuse_threads(patch: pytest.MonkeyPatch) -> None:
     """Let no thread start, as if the process had as many as it may."""
 

@@ -17,7 +17,7 @@ from tests.faults.matrix import Area
 from tests.faults.stage import Page, Sidecar, Stage, errors, success
 from tests.hostile_text import HOSTILE, harmful
 from tests.ranks import report
-from tests.support import ROOT, clean_environ
+from tests.support import ROOT, clean_environ, freeze
 
 
 AREA = Area("agent")
@@ -186,7 +186,7 @@ def stopped(stage: Stage) -> None:
     good(stage, 0)
     victim = process(stage, 1)
     sidecar = sidecar_of(stage, 0, 1)
-    victim.send_signal(signal.SIGSTOP)
+    freeze(victim.pid)
     stage.shows(lambda: agent_up(sidecar.page(), 1) == 0, "its up 0")
     stage.expect(calls(sidecar.page(), 1) is None, "its series gone")
     stage.expect(whole(sidecar, 0), "the other agent is unaffected")

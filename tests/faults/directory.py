@@ -22,6 +22,7 @@ from tests.faults.agents import (
 )
 from tests.faults.matrix import Area
 from tests.faults.stage import MAIN, Page, Stage, errors, success
+from tests.support import freeze
 
 
 AREA = Area("agent")
@@ -61,7 +62,7 @@ def removed(stage: Stage) -> None:
     agent = process(stage, 0)
     sidecar = sidecar_of(stage, 0)
     # It makes the directory again at once, and the sidecar is to see that it is gone.
-    agent.send_signal(signal.SIGSTOP)
+    freeze(agent.pid)
     shutil.rmtree(stage.run_dir)
     stage.shows(lambda: agent_up(sidecar.page(), 0) is None, "no agent")
     stage.shows(lambda: success(sidecar.page(), "agents") == 0, "agents success 0")

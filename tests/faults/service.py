@@ -19,7 +19,7 @@ import pytest
 from tests.faults.agents import good, whole
 from tests.faults.matrix import Area
 from tests.faults.stage import MAIN, Sidecar, Stage, Unexpected, age, success
-from tests.support import clean_environ
+from tests.support import clean_environ, freeze
 
 
 AREA = Area("sidecar")
@@ -192,7 +192,7 @@ def clock(stage: Stage) -> None:
 @AREA.row("the process is paused")
 def paused(stage: Stage) -> None:
     sidecar = with_agent(stage)
-    sidecar.process.send_signal(signal.SIGSTOP)
+    freeze(sidecar.process.pid)
     time.sleep(10)
     sidecar.process.send_signal(signal.SIGCONT)
     # What was true before the pause is not served as if it were true now.

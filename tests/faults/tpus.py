@@ -12,7 +12,7 @@ from tests.fakes.tpu import shapes
 from tests.fakes.tpu.hosts import Runtime
 from tests.faults.matrix import Area
 from tests.faults.stage import Page, Sidecar, Stage, errors, success
-from tests.support import free_port
+from tests.support import free_port, freeze
 
 
 AREA = Area("TPU")
@@ -70,7 +70,7 @@ def stopped(stage: Stage) -> None:
     sidecar = sidecar_of(stage, port)
     stage.until(lambda: whole(sidecar, port), "the figures")
     threads = sidecar.threads()
-    runtime.process.send_signal(signal.SIGSTOP)
+    freeze(runtime.process.pid)
     stage.shows(
         lambda: errors(sidecar.page(), "tpu", "runtime_slow") > 0,
         "errors runtime_slow counted",

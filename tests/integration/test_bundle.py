@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import signal
 import stat
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from jaxmon.cli.bundle.archive import Archive
 from jaxmon.cli.main import main
 from jaxmon.cli.markdown import escaped
 from tests.preloaded import Program, start_preloaded
-from tests.support import Prometheus, clean_environ, free_port, http_get, until
+from tests.support import Prometheus, clean_environ, free_port, freeze, http_get, until
 
 
 SECRET = "correct-horse-battery"  # noqa: S105 - of no one
@@ -223,7 +222,7 @@ def test_a_process_that_hangs_does_not_stop_the_rest(host, tmp_path):
     """It is named, with what the kernel knows of it; the other one is complete."""
     host.start()
     hung = host.processes[-1]
-    os.kill(hung.pid, signal.SIGSTOP)
+    freeze(hung.pid)
     try:
         path = tmp_path / "bundle.tar.gz"
         done = host.bundle(f"--out={path}")

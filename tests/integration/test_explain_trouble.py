@@ -14,6 +14,7 @@ from jaxmon import rundir
 from jaxmon.cli import workers
 from jaxmon.report import layout
 from tests.explaining import IDLE, PYTHON, explain, page, serving
+from tests.support import freeze
 
 
 def test_others_are_not_waited_for(programs, run_dir):
@@ -47,7 +48,7 @@ def test_a_stopped_program_is_not_waited_for(programs, run_dir):
     others are listed beside it.
     """
     hung = programs(IDLE)
-    hung.send_signal(signal.SIGSTOP)
+    freeze(hung.pid)
     try:
         alone = explain(run_dir)
         fine = programs(IDLE)

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from jaxmon import life, rundir
 from jaxmon.cli.main import main
 from jaxmon.report import layout
-from tests.support import Result, clean_environ, until
+from tests.support import Result, clean_environ, freeze, until
 
 
 SERVES = """
@@ -177,7 +177,7 @@ def test_processes_are_listed_with_what_they_do(host: dict[str, Any]) -> None:
 
 def test_a_stopped_process_is_named_by_the_kernel(host: dict[str, Any]) -> None:
     """One that does not respond has pid, command and state; others are listed."""
-    host["serve.py"].send_signal(signal.SIGSTOP)
+    freeze(host["serve.py"].pid)
     try:
         found = json.loads(ps(host["run_dir"], "--json", "--seconds", "0").ok().out)
     finally:

@@ -22,7 +22,7 @@ from tests.instrumented import instrumented
 from tests.otlp import Receiver, Series, receiver
 from tests.otlp_receiver import Receiver as SpanReceiver
 from tests.preloaded import Program, start_preloaded
-from tests.support import ROOT, clean_environ, until
+from tests.support import ROOT, clean_environ, freeze, until
 
 
 # They wait for something to do, without a time.
@@ -42,12 +42,7 @@ class Platform:
         self.freeze()
 
     def freeze(self) -> None:
-        self.process.send_signal(signal.SIGSTOP)
-        state = Path(f"/proc/{self.process.pid}/stat")
-        until(
-            lambda: state.read_text().rpartition(")")[2].split()[0] == "T",
-            "the process to be frozen",
-        )
+        freeze(self.process.pid)
 
     def invoke(self, **event: Any) -> Any:
         assert self.process.stdin is not None
