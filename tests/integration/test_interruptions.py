@@ -87,6 +87,8 @@ def sample(agent: Agent) -> None:
 
 SAMPLED: Any = None
 
+OLD_JAX = jax.__version_info__ < (0, 9)
+
 PROGRAMS = [miss, recompile, fail, transfer, mark, change, sample]
 
 
