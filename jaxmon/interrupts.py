@@ -26,6 +26,8 @@ from collections.abc import Iterator
 from types import CodeType, FrameType, MethodType
 from typing import Any
 
+from jaxmon.threads import current
+
 
 _OURS = frozenset({"jaxmon", "jaxmon_exporter"})
 # Whatever of this we call raises what is documented there, or a builtin exception.
@@ -54,6 +56,8 @@ def pass_on(error: BaseException, *, theirs: bool = False) -> None:
         error: what our code has just caught.
         theirs: we called code of the program on purpose, which may raise anything.
     """
+    if current() is not None:  # nobody interrupts a thread that nobody sees
+        return
     chain = _chain(error)
     found = next(
         iter([one for one in chain if _is_interrupt(one, theirs=theirs)]), None

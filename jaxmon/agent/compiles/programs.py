@@ -29,7 +29,7 @@ from jaxmon.agent.loaded import Known, LoadedPrograms, copy_bytes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, thread_time, wall_time
-from jaxmon.exposition.families import Family, Sample, series
+from jaxmon.exposition.families import Family, Sample, labels_text, series
 from jaxmon.http.server import Handler
 
 
@@ -370,8 +370,9 @@ def _samples(name: str, record: _Record) -> dict[str, Sample]:
     if record.fingerprint is not None:
         info = catalog.PROGRAM_INFO
         found[info.name] = (series(info, name, record.fingerprint), 1)
+    # All have the same label; for each compile, escaping it ten times would count.
+    labels = labels_text(("function",), (name,))
     for figure, metric in _METRICS.items():
-        if (value := record.figures.get(figure)) is None:
-            continue
-        found[metric.name] = (series(metric, name), value)
+        if (value := record.figures.get(figure)) is not None:
+            found[metric.name] = (f"{metric.name}{{{labels}}}", value)
     return found
