@@ -143,6 +143,23 @@ def text(message: str) -> str:
     return _unannounced(without(message, _own()))
 
 
+def value(shown: str, name: str = "") -> str:
+    """
+    Return a value of the program's, as code, without what may be a secret; a text of
+    which *name* announces one is hidden whole. Unlike in messages, names like
+    ``'Llama-3-8B'`` are shown, and what the command line has under harmless names.
+    """
+    return _value(shown, name, _own(announced=True))
+
+
+# A tree may have one static part at thousands of nodes.
+@functools.lru_cache(maxsize=100)
+def _value(shown: str, name: str, own: tuple[str, ...]) -> str:
+    if re.search(_NAME, name, re.IGNORECASE) and re.match("b?['\"]", shown):
+        return HIDDEN
+    return _unannounced(without(shown, own), quoting=False)
+
+
 def error(one: BaseException) -> str:
     """Return class and message of an exception, as `text` does."""
     return f"{type(one).__name__}: {text(str(one))}"
@@ -340,11 +357,15 @@ def _flag(word: str) -> str:
 # --- texts ---------------------------------------------------------------------------
 
 
-def _unannounced(message: str) -> str:
-    """Return *message* without what may be a secret, whatever this process knows."""
+def _unannounced(message: str, *, quoting: bool = True) -> str:
+    """
+    Return *message* without what may be a secret, whatever this process knows; it may
+    quote passwords if it is *quoting*.
+    """
     message = re.sub(_ANNOUNCED, _after_name, forms(message))
     message = re.sub(_ADDRESS, HIDDEN, message)
-    message = re.sub(_MIXED, rf"\g<start>{HIDDEN}\g<end>", message)
+    if quoting:
+        message = re.sub(_MIXED, rf"\g<start>{HIDDEN}\g<end>", message)
     return re.sub(_WORD, _unless_random, message)
 
 
