@@ -48,19 +48,36 @@ _NO_VALUE = r"-[A-Za-z]{1,4}"
 _FILE = r"[\w./+~-]{1,200}"
 _PROCESS = r"\([\w.:-]{1,60}\)"
 
-# What announces a secret, in names and in prose.
+# What announces a secret, in names and in prose. Settings of tokens are none.
+_SETTING = (
+    r"[\w.-]{0,40}[\"'\\]{0,8}\s?[:=]\s?"
+    r"(?:\d{1,9}|true|false|none|b?float\d{1,2}|u?int\d{1,2})(?!\w|[.-]\w)"
+)
 _NAME = (
-    r"(?:pass(?:wor[dt]|wd|phrase|code)|pwd|secret|token(?!iz)|credential|authori[sz]ation"
+    r"(?:pass(?:wor[dt]|wd|phrase|code)|pwd|secret|credential|authori[sz]ation"
+    rf"|token(?!iz|{_SETTING})"
     r"|(?:api|access|account|auth|encryption|private|shared|signing|ssh|webhook)"
     r"[ _.-]?key|cookie|dsn|connection[ _-]?string|x-[\w-]{1,40}-key)"
 )
 _NAMED = rf"(?i){_NAME}|(?:^|[\W_])(?:auth|key|pin|header)(?:[\W_]|$)"
+# Words that prose has, too, announce less: `pass: 3 of 4`, `-u 1000:1000`.
+_QUOTE = r"[\"'\\]{0,8}"
+_USER = r"\buser(?:name)?\s?[:=]\s?\S{1,60}[\s,;/]{1,4}(?:and )?"
+_COMMON_WORD = r"(?!\d{1,3}\b|(?:true|false|none|yes|no)\b)"
+_MIXED_WORD = r"(?!\d)(?=[^\s\"',;]*\d|[^\s\"',;]*[!#$^&*~%@]\w)[^\s\"',;]{5,}"
 _ANNOUNCED = (
-    rf"(?i){_NAME}[\w.-]{{0,40}}[\"'\\]{{0,8}}\s{{0,8}}[:=]{{1,2}}\s*(?P<a>\S[^\n]*)"
+    rf"(?i){_NAME}[\w.-]{{0,40}}{_QUOTE}\s{{0,8}}[:=]{{1,2}}\s*(?P<a>\S[^\n]*)"
     r"|\b(?:bearer|passwor[dt]|passwd|passphrase|credentials?|secret"
     r"|(?:api|access|private)[ _-]?key)\s+(?P<b>\S[^\n]*)"
     r"|\bbasic\s+(?P<c>(?=\S*(?-i:[A-Z\d=]))\S{6,})"
-    rf"|(?:\b(?:otp|pass|pin|sig)=|<{_NAME}>)\s*(?P<d>\S[^\n]*)"
+    rf"|(?:(?<![a-z])(?:otp|pass|pin|sig)={_COMMON_WORD}|<{_NAME}>)\s*(?P<d>\S[^\n]*)"
+    rf"|(?<![a-z])(?:otp|pin){_QUOTE}\s?:\s*(?P<e>\d{{4,}})"
+    rf"|{_USER}pass{_QUOTE}\s?:\s*(?P<f>\S[^\n]*)"
+    r"|[\"']pass\\?[\"']\s?:\s*\\?[\"'](?P<g>[^\n]*)"
+    rf"|(?<![a-z])pass\s?:\s*(?P<h>{_MIXED_WORD})"
+    r"|(?<![\w-])-p(?P<i>(?!\d[\d.:,]*\b|rint0|(?-i:[a-z_-]+)[=:])"
+    r"(?=\S*(?-i:[A-Z\d]))[^\s\"',]{4,})"
+    r"|(?<![\w-])(?:-u|--user)[\s=\"',]{0,5}[^\s:\"']{1,60}:(?!\d+(?:[\s\"']|\Z))(?P<j>[^\s\"']+)"
 )
 _PEM = r"-----BEGIN [^\"]*?(?:-----END[^\"\n-]*-----|(?=\")|\Z)"
 _SCHEME = r"[A-Za-z][A-Za-z\d+.-]{0,20}$"
@@ -71,8 +88,10 @@ _TOKENS = (
     *("hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "npm_"),
     *("pypi-", "dckr_pat_", "whsec_", "sk-", "sk_live_", "sk_test_", "rk_live_"),
     *("xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "ya29.", "SG.", "AIza", "AKIA"),
-    *("ASIA", "AGE-SECRET-KEY-", "eyJ"),
+    *("ASIA", "AGE-SECRET-KEY-", "eyJ", "sk-proj-", "sk-svcacct-"),
 )
+# No names begin so.
+_CERTAIN = ("AIza", "glpat-", "sk-proj-", "sk-svcacct-", "ya29.")
 _AFTER_PREFIX = r"(?:(?=[\w.-]{0,80}[A-Z\d])[A-Za-z\d-]{12}|[A-Za-z\d]{16})[\w.-]*"
 # Digits and letters by turns: digests and keys, no names.
 _RANDOM = (
@@ -124,6 +143,23 @@ def text(message: str) -> str:
     return _unannounced(without(message, _own()))
 
 
+def value(shown: str, name: str = "") -> str:
+    """
+    Return a value of the program's, as code, without what may be a secret; a text of
+    which *name* announces one is hidden whole. Unlike in messages, names like
+    ``'Llama-3-8B'`` are shown, and what the command line has under harmless names.
+    """
+    return _value(shown, name, _own(announced=True))
+
+
+# A tree may have one static part at thousands of nodes.
+@functools.lru_cache(maxsize=100)
+def _value(shown: str, name: str, own: tuple[str, ...]) -> str:
+    if re.search(_NAME, name, re.IGNORECASE) and re.match("b?['\"]", shown):
+        return HIDDEN
+    return _unannounced(without(shown, own), quoting=False)
+
+
 def error(one: BaseException) -> str:
     """Return class and message of an exception, as `text` does."""
     return f"{type(one).__name__}: {text(str(one))}"
@@ -147,7 +183,8 @@ def forms(content: str) -> str:
         content = _urls(content)
     for prefix in _TOKENS:
         if prefix in content:
-            pattern = rf"(?<![A-Za-z\d]){re.escape(prefix)}{_AFTER_PREFIX}"
+            after = r"[\w-]{12}[\w.-]*" if prefix in _CERTAIN else _AFTER_PREFIX
+            pattern = rf"(?<![A-Za-z\d]){re.escape(prefix)}{after}"
             content = re.sub(pattern, HIDDEN, content)
     return content
 
@@ -320,17 +357,20 @@ def _flag(word: str) -> str:
 # --- texts ---------------------------------------------------------------------------
 
 
-def _unannounced(message: str) -> str:
-    """Return *message* without what may be a secret, whatever this process knows."""
+def _unannounced(message: str, *, quoting: bool = True) -> str:
+    """
+    Return *message* without what may be a secret, whatever this process knows; it may
+    quote passwords if it is *quoting*.
+    """
     message = re.sub(_ANNOUNCED, _after_name, forms(message))
     message = re.sub(_ADDRESS, HIDDEN, message)
-    message = re.sub(_MIXED, rf"\g<start>{HIDDEN}\g<end>", message)
+    if quoting:
+        message = re.sub(_MIXED, rf"\g<start>{HIDDEN}\g<end>", message)
     return re.sub(_WORD, _unless_random, message)
 
 
 def _after_name(match: re.Match[str]) -> str:
-    start = next(match.start(name) for name in "abcd" if match[name])
-    return match[0][: start - match.start()] + HIDDEN
+    return match[0][: match.start(match.lastgroup or 0) - match.start()] + HIDDEN
 
 
 def _unless_random(match: re.Match[str]) -> str:

@@ -20,8 +20,14 @@ PREFIXED = (
     "sk-" + "AbCdEf1234567890GhIjKlMn",
     "eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5",
     "ya29." + "a0AfH6SMBabcdef1234567890",
+    "sk-proj-" + "aB_c1-AbCdEf1234567890GhIjKlMn",
+    "AIza" + "SyB_1-34567890abcdefghijklmnopqrstu",
 )
-SECRETS = (WORD, _TAIL, _BLOB, _KEY, _HEX, *PREFIXED)
+_SHORT = "hunt3rS"
+_PLAIN, _CAPITALS = "xyzzyfish", "XYZZYFISH"
+_PIN = "840613"
+_UNLIKELY = (_SHORT, _PLAIN, _CAPITALS, _PIN)
+SECRETS = (WORD, _TAIL, _BLOB, _KEY, _HEX, *_UNLIKELY, *PREFIXED)
 _PEM = f"-----BEGIN PRIVATE KEY-----\n{_KEY}\n-----END PRIVATE KEY-----"
 _SIGNED = f"https://b.s3.amazonaws.com/k?X-Amz-Credential={PREFIXED[4]}&X-Amz-Signature={_HEX}"
 
@@ -134,4 +140,23 @@ MESSAGES = [
     f"return character(s) in header value: '{WORD}\\n'",
     f"Command '['curl', '-H', 'Authorization: Bearer {WORD}']' returned 2",
     *(f"got '{one}' from the server" for one in PREFIXED),
+    # by short names and options, of words that no other rule takes for a secret
+    f"login failed, pass: {_SHORT}",
+    f"db_pass={_PLAIN}; retries=3",
+    f"user: bob, pass: {_PLAIN}",
+    f'{{"user": "bob", "pass": "{_PLAIN}"}}',
+    f"otp: {_PIN} was used before",
+    f"wrong PIN: {_PIN}",
+    f"Command 'mysql -uroot -p{_SHORT} db' returned non-zero exit status 1",
+    f"Command '['mysql', '-p{_SHORT}', 'db']' returned non-zero exit status 1",
+    f"mysqldump -p{_CAPITALS} failed",
+    f"Command 'curl -u bob:{_PLAIN} https://h/x' returned non-zero exit status 22",
+    f"Command '['curl', '--user', 'bob:{_PLAIN}', 'h']' returned 22",
+]
+
+STATIC = [
+    f"Bearer {_PLAIN}",
+    f"password={_PLAIN}",
+    f"https://bob:{_PLAIN}@db.example.org/x",
+    *PREFIXED[-5:],
 ]

@@ -26,13 +26,17 @@ PROGRAM = """
 import functools, logging, os, sys
 import jax, jaxmon
 import jax.numpy as jnp
-from tests.planted import MESSAGES
+from tests.planted import MESSAGES, STATIC
 
 logging.basicConfig(level=logging.INFO)
 token = sys.argv[sys.argv.index("--token") + 1]
 
 @functools.partial(jax.jit, static_argnames="token")
 def ask(x, token):
+    return x * 2
+
+@functools.partial(jax.jit, static_argnums=1)
+def choose(x, model):
     return x * 2
 
 def refuse(message, x):
@@ -44,6 +48,9 @@ def call(message, x):
 
 for given in (token, os.environ["SITE_PASSWORD"], "plain"):
     ask(jnp.ones(3), token=given)
+for given in ("Llama-3-8B", *STATIC):
+    choose(jnp.ones(3), given)
+ask(jnp.ones(3), token="xyzzyfish")
 for number, message in enumerate(MESSAGES):
     try:
         with jaxmon.request("ask"):
@@ -167,6 +174,7 @@ def test_what_is_harmless_is_in_it(left: dict[str, str]) -> None:
         assert one in left["words"]
     assert "RESOURCE_EXHAUSTED: Out of memory allocating" in left["/debug/events"]
     assert "HTTPSConnectionPool(host='h', port=443)" in left["/debug/events"]
+    assert "static argument model: 'Llama-3-8B'" in left["/debug/events"]
 
 
 @contextmanager

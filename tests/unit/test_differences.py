@@ -94,6 +94,38 @@ def test_static_values_can_be_kept_out() -> None:
     ]
 
 
+def test_secrets_are_in_no_value() -> None:
+    """
+    What announces one or looks like one is hidden, wherever a value is shown; numbers,
+    and the names of models and files, are not.
+    """
+    key = "sk-" + "AbCdEf1234567890GhIjKlMn"
+    header, harmless = "Bearer xyzzyfish", "Llama-3-8B of runs/r50.yaml"
+    found = texts(
+        of(
+            Node("Model", (1, 1), repr(key), None, (), 0),
+            (),
+            static={"token": "xyzzyfish", "max_tokens": 64, "model": harmless},
+            options=(("compiler options", header, None),),
+            context=(value_of({"api_key": "xyzzyfish"}),),
+        ),
+        of(
+            Node("Model", (1, 2), repr(header), None, (), 0),
+            (),
+            static={"token": "abc", "max_tokens": 128, "model": key},
+            context=(value_of(("https://bob:xyzzyfish@h/x", "n")),),
+        ),
+    )
+    assert found == [
+        "jax_a: {'api_key': … → ('https://…@h/x', 'n')",
+        "jit option compiler options: Bearer … → none",
+        "static argument token: … → … (differs beyond the part shown)",
+        "static argument max_tokens: 64 → 128",
+        f"static argument model: '{harmless}' → '…'",
+        "argument x: static part '…' → static part 'Bearer …",
+    ]
+
+
 def test_unnamed_settings_have_a_number() -> None:
     """A JAX that adds to its context costs a name, not the cause."""
     found = texts(of(context=(1, 2)), of(context=(1, 3)))

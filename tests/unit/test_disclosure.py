@@ -88,6 +88,12 @@ def test_no_secret_of_a_message_is_shown(message):
         "gs://bucket/run/step_100: not found",
         "see https://docs.jax.dev/en/latest/errors.html#jax.errors.KeyReuseError.",
         "Argument 'x' of shape float32[3] of function step at /srv/train.py:12",
+        "pass: 3 of 4, test pass: yes, forward pass: loss is nan after pass: 1.5s",
+        "HLO pass: layout-assignment; 'pass': True; n_pass=3, bypass=on",
+        "first_pass=True, tokens=64; user tests pass: ok",
+        "gcc -pthread -pipe -port=8080 failed; find -print0",
+        "docker run -p8080:80 -u 1000:1000 -u root x",
+        "max_tokens=4096 exceeds the limit; token: 50257, pin: 7",
     ],
 )
 def test_harmless_messages_are_shown(message):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+from collections import Counter
 
 from tests.support import ROOT
 
@@ -446,6 +447,22 @@ def test_command_lines_and_messages_are_shown_by_one_module():
         "jaxmon/cli/top/reader.py",
         "jaxmon/doctor/devices.py",
     ]
+
+
+# Lower it when a class gets a name of its own.
+REPEATED_NAMES = 223
+
+
+def test_no_more_classes_share_a_name():
+    """A new class of the product has a name that no other has."""
+    names = Counter(
+        name
+        for folder in ("exporters", "jaxmon")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for name in re.findall(r"^ *class (\w+)[(:]", path.read_text(), re.MULTILINE)
+    )
+    repeated = {name: number for name, number in names.items() if number > 1}
+    assert sum(repeated.values()) - len(repeated) <= REPEATED_NAMES, repeated
 
 
 def test_markdown_has_one_escape():

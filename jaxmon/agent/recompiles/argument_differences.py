@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from jaxmon import disclosure
 from jaxmon.agent.jaxlink.leaf_types import Leaf
 from jaxmon.agent.recompiles.placements import Placement
 from jaxmon.agent.recompiles.signatures import (
@@ -231,7 +232,8 @@ def _statics(old: Node, new: Node) -> tuple[str, str]:
         note = (
             BEYOND if differs_beyond_text(old.identity[1], new.identity[1]) else EQUAL
         )
-    return f"static part {old.static}", f"static part {new.static}{note}"
+    before, after = map(disclosure.value, (old.static, new.static))
+    return f"static part {before}", f"static part {after}{note}"
 
 
 def _keys(keys: Sequence[str], how: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from jaxmon import disclosure
 from jaxmon.agent.recompiles.argument_differences import (
     ABSENT,
     BEYOND,
@@ -83,7 +84,7 @@ def changed_settings(
 
 
 def _shown(value: Any) -> str:
-    return value.text if type(value) is Value else str(value)
+    return disclosure.value(value.text if type(value) is Value else str(value))
 
 
 def _options(new: Signature, old: Signature) -> Iterator[Difference]:
@@ -100,7 +101,7 @@ def _options(new: Signature, old: Signature) -> Iterator[Difference]:
     for name in {**befores, **afters}:
         before, after = befores.get(name, _NONE), afters.get(name, _NONE)
         if before != after:
-            words = str(before[0]), _unlike(str(before[0]), str(after[0]))
+            words = _shown(before[0]), _unlike(_shown(before[0]), _shown(after[0]))
             yield line("options", name, *words, prefix="jit option ")
 
 
@@ -143,7 +144,7 @@ def hidden_differences(
     for kind, where, after in new.beyond:
         before = befores.get((kind, where))
         if before is not None and before.hidden != after.hidden:
-            text = _shown_value(after, values=values)
+            text = _shown_value(after, where, values=values)
             yield line(kind, where, text, f"{text}{EQUAL}", prefix=_PREFIX[kind])
 
 
@@ -151,17 +152,17 @@ def not_compared(new: Signature, *, values: bool) -> Iterator[Difference]:
     """Yield the values of *new* that cannot be compared in full."""
     for kind, where, value in new.beyond:
         if not value.whole:
-            text = _shown_value(value, values=values)
+            text = _shown_value(value, where, values=values)
             line = f"{_PREFIX[kind]}{where}: {text} is {_PARTLY}"
             yield Difference("unknown", where, text, text, line)
 
 
-def _shown_value(value: Value, *, values: bool) -> str:
-    return value.text if values else value.key[0]
+def _shown_value(value: Value, name: str, *, values: bool) -> str:
+    return disclosure.value(value.text, name) if values else value.key[0]
 
 
 def _value(static: Static, *, values: bool) -> str:
-    return _shown_value(static.value, values=values)
+    return _shown_value(static.value, static.name, values=values)
 
 
 def _static_value(

@@ -71,7 +71,7 @@ class Leak:
 
 
 @dataclass(frozen=True, slots=True)
-class Peak:
+class MemoryPeak:
     """The bytes of a device in the snapshot that had most, and what held most."""
 
     device: str = ""
@@ -94,12 +94,14 @@ class Allocations:
     time: float | None = None
     seconds: float = 0.0
     lines: tuple[Line, ...] = ()
-    peaks: tuple[Peak, ...] = ()
+    peaks: tuple[MemoryPeak, ...] = ()
     leaks: tuple[Leak, ...] = ()
 
-    def peak_of(self, device: str) -> Peak:
+    def peak_of(self, device: str) -> MemoryPeak:
         """Return the peak of *device*, empty if it is unknown."""
-        return next((one for one in self.peaks if one.device == device), Peak(device))
+        return next(
+            (one for one in self.peaks if one.device == device), MemoryPeak(device)
+        )
 
 
 @dataclass(frozen=True, slots=True)
