@@ -93,7 +93,9 @@ SUITES = {
         (
             "tests/api_test.py",
             "tests/aot_test.py",
+            "tests/cache_key_test.py",
             "tests/compilation_cache_test.py",
+            "tests/custom_api_test.py",
             "tests/debug_nans_test.py",
             "tests/errors_test.py",
             "tests/jax_jit_test.py",
