@@ -51,15 +51,16 @@ def exporter(signal: str, protocol: str, environ: Mapping[str, str]) -> Any:
     module, name = _CLASSES[signal]
     route = "grpc" if protocol == GRPC else "http"
     made = getattr(import_module(f"{_PACKAGE}.{route}.{module}"), name)
-    # An empty variable is unset by the standard, but a value for exporters by gRPC.
-    # What the program makes at the same time may read the same: it says the same.
-    given = {
-        key: text for key, text in environ.items() if text and "TIMEOUT" not in key
-    }
-    modules = [sys.modules[one.__module__] for one in made.__mro__]
-    readers = [one for one in modules if vars(one).get("environ") is os.environ]
+    given = {key: text for key, text in environ.items() if text}
+    readers: list[dict[str, Any]] = []
+    # An empty variable is unset by the standard, but a value for exporters by gRPC. An
+    # exporter that the program makes meanwhile may be made without these, too.
+    if problems or len(given) < len(environ):
+        given = {key: text for key, text in given.items() if "TIMEOUT" not in key}
+        modules = [vars(sys.modules[one.__module__]) for one in made.__mro__]
+        readers = [one for one in modules if one.get("environ") is os.environ]
     for one in readers:
-        vars(one)["environ"] = given
+        one["environ"] = given
     try:
         if protocol == GRPC:
             return made(channel_options=_CHANNEL, timeout=seconds)
@@ -71,4 +72,4 @@ def exporter(signal: str, protocol: str, environ: Mapping[str, str]) -> Any:
         return made(session=session(), timeout=seconds)
     finally:
         for one in readers:
-            vars(one)["environ"] = os.environ
+            one["environ"] = os.environ
