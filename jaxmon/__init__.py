@@ -17,7 +17,7 @@ would otherwise warn that it is too late to rewrite the plugin's assertions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 
 if TYPE_CHECKING:
@@ -102,22 +102,86 @@ __all__ = [
     "warmup",
 ]
 
+_IN_PROGRAMS = (
+    *("activity", "batch", "flush", "instrument", "log_values", "queue", "request"),
+    *("serverless", "steps", "uninstrument"),
+)
+_warned: set[str] = set()
+
+
+class _Absent:
+    """
+    Does nothing, in place of a name that could not be loaded. What a program gave it to
+    iterate over, or to decorate, it returns.
+    """
+
+    def __call__(self, *given: Any, **options: Any) -> Any:
+        first = given[0] if given else options.get("iterable", self)
+        return self if isinstance(first, str) else first
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        pass
+
+    async def __aenter__(self) -> Any:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        pass
+
+
+def _loaded(home: str, name: str) -> Any:
+    """
+    Return *name* of the module *home*, which is loaded if necessary. Without a free
+    descriptor, that fails: then what programs call as they run does nothing.
+    """
+    import errno  # noqa: PLC0415 - keeps the import cheap, as all of these
+    import os  # noqa: PLC0415
+    import sys  # noqa: PLC0415
+    from importlib import import_module  # noqa: PLC0415
+
+    try:
+        return getattr(import_module(home), name)
+    except (OSError, ImportError) as error:
+        # A library that cannot be opened is an `ImportError` with the same words.
+        said = str(error)
+        full = [os.strerror(one) in said for one in (errno.EMFILE, errno.ENFILE)]
+        if name not in _IN_PROGRAMS or not any(full):
+            raise
+    logging = sys.modules.get("logging")
+    if logging is not None and name not in _warned:
+        _warned.add(name)
+        logging.getLogger("jaxmon").warning("jaxmon.%s does nothing: %s", name, said)
+    return _Absent()
+
 
 if not TYPE_CHECKING:  # a type checker would take any name for known
 
     def __getattr__(name: str) -> object:
         """Load a public name on first use."""
-        from importlib import import_module  # noqa: PLC0415 - keeps the import cheap
-
         if name == "__version__":
-            return import_module("jaxmon.version").version()
+            return _loaded("jaxmon.version", "version")()
         try:
             home = _HOMES[name]
         except KeyError:
             msg = f"module 'jaxmon' has no attribute {name!r}"
             raise AttributeError(msg) from None
-        value = getattr(import_module(home), name)
-        globals()[name] = value
+        value = _loaded(home, name)
+        if type(value) is not _Absent:
+            globals()[name] = value
         return value
 
 

@@ -18,6 +18,10 @@ parsed. One that is not served before its deadline is an ``error``; so is one th
 client cancels less than 0.25 s before that, as clients do when it passes. A plain
 function of an asynchronous server cannot learn that its client has cancelled; its
 status counts.
+
+A response of a stream that cannot be serialized is an ``error``. A single response is
+serialized after the RPC has been recorded: if it cannot be, that RPC is a ``success``
+here, although the client sees ``INTERNAL`` or ``UNKNOWN``.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ from typing import Any, TypeAlias
 
 import grpc
 
+from jaxmon.indicators.open_request import OpenRequest
 from jaxmon.indicators.origins import origin_of
 from jaxmon.indicators.recorder import recorder
 from jaxmon.indicators.requests import Request, ServedRequest, serving
@@ -106,8 +111,10 @@ def _observed(handler: Any, details: Any) -> Any:
 def _replaced(handler: Any, details: Any) -> Any:
     route: str = details.method
     origin = origin_of(route, "grpc", "", _headers(details))
+    opened: list[OpenRequest] = []
+    streams: bool = handler.response_streaming
     served: dict[str, Callable[..., Any]] = {
-        name: _recorded(behaviour, route, origin, streams=handler.response_streaming)
+        name: _recorded(behaviour, route, origin, opened, streams=streams)
         for name in _BEHAVIOURS
         if (behaviour := getattr(handler, name)) is not None
         # Its arguments are different.
@@ -118,7 +125,28 @@ def _replaced(handler: Any, details: Any) -> Any:
     parse = handler.request_deserializer
     if parse is not None and not handler.request_streaming:
         served["request_deserializer"] = _parser(parse, route)
+    if streams and handler.response_serializer is not None:
+        served["response_serializer"] = _serializer(handler.response_serializer, opened)
     return handler._replace(**served)
+
+
+def _serializer(
+    serialize: Callable[[Any], bytes], opened: list[OpenRequest]
+) -> Callable[[Any], bytes]:
+    """
+    Return *serialize*; a generator whose response it rejects is just no longer asked
+    for another.
+    """
+
+    def serialized(response: Any) -> bytes:
+        try:
+            return serialize(response)
+        except Exception as error:
+            for request in opened:
+                request.end(error)
+            raise
+
+    return serialized
 
 
 def _parser(parse: Callable[[bytes], Any], route: str) -> Callable[[bytes], Any]:
@@ -135,7 +163,12 @@ def _parser(parse: Callable[[bytes], Any], route: str) -> Callable[[bytes], Any]
 
 
 def _recorded(
-    behaviour: Behaviour, route: str, origin: Origin | None, *, streams: bool
+    behaviour: Behaviour,
+    route: str,
+    origin: Origin | None,
+    opened: list[OpenRequest],
+    *,
+    streams: bool,
 ) -> Behaviour:
     """
     Return *behaviour*, of the same kind, each call of which is a request.
@@ -144,6 +177,7 @@ def _recorded(
         behaviour: what serves the method.
         route: the method.
         origin: what the span of this RPC is to say; `None` without traces.
+        opened: gets the request of a generator.
         streams: whether it returns an iterator of responses.
     """
     wrapper: Behaviour
@@ -156,7 +190,7 @@ def _recorded(
     elif inspect.isasyncgenfunction(behaviour):
 
         async def wrapper(request: Any, context: Any) -> Any:
-            with _Rpc(context, origin):
+            with _Rpc(context, origin, opened):
                 responses = behaviour(request, context)
                 try:
                     async for one in responses:
@@ -168,7 +202,7 @@ def _recorded(
 
         def wrapper(request: Any, context: Any) -> Any:
             context = _readable(context)
-            with _Rpc(context, origin):
+            with _Rpc(context, origin, opened):
                 responses = behaviour(request, context)
                 yield
                 if not isinstance(context, _ReadableContext):
@@ -241,14 +275,21 @@ class _ReadableContext:
 class _Rpc:
     """Records the outcome of the RPC that has *context*."""
 
-    __slots__ = ("_context", "_origin")
+    __slots__ = ("_context", "_opened", "_origin")
 
-    def __init__(self, context: Any, origin: Origin | None) -> None:
+    def __init__(
+        self,
+        context: Any,
+        origin: Origin | None,
+        opened: list[OpenRequest] | None = None,
+    ) -> None:
         self._origin = origin
         self._context = context
+        self._opened = opened
 
     def __enter__(self) -> None:
-        pass
+        if self._opened is not None and (request := serving()) is not None:
+            self._opened.append(request)
 
     def __exit__(
         self,

@@ -153,6 +153,11 @@ class Slot:
         return self._has_socket() and self._lock.in_place()
 
     @property
+    def is_taken(self) -> bool:
+        """Whether another process's socket is at its path."""
+        return identity(self.socket) not in (None, self._bound)
+
+    @property
     def is_lost(self) -> bool:
         """Whether the program has closed the descriptor of the lock."""
         return self._lock.is_lost

@@ -5,6 +5,10 @@ Run directories are often under ``/tmp`` or ``/run``, where cleaners and logouts
 files of running programs. Existing connections keep working but new ones fail, so every
 few seconds the server's thread checks that its socket and lock still exist and, if not,
 listens again.
+
+Where another process took its path, and does not respond here, that is a process that
+was killed, or runs on another host that shares the directory. The latter takes the path
+back, and so on; after some turns, the agent leaves the slot to it.
 """
 
 from __future__ import annotations
@@ -25,6 +29,8 @@ from jaxmon.threads import RLock
 
 
 _LOST = "the program has closed jaxmon's descriptors, and with them its lock"
+
+_MOST_TURNS = 3
 
 EVERY = 5.0
 """Seconds between two checks. One takes some 15 µs on the server's thread."""
@@ -62,6 +68,8 @@ class LocalSocket:
         self._began = began
         self._trouble = ""
         self._has_noticed = False
+        # How often it has replaced another process's socket in its own slot.
+        self._turns = 0
         self._closed = False
         # Checks run on the server's thread, closing does not.
         self._lock = RLock()
@@ -118,9 +126,14 @@ class LocalSocket:
                 return
             self._has_noticed = False
             what = _LOST if lost else "jaxmon's run directory was modified"
+            taken, number = self._slot is not None and self._slot.is_taken, self._number
+            if taken and self._turns == _MOST_TURNS:
+                self._give_up()
+                return
             self._release()
             try:
                 self.open()
+                self._turns += taken and self._number == number
             except (JaxmonError, OSError) as error:
                 if str(error) != self._trouble:
                     self._trouble = str(error)
@@ -187,8 +200,8 @@ class LocalSocket:
 
     def abandon(self) -> None:
         """
-        Leave slot and socket to the parent process; called in a forked child, where the
-        lock may be held by a thread that no longer exists.
+        Leave slot and socket to another process: in a forked child to the parent, as
+        the lock may be held by a thread that no longer exists.
         """
         self._closed = True
         if self._life is not None:
@@ -266,6 +279,19 @@ class LocalSocket:
                 self._record = mine.record or self._record
                 mine.abandon()
                 mine.begin(self._record)
+
+    def _give_up(self) -> None:
+        """Leave the slot, with all its files, to the process that keeps taking it."""
+        log.warning(
+            "another process keeps replacing jaxmon's socket %s; the sidecar cannot "
+            "see this process. If hosts share that directory, set JAXMON_RUN_DIR to a "
+            "directory of this host",
+            self.path,
+        )
+        if self._listener is not None:
+            self._server.close_listener(self._listener)
+            self._listener = None
+        self.abandon()
 
     def _has_lost(self) -> bool:
         """Return whether the program has closed a descriptor of ours."""

@@ -138,7 +138,7 @@ def moment(
     Return ``now``, or a date or a time in ISO format; UTC unless it has an offset.
 
     Raises:
-        click.BadParameter: it is none of these.
+        click.BadParameter: it is none of these, or not from 1970 to 2999.
     """
     if value is None:
         return None
@@ -152,6 +152,9 @@ def moment(
             "or now"
         )
         raise click.BadParameter(msg, ctx, param) from None
+    if not 1970 <= found.year < 3000:  # noqa: PLR2004 - days before and after exist
+        msg = f"{value!r} is out of range; give a time from 1970 to 2999"
+        raise click.BadParameter(msg, ctx, param)
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 

@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 
+class NewerSchemaError(ValueError):
+    """The document is of a later release."""
+
+
 def require(document: Mapping[str, Any], newest: int, *, oldest: int = 1) -> None:
     """
     Check that this release can read *document*, by its schema.
@@ -16,11 +20,14 @@ def require(document: Mapping[str, Any], newest: int, *, oldest: int = 1) -> Non
         oldest: that it still reads; 0 if a document need not have one.
 
     Raises:
-        ValueError: it is of a later release, or has no schema.
+        NewerSchemaError: it is of a later release.
+        ValueError: it has no schema.
     """
     schema = document.get("schema", 0)
     if type(schema) is int and oldest <= schema <= newest:
         return
-    later = type(schema) is int and schema > newest
     msg = f"its schema is {schema!r:.20}; this jaxmon reads up to {newest}"
-    raise ValueError(f"{msg}: upgrade it" if later else msg)
+    if type(schema) is int and schema > newest:
+        msg += ": upgrade it"
+        raise NewerSchemaError(msg)
+    raise ValueError(msg)

@@ -73,7 +73,8 @@ class Invocations:
 
 def flush(timeout: float = FLUSH_SECONDS) -> bool:
     """
-    Push metrics and spans by OTLP now, as the agent does otherwise from time to time.
+    Push metrics and spans by OTLP now, as the agent does otherwise from time to time,
+    and wait until the handlers of `logging` have the events.
 
     Never raises. What does not arrive is in the next push.
 

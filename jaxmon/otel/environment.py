@@ -1,8 +1,9 @@
 """
 What OpenTelemetry's standard variables ask for.
 
-Endpoint, headers, timeout, compression and certificates are read by the SDK's
-exporters. Here is what the SDK reads elsewhere:
+Endpoint, headers, compression and certificates are read by the SDK's exporters. Here
+are their timeout, which those by gRPC take for a number unseen, and what the SDK reads
+elsewhere:
 https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
 """
 
@@ -26,6 +27,7 @@ _EXPONENTIAL = "base2_exponential_bucket_histogram"
 _NAMED = {"otlp_proto_grpc": GRPC, "otlp_proto_http": HTTP, "console": CONSOLE}
 _TEMPORALITIES = ("cumulative", "delta", "lowmemory")
 
+_TIMEOUT = 10.0
 _INTERVAL = 60.0
 _DEADLINE = 3.0
 _SHORTEST = 0.01
@@ -128,6 +130,16 @@ def protocol(environ: Mapping[str, str], signal: str, problems: list[str]) -> st
     return GRPC
 
 
+def timeout(environ: Mapping[str, str], signal: str, problems: list[str]) -> float:
+    """
+    Return the seconds that an export of a *signal* may take, as `protocol`. Unlike the
+    others, these variables are in seconds in the SDK for Python.
+    """
+    usual = _seconds(environ, "OTEL_EXPORTER_OTLP_TIMEOUT", _TIMEOUT, problems, unit=1)
+    name = f"OTEL_EXPORTER_OTLP_{signal}_TIMEOUT"
+    return _seconds(environ, name, usual, problems, unit=1)
+
+
 def _exporters(environ: Mapping[str, str]) -> list[str]:
     """Return those that OTEL_METRICS_EXPORTER names, of the ones that we have."""
     named = [one.strip() for one in _word(environ, _EXPORTER).split(",")]
@@ -135,18 +147,25 @@ def _exporters(environ: Mapping[str, str]) -> list[str]:
 
 
 def _seconds(
-    environ: Mapping[str, str], name: str, default: float, problems: list[str]
+    environ: Mapping[str, str],
+    name: str,
+    default: float,
+    problems: list[str],
+    *,
+    unit: int = 1000,
 ) -> float:
-    """Return the milliseconds in a variable as seconds."""
+    """Return the milliseconds, or seconds if *unit* is 1, in a variable as seconds."""
     if not (text := environ.get(name, "").strip()):
         return default
     try:
-        found = float(text) / 1000
+        found = float(text) / unit
     except ValueError:
         found = 0.0
     if _SHORTEST <= found < _LONGEST:
         return found
-    problems.append(f"{name}={text} is ignored; give milliseconds, 10 or more")
+    units = "seconds" if unit == 1 else "milliseconds"
+    least = f"{_SHORTEST * unit:g} or more"
+    problems.append(f"{name}={text} is ignored; give {units}, {least}")
     return default
 
 

@@ -1,6 +1,6 @@
 """
-The SDK's exporters of OTLP, which read endpoint, headers, certificates and time limits
-from the standard variables.
+The SDK's exporters of OTLP, which read endpoint, headers and certificates from the
+standard variables.
 
 What a receiver sends back is limited: by a `jaxmon.otel.session` over HTTP, and by
 gRPC, whose calls have one deadline.
@@ -8,12 +8,17 @@ gRPC, whose calls have one deadline.
 
 from __future__ import annotations
 
+import logging
+import os
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Final
 
-from jaxmon.otel.environment import GRPC
+from jaxmon.otel.environment import GRPC, timeout
 
+
+log = logging.getLogger("jaxmon")
 
 _PACKAGE = "opentelemetry.exporter.otlp.proto"
 _CLASSES: Final = {
@@ -39,13 +44,32 @@ def exporter(signal: str, protocol: str, environ: Mapping[str, str]) -> Any:
         ImportError: it is not installed.
         Exception: the SDK's, for an invalid variable.
     """
+    problems: list[str] = []
+    seconds = timeout(environ, signal, problems)
+    for problem in problems:
+        log.warning("%s", problem)
     module, name = _CLASSES[signal]
-    if protocol == GRPC:
-        made = getattr(import_module(f"{_PACKAGE}.grpc.{module}"), name)
-        return made(channel_options=_CHANNEL)
-    made = getattr(import_module(f"{_PACKAGE}.http.{module}"), name)
-    if any([key.startswith(_HTTP) and key.endswith(_PROVIDER) for key in environ]):
-        return made()  # the session is that of the provider of credentials
-    from jaxmon.otel.session import session  # noqa: PLC0415 - one of two
+    route = "grpc" if protocol == GRPC else "http"
+    made = getattr(import_module(f"{_PACKAGE}.{route}.{module}"), name)
+    given = {key: text for key, text in environ.items() if text}
+    readers: list[dict[str, Any]] = []
+    # An empty variable is unset by the standard, but a value for exporters by gRPC. An
+    # exporter that the program makes meanwhile may be made without these, too.
+    if problems or len(given) < len(environ):
+        given = {key: text for key, text in given.items() if "TIMEOUT" not in key}
+        modules = [vars(sys.modules[one.__module__]) for one in made.__mro__]
+        readers = [one for one in modules if one.get("environ") is os.environ]
+    for one in readers:
+        one["environ"] = given
+    try:
+        if protocol == GRPC:
+            return made(channel_options=_CHANNEL, timeout=seconds)
+        if any([key.startswith(_HTTP) and key.endswith(_PROVIDER) for key in given]):
+            # The session is that of the provider of credentials.
+            return made(timeout=seconds)
+        from jaxmon.otel.session import session  # noqa: PLC0415 - one of two
 
-    return made(session=session())
+        return made(session=session(), timeout=seconds)
+    finally:
+        for one in readers:
+            one["environ"] = os.environ

@@ -69,6 +69,8 @@ def test_for_one_dashboard(pushed):
         (("--job", "web", "--text", " "), "--text is missing"),
         ((*RELEASE, "--start", "2026-11-24", "--end", "2026-11-23"), "before --start"),
         ((*RELEASE, "--start", "yesterday"), "is not a date or time"),
+        ((*RELEASE, "--start", "0001-01-01T00:00+14:00"), "give a time from 1970 to"),
+        (("--id", "7", "--end", "9999-12-31T23:59-12:00"), "give a time from 1970 to"),
         (("--id", "1"), "--id goes with --end alone"),
         (("--id", "1", "--end", "now", *RELEASE), "--id goes with --end alone"),
         (("--id", "0", "--end", "now"), "--id"),

@@ -134,6 +134,22 @@ print(json.dumps("done"))
     assert run_preloaded("-c", source).ok().json() == "done"
 
 
+def test_flush_waits_for_handlers() -> None:
+    """A platform may freeze or end the process after that: all handlers have had it."""
+    source = f"""{BEGIN}
+class Slow(logging.Handler):
+    def emit(self, record):
+        time.sleep(2)
+logging.getLogger("jaxmon.events").handlers.insert(0, Slow())
+instrument(log_events=True)
+recompile()
+jaxmon.flush(240)
+print(json.dumps([one.jaxmon_kind for one in Lines.records]), flush=True)
+os._exit(0)
+"""
+    assert "recompile" in run_preloaded("-c", f"import os\n{source}").ok().json()
+
+
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
 def test_events_are_sent_by_otlp(running: Receiver, protocol: str) -> None:
     """

@@ -38,7 +38,8 @@ def parse(request: bytes) -> int:
 
 
 def encode(response: int) -> bytes:
-    return str(response).encode()
+    """Return *response* as text; raises for what is no number."""
+    return b"%d" % response
 
 
 # --- behaviours: what happens depends on the number that is sent --------------------
@@ -309,6 +310,35 @@ def test_garbage_and_unknown_methods(recorded: Recorded, server: Any) -> None:
         ("unmatched", "client_error", "warm"): 1,
         (f"/{SERVICE}/unary_unary", "success", "warm"): 1,
     }
+
+
+def odd_stream(number: int, context: Any) -> Iterator[Any]:
+    yield number
+    yield "odd"
+
+
+async def odd_stream_async(number: int, context: Any) -> Any:
+    yield number
+    yield "odd"
+
+
+@pytest.mark.parametrize("kind", ["threads", "tasks"])
+def test_responses_of_a_stream_that_cannot_be_serialized(
+    recorded: Recorded, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are errors at once; a single response is a success, as documented."""
+    name = "THREADED" if kind == "threads" else "ASYNC"
+    behaviours: list[Any] = list(globals()[name])
+    behaviours[1] = odd_stream if kind == "threads" else odd_stream_async
+    monkeypatch.setitem(globals(), name, tuple(behaviours))
+    serve = sync_server() if kind == "threads" else async_server(ASYNC)
+    with serve as port, grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        assert Client(channel).code("unary_stream", b"7") in ("INTERNAL", "UNKNOWN")
+        route = f"/{SERVICE}/unary_stream"
+        until(lambda: bool(recorded.requests()), "the end of the RPC")
+
+    assert recorded.requests() == {(route, "error", "warm"): 1}
+    assert recorded.value(REQUESTS_IN_PROGRESS.name) == 0
 
 
 def fails_when_called(number: int, context: Any) -> Iterator[int]:

@@ -25,6 +25,11 @@ PUSHING = """\
 # TYPE jaxmon_otlp_exports_total counter
 jaxmon_otlp_exports_total{signal="metrics",outcome="success"} 2
 """
+EMPTY = (
+    *("OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT"),
+    *("OTEL_EXPORTER_OTLP_COMPRESSION", "OTEL_EXPORTER_OTLP_INSECURE"),
+    *("OTEL_METRIC_EXPORT_TIMEOUT", "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"),
+)
 
 
 def _page(text: str, _: object) -> Response:
@@ -37,7 +42,8 @@ def test_the_page_is_pushed_without_agents_that_push(
 ) -> None:
     """
     An agent that does not push is pushed by the sidecar, one that does is not; what the
-    sidecar knows itself, also about that agent, is what its page has.
+    sidecar knows itself, also about that agent, is what its page has. Empty variables,
+    as Compose and Helm write them, are unset.
     """
     pages = {0: PAGE, 1: PAGE + PUSHING}
     servers = []
@@ -48,8 +54,9 @@ def test_the_page_is_pushed_without_agents_that_push(
         servers.append(server)
     try:
         with receiver(tmp_path) as running, exporters(run_dir) as start:
+            empty = dict.fromkeys(EMPTY, "")
             environ = running.environ(protocol, OTEL_METRIC_EXPORT_INTERVAL="100")
-            exporter = start("--otlp", "--demo", **environ)
+            exporter = start("--otlp", "--demo", **empty, **environ)
             exporter.until_ready()
             page = page_samples(exporter.get())
             before = len(running.requests())

@@ -40,6 +40,10 @@ from jaxmon.agent import serving
 from jaxmon.agent.local_socket import LocalSocket
 from jaxmon.http.server import Response, Server
 name, every = sys.argv[2], float(sys.argv[3])
+if sys.argv[4:]:  # on another host: neither locks nor connections reach the others
+    import fcntl
+    from jaxmon import rundir
+    fcntl.flock, rundir._answers = lambda *_: None, lambda _: False
 page = lambda _: Response(name.encode())
 server = Server({"/metrics": page, "/-/healthy": page})
 local = LocalSocket(server, Path(sys.argv[1]), began=0)
@@ -63,13 +67,16 @@ _MOST = 1 << 20  # bytes of a page
 class Process:
     """A server in a slot, as a process of its own."""
 
-    def __init__(self, run_dir: Path, name: str, every: float) -> None:
+    def __init__(
+        self, run_dir: Path, name: str, every: float, *words: str, err: Any = None
+    ) -> None:
         self.name = name
         self.popen = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(run_dir), name, str(every)],
+            [sys.executable, "-c", PROGRAM, str(run_dir), name, str(every), *words],
             env=support.clean_environ(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=err,
             text=True,
         )
         assert self._line() == "go"
@@ -189,6 +196,41 @@ def test_a_slot_that_another_program_took_is_left_to_it(
         )
 
         assert identity(run_dir / "agent-0.sock") == mine
+
+
+def test_hosts_that_share_a_directory_do_not_fight_for_ever(run_dir: Path) -> None:
+    """
+    Where the locks of one host do not hold on the other, both have the first slot. One
+    of them says what to do and leaves it to the other, with all its files.
+    """
+    with ExitStack() as stack:
+        processes = []
+        for name in ("a", "b"):
+            err = stack.enter_context((run_dir / f"{name}.err").open("w+"))
+            one = Process(run_dir, name, 0.05, "other", err=err)
+            stack.enter_context(one.popen)
+            stack.callback(one.popen.kill)
+            processes.append(one)
+        for one in processes:
+            one.go()
+            assert one.listening() == "agent-0.sock"
+
+        def left() -> list[str]:
+            texts = {n: (run_dir / f"{n}.err").read_text() for n in ("a", "b")}
+            return [name for name, text in texts.items() if "keeps replacing" in text]
+
+        until(left, "one to leave")
+        (loser,) = left()
+        (winner,) = {"a", "b"} - {loser}
+        until(lambda: seen(run_dir) == {"0": winner}, "the other to be alone")
+        for one in sorted(processes, key=lambda one: one.name == winner):
+            one.end()
+            assert one.popen.wait(90) == 0
+            assert seen(run_dir) == ({"0": winner} if one.name == loser else {})
+        assert left() == [loser]
+        said = (run_dir / f"{loser}.err").read_text()
+        assert said.count("keeps replacing") == 1
+        assert "set JAXMON_RUN_DIR to a directory of this host" in said
 
 
 @pytest.mark.parametrize("gone", ["*.sock", "*.lock", "*"])

@@ -382,9 +382,17 @@ def test_nothing_listens_there():
     assert f"no response from Prometheus at {url}" in done.stderr
 
 
-@pytest.mark.parametrize("words", [("--days=0",), ("--days=91",), ("--until=soon",)])
-def test_nonsense_is_rejected(words, prometheus):
-    """Options out of range are usage errors."""
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("--days=0", "--days=91", "--until=soon", "--until=0001-01-01"),
+        *("--until=9999-12-31", "--until=9999-12-31T23:59-12:00"),
+    ],
+)
+def test_nonsense_is_rejected(word, prometheus):
+    """Options out of range are usage errors, which say what was found."""
     common = ["slo", "report", "--prometheus", prometheus.url]
+    done = CliRunner().invoke(main, [*common, word])
 
-    assert CliRunner().invoke(main, [*common, *words]).exit_code == 2
+    assert done.exit_code == 2
+    assert word.partition("=")[2] in done.stderr

@@ -324,6 +324,76 @@ assert type(jax.jit(lambda x: x)) is type(jitted)
         assert result.out.startswith("True http")
 
 
+LATE = """
+import asyncio, logging, os, resource
+import jax, jaxmon
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+held = []
+try:
+    while True:
+        held.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+
+def program():
+    agent = jaxmon.instrument(port=None, socket=False)
+    waiting = jaxmon.queue("waiting", lambda: 1)
+    waiting.set(3)
+    found = []
+    for number in jaxmon.steps([1, 2], loop="train", items=1):
+        with jaxmon.request("predict") as request, jaxmon.activity("predict"):
+            request.outcome = "success"
+            jaxmon.batch("predict", size=1, capacity=2, requests=[request])
+            found.append(number)
+    found += jaxmon.steps(iterable=[3])
+    jaxmon.log_values({"loss": 1.0}, step=1)
+    @jaxmon.serverless
+    def handler(event, context):
+        return event
+    @jaxmon.serverless(route="other")
+    def other(event, context):
+        return event
+    @jaxmon.request("predict")
+    async def predict(number):
+        async with jaxmon.request("inner"):
+            return number
+    waited = predict(6)
+    try:
+        waited.send(None)
+    except StopIteration as end:
+        found += [handler(4, None), other(5, None), end.value]
+    jaxmon.flush(0)
+    series = [name for family in agent.collect() for name, _ in family.samples]
+    running = bool(agent.running)
+    waiting.close()
+    jaxmon.uninstrument()
+    return running, found, any("steps_total" in name for name in series)
+
+results = [program()]
+for number in held:
+    os.close(number)
+print([*results, program()])
+"""
+
+
+def test_what_was_never_loaded_does_nothing_without_descriptors(
+    python_script: Callable[..., Result],
+) -> None:
+    """
+    Each name is loaded with its first use, which needs a descriptor. Without one, the
+    program goes on without that name, which a line says, and has it later.
+    """
+    result = python_script(LATE).ok()
+    numbers = [1, 2, 3, 4, 5, 6]
+    assert result.out == f"{[(False, numbers, False), (True, numbers, True)]}\n"
+    lines = result.err.splitlines()
+    assert len(lines) == len(set(lines)) > 5
+    for line in lines:
+        assert line.startswith("jaxmon."), line
+        assert "does nothing: " in line
+        assert "Too many open files" in line
+
+
 def test_descriptors_of_the_program_are_its_own(
     python_script: Callable[..., Result],
 ) -> None:

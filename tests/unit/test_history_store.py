@@ -104,7 +104,6 @@ def test_commands_and_users_have_their_own_files(
         "{",
         "[]",
         "null",
-        '{"schema": 2}',
         '{"schema": 1}',
         '{"schema": 1, "runs": [1]}',
         '{"schema": 1, "runs": {"a": 1}}',
@@ -128,6 +127,17 @@ def test_damaged_files_are_as_good_as_none(path: Path, damage: str) -> None:
     assert store.read(path) == []
     store.add(path, run(f=TIMES))
     assert store.read(path) == [run(f=TIMES)]
+
+
+def test_a_file_of_a_later_release_is_left_alone(path: Path) -> None:
+    """What it knows would be lost: it has no times for us, and the error says why."""
+    store.add(path, run(f=TIMES))
+    later = path.read_text().replace('"schema": 1', '"schema": 2')
+    path.write_text(later)
+    assert store.read(path) == []
+    with pytest.raises(OSError, match="schema is 2; this jaxmon reads up to 1"):
+        store.add(path, run(f=TIMES))
+    assert path.read_text() == later
 
 
 def test_unusable_places_are_errors_of_the_system(tmp_path: Path) -> None:

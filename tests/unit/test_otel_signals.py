@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import (
 )
 
 from jaxmon.catalog.values import SERVED
-from jaxmon.otel import pipes
+from jaxmon.otel import exporters, pipes
 from jaxmon.otel.environment import GRPC, HTTP, plan
 from jaxmon.otel.traces.provider import OwnProvider, exporter
 
@@ -81,3 +82,57 @@ def test_both_have_the_same_resource(
     assert span.resource.attributes == metrics.resource.attributes
     found = span.resource.attributes["service.name"]
     assert found == name or (not name and not found.startswith("unknown"))
+
+
+_VARIABLES = (
+    *("ENDPOINT", "TIMEOUT", "COMPRESSION", "INSECURE", "HEADERS", "CERTIFICATE"),
+    *("CLIENT_KEY", "CLIENT_CERTIFICATE"),
+)
+
+
+@pytest.mark.parametrize("route", [GRPC, HTTP])
+@pytest.mark.parametrize("signal", ["METRICS", "TRACES", "LOGS"])
+def test_an_empty_variable_is_none(
+    signal: str,
+    route: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As OpenTelemetry says; the SDK reads these itself, and takes some for a value."""
+    usual = _described(exporters.exporter(signal, route, os.environ))
+    for prefix in ("", f"{signal}_"):
+        for name in _VARIABLES:
+            with monkeypatch.context() as within:
+                within.setenv(f"OTEL_EXPORTER_OTLP_{prefix}{name}", "")
+                made = exporters.exporter(signal, route, os.environ)
+            assert _described(made) == usual, prefix + name
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("route", [GRPC, HTTP])
+@pytest.mark.parametrize("value", ["soon", "nan", "-1"])
+def test_a_time_limit_that_is_none_is_named_and_ignored(
+    route: str,
+    value: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One sentence names the variable; that for all signals takes effect."""
+    name = "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT"
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "2.5")
+    good = exporters.exporter("METRICS", route, os.environ)
+    monkeypatch.setenv(name, value)
+    bad = exporters.exporter("METRICS", route, os.environ)
+
+    (said,) = caplog.messages
+    assert said == f"{name}={value} is ignored; give seconds, 0.01 or more"
+    assert [_described(one)["_timeout"] for one in (good, bad)] == [2.5, 2.5]
+
+
+def _described(exporter: Any) -> dict[str, Any]:
+    """Return where *exporter* sends, how, and for how long."""
+    exporter.shutdown()
+    inner = getattr(exporter, "_client", None)
+    found = {**vars(exporter), **(vars(inner) if hasattr(inner, "_timeout") else {})}
+    names = ("endpoint", "timeout", "insecure", "compression", "headers")
+    return {f"_{name}": found.get(f"_{name}") for name in names}

@@ -75,6 +75,11 @@ class EventLogging(Part):
         """Return the number of events that were not logged, or did not arrive."""
         return {"event": self._dropped}
 
+    def flush(self, seconds: float) -> None:
+        """Log what is waiting, and send it."""
+        if (worker := self._worker) is not None:
+            worker.drain(seconds)
+
     def stop(self) -> None:
         """Log what is waiting, and send it, within the deadline."""
         self._events.listener = None

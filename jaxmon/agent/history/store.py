@@ -72,10 +72,24 @@ def path_of(directory: Path, command: Sequence[str]) -> Path:
 
 def read(path: Path) -> list[PastRun]:
     """Return the runs in the file *path*, the latest first; none if it is unusable."""
+    with suppress(schema.NewerSchemaError):
+        return _runs(path)
+    return []
+
+
+def _runs(path: Path) -> list[PastRun]:
+    """
+    Return the runs as `read`.
+
+    Raises:
+        NewerSchemaError: a later release has written the file.
+    """
     try:
         document = json_text.parse(bounded.read(path, most=_MOST_BYTES))
         schema.require(document, SCHEMA)
         return [_run(one) for one in document["runs"]]
+    except schema.NewerSchemaError:
+        raise
     except (
         AttributeError,
         ConfigFileError,
@@ -92,9 +106,12 @@ def add(path: Path, run: PastRun) -> None:
     Add *run* to the file *path*: to the entry of its version, if there is one.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: it cannot be written, or a later release has.
     """
-    runs = read(path)
+    try:
+        runs = _runs(path)
+    except schema.NewerSchemaError as error:
+        raise OSError(errno.EEXIST, str(error), str(path)) from error
     same = [one for one in runs if one.versions == run.versions]
     programs = dict(run.programs)
     for one in same:

@@ -88,7 +88,8 @@ class Traces(Part):
             from jaxmon.otel.traces.tracer import application_tracer  # noqa: PLC0415
 
             # Its sampler, if the environment names one, decides about steps as well.
-            ratio = 1.0 if "OTEL_TRACES_SAMPLER" in os.environ else decision.RATIO
+            named = os.environ.get("OTEL_TRACES_SAMPLER", "").strip()
+            ratio = 1.0 if named else decision.RATIO
             found = application_tracer(self._guard, ratio, self._observers.settling)
             if found is not None:
                 self._use(found)
