@@ -44,9 +44,9 @@ COMMAND = "python -m tests.goldens --write"
 
 # Maps whose keys are data, in any document.
 _MAPS = re.compile(
-    r"(.*\.)?(functions|(?<!cache\.)(?<!charts\.)requests|(?<!charts\.)steps|loops|queues|values|checkpoints|dtypes"
-    r"|packages|run\.seconds|setup|setups(\.\*)?|versions|states|interruptions"
-    r"|collectors\[\]\.errors)"
+    r"(.*\.)?(functions|(?<!cache\.)(?<!charts\.)requests|(?<!charts\.)steps|loops"
+    r"|queues|values|checkpoints|dtypes|states|interruptions|run(s\[\])?\.seconds"
+    r"|packages|setup|setups(\.\*)?|versions|collectors\[\]\.errors)"
 )
 
 DROPPED = {
