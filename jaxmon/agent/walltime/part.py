@@ -40,8 +40,9 @@ SITE = "wall_time"
 # At first more often: a short program has few looks.
 _AT_FIRST = 0.4
 _FIRST_SECONDS = 20.0
-# Of the time; looks at deep stacks, such as while JAX traces, are rarer.
-_MOST = 0.005
+# Of the time, at first and later; looks at deep stacks, such as while JAX traces, are
+# rarer.
+_MOST_AT_FIRST, _MOST = 0.015, 0.005
 # Looks are due at random moments, so that they do not fall in step with the program.
 _SPREAD = 0.5
 _MOST_PLACES = 40
@@ -295,7 +296,10 @@ class WallTime(Part):
         while not self._stopped and self._guard.on(SITE):
             now = perf_counter()
             first = now - self._began < _FIRST_SECONDS
-            every = max(self._every * (_AT_FIRST if first else 1.0), usual / _MOST)
+            every = max(
+                self._every * (_AT_FIRST if first else 1.0),
+                usual / (_MOST_AT_FIRST if first else _MOST),
+            )
             pause = (
                 _SOON if soon else every * shuffled.uniform(1 - _SPREAD, 1 + _SPREAD)
             )
