@@ -96,6 +96,11 @@ class TraceMistakes(Part):
         """Start the thread that reads."""
         self._worker.start()
 
+    def refresh(self, *, asked: bool) -> None:
+        """Read what waits for others now: a report of a short run has it, too."""
+        del asked
+        self._worker.drain(_GATHER_SECONDS)
+
     def finish(self, timeout: float) -> None:
         """Wait until the functions noted so far are read, at most *timeout* seconds."""
         self._worker.drain(timeout)

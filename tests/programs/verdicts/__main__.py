@@ -57,6 +57,7 @@ def judge() -> None:
     """Print the findings."""
     runtime = runtime_of(AGENT)
     assert runtime is not None
+    runtime.refresh()
     events = [event._asdict() for event in runtime.context.events.since()]
     snapshot = read(runtime.overview.whole(), {"events": events})
     print(json.dumps([one.as_json() for one in find(snapshot)]), flush=True)
