@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon.http.server import Request, Response, Server
+from jaxmon.limits import Limits
 from jaxmon.report.status.verdicts import HostVerdict
 from jaxmon_exporter.judge import judge
 from tests.fakes.agents import GOOD
@@ -27,7 +28,9 @@ class Host:
         self.asked: list[str] = []
         self._stack = stack
 
-    def agent(self, slot: int, overview: Any, events: Any = None) -> None:
+    def agent(
+        self, slot: int, overview: Any, events: Any = None, *, metrics: bytes = GOOD
+    ) -> None:
         """Serve *overview* and *events*: bytes as they are, others as JSON."""
 
         def page(name: str, content: Any) -> Callable[[Request], Response]:
@@ -43,7 +46,7 @@ class Host:
         empty = {"events": [], "left_out": 0}
         server = Server(
             {
-                "/metrics": lambda _: Response(GOOD),
+                "/metrics": lambda _: Response(metrics),
                 "/debug/overview": page("overview", overview),
                 "/debug/functions": page("functions", overview),
                 "/debug/events": page("events", empty if events is None else events),
@@ -55,4 +58,4 @@ class Host:
         self._stack.callback(server.stop)
 
     def judge(self, *, timeout: float = LONG) -> HostVerdict:
-        return judge(self.run_dir, timeout=timeout)
+        return judge(self.run_dir, Limits(), timeout=timeout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from jaxmon.limits import Limits
 from jaxmon.report.findings import find
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.model import read
@@ -52,9 +53,14 @@ HEALTHY: dict[str, Any] = {
 }
 
 
-def findings(events: list[dict[str, Any]] | None = None, **parts: Any) -> list[Finding]:
+def findings(
+    events: list[dict[str, Any]] | None = None,
+    limits: Limits | None = None,
+    /,
+    **parts: Any,
+) -> list[Finding]:
     """Return the findings on a healthy program of which *parts* are different."""
-    return find(read({**HEALTHY, **parts}, {"events": events or []}))
+    return find(read({**HEALTHY, **parts}, {"events": events or []}, limits))
 
 
 def function(**figures: Any) -> dict[str, Any]:

@@ -20,6 +20,8 @@ from tests.support import QUICK_COMPILES, ROOT, Result
 
 
 DIRECTORY = ROOT / "tests" / "programs" / "verdicts"
+# Runs are over in seconds.
+_LIMITS = DIRECTORY / "limits.json"
 LONG = 10.0
 """Seconds; what runs longer is not for every run of the tests."""
 
@@ -167,6 +169,7 @@ def run(name: str) -> Verdict:
 def _ended(name: str, **environ: str) -> Result:
     mistake = MISTAKES.get(name, Mistake(""))
     hangs = ["hangs"] if mistake.hangs else []
+    environ = {"JAXMON_LIMITS": str(_LIMITS), **environ}
     return run_preloaded(
         "-m",
         "tests.programs.verdicts",

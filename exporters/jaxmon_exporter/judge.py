@@ -16,6 +16,7 @@ from typing import Any
 from jaxmon import rundir
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
+from jaxmon.limits import Limits
 from jaxmon.report import responses
 from jaxmon.report.doing import doing
 from jaxmon.report.findings import HostFindings
@@ -38,9 +39,9 @@ _MOST_OF_A_PROGRAM = 300
 _SHOWN = 200
 
 
-def judge(run_dir: Path, *, timeout: float) -> HostVerdict:
+def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
     """
-    Return the findings on all processes with an agent in *run_dir*.
+    Return the findings on all processes with an agent in *run_dir*, by *limits*.
 
     Takes at most *timeout* seconds for each of the two responses, which all agents
     generate at the same time, plus some milliseconds per process. A process that does
@@ -65,7 +66,8 @@ def judge(run_dir: Path, *, timeout: float) -> HostVerdict:
     for worker in sockets:
         with _contained(worker, processes):
             overview = responses.overview(overviews.pop(worker))
-            snapshot = read(overview, responses.decoded(events.pop(worker)))
+            happened = responses.decoded(events.pop(worker))
+            snapshot = read(overview, happened, limits)
             host.add(worker, snapshot)
             of = snapshot.process
             processes[worker] = ProcessVerdict(

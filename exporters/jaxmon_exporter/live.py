@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from jaxmon.exposition.families import Family
+from jaxmon.limits import Limits
 from jaxmon.report.status.history import History
 from jaxmon.report.status.reading import read
 from jaxmon.report.status.window import Window
@@ -28,6 +29,7 @@ class Live:
         families: returns the latest values of all collectors.
         version: of jaxmon.
         run_dir: where the agents are.
+        limits: by which they are judged.
         clock: Unix time.
     """
 
@@ -37,11 +39,13 @@ class Live:
         *,
         version: str,
         run_dir: str,
+        limits: Limits | None = None,
         clock: Clock = time.time,
     ) -> None:
         self._families = families
         self._version = version
         self._run_dir = run_dir
+        self._limits = limits
         self._clock = clock
         self._window = Window()
         self._history = History()
@@ -84,6 +88,7 @@ class Live:
             whole=worker is None,
             run_dir=self._run_dir,
             verdict=verdict,
+            limits=self._limits,
             collectors=[] if worker else [_collector(one) for one in statuses],
         )
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon.catalog.values import PUSHED_NAMES, SERVED
+from jaxmon.limits import Limits
 from jaxmon.settings import SIDECAR_PORT
 from jaxmon_exporter.collectors.registry import NAMES
 
@@ -111,7 +112,8 @@ class Options:
     """
     Options of the sidecar.
 
-    `prices` are dollars per hour by model of accelerator; `jaxmon exporter` reads them.
+    `prices` are dollars per hour by model of accelerator, `limits` what processes are
+    judged by; `jaxmon exporter` reads both.
     """
 
     # All addresses by default, of IPv6 and IPv4: a sidecar is there to be scraped from
@@ -254,6 +256,7 @@ class Options:
         choices=NAMES,
     )
     prices: Mapping[str, float] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
     web_config: Path | None = _option(  # noqa: RUF009 - a field
         (
             "TLS, client certificates and passwords, in the format of Prometheus's "

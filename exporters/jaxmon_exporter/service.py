@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from jaxmon.catalog import BUILD_INFO, DROPPED, INTERNAL_ERRORS, SCRAPE_SECONDS
-from jaxmon.errors import CommandError
+from jaxmon.errors import CommandError, JaxmonError
 from jaxmon.exposition.families import Family, Histogram, gauge, series
 from jaxmon.http.hosts import HostPolicy
 from jaxmon.http.server import Request, Server, metrics_handler
@@ -114,6 +114,7 @@ class Service:
             self._polling.families,
             version=self._version,
             run_dir=str(options.run_dir),
+            limits=options.limits,
         )
         self._unseen = Unseen(self._polling.families, clock=time.monotonic)
         self._ranks = self._make_ranks(primary) if options.peer_access else None
@@ -158,6 +159,7 @@ class Service:
         if self._ranks is not None:
             self._ranks.refresh()
             self._server.every(_RANKS_EVERY, self._ranks.refresh)
+        self._publish_limits()
         registry.load_libraries(self._options)
         self._polling.start()
         self._server.start()
@@ -244,10 +246,24 @@ class Service:
         verdict, age = latest
         return verdict._replace(age=age)
 
+    def _publish_limits(self) -> None:
+        """Let the agents and the commands of the run directory judge alike."""
+        from jaxmon.limits.shared import publish  # noqa: PLC0415 - once
+
+        try:
+            publish(self._options.run_dir, self._options.limits)
+        except (JaxmonError, OSError) as error:
+            log.warning(
+                "agents and commands judge by their own limits: cannot write those of "
+                "--limits to the run directory: %s",
+                error,
+            )
+
     def _judge(self) -> HostVerdict:
         from jaxmon_exporter.judge import judge  # noqa: PLC0415 - few look
 
-        return judge(self._options.run_dir, timeout=_FINDINGS_TIMEOUT)
+        options = self._options
+        return judge(options.run_dir, options.limits, timeout=_FINDINGS_TIMEOUT)
 
     def _withheld(self) -> str:
         """Return why the findings are withheld from all, ``""`` if they are not."""

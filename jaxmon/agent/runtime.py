@@ -338,7 +338,9 @@ class Runtime:
         if self._live is None:
             from jaxmon.agent.reports.own_page import OwnPage  # noqa: PLC0415
 
-            self._live = OwnPage(self.collect, str(self.serving.slot or 0))
+            self._live = OwnPage(
+                self.collect, str(self.serving.slot or 0), self.context.settings.run_dir
+            )
         return self._live.respond(request)
 
     def refresh(self) -> None:

@@ -16,10 +16,10 @@ from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.promql import Counter, Expr, Matcher
 from jaxmon.artifacts.promql.shape import SCRAPED_LABELS
-from jaxmon.artifacts.slo import durations
 from jaxmon.artifacts.slo.counting import Evaluation, conditions, counted
 from jaxmon.artifacts.slo.rules import Group
 from jaxmon.catalog import Metric
+from jaxmon.formats import durations
 
 
 # The series of functions are many. Of processes that live for less, some are not seen.

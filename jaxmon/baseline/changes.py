@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from jaxmon.baseline.figures import FIGURES, Tolerance
 from jaxmon.baseline.machine import CROWDED, FEWEST, TIMES, Machine, spread
 from jaxmon.baseline.slower import Verdict
-from jaxmon.report.findings.errors import FAILED_REQUESTS, FAILED_SHARE
+from jaxmon.limits import Limits
 from jaxmon.report.model import Function, Recompile
 from jaxmon.report.model.spreads import Spread
 from jaxmon.report.served import Route
@@ -145,7 +145,9 @@ def failures(old: Route, new: Route) -> Change | None:
         return None
     failed = _failed(new)
     before, after = _failed(old) / served[0], failed / served[1]
-    worse = failed >= FAILED_REQUESTS and after >= max(FAILED_SHARE, 2 * before)
+    limits = Limits()
+    many = failed >= limits.failed_requests
+    worse = many and after >= max(limits.failed_share, 2 * before)
     return Change(
         *("route", new.name, "failed_requests", before, after),
         "worse" if worse else "within",

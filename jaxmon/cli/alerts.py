@@ -52,7 +52,7 @@ def command() -> None:
     """
     Recording rules, alerts and routing, from slo.yaml.
 
-    One file defines the objectives and the thresholds of other alerts; without it, the
+    One file defines the objectives and all other limits; without it, the
     defaults printed by `jaxmon alerts slo` are used.
     """
 
@@ -72,7 +72,7 @@ def print_slo() -> None:
     "--slo",
     "slo_file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Objectives and thresholds.",
+    help="Objectives and limits.",
 )
 @click.option(
     "--out",

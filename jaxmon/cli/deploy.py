@@ -52,7 +52,7 @@ def _length(ctx: click.Context, param: click.Parameter, value: str) -> timedelta
     Raises:
         click.BadParameter: it is no duration, or is out of range.
     """
-    from jaxmon.artifacts.slo import durations
+    from jaxmon.formats import durations
     from jaxmon.monitoring.silences import LONGEST, SHORTEST
 
     try:

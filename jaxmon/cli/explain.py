@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jaxmon.cli import output
+from jaxmon.cli.limits import LIMITS, limits_of
 from jaxmon.cli.options import RUN_DIR, Number
 from jaxmon.errors import CommandError
 
@@ -69,6 +70,7 @@ Examples:
     help="Whether to use colours; default: on a terminal, unless NO_COLOR is set.",
 )
 @RUN_DIR
+@LIMITS
 @click.pass_context
 def command(
     context: click.Context,
@@ -147,7 +149,7 @@ def _show(worker: str | None, run_dir: Path | None, *, everyone: bool) -> None:
     if everyone or worker is None:
         workers = candidates(None, run_dir)
         if everyone or len(workers) > 1:
-            found = judged(workers)
+            found = judged(workers, limits_of(run_dir))
             _paint(_in_brief(found) if everyone else _verdicts(found))
             return
     _show_one(pick(worker, run_dir), run_dir)
@@ -236,7 +238,7 @@ def _show_json(worker: str | None, run_dir: Path | None, *, everyone: bool) -> N
         return
     from jaxmon.cli.judged import judged
 
-    found = judged(_chosen(None, run_dir, everyone=True))
+    found = judged(_chosen(None, run_dir, everyone=True), limits_of(run_dir))
     processes = [
         {
             "worker": one.worker.number,
@@ -269,7 +271,8 @@ def _evaluated(worker: Worker, run_dir: Path | None) -> tuple[Any, list[Any], An
     from jaxmon.report.model import read
 
     events = worker.fetch("/debug/events")
-    snapshot = read(worker.overview, events)
+    limits = limits_of(run_dir)
+    snapshot = read(worker.overview, events, limits)
     others = neighbours(worker, run_dir) if is_worth_comparing(snapshot) else []
     return snapshot, find(snapshot, [read(one) for one in others]), events
 

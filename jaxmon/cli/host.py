@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from jaxmon import catalog
 from jaxmon.cli.sources import Source
+from jaxmon.limits import Limits
 from jaxmon.report.findings.finding import NOTHING
 from jaxmon.report.layout import UNKNOWN, amount
 from jaxmon.report.programs import label, without_interpreter
@@ -143,13 +144,19 @@ class Host:
 
     Args:
         source: where to read.
+        limits: by which it is judged.
         clock: Unix time.
     """
 
     def __init__(
-        self, source: Source, *, clock: Callable[[], float] = time.time
+        self,
+        source: Source,
+        limits: Limits,
+        *,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._source = source
+        self._limits = limits
         self._clock = clock
         self._window = Window()
         self._now = _NOTHING_YET
@@ -170,7 +177,7 @@ class Host:
 
     def judge(self) -> None:
         """Read the findings."""
-        self._verdict = self._source.verdict()
+        self._verdict = self._source.verdict(self._limits)
 
     def summary(self) -> Summary:
         """Return the status of the host."""
@@ -208,7 +215,12 @@ class Host:
         whole: bool = True,
     ) -> Summary:
         return summarise(
-            now, before, whole=whole, run_dir=self._source.name, verdict=verdict
+            now,
+            before,
+            whole=whole,
+            run_dir=self._source.name,
+            verdict=verdict,
+            limits=self._limits,
         )
 
 

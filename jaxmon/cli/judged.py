@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from jaxmon.cli.workers import TIMEOUT, Worker
 from jaxmon.http.fetch import FetchError, fetch_all
+from jaxmon.limits import Limits
 from jaxmon.report import responses
 from jaxmon.report.findings import HostFindings
 from jaxmon.report.findings.finding import Finding, Urgency
@@ -31,10 +32,11 @@ class Judged(NamedTuple):
     events: dict[str, object]
 
 
-def judged(workers: Iterable[Worker]) -> list[Judged]:
+def judged(workers: Iterable[Worker], limits: Limits) -> list[Judged]:
     """
-    Return *workers*, the worst first: those that do not respond, then by their most
-    urgent finding. Takes at most `TIMEOUT`, and some milliseconds for each.
+    Return *workers*, judged by *limits*, the worst first: those that do not respond,
+    then by their most urgent finding. Takes at most `TIMEOUT`, and some milliseconds
+    for each.
     """
     workers = list(workers)
     sockets = {one.number: one.socket for one in workers if not one.trouble}
@@ -48,7 +50,7 @@ def judged(workers: Iterable[Worker]) -> list[Judged]:
             except FetchError:  # without them there is less to say
                 found = {}
             events[worker.number] = found
-            snapshots[worker.number] = read(worker.overview, found)
+            snapshots[worker.number] = read(worker.overview, found, limits)
             host.add(worker.number, snapshots[worker.number])
     every = [
         Judged(one, snapshots[one.number], host.of(one.number), events[one.number])

@@ -143,6 +143,6 @@ def _shown(name: tuple[str, ...]) -> str:
 
 
 def _seconds(duration: str) -> float:
-    from jaxmon.artifacts.slo import durations
+    from jaxmon.formats import durations
 
     return 0.0 if duration == "0s" else float(durations.seconds(duration))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jaxmon.cli import output
+from jaxmon.cli.limits import LIMITS, limits_of
 from jaxmon.cli.options import RUN_DIR, Number, Url
 from jaxmon.cli.servers import Access
 from jaxmon.cli.servers import access as server_access
@@ -69,6 +70,7 @@ Examples:
     help="Ask this sidecar, of another host or container, instead of the agents.",
 )
 @RUN_DIR
+@LIMITS
 @server_access
 def command(
     *,
@@ -100,7 +102,7 @@ def command(
 
         summary, processes = remote.processes(access.session("sidecar", url), url)
     else:
-        host = Host(Sockets(directory))
+        host = Host(Sockets(directory), limits_of(directory))
         host.poll()
         if host.processes():
             time.sleep(seconds)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
+from jaxmon.cli.limits import LIMITS
 from jaxmon.cli.options import RUN_DIR
 from jaxmon.errors import CommandError
 
@@ -44,6 +45,7 @@ Examples:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary instead.")
 @RUN_DIR
+@LIMITS
 def command(
     *,
     worker: str | None,

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from jaxmon.cli.limits import limits_of
 from jaxmon.cli.selection import pick
 from jaxmon.cli.workers import TIMEOUT, Worker, neighbours
 from jaxmon.errors import CommandError, PageError
@@ -42,9 +43,11 @@ def facts_of(worker: Worker, run_dir: Path | None) -> Facts:
         timeout=TIMEOUT,
         max_bytes=_MAX_BYTES,
     )[worker.number]
-    snapshot = read(worker.overview, events)
+    limits = limits_of(run_dir)
+    snapshot = read(worker.overview, events, limits)
     others = neighbours(worker, run_dir) if is_worth_comparing(snapshot) else []
-    return facts(worker, events, environment, text, [read(one) for one in others])
+    found = facts(worker, events, environment, text, [read(one) for one in others])
+    return found._replace(limits=limits)
 
 
 def facts(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from jaxmon.errors import CommandError, PageError
 from jaxmon.exposition.families import Family
+from jaxmon.limits import Limits
 from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
 from jaxmon.report.typed import seconds
 
@@ -33,8 +34,8 @@ class Source(Protocol):
         """
         ...
 
-    def verdict(self) -> HostVerdict:
-        """Return the findings on all processes; never raises."""
+    def verdict(self, limits: Limits) -> HostVerdict:
+        """Return the findings on all processes, by *limits*; never raises."""
         ...
 
 
@@ -61,11 +62,11 @@ class Sockets:
                 return []
             raise CommandError(str(error)) from error
 
-    def verdict(self) -> HostVerdict:
+    def verdict(self, limits: Limits) -> HostVerdict:
         """Evaluate what all agents report."""
         from jaxmon_exporter.judge import judge
 
-        return judge(self._run_dir, timeout=_FINDINGS_SECONDS)
+        return judge(self._run_dir, limits, timeout=_FINDINGS_SECONDS)
 
 
 class Sidecar:
@@ -89,8 +90,8 @@ class Sidecar:
             msg = f"{self.name} is no sidecar of jaxmon: {error}"
             raise CommandError(msg) from error
 
-    def verdict(self) -> HostVerdict:
-        """Read the findings in ``/api/summary``."""
+    def verdict(self, limits: Limits) -> HostVerdict:  # noqa: ARG002 - its own
+        """Read the findings in ``/api/summary``, by the sidecar's limits."""
         from jaxmon.formats import json_text
         from jaxmon.monitoring.session import MonitoringError
 

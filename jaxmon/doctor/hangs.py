@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from jaxmon.doctor.finding import Finding
 from jaxmon.doctor.versions import Version, installed
-from jaxmon.report.limits import FLAGS, LIMITS, OF_START, Limit, has
+from jaxmon.report.timeouts import FLAGS, OF_START, TIMEOUTS, Timeout, has
 
 
 AREA = "hangs"
@@ -37,7 +37,7 @@ def check(
     if jaxlib is None:
         return  # that is reported elsewhere
     flags = _flags(environ.get(FLAGS, ""))
-    for one in LIMITS.values():
+    for one in TIMEOUTS.values():
         if one.flag in flags and not has(one, jaxlib):
             text = f"{FLAGS} has {one.flag}, which jaxlib {jaxlib} may not know"
             advice = (
@@ -51,7 +51,7 @@ def check(
             yield Finding(AREA, "warning", text, advice)
     if not are_several(environ):
         return
-    wanted = LIMITS.get(_platform(environ, version))
+    wanted = TIMEOUTS.get(_platform(environ, version))
     if wanted is not None and has(wanted, jaxlib):
         yield from _limit(wanted, flags)
 
@@ -79,7 +79,7 @@ def _platform(environ: Mapping[str, str], version: Version) -> str:
     return "gpu" if any(map(version, _GPU_PLUGINS)) else ""
 
 
-def _limit(one: Limit, flags: Mapping[str, str]) -> Iterator[Finding]:
+def _limit(one: Timeout, flags: Mapping[str, str]) -> Iterator[Finding]:
     if value := flags.get(one.flag, one.default):
         yield Finding(AREA, "ok", f"{one.flag}={value} {one.what}")
         return

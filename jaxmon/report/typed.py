@@ -28,7 +28,8 @@ Reader: TypeAlias = Callable[[object], Any]
 def from_json(kind: type[T], value: object) -> T:
     """
     Return *value* as the dataclass *kind*, whose fields all have defaults: text,
-    numbers, switches, `Any`, dataclasses, and tuples and mappings of these.
+    numbers, switches, `Any`, dataclasses, and tuples and mappings of these. A field
+    whose metadata says ``added`` is not read.
 
     An object in place of a list yields its values, each with its key as ``name``.
     """
@@ -74,7 +75,11 @@ def _dataclass(kind: Any) -> Reader:
     if (made := _known.get(kind)) is not None:
         return made
     hints = get_type_hints(kind)
-    readers = {name: _reader(hint, name) for name, hint in hints.items()}
+    readers = {
+        one.name: _reader(hints[one.name], one.name)
+        for one in dataclasses.fields(kind)
+        if "added" not in one.metadata
+    }
 
     def read(value: object) -> Any:
         given = mapping(value)

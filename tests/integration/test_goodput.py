@@ -14,6 +14,7 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import series
+from jaxmon.limits import Limits
 from jaxmon.report.goodput import record as records
 from jaxmon.report.goodput.record import RunRecord
 from jaxmon.report.runs.read import read_file
@@ -74,16 +75,14 @@ def test_interruptions_and_lost_steps_are_counted(run: Supervised) -> None:
     assert record.saves == run.noted("checkpoint ends") == 3
 
 
-def test_what_the_restarts_cost_is_found(
-    run: Supervised, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_restarts_cost_is_found(run: Supervised) -> None:
     """Each cause that the ledger has as much of; nothing while the run is young."""
     assert findings(None, run=asdict(run.record())) == []
-    monkeypatch.setattr("jaxmon.report.findings.runs._YOUNG", 0.0)
+    old = Limits(run_young="1s")
     record, ledger = run.record(), run.ledger(as_recorded=True)
     doubt = ledger.tolerance + ledger.traced
     up = sum(ledger.seconds.values()) - ledger.seconds["waiting"]
-    found = {one.topic for one in findings(None, run=asdict(record))}
+    found = {one.topic for one in findings(None, old, run=asdict(record))}
     for topic, seconds in (
         ("lost_progress", ledger.seconds["lost_progress"]),
         ("recovery", ledger.seconds["recovery"]),

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from jaxmon.cli.main import main
 from jaxmon.http.server import Request, Response
+from jaxmon.limits import Limits
 from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
 from jaxmon_exporter import judge as judging
 from jaxmon_exporter import service
@@ -291,7 +292,7 @@ def test_scrapes_do_not_wait_for_findings(
     """While the findings are read, readers of these wait, and a scrape does not."""
     asked, go = threading.Event(), threading.Event()
 
-    def wait(_: Path, *, timeout: float) -> HostVerdict:
+    def wait(_: Path, __: Limits, *, timeout: float) -> HostVerdict:
         del timeout
         asked.set()
         assert go.wait(90)
@@ -362,7 +363,7 @@ def test_findings_are_for_those_who_may_read_them(
 def test_a_directory_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     """Instead of findings there is the reason."""
     (tmp_path / "file").write_text("")
-    found = judge(tmp_path / "file", timeout=LONG)
+    found = judge(tmp_path / "file", Limits(), timeout=LONG)
     assert found.trouble == f"unknown: run directory {tmp_path}/file: Not a directory"
 
 

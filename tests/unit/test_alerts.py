@@ -187,7 +187,7 @@ def test_custom_objectives_have_alerts_of_their_own(tmp_path):
         "slos:\n- name: eval-latency\n  title: Evaluations are fast\n"
         "  description: x\n  objective: 0.98\n  owner: research\n"
         "  indicator: {histogram: jaxmon_step_seconds, above: 3}\n"
-        "alerts: {recompiles: 7}\n"
+        "limits: {recompiles: 7}\n"
     )
     built = rules(alerts.render(slo.load(path))["alerts.yaml"])
     own = [rule for rule in built if rule["alert"] == "JaxmonEvalLatencyBudgetBurn"]

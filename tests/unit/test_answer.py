@@ -27,6 +27,11 @@ def hangs(worker: Worker) -> None:
     worker.set(catalog.REQUEST_OLDEST_SECONDS, 130, ROUTE)
 
 
+def hangs_for_long(worker: Worker) -> None:
+    worker.set(catalog.REQUESTS_IN_PROGRESS, 12, ROUTE)
+    worker.set(catalog.REQUEST_OLDEST_SECONDS, 310, ROUTE)
+
+
 def hangs_since_lately(worker: Worker) -> None:
     worker.requests(100)
     worker.set(catalog.REQUESTS_IN_PROGRESS, 12, ROUTE)
@@ -59,6 +64,10 @@ def trains(worker: Worker) -> None:
 
 def stands_still(worker: Worker) -> None:
     worker.set(catalog.STEP_AGE_SECONDS, 75, "train")
+
+
+def stands_still_for_long(worker: Worker) -> None:
+    worker.set(catalog.STEP_AGE_SECONDS, 660, "train")
 
 
 def stands_still_and_compiles(worker: Worker) -> None:
@@ -99,13 +108,20 @@ def device_is_full(worker: Worker) -> None:
 
 def compile_is_stuck(worker: Worker) -> None:
     worker.requests(100)
-    worker.set(catalog.COMPILE_OLDEST_SECONDS, 400)
+    worker.set(catalog.COMPILE_OLDEST_SECONDS, 1000)
 
 
 CASES = {
     fails: ("failing", "No: 160 of 160 requests to POST /predict failed in the last"),
     fails_rarely: ("fine", "Yes: 16.7 requests a second, and hardly any fails; 1"),
-    hangs: ("failing", "No: no request to POST /predict finishes: 12 requests in"),
+    hangs: (
+        "degraded",
+        "Not quite: no request to POST /predict finishes: 12 requests in progress",
+    ),
+    hangs_for_long: (
+        "failing",
+        "No: no request to POST /predict finishes: 12 requests in",
+    ),
     hangs_since_lately: ("degraded", "Not quite: requests to POST /predict hang: 12"),
     takes_long: ("fine", "Yes: 1.67 requests a second, and none fails; 1 loop"),
     is_slow: ("degraded", "Not quite: requests to POST /predict are slow: 95 % take"),
@@ -114,11 +130,18 @@ CASES = {
         "Not quite: 23 % of the requests to POST /predict",
     ),
     mostly_waits_for_compiles: (
-        "failing",
-        "No: 70 % of the requests to POST /predict",
+        "degraded",
+        "Not quite: 70 % of the requests to POST /predict",
     ),
     trains: ("fine", "Yes: 1.67 steps a second in loop train."),
-    stands_still: ("failing", "No: loop train is stuck: its last step was 1 min 15 s"),
+    stands_still: (
+        "degraded",
+        "Not quite: loop train is stuck: its last step was 1 min 15 s ago; a page",
+    ),
+    stands_still_for_long: (
+        "failing",
+        "No: loop train is stuck: its last step was 11 min ago.",
+    ),
     stands_still_and_compiles: ("fine", "Yes: 1 loop at work."),
     evaluates: ("fine", "Yes: 1 loop at work."),
     steps_are_slow: ("degraded", "Not quite: loop train is slow: a step takes 0.40 s"),
@@ -126,7 +149,10 @@ CASES = {
     norm_was_nan: ("fine", "Yes: 1.67 steps a second in loop train."),
     saves_fail: ("degraded", "Not quite: 3 checkpoint saves failed in the last minute"),
     device_is_full: ("degraded", "Not quite: device 0 is about to run out of memory"),
-    compile_is_stuck: ("failing", "No: a compile has been running for 6 min 40 s."),
+    compile_is_stuck: (
+        "degraded",
+        "Not quite: a compile has been running for 16 min 40 s.",
+    ),
 }
 
 

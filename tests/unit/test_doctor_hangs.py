@@ -14,12 +14,12 @@ import pytest
 
 from jaxmon.doctor import hangs, nccl
 from jaxmon.doctor.finding import Finding
-from jaxmon.report.limits import LIMITS, limit
+from jaxmon.report.timeouts import TIMEOUTS, timeout
 from jaxmon.resources.libraries import processes_with
 from tests.findings import by_status
 
 
-GPU, CPU = LIMITS["gpu"].flag, LIMITS["cpu"].flag
+GPU, CPU = TIMEOUTS["gpu"].flag, TIMEOUTS["cpu"].flag
 JOB = {"SLURM_NTASKS": "4"}
 PACKAGES = {"jaxlib": "0.10.2", "jax-cuda12-plugin": "0.10.2"}
 QUIET: dict[str, Any] = {"processes": lambda _: []}
@@ -70,7 +70,7 @@ def test_a_flag_that_would_abort_the_process_is_found() -> None:
 def test_flags_are_those_of_this_jaxlib() -> None:
     """XLA itself accepts those that are named, and aborts at a misspelled one."""
     for flag, known in (
-        *((one.assignment, True) for one in LIMITS.values()),
+        *((one.assignment, True) for one in TIMEOUTS.values()),
         (f"XLA_FLAGS={GPU}_x=30m", False),
         (f"XLA_FLAGS={GPU}=600", False),
     ):
@@ -90,9 +90,9 @@ def test_flags_are_those_of_this_jaxlib() -> None:
     import jaxlib
 
     for platform in ("cuda", "gpu", "cpu"):
-        assert limit(platform, jaxlib.__version__) is not None
-    assert limit("tpu", jaxlib.__version__) is None
-    assert limit("gpu", "strange") is None
+        assert timeout(platform, jaxlib.__version__) is not None
+    assert timeout("tpu", jaxlib.__version__) is None
+    assert timeout("gpu", "strange") is None
 
 
 def ras(
@@ -149,8 +149,8 @@ def test_this_process_has_loaded_its_own_libraries() -> None:
 @pytest.mark.parametrize("state", ["hung", "progressing"])
 def test_a_hang_is_told_what_would_have_ended_it(state: str) -> None:
     """On the platform and with the jaxlib of its ranks, and if no limit is set."""
-    from jaxmon.report.job.limits_text import said
     from jaxmon.report.job.records import host
+    from jaxmon.report.job.timeouts_text import said
     from jaxmon.report.job.verdict import judge
     from tests.ranks import waiting
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from jaxmon.artifacts.slo import durations
+from jaxmon.formats import durations
 
 
 @pytest.mark.parametrize(

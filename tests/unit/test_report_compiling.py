@@ -8,17 +8,20 @@ from typing import Any
 import pytest
 
 from jaxmon import catalog
+from jaxmon.limits import Limits
 from jaxmon.report.findings.finding import Finding
-from jaxmon.report.findings.recompiles import STORM
 from jaxmon.report.findings.words import EQUINOX, GROWS, WHAT_TO_DO, WHY
 from tests.reports import Case, findings, function
 
 
+STORM = int(Limits().recompile_storm)
+
+
 CASES: dict[str, Case] = {
     "compile stuck": (
-        {"compiling": {"count": 1, "oldest_seconds": 400}},
+        {"compiling": {"count": 1, "oldest_seconds": 1000}},
         [],
-        "A compile has been running for 6 min 40 s.",
+        "A compile has been running for 16 min 40 s.",
         (),
         (
             "Large unrolled loops compile slowly: use jax.lax.scan. If other "

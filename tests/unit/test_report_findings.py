@@ -63,6 +63,6 @@ def test_spans_that_are_dropped_again_and_again_are_found():
     long, short = ({"observed_seconds": one} for one in (86400.0, 1200.0))
     dropped = {"spans_dropped": 2048}
     assert findings(None, process=long, exports=dropped) == []
-    assert findings(None, process=short, exports={"spans_dropped": 400}) == []
+    assert findings(None, process=short, exports={"spans_dropped": 150}) == []
     (one,) = findings(None, process=short, exports=dropped)
     assert (one.topic, one.verdict[:12]) == ("spans", "2,048 spans ")

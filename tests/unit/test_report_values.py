@@ -90,13 +90,13 @@ CASES: dict[str, Case] = {
         NONFINITE,
     ),
     "another quantity": (
-        {"values": lost("grad_norm", 10)},
+        {"values": lost("grad_norm", 11)},
         [],
         (
             "The logged grad_norm is NaN since step 120, 1 min ago; it was 2.25 at "
             "step 119."
         ),
-        ("no finite value among 10 since",),
+        ("no finite value among 11 since",),
         NONFINITE,
     ),
     "a loss that was never finite": (

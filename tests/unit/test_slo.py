@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
 import pytest
 
 from jaxmon.artifacts import slo
-from jaxmon.artifacts.slo import Thresholds
 from jaxmon.artifacts.slo.counting import Evaluation
 from jaxmon.errors import JaxmonError, SloError
+from jaxmon.limits import LIMITS, Limits
 
 
 VALID = """\
@@ -256,12 +255,12 @@ REFUSED = {
         "expected a number above 0, found '0'",
     ),
     "unknown threshold": (
-        VALID + "alerts:\n  recompile: 3\n",
+        VALID + "limits:\n  recompile: 3\n",
         10,
-        "unknown key 'recompile'; allowed are recompiles, recompile_window",
+        "unknown key 'recompile'; allowed are recompiles, ",
     ),
     "threshold of another form": (
-        VALID + "alerts:\n  recompiles: 3\n  device_memory: 90\n  stuck_after: soon\n",
+        VALID + "limits:\n  recompiles: 3\n  device_memory: 90\n  stuck_after: soon\n",
         12,
         "'soon' is not a duration",
     ),
@@ -353,21 +352,21 @@ def test_defaults_promise_what_the_field_guide_asks():
     assert slo.load()["cold-start"].threshold_seconds is None
 
 
-def test_the_default_file_lists_every_threshold(load):
-    """Each threshold is in the file, with its meaning above it and its default."""
+def test_the_default_file_lists_every_limit(load):
+    """Each limit is in the file, with its meaning above it and its default."""
     text = slo.default()
 
-    assert load(text).thresholds == slo.load().thresholds == Thresholds()
-    section = text[text.index("\nalerts:\n") :]
+    assert load(text).limits == slo.load().limits == Limits()
+    section = text[text.index("\nlimits:\n") :]
     written = re.findall(r"((?:  # .*\n)+)  (\w+): ", section)
     assert {
         name: " ".join(text.replace("# ", "").split()) for text, name in written
-    } == {one.name: one.metadata["help"] for one in dataclasses.fields(Thresholds)}
+    } == {one.name: one.meaning for one in LIMITS.values()}
 
 
-def test_thresholds_can_be_set(load):
+def test_limits_can_be_set(load):
     """Counts, durations and shares arrive; the rest keeps its default."""
-    text = "alerts:\n  recompiles: 5\n  stuck_after: 1h30m\n  device_memory: 95%\n"
-    thresholds = load(VALID + text).thresholds
+    text = "limits:\n  recompiles: 5\n  stuck_after: 1h30m\n  device_memory: 95%\n"
+    limits = load(VALID + text).limits
 
-    assert thresholds == Thresholds(recompiles=5, stuck_after="90m", device_memory=0.95)
+    assert limits == Limits(recompiles=5, stuck_after="90m", device_memory=0.95)

@@ -4,15 +4,14 @@ An ``slo.yaml`` that makes no sense is refused with file and line, whatever it s
 
 from __future__ import annotations
 
-import dataclasses
 from contextlib import suppress
 
 import pytest
 
 from jaxmon.artifacts import slo
 from jaxmon.artifacts.alerts import Options, render
-from jaxmon.artifacts.slo import Thresholds
 from jaxmon.errors import SloError
+from jaxmon.limits import LIMITS
 from tests.support import some
 
 
@@ -49,10 +48,7 @@ def test_any_scalar_anywhere(scalar, tmp_path):
     places += [f"slos:\n- {key}: {scalar}" for key in OF_AN_SLO]
     places += [f"slos:\n- indicator: {{{key}: {scalar}}}" for key in OF_AN_INDICATOR]
     places += [scalar, f"{scalar}: 1", f"slos: [{scalar}]", f"? {scalar}\n: 1"]
-    places += [
-        f"slos: []\nalerts: {{{one.name}: {scalar}}}"
-        for one in dataclasses.fields(Thresholds)
-    ]
+    places += [f"slos: []\nlimits: {{{name}: {scalar}}}" for name in LIMITS]
     path = tmp_path / "slo.yaml"
     for text in places:
         path.write_text(text, encoding="utf-8")
@@ -68,8 +64,8 @@ def test_any_scalar_in_a_good_file(scalar, tmp_path):
     """In a file that is right otherwise, too: what is taken can be built."""
     shipped = slo.default().splitlines(keepends=True)
     path = tmp_path / "slo.yaml"
-    # Each threshold stands alone: the test above has tried them.
-    tried = {"", *(one.name for one in dataclasses.fields(Thresholds))}
+    # Each limit stands alone: the test above has tried them.
+    tried = {"", *LIMITS}
     found = None
     for number, line in enumerate(shipped):
         key, colon, _ = line.partition(": ")

@@ -7,10 +7,11 @@ import re
 import pytest
 
 from jaxmon.artifacts import alerts, slo
-from jaxmon.artifacts.slo import burn, durations
+from jaxmon.artifacts.slo import burn
 from jaxmon.artifacts.slo.counting import RESTARTED, RETURNED, Evaluation
 from jaxmon.artifacts.slo.rules import recording_groups
 from jaxmon.catalog import BY_NAME
+from jaxmon.formats import durations
 from tests.support import ROOT
 
 

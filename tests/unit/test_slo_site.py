@@ -74,12 +74,12 @@ CHANGES = {
         10,
         "found the limits rate, ratio; one of budget, rate, ratio is required",
     ),
-    "local thresholds of nothing": (
+    "local limits of nothing": (
         VALID + "local:\n- {match: {job: a}}\n",
         10,
-        "no thresholds; at least one is required, such as stalled_after",
+        "no limits; at least one is required, such as stalled_after",
     ),
-    "local thresholds without a match": (
+    "local limits without a match": (
         VALID + "local:\n- {recompiles: 3}\n",
         10,
         "key 'match' is missing",
@@ -140,7 +140,7 @@ def test_changes_to_alerts_that_do_not_exist(text, problem, load):
     assert problem in str(told.value)
 
 
-def test_local_thresholds_replace_the_usual_ones(load):
+def test_local_limits_replace_the_usual_ones(load):
     """One rule has both limits: that of the job, and that of the others."""
     slos = load(VALID + "local:\n- {match: {job: a}, stalled_after: 45m}\n")
     [stalled] = [

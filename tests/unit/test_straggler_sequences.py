@@ -7,10 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
+from jaxmon.limits import Limits
 from jaxmon.report.job.records import host
 from jaxmon.report.job.slow import Slowness
 from jaxmon.report.job.verdict import judge
 from tests.courses import lives
+
+
+NEVER = Limits(rank_stuck_after="12d")
 
 
 Loads = Callable[[int, float], float]
@@ -33,7 +37,7 @@ def readings(
     found = []
     device = step * (1 - MOSTLY)
     for now, ranks in lives(loads, device, seconds, count=count):
-        [job] = judge([host("host-1:9467", {"ranks": ranks})], after=1e6).jobs
+        [job] = judge([host("host-1:9467", {"ranks": ranks})], NEVER).jobs
         found.append((now, job.slowness or Slowness()))
     return found
 

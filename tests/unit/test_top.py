@@ -16,6 +16,7 @@ from jaxmon.cli.top.reader import Seen
 from jaxmon.cli.top.state import ORDERS, State
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import parse, to_family
+from jaxmon.limits import Limits
 from jaxmon.report.layout import columns
 from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
 
@@ -44,7 +45,7 @@ class Source:
         page = self._pages.pop(0) if len(self._pages) > 1 else self._pages[0]
         return [to_family(one) for one in parse(page)]
 
-    def verdict(self) -> HostVerdict:
+    def verdict(self, limits: Limits) -> HostVerdict:  # noqa: ARG002 - fixed
         process = ProcessVerdict(7, "python3 train.py", 9.0, [FINDING])
         return HostVerdict({"0": process})
 
@@ -80,7 +81,9 @@ def host(processes: int) -> Host:
     """Return a host that was read twice, ten seconds apart."""
     times = iter((1000.0, 1010.0))
     found = Host(
-        Source(page(processes, 100), page(processes, 150)), clock=times.__next__
+        Source(page(processes, 100), page(processes, 150)),
+        Limits(),
+        clock=times.__next__,
     )
     found.poll()
     found.poll()
@@ -226,7 +229,9 @@ def test_compiles_are_those_of_the_process() -> None:
         )
 
     times = iter((1000.0, 1010.0))
-    found = Host(Source(process(100, 10), process(1005, 3)), clock=times.__next__)
+    found = Host(
+        Source(process(100, 10), process(1005, 3)), Limits(), clock=times.__next__
+    )
     found.poll()
     found.poll()
 
@@ -237,7 +242,7 @@ def test_a_crash_is_the_worst() -> None:
     """A process that crashed is listed, and says so."""
     died = 'jaxmon_agent_died{worker="1",loop="train"} 1\n'
     text = page(1, 5) + f"# TYPE jaxmon_agent_died gauge\n{died}"
-    found = Host(Source(text))
+    found = Host(Source(text), Limits())
     found.poll()
     processes = State().sorted(found.processes())
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxmon import catalog
-from jaxmon.artifacts.slo import Slo, durations
+from jaxmon.artifacts.slo import Slo
 from jaxmon.artifacts.slo.burn import Pair, pairs
+from jaxmon.formats import durations
 from tools.fleet.layout import Pod
 from tools.fleet.remote import Floats
 from tools.fleet.series import Fleet, Mask, Values

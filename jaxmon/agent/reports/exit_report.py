@@ -11,6 +11,7 @@ from jaxmon.agent.events import EventLog
 from jaxmon.agent.reports.json_types import plain
 from jaxmon.agent.reports.overview import Overview
 from jaxmon.clocks import monotonic
+from jaxmon.limits import Limits
 from jaxmon.originals import original
 from jaxmon.report.findings import find
 from jaxmon.report.model import read
@@ -28,10 +29,10 @@ def prepare() -> None:
     read({}, {"events": [{"kind": "recompile"}]})
 
 
-def text(overview: Overview, events: EventLog) -> str:
-    """Return the current report; takes some milliseconds."""
+def text(overview: Overview, events: EventLog, limits: Limits) -> str:
+    """Return the current report, by *limits*; takes some milliseconds."""
     happened = [plain(event._asdict()) for event in events.since()]
-    snapshot = read(overview.whole(), {"events": happened})
+    snapshot = read(overview.whole(), {"events": happened}, limits)
     return "\n".join(["", *summary(snapshot, find(snapshot)), ""])
 
 

@@ -21,6 +21,7 @@ from jaxmon.agent.reports.overview import Overview
 from jaxmon.clocks import wall_time
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family
+from jaxmon.limits.shared import current
 from jaxmon.report.html.files import files_of
 from jaxmon.report.runs.build import Facts
 from jaxmon.settings import Settings
@@ -50,6 +51,7 @@ class FinalReports:
 
     def __init__(self, settings: Settings, source: Source) -> None:
         self._source = source
+        self._run_dir = settings.run_dir
         self._prints = settings.report
         self._directory = None
         if settings.summary_dir is not None:
@@ -69,7 +71,9 @@ class FinalReports:
         if self._directory is not None:
             self._save(self._directory, "crashed" if crashed else "finished")
         if self._prints:
-            text = exit_report.text(source.overview(), source.events)
+            text = exit_report.text(
+                source.overview(), source.events, current(self._run_dir)
+            )
             exit_report.write(disclosure.document(text))
 
     def _save(self, directory: ReportDirectory, state: str) -> None:
@@ -84,6 +88,7 @@ class FinalReports:
             worker=source.worker(),
             state=state,
             redacted=disclosure.document,
+            limits=current(self._run_dir),
         )
         stem = stem_of(wall_time(), 1, RUN)
         try:

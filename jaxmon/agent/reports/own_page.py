@@ -16,6 +16,7 @@ from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.page import shared
+from jaxmon.limits.shared import current
 from jaxmon.livepage.data import history_page, json_response
 from jaxmon.livepage.document import landing_page
 from jaxmon.report.status.history import Charts, History
@@ -39,9 +40,13 @@ class OwnPage:
     Args:
         collect: returns all families of the process.
         worker: the slot of the process.
+        run_dir: the run directory, `None` for the default.
     """
 
-    def __init__(self, collect: Callable[[], list[Family]], worker: str) -> None:
+    def __init__(
+        self, collect: Callable[[], list[Family]], worker: str, run_dir: str | None
+    ) -> None:
+        self._run_dir = run_dir
         self._collect = collect
         self._worker = worker
         self._window = Window()
@@ -67,7 +72,14 @@ class OwnPage:
         own = ProcessVerdict(pid=os.getpid())
         verdict = HostVerdict({self._worker: own}, trouble=_NOT_HERE)
         return json_response(
-            summarise(now, before, version=version(), whole=False, verdict=verdict)
+            summarise(
+                now,
+                before,
+                version=version(),
+                whole=False,
+                verdict=verdict,
+                limits=current(self._run_dir),
+            )
         )
 
     def _of(self, worker: str | None) -> Charts | None:

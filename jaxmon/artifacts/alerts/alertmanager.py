@@ -7,9 +7,9 @@ from typing import Any
 from jaxmon.artifacts.alerts.model import DEPLOY_NOISE, Options
 from jaxmon.artifacts.alerts.starts import DEPLOY_ALERT
 from jaxmon.artifacts.alerts.training import STALLED_ALERT, STALLED_SLO, TIME_ALERTS
-from jaxmon.artifacts.slo import durations
+from jaxmon.artifacts.slo.severity import INFO, PAGE, TICKET
 from jaxmon.artifacts.slo.site import Route, Site
-from jaxmon.artifacts.slo.thresholds import INFO, PAGE, TICKET
+from jaxmon.formats import durations
 
 
 # One objective of one service: a missing label equals a missing label.

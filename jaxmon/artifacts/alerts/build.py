@@ -1,4 +1,4 @@
-"""Generates Prometheus and Alertmanager files from objectives and thresholds."""
+"""Generates Prometheus and Alertmanager files from objectives and limits."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from jaxmon.artifacts.alerts.starts import starts_group
 from jaxmon.artifacts.events import events_group
 from jaxmon.artifacts.overviews.rules import overview_groups
 from jaxmon.artifacts.promql.identity import Identity
-from jaxmon.artifacts.slo import Slos, durations
+from jaxmon.artifacts.slo import Slos
 from jaxmon.artifacts.slo.counting import Evaluation
 from jaxmon.artifacts.slo.rules import Group, Rule, recording_groups
+from jaxmon.artifacts.slo.severity import TICKET
 from jaxmon.artifacts.slo.site import Site
-from jaxmon.artifacts.slo.thresholds import TICKET
+from jaxmon.formats import durations
 
 
 Format = Literal["prometheus", "prometheusrule", "mimir"]
@@ -48,7 +49,7 @@ def all_alerts(
     Several alerts share a name if an objective has several conditions.
 
     Args:
-        slos: objectives, thresholds and site; by default those that jaxmon ships.
+        slos: objectives, limits and site; by default those that jaxmon ships.
         options: how the rules will be used.
 
     Raises:
@@ -73,7 +74,7 @@ def recording(slos: Slos, options: Options) -> list[Group]:
     found = [
         *recording_groups(slos, when=when, scale=options.scale),
         events_group(when, options.scale),
-        starts_group(slos.thresholds.scaled(options.scale), options.scale),
+        starts_group(slos.limits.scaled(options.scale), options.scale),
         slowdown_group(options.scale),
         power_group(options.scale),
         *(overview_groups(options.scale) if options.drawn else ()),
@@ -127,7 +128,7 @@ def render(
     Return the files by name.
 
     Args:
-        slos: objectives, thresholds and site; by default those that jaxmon ships.
+        slos: objectives, limits and site; by default those that jaxmon ships.
         options: how the rules will be used.
         form: ``prometheus`` for rule files, ``prometheusrule`` for one resource of the
             Prometheus operator, ``mimir`` for one namespace of a ruler of Mimir.

@@ -2,7 +2,7 @@
 Cause alerts: likely reasons for missed objectives, and what no objective covers.
 
 Each function of this module's siblings creates one alert, or one per severity, from the
-thresholds; this is the list.
+limits; this is the list.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from jaxmon.artifacts.alerts import (
     training,
 )
 from jaxmon.artifacts.alerts.model import Alert
-from jaxmon.artifacts.slo import Thresholds, durations
 from jaxmon.artifacts.slo.changes import Run
-from jaxmon.artifacts.slo.thresholds import PAGE
+from jaxmon.artifacts.slo.severity import PAGE
+from jaxmon.formats import durations
+from jaxmon.limits import Limits
 
 
 def cause_alerts(
-    thresholds: Thresholds,
+    limits: Limits,
     scale: float = 1,
     *,
     runs: Iterable[Run] = (),
@@ -39,56 +40,56 @@ def cause_alerts(
     alerts it inhibits.
 
     Args:
-        thresholds: when they fire.
-        scale: divides the durations that are not thresholds.
+        limits: when they fire.
+        scale: divides the durations that are not limits.
         runs: that are expected to run.
         page: what the site calls the severity.
     """
     hour, day = (durations.scaled(one, scale) for one in ("1h", "1d"))
-    yield starts.deploy_in_progress(thresholds, hour)
-    yield from requests.requests_hang(thresholds)
-    yield requests.cold_starts(thresholds)
-    yield requests.cold_latency(thresholds)
-    yield training.training_stalled(thresholds)
-    yield training.rank_stuck(thresholds)
-    yield training.nccl_stuck(thresholds)
-    yield from starts.training_died(thresholds, runs)
-    yield starts.crash_loop(thresholds)
-    yield starts.not_ready(thresholds)
-    yield starts.warmup_failed(thresholds)
-    yield from training.non_finite(thresholds)
-    yield training.data_starvation(thresholds)
-    yield training.time_lost(thresholds)
-    yield training.straggler(thresholds)
-    yield training.rank_slow(thresholds)
-    yield training.checkpoint_age(thresholds)
-    yield training.checkpoint_failed(thresholds)
-    yield from goodput.of_runs(thresholds)
-    yield from slowdowns.slower(thresholds, scale)
-    yield from memory.out_of_memory(thresholds)
-    yield memory.device_memory_high(thresholds)
-    yield memory.memory_leak(thresholds)
-    yield memory.host_memory_growth(thresholds)
-    yield compiles.recompile_storm(thresholds)
-    yield compiles.compile_failed(thresholds)
-    yield compiles.compile_slow(thresholds)
-    yield compiles.compile_stuck(thresholds)
-    yield compiles.thundering_compilation(thresholds)
-    yield compiles.programs_diverge(thresholds)
-    yield from checks.of_results(thresholds)
-    yield from hardware.accelerator_lost(thresholds, day)
-    yield hardware.gpu_xid(thresholds)
-    yield hardware.gpu_ecc_errors(thresholds)
-    yield hardware.gpu_needs_reset(thresholds)
-    yield hardware.gpu_throttled(thresholds)
-    yield hardware.tpu_runtime_down(thresholds)
-    yield hardware.underused(thresholds)
-    yield hardware.idle(thresholds)
-    yield monitoring.target_down(thresholds, day)
-    yield from monitoring.service_vanished(thresholds, hour, page=page)
-    yield monitoring.collector_down(thresholds, day)
-    yield monitoring.web_config_failed(thresholds)
-    yield monitoring.agent_silent(thresholds)
-    yield monitoring.agent_hook_inactive(thresholds)
-    yield monitoring.export_failing(thresholds)
-    yield monitoring.spans_dropped(thresholds)
+    yield starts.deploy_in_progress(limits, hour)
+    yield from requests.requests_hang(limits)
+    yield requests.cold_starts(limits)
+    yield requests.cold_latency(limits)
+    yield training.training_stalled(limits)
+    yield training.rank_stuck(limits)
+    yield training.nccl_stuck(limits)
+    yield from starts.training_died(limits, runs)
+    yield starts.crash_loop(limits)
+    yield starts.not_ready(limits)
+    yield starts.warmup_failed(limits)
+    yield from training.non_finite(limits)
+    yield training.data_starvation(limits)
+    yield training.time_lost(limits)
+    yield training.straggler(limits)
+    yield training.rank_slow(limits)
+    yield training.checkpoint_age(limits)
+    yield training.checkpoint_failed(limits)
+    yield from goodput.of_runs(limits)
+    yield from slowdowns.slower(limits, scale)
+    yield from memory.out_of_memory(limits)
+    yield memory.device_memory_high(limits)
+    yield memory.memory_leak(limits)
+    yield memory.host_memory_growth(limits)
+    yield compiles.recompile_storm(limits)
+    yield compiles.compile_failed(limits)
+    yield compiles.compile_slow(limits)
+    yield compiles.compile_stuck(limits)
+    yield compiles.thundering_compilation(limits)
+    yield compiles.programs_diverge(limits)
+    yield from checks.of_results(limits)
+    yield from hardware.accelerator_lost(limits, day)
+    yield hardware.gpu_xid(limits)
+    yield hardware.gpu_ecc_errors(limits)
+    yield hardware.gpu_needs_reset(limits)
+    yield hardware.gpu_throttled(limits)
+    yield hardware.tpu_runtime_down(limits)
+    yield hardware.underused(limits)
+    yield hardware.idle(limits)
+    yield monitoring.target_down(limits, day)
+    yield from monitoring.service_vanished(limits, hour, page=page)
+    yield monitoring.collector_down(limits, day)
+    yield monitoring.web_config_failed(limits)
+    yield monitoring.agent_silent(limits)
+    yield monitoring.agent_hook_inactive(limits)
+    yield monitoring.export_failing(limits)
+    yield monitoring.spans_dropped(limits)

@@ -7,23 +7,23 @@ from collections.abc import Iterator
 from jaxmon.artifacts import events
 from jaxmon.artifacts.alerts.model import COUNT, Alert
 from jaxmon.artifacts.promql import eq
-from jaxmon.artifacts.slo import Thresholds
-from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
+from jaxmon.artifacts.slo.severity import PAGE, TICKET
+from jaxmon.limits import Limits
 
 
 _PROCESS = ("job", "instance", "worker")
 
 
-def of_results(thresholds: Thresholds) -> Iterator[Alert]:
+def of_results(limits: Limits) -> Iterator[Alert]:
     """Yield the alerts."""
-    yield key_reuse(thresholds)
-    yield check_failed(thresholds)
-    yield silent_corruption(thresholds)
+    yield key_reuse(limits)
+    yield check_failed(limits)
+    yield silent_corruption(limits)
 
 
-def key_reuse(thresholds: Thresholds) -> Alert:
+def key_reuse(limits: Limits) -> Alert:
     """Alert on a PRNG key that is used twice."""
-    window = thresholds.key_window
+    window = limits.key_window
     reuses = events.KEY_REUSE.within(window)
     return Alert(
         name="JaxmonKeyReuse",
@@ -37,9 +37,9 @@ def key_reuse(thresholds: Thresholds) -> Alert:
     )
 
 
-def check_failed(thresholds: Thresholds) -> Alert:
+def check_failed(limits: Limits) -> Alert:
     """Alert on results that differ between runs, or from what they should be."""
-    window = thresholds.check_window
+    window = limits.check_window
     failed = eq("outcome", "failed")
     determinism, gradients = (
         one.within(window, failed).sum("job", "function") > 0
@@ -60,18 +60,18 @@ def check_failed(thresholds: Thresholds) -> Alert:
     )
 
 
-def silent_corruption(thresholds: Thresholds) -> Alert:
+def silent_corruption(limits: Limits) -> Alert:
     """
     Alert on a device that computes wrongly: what depends on chance in a program differs
     on other devices as well.
     """
-    window = thresholds.deviation_window
+    window = limits.deviation_window
     deviations = events.DEVICE_DEVIATIONS.within(window)
     by_device = deviations.sum(*_PROCESS, "device")
     alone = (by_device > 0).count(*_PROCESS).equals(1)
     return Alert(
         name="JaxmonSilentCorruption",
-        expr=(by_device >= thresholds.deviations).and_(alone, *_PROCESS),
+        expr=(by_device >= limits.deviations).and_(alone, *_PROCESS),
         severity=PAGE,
         description=(
             "One device computes something else than the others, again and again, "

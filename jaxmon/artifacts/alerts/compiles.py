@@ -6,17 +6,18 @@ from jaxmon import catalog
 from jaxmon.artifacts import events, promql
 from jaxmon.artifacts.alerts.model import COUNT, DEPLOY_NOISE, PROCESS, Alert
 from jaxmon.artifacts.promql import Expr, eq, gauge, histogram
-from jaxmon.artifacts.slo import Thresholds, durations
-from jaxmon.artifacts.slo.thresholds import TICKET
+from jaxmon.artifacts.slo.severity import TICKET
+from jaxmon.formats import durations
+from jaxmon.limits import Limits
 
 
 _SLOW_SECONDS = 1.0
 """What typical kernels take at most to compile; a bound of the histogram."""
 
 
-def recompile_storm(thresholds: Thresholds) -> Alert:
+def recompile_storm(limits: Limits) -> Alert:
     """Alert on a function that keeps recompiling."""
-    window = thresholds.recompile_window
+    window = limits.recompile_window
     recompiles = events.RECOMPILES.within(window).sum(*PROCESS, "function")
     # Per process: when all ranks or replicas recompile the same function, each does so
     # once, and so does each of those that follow each other.
@@ -25,7 +26,7 @@ def recompile_storm(thresholds: Thresholds) -> Alert:
     worst = recompiles.unless(replaced, *PROCESS).max("job", "function")
     return Alert(
         name="JaxmonRecompileStorm",
-        expr=worst > thresholds.recompiles,
+        expr=worst > limits.recompiles,
         severity=TICKET,
         description="A function keeps recompiling.",
         summary=(
@@ -36,13 +37,13 @@ def recompile_storm(thresholds: Thresholds) -> Alert:
     )
 
 
-def compile_failed(thresholds: Thresholds) -> Alert:
+def compile_failed(limits: Limits) -> Alert:
     """Alert on a function whose compiles fail."""
-    window = thresholds.compile_window
+    window = limits.compile_window
     failed = events.COMPILES.within(window, eq("outcome", "failed"))
     return Alert(
         name="JaxmonCompileFailed",
-        expr=failed.sum("job", "function") >= thresholds.compile_failures,
+        expr=failed.sum("job", "function") >= limits.compile_failures,
         severity=TICKET,
         description="Compiles of a function fail; calls that need them raise.",
         summary=(
@@ -52,9 +53,9 @@ def compile_failed(thresholds: Thresholds) -> Alert:
     )
 
 
-def compile_slow(thresholds: Thresholds) -> Alert:
+def compile_slow(limits: Limits) -> Alert:
     """Alert on a service whose compiles take long; requests wait for them."""
-    window = thresholds.compile_window
+    window = limits.compile_window
     compiles = histogram(
         catalog.COMPILE_SECONDS, eq("phase", "backend_compile"), rare=True
     )
@@ -71,9 +72,7 @@ def compile_slow(thresholds: Thresholds) -> Alert:
     slow = promql.ratio(number - quick.or_(number * 0), number)
     return Alert(
         name="JaxmonCompileSlow",
-        expr=(slow > thresholds.compile_slow)
-        .and_(number >= thresholds.compiles)
-        .and_(serving),
+        expr=(slow > limits.compile_slow).and_(number >= limits.compiles).and_(serving),
         severity=TICKET,
         description="Compiles of a service are many and slow; requests wait for them.",
         summary=(
@@ -85,9 +84,9 @@ def compile_slow(thresholds: Thresholds) -> Alert:
     )
 
 
-def thundering_compilation(thresholds: Thresholds) -> Alert:
+def thundering_compilation(limits: Limits) -> Alert:
     """Alert on replicas that each compile the same program."""
-    window = thresholds.thundering_window
+    window = limits.thundering_window
     by = (*PROCESS, "function")
     compiled = events.COMPILES.within(window, eq("outcome", "compiled"))
     # Ranks of one run compile together, at the price of one.
@@ -101,11 +100,11 @@ def thundering_compilation(thresholds: Thresholds) -> Alert:
     spent = events.COMPILE_SECONDS.within(window, backend).sum("job", "function")
     number = same.count("job", "function", "fingerprint").max("job", "function")
     processes = gauge(catalog.RUNTIME_INFO).max(*PROCESS).count("job")
-    least = processes * thresholds.thundering_share
-    many = promql.call("clamp_min", least, thresholds.thundering)
+    least = processes * limits.thundering_share
+    many = promql.call("clamp_min", least, limits.thundering)
     return Alert(
         name="JaxmonThunderingCompilation",
-        expr=number.reaching(many, "job").and_(spent > thresholds.thundering_seconds),
+        expr=number.reaching(many, "job").and_(spent > limits.thundering_seconds),
         keep_for=window,
         severity=TICKET,
         description=(
@@ -119,12 +118,12 @@ def thundering_compilation(thresholds: Thresholds) -> Alert:
     )
 
 
-def compile_stuck(thresholds: Thresholds) -> Alert:
+def compile_stuck(limits: Limits) -> Alert:
     """Alert on a compile that does not finish."""
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS).max(*PROCESS)
     return Alert(
         name="JaxmonCompileStuck",
-        expr=oldest > durations.seconds(thresholds.stuck_after),
+        expr=oldest > durations.seconds(limits.stuck_after),
         severity=TICKET,
         description="A compile is stuck.",
         summary=(
@@ -135,7 +134,7 @@ def compile_stuck(thresholds: Thresholds) -> Alert:
     )
 
 
-def programs_diverge(thresholds: Thresholds) -> Alert:
+def programs_diverge(limits: Limits) -> Alert:
     """Alert on processes of one mesh that compiled different programs."""
     run = ("job", "ranks")
     processes = gauge(catalog.PROCESS_COUNT)
@@ -157,7 +156,7 @@ def programs_diverge(thresholds: Thresholds) -> Alert:
     return Alert(
         name="JaxmonProgramsDiverge",
         expr=stuck.max("job", "function"),
-        for_=thresholds.diverged_for,
+        for_=limits.diverged_for,
         severity=TICKET,
         description="Processes of one mesh run different programs.",
         summary=(

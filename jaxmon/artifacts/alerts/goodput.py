@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from jaxmon import catalog
 from jaxmon.artifacts.alerts.model import Alert
 from jaxmon.artifacts.promql import counter, eq, gauge_over
-from jaxmon.artifacts.slo import Thresholds, durations
-from jaxmon.artifacts.slo.thresholds import TICKET
+from jaxmon.artifacts.slo.severity import TICKET
+from jaxmon.formats import durations
+from jaxmon.limits import Limits
 
 
 _BY = ("job", "run")
@@ -19,18 +20,18 @@ _RECENT, _AROUND = "15m", "1h"
 _ADDED = 0.75
 
 
-def of_runs(thresholds: Thresholds) -> Iterator[Alert]:
+def of_runs(limits: Limits) -> Iterator[Alert]:
     """Yield the alerts."""
-    yield run_no_progress(thresholds)
-    yield goodput_low(thresholds)
+    yield run_no_progress(limits)
+    yield goodput_low(limits)
 
 
-def run_no_progress(thresholds: Thresholds) -> Alert:
+def run_no_progress(limits: Limits) -> Alert:
     """Alert on a run that restarts again and again, and gets no further."""
     attempts = gauge_over(catalog.RUN_FRUITLESS_ATTEMPTS, "last", _RECENT)
     return Alert(
         name="JaxmonRunNoProgress",
-        expr=attempts.max(*_BY) > thresholds.fruitless_attempts,
+        expr=attempts.max(*_BY) > limits.fruitless_attempts,
         severity=TICKET,
         description="A run restarts again and again without a new step.",
         summary=(
@@ -40,9 +41,9 @@ def run_no_progress(thresholds: Thresholds) -> Alert:
     )
 
 
-def goodput_low(thresholds: Thresholds) -> Alert:
+def goodput_low(limits: Limits) -> Alert:
     """Alert on a run that spends too little of its wall time on new steps."""
-    window = thresholds.goodput_window
+    window = limits.goodput_window
     step = counter(catalog.RUN_SECONDS, eq("activity", "step"))
     whole = counter(catalog.RUN_SECONDS)
     steps = counter(catalog.RUN_STEPS).latest(_RECENT).max(*_BY) > 0
@@ -59,8 +60,8 @@ def goodput_low(thresholds: Thresholds) -> Alert:
     return Alert(
         name="JaxmonGoodputLow",
         # A run that marks no steps has no goodput.
-        expr=share.and_(steps, *_BY) < thresholds.goodput,
-        for_=thresholds.goodput_for,
+        expr=share.and_(steps, *_BY) < limits.goodput,
+        for_=limits.goodput_for,
         severity=TICKET,
         description="A run spends little of its time on steps that last.",
         summary=(

@@ -8,8 +8,9 @@ from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.alerts.model import COUNT, PROCESS, Alert
 from jaxmon.artifacts.promql import Expr, Matcher, counter, eq, gauge, gauge_over
-from jaxmon.artifacts.slo import Thresholds, durations
-from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
+from jaxmon.artifacts.slo.severity import PAGE, TICKET
+from jaxmon.formats import durations
+from jaxmon.limits import Limits
 
 
 _HOST = ("job", "instance")
@@ -17,7 +18,7 @@ _DEVICE = (*_HOST, "uuid")
 _GPUS, _TPUS = promql.re("uuid", "GPU-.+"), promql.re("uuid", "TPU-.+")
 
 
-def accelerator_lost(thresholds: Thresholds, day: str) -> Iterator[Alert]:
+def accelerator_lost(limits: Limits, day: str) -> Iterator[Alert]:
     """
     Yield a page for devices in use or recently used by a program, and a ticket for the
     rest, which are usually drained, removed or reset on purpose.
@@ -28,7 +29,7 @@ def accelerator_lost(thresholds: Thresholds, day: str) -> Iterator[Alert]:
     gpus, tpus = _lost_gpus(), _lost_tpus()
     # A GPU's uuid is globally unique, and the sidecar that reads it may not be that of
     # the program; a TPU's is its place in its host.
-    window = thresholds.accelerator_used
+    window = limits.accelerator_used
     on_gpus, on_tpus = _used_gpus(window, day), _used(window, _TPUS)
     page = on_gpus.and_(gpus, "uuid").or_(on_tpus.and_(tpus, *_DEVICE))
     ticket = gpus.unless(on_gpus, "uuid").or_(tpus.unless(on_tpus, *_DEVICE))
@@ -44,7 +45,7 @@ def accelerator_lost(thresholds: Thresholds, day: str) -> Iterator[Alert]:
         yield Alert(
             name="JaxmonAcceleratorLost",
             expr=expr,
-            for_=thresholds.accelerator_lost_for,
+            for_=limits.accelerator_lost_for,
             severity=severity,
             description="An accelerator no longer responds.",
             summary=f"Accelerator {{{{ $labels.uuid }}}}, {what}",
@@ -84,9 +85,9 @@ def _lost_tpus() -> Expr:
     return gauge(catalog.ACCELERATOR_UP, _TPUS).min(*_DEVICE).equals(0)
 
 
-def gpu_xid(thresholds: Thresholds) -> Alert:
+def gpu_xid(limits: Limits) -> Alert:
     """Alert on errors after which a GPU or its work is usually lost."""
-    window = thresholds.xid_window
+    window = limits.xid_window
     critical = promql.re("xid", "|".join(catalog.CRITICAL_XIDS))
     errors = counter(catalog.GPU_XID_ERRORS, critical)
     return Alert(
@@ -101,9 +102,9 @@ def gpu_xid(thresholds: Thresholds) -> Alert:
     )
 
 
-def gpu_ecc_errors(thresholds: Thresholds) -> Alert:
+def gpu_ecc_errors(limits: Limits) -> Alert:
     """Alert on faulty GPU memory."""
-    window = thresholds.ecc_window
+    window = limits.ecc_window
     # The aggregate counts them again, and starts at the total of the GPU's lifetime.
     volatile = (eq("severity", "uncorrected"), eq("scope", "volatile"))
     errors = (
@@ -124,7 +125,7 @@ def gpu_ecc_errors(thresholds: Thresholds) -> Alert:
     )
 
 
-def gpu_needs_reset(thresholds: Thresholds) -> Alert:
+def gpu_needs_reset(limits: Limits) -> Alert:
     """Alert on a GPU that works but should be reset at a convenient time."""
     action = gauge(catalog.GPU_RECOVERY_ACTION).max(*_DEVICE) > 0
     # GPUs or drivers that report no action report what is pending.
@@ -133,7 +134,7 @@ def gpu_needs_reset(thresholds: Thresholds) -> Alert:
     return Alert(
         name="JaxmonGpuNeedsReset",
         expr=action.or_(rows).or_(pages),
-        for_=thresholds.reset_needed_for,
+        for_=limits.reset_needed_for,
         severity=TICKET,
         description="A GPU needs a reset.",
         summary=(
@@ -143,17 +144,17 @@ def gpu_needs_reset(thresholds: Thresholds) -> Alert:
     )
 
 
-def gpu_throttled(thresholds: Thresholds) -> Alert:
+def gpu_throttled(limits: Limits) -> Alert:
     """
     Alert on a GPU that is throttled because of its cooling, power supply or board.
     """
-    window = thresholds.throttled_window
+    window = limits.throttled_window
     # The power limit throttles a busy GPU all day: that is what the limit is for.
     undue = promql.re("reason", "|".join(catalog.UNDUE_THROTTLING))
     share = counter(catalog.GPU_THROTTLE_SECONDS, undue).rate(window)
     return Alert(
         name="JaxmonGpuThrottled",
-        expr=share.max(*_DEVICE) > thresholds.throttled,
+        expr=share.max(*_DEVICE) > limits.throttled,
         severity=TICKET,
         description="A GPU is throttled by temperature, power brake or its board.",
         summary=(
@@ -164,14 +165,14 @@ def gpu_throttled(thresholds: Thresholds) -> Alert:
     )
 
 
-def tpu_runtime_down(thresholds: Thresholds) -> Alert:
+def tpu_runtime_down(limits: Limits) -> Alert:
     """Alert on TPUs in use without runtime metrics."""
     # Idle chips have no runtime: it is only missing if a program uses them.
     used = gauge(catalog.RUNTIME_INFO, eq("platform", "tpu")).max(*_HOST)
     return Alert(
         name="JaxmonTpuRuntimeDown",
         expr=gauge(catalog.TPU_RUNTIME_UP).max(*_HOST).equals(0).and_(used, *_HOST),
-        for_=thresholds.tpu_runtime_down_for,
+        for_=limits.tpu_runtime_down_for,
         severity=TICKET,
         description="A program uses TPUs whose runtime does not respond.",
         summary=(
@@ -182,50 +183,50 @@ def tpu_runtime_down(thresholds: Thresholds) -> Alert:
     )
 
 
-def underused(thresholds: Thresholds) -> Alert:
+def underused(limits: Limits) -> Alert:
     """Alert on a training job whose accelerators are busy too little."""
-    busy = _busy(thresholds).avg("job")
+    busy = _busy(limits).avg("job")
     # What a server does depends on its callers.
     loops = gauge(catalog.STEP_AGE_SECONDS).max("job")
-    low = (busy < thresholds.accelerator_busy).and_(loops)
+    low = (busy < limits.accelerator_busy).and_(loops)
     return Alert(
         name="JaxmonAcceleratorUnderused",
-        expr=low.and_(busy > thresholds.accelerator_idle),
-        for_=thresholds.accelerator_window,
+        expr=low.and_(busy > limits.accelerator_idle),
+        for_=limits.accelerator_window,
         severity=TICKET,
         description="Accelerators of a training job wait, usually for the host.",
         summary=(
             "The accelerators of job {{ $labels.job }} were busy for "
             "{{ $value | humanizePercentage }} of the last "
-            f"{thresholds.accelerator_window}."
+            f"{limits.accelerator_window}."
         ),
     )
 
 
-def idle(thresholds: Thresholds) -> Alert:
+def idle(limits: Limits) -> Alert:
     """Alert on a job that holds accelerators and does not use them."""
-    busy = _busy(thresholds).max("job")
+    busy = _busy(limits).max("job")
     # A program needs a while to load what it will work on.
-    window = durations.seconds(thresholds.accelerator_window)
+    window = durations.seconds(limits.accelerator_window)
     old = gauge(catalog.UPTIME_SECONDS) > window
     running = gauge(catalog.RUNTIME_INFO).and_(old, *PROCESS).max("job")
     return Alert(
         name="JaxmonAcceleratorIdle",
-        expr=(busy < thresholds.accelerator_idle).and_(running),
-        for_=thresholds.accelerator_window,
+        expr=(busy < limits.accelerator_idle).and_(running),
+        for_=limits.accelerator_window,
         severity=TICKET,
         description="A job holds accelerators that no one else can use, and idles.",
         summary=(
             "No accelerator of job {{ $labels.job }} was busy for more than "
             "{{ $value | humanizePercentage }} of the last "
-            f"{thresholds.accelerator_window}."
+            f"{limits.accelerator_window}."
         ),
     )
 
 
-def _busy(thresholds: Thresholds) -> Expr:
+def _busy(limits: Limits) -> Expr:
     """Return the mean utilisation of accelerators in use, with their user's labels."""
-    window = thresholds.accelerator_window
+    window = limits.accelerator_window
     mean = gauge_over(catalog.ACCELERATOR_UTILIZATION_RATIO, "avg", window)
     gpus = gauge(catalog.DEVICE_INFO, _GPUS).max(*PROCESS, "uuid")
     tpus = gauge(catalog.DEVICE_INFO, _TPUS).max(*PROCESS, "uuid")

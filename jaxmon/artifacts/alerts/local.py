@@ -1,4 +1,4 @@
-"""Alerts as a site changes them: other thresholds for some jobs, overrides."""
+"""Alerts as a site changes them: other limits for some jobs, overrides."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from jaxmon import catalog
 from jaxmon.artifacts.alerts.causes import cause_alerts
 from jaxmon.artifacts.alerts.model import Alert
 from jaxmon.artifacts.promql import Expr, counter, eq, gauge
-from jaxmon.artifacts.slo import Slos, Thresholds
+from jaxmon.artifacts.slo import Slos
 from jaxmon.artifacts.slo.changes import Local, Override
 from jaxmon.catalog import Metric
+from jaxmon.limits import Limits
 
 
 # A series that exists if the label has the value, by label.
@@ -24,25 +25,24 @@ _WITNESSES = {
 
 def causes(slos: Slos, scale: float) -> Iterator[Alert]:
     """
-    Yield the cause alerts, with the local thresholds of some of their subjects.
+    Yield the cause alerts, with the local limits of some of their subjects.
 
     Raises:
-        SloError: a local threshold concerns no alert with its labels.
+        SloError: a local limit concerns no alert with its labels.
     """
 
-    def build(thresholds: Thresholds) -> list[Alert]:
+    def build(limits: Limits) -> list[Alert]:
         page = slos.site.severity("page")
-        scaled = thresholds.scaled(scale)
+        scaled = limits.scaled(scale)
         return list(cause_alerts(scaled, scale, runs=slos.runs, page=page))
 
-    usual = build(slos.thresholds)
+    usual = build(slos.limits)
     others = [
-        (one, build(replace(slos.thresholds, **dict(one.thresholds))))
-        for one in slos.local
+        (one, build(slos.limits.replaced(**dict(one.limits)))) for one in slos.local
     ]
     used: set[int] = set()
     for place, alert in enumerate(usual):
-        # Each alert follows from the thresholds: those that differ concern it.
+        # Each alert follows from the limits: those that differ concern it.
         differing = [
             (number, local, alerts[place])
             for number, (local, alerts) in enumerate(others)
@@ -64,7 +64,7 @@ def causes(slos: Slos, scale: float) -> Iterator[Alert]:
         yield replace(alert, expr=expr)
     for number, local in enumerate(slos.local):
         if number not in used:
-            names = ", ".join(name for name, _ in local.thresholds)
+            names = ", ".join(name for name, _ in local.limits)
             subjects = ", ".join(sorted(_subjects(local)))
             local.source.fail(
                 f"no alert that depends on {names} has the labels {subjects}; use "

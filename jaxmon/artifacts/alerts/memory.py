@@ -8,22 +8,23 @@ from jaxmon import catalog
 from jaxmon.artifacts import events, promql
 from jaxmon.artifacts.alerts.model import COUNT, PROCESS, Alert
 from jaxmon.artifacts.promql import eq, gauge, gauge_over
-from jaxmon.artifacts.slo import Thresholds, durations
-from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
+from jaxmon.artifacts.slo.severity import PAGE, TICKET
+from jaxmon.formats import durations
+from jaxmon.limits import Limits
 
 
-def out_of_memory(thresholds: Thresholds) -> Iterator[Alert]:
+def out_of_memory(limits: Limits) -> Iterator[Alert]:
     """
     Yield a ticket for out-of-memory errors, and a page if most processes of a job have
     them: they will not go away by themselves.
     """
-    window = thresholds.oom_window
+    window = limits.oom_window
     failures = events.ERRORS.within(window, eq("kind", "oom"))
     failing = (failures.sum(*PROCESS) > 0).count("job")
     processes = gauge(catalog.RUNTIME_INFO).max(*PROCESS).count("job")
     # Of pods that are replaced, several fail for each that runs.
     most = promql.call("clamp_max", promql.ratio(failing, processes), 1)
-    widespread = most >= thresholds.oom_share
+    widespread = most >= limits.oom_share
     yield Alert(
         name="JaxmonOutOfMemory",
         expr=widespread.and_(failing > 1),
@@ -46,15 +47,15 @@ def out_of_memory(thresholds: Thresholds) -> Iterator[Alert]:
     )
 
 
-def device_memory_high(thresholds: Thresholds) -> Alert:
+def device_memory_high(limits: Limits) -> Alert:
     """Alert on a device whose memory is nearly full."""
     by = (*PROCESS, "device")
     used = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "in_use")).max(*by)
     limit = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "limit")).max(*by)
     return Alert(
         name="JaxmonDeviceMemoryHigh",
-        expr=promql.ratio(used, limit) > thresholds.device_memory,
-        for_=thresholds.device_memory_for,
+        expr=promql.ratio(used, limit) > limits.device_memory,
+        for_=limits.device_memory_for,
         severity=TICKET,
         description="Device memory is nearly full.",
         summary=(
@@ -66,14 +67,14 @@ def device_memory_high(thresholds: Thresholds) -> Alert:
     )
 
 
-def memory_leak(thresholds: Thresholds) -> Alert:
+def memory_leak(limits: Limits) -> Alert:
     """Alert on live arrays that grow steadily."""
     by = (*PROCESS, "device")
     return Alert(
         name="JaxmonMemoryLeak",
         expr=gauge(catalog.LEAK_GROWTH_BYTES).max(*by) > 0,
         # The agent has seen a window of growth already; a cache that fills ends.
-        for_=thresholds.leak_for,
+        for_=limits.leak_for,
         severity=TICKET,
         description="A process is leaking live arrays.",
         summary=(
@@ -85,14 +86,14 @@ def memory_leak(thresholds: Thresholds) -> Alert:
     )
 
 
-def host_memory_growth(thresholds: Thresholds) -> Alert:
+def host_memory_growth(limits: Limits) -> Alert:
     """Alert on a process whose memory grows steadily."""
-    window = thresholds.host_memory_window
+    window = limits.host_memory_window
     rss = catalog.PROCESS_RESIDENT_MEMORY_BYTES
     growth = promql.gauge_slope(rss, window) * durations.seconds(window)
     mean = gauge_over(rss, "avg", window)
     age = gauge(catalog.UPTIME_SECONDS).max(*PROCESS)
-    grown = (growth / mean).max(*PROCESS) > thresholds.host_memory_growth
+    grown = (growth / mean).max(*PROCESS) > limits.host_memory_growth
     return Alert(
         name="JaxmonHostMemoryGrowth",
         # A program that starts grows; that must have left the window. The same Many

@@ -9,8 +9,8 @@ from typing import Any
 from jaxmon.artifacts.alerts import boards
 from jaxmon.artifacts.promql import Expr
 from jaxmon.artifacts.promql.identity import Identity
+from jaxmon.artifacts.slo.severity import Severity
 from jaxmon.artifacts.slo.site import Site
-from jaxmon.artifacts.slo.thresholds import Severity
 
 
 DEPLOY_NOISE = (("deploy", "expected"),)
@@ -32,7 +32,7 @@ class Options:
 
     Args:
         scale: divides every duration, so that alerts can be watched arriving: at 60, an
-            hour is a minute. Thresholds that are not durations stay.
+            hour is a minute. Limits that are not durations stay.
         drawn: whether there are dashboards, for which overviews are recorded.
     """
 

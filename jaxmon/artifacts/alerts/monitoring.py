@@ -12,18 +12,18 @@ from jaxmon.artifacts import events, promql
 from jaxmon.artifacts.alerts import starts
 from jaxmon.artifacts.alerts.model import COUNT, PROCESS, Alert
 from jaxmon.artifacts.promql import alerts, counter, eq, gauge, gauge_over
-from jaxmon.artifacts.slo import Thresholds
-from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
+from jaxmon.artifacts.slo.severity import PAGE, TICKET
+from jaxmon.limits import Limits
 
 
-def target_down(thresholds: Thresholds, day: str) -> Alert:
+def target_down(limits: Limits, day: str) -> Alert:
     """Alert on an agent or sidecar that Prometheus cannot scrape."""
     # Prometheus may scrape more than jaxmon: only jobs that had its metrics count.
     ours = gauge_over(catalog.BUILD_INFO, "last", day).max("job")
     return Alert(
         name="JaxmonTargetDown",
         expr=promql.up().equals(0).and_(ours, "job"),
-        for_=thresholds.target_down_for,
+        for_=limits.target_down_for,
         severity=TICKET,
         description="Prometheus cannot scrape a target.",
         summary=(
@@ -33,9 +33,7 @@ def target_down(thresholds: Thresholds, day: str) -> Alert:
     )
 
 
-def service_vanished(
-    thresholds: Thresholds, hour: str, *, page: str
-) -> Iterator[Alert]:
+def service_vanished(limits: Limits, hour: str, *, page: str) -> Iterator[Alert]:
     """
     Yield a page if a service has disappeared, and a ticket if it has no targets left,
     which usually means it was removed or finished on purpose. *page* is what the site
@@ -45,7 +43,7 @@ def service_vanished(
     served = events.REQUESTS.within(hour).sum("job") > 0
     serving = gauge_over(catalog.REQUESTS_IN_PROGRESS, "last", hour).max("job") > 0
     # A process that started within the hour may have had no request yet.
-    started = starts.young(hour, restarts=thresholds.deploy_restarts, hour=hour)
+    started = starts.young(hour, restarts=limits.deploy_restarts, hour=hour)
     now = gauge(catalog.REQUESTS_IN_PROGRESS).max("job").or_(started)
     gone = served.or_(serving).unless(now)
     # The processes of a host that died are looked for in vain until they are evicted:
@@ -64,7 +62,7 @@ def service_vanished(
         yield Alert(
             name=name,
             expr=expr,
-            for_=thresholds.vanished_for,
+            for_=limits.vanished_for,
             severity=severity,
             description="No process of a service is reporting.",
             summary=(
@@ -74,7 +72,7 @@ def service_vanished(
         )
 
 
-def collector_down(thresholds: Thresholds, day: str) -> Alert:
+def collector_down(limits: Limits, day: str) -> Alert:
     """Alert on a collector that used to work and is failing."""
     by = ("job", "instance", "collector")
     # A host without a GPU has a collector that never worked: that is no failure. Nor is
@@ -85,7 +83,7 @@ def collector_down(thresholds: Thresholds, day: str) -> Alert:
     return Alert(
         name="JaxmonCollectorDown",
         expr=works.equals(0).and_(worked.equals(1)),
-        for_=thresholds.collector_down_for,
+        for_=limits.collector_down_for,
         severity=TICKET,
         description="A sidecar collector is failing.",
         summary=(
@@ -95,12 +93,12 @@ def collector_down(thresholds: Thresholds, day: str) -> Alert:
     )
 
 
-def web_config_failed(thresholds: Thresholds) -> Alert:
+def web_config_failed(limits: Limits) -> Alert:
     """Alert on a web configuration or certificates that cannot be loaded."""
     return Alert(
         name="JaxmonWebConfigFailed",
         expr=gauge(catalog.WEB_CONFIG_SUCCESS).max("job", "instance").equals(0),
-        for_=thresholds.web_config_failed_for,
+        for_=limits.web_config_failed_for,
         severity=TICKET,
         description="A sidecar cannot load its web configuration.",
         summary=(
@@ -111,7 +109,7 @@ def web_config_failed(thresholds: Thresholds) -> Alert:
     )
 
 
-def agent_silent(thresholds: Thresholds) -> Alert:
+def agent_silent(limits: Limits) -> Alert:
     """Alert on a process that is alive but does not respond."""
     # A killed process leaves its socket as well, but no one waits for it.
     timeouts = counter(
@@ -119,12 +117,12 @@ def agent_silent(thresholds: Thresholds) -> Alert:
         eq("collector", "agents"),
         eq("reason", "agent_timeout"),
     )
-    waiting = timeouts.increase(thresholds.agent_silent_for).sum("job", "instance") > 0
+    waiting = timeouts.increase(limits.agent_silent_for).sum("job", "instance") > 0
     silent = gauge(catalog.AGENT_UP).max(*PROCESS).equals(0)
     return Alert(
         name="JaxmonAgentSilent",
         expr=silent.and_(waiting, "job", "instance"),
-        for_=thresholds.agent_silent_for,
+        for_=limits.agent_silent_for,
         severity=TICKET,
         description="A process is alive but its agent does not respond.",
         summary=(
@@ -136,12 +134,12 @@ def agent_silent(thresholds: Thresholds) -> Alert:
     )
 
 
-def agent_hook_inactive(thresholds: Thresholds) -> Alert:
+def agent_hook_inactive(limits: Limits) -> Alert:
     """Alert on an inactive hook."""
     return Alert(
         name="JaxmonAgentHookInactive",
         expr=gauge(catalog.HOOK_ACTIVE).min("job", "hook").equals(0),
-        for_=thresholds.hook_inactive_for,
+        for_=limits.hook_inactive_for,
         severity=TICKET,
         description="An agent hook is inactive.",
         summary=(
@@ -151,9 +149,9 @@ def agent_hook_inactive(thresholds: Thresholds) -> Alert:
     )
 
 
-def export_failing(thresholds: Thresholds) -> Alert:
+def export_failing(limits: Limits) -> Alert:
     """Alert on a process none of whose exports by OTLP succeed."""
-    window, by = thresholds.export_window, (*PROCESS, "signal")
+    window, by = limits.export_window, (*PROCESS, "signal")
     failed, arrived = (
         counter(catalog.OTLP_EXPORTS, eq("outcome", outcome)).increase(window).sum(*by)
         > 0
@@ -162,7 +160,7 @@ def export_failing(thresholds: Thresholds) -> Alert:
     return Alert(
         name="JaxmonExportFailing",
         expr=failed.unless(arrived, *by),
-        for_=thresholds.export_failing_for,
+        for_=limits.export_failing_for,
         severity=TICKET,
         description="Nothing that a process pushes by OTLP arrives.",
         summary=(
@@ -173,14 +171,14 @@ def export_failing(thresholds: Thresholds) -> Alert:
     )
 
 
-def spans_dropped(thresholds: Thresholds) -> Alert:
+def spans_dropped(limits: Limits) -> Alert:
     """Alert on a process that drops spans because a receiver does not take them."""
-    window = thresholds.export_window
+    window = limits.export_window
     dropped = counter(catalog.DROPPED, eq("what", "span")).increase(window)
     return Alert(
         name="JaxmonSpansDropped",
-        expr=dropped.sum(*PROCESS) >= promql.number(thresholds.spans_dropped),
-        for_=thresholds.export_failing_for,
+        expr=dropped.sum(*PROCESS) >= promql.number(limits.spans_dropped),
+        for_=limits.export_failing_for,
         severity=TICKET,
         description="A process drops the spans of requests and compiles.",
         summary=(

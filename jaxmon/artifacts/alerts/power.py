@@ -11,8 +11,8 @@ from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.alerts.model import PROCESS
 from jaxmon.artifacts.promql import Expr, counter, gauge, histogram, recorded
-from jaxmon.artifacts.slo import durations
 from jaxmon.artifacts.slo.rules import Group
+from jaxmon.formats import durations
 
 
 PROCESS_POWER = f"worker:{catalog.ACCELERATOR_POWER_WATTS.name}:sum"

@@ -8,8 +8,9 @@ from jaxmon import catalog
 from jaxmon.artifacts import events, promql
 from jaxmon.artifacts.alerts.model import DEPLOY_NOISE, Alert
 from jaxmon.artifacts.promql import Expr, counter, eq, gauge, histogram, ne
-from jaxmon.artifacts.slo import Thresholds, durations
-from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
+from jaxmon.artifacts.slo.severity import PAGE, TICKET
+from jaxmon.formats import durations
+from jaxmon.limits import Limits
 
 
 _ROUTE = ("job", "route")
@@ -17,16 +18,16 @@ _ROUTE = ("job", "route")
 _CALLERS = 5
 
 
-def requests_hang(thresholds: Thresholds) -> Iterator[Alert]:
+def requests_hang(limits: Limits) -> Iterator[Alert]:
     """
     Yield a page for a route that answers no one, and a ticket if it is not known to
     have ever answered: callers end a stream themselves, and may end nothing else.
     """
-    after = thresholds.hang_after
+    after = limits.hang_after
     answered = events.REQUESTS.within(after, ne("outcome", "client_error"))
     silent_for = gauge(catalog.REQUEST_OLDEST_SECONDS).max(*_ROUTE)
     waiting = (silent_for > durations.seconds(after)).unless(_some(answered))
-    given_up = _given_up(thresholds).unless(waiting)
+    given_up = _given_up(limits).unless(waiting)
     ever = _some(counter(catalog.REQUESTS, eq("outcome", "success")).total())
     for severity, expr in (
         (PAGE, waiting.or_(given_up.and_(ever))),
@@ -48,10 +49,10 @@ def requests_hang(thresholds: Thresholds) -> Iterator[Alert]:
         )
 
 
-def _given_up(thresholds: Thresholds) -> Expr:
+def _given_up(limits: Limits) -> Expr:
     """Return the mean time after which callers gave up, where no one was answered."""
     # As many callers as it takes, also where they are few.
-    window = durations.text(2 * durations.seconds(thresholds.hang_after))
+    window = durations.text(2 * durations.seconds(limits.hang_after))
     gone = eq("outcome", "client_error")
     answered = events.REQUESTS.within(window, ne("outcome", "client_error"))
     number, seconds = (
@@ -59,7 +60,7 @@ def _given_up(thresholds: Thresholds) -> Expr:
         for one in (events.REQUESTS, events.REQUEST_SECONDS)
     )
     mean = (seconds / (number > 0)).of_unit("seconds")
-    patient = mean > durations.seconds(thresholds.cancelled_after)
+    patient = mean > durations.seconds(limits.cancelled_after)
     return patient.and_(number >= _CALLERS).unless(_some(answered))
 
 
@@ -67,15 +68,15 @@ def _some(requests: Expr) -> Expr:
     return requests.sum(*_ROUTE) > 0
 
 
-def cold_starts(thresholds: Thresholds) -> Alert:
+def cold_starts(limits: Limits) -> Alert:
     """Alert on requests that wait for compiles."""
-    window, by = thresholds.cold_window, ("job", "route")
+    window, by = limits.cold_window, ("job", "route")
     cold = events.REQUESTS.within(window, ne("start", "warm")).sum(*by)
     every = events.REQUESTS.within(window).sum(*by)
-    share = promql.ratio(cold, every) > thresholds.cold_share
+    share = promql.ratio(cold, every) > limits.cold_share
     return Alert(
         name="JaxmonColdStarts",
-        expr=share.and_(cold > thresholds.cold_requests),
+        expr=share.and_(cold > limits.cold_requests),
         severity=TICKET,
         description="Many requests are waiting for compiles.",
         summary=(
@@ -87,9 +88,9 @@ def cold_starts(thresholds: Thresholds) -> Alert:
     )
 
 
-def cold_latency(thresholds: Thresholds) -> Alert:
+def cold_latency(limits: Limits) -> Alert:
     """Alert on requests that wait long for a compile."""
-    window = thresholds.cold_window
+    window = limits.cold_window
     cold = histogram(
         catalog.REQUEST_SECONDS,
         eq("start", "cold"),
@@ -97,10 +98,10 @@ def cold_latency(thresholds: Thresholds) -> Alert:
         rare=True,
     )
     slow = cold.quantile(0.95, *_ROUTE, window=window)
-    enough = cold.observed(window, *_ROUTE) >= thresholds.cold_requests
+    enough = cold.observed(window, *_ROUTE) >= limits.cold_requests
     return Alert(
         name="JaxmonColdLatency",
-        expr=(slow > durations.seconds(thresholds.cold_latency)).and_(enough),
+        expr=(slow > durations.seconds(limits.cold_latency)).and_(enough),
         severity=TICKET,
         description="Requests that wait for a compile wait too long.",
         summary=(

@@ -11,9 +11,10 @@ from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.alerts.model import PROCESS, Alert
 from jaxmon.artifacts.promql import Expr, counter, gauge, histogram, recorded
-from jaxmon.artifacts.slo import Thresholds, durations
 from jaxmon.artifacts.slo.rules import Group
-from jaxmon.artifacts.slo.thresholds import TICKET
+from jaxmon.artifacts.slo.severity import TICKET
+from jaxmon.formats import durations
+from jaxmon.limits import Limits
 
 
 SECONDS = f"program:{catalog.EXECUTION_SECONDS.name}_sum:rate5m"
@@ -54,13 +55,13 @@ def slowdown_group(scale: float) -> Group:
     )
 
 
-def slower(thresholds: Thresholds, scale: float) -> Iterator[Alert]:
+def slower(limits: Limits, scale: float) -> Iterator[Alert]:
     """Yield tickets: against the run's and the function's past, a week, a version."""
     slowdown = gauge(catalog.SLOWDOWN).max("job", "kind", "name", "against")
     yield Alert(
         name=_NAME,
-        expr=slowdown > thresholds.slowdown,
-        for_=thresholds.slowdown_for,
+        expr=slowdown > limits.slowdown,
+        for_=limits.slowdown_for,
         severity=TICKET,
         description=_MEANING,
         summary=(
@@ -81,11 +82,11 @@ def slower(thresholds: Thresholds, scale: float) -> Iterator[Alert]:
         ("version", "before the upgrade", day, upgraded.max("job")),
     ):
         ratio = (now / now.offset(back)).max("job", "function")
-        expr = ratio > thresholds.slowdown
+        expr = ratio > limits.slowdown
         yield Alert(
             name=_NAME,
             expr=expr if only is None else expr.and_(only, "job"),
-            for_=thresholds.slowdown_for,
+            for_=limits.slowdown_for,
             severity=TICKET,
             description=f"{_MEANING} It is the same program, and takes longer.",
             summary=(

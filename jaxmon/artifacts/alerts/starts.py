@@ -8,10 +8,11 @@ from jaxmon import catalog
 from jaxmon.artifacts import events, promql
 from jaxmon.artifacts.alerts.model import COUNT, PROCESS, Alert
 from jaxmon.artifacts.promql import Expr, counter, eq, gauge, gauge_over, re
-from jaxmon.artifacts.slo import Thresholds, durations
 from jaxmon.artifacts.slo.changes import Run
 from jaxmon.artifacts.slo.rules import Group
-from jaxmon.artifacts.slo.thresholds import INFO, PAGE, TICKET
+from jaxmon.artifacts.slo.severity import INFO, PAGE, TICKET
+from jaxmon.formats import durations
+from jaxmon.limits import Limits
 
 
 DEPLOY_ALERT = "JaxmonDeployInProgress"
@@ -37,21 +38,21 @@ def young(within: str, *, restarts: float, hour: str) -> Expr:
     return recent.unless(changes.max("job") > restarts)
 
 
-def _young_ratio(thresholds: Thresholds, hour: str) -> Expr:
+def _young_ratio(limits: Limits, hour: str) -> Expr:
     """Return the fraction of each job's processes that are young."""
-    restarts = thresholds.deploy_restarts
-    recent = young(thresholds.deploy_window, restarts=restarts, hour=hour)
+    restarts = limits.deploy_restarts
+    recent = young(limits.deploy_window, restarts=restarts, hour=hour)
     return promql.ratio(recent, gauge(catalog.RUNTIME_INFO).max(*PROCESS).count("job"))
 
 
-def starts_group(thresholds: Thresholds, scale: float) -> Group:
+def starts_group(limits: Limits, scale: float) -> Group:
     """Return the rule that records `YOUNG`; *scale* divides what is no threshold."""
     hour, interval = (durations.scaled(one, scale) for one in ("1h", "30s"))
-    rule = {"record": YOUNG, "expr": str(_young_ratio(thresholds, hour))}
+    rule = {"record": YOUNG, "expr": str(_young_ratio(limits, hour))}
     return Group("jaxmon-starts", interval, (rule,))
 
 
-def deploy_in_progress(thresholds: Thresholds, hour: str) -> Alert:
+def deploy_in_progress(limits: Limits, hour: str) -> Alert:
     """
     Inhibit compile tickets of a job while a share of its processes is young.
 
@@ -59,7 +60,7 @@ def deploy_in_progress(thresholds: Thresholds, hour: str) -> Alert:
     an hour is none.
     """
     share = promql.recorded(YOUNG, labels=("job",))
-    least = thresholds.deploy_share
+    least = limits.deploy_share
     ended = (promql.recorded_over("min", share, durations.seconds(hour)) >= least).and_(
         share.offset(hour)
     )
@@ -73,18 +74,18 @@ def deploy_in_progress(thresholds: Thresholds, hour: str) -> Alert:
         ),
         summary=(
             "{{ $value | humanizePercentage }} of the processes of job "
-            f"{{{{ $labels.job }}}} started within the last {thresholds.deploy_window}."
+            f"{{{{ $labels.job }}}} started within the last {limits.deploy_window}."
         ),
     )
 
 
-def not_ready(thresholds: Thresholds) -> Alert:
+def not_ready(limits: Limits) -> Alert:
     """Alert on a process that announced a warm-up, and has not finished it."""
     waiting = gauge(catalog.READY).max(*PROCESS).equals(0)
     return Alert(
         name="JaxmonNotReady",
         expr=waiting,
-        for_=thresholds.not_ready_for,
+        for_=limits.not_ready_for,
         severity=TICKET,
         description=(
             "A process is still not ready for requests: its warm-up is slow, or never "
@@ -93,14 +94,14 @@ def not_ready(thresholds: Thresholds) -> Alert:
         summary=(
             "A process of job {{ $labels.job }} on {{ $labels.instance }} "
             "{{ with $labels.worker }}(worker {{ . }}) {{ end }}has not been ready for "
-            f"{thresholds.not_ready_for}."
+            f"{limits.not_ready_for}."
         ),
     )
 
 
-def warmup_failed(thresholds: Thresholds) -> Alert:
+def warmup_failed(limits: Limits) -> Alert:
     """Alert on signatures that a service recorded, and can no longer compile for."""
-    window = thresholds.warmup_window
+    window = limits.warmup_window
     failed = events.WARMUPS.within(window, eq("result", "failed"))
     return Alert(
         name="JaxmonWarmupFailed",
@@ -116,15 +117,15 @@ def warmup_failed(thresholds: Thresholds) -> Alert:
     )
 
 
-def crash_loop(thresholds: Thresholds) -> Alert:
+def crash_loop(limits: Limits) -> Alert:
     """Alert on a process that crashes again and again, and gets nothing done."""
-    window = thresholds.crash_window
+    window = limits.crash_window
     crashes = counter(catalog.AGENT_CRASHES)
     # Without a sidecar, what is seen is that another process responds.
     changes = promql.gauge_changes(catalog.PROCESS_START_TIME_SECONDS, window)
     agents = gauge(catalog.RUNTIME_INFO)
     seen = changes.and_(agents, *PROCESS).unless(crashes.total(), *PROCESS)
-    often = crashes.rise(window).or_(seen).max(*PROCESS) >= thresholds.crash_starts
+    often = crashes.rise(window).or_(seen).max(*PROCESS) >= limits.crash_starts
     steps, requests = (
         counter(one).highest(window).max(*PROCESS) > 0
         for one in (catalog.STEPS, catalog.REQUESTS)
@@ -133,7 +134,7 @@ def crash_loop(thresholds: Thresholds) -> Alert:
         name="JaxmonCrashLoop",
         expr=often.unless(steps).unless(requests),
         severity=PAGE,
-        keep_for=thresholds.died_for,
+        keep_for=limits.died_for,
         description="A process keeps crashing before its first step or request.",
         summary=(
             "A process of job {{ $labels.job }} on {{ $labels.instance }} "
@@ -143,7 +144,7 @@ def crash_loop(thresholds: Thresholds) -> Alert:
     )
 
 
-def training_died(thresholds: Thresholds, runs: Iterable[Run]) -> Iterator[Alert]:
+def training_died(limits: Limits, runs: Iterable[Run]) -> Iterator[Alert]:
     """
     Yield pages for a loop whose process ended without finishing, and for each expected
     run that has fewer processes than it should.
@@ -152,11 +153,11 @@ def training_died(thresholds: Thresholds, runs: Iterable[Run]) -> Iterator[Alert
     by, loops = (*PROCESS, "loop"), re("loop", ".+")
     died = gauge(catalog.AGENT_DIED, loops).max(*by) > 0
     # A job that starts again with fewer processes leaves slots that no one takes.
-    lived = gauge_over(catalog.AGENT_DIED, "min", thresholds.died_within, loops)
+    lived = gauge_over(catalog.AGENT_DIED, "min", limits.died_within, loops)
     yield Alert(
         name=name,
         expr=died.and_(lived.max(*by).equals(0)),
-        for_=thresholds.died_for,
+        for_=limits.died_for,
         severity=PAGE,
         description="A training process ended without finishing, and none replaced it.",
         summary=(
@@ -178,7 +179,7 @@ def training_died(thresholds: Thresholds, runs: Iterable[Run]) -> Iterator[Alert
         yield Alert(
             name=name,
             expr=count < run.processes,
-            for_=thresholds.died_for,
+            for_=limits.died_for,
             severity=PAGE,
             description="A run that is expected to run has lost processes.",
             summary=(f"{{{{ $value }}}} of {run.processes} processes run of {what}."),

@@ -9,9 +9,10 @@ from jaxmon.artifacts import events, promql
 from jaxmon.artifacts.alerts.model import PROCESS, Alert
 from jaxmon.artifacts.alerts.power import DEVICE_TIME
 from jaxmon.artifacts.promql import Expr, counter, eq, gauge, histogram, re
-from jaxmon.artifacts.slo import Thresholds, durations
-from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
+from jaxmon.artifacts.slo.severity import PAGE, TICKET
 from jaxmon.artifacts.slo.timed import busy, patience
+from jaxmon.formats import durations
+from jaxmon.limits import Limits
 
 
 STALLED_ALERT, STALLED_SLO = "JaxmonTrainingStalled", "step-freshness"
@@ -35,15 +36,15 @@ _LITTLE = 0.1
 _LEAST_SECONDS, _LEAST_SHARE, _LEAST_PROCESSES = 0.001, 0.05, 4
 
 
-def training_stalled(thresholds: Thresholds) -> Alert:
+def training_stalled(limits: Limits) -> Alert:
     """Alert on a loop that makes no progress."""
     # The first step of a large model takes long to compile, and an evaluation is no
     # step; both count as progress for a while.
-    limit = durations.seconds(thresholds.stalled_after)
+    limit = durations.seconds(limits.stalled_after)
     excused = busy(
         limit,
-        compiling=durations.seconds(thresholds.stuck_after),
-        active=durations.seconds(thresholds.activity_after),
+        compiling=durations.seconds(limits.stuck_after),
+        active=durations.seconds(limits.activity_after),
     )
     age = gauge(catalog.STEP_AGE_SECONDS)
     late = age > patience(age, limit)
@@ -52,8 +53,8 @@ def training_stalled(thresholds: Thresholds) -> Alert:
         # One stuck process stops the others: the oldest step is what counts.
         expr=late.unless(excused, *PROCESS).max("job", "loop"),
         # The step after a long compile is due.
-        for_=thresholds.stalled_for,
-        keep_for=thresholds.stalled_for,
+        for_=limits.stalled_for,
+        keep_for=limits.stalled_for,
         severity=PAGE,
         description="A running loop is making no progress.",
         summary=(
@@ -64,9 +65,9 @@ def training_stalled(thresholds: Thresholds) -> Alert:
     )
 
 
-def rank_stuck(thresholds: Thresholds) -> Alert:
+def rank_stuck(limits: Limits) -> Alert:
     """Alert on a process for which the others of its job wait in a collective."""
-    limit = durations.seconds(thresholds.rank_stuck_after)
+    limit = durations.seconds(limits.rank_stuck_after)
     waiting = gauge(catalog.CALL_AGE_SECONDS, re("state", FOR_OTHERS)) > limit
     busy = gauge(catalog.CALL_AGE_SECONDS, re("state", _BUSY)) > limit
     return Alert(
@@ -82,7 +83,7 @@ def rank_stuck(thresholds: Thresholds) -> Alert:
     )
 
 
-def nccl_stuck(thresholds: Thresholds) -> Alert:
+def nccl_stuck(limits: Limits) -> Alert:
     """Alert on ranks that NCCL finds behind or missing."""
     # All sidecars of a job report the same job.
     lagging = gauge(catalog.NCCL_LAGGING_RANKS).max("job") > 0
@@ -90,7 +91,7 @@ def nccl_stuck(thresholds: Thresholds) -> Alert:
     return Alert(
         name="JaxmonNcclStuck",
         expr=lagging.labelled("state", "lagging").or_(gone),
-        for_=thresholds.nccl_stuck_for,
+        for_=limits.nccl_stuck_for,
         severity=TICKET,
         description="Ranks of a job are behind in their collectives, or missing.",
         summary=(
@@ -100,24 +101,24 @@ def nccl_stuck(thresholds: Thresholds) -> Alert:
     )
 
 
-def data_starvation(thresholds: Thresholds) -> Alert:
+def data_starvation(limits: Limits) -> Alert:
     """Alert on a loop that waits for its input."""
     return _share_alert(
         TIME_ALERTS[0],
-        thresholds.time_lost_window,
+        limits.time_lost_window,
         _STARVED,
-        thresholds.data_wait,
+        limits.data_wait,
         "Training waits for its input; the accelerators idle meanwhile.",
     )
 
 
-def time_lost(thresholds: Thresholds) -> Alert:
+def time_lost(limits: Limits) -> Alert:
     """Alert on a loop that spends its time on something else."""
     return _share_alert(
         TIME_ALERTS[1],
-        thresholds.time_lost_window,
+        limits.time_lost_window,
         _LOST,
-        thresholds.time_lost,
+        limits.time_lost,
         "Training spends most of its time on something else.",
     )
 
@@ -143,7 +144,7 @@ def _share_alert(
     )
 
 
-def non_finite(thresholds: Thresholds) -> Iterator[Alert]:
+def non_finite(limits: Limits) -> Iterator[Alert]:
     """
     Yield a page for the loss of a running loop, whose work is lost from there on, and a
     ticket for other values.
@@ -152,13 +153,13 @@ def non_finite(thresholds: Thresholds) -> Iterator[Alert]:
     loops = gauge(catalog.STEP_AGE_SECONDS).max(*PROCESS)
     run = gauge(catalog.VALUE_NONFINITE_RUN)
     loss = gauge(catalog.VALUE_NONFINITE_RUN, re("name", _LOSS)).and_(loops, *PROCESS)
-    lost = loss.max("job", "name") > thresholds.nonfinite_values
-    others = outputs.or_(run.max("job", "name") > thresholds.nonfinite_values)
+    lost = loss.max("job", "name") >= limits.nonfinite_losses
+    others = outputs.or_(run.max("job", "name") > limits.nonfinite_values)
     for severity, expr in ((PAGE, lost), (TICKET, others.unless(lost))):
         yield Alert(
             name="JaxmonNonFinite",
             expr=expr,
-            for_=thresholds.nonfinite_for,
+            for_=limits.nonfinite_for,
             severity=severity,
             description="Values became NaN or infinite and stay so.",
             summary=(
@@ -168,11 +169,11 @@ def non_finite(thresholds: Thresholds) -> Iterator[Alert]:
         )
 
 
-def straggler(thresholds: Thresholds) -> Alert:
+def straggler(limits: Limits) -> Alert:
     """Alert on a process whose device takes longer for what the others run as well."""
     by = (*PROCESS, "function")
     same = ("job", "function", "fingerprint")
-    window = thresholds.straggler_for
+    window = limits.straggler_for
     sampled = histogram(catalog.EXECUTION_SECONDS)
     seconds = sampled.sum.rate(window).sum(*by)
     # Servers run shapes as requests come; processes of a loop run the same.
@@ -192,10 +193,10 @@ def straggler(thresholds: Thresholds) -> Alert:
     slower = times.relative_to(times.median(*same).and_(enough), *same)
     return Alert(
         name="JaxmonStraggler",
-        expr=(slower > thresholds.straggler)
+        expr=(slower > limits.straggler)
         .and_(_device_share() > _LEAST_SHARE, *by)
         .max(*by),
-        for_=thresholds.straggler_for,
+        for_=limits.straggler_for,
         severity=TICKET,
         description=(
             "One process's device takes longer for a program that each runs for "
@@ -210,12 +211,12 @@ def straggler(thresholds: Thresholds) -> Alert:
     )
 
 
-def rank_slow(thresholds: Thresholds) -> Alert:
+def rank_slow(limits: Limits) -> Alert:
     """
     Alert on a process that does not wait for its device while the others of its job do:
     they wait for it in collectives.
     """
-    window = thresholds.rank_slow_for
+    window = limits.rank_slow_for
     waits = counter(catalog.WALL_SECONDS, re("state", FOR_OTHERS)).rate(window)
     # A process on its own, and several jobs under one name, are not comparable.
     one_job = waits.sum(*PROCESS).count("job")
@@ -225,8 +226,8 @@ def rank_slow(thresholds: Thresholds) -> Alert:
     hardly = waits.sum(*PROCESS) < _LITTLE
     return Alert(
         name="JaxmonRankSlow",
-        expr=(shorter > thresholds.rank_slow).and_(hardly, *PROCESS),
-        for_=thresholds.rank_slow_for,
+        expr=(shorter > limits.rank_slow).and_(hardly, *PROCESS),
+        for_=limits.rank_slow_for,
         severity=TICKET,
         description="The other processes of a job wait for this one at every step.",
         summary=(
@@ -246,16 +247,14 @@ def _device_share() -> Expr:
     return promql.recorded(DEVICE_TIME, labels=(*PROCESS, "function"))
 
 
-def checkpoint_age(thresholds: Thresholds) -> Alert:
+def checkpoint_age(limits: Limits) -> Alert:
     """Alert on a loop whose work is not saved any more."""
     saved = gauge(catalog.ACTIVITY_AGE_SECONDS, eq("activity", "checkpoint"))
     loops = gauge(catalog.STEP_AGE_SECONDS).max("job")
     return Alert(
         name="JaxmonCheckpointAge",
         # One process may save for all.
-        expr=(saved.min("job") > durations.seconds(thresholds.checkpoint_age)).and_(
-            loops
-        ),
+        expr=(saved.min("job") > durations.seconds(limits.checkpoint_age)).and_(loops),
         severity=TICKET,
         description="A run makes no more checkpoints; a failure costs its work.",
         summary=(
@@ -265,9 +264,9 @@ def checkpoint_age(thresholds: Thresholds) -> Alert:
     )
 
 
-def checkpoint_failed(thresholds: Thresholds) -> Alert:
+def checkpoint_failed(limits: Limits) -> Alert:
     """Alert on saves that fail, the first one included, which has no age."""
-    window = thresholds.checkpoint_window
+    window = limits.checkpoint_window
     failed = events.CHECKPOINT_FAILURES.within(window, eq("operation", "save"))
     return Alert(
         name="JaxmonCheckpointFailed",

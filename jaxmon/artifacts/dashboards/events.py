@@ -15,7 +15,7 @@ from jaxmon.artifacts.dashboards.model import Annotation, Notes
 from jaxmon.artifacts.overviews import functions
 from jaxmon.artifacts.overviews.alerting import FIRING
 from jaxmon.artifacts.promql import Expr, alerts, eq, recorded
-from jaxmon.artifacts.slo.thresholds import PAGE
+from jaxmon.artifacts.slo.severity import PAGE
 
 
 _STARTS, _ALERTS = ANNOTATIONS

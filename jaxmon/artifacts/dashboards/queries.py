@@ -22,7 +22,8 @@ from jaxmon.artifacts.promql import (
     ratio,
     re,
 )
-from jaxmon.artifacts.slo import Slo, Slos, durations
+from jaxmon.artifacts.slo import Slo, Slos
+from jaxmon.formats import durations
 
 
 JOB = re("job", "$job")
@@ -137,8 +138,8 @@ def recompiling(*by: str) -> Expr:
 
 def storm(slos: Slos) -> float:
     """Return the recompiles per minute that the alert calls a storm."""
-    minutes = durations.seconds(slos.thresholds.recompile_window) / 60
-    return slos.thresholds.recompiles / minutes
+    minutes = durations.seconds(slos.limits.recompile_window) / 60
+    return slos.limits.recompiles / minutes
 
 
 def alert_of(slos: Slos, name: str) -> tuple[str, ...]:

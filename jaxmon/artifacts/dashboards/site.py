@@ -26,8 +26,8 @@ from jaxmon.artifacts.dashboards.model import (
 from jaxmon.artifacts.dashboards.variables import DependentVariable, Variable
 from jaxmon.artifacts.promql import Expr, Matcher
 from jaxmon.artifacts.promql.identity import Identity
+from jaxmon.artifacts.slo.severity import PAGE, TICKET
 from jaxmon.artifacts.slo.site import Site
-from jaxmon.artifacts.slo.thresholds import PAGE, TICKET
 
 
 _JOB = 'job=~"$job"'

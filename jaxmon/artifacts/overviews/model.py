@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from jaxmon.artifacts.promql import Expr, Matcher, gauge, recorded
 from jaxmon.artifacts.promql.shape import SCRAPED_LABELS, ExpressionType
-from jaxmon.artifacts.slo import durations
 from jaxmon.catalog import RUNTIME_INFO, Metric
+from jaxmon.formats import durations
 
 
 PROCESS = SCRAPED_LABELS

@@ -13,7 +13,7 @@ from jaxmon.artifacts.promql import (
     gauge_changes,
     histogram,
 )
-from jaxmon.artifacts.slo import durations
+from jaxmon.formats import durations
 
 
 _START = catalog.PROCESS_START_TIME_SECONDS

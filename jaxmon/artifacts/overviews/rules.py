@@ -14,8 +14,8 @@ from jaxmon.artifacts.overviews import (
     use,
 )
 from jaxmon.artifacts.overviews.model import Windows
-from jaxmon.artifacts.slo import durations
 from jaxmon.artifacts.slo.rules import Group
+from jaxmon.formats import durations
 
 
 # Grafana draws a series for five minutes after its last sample.

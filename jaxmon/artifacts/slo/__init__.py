@@ -1,5 +1,5 @@
 """
-Service-level objectives: the one place where targets and thresholds are written.
+Service-level objectives: the one place where targets and limits are set.
 
 `load` reads ``slo.yaml`` into `Slos`; dashboards, recording rules and alerts take their
 queries from those.
@@ -12,4 +12,3 @@ from jaxmon.artifacts.slo.load import load as load
 from jaxmon.artifacts.slo.model import Slo as Slo
 from jaxmon.artifacts.slo.model import Slos as Slos
 from jaxmon.artifacts.slo.site import Site as Site
-from jaxmon.artifacts.slo.thresholds import Thresholds as Thresholds

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from jaxmon.artifacts.slo import durations
-from jaxmon.artifacts.slo.thresholds import PAGE, TICKET, Severity
+from jaxmon.artifacts.slo.severity import PAGE, TICKET, Severity
+from jaxmon.formats import durations
 
 
 # Pairs of three days need a period of several weeks.

@@ -1,4 +1,4 @@
-"""What a site changes about alerts: local thresholds, overrides, expected runs."""
+"""What a site changes about alerts: local limits, overrides, expected runs."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from jaxmon.artifacts.slo import durations
+from jaxmon.artifacts.slo.severity import SEVERITIES, Severity
 from jaxmon.artifacts.slo.site import label, pairs
 from jaxmon.artifacts.slo.source import Source
-from jaxmon.artifacts.slo.thresholds import SEVERITIES, Severity
+from jaxmon.formats import durations
 
 
 Match = tuple[tuple[str, str], ...]
 
 SUBJECTS = ("job", "loop", "route", "function")
-"""What thresholds may be local to, besides the labels of services."""
+"""What limits may be local to, besides the labels of services."""
 
 
 @dataclass(frozen=True, slots=True)
 class Local:
     """
-    Other thresholds for some jobs, loops, routes or functions.
+    Other limits for some jobs, loops, routes or functions.
 
     Args:
         match: labels and their values.
-        thresholds: by name.
+        limits: by name.
         source: where it is written, for errors about it.
     """
 
     match: Match
-    thresholds: tuple[tuple[str, Any], ...]
+    limits: tuple[tuple[str, Any], ...]
     source: Source
 
 
@@ -75,16 +75,16 @@ class Run:
 
 
 def local(
-    source: Source, thresholds: Callable[[Source, tuple[str, ...]], dict[str, Any]]
+    source: Source, limits: Callable[[Source, tuple[str, ...]], dict[str, Any]]
 ) -> Local:
-    """Return an entry of ``local``; *thresholds* reads the thresholds of a mapping."""
-    values = thresholds(source, ("match",))
+    """Return an entry of ``local``; *limits* reads the limits of a mapping."""
+    values = limits(source, ("match",))
     found = {key.text(): value for key, value in source.entries()}
     if "match" not in found:
         source.fail("key 'match' is missing")
     match = _match(found["match"])
     if not values:
-        source.fail("no thresholds; at least one is required, such as stalled_after")
+        source.fail("no limits; at least one is required, such as stalled_after")
     return Local(match, tuple(values.items()), source)
 
 

@@ -17,7 +17,7 @@ from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.promql import Counter, Expr
 from jaxmon.artifacts.promql.shape import SCRAPED_LABELS
-from jaxmon.artifacts.slo import durations
+from jaxmon.formats import durations
 
 
 RESTARTED, RETURNED = (

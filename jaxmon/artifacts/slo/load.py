@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from jaxmon.artifacts.slo import changes, site
-from jaxmon.artifacts.slo.burn import POLICY, Condition, Limit
+from jaxmon.artifacts.slo import burn, changes, site
+from jaxmon.artifacts.slo.burn import POLICY, Condition
 from jaxmon.artifacts.slo.model import Slo, Slos
 from jaxmon.artifacts.slo.objective import Shared, objective, period
 from jaxmon.artifacts.slo.selectors import Metrics
+from jaxmon.artifacts.slo.severity import SEVERITIES, Severity
 from jaxmon.artifacts.slo.source import Source, read
-from jaxmon.artifacts.slo.thresholds import (
-    SEVERITIES,
-    Severity,
-    Thresholds,
-    section,
-)
+from jaxmon.limits import LIMITS, Limits
+from jaxmon.limits.fleet import FleetLimits
+from jaxmon.limits.limit import Form, Limit
+from jaxmon.limits.process import ProcessLimits
 
 
 _OBJECTIVES = Path(__file__).with_name("objectives.yaml")
@@ -29,17 +28,17 @@ _OPTIONAL = (
     "site",
     "metrics",
     "burn",
-    "alerts",
+    "limits",
     "local",
     "overrides",
     "runs",
 )
-_LIMITS: tuple[Limit, ...] = ("budget", "rate", "ratio")
+_BURNS: tuple[burn.Limit, ...] = ("budget", "rate", "ratio")
 
 
 def default() -> str:
-    """Return the shipped ``slo.yaml``: the objectives, and the default thresholds."""
-    return f"{_OBJECTIVES.read_text(encoding='utf-8')}\n{section()}"
+    """Return the shipped ``slo.yaml``: the objectives, and the default limits."""
+    return f"{_OBJECTIVES.read_text(encoding='utf-8')}\n{_section()}"
 
 
 def load(path: Path | None = None) -> Slos:
@@ -67,14 +66,12 @@ def load(path: Path | None = None) -> Slos:
         slos[slo.name] = slo
     if not slos:
         document["slos"].fail("no SLOs; at least one is required")
-    thresholds = Thresholds()
-    if "alerts" in document:
-        thresholds = Thresholds(**_thresholds(document["alerts"]))
+    limits = _limits(document["limits"]) if "limits" in document else {}
     return Slos(
         tuple(slos.values()),
-        thresholds,
+        Limits(**limits),
         site=place,
-        local=_each(document, "local", lambda one: changes.local(one, _thresholds)),
+        local=_each(document, "local", lambda one: changes.local(one, _limits)),
         overrides=changes.overrides(document.get("overrides")),
         runs=_each(document, "runs", changes.run),
     )
@@ -84,14 +81,37 @@ def _each(document: Mapping[str, Source], key: str, one: Any) -> tuple[Any, ...]
     return tuple(map(one, document[key].items())) if key in document else ()
 
 
-def _thresholds(source: Source, besides: tuple[str, ...] = ()) -> dict[str, Any]:
-    known = {field.name: field for field in fields(Thresholds)}
-    found = source.mapping(optional=(*besides, *known))
+def _limits(source: Source, besides: tuple[str, ...] = ()) -> dict[str, Any]:
+    found = source.mapping(optional=(*besides, *LIMITS))
     return {
-        name: getattr(value, known[name].metadata["form"])()
+        name: getattr(value, LIMITS[name].form)()
         for name, value in found.items()
-        if name in known
+        if name in LIMITS
     }
+
+
+def _section() -> str:
+    """Return the section ``limits`` of ``slo.yaml``: each default and its meaning."""
+    lines = [
+        "# What is judged, by screens as by the other alerts, with the defaults.",
+        "limits:",
+    ]
+    for heading, home in (
+        ("What processes report.", ProcessLimits),
+        ("What only Prometheus knows.", FleetLimits),
+    ):
+        lines += [f"  # {heading}", ""]
+        for one in vars(home).values():
+            if isinstance(one, Limit):
+                lines += [f"  # {line}" for line in textwrap.wrap(one.meaning, 76)]
+                lines.append(f"  {one.name}: {_written(one.form, one.default)}")
+    return "\n".join(lines) + "\n"
+
+
+def _written(form: Form, value: Any) -> str:
+    if form == "ratio":
+        return f"{value * 100:g}%"
+    return f"{value:.15g}" if form == "count" else str(value)
 
 
 def _policy(source: Source) -> tuple[Condition, ...]:
@@ -102,12 +122,12 @@ def _policy(source: Source) -> tuple[Condition, ...]:
 
 
 def _condition(source: Source) -> Condition:
-    found = source.mapping(["long", "short", "severity"], ["for", *_LIMITS])
-    given = [limit for limit in _LIMITS if limit in found]
+    found = source.mapping(["long", "short", "severity"], ["for", *_BURNS])
+    given = [limit for limit in _BURNS if limit in found]
     if len(given) != 1:
         source.fail(
             f"found the limits {', '.join(given) or '(none)'}; one of "
-            f"{', '.join(_LIMITS)} is required"
+            f"{', '.join(_BURNS)} is required"
         )
     [limit] = given
     value = found[limit].count() if limit == "rate" else found[limit].ratio()

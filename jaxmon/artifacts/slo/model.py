@@ -9,13 +9,13 @@ from typing import Self
 
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.promql import Expr, Matcher
-from jaxmon.artifacts.slo import durations
 from jaxmon.artifacts.slo.burn import POLICY, Condition, Pair, pairs, windows
 from jaxmon.artifacts.slo.changes import Local, Override, Run
 from jaxmon.artifacts.slo.counting import Evaluation
 from jaxmon.artifacts.slo.indicators import Indicator, Latency
 from jaxmon.artifacts.slo.site import Site
-from jaxmon.artifacts.slo.thresholds import Thresholds
+from jaxmon.formats import durations
+from jaxmon.limits import Limits
 
 
 EVENTS, ERRORS = "slo:events:delta", "slo:errors:delta"
@@ -159,7 +159,7 @@ class Slos:
     """Contents of ``slo.yaml``."""
 
     slos: tuple[Slo, ...]
-    thresholds: Thresholds = field(default_factory=Thresholds)
+    limits: Limits = field(default_factory=Limits)
     site: Site = field(default_factory=Site)
     local: tuple[Local, ...] = ()
     overrides: tuple[Override, ...] = ()

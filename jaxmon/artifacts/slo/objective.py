@@ -8,13 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_UP, Decimal
 
-from jaxmon.artifacts.slo import burn, durations, selectors
+from jaxmon.artifacts.slo import burn, selectors
 from jaxmon.artifacts.slo.burn import Condition
 from jaxmon.artifacts.slo.indicators import Indicator, Latency, Ratio, Selector
 from jaxmon.artifacts.slo.model import Slo
 from jaxmon.artifacts.slo.selectors import Metrics
 from jaxmon.artifacts.slo.source import Source
 from jaxmon.artifacts.slo.timed import Freshness, Throughput
+from jaxmon.formats import durations
 
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")

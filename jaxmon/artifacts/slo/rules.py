@@ -20,7 +20,7 @@ from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.promql import Expr
 from jaxmon.artifacts.promql.identity import Identity
-from jaxmon.artifacts.slo import burn, durations
+from jaxmon.artifacts.slo import burn
 from jaxmon.artifacts.slo.counting import Evaluation, conditions
 from jaxmon.artifacts.slo.model import (
     BUDGET,
@@ -35,6 +35,7 @@ from jaxmon.artifacts.slo.model import (
     Slo,
     increase,
 )
+from jaxmon.formats import durations
 
 
 Rule = dict[str, Any]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from math import inf
 from pathlib import Path
 from typing import NoReturn
 
 import yaml
 
-from jaxmon.artifacts.slo import durations
 from jaxmon.errors import ConfigFileError, SloError
 from jaxmon.files.bounded import read_text
+from jaxmon.formats import durations
 from jaxmon.formats.yaml_file import compose
 from jaxmon.report.layout import clean, shortened
 
@@ -29,6 +30,7 @@ _FLAGS = {
 }
 # It is in every rule; anything longer was pasted by mistake.
 _LONGEST = 2000
+_MOST_NAMES, _MOST_ALIKE = 100, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class Source:
             key = Source(self.file, key_node)
             name = key.text()
             if name not in allowed:
-                key.fail(f"unknown key {name!r}; allowed are {', '.join(allowed)}")
+                key.fail(f"unknown key {name!r}; {_instead(name, allowed)}")
             if name in found:
                 key.fail(f"duplicate key {name!r}")
             found[name] = Source(self.file, value)
@@ -200,3 +202,11 @@ def read(path: Path) -> Source:
         msg = f"{path}:1: empty file; the key 'slos' is required"
         raise SloError(msg)
     return Source(str(path), node)
+
+
+def _instead(name: str, allowed: Sequence[str]) -> str:
+    """Return the names that are allowed, of many those most like *name*."""
+    if len(allowed) <= _MOST_NAMES:
+        return f"allowed are {', '.join(allowed)}"
+    alike = get_close_matches(name, allowed, n=_MOST_ALIKE) or allowed[:_MOST_ALIKE]
+    return f"allowed are {', '.join(alike)} and {len(allowed) - len(alike)} others"

@@ -14,10 +14,10 @@ from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.promql import Expr, gauge, histogram, re
 from jaxmon.artifacts.promql.shape import SCRAPED_LABELS
-from jaxmon.artifacts.slo import durations
 from jaxmon.artifacts.slo.counting import Evaluation
 from jaxmon.artifacts.slo.indicators import Selector
 from jaxmon.catalog import Metric
+from jaxmon.formats import durations
 
 
 PAUSES = "(?i)(eval|valid|test|checkpoint|sav|restor|load|warm|init).*"

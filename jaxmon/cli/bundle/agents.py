@@ -19,6 +19,7 @@ from jaxmon.cli.workers import TIMEOUT, Worker, running
 from jaxmon.errors import CommandError
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.http.redaction import Secrets
+from jaxmon.limits import Limits
 from jaxmon.report import responses
 from jaxmon.report.findings import find
 from jaxmon.report.html.files import files_of
@@ -61,6 +62,7 @@ def collect(
     choice: str | None = None,
     *,
     programs: int | None = None,
+    limits: Limits | None = None,
 ) -> list[Process]:
     """
     Add what each agent returns to *archive*, and return it. Agents that do not respond
@@ -71,12 +73,14 @@ def collect(
         run_dir: directory of the sockets; `None` for the default.
         choice: number, pid or name of the process; `None` for all.
         programs: of how many XLA programs of each the HLO is added.
+        limits: by which they are judged; the defaults if `None`.
 
     Raises:
         CommandError: *choice* fits none or several.
     """
     if choice is not None:
-        return _collected(archive, [pick(choice, run_dir, responding=False)], programs)
+        chosen = [pick(choice, run_dir, responding=False)]
+        return _collected(archive, chosen, programs, limits)
     try:
         workers = running(run_dir)
     except CommandError as error:
@@ -84,11 +88,14 @@ def collect(
         return []
     if not workers:
         archive.missing["agents"] = "no instrumented process is running here"
-    return _collected(archive, workers, programs)
+    return _collected(archive, workers, programs, limits)
 
 
 def _collected(
-    archive: Archive, workers: list[Worker], programs: int | None
+    archive: Archive,
+    workers: list[Worker],
+    programs: int | None,
+    limits: Limits | None,
 ) -> list[Process]:
     """Add what *workers* return."""
     lines = [hung.words(one.pid) for one in workers if one.pid is not None]
@@ -97,7 +104,7 @@ def _collected(
     archive.redacted = lambda text: disclosure.forms(known.redacted(text))
     metrics = _fetch([one for one in workers if not one.trouble], "/metrics")
     found = [
-        _described(archive, one, metrics[one.number])
+        _described(archive, one, metrics[one.number], limits)
         for one in workers
         if not one.trouble
     ]
@@ -111,7 +118,12 @@ def _collected(
     return found
 
 
-def _described(archive: Archive, worker: Worker, metrics: str | FetchError) -> Process:
+def _described(
+    archive: Archive,
+    worker: Worker,
+    metrics: str | FetchError,
+    limits: Limits | None,
+) -> Process:
     """Add the files of *worker*."""
     place = f"worker-{worker.number}"
     process = mapping(worker.overview.get("process"))
@@ -130,7 +142,7 @@ def _described(archive: Archive, worker: Worker, metrics: str | FetchError) -> P
     if threads := _document(archive, worker, "stacks"):
         archive.add_json(f"{place}/stacks.json", threads)
         archive.add(f"{place}/stacks.txt", "\n".join(stacks(threads, _WIDTH)) + "\n")
-    snapshot = read(overview, events)
+    snapshot = read(overview, events, limits)
     findings = find(snapshot, [])
     text = explanation(snapshot, findings, worker=worker.number, width=_WIDTH)
     archive.add(f"{place}/explain.txt", "\n".join(text) + "\n")
@@ -139,7 +151,7 @@ def _described(archive: Archive, worker: Worker, metrics: str | FetchError) -> P
     else:
         archive.add(f"{place}/metrics.txt", metrics)
     facts = runs.facts(worker, events, environment, metrics)
-    report = files_of(facts._replace(redacted=archive.redacted))
+    report = files_of(facts._replace(redacted=archive.redacted, limits=limits))
     archive.add(f"{place}/summary.json", report.summary, clean=True)
     archive.add(f"{place}/report.html", report.page, clean=True)
     _add_reports(archive, worker)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jaxmon.cli import output
+from jaxmon.cli.limits import LIMITS, limits_of
 from jaxmon.cli.options import RUN_DIR, Url, Whole
 from jaxmon.cli.servers import Access, prometheus
 from jaxmon.cli.servers import access as server_access
@@ -52,6 +53,7 @@ Examples:
     "constants and source paths of the program.",
 )
 @RUN_DIR
+@LIMITS
 @click.option(
     "--sidecar",
     type=Url(path_follows=True),
@@ -99,7 +101,9 @@ def command(
         msg = f"{path} exists; give another file with --out"
         raise CommandError(msg)
     archive = Archive(name, moment, disclosure.forms)
-    processes = agents.collect(archive, run_dir, worker, programs=programs)
+    processes = agents.collect(
+        archive, run_dir, worker, programs=programs, limits=limits_of(run_dir)
+    )
     _add_sidecar(archive, sidecar)
     disks = [run_dir or rundir.locate(), Path.cwd()]
     archive.add_json("host.json", facts(disks))

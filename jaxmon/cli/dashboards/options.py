@@ -16,7 +16,7 @@ GENERATION = (
         "--slo",
         "slo_file",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="Objectives and thresholds, as for jaxmon alerts build.",
+        help="Objectives and limits, as for jaxmon alerts build.",
     ),
     RUNBOOK_BASE,
 )

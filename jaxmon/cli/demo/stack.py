@@ -202,13 +202,12 @@ def _files(alertmanager: int, webhook: str | None, *, drawn: bool) -> Mapping[st
     from jaxmon.artifacts import alerts, slo
 
     shipped = slo.load()
-    thresholds = replace(
-        shipped.thresholds,
+    limits = shipped.limits.replaced(
         recompiles=_RECOMPILES,
         thundering_seconds=_THUNDERING_SECONDS,
     )
     site = slo.Site(webhook=webhook or "")
-    slos = replace(shipped, thresholds=thresholds, site=site)
+    slos = replace(shipped, limits=limits, site=site)
     options = alerts.Options(scale=SCALE, drawn=drawn)
     settings = {
         "global": {

@@ -14,7 +14,9 @@ import click
 from jaxmon import rundir
 from jaxmon.cli import declared, output
 from jaxmon.cli.exporter.signals import Signals, Stopped
+from jaxmon.cli.limits import from_file
 from jaxmon.errors import CommandError
+from jaxmon.limits import Limits
 from jaxmon.report.layout import clean
 from jaxmon_exporter.options import PREFIX, Options
 
@@ -68,6 +70,15 @@ Example:
     help="Dollars per hour for one model, overrides --prices: H100=2.5; repeatable.",
 )
 @click.option(
+    "--limits",
+    "limits_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    envvar="JAXMON_LIMITS",
+    show_envvar=True,
+    help="Judge by the limits in this slo.yaml, or JSON; agents and commands that use "
+    "the same run directory then do, too.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
     default="info",
@@ -81,6 +92,7 @@ def command(
     *,
     price_table: Path | None,
     prices: tuple[str, ...],
+    limits_file: Path | None,
     log_level: str,
 ) -> None:
     """
@@ -101,7 +113,11 @@ def command(
         with _loading():
             from jaxmon_exporter.service import Service
 
-            options = Options(**chosen, prices=_prices(price_table, prices))
+            options = Options(
+                **chosen,
+                prices=_prices(price_table, prices),
+                limits=from_file(limits_file) if limits_file else Limits(),
+            )
             service = Service(options, give_up=signals.give_up)
             bound = service.start()
         signals.loaded()

@@ -11,14 +11,16 @@ import click
 from jaxmon.cli import output
 from jaxmon.cli.job.goodput import goodput
 from jaxmon.cli.job.sidecars import Sidecars, sidecars
+from jaxmon.cli.limits import LIMITS, limits_of
 from jaxmon.cli.options import Number
+from jaxmon.formats import durations
+from jaxmon.limits import Limits
 
 
 if TYPE_CHECKING:
     from jaxmon.report.job.model import State, Verdict
 
 _HUNG, _FAILED, _NOTHING = 1, 1, 3
-_AFTER = 30.0
 _EVERY = 5.0
 _CLEAR = "\x1b[H\x1b[2J"
 _COLOURS = {"hung": "red", "waiting": "yellow", "progressing": "green"}
@@ -54,20 +56,19 @@ Examples:
 @click.option(
     "--after",
     type=Number(1, 86_400),
-    default=_AFTER,
-    show_default=True,
     help="Seconds without progress that are called a hang, unless longer pauses are "
-    "usual.",
+    "usual; by default rank_stuck_after of the limits.",
 )
 @click.option(
     "--stacks",
     is_flag=True,
     help="Also print the stacks of all threads, those that differ first.",
 )
+@LIMITS
 @click.option("--watch", is_flag=True, help="Print it again and again, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def why(
-    *, sidecars: Sidecars, after: float, stacks: bool, watch: bool, as_json: bool
+    *, sidecars: Sidecars, after: float | None, stacks: bool, watch: bool, as_json: bool
 ) -> None:
     """
     Say whether a job gets on, and which rank the others wait for, and why: in a hang,
@@ -76,10 +77,13 @@ def why(
     Asks the sidecars of all its hosts at the same time, which were started with
     `--peer-access`, and waits --timeout seconds for all of them together.
     """
+    limits = limits_of(None)
+    if after is not None:
+        limits = limits.replaced(rank_stuck_after=durations.text(after))
     while True:
         state = _look(
             sidecars,
-            after=after,
+            limits,
             stacks=stacks,
             as_json=as_json,
             clear=watch and not as_json,
@@ -142,8 +146,8 @@ command.add_command(goodput)
 
 def _look(
     sidecars: Sidecars,
+    limits: Limits,
     *,
-    after: float,
     stacks: bool,
     as_json: bool,
     clear: bool,
@@ -154,7 +158,7 @@ def _look(
     from jaxmon.report.job.verdict import judge
 
     hosts = sidecars.ask(stacks=stacks)
-    verdict = judge(hosts, after=after)
+    verdict = judge(hosts, limits)
     groups: list[grouped.Group] = []
     if stacks:
         groups = grouped.groups(grouped.of_hosts(hosts))

@@ -15,8 +15,8 @@ from jaxmon.artifacts import events as of_processes
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.alerts.power import PROCESS_POWER
 from jaxmon.artifacts.promql import Counter, Expr, Matcher, counter, gauge, ne
-from jaxmon.artifacts.slo import durations
 from jaxmon.artifacts.slo.model import BUDGET_REMAINING, ERRORS, EVENTS, OBJECTIVE
+from jaxmon.formats import durations
 
 
 SERVICE = ("cluster", "namespace", "job")

@@ -9,9 +9,9 @@ from functools import partial
 from typing import NamedTuple
 
 from jaxmon.artifacts.promql import Expr
-from jaxmon.artifacts.slo import durations
 from jaxmon.cli.slo import firing, queries
 from jaxmon.cli.slo.firing import Fired, service
+from jaxmon.formats import durations
 from jaxmon.monitoring.prometheus import Prometheus, QueryError, Series
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from jaxmon.cli.limits import LIMITS, limits_of
 from jaxmon.cli.options import RUN_DIR, Number, Url
 from jaxmon.cli.servers import Access
 from jaxmon.cli.servers import access as server_access
@@ -47,6 +48,7 @@ Examples:
     help="Seconds between two readings.",
 )
 @RUN_DIR
+@LIMITS
 @server_access
 def command(
     *, url: str | None, every: float, run_dir: Path | None, access: Access
@@ -65,7 +67,7 @@ def command(
 
     source = _source(url, run_dir, access)
     terminal = Terminal()
-    reader = Reader(Host(source), terminal.wake, every=every)
+    reader = Reader(Host(source, limits_of(run_dir)), terminal.wake, every=every)
     name = platform.node() if url is None else url
     try:
         with terminal:

@@ -91,7 +91,7 @@ def find(snapshot: Snapshot, neighbours: Sequence[Snapshot] = ()) -> list[Findin
     Return what to change, the most urgent first; empty if nothing stands out.
 
     Args:
-        snapshot: what the agent of a process reports.
+        snapshot: what the agent of a process reports, and the limits.
         neighbours: what those of other processes of the host report, if known.
     """
     return ranked([*_alone(snapshot), *compiled_together(snapshot, neighbours)])

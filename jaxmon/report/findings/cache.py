@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.formats.durations import seconds as seconds_in
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.layout import counted
 from jaxmon.report.model import Snapshot
@@ -15,12 +16,11 @@ NO_CACHE = (
 )
 """Obstacles of programs that do without the cache."""
 
-_WORTH_SECONDS = 10.0
-
 
 def cache(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect what prevents persistent cache hits."""
-    cache, quick = snapshot.cache, snapshot.compile_time < _WORTH_SECONDS
+    cache = snapshot.cache
+    quick = snapshot.compile_time < seconds_in(snapshot.limits.cache_worth)
     for obstacle in cache.obstacles:
         # Most programs have no cache, and start quickly.
         if obstacle.reason in NO_CACHE and quick:

@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from jaxmon.formats.durations import seconds as seconds_in
 from jaxmon.report.findings.cache import NO_CACHE
 from jaxmon.report.findings.finding import Finding
-from jaxmon.report.findings.recompiles import SCATTERED, SCATTERED_OF_TIME
 from jaxmon.report.findings.warm_starts import cold_requests
 from jaxmon.report.findings.words import WHY
 from jaxmon.report.layout import counted, duration, share_of_time, times
 from jaxmon.report.model import Snapshot
 
 
-STUCK_SECONDS = 300.0
-_OPERATIONS_SECONDS = 5.0
-_COMPILE_SHARE = 0.2
-_SETTLED_SECONDS = 60.0
-_EFFECT_MISSES = 100
 _EFFECT_SECONDS = 0.0005
 _MOST_EVIDENCE = 3
 _WORTH_A_LINE = 0.1
@@ -27,7 +22,8 @@ _WORTH_A_LINE = 0.1
 def stuck(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect a stuck compile."""
     longest = snapshot.compiling.oldest_seconds
-    if snapshot.compiling.count and longest >= STUCK_SECONDS:
+    late = longest > seconds_in(snapshot.limits.stuck_after)
+    if snapshot.compiling.count and late:
         yield Finding(
             "compile_stuck",
             "",
@@ -40,16 +36,19 @@ def stuck(snapshot: Snapshot) -> Iterator[Finding]:
 
 def operations(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect time spent compiling eager operations."""
+    limits = snapshot.limits
     inside = [one for one in snapshot.functions if one.internal and one.built]
     took = sum(one.compile_time for one in inside)
     causes = Counter[str]()
     for one in inside:
         causes.update(one.recompiles)
     recompiled = causes.total()
-    most = took >= _COMPILE_SHARE * snapshot.compile_time
-    slow = took >= _OPERATIONS_SECONDS and most
+    most = took >= limits.compile_share * snapshot.compile_time
+    slow = took >= seconds_in(limits.operations_slow) and most
     observed = snapshot.process.observed_seconds
-    often = recompiled >= SCATTERED and took >= SCATTERED_OF_TIME * observed
+    often = (
+        recompiled >= limits.recompile_scattered and took >= limits.time_part * observed
+    )
     if not slow and not often:
         return
     built = sum(one.built for one in inside)
@@ -102,7 +101,7 @@ def effects(snapshot: Snapshot) -> Iterator[Finding]:
         if event.details.get("reason") == "effects"
     }
     for function in snapshot.functions:
-        if function.name in missed and function.misses >= _EFFECT_MISSES:
+        if function.name in missed and function.misses >= snapshot.limits.effect_misses:
             yield Finding(
                 "effects",
                 function.name,
@@ -127,7 +126,10 @@ def compile_dominated(snapshot: Snapshot) -> Iterator[Finding]:
     observed, took = snapshot.process.observed_seconds, snapshot.compile_time
     known = any(one.reason in NO_CACHE for one in snapshot.cache.obstacles)
     rest = took - sum(one.seconds for one in cold_requests(snapshot))
-    if observed < _SETTLED_SECONDS or rest < _COMPILE_SHARE * observed or known:
+    limits = snapshot.limits
+    if observed < seconds_in(limits.compile_settled) or known:
+        return
+    if rest < limits.compile_share * observed:
         return
     recompiling = sum(
         one.recompile_time(cause)

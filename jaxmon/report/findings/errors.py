@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.limits import Limits
 from jaxmon.report.findings.finding import MOST_OF_A_MESSAGE, Finding, quoted
 from jaxmon.report.findings.words import (
     BAD_DEVICE,
@@ -22,9 +23,6 @@ from jaxmon.report.served import Failure
 # In JAX's own words: jax/_src/array.py, `_check_if_deleted`.
 _DELETED = "Array has been deleted"
 _MOST_FAILURES = 3
-# Requests that failed, at least: so many, and this part of all.
-FAILED_REQUESTS = 5
-FAILED_SHARE = 0.01
 
 
 def errors(snapshot: Snapshot) -> Iterator[Finding]:
@@ -52,12 +50,17 @@ def errors(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+def many_fail(failed: float, every: float, limits: Limits) -> bool:
+    """Return whether *failed* of *every* request are too many."""
+    return failed >= max(limits.failed_requests, limits.failed_share * every)
+
+
 def failed_requests(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect routes whose requests fail."""
     for route in snapshot.requests:
         every = sum(one.count for one in route.finished)
         failed = sum(one.count for one in route.finished if one.outcome == "error")
-        if failed < FAILED_REQUESTS or failed < FAILED_SHARE * every:
+        if not many_fail(failed, every, snapshot.limits):
             continue
         finding = (
             f"{counted(failed, 'request')} to {route.name} failed, "

@@ -6,16 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.formats.durations import seconds as seconds_in
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.layout import counted, duration
 from jaxmon.report.model import Snapshot
 
-
-# A receiver that is restarted loses nothing of metrics, and few spans.
-_IN_A_ROW = 3
-_SECONDS = 180.0
-_SPANS = 500
-_SPANS_PER_MINUTE = 10.0
 
 _REASON = (
     "The program's log has the reason under `opentelemetry.exporter`. Check that a "
@@ -26,8 +21,10 @@ _REASON = (
 
 def metrics(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect that no export of metrics has arrived for minutes."""
-    exports = snapshot.exports
-    if exports.failed_in_a_row < _IN_A_ROW or exports.failing_seconds < _SECONDS:
+    exports, limits = snapshot.exports, snapshot.limits
+    if exports.failed_in_a_row < limits.exports_failed:
+        return
+    if exports.failing_seconds < seconds_in(limits.exports_failed_for):
         return
     yield Finding(
         "export",
@@ -43,8 +40,9 @@ def metrics(snapshot: Snapshot) -> Iterator[Finding]:
 def spans(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect that spans are dropped again and again, not only once."""
     dropped = snapshot.exports.spans_dropped
-    minutes = snapshot.process.observed_seconds / 60
-    if dropped < _SPANS or dropped < _SPANS_PER_MINUTE * minutes:
+    limits = snapshot.limits
+    windows = snapshot.process.observed_seconds / seconds_in(limits.export_window)
+    if dropped < limits.spans_dropped * max(windows, 1.0):
         return
     yield Finding(
         "spans",

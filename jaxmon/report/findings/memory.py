@@ -1,18 +1,15 @@
-"""Findings on device memory. The constants here are the thresholds."""
+"""Findings on device memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.limits import Limits
 from jaxmon.report.findings.finding import Finding, quoted
 from jaxmon.report.layout import counted, duration, share, size, times
 from jaxmon.report.model import Device, Snapshot
 
 
-HIGH = 0.9
-_PEAK_HIGH = 0.95
-_MUCH = 0.2
-_SMALL = 0.25
 _DAY = 86_400.0
 _MOST_EVIDENCE = 3
 
@@ -42,7 +39,7 @@ def out_of_memory(snapshot: Snapshot) -> Iterator[Finding]:
 def memory_high(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect devices that are, or were, nearly full."""
     for device in snapshot.memory.devices:
-        if (finding := _nearly_full(device)) is not None:
+        if (finding := _nearly_full(device, snapshot.limits)) is not None:
             held = snapshot.allocations.peak_of(device.device)
             yield Finding(
                 "memory",
@@ -59,12 +56,14 @@ def memory_high(snapshot: Snapshot) -> Iterator[Finding]:
 
 def fragmentation(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect devices on which what was allocated once would not fit again."""
+    limits = snapshot.limits
     for device in snapshot.memory.devices:
         free, block = _free(device), _largest_block(device)
         most = device.largest_allocation
         if free is None or block is None or most is None:
             continue
-        if free >= _MUCH * (device.limit or 0) and block < min(most, _SMALL * free):
+        much = free >= limits.fragmented_free * (device.limit or 0)
+        if much and block < min(most, limits.fragmented_block * free):
             yield Finding(
                 "fragmentation",
                 device.device,
@@ -117,14 +116,14 @@ def leaks(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _nearly_full(device: Device) -> str | None:
+def _nearly_full(device: Device, limits: Limits) -> str | None:
     if not device.limit:
         return None
     for figure, high, verb in (
-        (device.in_use, HIGH, "uses"),
-        (device.peak, _PEAK_HIGH, "has used"),
+        (device.in_use, limits.device_memory, "uses"),
+        (device.peak, limits.device_memory_peak, "has used"),
     ):
-        if figure is not None and figure >= high * device.limit:
+        if figure is not None and figure > high * device.limit:
             part = share(figure, device.limit)
             return f"Device {device.device} {verb} {part} of its {size(device.limit)}."
     return None

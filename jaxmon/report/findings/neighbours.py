@@ -1,9 +1,10 @@
-"""Findings on the processes of one host together. The constants are the thresholds."""
+"""Findings on the processes of one host together."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from jaxmon.formats.durations import seconds as seconds_in
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.layout import duration
 from jaxmon.report.model import Function, Snapshot
@@ -12,7 +13,6 @@ from jaxmon.report.model import Function, Snapshot
 TOPICS_OF_HOST = ("compiled_together",)
 """Topics of findings that each of several processes has."""
 
-_WORTH_SECONDS = 5.0
 _MOST_EVIDENCE = 3
 
 
@@ -34,7 +34,7 @@ def compiled_together(
         and (others_too := sum(_same(one, of) for of in others))
     ]
     seconds = sum(_seconds(one) for one, _ in found)
-    if seconds < _WORTH_SECONDS:
+    if seconds < seconds_in(snapshot.limits.together_slow):
         return
     found.sort(key=lambda one: -_seconds(one[0]))
     first, count = found[0]
@@ -56,7 +56,12 @@ def compiled_together(
 def compared(snapshot: Snapshot) -> Snapshot:
     """Return the part of *snapshot* that its comparison with others needs."""
     functions = tuple(one for one in snapshot.functions if _is_compiled(one))
-    return Snapshot(functions=functions, memory=snapshot.memory, cache=snapshot.cache)
+    return Snapshot(
+        functions=functions,
+        memory=snapshot.memory,
+        cache=snapshot.cache,
+        limits=snapshot.limits,
+    )
 
 
 def shared(
@@ -87,7 +92,7 @@ def shared(
 def is_worth_comparing(snapshot: Snapshot) -> bool:
     """Return whether the process compiled long enough to compare it with others."""
     own = [one for one in snapshot.functions if not one.internal and _is_compiled(one)]
-    return sum(map(_seconds, own)) >= _WORTH_SECONDS
+    return sum(map(_seconds, own)) >= seconds_in(snapshot.limits.together_slow)
 
 
 def _compiled_by(function: Function, others: int) -> str:

@@ -7,29 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
+from jaxmon.formats.durations import seconds as seconds_in
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.findings.words import EQUINOX, GROWS, WHY, recompile_advice
 from jaxmon.report.layout import counted, duration, times
 from jaxmon.report.model import Function, Recompile, Snapshot
 
 
-STORM = 5
-"""Recompiles of one function for one cause that may be no accident."""
-
-SCATTERED = 20
-"""Recompiles of several functions together that may be no accident."""
-
-SCATTERED_OF_TIME = 0.05
-"""Share of the time that these must have taken."""
-
-_LATELY_SECONDS = 600.0
-_STORM_OF_CALLS = 0.01
-_STORM_OF_TIME = 0.005
-_NEW_FUNCTIONS_OF_TIME = 0.05
-# Fewer are no accident either, if they are most calls, and much of the time.
-_FEW = 3
-_FEW_OF_CALLS = 0.5
-_FEW_OF_TIME = 0.2
 _MOST_EVIDENCE = 3
 _SHAPES = re.compile(r"(.*): [^\[\] ]+\[([\d,]*)\] → [^\[\] ]+\[([\d,]*)\]")
 
@@ -69,7 +53,8 @@ def scattered(snapshot: Snapshot) -> Iterator[Finding]:
         causes.update(one.recompiles)
     count, took = causes.total(), sum(one.compile_time for one in few)
     observed = snapshot.process.observed_seconds
-    if count < SCATTERED or took < SCATTERED_OF_TIME * observed:
+    limits = snapshot.limits
+    if count < limits.recompile_scattered or took < limits.time_part * observed:
         return
     cause = causes.most_common(1)[0][0]
     why = f", mostly because {WHY[cause]}" if cause in WHY else ""
@@ -93,23 +78,27 @@ def _is_storm(function: Function, cause: str, snapshot: Snapshot) -> bool:
     and used for long each time, as for each value of a sweep, is only worth its time.
     """
     new = cause == "new_function"
-    worth = _NEW_FUNCTIONS_OF_TIME if new else _STORM_OF_TIME
+    limits = snapshot.limits
+    worth = limits.recreated_time if new else limits.recompile_storm_time
     count, observed = function.recompiles[cause], snapshot.process.observed_seconds
-    often = function.calls is None or count >= _STORM_OF_CALLS * function.calls
+    calls = function.calls
+    often = calls is None or count >= limits.recompile_storm_calls * calls
     long = function.compile_time >= worth * observed
-    if count >= STORM and (often or long):
+    if count >= limits.recompile_storm and (often or long):
         return True
-    mostly = function.calls is not None and count >= _FEW_OF_CALLS * function.calls
+    mostly = calls is not None and count >= limits.recompile_few_calls * calls
     took = function.recompile_time(cause)
-    if count >= _FEW and mostly and took >= _FEW_OF_TIME * observed:
+    much = took >= limits.recompile_few_time * observed
+    if count >= limits.recompile_few and mostly and much:
         return True
     lately = _lately(function, cause, snapshot)
     took = sum(one.seconds or 0.0 for one in lately)
-    return len(lately) >= STORM and took >= worth * _LATELY_SECONDS
+    window = seconds_in(limits.recompile_window)
+    return len(lately) >= limits.recompile_storm and took >= worth * window
 
 
 def _lately(function: Function, cause: str, snapshot: Snapshot) -> list[Recompile]:
-    since = snapshot.process.now - _LATELY_SECONDS
+    since = snapshot.process.now - seconds_in(snapshot.limits.recompile_window)
     return [
         one
         for one in snapshot.recompiles
@@ -120,9 +109,10 @@ def _lately(function: Function, cause: str, snapshot: Snapshot) -> list[Recompil
 def _how_many_lately(function: Function, cause: str, snapshot: Snapshot) -> str:
     """Return how many of the recompiles are recent, where not all can be."""
     count = len(_lately(function, cause, snapshot))
-    if not count or snapshot.process.observed_seconds <= _LATELY_SECONDS:
+    window = seconds_in(snapshot.limits.recompile_window)
+    if not count or snapshot.process.observed_seconds <= window:
         return ""
-    return f" ({count:,} of them in the last {duration(_LATELY_SECONDS)})"
+    return f" ({count:,} of them in the last {duration(window)})"
 
 
 def _by_count(function: Function) -> list[tuple[str, int]]:
@@ -154,9 +144,10 @@ def _grows(snapshot: Snapshot, function: str) -> bool:
         for one in snapshot.recompiles
         if one.function == function and one.cause == "shape" and one.texts
     ]
-    found = [_SHAPES.fullmatch(one.texts[0]) for one in events[-STORM:]]
+    number = int(snapshot.limits.recompile_storm)
+    found = [_SHAPES.fullmatch(one.texts[0]) for one in events[-number:]]
     pairs = [one.groups() for one in found if one is not None]
-    if len(pairs) < STORM:
+    if len(pairs) < number:
         return False
     larger = all(
         len(old := _sizes(before)) == len(new := _sizes(after))

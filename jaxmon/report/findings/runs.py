@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.formats.durations import seconds as seconds_in
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.goodput.record import (
     CHECKPOINT,
@@ -31,16 +32,8 @@ from jaxmon.report.layout import counted, duration, share, times
 from jaxmon.report.model import Snapshot
 
 
-# Seconds.
-_YOUNG = 600.0
-# Of steps that an attempt does again although they were saved.
-_WORTH_SAVED = 60.0
-# Of the time, and what one cause must contribute to be named.
-_WORTH = 0.1
-_PART = 0.05
 # The sum of saves and lost steps hardly changes within this factor of the best.
 _NEAR = 2.0
-_FRUITLESS = 3
 
 _SEE = "`jaxmon job post-mortem` says what fails first."
 _ON_RESTORING = (
@@ -78,7 +71,7 @@ _NOTICE = "Save on the notice of preemption (SIGTERM) as well"
 def no_progress(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect a run that restarts again and again, and gets no further."""
     record = plausible(snapshot.run)
-    if record is None or record.fruitless <= _FRUITLESS:
+    if record is None or record.fruitless <= snapshot.limits.fruitless_attempts:
         return
     yield Finding(
         "no_progress",
@@ -96,7 +89,7 @@ def old_checkpoint(snapshot: Snapshot) -> Iterator[Finding]:
     if record is None or not record.behind or record.step >= record.furthest:
         return
     seconds = record.behind * seconds_of_a_step(record)
-    if seconds < _WORTH_SAVED:
+    if seconds < seconds_in(snapshot.limits.steps_again):
         return
     yield Finding(
         "old_checkpoint",
@@ -115,20 +108,21 @@ def old_checkpoint(snapshot: Snapshot) -> Iterator[Finding]:
 def restarts(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect runs that lose much of their time to interruptions and to saves."""
     record = plausible(snapshot.run)
-    if record is None or record.up < _YOUNG:
+    limits = snapshot.limits
+    if record is None or record.up < seconds_in(limits.run_young):
         return
     spent, known = record.seconds, saving(record)
-    if known and spent.get(CHECKPOINT, 0.0) >= _WORTH * record.up:
+    if known and spent.get(CHECKPOINT, 0.0) >= limits.time_worth * record.up:
         yield _saves(record, known, snapshot)
     if not record.interrupted:
         return
     lost, recovery = spent.get(LOST, 0.0), spent.get(RECOVERY, 0.0)
-    much = lost + recovery >= _WORTH * record.up
-    if much and lost >= _PART * record.up:
+    much = lost + recovery >= limits.time_worth * record.up
+    if much and lost >= limits.time_part * record.up:
         yield _lost(record, known, snapshot)
-    if much and recovery >= _PART * record.up:
+    if much and recovery >= limits.time_part * record.up:
         yield _recovery(record, snapshot)
-    if spent.get(WAITING, 0.0) >= _WORTH * record.wall:
+    if spent.get(WAITING, 0.0) >= limits.time_worth * record.wall:
         yield _waiting(record)
 
 

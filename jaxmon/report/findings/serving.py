@@ -6,34 +6,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.limits import Limits
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.layout import counted, duration, share
 from jaxmon.report.model import Snapshot
 from jaxmon.report.served import Queue, Route
 
 
-_GROWING_SECONDS = 120.0
-_DEEP = 20
-_OF_DEPTH = 0.05
 _STEADY = 1 / 4
 _THIRDS = 3
-_BATCHES = 100
-_WORTH_OF_TIME = 0.1
-LATE_REQUEST = 15.0
-"""A request in progress for so many seconds may hang, ..."""
-LATE_OF_USUAL = 30.0
-"""... if that is so many times as long as 95 % take."""
-_ENOUGH = 20
 _IN_JAX = frozenset(("compile", "device", "fetch", "transfer", "eager"))
 _MOST_LINES = 5
+
+
+def hangs(oldest: float, usual: float, limits: Limits) -> bool:
+    """Return whether a request hangs, where 95 % take up to *usual* seconds."""
+    late = seconds_in(limits.late_request)
+    return oldest >= max(late, limits.late_request_times * usual)
 
 
 def hanging(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect requests in progress for far longer than others take."""
     stacks = {one.name: one.stack for one in snapshot.time.requests}
     for route in snapshot.requests:
-        usual, oldest = _usual(route), route.oldest_seconds
-        if usual is None or oldest < max(LATE_REQUEST, LATE_OF_USUAL * usual):
+        usual, oldest = _usual(route, snapshot.limits), route.oldest_seconds
+        if usual is None or not hangs(oldest, usual, snapshot.limits):
             continue
         stack = stacks.get(route.name, ())
         place = stack[0].partition(" in ")[0] if stack else ""
@@ -53,7 +51,7 @@ def hanging(snapshot: Snapshot) -> Iterator[Finding]:
 def queues(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect queues that grow because more arrives than is served."""
     for queue in snapshot.queues:
-        if _grows(queue):
+        if _grows(queue, snapshot.limits):
             yield Finding(
                 "queue",
                 queue.name,
@@ -91,11 +89,11 @@ def padding(snapshot: Snapshot) -> Iterator[Finding]:
     every = sum(one.batches.count for one in routes)
     for route in routes:
         count, fill = route.batches.count, route.batches.fill_ratio or 0.0
-        if count < _BATCHES:
+        if count < snapshot.limits.padded_batches:
             continue
         wasted = executed * count / every * (1 - fill)
         # A service with few requests has nothing to win by filling its batches.
-        if wasted >= _WORTH_OF_TIME * observed:
+        if wasted >= snapshot.limits.time_worth * observed:
             yield Finding(
                 "padding",
                 route.name,
@@ -119,7 +117,7 @@ def event_loops(snapshot: Snapshot) -> Iterator[Finding]:
         if one.event_loop and one.state in _IN_JAX:
             lines[one.place] = lines.get(one.place, 0.0) + one.seconds
     took = sum(lines.values())
-    if took < _WORTH_OF_TIME * period.seconds:
+    if took < snapshot.limits.time_worth * period.seconds:
         return
     most = max(lines, key=lines.__getitem__)
     yield Finding(
@@ -136,20 +134,21 @@ def event_loops(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def _usual(route: Route) -> float | None:
+def _usual(route: Route, limits: Limits) -> float | None:
     """Return what 95 % of the successful requests take, `None` if they are few."""
     known = [one for one in route.finished if one.outcome == "success"]
-    times = [one.p95_seconds for one in known if one.count >= _ENOUGH]
+    least = limits.requests_judged
+    times = [one.p95_seconds for one in known if one.count >= least]
     return max((one for one in times if one is not None), default=None)
 
 
-def _grows(queue: Queue) -> bool:
+def _grows(queue: Queue, limits: Limits) -> bool:
     """
     Return whether *queue* grows steadily: a bounded one stops when it is full, work
     that arrives at once is one step, and a burst drains.
     """
     known = len(queue.lows) == len(queue.highs) == _THIRDS
-    if not known or queue.growth_seconds < _GROWING_SECONDS:
+    if not known or queue.growth_seconds < seconds_in(limits.queue_growing):
         return False
     first, second, third = queue.lows
     growth = third - first
@@ -157,7 +156,8 @@ def _grows(queue: Queue) -> bool:
     steady = second - first >= least and third - second >= least
     # Otherwise it may as well be a queue that sways.
     above = queue.depth >= third > queue.highs[0]
-    return growth >= max(_DEEP, _OF_DEPTH * first) and steady and above
+    much = growth >= max(limits.queue_deep, limits.queue_growth * first)
+    return much and steady and above
 
 
 def _waited(snapshot: Snapshot) -> float:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.limits import Limits
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.gone import ADVICE, Gone
 from jaxmon.report.layout import duration
@@ -11,17 +13,6 @@ from jaxmon.report.model import Snapshot
 from jaxmon.report.walltime import Now
 
 
-# How many times as long as ever before.
-_TIMES = 10
-# On a line where it has been before; in a state where it has been; anywhere.
-_ON_THE_LINE = 15.0
-_FOR_A_LOCK = 15.0
-# For a lock while another thread waits for one too, from the first step on.
-_DEADLOCK = 60.0
-_IN_THE_STATE = 60.0
-_ANYWHERE = 300.0
-# For a thread that has failed, and of how much earlier it did: its queue was not empty.
-_FOR_THE_DEAD = 15.0
 _EARLIER = 60.0
 # Changes after which a program has a rhythm.
 _RHYTHM = 20
@@ -62,7 +53,7 @@ _ACTIONS["fetch"] = _ACTIONS["transfer"] = _ACTIONS["device"]
 def stalled(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect a program that has been doing the same thing far longer than before."""
     now = snapshot.time.now
-    if now.state not in _DOING or not is_long(now):
+    if now.state not in _DOING or not is_long(now, snapshot.limits):
         return
     before = ""
     if now.changes and now.longest_before:
@@ -86,30 +77,35 @@ def stalled(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def _waits_for(one: Gone, now: Now) -> bool:
+def _waits_for(one: Gone, now: Now, limits: Limits) -> bool:
     """Return whether what goes on *now* may be to wait for *one*, which is gone."""
     if one.age_seconds is None:
         return False
-    long = min(one.age_seconds, now.seconds) >= _FOR_THE_DEAD
+    least = seconds_in(limits.stalled_for_a_failed_thread)
+    long = min(one.age_seconds, now.seconds) >= least
     return long and one.age_seconds <= now.seconds + _EARLIER
 
 
-def is_long(now: Now) -> bool:
+def is_long(now: Now, limits: Limits) -> bool:
     """
     Return whether what goes on *now* is far longer than usual, or as long as is odd for
     one that waits while a thread of the program has just failed.
     """
-    if now.state in _WAITS and any(_waits_for(one, now) for one in now.gone):
+    if now.state in _WAITS and any(_waits_for(one, now, limits) for one in now.gone):
         return True
-    if now.seconds >= _ANYWHERE:
-        return now.seconds >= _TIMES * now.longest_there
-    if now.lock and now.others and now.seconds >= _DEADLOCK:
+    times = limits.stalled_times
+    if now.seconds >= seconds_in(limits.stalled_anywhere):
+        return now.seconds >= times * now.longest_there
+    if now.lock and now.others and now.seconds >= seconds_in(limits.deadlocked):
         return True
     if now.changes < _RHYTHM:
         return False
     there, before = now.longest_there, now.longest_before
-    if now.lock and now.seconds >= max(_FOR_A_LOCK, _TIMES * before):
-        return True
-    on_the_line = there and now.seconds >= max(_ON_THE_LINE, _TIMES * there)
-    in_the_state = before and now.seconds >= max(_IN_THE_STATE, _TIMES * before)
-    return bool(on_the_line or in_the_state)
+    for usual, least in (
+        (before if now.lock else None, limits.stalled_for_a_lock),
+        (there or None, limits.stalled_on_a_line),
+        (before or None, limits.stalled_in_a_state),
+    ):
+        if usual is not None and now.seconds >= max(seconds_in(least), times * usual):
+            return True
+    return False

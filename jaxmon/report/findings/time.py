@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.formats.durations import seconds as seconds_in
 from jaxmon.report.findings import compiles, transfers
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.findings.periods import (
@@ -25,13 +26,6 @@ from jaxmon.report.model import Snapshot
 from jaxmon.report.walltime import Period
 
 
-_WORTH = 0.1
-# While the time of the device is unknown, it may be computing meanwhile.
-_WORTH_IN_DOUBT = 0.25
-# What could be won follows from samples of execution times.
-_WORTH_ESTIMATED = 0.15
-# Seconds for one program.
-_LARGE_PROGRAM = 10.0
 _MOST_LINES = 3
 _MORE = 5
 # Calls per read from which on a program reads rarely.
@@ -49,7 +43,7 @@ def eager(snapshot: Snapshot) -> Iterator[Finding]:
     took = dispatch + _eager_waits(snapshot, period)
     # What the device computes meanwhile of jitted functions.
     hidden = max(_busy(snapshot, period) - period.of("device", "fetch"), 0.0)
-    if took - hidden < _WORTH * period.seconds:
+    if took - hidden < snapshot.limits.time_worth * period.seconds:
         return
     lines = period.lines("eager", *(["compile"] if traced else []))
     yield Finding(
@@ -71,9 +65,9 @@ def data_wait(snapshot: Snapshot) -> Iterator[Finding]:
     if (period := settled(snapshot)) is None:
         return
     took, now = period.of("data_wait"), snapshot.time.now
-    if now.state == "data_wait" and is_long(now):
+    if now.state == "data_wait" and is_long(now, snapshot.limits):
         took -= min(now.seconds, took)  # `stalled` tells
-    if took < _WORTH * period.seconds:
+    if took < snapshot.limits.time_worth * period.seconds:
         return
     lines = period.lines("data_wait")
     yield Finding(
@@ -97,7 +91,9 @@ def host(snapshot: Snapshot) -> Iterator[Finding]:
     # What the device computes while the host does not wait for it.
     hidden = max(busy - period.of("device", "fetch"), 0.0)
     idle = took - min(hidden, took)
-    if idle < (_WORTH if busy else _WORTH_IN_DOUBT) * period.seconds:
+    limits = snapshot.limits
+    worth = limits.time_worth if busy else limits.time_worth_in_doubt
+    if idle < worth * period.seconds:
         return
     if snapshot.requests and period.of("idle") > idle:
         return  # the device waits for requests
@@ -120,7 +116,7 @@ def garbage(snapshot: Snapshot) -> Iterator[Finding]:
     if (period := settled(snapshot)) is None:
         return
     took = period.of("gc")
-    if took < _WORTH * period.seconds:
+    if took < snapshot.limits.time_worth * period.seconds:
         return
     lines = period.lines("gc")
     yield Finding(
@@ -141,7 +137,7 @@ def held_up(snapshot: Snapshot) -> Iterator[Finding]:
     if (period := settled(snapshot)) is None:
         return
     took = period.of("gil")
-    if took < _WORTH * period.seconds:
+    if took < snapshot.limits.time_worth * period.seconds:
         return
     lines = period.lines("gil")
     yield Finding(
@@ -166,7 +162,7 @@ def blocked(snapshot: Snapshot) -> Iterator[Finding]:
     took, now = period.of("blocked") - period.marked("blocked"), snapshot.time.now
     if now.state == "blocked" and not now.activity:
         took -= min(now.seconds, took)  # what has not ended is for `stalled` to judge
-    if took < _WORTH * period.seconds:
+    if took < snapshot.limits.time_worth * period.seconds:
         return
     lines = period.lines("blocked", marked=False)
     yield Finding(
@@ -187,7 +183,7 @@ def copies(snapshot: Snapshot) -> Iterator[Finding]:
     if (period := settled(snapshot)) is None:
         return
     took = period.of("transfer")
-    if took < _WORTH * period.seconds:
+    if took < snapshot.limits.time_worth * period.seconds:
         return
     lines = period.lines("transfer")
     yield Finding(
@@ -211,7 +207,7 @@ def fetches(snapshot: Snapshot) -> Iterator[Finding]:
         return
     busy = _busy(snapshot, period)
     waited = period.of("fetch") - _eager_waits(snapshot, period)
-    if waited < _WORTH * period.seconds:
+    if waited < snapshot.limits.time_worth * period.seconds:
         return
     # If its time is unknown, the device is taken to be busy.
     computing = min(max(busy - period.of("device"), 0.0), waited)
@@ -225,7 +221,7 @@ def fetches(snapshot: Snapshot) -> Iterator[Finding]:
     # While others hold the processors, neither device nor host gets on.
     starved = waited * (snapshot.usual.waiting or 0.0)
     won = max(waited - computing - starved, 0.0) + ahead
-    if won < _WORTH_ESTIMATED * period.seconds:
+    if won < snapshot.limits.time_worth_estimated * period.seconds:
         return
     lines = period.lines("fetch")
     yield Finding(
@@ -248,9 +244,9 @@ def device(snapshot: Snapshot) -> Iterator[Finding]:
         return
     took = period.of("device", "fetch") - _eager_waits(snapshot, period)
     now = snapshot.time.now
-    if now.state in {"device", "fetch"} and is_long(now):
+    if now.state in {"device", "fetch"} and is_long(now, snapshot.limits):
         took -= min(now.seconds, took)  # `stalled` tells
-    if took < _WORTH * period.seconds:
+    if took < snapshot.limits.time_worth * period.seconds:
         return
     busy = _busy(snapshot, period)
     copies = next(transfers.arguments(snapshot), None)
@@ -290,14 +286,15 @@ def compiling(snapshot: Snapshot) -> Iterator[Finding]:
         measured = sum(one.compile_time for one in functions)
         took = min(took, measured + snapshot.compiling.oldest_seconds)
     again = sum(one.recompile_time(c) for one in functions for c in one.recompiles)
-    if took < _WORTH * period.seconds or again > took / 2:
+    if took < snapshot.limits.time_worth * period.seconds or again > took / 2:
         return
     known = [one for one in functions if one.built][:_MOST_LINES]
     users = [one for one in functions if one.built and not one.internal]
     longest = max((one.compile_time / one.built for one in users), default=0.0)
     longest = max(longest, snapshot.compiling.oldest_seconds)
     # A small program takes long, too, while others hold the processors.
-    large = longest * (1 - (snapshot.usual.waiting or 0.0)) >= _LARGE_PROGRAM
+    alone = longest * (1 - (snapshot.usual.waiting or 0.0))
+    large = alone >= seconds_in(snapshot.limits.large_program)
     yield Finding(
         "compiling",
         known[0].name if known else "",
@@ -320,7 +317,7 @@ def startup(snapshot: Snapshot) -> Iterator[Finding]:
     if (period := settled(snapshot)) is None:
         return
     took = period.of("startup")
-    if took < _WORTH * period.seconds:
+    if took < snapshot.limits.time_worth * period.seconds:
         return
     lines = period.lines("startup")
     yield Finding(
@@ -340,7 +337,7 @@ def idle(snapshot: Snapshot) -> Iterator[Finding]:
     if (period := settled(snapshot)) is None:
         return
     took = period.of("idle")
-    if took >= _WORTH * period.seconds:
+    if took >= snapshot.limits.time_worth * period.seconds:
         text = f"The program was idle for {part(took, period)}."
         yield Finding("idle", "", text, (), "")
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.limits import Limits
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.findings.words import COPY, COPY_OF_NUMBERS, FETCH
 from jaxmon.report.layout import duration, size, times
 from jaxmon.report.model import Snapshot, Transfer
 
 
-_WORTH_SECONDS = 1.0
-_LOOP = 100
 _OF_A_NUMBER = 16
-_LOOP_SHARE = 0.01
-_LARGE = 1 << 20
-_OF_THE_TIME = 0.1
 # Bytes per second that any host copies to its device.
 _SLOWEST = 5e8
 _DID = {"device_to_host": "read from", "sync": "synchronized with"}
@@ -28,14 +25,14 @@ def transfers(snapshot: Snapshot) -> Iterator[Finding]:
     A read that waits for the device costs nothing by itself: where the time goes is
     known, `time.fetches` judges.
     """
-    judged = snapshot.time.period.settled
+    judged, limits = snapshot.time.period.settled, snapshot.limits
     for line in snapshot.transfers.lines:
         if judged and line.direction == "device_to_host":
             continue
         observed = snapshot.process.observed_seconds
-        if judged and line.seconds < _OF_THE_TIME * observed:
+        if judged and line.seconds < limits.time_worth * observed:
             continue
-        if _in_a_loop(line, observed):
+        if _in_a_loop(line, observed, limits):
             by = f" ({line.how})" if line.how else ""
             yield Finding(
                 "transfer",
@@ -56,7 +53,7 @@ def transfers(snapshot: Snapshot) -> Iterator[Finding]:
 
 def arguments(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect calls that copy large NumPy arrays to the device each time."""
-    observed = snapshot.process.observed_seconds
+    observed, limits = snapshot.process.observed_seconds, snapshot.limits
     for function in snapshot.functions:
         nbytes = snapshot.transfers.arguments.get(function.name, 0.0)
         dispatch = function.samples.get("dispatch_seconds", 0.0)
@@ -64,7 +61,7 @@ def arguments(snapshot: Snapshot) -> Iterator[Finding]:
         # The median of a few calls is not the mean of all. A call that takes longer
         # than its copies waits for a device that has enough to do.
         took = min(dispatch * calls, nbytes / _SLOWEST * calls, observed)
-        if nbytes < _LARGE or took < _OF_THE_TIME * observed:
+        if nbytes < limits.large_argument or took < limits.time_worth * observed:
             continue
         yield Finding(
             "numpy_argument",
@@ -86,8 +83,10 @@ def _instead_of(line: Transfer) -> str:
     return COPY_OF_NUMBERS if numbers else COPY
 
 
-def _in_a_loop(line: Transfer, observed: float) -> bool:
-    worth = max(_WORTH_SECONDS, _LOOP_SHARE * observed)
+def _in_a_loop(line: Transfer, observed: float, limits: Limits) -> bool:
+    share = limits.transfers_slow_share
+    worth = max(seconds_in(limits.transfers_slow), share * observed)
     # Who writes block_until_ready means it.
     meant = line.direction == "sync"
-    return line.count >= _LOOP and line.seconds >= worth and not meant
+    often = line.count >= limits.transfers_in_a_loop
+    return often and line.seconds >= worth and not meant

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from jaxmon.limits import Limits
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.findings.words import (
     ALWAYS_NAN,
@@ -32,27 +33,16 @@ _OF_SOMETHING_ELSE = frozenset(
     )
 )
 
-# Consecutive non-finite values of a training loss, and of any other quantity. Dynamic
-# loss scaling makes some in a row, of the gradients' norm for one.
-RUN_OF_LOSS = 2
-RUN = 10
-# A diverging loss rises by this multiple of the best value, and by this part of what
-# it had gained; then it is back near its start, or above.
-_RISE = 2.0
-_OF_GAIN = 0.2
-# So many spikes, or this fraction of all values, are rare.
-_FEW = 2
-_RARE = 0.001
 _MOST_NAMED = 3
 _SAME_SAMPLES = 5
-_SAME_CALLS = 100
 
 
 def same_keys(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect functions that draw the same random numbers on every call."""
+    least = snapshot.limits.same_key_calls
     for function in snapshot.functions:
         keys = function.keys
-        if keys.samples >= _SAME_SAMPLES and keys.calls >= _SAME_CALLS:
+        if keys.samples >= _SAME_SAMPLES and keys.calls >= least:
             yield Finding(
                 "same_key",
                 function.name,
@@ -83,12 +73,12 @@ def outputs(snapshot: Snapshot) -> Iterator[Finding]:
 def quantities(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect logged quantities that became NaN, and a loss that jumps or diverges."""
     for quantity in snapshot.values:
-        is_loss = is_training_loss(quantity.name)
-        if _is_lost(quantity, is_loss=is_loss):
+        limits, is_loss = snapshot.limits, is_training_loss(quantity.name)
+        if _is_lost(quantity, limits, is_loss=is_loss):
             yield _lost(quantity, snapshot.process.now)
-        elif is_loss and _diverges(quantity):
+        elif is_loss and _diverges(quantity, limits):
             yield _diverging(quantity)
-        elif is_loss and quantity.spike is not None and _is_unusual(quantity):
+        elif is_loss and quantity.spike is not None and _is_unusual(quantity, limits):
             yield _spike(quantity)
 
 
@@ -145,15 +135,15 @@ def is_training_loss(name: str) -> bool:
     return not words.isdisjoint(_LOSS) and words.isdisjoint(_OF_SOMETHING_ELSE)
 
 
-def _is_lost(quantity: Quantity, *, is_loss: bool) -> bool:
+def _is_lost(quantity: Quantity, limits: Limits, *, is_loss: bool) -> bool:
     since = quantity.since
     if since is None:
         return False
     if is_loss:
-        return quantity.run >= RUN_OF_LOSS
+        return quantity.run >= limits.nonfinite_losses
     # One that was never finite may be a placeholder until the first evaluation.
     known = quantity.latest is not None
-    return known and since.kind == "nan" and quantity.run >= RUN
+    return known and since.kind == "nan" and quantity.run > limits.nonfinite_values
 
 
 def _lost(quantity: Quantity, now: float) -> Finding:
@@ -170,15 +160,15 @@ def _lost(quantity: Quantity, now: float) -> Finding:
     )
 
 
-def _diverges(quantity: Quantity) -> bool:
+def _diverges(quantity: Quantity, limits: Limits) -> bool:
     """Return whether the latest values stay far above the best."""
     floor, best, first = quantity.floor, quantity.best, quantity.first
     if floor is None or best is None or first is None:
         return False
     gain = first - best
     # A loss may be negative; then only what it had gained tells what is much.
-    much = _RISE * (best if best > 0 else gain)
-    return floor - best > max(much, _OF_GAIN * gain, 0.0)
+    much = limits.diverging_rise * (best if best > 0 else gain)
+    return floor - best > max(much, limits.diverging_gain * gain, 0.0)
 
 
 def _diverging(quantity: Quantity) -> Finding:
@@ -195,7 +185,7 @@ def _diverging(quantity: Quantity) -> Finding:
     return Finding("diverging", quantity.name, verdict, (evidence,), DIVERGING)
 
 
-def _is_unusual(quantity: Quantity) -> bool:
+def _is_unusual(quantity: Quantity, limits: Limits) -> bool:
     """
     Return whether spikes are rare, and the latest is large by what the loss has gained.
 
@@ -203,10 +193,11 @@ def _is_unusual(quantity: Quantity) -> bool:
     almost 0.
     """
     spike = quantity.spike
-    if spike is None or quantity.spikes > max(_FEW, quantity.count * _RARE):
+    rare = max(limits.rare_spikes, limits.rare_spikes_share * quantity.count)
+    if spike is None or quantity.spikes > rare:
         return False
     first = spike.usual if quantity.first is None else quantity.first
-    return spike.value - spike.usual >= _OF_GAIN * (first - spike.usual)
+    return spike.value - spike.usual >= limits.diverging_gain * (first - spike.usual)
 
 
 def _spike(quantity: Quantity) -> Finding:

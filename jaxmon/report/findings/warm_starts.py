@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.formats.durations import seconds as seconds_in
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.findings.recompiles import recompiles
 from jaxmon.report.layout import counted, duration
@@ -11,8 +12,6 @@ from jaxmon.report.model import Snapshot
 from jaxmon.report.served import Route
 
 
-_WORTH_SECONDS = 30.0
-_WORTH_OF_TIME = 0.05
 _MOST_EVIDENCE = 3
 
 
@@ -28,7 +27,8 @@ def cold_requests(snapshot: Snapshot) -> Iterator[Finding]:
     routes = [(_waited(one), _cold(one), one.name) for one in snapshot.requests]
     waited = sum(seconds for seconds, _, _ in routes)
     observed = snapshot.process.observed_seconds
-    if waited < max(_WORTH_SECONDS, _WORTH_OF_TIME * observed):
+    limits = snapshot.limits
+    if waited < max(seconds_in(limits.slow_start), limits.time_part * observed):
         return
     slow = [one for one in sorted(routes, reverse=True) if one[0]]
     count = sum(number for _, number, _ in slow)

@@ -8,10 +8,10 @@ from jaxmon.report.job import (
     SCHEMA,
     compiles_text,
     latecomers_text,
-    limits_text,
     nccl_text,
     skew_text,
     slow_words,
+    timeouts_text,
 )
 from jaxmon.report.job.compiles import wasted
 from jaxmon.report.job.model import Job, State, Suspects, Verdict
@@ -74,7 +74,7 @@ def _job(job: Job) -> dict[str, Any]:
         "slowness": slow_words.document(job.slowness),
         "latecomers": latecomers_text.document(job.latecomers),
         "nccl": nccl_text.document(job.nccl),
-        "time_limit": limits_text.said(job),
+        "time_limit": timeouts_text.said(job),
         "differ": skew_text.document(skew(job.ranks)),
         "compiled_in_vain": compiles_text.document(wasted(job.ranks)),
     }

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from jaxmon.report.job import (
     compiles_text,
     latecomers_text,
-    limits_text,
     nccl_text,
     skew_text,
     slow_words,
+    timeouts_text,
 )
 from jaxmon.report.job.compiles import wasted
 from jaxmon.report.job.model import FAILED, Job, Kind, State, Suspects, Verdict
@@ -148,7 +148,7 @@ def _job(job: Job, width: int) -> Iterator[str]:
         text = f"{numbers(job.starved)}: waiting for a processor most of the time"
         yield from wrapped(text, width, first=INDENT, rest=INDENT * 2)
     yield from nccl_text.lines(job, width)
-    yield from limits_text.lines(job, width)
+    yield from timeouts_text.lines(job, width)
     yield from skew_text.lines(skew(job.ranks), width)
     yield from compiles_text.lines(wasted(job.ranks), width)
 

@@ -15,6 +15,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from statistics import median
 
+from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.limits import Limits
 from jaxmon.report.job import latecomers, stragglers
 from jaxmon.report.job.failures import is_of_peers
 from jaxmon.report.job.model import FAILED, Job, Kind, State, Suspects, Verdict, Waiting
@@ -31,18 +33,10 @@ from jaxmon.report.job.programs import deviating
 from jaxmon.report.job.records import CRASHED, FINISHED, KILLED, Host, Rank
 
 
-AFTER = 30.0
-"""Seconds without progress that are called a hang, if longer pauses are not usual."""
-
-_TIMES_AS_USUAL = 3.0
 # No pause that comes again and again is as long as a day.
 _MOST_USUAL = 86_400.0
-# Of a job that has not found its rhythm, and of what may take its time.
-_AT_FIRST = 300.0
-_PATIENCE = 900.0
+# Of a job that has found its rhythm.
 _RHYTHM = 10
-# Without a rank nothing gets on: there is nothing to wait for.
-_WITHOUT_A_RANK = 5.0
 _STARVED = 0.5
 
 _TAKES_TIME = frozenset((Kind.COMPILE, Kind.ACTIVITY))
@@ -63,15 +57,16 @@ _ORDER = {kind: order for order, kind in enumerate(Kind)}
 _WORST = {state: order for order, state in enumerate(State)}
 
 
-def judge(hosts: Sequence[Host], *, after: float = AFTER) -> Verdict:
+def judge(hosts: Sequence[Host], limits: Limits | None = None) -> Verdict:
     """
     Return what is found out about the jobs of *hosts*, in a time that grows with the
     number of ranks, and no faster.
 
     Args:
         hosts: what their sidecars report.
-        after: seconds without progress that are called a hang, at least.
+        limits: by which they are judged; the defaults if `None`.
     """
+    limits = limits or Limits()
     silent = tuple((one.target, one.trouble) for one in hosts if one.trouble)
     found: defaultdict[tuple[str, int], list[Rank]] = defaultdict(list)
     places: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
@@ -81,8 +76,7 @@ def judge(hosts: Sequence[Host], *, after: float = AFTER) -> Verdict:
             found[key].append(rank)
             places[key].add(host.target)
     jobs = [
-        _job(key, ranks, hosts, places[key], after=after)
-        for key, ranks in found.items()
+        _job(key, ranks, hosts, places[key], limits) for key, ranks in found.items()
     ]
     if any(one.nccl is not None for one in hosts):
         jobs = [replace(job, nccl=seen(job.ranks, hosts)) for job in jobs]
@@ -103,8 +97,7 @@ def _job(
     reported: Iterable[Rank],
     hosts: Sequence[Host],
     places: Collection[str],
-    *,
-    after: float,
+    limits: Limits,
 ) -> Job:
     coordinator, count = key
     unheard = any(one.trouble for one in hosts)
@@ -114,8 +107,8 @@ def _job(
     waiting = waiting_of(alive)
     suspects = _suspects(ranks, alive, count, waiting, unheard=unheard)
     waiting = _without(waiting, suspects)
-    limit = _limit(alive, suspects, after)
-    state = _state(alive, seconds, limit, suspects, after)
+    limit = _limit(alive, suspects, limits)
+    state = _state(alive, seconds, limit, suspects, limits)
     slowness = None
     late: tuple[latecomers.Latecomer, ...] = ()
     if state is State.PROGRESSING:
@@ -176,20 +169,23 @@ def _since_progress(ranks: Sequence[Rank]) -> float | None:
     return min(ages or begun, default=None)
 
 
-def _limit(alive: Sequence[Rank], suspects: Sequence[Suspects], after: float) -> float:
+def _limit(
+    alive: Sequence[Rank], suspects: Sequence[Suspects], limits: Limits
+) -> float:
     """Return from how many seconds without progress a job is called hung."""
+    after = seconds_in(limits.rank_stuck_after)
     kinds = {one.kind for one in suspects}
     if kinds & _ABSENT:
-        return min(after, _WITHOUT_A_RANK)
+        return min(after, seconds_in(limits.rank_gone_after))
     if not alive:
         return after
     usual = median([max(one.pace.usual_seconds, 0.0) for one in alive])
-    limit = max(after, _TIMES_AS_USUAL * min(usual, _MOST_USUAL))
+    limit = max(after, limits.rank_stuck_times * min(usual, _MOST_USUAL))
     slow = any(map(starts, alive))
     if slow or median([_got_on(one) for one in alive]) < _RHYTHM:
-        limit = max(limit, _AT_FIRST)
+        limit = max(limit, seconds_in(limits.rank_stuck_first))
     if kinds and kinds <= _TAKES_TIME:
-        limit = max(limit, _PATIENCE)
+        limit = max(limit, seconds_in(limits.stuck_after))
     return limit
 
 
@@ -205,7 +201,7 @@ def _state(
     seconds: float | None,
     limit: float,
     suspects: Sequence[Suspects],
-    after: float,
+    limits: Limits,
 ) -> State:
     if not alive and {one.kind for one in suspects} <= _OVER:
         return State.ENDED
@@ -214,7 +210,8 @@ def _state(
     if seconds >= limit:
         return State.HUNG
     started = not (alive and all(map(starts, alive)))
-    return State.PROGRESSING if seconds < after and started else State.WAITING
+    late = seconds >= seconds_in(limits.rank_stuck_after)
+    return State.PROGRESSING if not late and started else State.WAITING
 
 
 def _without(waiting: Waiting, suspects: Iterable[Suspects]) -> Waiting:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from jaxmon import disclosure
+from jaxmon.limits import Limits
 from jaxmon.report.goodput.record import RunRecord
 from jaxmon.report.model.cache import Cache, Signatures
 from jaxmon.report.model.events import Event, Recompile, Warned
@@ -98,6 +99,7 @@ class Snapshot:
     events: tuple[Event, ...] = ()
     recompiles: tuple[Recompile, ...] = ()
     implausible: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits, metadata={"added": True})
 
     @property
     def compile_time(self) -> float:
@@ -114,10 +116,12 @@ class Snapshot:
         return [one for one in self.events if one.kind == kind]
 
 
-def read(overview: object, events: object = None) -> Snapshot:
+def read(
+    overview: object, events: object = None, limits: Limits | None = None
+) -> Snapshot:
     """
     Return the content of ``/debug/overview`` and ``/debug/events``, functions by
-    compile time.
+    compile time, to be judged by *limits* or the defaults.
     """
     happened = mapping(events).get("events")
     document = {**mapping(overview), "events": happened, "implausible": ()}
@@ -141,6 +145,7 @@ def read(overview: object, events: object = None) -> Snapshot:
         found,
         process=replace(found.process, program=program),
         implausible=implausible,
+        limits=limits or Limits(),
         functions=tuple(functions),
         recompiles=tuple(recompiles),
     )

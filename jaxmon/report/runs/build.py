@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from jaxmon import disclosure
 from jaxmon.catalog import AGENT_DIED, AGENT_UP
 from jaxmon.exposition.families import Family, gauge
+from jaxmon.limits import Limits
 from jaxmon.report.findings import find
 from jaxmon.report.findings.finding import Finding, verdict
 from jaxmon.report.layout import counted, shortened
@@ -54,6 +55,7 @@ class Facts(NamedTuple):
         state: as in `jaxmon.report.runs.model.Run`.
         others: the functions of its neighbours.
         redacted: removes secrets from a text, besides those of well-known forms.
+        limits: by which it is judged; the defaults if `None`.
     """
 
     overview: Mapping[str, Any]
@@ -65,6 +67,7 @@ class Facts(NamedTuple):
     state: str
     others: Sequence[Snapshot] = ()
     redacted: Callable[[str], str] = str
+    limits: Limits | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ def build(facts: Facts) -> str:
 
 
 def _document(facts: Facts) -> dict[str, Any]:
-    snapshot = read(facts.overview, facts.events)
+    snapshot = read(facts.overview, facts.events, facts.limits)
     findings = find(snapshot, facts.others)
     snapshot = _bounded(snapshot)
     environment = from_json(_Environment, facts.environment)
@@ -124,7 +127,11 @@ def _answer(facts: Facts, snapshot: Snapshot, findings: Sequence[Finding]) -> An
     now = read_families(families, time=snapshot.process.now, worker=facts.worker)
     verdicts = ProcessVerdict(findings=[one.as_json() for one in findings])
     status = summarise(
-        now, young=inf, whole=False, verdict=HostVerdict({facts.worker: verdicts})
+        now,
+        young=inf,
+        whole=False,
+        verdict=HostVerdict({facts.worker: verdicts}),
+        limits=facts.limits,
     )
     return from_json(Answer, status["answer"])
 

@@ -1,8 +1,9 @@
 """
 Whether users are all right, in one sentence with its reasons.
 
-The numbers of the last minute decide, by the thresholds of the findings; so a fault
-that is over is none any more. Findings add what only they can see.
+The numbers of the last minute decide, by the limits of findings and alerts; so a fault
+that is over is none any more. Findings add what only they can see. A fault is failing
+where its alert pages, and degraded where it is a ticket, or not due yet.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from jaxmon import catalog
-from jaxmon.report.findings.compiles import STUCK_SECONDS
-from jaxmon.report.findings.errors import FAILED_REQUESTS, FAILED_SHARE
-from jaxmon.report.findings.memory import HIGH
-from jaxmon.report.findings.serving import LATE_OF_USUAL, LATE_REQUEST
-from jaxmon.report.findings.values import RUN, RUN_OF_LOSS, is_training_loss
+from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.limits import Limits
+from jaxmon.report.findings.errors import many_fail
+from jaxmon.report.findings.serving import hangs
+from jaxmon.report.findings.values import is_training_loss
 from jaxmon.report.layout import amount, clean, counted, duration, share, size
 from jaxmon.report.status.because import explained
 from jaxmon.report.status.model import (
@@ -38,19 +39,6 @@ from jaxmon.report.status.verdicts import HostVerdict
 STATES: tuple[State, ...] = ("failing", "degraded", "fine", "unknown")
 """The worst first."""
 
-# A minute without an answer, unless requests always take long.
-_STUCK_REQUEST = 60.0
-_OF_USUAL = 3.0
-# Twice as slow as usual, where that is not noise.
-_SLOWER, _SLOWER_BY, _ENOUGH = 2.0, 0.05, 20
-# As the alert JaxmonColdStarts.
-_COLD_SHARE, _COLD_REQUESTS = 0.05, 10
-# More often than not, users wait.
-_MOSTLY_COLD = 0.5
-_STUCK_STEP, _OF_STEPS = 60.0, 10.0
-# As the alert JaxmonSlowdown.
-_SLOWER_STEP = 1.5
-_HOST_MEMORY_LEFT = 0.05
 _MOST_LISTED = 4
 # What is called a minute.
 _MINUTE_LEAST, _MINUTE_MOST = 50.0, 90.0
@@ -86,12 +74,13 @@ class Known:
     agents: Sequence[AgentSummary]
     devices: Sequence[DeviceSummary]
     accelerators: Sequence[AcceleratorSummary]
+    limits: Limits
 
 
 def answer(known: Known, verdict: HostVerdict) -> Answer:
     """Return whether users are all right."""
     reasons = [one for rule in _RULES for one in rule(known)]
-    reasons += _of_findings(verdict, {one["text"] for one in reasons})
+    reasons += _of_findings(known, verdict, {one["text"] for one in reasons})
     reasons = explained(reasons, verdict, known.now)
     reasons.sort(key=lambda one: STATES.index(one["state"]))
     marked = bool(known.requests or known.loops)
@@ -140,30 +129,30 @@ def _requests(known: Known) -> Iterator[Reason]:
         for kind, rule in _OF_ROUTE:
             if inherited and rule is _failed:
                 continue
-            if (reason := rule(one)) is not None:
+            if (reason := rule(one, known.limits)) is not None:
                 state, text = reason
                 yield _reason(kind, state, text, one["workers"], one["route"])
                 break
 
 
-def _failing(one: RequestSummary) -> _Judgement:
+def _failing(one: RequestSummary, limits: Limits) -> _Judgement:
     route = clean(one["route"])
     failed, finished = one["recent_failed"], one["recent"]
     if failed and finished:
         period = _period(one["recent_seconds"])
         described = f"{failed:,.0f} of {counted(finished, 'request')} to {route} failed"
         text = f"{described} in the last {period}."
-        if failed >= FAILED_REQUESTS and failed >= FAILED_SHARE * finished:
+        if many_fail(failed, finished, limits):
             return "failing", text
         if failed == finished:
             return "degraded", text
     return None
 
 
-def _failed(one: RequestSummary) -> _Judgement:
+def _failed(one: RequestSummary, limits: Limits) -> _Judgement:
     """Judge by all that was counted, where no request came in the last minute."""
     route, finished = clean(one["route"]), one["recent"]
-    if finished or one["failed"] < max(FAILED_REQUESTS, FAILED_SHARE * one["total"]):
+    if finished or not many_fail(one["failed"], one["total"], limits):
         return None
     described = (
         f"{one['failed']:,.0f} of {counted(one['total'], 'request')} to {route} failed"
@@ -173,18 +162,23 @@ def _failed(one: RequestSummary) -> _Judgement:
     return "degraded", f"{described}; none has come in the last minute."
 
 
-def _stuck(one: RequestSummary) -> _Judgement:
+def _stuck(one: RequestSummary, limits: Limits) -> _Judgement:
     oldest, waiting = one["oldest"], one["in_progress"]
     # Of a process that has just started, what it did until they began to hang.
-    new = one["warm"] if one["warm"] and one["warm"]["count"] >= _ENOUGH else None
-    usual = one["usual_p95"] or (new and new["p95"])
+    warm = one["warm"]
+    enough = warm is not None and warm["count"] >= limits.requests_judged
+    usual = one["usual_p95"] or (warm["p95"] if warm and enough else None)
     if oldest is None or not waiting:
         return None
     described = f"{counted(waiting, 'request')} in progress, the oldest for"
-    if not one["recent"] and oldest >= max(_STUCK_REQUEST, _OF_USUAL * (usual or 0.0)):
+    late = max(
+        seconds_in(limits.unanswered_after), limits.unanswered_times * (usual or 0.0)
+    )
+    if not one["recent"] and oldest >= late:
         lead = f"no request to {clean(one['route'])} finishes"
-        return "failing", f"{lead}: {described} {duration(oldest)}."
-    if usual and oldest >= max(LATE_REQUEST, LATE_OF_USUAL * usual):
+        text = f"{lead}: {described} {duration(oldest)}"
+        return _paged(text, oldest, limits.hang_after)
+    if usual and hangs(oldest, usual, limits):
         lead = f"requests to {clean(one['route'])} hang"
         return "degraded", (
             f"{lead}: {described} {duration(oldest)}; "
@@ -193,28 +187,30 @@ def _stuck(one: RequestSummary) -> _Judgement:
     return None
 
 
-def _waiting(one: RequestSummary) -> _Judgement:
+def _waiting(one: RequestSummary, limits: Limits) -> _Judgement:
     part, cold = one["cold_ratio"], one["cold"]
-    if part is None or cold is None or cold["count"] < _COLD_REQUESTS:
+    if part is None or cold is None or cold["count"] <= limits.cold_requests:
         return None
-    if part < _COLD_SHARE or cold["p95"] is None:
+    if part <= limits.cold_share or cold["p95"] is None:
         return None
-    return "failing" if part >= _MOSTLY_COLD else "degraded", (
+    return "degraded", (
         f"{share(part, 1)} of the requests to {clean(one['route'])} wait for a "
         f"compile, and take up to {duration(cold['p95'])}."
     )
 
 
-def _slow(one: RequestSummary) -> _Judgement:
+def _slow(one: RequestSummary, limits: Limits) -> _Judgement:
     warm = one["warm"]
-    if warm is None or warm["count"] < _ENOUGH:
+    if warm is None or warm["count"] < limits.requests_judged:
         return None
     # What has been slow for long is a part of the usual p95 before it is of the median.
     for part, now, usual in (
         ("95 % take", warm["p95"], one["usual_p95"]),
         ("half of them take", warm["p50"], one["usual_p50"]),
     ):
-        if usual and now and now >= max(_SLOWER * usual, usual + _SLOWER_BY):
+        if not usual or not now:
+            continue
+        if now >= max(limits.slow_requests * usual, usual + limits.slow_requests_by):
             return "degraded", (
                 f"requests to {clean(one['route'])} are slow: {part} up to "
                 f"{duration(now)}, before {duration(usual)}."
@@ -224,16 +220,19 @@ def _slow(one: RequestSummary) -> _Judgement:
 
 def _loops(known: Known) -> Iterator[Reason]:
     """Yield loops that do not get on, or slower than before."""
+    limits = known.limits
+    least = seconds_in(limits.late_step)
     for one in known.loops:
         age, usual, mean = one["age"], one["usual"], one["mean"]
         if age is None:
             continue
-        limit = max(_STUCK_STEP, _OF_STEPS * (usual or mean or 0.0))
-        if age >= limit and not _excused(known, one["age_worker"]):
-            text = f"{_named(one)} is stuck: its last step was {duration(age)} ago."
+        late = max(least, limits.late_step_times * (usual or mean or 0.0))
+        if age >= late and not _excused(known, one["age_worker"]):
+            text = f"{_named(one)} is stuck: its last step was {duration(age)} ago"
+            state, text = _paged(text, age, limits.stalled_after, late)
             stuck = [one["age_worker"]]
-            yield _reason("loop_stuck", "failing", text, stuck, one["loop"])
-        elif usual and mean and mean >= _SLOWER_STEP * usual and one["rate"]:
+            yield _reason("loop_stuck", state, text, stuck, one["loop"])
+        elif usual and mean and mean >= limits.slowdown * usual and one["rate"]:
             text = (
                 f"{_named(one)} is slow: a step takes {duration(mean)}, before "
                 f"{duration(usual)}."
@@ -251,18 +250,21 @@ def _excused(known: Known, worker: str) -> bool:
 
 def _values(known: Known) -> Iterator[Reason]:
     """Yield values that are not finite any more."""
-    found: dict[tuple[str, str], list[str]] = {}
+    found: dict[tuple[str, str, State], list[str]] = {}
+    limits = known.limits
     for (worker, name), run in known.now.of(catalog.VALUE_NONFINITE_RUN).items():
-        if run >= (RUN_OF_LOSS if is_training_loss(name) else RUN):
-            key = name, f"the logged {clean(name)} is"
+        is_loss = is_training_loss(name)
+        if run >= limits.nonfinite_losses if is_loss else run > limits.nonfinite_values:
+            state: State = "failing" if is_loss else "degraded"
+            key = name, f"the logged {clean(name)} is", state
             found.setdefault(key, []).append(worker)
     for (worker, name), outputs in known.now.of(catalog.NONFINITE_OUTPUTS).items():
         if outputs:
-            key = name, f"outputs of {clean(name)} are"
+            key = name, f"outputs of {clean(name)} are", "degraded"
             found.setdefault(key, []).append(worker)
-    for (name, what), workers in found.items():
+    for (name, what, state), workers in found.items():
         text = f"{what} NaN or infinite."
-        yield _reason("nonfinite", "failing", text, in_order(workers), name)
+        yield _reason("nonfinite", state, text, in_order(workers), name)
 
 
 def _processes(known: Known) -> Iterator[Reason]:
@@ -280,10 +282,10 @@ def _processes(known: Known) -> Iterator[Reason]:
         yield _reason("silent", "degraded", text, silent)
     for one in known.agents:
         age = one["compile_oldest"] or 0.0
-        if age >= STUCK_SECONDS:
+        if age > seconds_in(known.limits.stuck_after):
             yield _reason(
                 "compile_stuck",
-                "failing",
+                "degraded",
                 f"a compile has been running for {duration(age)}.",
                 [one["worker"]],
             )
@@ -293,7 +295,7 @@ def _memory(known: Known) -> Iterator[Reason]:
     """Yield devices and hosts whose memory is about to run out."""
     for one in known.devices:
         used, limit = one["memory_in_use"], one["memory_limit"]
-        if used is not None and limit and used >= HIGH * limit:
+        if used is not None and limit and used / limit > known.limits.device_memory:
             yield _reason(
                 "device_memory",
                 "degraded",
@@ -303,7 +305,7 @@ def _memory(known: Known) -> Iterator[Reason]:
             )
     for key, left in known.now.of(catalog.HOST_MEMORY_AVAILABLE_BYTES).items():
         whole = known.now.of(catalog.HOST_MEMORY_SIZE_BYTES).get(key)
-        if whole and left < _HOST_MEMORY_LEFT * whole:
+        if whole and left < known.limits.host_memory_left * whole:
             text = f"the host is about to run out of memory: {size(left)} are left."
             yield _reason("host_memory", "degraded", text, [])
 
@@ -331,18 +333,23 @@ def _checkpoints(known: Known) -> Iterator[Reason]:
         yield _reason("checkpoints", "degraded", text, in_order(of), operation)
 
 
-def _of_findings(verdict: HostVerdict, known: Iterable[str]) -> Iterator[Reason]:
+def _of_findings(
+    known: Known, verdict: HostVerdict, texts: Iterable[str]
+) -> Iterator[Reason]:
     """Yield what only the findings know, each once for all processes."""
+    marked = {
+        worker for one in (*known.loops, *known.requests) for worker in one["workers"]
+    }
     found: dict[tuple[str, str], list[str]] = {}
     topics: dict[tuple[str, str], tuple[State, Mapping[str, Any]]] = {}
     for worker, process in verdict.processes.items():
         for one in process.findings or ():
             topic, key = one["topic"], (one["topic"], one["subject"])
             if topic in (*_NOW, *_SOON):
-                state: State = "failing" if topic in _NOW else "degraded"
+                state = _state_of(topic, one["subject"], marked=worker in marked)
                 topics.setdefault(key, (state, one))
                 found.setdefault(key, []).append(worker)
-    live = " ".join(known)
+    live = " ".join(texts)
     for key, workers in found.items():
         state, finding = topics[key]
         # The numbers say that already.
@@ -351,6 +358,19 @@ def _of_findings(verdict: HostVerdict, known: Iterable[str]) -> Iterator[Reason]
             reason = _reason("finding", state, finding["verdict"], workers, key[1])
             evidence = [*finding["evidence"], finding["where"]]
             yield {**reason, "because": next(filter(None, evidence), "")}
+
+
+def _state_of(topic: str, subject: str, *, marked: bool) -> State:
+    """
+    Return the state of a program with such a finding. When what is *marked* pages, its
+    loops and requests say.
+    """
+    pages = (
+        topic == "diverging"
+        or (topic == "stalled" and not marked)
+        or (topic == "nonfinite_value" and is_training_loss(subject))
+    )
+    return "failing" if pages else "degraded"
 
 
 def _reason(
@@ -368,6 +388,17 @@ def _reason(
         because="",
         workers=list(workers),
     )
+
+
+def _paged(text: str, age: float, page: str, least: float = 0.0) -> tuple[State, str]:
+    """
+    Return *text* as a sentence, with its state: an alert pages after *page*, or after
+    *least* seconds if that is longer.
+    """
+    due = max(seconds_in(page), least)
+    if age > due:
+        return "failing", f"{text}."
+    return "degraded", f"{text}; a page follows at {duration(due)}."
 
 
 def _listed(noun: str, names: Sequence[str]) -> str:
@@ -389,7 +420,8 @@ def _period(seconds: float | None) -> str:
     return duration(round(seconds)).replace(".0 s", " s")
 
 
-_OF_ROUTE: tuple[tuple[ReasonKind, Callable[[RequestSummary], _Judgement]], ...] = (
+_RouteRule: TypeAlias = Callable[[RequestSummary, Limits], _Judgement]
+_OF_ROUTE: tuple[tuple[ReasonKind, _RouteRule], ...] = (
     ("requests_fail", _failing),
     ("requests_fail", _failed),
     ("requests_hang", _stuck),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jaxmon import catalog
+from jaxmon.limits import Limits
 from jaxmon.report.status.answer import Known, answer
 from jaxmon.report.status.functions import MOST, errors, functions, shown, totals
 from jaxmon.report.status.hardware import accelerators, devices
@@ -28,6 +29,7 @@ def summarise(  # noqa: PLR0913 - what a status consists of
     run_dir: str = "",
     verdict: HostVerdict = UNREAD,
     collectors: Sequence[CollectorSummary] = (),
+    limits: Limits | None = None,
 ) -> Summary:
     """
     Return the status as of *now*.
@@ -42,6 +44,7 @@ def summarise(  # noqa: PLR0913 - what a status consists of
         run_dir: where the agents are.
         verdict: the findings on them.
         collectors: of the sidecar.
+        limits: by which it is judged; the defaults if `None`.
     """
     uptimes = now.of(catalog.UPTIME_SECONDS)
     verdict = verdict.current({worker: value for (worker,), value in uptimes.items()})
@@ -55,6 +58,7 @@ def summarise(  # noqa: PLR0913 - what a status consists of
         agents=processes(now, verdict.processes),
         devices=devices(now),
         accelerators=accelerators(now),
+        limits=limits or Limits(),
     )
     return Summary(
         version=version,

@@ -18,7 +18,8 @@ from contextlib import suppress
 
 import jaxmon
 from jaxmon.agent.agent import runtime_of
-from jaxmon.report.findings import find, runs
+from jaxmon.limits.shared import current
+from jaxmon.report.findings import find
 from jaxmon.report.model import read
 
 
@@ -31,8 +32,6 @@ if name == "replicated":
 AGENT = jaxmon.instrument(
     port=0, socket=False, report=True, time_interval=0.02, run_interval=0.1
 )
-runs._YOUNG = 0.0
-runs._WORTH_SAVED = 0.5
 
 from tests.programs.verdicts import (  # noqa: E402 - they compile when imported
     harness,
@@ -59,7 +58,7 @@ def judge() -> None:
     assert runtime is not None
     runtime.refresh()
     events = [event._asdict() for event in runtime.context.events.since()]
-    snapshot = read(runtime.overview.whole(), {"events": events})
+    snapshot = read(runtime.overview.whole(), {"events": events}, current())
     print(json.dumps([one.as_json() for one in find(snapshot)]), flush=True)
 
 

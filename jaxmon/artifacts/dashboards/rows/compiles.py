@@ -10,7 +10,8 @@ from jaxmon.artifacts.dashboards.model import Line, Row, Target
 from jaxmon.artifacts.overviews import functions, processes
 from jaxmon.artifacts.promql import eq, gauge, histogram
 from jaxmon.artifacts.promql.expressions import RANGE, RATE_INTERVAL
-from jaxmon.artifacts.slo import Slos, durations
+from jaxmon.artifacts.slo import Slos
+from jaxmon.formats import durations
 
 
 def oncall(slos: Slos) -> Row:
@@ -91,7 +92,7 @@ def oncall(slos: Slos) -> Row:
                     "Age of the longest-running compile, on the 20 worst hosts. Above "
                     "the line it is probably stuck, and so is the process."
                 ),
-                thresholds=q.above(durations.seconds(slos.thresholds.stuck_after)),
+                thresholds=q.above(durations.seconds(slos.limits.stuck_after)),
                 alerts=("JaxmonCompileStuck",),
                 no_value="None",
             ),
@@ -205,7 +206,7 @@ def _durations(slos: Slos) -> tuple[Line, ...]:
                     "Age of the compile that each process is waiting for, of the 20 "
                     "that wait longest. Above the line it is probably stuck."
                 ),
-                thresholds=q.above(durations.seconds(slos.thresholds.stuck_after)),
+                thresholds=q.above(durations.seconds(slos.limits.stuck_after)),
                 alerts=("JaxmonCompileStuck",),
                 no_value="None",
             ),

@@ -33,7 +33,7 @@ def _headline(slos: Slos) -> Line:
     busy = hardware.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO)
     used = hardware.accelerator(catalog.ACCELERATOR_MEMORY_USED_BYTES)
     size = hardware.accelerator(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
-    idle = (busy < slos.thresholds.accelerator_idle).count().or_(_ZERO)
+    idle = (busy < slos.limits.accelerator_idle).count().or_(_ZERO)
     return line(
         stat(
             3701,

@@ -30,7 +30,8 @@ from jaxmon.artifacts.promql import (
     time,
     up,
 )
-from jaxmon.artifacts.slo import Slos, durations
+from jaxmon.artifacts.slo import Slos
+from jaxmon.formats import durations
 
 
 _ZERO = call("vector", promql.number(0))
@@ -62,7 +63,7 @@ def _headline(slos: Slos, runbooks: str) -> Line:
     hosts = gauge(catalog.BUILD_INFO, *q.HOST).max(*_HOST)
     age = gauge(catalog.UPTIME_SECONDS, *q.PROCESS).and_(agents, *q.BY_PROCESS)
     crashes = counter(catalog.AGENT_CRASHES, *q.PROCESS).mishaps("$__range")
-    recently = durations.seconds(slos.thresholds.deploy_window)
+    recently = durations.seconds(slos.limits.deploy_window)
     current = now.oncall(slos, runbooks)
     return line(
         stat(
@@ -122,7 +123,7 @@ def _services(slos: Slos) -> Panel:
         Target(agents.max(*q.BY_PROCESS).count("job"), "Processes"),
         Target(used.or_(none), "Accelerators"),
         Target(up(*q.HOST).avg("job").of_unit("ratio"), "Targets up", q.below(1)),
-        Target(young.or_(none), "Young", q.above(slos.thresholds.deploy_share)),
+        Target(young.or_(none), "Young", q.above(slos.limits.deploy_share)),
         Target(versions, "Versions", q.above(2)),
         Target(_diverging().count("job").or_(none), "Diverging", q.above(1)),
         Target(running, "Compiling"),
@@ -251,7 +252,7 @@ def starts(slos: Slos) -> Row:
                     "deploy window; above the line it counts as a deployment."
                 ),
                 maximum=1,
-                thresholds=q.above(slos.thresholds.deploy_share),
+                thresholds=q.above(slos.limits.deploy_share),
                 alerts=("JaxmonDeployInProgress",),
                 no_value="None",
             ),

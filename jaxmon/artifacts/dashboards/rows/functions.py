@@ -68,7 +68,7 @@ def _table(slos: Slos) -> Panel:
     # Also of a function that was called once.
     every = counter(catalog.JIT_CALLS, *q.FUNCTION).latest(RANGE)
     most = every.sum("function").topk(50)
-    storm = q.above(1, slos.thresholds.recompiles)
+    storm = q.above(1, slos.limits.recompiles)
     objective = q.objective(slos, "cache-hit-rate")
 
     def column(expr: Expr, title: str, thresholds: Thresholds | None = None) -> Target:

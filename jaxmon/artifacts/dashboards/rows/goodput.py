@@ -30,7 +30,7 @@ _IN_LOOP = [one for one in catalog.RUN_ACTIVITIES if one not in OUTSIDE]
 
 def across_restarts(slos: Slos) -> Row:
     """Return what the wall time of runs went into, and how often they restarted."""
-    limit = slos.thresholds
+    limit = slos.limits
     interrupted = _latest(catalog.RUN_INTERRUPTIONS, *_BY, "ending")
     up = _latest(catalog.RUN_SECONDS, *_BY, "activity", only=ne("activity", "waiting"))
     resumed = _latest(catalog.RUN_RESUME_SECONDS, *_BY)

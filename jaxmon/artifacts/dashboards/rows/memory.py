@@ -40,7 +40,7 @@ def oncall(slos: Slos) -> Row:
                     "allocation may fail. Not available on CPUs."
                 ),
                 maximum=1,
-                thresholds=q.above(slos.thresholds.device_memory),
+                thresholds=q.above(slos.limits.device_memory),
                 alerts=("JaxmonDeviceMemoryHigh", "JaxmonOutOfMemory"),
             ),
             timeseries(

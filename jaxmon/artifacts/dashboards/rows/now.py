@@ -17,8 +17,9 @@ from jaxmon.artifacts.dashboards.model import (
 from jaxmon.artifacts.overviews import training
 from jaxmon.artifacts.overviews.alerting import FIRING
 from jaxmon.artifacts.promql import Expr, alerts_since, call, re, recorded, time
-from jaxmon.artifacts.slo import Slos, durations
+from jaxmon.artifacts.slo import Slos
 from jaxmon.artifacts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
+from jaxmon.formats import durations
 
 
 _ZERO = call("vector", promql.number(0))
@@ -102,7 +103,7 @@ def budgets(slos: Slos) -> Row:
 def _headline(slos: Slos) -> Line:
     firing = hardware.firing(re("severity", "page|ticket")).max(*ALERT)
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max().of_unit("times")
-    stalled = q.above(durations.seconds(slos.thresholds.stalled_after))
+    stalled = q.above(durations.seconds(slos.limits.stalled_after))
     return line(
         stat(
             101,

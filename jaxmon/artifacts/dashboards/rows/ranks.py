@@ -11,7 +11,8 @@ from jaxmon.artifacts.dashboards.model import Line, Panel, Row, Target
 from jaxmon.artifacts.dashboards.rows import compiles, monitoring
 from jaxmon.artifacts.overviews import use
 from jaxmon.artifacts.promql import Expr, counter, gauge, histogram, re, recorded
-from jaxmon.artifacts.slo import Slos, durations
+from jaxmon.artifacts.slo import Slos
+from jaxmon.formats import durations
 
 
 SPREAD = q.above(1.1, 1.3)
@@ -111,7 +112,7 @@ def _against_the_median(slos: Slos) -> Line:
                 "of the median rank's: a straggler's device takes longer for the "
                 "same work."
             ),
-            thresholds=q.above(slos.thresholds.straggler),
+            thresholds=q.above(slos.limits.straggler),
             alerts=("JaxmonStraggler",),
             no_value="No sampled calls",
         ),
@@ -123,7 +124,7 @@ def _against_the_median(slos: Slos) -> Line:
                 "Time since each of these ranks finished a step. If one is ahead "
                 "of the others, it hangs, and they wait for it."
             ),
-            thresholds=q.above(durations.seconds(slos.thresholds.stalled_after)),
+            thresholds=q.above(durations.seconds(slos.limits.stalled_after)),
             alerts=("JaxmonTrainingStalled",),
             no_value="No loops",
         ),

@@ -8,7 +8,8 @@ from jaxmon.artifacts.dashboards.kinds import line, row, stat, table, timeseries
 from jaxmon.artifacts.dashboards.model import Line, Link, Row, Target
 from jaxmon.artifacts.dashboards.rows import compiles, now, training
 from jaxmon.artifacts.promql import Expr, Matcher, counter, eq, gauge, histogram, ne
-from jaxmon.artifacts.slo import Slos, durations
+from jaxmon.artifacts.slo import Slos
+from jaxmon.formats import durations
 
 
 _BY = ("job", "route")
@@ -29,7 +30,7 @@ def _headline(slos: Slos, runbooks: str) -> Line:
     current = now.oncall(slos, runbooks)
     in_progress = gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS)
     oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max()
-    hang = durations.seconds(slos.thresholds.hang_after)
+    hang = durations.seconds(slos.limits.hang_after)
     return line(
         stat(
             3301,
@@ -84,7 +85,7 @@ def _routes(slos: Slos) -> Line:
     warm = q.request_seconds("warm")
     oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max(*_BY)
     fill = histogram(catalog.BATCH_FILL_RATIO, *q.PROCESS)
-    hang = durations.seconds(slos.thresholds.hang_after)
+    hang = durations.seconds(slos.limits.hang_after)
     p50, p95, p99 = (q.known(warm.quantile(part, *_BY)) for part in (0.5, 0.95, 0.99))
     return line(
         table(

@@ -8,7 +8,8 @@ from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.overviews import requests as overviews
 from jaxmon.artifacts.promql import Histogram, counter, gauge, histogram
-from jaxmon.artifacts.slo import Slos, durations
+from jaxmon.artifacts.slo import Slos
+from jaxmon.formats import durations
 
 
 def oncall(slos: Slos) -> Row:
@@ -65,7 +66,7 @@ def oncall(slos: Slos) -> Row:
                     "it grows without end, that request hangs; if the rate is 0 as "
                     "well, all do."
                 ),
-                thresholds=q.above(durations.seconds(slos.thresholds.hang_after)),
+                thresholds=q.above(durations.seconds(slos.limits.hang_after)),
                 alerts=("JaxmonRequestsHang",),
             ),
         ),

@@ -12,7 +12,8 @@ from jaxmon.artifacts.overviews import flops as computed
 from jaxmon.artifacts.overviews import training as overviews
 from jaxmon.artifacts.promql import Expr, counter, eq, gauge, histogram, re
 from jaxmon.artifacts.promql.expressions import RATE_INTERVAL
-from jaxmon.artifacts.slo import Slos, durations
+from jaxmon.artifacts.slo import Slos
+from jaxmon.formats import durations
 
 
 _BY = ("job", "loop")
@@ -36,7 +37,7 @@ def _headline(slos: Slos, runbooks: str) -> Line:
         catalog.ACTIVITY_AGE_SECONDS, eq("activity", "checkpoint"), *q.PROCESS
     )
     run = gauge(catalog.VALUE_NONFINITE_RUN, *q.PROCESS).max()
-    limit = slos.thresholds
+    limit = slos.limits
     return line(
         stat(
             3001,
@@ -100,7 +101,7 @@ def _headline(slos: Slos, runbooks: str) -> Line:
 def _loops(slos: Slos) -> Line:
     steps = histogram(catalog.STEP_SECONDS, *q.PROCESS)
     items = counter(catalog.ITEMS, *q.PROCESS).rate().sum(*_BY)
-    stalled = durations.seconds(slos.thresholds.stalled_after)
+    stalled = durations.seconds(slos.limits.stalled_after)
     return line(
         table(
             3007,
@@ -110,7 +111,7 @@ def _loops(slos: Slos) -> Line:
             Target(q.known(steps.mean(*_BY)), "Step time"),
             Target(q.known(steps.quantile(0.99, *_BY)), "p99"),
             Target(ranks.spread().max(*_BY), "Slowest rank", ranks.SPREAD),
-            Target(data_wait(*_BY), "Data wait", q.above(slos.thresholds.data_wait)),
+            Target(data_wait(*_BY), "Data wait", q.above(slos.limits.data_wait)),
             Target(items, "Items"),
             Target(ranks.step_age().max(*_BY), "Last step", q.above(stalled)),
             text=(

@@ -9,8 +9,9 @@ from jaxmon.artifacts.dashboards.rows import now
 from jaxmon.artifacts.overviews import functions, requests, training
 from jaxmon.artifacts.overviews.alerting import FIRING
 from jaxmon.artifacts.promql import alerts, re, recorded, up
-from jaxmon.artifacts.slo import Slos, durations
+from jaxmon.artifacts.slo import Slos
 from jaxmon.artifacts.slo.model import CURRENT_BURN_RATE
+from jaxmon.formats import durations
 
 
 _DEBUG = Link(
@@ -48,7 +49,7 @@ def oncall(slos: Slos) -> Row:
         Target(
             training.STEP_AGE(q.JOB).max("job"),
             "Oldest step",
-            q.above(durations.seconds(slos.thresholds.stalled_after)),
+            q.above(durations.seconds(slos.limits.stalled_after)),
         ),
         Target(functions.CALLS(q.JOB).sum("job"), "Calls"),
         Target(q.hit_rate("job"), "Cache hits", q.objective(slos, "cache-hit-rate")),

@@ -8,7 +8,8 @@ from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.overviews import training as overviews
 from jaxmon.artifacts.promql import call, counter, histogram
-from jaxmon.artifacts.slo import Slos, durations
+from jaxmon.artifacts.slo import Slos
+from jaxmon.formats import durations
 
 
 def oncall(slos: Slos) -> Row:
@@ -70,7 +71,7 @@ def oncall(slos: Slos) -> Row:
                     "Time since the slowest process of a running loop finished a "
                     "step, of the 20 worst. The line is the alert threshold."
                 ),
-                thresholds=q.above(durations.seconds(slos.thresholds.stalled_after)),
+                thresholds=q.above(durations.seconds(slos.limits.stalled_after)),
                 alerts=(*q.alert_of(slos, "step-freshness"), "JaxmonTrainingStalled"),
             ),
             timeseries(
@@ -91,7 +92,7 @@ def oncall(slos: Slos) -> Row:
                     "Time since the activity `checkpoint` last ended in any process, "
                     "of the 20 worst services: the work that a failure would cost."
                 ),
-                thresholds=q.above(durations.seconds(slos.thresholds.checkpoint_age)),
+                thresholds=q.above(durations.seconds(slos.limits.checkpoint_age)),
                 alerts=("JaxmonCheckpointAge",),
                 no_value="No checkpoint",
             ),

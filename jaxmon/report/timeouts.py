@@ -1,7 +1,7 @@
 """
 Which flag of XLA ends a process that waits too long for others, by platform.
 
-JAX's own limits do not end a hang: `heartbeat_timeout_seconds` is about processes that
+JAX's own timeouts end no hang: `heartbeat_timeout_seconds` is about processes that
 are gone, `initialization_timeout` about the start, `shutdown_timeout_seconds` about the
 end, and ``--xla_gpu_nccl_termination_timeout_seconds`` about the start of NCCL. XLA
 aborts at a flag that it does not know, so a flag is named only if jaxlib has it.
@@ -18,9 +18,9 @@ _NUMBERS = r"\d{1,4}(\.\d{1,4}){0,3}"
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class Timeout:
     """
-    A time limit.
+    A timeout.
 
     Attributes:
         flag: of XLA, without a value.
@@ -48,8 +48,8 @@ class Limit:
 # whose CPU builds know the flags of all platforms. That of the CPU ended hangs of gloo
 # in 0.10.2 and 0.12.0, after as many seconds, and by default after 1800; what that of
 # the GPU does is known from XLA's source, gpu_executable.cc.
-LIMITS = {
-    "gpu": Limit(
+TIMEOUTS = {
+    "gpu": Timeout(
         "--xla_gpu_execution_terminate_timeout",
         "30m",
         (0, 9, 1),
@@ -57,7 +57,7 @@ LIMITS = {
         "choose it longer than any step, and than the first one, which sets up NCCL: "
         "a legitimate pause that is longer ends the job",
     ),
-    "cpu": Limit(
+    "cpu": Timeout(
         "--xla_cpu_collective_timeout_seconds",
         "300",
         (0, 8, 2),
@@ -77,13 +77,13 @@ def platform_of(name: str) -> str:
     return "gpu" if name in {"cuda", "gpu", "rocm"} else name
 
 
-def limit(platform: str, jaxlib: str) -> Limit | None:
-    """Return the limit of *platform* that this jaxlib has, `None` if it has none."""
-    found = LIMITS.get(platform_of(platform))
+def timeout(platform: str, jaxlib: str) -> Timeout | None:
+    """Return the timeout of *platform* that this jaxlib has, `None` if it has none."""
+    found = TIMEOUTS.get(platform_of(platform))
     return found if found is not None and has(found, jaxlib) else None
 
 
-def has(one: Limit, jaxlib: str) -> bool:
+def has(one: Timeout, jaxlib: str) -> bool:
     """Return whether this jaxlib knows the flag of *one*."""
     match = re.match(_NUMBERS, jaxlib)
     numbers = tuple(map(int, match[0].split("."))) if match else ()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from jaxmon.report.job.model import FAILED, Job, Kind, State
 from jaxmon.report.layout import INDENT, wrapped
-from jaxmon.report.limits import FLAGS, Limit, limit
+from jaxmon.report.timeouts import FLAGS, Timeout, timeout
 
 
 # JAX notices these, and ends the others.
@@ -25,7 +25,7 @@ def said(job: Job) -> str:
         return ""
     setups = [one.setup for one in job.ranks if one.setup]
     known = {(one.get("platform", ""), one.get("jaxlib", "")) for one in setups}
-    found = {limit(*one) for one in known}
+    found = {timeout(*one) for one in known}
     one = found.pop() if len(found) == 1 else None
     if one is None:
         return ""
@@ -33,7 +33,7 @@ def said(job: Job) -> str:
     return _said(one, values)
 
 
-def _said(one: Limit, values: set[str]) -> str:
+def _said(one: Timeout, values: set[str]) -> str:
     if values == {""} and not one.default:
         return (
             f"no time limit ends this. {one.assignment} in all processes {one.what}; "

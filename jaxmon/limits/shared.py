@@ -1,0 +1,126 @@
+"""
+How limits reach the processes of a host.
+
+The sidecar writes those that it was given into the run directory, and agents and
+commands there judge by them. ``JAXMON_LIMITS`` names a file of one process. It is JSON:
+a program that is observed need not have a parser of YAML.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jaxmon import interrupts, rundir
+from jaxmon.errors import ConfigFileError
+from jaxmon.files import bounded, whole
+from jaxmon.formats import durations, json_text, schema
+from jaxmon.limits import LIMITS, Limits
+
+
+SCHEMA = 1
+NAME = "limits.json"
+"""Of the file in the run directory."""
+
+VARIABLE = "JAXMON_LIMITS"
+
+_MOST_BYTES = 1 << 16
+log = logging.getLogger("jaxmon")
+
+
+def publish(directory: Path, limits: Limits) -> None:
+    """
+    Let all in the run *directory* judge by *limits*: write a file, or remove it if
+    these are the defaults.
+
+    Raises:
+        OSError: it cannot be written or removed.
+    """
+    path = directory / NAME
+    if limits.changed:
+        document = {"schema": SCHEMA, "limits": dict(limits.changed)}
+        mode = rundir.prepare(directory)
+        text = f"{json.dumps(document, indent=1)}\n"
+        whole.write(path, text.encode(), private=True, follow=False)
+        path.chmod(mode)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def current(run_dir: Path | str | None = None) -> Limits:
+    """
+    Return the limits of the file that ``JAXMON_LIMITS`` names, else those of the run
+    directory, else the defaults. A file that cannot be used is logged, once, and
+    counts as none. Some 50 µs.
+
+    Args:
+        run_dir: the run directory; `None` for the default.
+    """
+    directory = rundir.locate(None if run_dir is None else os.fspath(run_dir))
+    path = os.environ.get(VARIABLE) or directory / NAME
+    try:
+        return read(Path(path))
+    except FileNotFoundError as error:
+        if Path(path).name == NAME:
+            return Limits()
+        problem = str(error.strerror)
+    except (OSError, ConfigFileError) as error:
+        interrupts.pass_on(error)
+        problem = str(error)
+    _complain(f"{path}: {problem}; judging by the default limits")
+    return Limits()
+
+
+def read(path: Path) -> Limits:
+    """
+    Return the limits in the JSON file *path*. Those that this release does not have are
+    left out.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ConfigFileError: it cannot be read, is of a later release, or has a value that
+            is none.
+    """
+    if not path.exists():
+        raise FileNotFoundError(2, os.strerror(2), str(path))
+    text = bounded.read_text(path, most=_MOST_BYTES)
+    try:
+        document = json_text.parse(text)
+        if not isinstance(document, dict) or not isinstance(
+            found := document.get("limits"), dict
+        ):
+            msg = 'expected {"schema": 1, "limits": {…}}'
+            raise ValueError(msg)  # noqa: TRY301, TRY004 - as for what is no JSON
+        schema.require(document, SCHEMA)
+        return _checked(found)
+    except ValueError as error:
+        raise ConfigFileError(str(error)) from error
+
+
+def _checked(found: Mapping[str, Any]) -> Limits:
+    for name, value in found.items():
+        if name not in LIMITS:
+            continue
+        form = LIMITS[name].form
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if form == "duration":
+            durations.seconds(value if isinstance(value, str) else "")
+        elif not number or not 0 < value < (1 if form == "ratio" else math.inf):
+            kind = "ratio between 0 and 1" if form == "ratio" else "number above 0"
+            msg = f"{name} is {value!r:.40}, not a {kind}"
+            raise ValueError(msg)
+    return Limits(**{name: value for name, value in found.items() if name in LIMITS})
+
+
+_complaints: set[str] = set()
+
+
+def _complain(text: str) -> None:
+    if text not in _complaints:
+        _complaints.add(text)
+        log.warning("%s", text)
