@@ -33,9 +33,9 @@ CASES: dict[str, Case] = {
         ),
     ),
     "memory nearly full": (
-        {"memory": {"devices": [{"device": 3, "in_use": 72 * GIB, "limit": 80 * GIB}]}},
+        {"memory": {"devices": [{"device": 3, "in_use": 76 * GIB, "limit": 80 * GIB}]}},
         [],
-        "Device 3 uses 90 % of its 80 GiB.",
+        "Device 3 uses 95 % of its 80 GiB.",
         ("train.py:9 held 30 GiB of it",),
         (
             "Free what these lines hold, donate arguments (donate_argnums) or "

@@ -169,9 +169,9 @@ class ProcessLimits:
     same_key_calls = count(100, "Calls of a function with the same PRNG key.")
     rare_spikes = count(
         2,
-        "Number of non-finite values among finite ones that is an accident, ...",
+        "Number of jumps of a loss that are rare, and said for that reason, ...",
     )
-    rare_spikes_share = ratio(0.001, "... or the fraction of all values.")
+    rare_spikes_share = ratio(0.001, "... or the fraction of all its values.")
     fruitless_attempts = count(
         3,
         "Attempts of a run in a row without a new step; one more fires.",
@@ -185,7 +185,7 @@ class ProcessLimits:
         "Minimum time of steps that an attempt does again although they were saved.",
     )
 
-    # What a thread does now. A program that has no rhythm yet is judged by the last.
+    # What a thread does now, and what others wait for.
     stalled_times = count(
         10,
         "How many times as long as ever before something must take.",
@@ -211,7 +211,7 @@ class ProcessLimits:
     rank_stuck_after = duration(
         "30s",
         "How long a process of a job may let the others wait in a collective; at "
-        "least 10s, and no less than three times as long as is usual.",
+        "least 10s, and no less than rank_stuck_times as long as is usual.",
     )
     rank_stuck_times = count(
         3,

@@ -26,7 +26,7 @@ FIGURES = ("compiles", "recompiles", "transfers", "live_bytes_growth")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Allowances:
     """
     Maximum of each; `None` means no limit. See `jaxmon.budget`.
 
@@ -102,7 +102,7 @@ class BlockCost:
 class _BudgetBlock:
     """One block under *limits*, from `open` to `close`."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Allowances) -> None:
         self.spent = BlockCost()
         self._limits = limits
         self._agent: Agent
@@ -154,7 +154,7 @@ class Budget:
     repeatedly, by any thread or task.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Allowances) -> None:
         self._limits = limits
         self._lock = RLock()
         self._blocks: list[tuple[object, _BudgetBlock]] = []
@@ -244,7 +244,7 @@ def budget(  # noqa: PLR0913 - each is optional, and named by the caller
         JaxmonError: this JAX, or the running agent, cannot count what is limited.
     """
     return Budget(
-        Limits(
+        Allowances(
             compiles=compiles,
             recompiles=recompiles,
             transfers=transfers,
@@ -264,7 +264,7 @@ def _owner() -> object:
     return threading.get_ident(), id(task)
 
 
-def _chosen(cost: Cost, limits: Limits) -> Cost:
+def _chosen(cost: Cost, limits: Allowances) -> Cost:
     """
     Return *cost* without the functions that do not count.
 

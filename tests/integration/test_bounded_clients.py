@@ -92,7 +92,7 @@ def export_metrics(url: str, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Export nothing to *url*; return whether it arrived."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.2")
-    made = exporter("METRICS", HTTP, {})
+    made = exporter("METRICS", HTTP, os.environ)
     try:
         return exported(made, MetricsData([]))
     finally:
@@ -311,7 +311,7 @@ def test_a_receiver_of_otlp_that_never_ends(name, monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.5")
 
     def export(signal: str) -> bool:
-        made = exporter(signal, HTTP, {})
+        made = exporter(signal, HTTP, os.environ)
         try:
             return exported(made, SIGNALS[signal])
         finally:
@@ -355,7 +355,7 @@ def test_a_receiver_of_otlp_by_grpc_that_never_ends(size, monkeypatch):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
         try:
             for signal, data in SIGNALS.items():
-                made = exporter(signal, GRPC, {})
+                made = exporter(signal, GRPC, os.environ)
                 assert not exported(made, data)
                 made.shutdown()
         finally:

@@ -369,6 +369,6 @@ def test_hostile_records_are_bounded() -> None:
 
 def test_a_pause_that_cannot_be_usual_delays_no_verdict_for_ever() -> None:
     """Nor does it make the limit a number that is none."""
-    job = judged(*waiting(3, usual=9e9), report(3, usual=9e9), after=30.0)
+    job = judged(*waiting(3, usual=9e9), report(3, usual=9e9))
     assert job.limit <= 3 * 86_400
     assert "WAITING for 1 min, hung from 3 d" in text(job)
