@@ -101,6 +101,7 @@ lint: $(READY) ## Check style, types, import rules, generated files.
 	$(BIN)/jaxmon generate --check
 	$(BIN)/python tools/draw_packages.py --check
 	$(BIN)/python tools/write_advice.py --check
+	$(BIN)/python tools/write_symptoms.py --check
 	$(BIN)/python tools/check_tree.py
 	$(BIN)/python tools/check_door.py
 
@@ -123,6 +124,7 @@ generate: $(READY) ## Write the generated files.
 	$(BIN)/jaxmon generate
 	$(BIN)/python tools/draw_packages.py
 	$(BIN)/python tools/write_advice.py
+	$(BIN)/python tools/write_symptoms.py
 
 .PHONY: bench
 bench: $(READY) ## Measure what jaxmon costs, side by side with alternatives.

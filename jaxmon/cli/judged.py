@@ -10,8 +10,9 @@ from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.limits import Limits
 from jaxmon.report import responses
 from jaxmon.report.findings import HostFindings
-from jaxmon.report.findings.finding import Finding, Urgency
+from jaxmon.report.findings.finding import Finding
 from jaxmon.report.model import Snapshot, read
+from jaxmon.symptoms import Urgency
 
 
 _MAX_BYTES = 5 << 20

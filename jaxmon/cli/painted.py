@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from jaxmon.report.findings.finding import Finding, Urgency
+from jaxmon.report.findings.finding import Finding
+from jaxmon.symptoms import Urgency
 
 
 COLOURS = {Urgency.FAILURE: "red", Urgency.TIME: "yellow", Urgency.HINT: "cyan"}

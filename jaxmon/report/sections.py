@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby, islice
 
-from jaxmon.report.findings.finding import Finding, Urgency, verdict
+from jaxmon.report.findings.finding import Finding, verdict
 from jaxmon.report.findings.words import recompile_advice
 from jaxmon.report.layout import (
     INDENT,
@@ -26,6 +26,7 @@ from jaxmon.report.layout import (
 )
 from jaxmon.report.model import Function, Recompile, Snapshot
 from jaxmon.report.section import Section
+from jaxmon.symptoms import Urgency
 
 
 _FUNCTIONS = "COMPILE TIME"

@@ -8,9 +8,9 @@ import pytest
 
 from jaxmon.cli.painted import COLOURS, painted
 from jaxmon.report.findings import find
-from jaxmon.report.findings.finding import Urgency
 from jaxmon.report.model import read
 from jaxmon.report.text import explanation
+from jaxmon.symptoms import Urgency
 from tests.landing_page import Agent
 from tests.ptys import Console, console
 from tests.reports import HEALTHY, function, recompiling
