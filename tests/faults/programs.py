@@ -204,7 +204,8 @@ def no_sockets(stage: Stage) -> None:
     stage.expect(program.line().startswith("http://"), "serves its port")
     said = program.log()
     stage.expect(
-        len(said) == 1 and "not supported" in said[0], "one line says what is missing"
+        len(said) == 1 and "has no Unix sockets" in said[0],
+        "one line says what is missing",
     )
     sidecar = sidecar_of(stage)
     stage.expect(success(sidecar.page(), "agents") == 1, "agents success 1")
