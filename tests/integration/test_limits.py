@@ -136,6 +136,9 @@ def test_a_program_judges_by_what_the_sidecar_was_given(
 
     assert "was recompiled" not in report()
     assert "was recompiled" in report(JAXMON_LIMITS=str(own))
+    # Only the run directory need not have such a file.
+    absent = report(JAXMON_LIMITS=str(tmp_path / "absent" / shared.NAME))
+    assert "No such file or directory; judging by the default limits" in absent
     text = report(JAXMON_LIMITS=str(broken))
     assert "recompile_storm is 'many', not a number above 0; judging by" in text
     assert "was recompiled" not in text
