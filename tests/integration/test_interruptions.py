@@ -134,8 +134,11 @@ def test_the_program_gets_its_alarm_wherever_it_lands(
     lost, heard = [], 0
     with alarms(kind) as raised:
         for number in tried:
-            raised.clear()
-            points, caught = run(lambda: program(agent), number)
+            for _ in range(4):  # some points are passed only at times
+                raised.clear()
+                points, caught = run(lambda: program(agent), number)
+                if raised or caught is not None:
+                    break
             if tries_itself(points.where, program):
                 continue
             if caught is not (raised[0] if raised else None):
@@ -146,8 +149,8 @@ def test_the_program_gets_its_alarm_wherever_it_lands(
     gc.collect()
 
     assert lost == []
-    # Some points are passed only at times, more of a sample and on a busy machine.
-    assert heard >= len(tried) / 4
+    # Others are not passed again; of a sample, more before JAX 0.9.
+    assert heard >= len(tried) / (3 if OLD_JAX else 2)
     assert dropped == []
     assert inside.guard(agent).failures() == {}
     look_from_another_thread(agent)
