@@ -56,7 +56,7 @@ def pass_on(error: BaseException, *, theirs: bool = False) -> None:
         error: what our code has just caught.
         theirs: we called code of the program on purpose, which may raise anything.
     """
-    if current() is not None:  # nobody interrupts a thread that nobody sees
+    if current() is not None:  # signal handlers never run there
         return
     chain = _chain(error)
     found = next(

@@ -127,23 +127,23 @@ PROGRAM = (
         *("recompiles", "F3", "Many functions recompile a few times each.", _TIME),
         *_RECOMPILES,
         missing="what it costs is in JaxmonCompileSlow",
-        advice="JaxmonRecompileStorm",
+        other_runbook="JaxmonRecompileStorm",
     ),
     Symptom(
         *("operations", "F1", "Eager operations are compiled one by one.", _TIME),
         *_COMPILES,
         missing="what it costs is in JaxmonCompileSlow",
-        advice="JaxmonColdStarts",
+        other_runbook="JaxmonColdStarts",
     ),
     Symptom(
         *("compiled_together", "F6", "Processes compile the same program.", _TIME),
         *(*_COMPILES, "JaxmonThunderingCompilation"),
-        advice="JaxmonColdStarts",
+        other_runbook="JaxmonColdStarts",
     ),
     Symptom(
         *("compile_share", "F1", "Compiles take much of the time.", _TIME),
         *(*_COMPILES, "JaxmonCompileSlow"),
-        advice="JaxmonColdStarts",
+        other_runbook="JaxmonColdStarts",
     ),
     Symptom(
         *("cold_requests", "F1", "Requests wait for compiles.", _TIME),
@@ -176,7 +176,7 @@ PROGRAM = (
     Symptom(
         *("data_wait", "", "The program waits for data.", _TIME, *_WALL),
         "JaxmonDataStarvation",
-        advice="JaxmonTimeLost",
+        other_runbook="JaxmonTimeLost",
     ),
     Symptom(
         *("blocked", "", "The program waits for a lock or a thread.", _TIME, *_WALL),
@@ -186,7 +186,7 @@ PROGRAM = (
         Symptom(
             *(name, "", sentence, _TIME, *_WALL),
             missing=_LINES,
-            advice="JaxmonTimeLost",
+            other_runbook="JaxmonTimeLost",
         )
         for name, sentence in (
             ("host", "Python keeps the device waiting."),
@@ -216,7 +216,7 @@ PROGRAM = (
         *("old_checkpoint", "", "A run begins before its latest checkpoints.", _TIME),
         *_LOST,
         missing="an attempt may do so on purpose",
-        advice="JaxmonGoodputLow",
+        other_runbook="JaxmonGoodputLow",
     ),
     Symptom(
         *("lost_progress", "", "A run does steps again.", _TIME, *_LOST),

@@ -50,7 +50,7 @@ class Symptom(NamedTuple):
         alert: the alert that says it, if there is one.
         kinds: reasons of the answer of screens that say it.
         missing: why there is no alert, or why no screen says it.
-        advice: the runbook, if it is another one than that of the alert.
+        other_runbook: the runbook, if it is another one than that of the alert.
     """
 
     name: str
@@ -62,9 +62,9 @@ class Symptom(NamedTuple):
     alert: str = ""
     kinds: tuple[str, ...] = ()
     missing: str = ""
-    advice: str = ""
+    other_runbook: str = ""
 
     @property
     def runbook(self) -> str:
         """The runbook to follow, empty if there is none."""
-        return self.advice or self.alert
+        return self.other_runbook or self.alert

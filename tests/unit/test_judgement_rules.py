@@ -1,0 +1,74 @@
+"""Numbers by which something is judged stand in the table of limits."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tests.support import ROOT
+
+
+# Numbers of judgements that are no limits: they guard what is measured, or word it.
+NO_LIMITS = {
+    "compiles.py": {"_EFFECT_SECONDS", "_WORTH_A_LINE"},
+    "periods.py": {"OF_A_LINE"},
+    "memory.py": {"_DAY"},
+    "runs.py": {"_NEAR"},
+    "serving.py": {"_STEADY", "_THIRDS"},
+    "stalled.py": {"_EARLIER", "_RHYTHM"},
+    "time.py": {"_MORE", "_RARELY", "_EXPLAINED"},
+    "transfers.py": {"_OF_A_NUMBER", "_SLOWEST"},
+    "values.py": {"_SAME_SAMPLES"},
+    "verdict.py": {"_MOST_USUAL", "_RHYTHM", "_STARVED"},
+    "answer.py": {"_MINUTE_LEAST", "_MINUTE_MOST"},
+}
+JUDGES = ("findings/*.py", "status/answer.py", "job/verdict.py")
+
+
+def test_what_is_judged_is_judged_by_limits():
+    """A number that decides is in `jaxmon.limits`, where ``slo.yaml`` sets it."""
+    paths = [path for one in JUDGES for path in (ROOT / "jaxmon/report").glob(one)]
+    found = {
+        f"{path.name}: {name}"
+        for path in paths
+        for name in numbers_of(ast.parse(path.read_text()))
+        if not name.lstrip("_").startswith("MOST_")
+        and name not in NO_LIMITS.get(path.name, ())
+    }
+    assert found == set()
+
+
+def test_a_number_in_a_judgement_is_found():
+    """As a constant of the module, and in a comparison."""
+    source = "LATE = 60.0\n_A, _B = 1, 2\nif x > 0 or age >= 90 * y:\n    z = 5\n"
+    assert set(numbers_of(ast.parse(source))) == {"LATE", "_A", "_B", "age >= 90 * y"}
+
+
+def numbers_of(module: ast.Module) -> Iterator[str]:
+    """Yield numeric constants of *module*, and comparisons with a number."""
+    for node in module.body:
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Constant | ast.BinOp | ast.Tuple)
+            and any(map(is_number, ast.walk(node.value)))
+        ):
+            names = ast.walk(node.targets[0])
+            yield from (one.id for one in names if isinstance(one, ast.Name))
+    for one in ast.walk(module):
+        if isinstance(one, ast.Compare):
+            sides = [*of(one.left), *(part for c in one.comparators for part in of(c))]
+            numbers = [part.value for part in sides if isinstance(part, ast.Constant)]
+            if any(type(n) in {int, float} and n not in {0, 1, 2} for n in numbers):
+                yield ast.unparse(one)
+
+
+def of(side: ast.expr) -> Iterator[ast.AST]:
+    """Yield what *side* of a comparison is made of, without indices."""
+    yield side
+    if isinstance(side, ast.BinOp):
+        yield from of(side.left)
+        yield from of(side.right)
+
+
+def is_number(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) in {int, float}
