@@ -192,18 +192,19 @@ def _ended_rows(finished: Mapping[str, float]) -> Iterator[list[str]]:
 
 def _finished(directory: Path, processes: Sequence[Process]) -> dict[str, float]:
     """Return the slots whose process finished, and the seconds since."""
-    from jaxmon import life
+    from jaxmon import endings
+    from jaxmon.facts.ending import FINISHED
 
     running = {one.number for one in processes}
     found = {}
     try:
-        slots = life.slots(directory)
+        slots = endings.slots(directory)
     except OSError:
         return {}
     for worker, slot in slots.items():
-        if worker not in running and slot.record.state == life.FINISHED:
+        if worker not in running and slot.latest.state == FINISHED:
             try:
-                written = (directory / f"agent-{worker}.life").lstat().st_mtime
+                written = (directory / f"agent-{worker}.end").lstat().st_mtime
             except OSError:
                 continue
             found[worker] = max(time.time() - written, 0.0)

@@ -11,8 +11,9 @@ from subprocess import PIPE
 
 import pytest
 
-from jaxmon import life
+from jaxmon import endings
 from jaxmon.catalog import AGENT_CRASHES, AGENT_DIED, AGENT_STARTS
+from jaxmon.facts.ending import FINISHED
 from jaxmon_exporter.collectors.agents.collector import Agents
 from tests.fakes.agents import GOOD, Serve, page_of
 from tests.preloaded import Program, run_preloaded, start_preloaded
@@ -194,11 +195,11 @@ def test_counts_survive_a_cleaner(run_dir: Path, agents: Agents) -> None:
     with waiting(run_dir, program) as process:
         assert seen(agents) == (2, 1, {"": 0})
         shutil.rmtree(run_dir)
-        until((run_dir / "agent-0.life").exists, "the record to be back")
+        until((run_dir / "agent-0.end").exists, "the record to be back")
         until(lambda: seen(agents) == (2, 1, {"": 0}), "the agent to be back")
 
-        (run_dir / "agent-0.life").unlink()
-        until((run_dir / "agent-0.life").exists, "the record to be back")
+        (run_dir / "agent-0.end").unlink()
+        until((run_dir / "agent-0.end").exists, "the record to be back")
         until(lambda: seen(agents) == (2, 1, {"": 0}), "the agent to be back")
         process.communicate("\n")
 
@@ -210,7 +211,7 @@ def test_counts_survive_a_cleaner(run_dir: Path, agents: Agents) -> None:
 
 def test_garbage_costs_one_record(run_dir: Path, agents: Agents) -> None:
     """A file that is no record has no series, and the next agent replaces it."""
-    (run_dir / "agent-0.life").write_bytes(b"\xff" * 3000)
+    (run_dir / "agent-0.end").write_bytes(b"\xff" * 3000)
     assert f'{AGENT_STARTS.name}{{worker="0"}}' not in page_of(agents)
 
     run(run_dir, "pass")
@@ -234,8 +235,8 @@ def test_the_counter_never_goes_back(run_dir: Path, agents: Agents) -> None:
     A successor holds the slot a moment before it counts its predecessor: the crash that
     was exported stays so. A new file begins anew.
     """
-    path = run_dir / "agent-0.life"
-    first, second = life.Life(path, 0o600), life.Life(path, 0o600)
+    path = run_dir / "agent-0.end"
+    first, second = endings.EndWriter(path, 0o600), endings.EndWriter(path, 0o600)
     first.begin()
     first.abandon()
     assert seen(agents) == (1, 1, {"": 1})
@@ -246,11 +247,11 @@ def test_the_counter_never_goes_back(run_dir: Path, agents: Agents) -> None:
     second.abandon()
     second.begin()
     assert seen(agents) == (2, 1, {"": 0})
-    second.end(life.FINISHED)
+    second.end(FINISHED)
     second.abandon()
 
     path.unlink()
     second.begin()
     assert seen(agents) == (1, 0, {"": 0})
-    second.end(life.FINISHED)
+    second.end(FINISHED)
     second.abandon()
