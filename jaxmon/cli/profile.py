@@ -239,8 +239,8 @@ def _show(worker: Worker, profile: Profile, out: Path, view: View) -> None:
 
 def _show_head(worker: Worker, profile: Profile, width: int) -> None:
     """Print what was profiled."""
-    from jaxmon.report.layout import clean
-    from jaxmon.report.model import read
+    from jaxmon.facts.process import read
+    from jaxmon.formats.layout import clean
     from jaxmon.report.text import heading
 
     request = profile.request()
@@ -302,7 +302,7 @@ def _record(worker: Worker, query: str, seconds: float) -> Profile | None:
     if response.status == _NOTHING:
         return None
     if response.status != _OK:
-        from jaxmon.report.layout import clean
+        from jaxmon.formats.layout import clean
 
         said = clean(response.body.decode("utf-8", "replace"))
         reason = said.strip().partition(": ")[2] or said

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from jaxmon import sources
-from jaxmon.profile.groups import By, Group, enough
-from jaxmon.profile.operations import Profile
-from jaxmon.profile.origins import Place
-from jaxmon.report.layout import (
+from jaxmon.formats.layout import (
     UNKNOWN,
     Column,
     clean,
@@ -19,6 +16,9 @@ from jaxmon.report.layout import (
     shortened,
     table,
 )
+from jaxmon.profile.groups import By, Group, enough
+from jaxmon.profile.operations import Profile
+from jaxmon.profile.origins import Place
 
 
 # Rows without --top: with what is above and below them, a screen of 32 lines.

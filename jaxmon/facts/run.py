@@ -18,10 +18,10 @@ from typing import Any
 
 from jaxmon.catalog import RUN_ACTIVITIES, RUN_ENDINGS
 from jaxmon.errors import ConfigFileError, JaxmonError
+from jaxmon.facts.reader import from_json
 from jaxmon.files import bounded
 from jaxmon.formats import json_text
-from jaxmon.report.layout import clean
-from jaxmon.report.typed import from_json
+from jaxmon.formats.layout import clean
 
 
 SCHEMA = 1

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from jaxmon.artifacts.promql.shape import SCALAR, ExpressionType
+from jaxmon.promql.shape import SCALAR, ExpressionType
 
 
 RATE_INTERVAL = "$__rate_interval"

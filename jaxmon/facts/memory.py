@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from jaxmon.report.model.places import place
+
+def place(file: str, line: int) -> str:
+    """Return file and line, as far as they are known."""
+    return f"{file}:{line}" if file and line else file
 
 
 @dataclass(frozen=True, slots=True)

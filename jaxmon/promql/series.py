@@ -10,14 +10,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from jaxmon import catalog
-from jaxmon.artifacts.promql.expressions import (
-    RATE_INTERVAL,
-    Expr,
-    checked,
-    offset,
-)
-from jaxmon.artifacts.promql.shape import SCRAPED_LABELS, ExpressionType, shape_of
 from jaxmon.catalog import Metric
+from jaxmon.promql.expressions import RATE_INTERVAL, Expr, checked, offset
+from jaxmon.promql.shape import SCRAPED_LABELS, ExpressionType, shape_of
 
 
 _LENGTH = re_module.compile(r"(\d+)([smhd])")

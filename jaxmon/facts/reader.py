@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
-from jaxmon.report.layout import clean
+from jaxmon.formats.layout import clean
 
 
 T = TypeVar("T")

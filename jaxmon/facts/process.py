@@ -6,18 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from jaxmon import disclosure
+from jaxmon.facts.events import Errors, Event, Recompile, Slower, Tracing, Warned
+from jaxmon.facts.functions import Cache, Function, Signatures
+from jaxmon.facts.marked import Checkpoints, Loop, Quantity, Queue, Route, Series, Usual
+from jaxmon.facts.memory import Allocations, Memory, Transfers
+from jaxmon.facts.reader import from_json, mapping, sifted
+from jaxmon.facts.run import RunRecord
+from jaxmon.facts.walltime import WallTime
 from jaxmon.limits import Limits
-from jaxmon.report.goodput.record import RunRecord
-from jaxmon.report.model.cache import Cache, Signatures
-from jaxmon.report.model.events import Event, Recompile, Warned
-from jaxmon.report.model.functions import Function
-from jaxmon.report.model.memory import Allocations, Memory, Transfers
-from jaxmon.report.model.mistakes import Errors, Slower, Tracing
-from jaxmon.report.model.usual import Series, Usual
-from jaxmon.report.model.values import Quantity
-from jaxmon.report.served import Checkpoints, Loop, Queue, Route
-from jaxmon.report.typed import from_json, mapping, sifted
-from jaxmon.report.walltime import WallTime
 
 
 @dataclass(frozen=True, slots=True)

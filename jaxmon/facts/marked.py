@@ -1,8 +1,11 @@
-"""What a program says about its requests, steps and queues, as typed data."""
+"""What a program marks: requests, steps, queues, checkpoints, values."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from jaxmon.facts.functions import Spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +118,83 @@ class Queue:
     growth_seconds: float = 0.0
     lows: tuple[int, ...] = ()
     highs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedValue:
+    """
+    A value that the program logged.
+
+    Attributes:
+        step: of the program, or counted from 1.
+        time: Unix time, if known.
+        kind: ``nan`` or ``inf``; empty if finite.
+        usual: the median before it.
+    """
+
+    step: int = 0
+    value: float = 0.0
+    time: float = 0.0
+    kind: str = ""
+    usual: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """
+    A quantity that the program logs, as in `jaxmon.indicators.trend`.
+
+    Attributes:
+        count: number of values.
+        nonfinite: how many are not finite.
+        run: how many of these are the latest.
+        since: the first of these.
+        latest: the latest finite value.
+        spikes: values far above those before them.
+        spike: the latest of these.
+        first: median of the first values.
+        best: lowest median of consecutive values.
+        floor: what nine tenths of the latest 50 values exceed.
+    """
+
+    name: str = ""
+    count: int = 0
+    nonfinite: int = 0
+    run: int = 0
+    since: LoggedValue | None = None
+    latest: LoggedValue | None = None
+    spikes: int = 0
+    spike: LoggedValue | None = None
+    first: float | None = None
+    best: float | None = None
+    floor: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """
+    How times vary, and what the process had at most.
+
+    Attributes:
+        steps: mean step times of a second each, by loop.
+        requests: mean latencies of a second each, of successful requests that waited
+            for no compile, by route.
+        work: times of the same piece of work in every run, on every machine.
+        peak_resident_bytes: the process's memory on its host, at most.
+        waiting: for which part of the time in which its threads could run they waited
+            for a processor.
+    """
+
+    steps: Mapping[str, Spread] = field(default_factory=dict)
+    requests: Mapping[str, Spread] = field(default_factory=dict)
+    work: Spread = field(default_factory=Spread)
+    peak_resident_bytes: float | None = None
+    waiting: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Values at Unix *times*, as many."""
+
+    times: tuple[float, ...] = ()
+    values: tuple[float, ...] = ()

@@ -1,7 +1,7 @@
 """
 Static properties of a PromQL expression.
 
-`jaxmon.artifacts.promql` works it out while a query is built, so that a dashboard can
+`jaxmon.promql` works it out while a query is built, so that a dashboard can
 take its unit, name its metrics and reject a legend with a missing label.
 """
 
