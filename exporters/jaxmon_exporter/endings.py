@@ -32,8 +32,14 @@ from jaxmon_exporter.collecting import Clock
 KEPT_SECONDS = 3600.0
 """How long a process is reported after its end, and an error of a GPU."""
 
-# What a record says of the process, as it does in its responses.
-_OF_RANK = ("index", "count", "coordinator", "pid", "observed_seconds")
+# What a record says of the process, and as what its responses do.
+_OF_RANK = {
+    "rank": "index",
+    "ranks": "count",
+    "coordinator": "coordinator",
+    "pid": "pid",
+    "observed_seconds": "observed_seconds",
+}
 # And of the slot, whose series have that.
 _OF_SLOT = ("schema", "crashes", "state", "running", "age_seconds")
 _OF_COUNTS = ("counted_since", "counted_until", "counted_bytes")
@@ -98,7 +104,11 @@ class Known:
         return {
             **self.rank,
             # It may have joined its job since, or was never read.
-            **{of: own[of] for of in _OF_RANK if of in own and not self.rank.get(of)},
+            **{
+                name: own[of]
+                for of, name in _OF_RANK.items()
+                if of in own and not self.rank.get(name)
+            },
             "since_seconds": max(now - self.read, 0.0),
             "trouble": self.trouble,
             "stopped": self.stopped,
@@ -115,6 +125,8 @@ def words(end: ProcessEnd) -> dict[str, Any]:
     known = {**end._asdict(), "causes": [one._asdict() for one in end.causes]}
     for name in (*_OF_SLOT, *_OF_COUNTS):
         del known[name]
+    for name, shown in _OF_RANK.items():
+        known[shown] = known.pop(name)
     age = age_of(end)
     return known if age is None else {**known, "age_seconds": age}
 
@@ -142,7 +154,7 @@ def left(slot: SlotEnds, now: float) -> Known | None:
     end, age = slot.latest, age_of(slot.latest)
     if end.state == RUNNING and slot.held is not False:
         return None
-    if not end.failed and end.index is None:
+    if not end.failed and end.rank is None:
         return None
     if age is None or age > KEPT_SECONDS:
         return None

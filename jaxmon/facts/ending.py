@@ -50,8 +50,8 @@ class ProcessEnd(NamedTuple):
         running: the loop that runs; empty if none does.
         pid: in its own namespace of processes.
         program: its command line, as it may be shown.
-        index: its rank in its job; `None` if it is in none, as for `/debug/rank`.
-        count: of the processes of the job.
+        rank: its number in its job; `None` if it is in none.
+        ranks: how many the job has.
         coordinator: address of the coordinator of the job.
         observed_seconds: for how long its agent had run.
         loop: the loop that it was in; empty if it marks none.
@@ -88,8 +88,8 @@ class ProcessEnd(NamedTuple):
     running: str = ""
     pid: int = 0
     program: str = ""
-    index: int | None = None
-    count: int | None = None
+    rank: int | None = None
+    ranks: int | None = None
     coordinator: str = ""
     observed_seconds: float = 0.0
     loop: str = ""
@@ -146,7 +146,7 @@ class ProcessEnd(NamedTuple):
 
 
 _DEFAULTS: dict[str, Any] = ProcessEnd._field_defaults
-_OPTIONAL = {"index": int, "count": int, "status": int, "age_seconds": float}
+_OPTIONAL = {"rank": int, "ranks": int, "status": int, "age_seconds": float}
 _KINDS: dict[str, type] = {
     **{name: type(default) for name, default in _DEFAULTS.items()},
     **_OPTIONAL,

@@ -13,7 +13,7 @@ import pytest
 
 from jaxmon import endings
 from jaxmon.facts.ending import FINISHED
-from jaxmon.report import layout
+from jaxmon.formats import layout
 from jaxmon.report.text import MOST_LINES
 from tests.preloaded import Program, start_preloaded
 from tests.support import Result, clean_environ, run_python

@@ -56,7 +56,7 @@ def test_which_rank_it_was_is_known_from_its_last_words(
     """Each of several attempts that fail one after the other, read in time or not."""
     now = [100.0]
     ranks = ranks_of(run_dir, stack, clock=lambda: now[0])
-    place = {"count": 4, "coordinator": "a:1", "pid": 7, "observed_seconds": 3.0}
+    place = {"ranks": 4, "coordinator": "a:1", "pid": 7, "observed_seconds": 3.0}
     for index in range(3):
         one = endings.EndWriter(run_dir / "agent-0.end", 0o600)
         one.begin()
@@ -66,7 +66,7 @@ def test_which_rank_it_was_is_known_from_its_last_words(
             read(ranks)
             running.server.stop()
             (run_dir / "agent-0.sock").unlink()
-        one.update({"kind": "exception", "time": time.time(), "index": index, **place})
+        one.update({"kind": "exception", "time": time.time(), "rank": index, **place})
         one.end(CRASHED)
         one.abandon()
         now[0] += 10.0

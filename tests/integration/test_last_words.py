@@ -136,7 +136,7 @@ def test_a_program_leaves_how_it_ended(
     assert returned == code
     assert {key: found[key] for key in expected} == expected
     assert found["loop"] == "fit"
-    assert (found["index"], found["count"], found["coordinator"]) == JOB
+    assert (found["rank"], found["ranks"], found["coordinator"]) == JOB
     assert found["observed_seconds"] > 0
     assert before <= found["time"] <= time.time()
     assert since <= found["boottime"] <= time.clock_gettime(time.CLOCK_BOOTTIME)

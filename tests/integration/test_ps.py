@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from jaxmon import endings, rundir
 from jaxmon.cli.main import main
 from jaxmon.facts.ending import FINISHED
-from jaxmon.report import layout
+from jaxmon.formats import layout
 from tests.support import Result, clean_environ, freeze, until
 
 

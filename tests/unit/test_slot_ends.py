@@ -223,9 +223,7 @@ def test_a_record_of_a_later_release_is_refused(path: Path) -> None:
 
 def test_what_is_implausible_in_a_record_is_dropped(path: Path) -> None:
     """The rest is read, and text that cannot be encoded is replaced."""
-    odd = (
-        b'"pid":-3,"steps":1.5,"code":"3","oom":1,"time":NaN,"index":true,"causes":[7]'
-    )
+    odd = b'"pid":-3,"steps":1.5,"code":"3","oom":1,"time":NaN,"rank":true,"causes":[7]'
     text = b'"message":"\\ud800","loop":["a"],"crashes":2'
     path.write_bytes(bytes(4096) + WHOLE.replace(b"}", b"," + odd + b"," + text + b"}"))
 
@@ -378,7 +376,7 @@ def test_the_record_of_a_process_survives_its_successor(path: Path) -> None:
     """Each has its own; what is too long for a page is left out, the rest is not."""
     one = EndWriter(path, 0o600)
     one.begin()
-    one.update({"kind": "exception", "message": "a" * 100, "index": 0})
+    one.update({"kind": "exception", "message": "a" * 100, "rank": 0})
     one.end(CRASHED)
     first = one.record
     one.abandon()

@@ -211,8 +211,8 @@ class LastWords:
         if here is None or here.size < _JOB:
             return {}
         return {
-            "index": here.rank,
-            "count": here.size,
+            "rank": here.rank,
+            "ranks": here.size,
             "coordinator": here.coordinator[:LONGEST],
         }
 

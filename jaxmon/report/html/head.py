@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
+from jaxmon.formats.layout import UNKNOWN, amount, duration, share, size
 from jaxmon.report.html.elements import NOTHING, Html, element, folded, prose, text
-from jaxmon.report.layout import UNKNOWN, amount, duration, share, size
 from jaxmon.report.programs import label
 from jaxmon.report.runs.model import Found, Reason, Run
 from jaxmon.report.sections import won_back

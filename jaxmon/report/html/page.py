@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+from jaxmon.facts.process import Snapshot
+from jaxmon.formats.layout import Column, counted
 from jaxmon.report import marked, sections, tables
 from jaxmon.report.goodput.text import goodput
 from jaxmon.report.html.charts import bar, charts, small_bar
@@ -15,8 +17,6 @@ from jaxmon.report.html.head import answer, findings, header, numbers, title
 from jaxmon.report.html.policy import BASE, source_hash
 from jaxmon.report.html.recompiles import recompiles
 from jaxmon.report.html.tables import table
-from jaxmon.report.layout import Column, counted
-from jaxmon.report.model import Snapshot
 from jaxmon.report.runs.model import Run
 from jaxmon.report.section import Section
 from jaxmon.report.time_table import time_parts, time_table

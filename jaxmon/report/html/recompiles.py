@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from jaxmon.facts.events import Recompile
+from jaxmon.facts.functions import Function
+from jaxmon.facts.process import Snapshot
+from jaxmon.formats.layout import ago, counted, duration
 from jaxmon.report.html.elements import NOTHING, Html, element, folded, text
-from jaxmon.report.layout import ago, counted, duration
-from jaxmon.report.model import Function, Recompile, Snapshot
 
 
 _MOST_FUNCTIONS, _FEW = 30, 5

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from jaxmon.formats.layout import Column
 from jaxmon.report.html.elements import NOTHING, Html, element, folded, joined, text
-from jaxmon.report.layout import Column
 from jaxmon.report.section import Section
 
 

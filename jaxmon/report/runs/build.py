@@ -10,11 +10,14 @@ from typing import Any, NamedTuple
 from jaxmon import disclosure
 from jaxmon.catalog import AGENT_DIED, AGENT_UP
 from jaxmon.exposition.families import Family, gauge
+from jaxmon.facts.events import Difference, Recompile
+from jaxmon.facts.process import Snapshot, read
+from jaxmon.facts.reader import from_json, mapping
+from jaxmon.facts.walltime import WallTime
+from jaxmon.formats.layout import counted, shortened
 from jaxmon.limits import Limits
 from jaxmon.report.findings import find
 from jaxmon.report.findings.finding import Finding, verdict
-from jaxmon.report.layout import counted, shortened
-from jaxmon.report.model import Difference, Recompile, Snapshot, read
 from jaxmon.report.notes import doubts
 from jaxmon.report.runs import SCHEMA
 from jaxmon.report.runs.json_text import as_text, plain
@@ -22,8 +25,6 @@ from jaxmon.report.runs.model import Answer, Found
 from jaxmon.report.status.reading import read as read_families
 from jaxmon.report.status.summary import summarise
 from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
-from jaxmon.report.typed import from_json, mapping
-from jaxmon.report.walltime import WallTime
 
 
 # What is kept of a snapshot, in this order.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from jaxmon.report.model import Snapshot
+from jaxmon.facts.process import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

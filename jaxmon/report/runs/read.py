@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from jaxmon.errors import ConfigFileError, JaxmonError
+from jaxmon.facts.process import Snapshot
+from jaxmon.facts.reader import from_json, mapping
 from jaxmon.files import bounded
 from jaxmon.formats import json_text, schema
-from jaxmon.report.model import Snapshot
 from jaxmon.report.runs import MOST_BYTES, SCHEMA
 from jaxmon.report.runs.model import Run
-from jaxmon.report.typed import from_json, mapping
 
 
 class RunError(JaxmonError):
