@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from jaxmon import rundir
+from jaxmon import endings, rundir
+from jaxmon.facts.ending import ProcessEnd
 from jaxmon.facts.process import read
 from jaxmon.formats.layout import clean
 from jaxmon.http import fetch
@@ -90,6 +91,14 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
         worker: _seen(sockets[worker], one) if one.trouble else one
         for worker, one in processes.items()
     }
+    for worker, end in _died(run_dir).items():
+        # What its socket says, if that is left, is only that it is gone.
+        if worker not in processes or processes[worker].trouble:
+            processes[worker] = ProcessVerdict(
+                end.pid or None,
+                end.program[:_MOST_OF_A_PROGRAM],
+                verdict=clean(end.sentence)[:_MOST_OF_A_NOTE],
+            )
     together = [
         {**one.as_json(), "workers": list(workers)} for workers, one in shared(known)
     ]
@@ -102,6 +111,15 @@ def _fetched(
     return fetch_all(
         sockets, target, timeout=timeout, max_bytes=_MAX_BYTES, max_total=_MAX_TOTAL
     )
+
+
+def _died(run_dir: Path) -> dict[str, ProcessEnd]:
+    """Return the records of the slots whose latest process did not finish."""
+    try:
+        slots = endings.slots(run_dir)
+    except OSError:  # removed meanwhile
+        return {}
+    return {worker: slot.latest for worker, slot in slots.items() if slot.died}
 
 
 def _seen(path: Path, found: ProcessVerdict) -> ProcessVerdict:

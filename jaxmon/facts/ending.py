@@ -28,6 +28,8 @@ KILLED = "killed"
 
 # A word of a process that was killed before it had finished.
 _SAID = {"exception": CRASHED, "exit": FINISHED, "finished": FINISHED}
+# After a signal that a program handles itself, most exit with 128 and its number.
+_BY_SIGNAL = 128
 # More than any process counts, and what JSON readers keep exactly.
 _MOST = 1 << 53
 
@@ -37,6 +39,10 @@ class Underlying(NamedTuple):
 
     type: str = ""
     message: str = ""
+
+    def __str__(self) -> str:
+        """Return both in a line."""
+        return f"{self.type}: {self.message}" if self.message else self.type
 
 
 class ProcessEnd(NamedTuple):
@@ -133,6 +139,63 @@ class ProcessEnd(NamedTuple):
         """Whether it is known how it exited, by the kernel."""
         return self.status is not None or bool(self.signal)
 
+    @property
+    def signal_name(self) -> str:
+        """The name of the signal that ended it; empty if none did."""
+        number = self.signal
+        return _signal(number) or f"signal {number}" if number else ""
+
+    def __str__(self) -> str:
+        """Return how it ended, as the predicate of a sentence."""
+        if self.kind == "exception":
+            return f"raised {Underlying(self.type, self.message)}{self._after(-1)}"
+        if self.kind == "exit":
+            by = _signal(self.code - _BY_SIGNAL)
+            code = f"{self.code} ({by})" if by else str(self.code)
+            said = f": {self.message}" if self.message else ""
+            return f"exited with code {code}{said}{self._after(0)}"
+        if FINISHED in (self.state, self.kind):
+            return "finished"
+        return self._silent()
+
+    def _silent(self) -> str:
+        """Return how one ended that left no word, as far as that is known."""
+        if self.state == CRASHED:
+            return "ended by an uncaught exception"
+        if self.signal:
+            return f"was ended by {self.signal_name}"
+        if self.status is not None:
+            return f"exited with code {self.status} without a word"
+        return "was killed, or ended without a word"
+
+    @property
+    def sentence(self) -> str:
+        """How and where it ended, and how far it had come, as a sentence."""
+        found = [str(self)]
+        if self.failed and self.where:
+            found.append(f"at {self.where} in {self.function}")
+        if self.loop:
+            found.append(f"after step {self.steps:,} of {self.loop}")
+        text = f"It {found[0]}{', ' if found[1:] else ''}{' '.join(found[1:])}"
+        return f"{text}{self._seen()}."
+
+    def _seen(self) -> str:
+        """Return where one was last that left no word."""
+        if self.kind or self.state == FINISHED:
+            return ""
+        found = [
+            *([f"in the activity {self.activity}"] if self.activity else []),
+            *([f"at {self.place}"] if self.place else []),
+            *([f"waiting for {self.awaited}"] if self.awaited else []),
+        ]
+        return f"; it was last seen {', '.join(found)}" if found else ""
+
+    def _after(self, index: int) -> str:
+        """Return one of its causes: the first one, or the last."""
+        if not self.causes or not str(one := self.causes[index]):
+            return ""
+        return f" (after {one})" if one.message or not index else ""
+
     def as_json(self) -> dict[str, Any]:
         """Return what is known, as JSON types, without what has its default."""
         found = {
@@ -152,6 +215,16 @@ _KINDS: dict[str, type] = {
     **_OPTIONAL,
     **dict.fromkeys(("time", "boottime"), float),
 }
+
+
+def _signal(number: int) -> str:
+    """Return the name of a signal, empty if there is none of that number."""
+    import signal  # noqa: PLC0415 - few processes end so
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return ""
 
 
 def read(document: object) -> ProcessEnd:
