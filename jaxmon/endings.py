@@ -46,13 +46,14 @@ import os
 import re
 import stat
 import struct
+import time
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxmon import interrupts
-from jaxmon.clocks import monotonic
+from jaxmon.clocks import monotonic, wall_time
 from jaxmon.facts import ending
 from jaxmon.facts.ending import CRASHED, FINISHED, RUNNING, ProcessEnd, State
 from jaxmon.files.descriptor import FLAGS, Descriptor, require_own
@@ -210,7 +211,7 @@ class EndWriter:
         """Record how this process ends; only the first call counts."""
         with self._lock:
             if self.record is not None and self.record.state == RUNNING:
-                self._write(self.record._replace(state=state))
+                self._write(_dated(self.record._replace(state=state)))
 
     def keep(self, since: float, text: bytes) -> None:
         """
@@ -283,7 +284,7 @@ class EndWriter:
                 mine = mine._replace(counted_since=previous.counted_since)
             elif os.fstat(descriptor).st_size > _COUNTS_AT:
                 os.ftruncate(descriptor, _COUNTS_AT)
-        self._write(mine._replace(pid=os.getpid()))
+        self._write(_dated(mine._replace(pid=os.getpid())))
 
     def _restore(self, descriptor: int) -> None:
         """Write what a cleaner removed of the process before this one."""
@@ -314,6 +315,40 @@ class EndWriter:
                 return
             code = errno.ENOSPC
         raise OSError(code, os.strerror(code), os.fspath(self._path))
+
+
+def now() -> dict[str, float]:
+    """Return the time, by field of a record."""
+    boottime = time.clock_gettime(time.CLOCK_BOOTTIME)
+    return {"boottime": boottime, "time": wall_time()}
+
+
+def age_of(end: ProcessEnd) -> float | None:
+    """
+    Return how long ago *end* was written, by the clock that all processes of a host
+    share and that no one sets; by the wall clock if that is from before a restart.
+    """
+    for field, clock in now().items():
+        written: float | None = getattr(end, field)
+        if written is not None and (age := clock - written) >= 0:
+            return age
+    return None
+
+
+def ends(directory: Path) -> dict[str, ProcessEnd]:
+    """
+    Return the records of the processes in *directory* that have ended and have no
+    successor, by worker; none if it cannot be read.
+    """
+    try:
+        found = slots(directory)
+    except OSError:
+        return {}
+    return {
+        worker: slot.latest
+        for worker, slot in found.items()
+        if slot.latest.state != RUNNING or slot.held is False
+    }
 
 
 def path_of(socket: Path) -> Path:
@@ -536,6 +571,12 @@ def _line(record: ProcessEnd) -> bytes:
 
 def _encoded(record: ProcessEnd) -> bytes:
     return json.dumps(record.as_json(), separators=(",", ":")).encode() + b"\n"
+
+
+def _dated(record: ProcessEnd) -> ProcessEnd:
+    """Return *record* as of now, unless it says when its process ended."""
+    boottime, wall = now().values()
+    return record if record.kind else record._replace(boottime=boottime, time=wall)
 
 
 def _place(record: ProcessEnd) -> int:

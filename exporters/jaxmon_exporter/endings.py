@@ -13,14 +13,13 @@ import ctypes
 import os
 import re
 import struct
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from jaxmon.catalog.gpus import GPU_XID_LAST_TIMESTAMP_SECONDS
-from jaxmon.endings import SlotEnds
+from jaxmon.endings import SlotEnds, age_of
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels
 from jaxmon.facts.ending import RUNNING, ProcessEnd
@@ -129,20 +128,6 @@ def words(end: ProcessEnd) -> dict[str, Any]:
         known[shown] = known.pop(name)
     age = age_of(end)
     return known if age is None else {**known, "age_seconds": age}
-
-
-def age_of(end: ProcessEnd) -> float | None:
-    """
-    Return how long ago *end* was written, by the clock that all processes of a host
-    share and that no one sets; by the wall clock if that is from before a restart.
-    """
-    for written, clock in (
-        (end.boottime, time.clock_gettime(time.CLOCK_BOOTTIME)),
-        (end.time, time.time()),
-    ):
-        if written is not None and (age := clock - written) >= 0:
-            return age
-    return None
 
 
 def left(slot: SlotEnds, now: float) -> Known | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon import endings, rundir
-from jaxmon.facts.ending import ProcessEnd
+from jaxmon.facts.ending import FINISHED
 from jaxmon.facts.process import read
 from jaxmon.formats.layout import clean
 from jaxmon.http import fetch
@@ -91,9 +91,10 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
         worker: _seen(sockets[worker], one) if one.trouble else one
         for worker, one in processes.items()
     }
-    for worker, end in _died(run_dir).items():
+    for worker, end in endings.ends(run_dir).items():
         # What its socket says, if that is left, is only that it is gone.
-        if worker not in processes or processes[worker].trouble:
+        gone = worker not in processes or processes[worker].trouble
+        if gone and end.ended != FINISHED:
             processes[worker] = ProcessVerdict(
                 end.pid or None,
                 end.program[:_MOST_OF_A_PROGRAM],
@@ -111,15 +112,6 @@ def _fetched(
     return fetch_all(
         sockets, target, timeout=timeout, max_bytes=_MAX_BYTES, max_total=_MAX_TOTAL
     )
-
-
-def _died(run_dir: Path) -> dict[str, ProcessEnd]:
-    """Return the records of the slots whose latest process did not finish."""
-    try:
-        slots = endings.slots(run_dir)
-    except OSError:  # removed meanwhile
-        return {}
-    return {worker: slot.latest for worker, slot in slots.items() if slot.died}
 
 
 def _seen(path: Path, found: ProcessVerdict) -> ProcessVerdict:

@@ -155,7 +155,7 @@ class ProcessEnd(NamedTuple):
             said = f": {self.message}" if self.message else ""
             return f"exited with code {code}{said}{self._after(0)}"
         if FINISHED in (self.state, self.kind):
-            return "finished"
+            return f"finished with code {self.status}" if self.status else "finished"
         return self._silent()
 
     def _silent(self) -> str:

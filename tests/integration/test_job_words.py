@@ -32,7 +32,7 @@ def test_a_process_that_failed_before_it_was_read_is_reported(
     for slot, (kind, state, then) in enumerate(ways):
         one = endings.EndWriter(run_dir / f"agent-{slot}.end", 0o600)
         one.begin()
-        one.update({"kind": kind, "time": then})
+        one.update({"kind": kind, "time": then, "boottime": None})
         one.end(state)
         one.abandon()
     ranks = ranks_of(run_dir, stack)
@@ -135,7 +135,7 @@ def test_what_a_process_left_is_as_old_as_its_words(
     """Those of an earlier process of the slot say nothing of the latest."""
     one = endings.EndWriter(run_dir / "agent-0.end", 0o600)
     one.begin()
-    one.update({"kind": "exception", "time": time.time() - 100.0})
+    one.update({"kind": "exception", "time": time.time() - 100.0, "boottime": None})
     one.end(CRASHED)
     one.abandon()
     [found] = read(ranks_of(run_dir, stack))["ranks"]

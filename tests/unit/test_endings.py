@@ -11,10 +11,11 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.catalog.gpus import GPU_XID_LAST_TIMESTAMP_SECONDS
+from jaxmon.endings import age_of
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts.ending import ProcessEnd
 from jaxmon.resources import container
-from jaxmon_exporter.endings import Closings, Kills, age_of, xids
+from jaxmon_exporter.endings import Closings, Kills, xids
 from tests.support import until
 
 

@@ -14,19 +14,18 @@ import contextlib
 import functools
 import sys
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
-from jaxmon import disclosure
+from jaxmon import disclosure, endings
 from jaxmon.agent.context import Context
 from jaxmon.agent.errors.described import LONGEST, causes, described, is_oom, place
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.cluster import cluster
 from jaxmon.agent.jaxlink.probe import Probe
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, stack_of
-from jaxmon.clocks import monotonic, wall_time
+from jaxmon.clocks import monotonic
 from jaxmon.facts.ending import Underlying
 from jaxmon.indicators.endings import SingleUse, noting_python
 from jaxmon.indicators.loops import Loops
@@ -166,8 +165,7 @@ class LastWords:
             "program": self._program,
             **self._place_in_job(),
             "observed_seconds": max(monotonic() - self._began, 0.0),
-            "time": wall_time(),
-            "boottime": time.clock_gettime(time.CLOCK_BOOTTIME),
+            **endings.now(),
         }
 
     def _error(self, error: BaseException) -> dict[str, Any]:
