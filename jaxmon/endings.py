@@ -116,6 +116,12 @@ class SlotEnds(NamedTuple):
         return self.latest.state == CRASHED
 
     @property
+    def ended(self) -> ProcessEnd | None:
+        """The record of its latest process if that has ended."""
+        over = self.latest.state != RUNNING or self.held is False
+        return self.latest if over else None
+
+    @property
     def counted(self) -> ProcessEnd | None:
         """Whose counts the slot has: of its latest process, or of one it continues."""
         latest, before = self.latest, self.before
@@ -344,11 +350,7 @@ def ends(directory: Path) -> dict[str, ProcessEnd]:
         found = slots(directory)
     except OSError:
         return {}
-    return {
-        worker: slot.latest
-        for worker, slot in found.items()
-        if slot.latest.state != RUNNING or slot.held is False
-    }
+    return {worker: one.ended for worker, one in found.items() if one.ended}
 
 
 def path_of(socket: Path) -> Path:

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon.catalog.gpus import GPU_XID_LAST_TIMESTAMP_SECONDS
-from jaxmon.endings import SlotEnds, age_of
+from jaxmon.endings import age_of
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels
-from jaxmon.facts.ending import RUNNING, ProcessEnd
+from jaxmon.facts.ending import ProcessEnd
 from jaxmon.resources import container
 from jaxmon.threads import DaemonThread
 from jaxmon_exporter.collecting import Clock
@@ -91,9 +91,9 @@ class Known:
         same = self.rank.get("pid") == rank.get("pid")
         return same and (not self.starts or not starts or self.starts == starts)
 
-    def is_before(self, slot: SlotEnds) -> bool:
-        """Return whether it has ended, and the *slot* has had another process since."""
-        return bool(self.ended) and 0 < self.starts < slot.latest.starts
+    def is_before(self, end: ProcessEnd) -> bool:
+        """Return whether it has ended, and *end* is of a later process of its slot."""
+        return bool(self.ended) and 0 < self.starts < end.starts
 
     def as_json(self, now: float) -> dict[str, Any]:
         """Return what is known, with ages at *now*."""
@@ -130,15 +130,12 @@ def words(end: ProcessEnd) -> dict[str, Any]:
     return known if age is None else {**known, "age_seconds": age}
 
 
-def left(slot: SlotEnds, now: float) -> Known | None:
+def left(end: ProcessEnd, now: float) -> Known | None:
     """
-    Return what the latest process of the *slot* left, which ended before it was ever
-    read, such as for an argument that is wrong; `None` if it has not ended, or if it
-    has not failed and was no rank of a job.
+    Return what a process left that ended before it was ever read, such as for an
+    argument that is wrong; `None` if it has not failed and was no rank of a job.
     """
-    end, age = slot.latest, age_of(slot.latest)
-    if end.state == RUNNING and slot.held is not False:
-        return None
+    age = age_of(end)
     if not end.failed and end.rank is None:
         return None
     if age is None or age > KEPT_SECONDS:

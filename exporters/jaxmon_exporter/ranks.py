@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmon import endings, rundir
 from jaxmon.endings import SlotEnds
-from jaxmon.facts.ending import KILLED, RUNNING
+from jaxmon.facts.ending import KILLED, RUNNING, ProcessEnd
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.http.messages import Request, Response
@@ -208,15 +208,24 @@ class Ranks:
     def _find_unread(self, slots: Mapping[str, SlotEnds], now: float) -> None:
         """Note what processes left that ended before they were ever read."""
         for worker, slot in slots.items():
-            before = self._known.get(worker)
-            if before is None and len(self._known) >= _MOST_RANKS:
+            known = self._known.get(worker)
+            if known is None and len(self._known) >= _MOST_RANKS:
                 continue
-            if before is not None and not before.is_before(slot):
+            self._find_replaced(worker, slot.before, now)
+            if known is not None and not known.is_before(slot.latest):
                 continue
-            if (unread := left(slot, now)) is not None:
-                if before is not None:
-                    self._past.append((worker, before))
+            if (unread := slot.ended and left(slot.ended, now)) is not None:
+                if known is not None:
+                    self._past.append((worker, known))
                 self._known[worker] = unread
+
+    def _find_replaced(self, worker: str, end: ProcessEnd | None, now: float) -> None:
+        """Note likewise what the process left whose slot another one has."""
+        if end is None or (unread := left(end, now)) is None:
+            return
+        read = (one for of, one in (*self._past, *self._known.items()) if of == worker)
+        if all(one.starts != end.starts for one in read):
+            self._past.append((worker, unread))
 
     def _heard(
         self,

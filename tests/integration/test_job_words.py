@@ -48,6 +48,15 @@ def test_a_process_that_failed_before_it_was_read_is_reported(
     stack.callback(again.abandon)
     found = read(ranks)["ranks"]
     assert [of.get("index") for of in found] == [0, None, None]
+    for _ in range(
+        2
+    ):  # as in a crash loop: the first was not read while it had the slot
+        one = endings.EndWriter(run_dir / "agent-7.end", 0o600)
+        one.begin()
+        one.update({"kind": "exit", "rank": 1})
+        one.abandon()
+    found = read(ranks)["ranks"]
+    assert [of["worker"] for of in found].count("7") == 2
 
 
 def test_which_rank_it_was_is_known_from_its_last_words(
@@ -145,7 +154,8 @@ def test_what_a_process_left_is_as_old_as_its_words(
     one.begin()
     one.end(CRASHED)
     one.abandon()
-    assert read(ranks_of(run_dir, stack))["ranks"] == []
+    [found] = read(ranks_of(run_dir, stack))["ranks"]
+    assert found["ended_seconds"] == pytest.approx(100.0, abs=50.0)
 
 
 def test_last_words_are_kept_when_the_slot_has_another_process(
