@@ -269,7 +269,7 @@ class EndWriter:
         """Write the first record of this process, after those that are there."""
         descriptor = self._file.fileno()
         try:
-            found = _records(descriptor)
+            found = _records(_pages(descriptor))
         except NewerSchemaError:  # of a later release that had the slot
             found = None
         previous = found and found[0]
@@ -457,7 +457,7 @@ def complete(path: Path, starts: int, known: Mapping[str, Any]) -> None:
     try:
         status = os.fstat(descriptor)
         require_own(status, path, status.st_mode)
-        found = _records(descriptor)
+        found = _records(_pages(descriptor))
         held = _is_held(descriptor)
         for one in found or ():
             if one is None or one.starts != starts or one.exited:
@@ -477,15 +477,14 @@ def _slot(path: str) -> SlotEnds | None:
     try:
         # The lock is acquired before the record is written, and released after: if
         # nothing held it between two equal records, nothing wrote the first one.
-        before, held = _records(descriptor), _is_held(descriptor)
-        found = _records(descriptor)
+        before, held = _pages(descriptor), _is_held(descriptor)
+        pages = _pages(descriptor)
     except OSError:
         return None
     finally:
         os.close(descriptor)
-    if found is None:
-        return None
-    return SlotEnds(*found, held if found == before else True)
+    found = _records(pages)
+    return found and SlotEnds(*found, held if pages == before else True)
 
 
 def _opened(path: str, flags: int) -> int | None:
@@ -517,7 +516,18 @@ def _flock() -> bytes:
     return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
-def _records(descriptor: int) -> tuple[ProcessEnd, ProcessEnd | None] | None:
+def _pages(descriptor: int) -> bytes:
+    """Return both pages, as they are between two writes."""
+    raw = os.pread(descriptor, _COUNTS_AT, 0)
+    for _ in range(_ATTEMPTS):
+        again = os.pread(descriptor, _COUNTS_AT, 0)
+        if again == raw:
+            break
+        raw = again
+    return raw
+
+
+def _records(raw: bytes) -> tuple[ProcessEnd, ProcessEnd | None] | None:
     """
     Return the record of the latest process, and that of the one before it, `None` if
     there are none.
@@ -525,12 +535,6 @@ def _records(descriptor: int) -> tuple[ProcessEnd, ProcessEnd | None] | None:
     Raises:
         NewerSchemaError: they are of a later release.
     """
-    raw = os.pread(descriptor, _COUNTS_AT, 0)
-    for _ in range(_ATTEMPTS):
-        again = os.pread(descriptor, _COUNTS_AT, 0)
-        if again == raw:
-            break
-        raw = again
     known = [
         one
         for page in (0, 1)

@@ -240,8 +240,8 @@ def read(document: object) -> ProcessEnd:
     schema.require(given, SCHEMA)
     found = {
         name: one
-        for name, kind in _KINDS.items()
-        if (one := _plausible(kind, given.get(name))) is not None
+        for name, value in given.items()
+        if name in _KINDS and (one := _plausible(_KINDS[name], value)) is not None
     }
     record = ProcessEnd(**found)
     if record.starts < 1 or record.state not in (RUNNING, FINISHED, CRASHED):

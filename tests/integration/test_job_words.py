@@ -48,9 +48,7 @@ def test_a_process_that_failed_before_it_was_read_is_reported(
     stack.callback(again.abandon)
     found = read(ranks)["ranks"]
     assert [of.get("index") for of in found] == [0, None, None]
-    for _ in range(
-        2
-    ):  # as in a crash loop: the first was not read while it had the slot
+    for _ in range(2):  # as in a crash loop: the first was not read in time
         one = endings.EndWriter(run_dir / "agent-7.end", 0o600)
         one.begin()
         one.update({"kind": "exit", "rank": 1})
