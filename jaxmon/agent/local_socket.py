@@ -22,7 +22,7 @@ from jaxmon import endings, interrupts, rundir
 from jaxmon.agent.guard import log
 from jaxmon.errors import JaxmonError, PageError
 from jaxmon.exposition.add import prepare
-from jaxmon.facts.ending import CRASHED, FINISHED, RUNNING, ProcessEnd, State
+from jaxmon.facts.ending import FINISHED
 from jaxmon.files.descriptor import NONE_LEFT
 from jaxmon.http.listeners import Listener
 from jaxmon.http.server import Server
@@ -43,9 +43,9 @@ class LocalSocket:
 
     Args:
         began: when counting began, by `monotonic`, as the page of *server* says.
-        running: returns the name of the loop that runs, ``""`` for none.
+        ending: writes the record of this process.
         position: returns which process this is and how far it has come, as fields of
-            its record; called every few seconds.
+            that; called every few seconds.
     """
 
     def __init__(
@@ -54,19 +54,17 @@ class LocalSocket:
         directory: Path,
         *,
         began: float,
-        running: Callable[[], str] = str,
+        ending: endings.EndWriter | None = None,
         position: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         self._server = server
-        self._running, self._position = running, position
+        self._ending = ending or endings.EndWriter()
+        self._position = position
         # The program may change its working directory.
         self._directory = directory.absolute()
         self._slot: rundir.Slot | None = None
         self._listener: Listener | None = None
         self._number: int | None = None
-        self._ending: endings.EndWriter | None = None
-        # The latest record of this process.
-        self._record: ProcessEnd | None = None
         self._began = began
         self._trouble = ""
         self._has_noticed = False
@@ -106,12 +104,9 @@ class LocalSocket:
                 slot.bound()
             slot.release()
             raise
-        if self._ending is None or slot.number != self._number:
-            path = endings.path_of(slot.socket)
-            self._ending = endings.EndWriter(path, slot.mode)
         self._slot, self._number = slot, slot.number
         # Before it responds. It never raises, but for the program's exceptions.
-        self._ending.begin(self._record)
+        self._ending.take(slot.socket.with_suffix(".end"), slot.mode)
         if self._ending.continued is not None:
             prepare()
 
@@ -122,7 +117,7 @@ class LocalSocket:
                 return
             lost = self._has_lost()
             if self._slot is not None and self._slot.in_place() and not lost:
-                self._refresh_record()
+                self._ending.refresh(self._position())
                 return
             # The program may not have finished closing, or not opened its own yet.
             if lost and not self._has_noticed:
@@ -173,21 +168,18 @@ class LocalSocket:
             last: returns the counters of this agent as text, added to those in a text;
                 raises `PageError` if that has something else.
         """
-        slot, mine = self._slot, self._ending
-        if slot is None or mine is None or mine.record is None:
+        mine = self._ending
+        if mine.record is None:
             return
+        since, text = self._began, b""
+        if mine.before is not None and mine.continued is not None:
+            since = mine.before.counted_since
+            with contextlib.suppress(ValueError, PageError):
+                text = last(endings.unpacked(mine.continued))
+        if not 0 < len(text) <= endings.MOST:
+            since, text = self._began, last("")
         try:
-            if not slot.keep():  # the counts there are another process's
-                return
-            since, text = self._began, b""
-            if mine.before is not None and mine.continued is not None:
-                since = mine.before.counted_since
-                with contextlib.suppress(ValueError, PageError):
-                    text = last(endings.unpacked(mine.continued))
-            if not 0 < len(text) <= endings.MOST:
-                since, text = self._began, last("")
             if len(text) <= endings.MOST:
-                self._reopen(mine)
                 mine.keep(since, text)
         except OSError as error:  # a full disk, too small a volume
             interrupts.pass_on(error)
@@ -196,7 +188,8 @@ class LocalSocket:
         """Release the slot, so that the next agent finds it free."""
         with self._lock:
             self._closed = True
-            self._end_record()
+            self._ending.end(FINISHED)
+            self._ending.abandon()
             if self._slot is not None:
                 self._slot.release()
                 self._slot = None
@@ -207,28 +200,10 @@ class LocalSocket:
         the lock may be held by a thread that no longer exists.
         """
         self._closed = True
-        if self._ending is not None:
-            self._ending.abandon()
-            self._ending = None
+        self._ending.abandon()
         if self._slot is not None:
             self._slot.abandon()
             self._slot = None
-
-    def note_loop(self) -> None:
-        """Record which loop runs."""
-        if (mine := self._ending) is not None:
-            mine.run(self._running())
-
-    def note_crash(self) -> None:
-        """Record that an exception ends the program."""
-        with self._lock:
-            if (mine := self._ending) is not None:
-                self._end(mine, CRASHED)
-
-    def say(self, words: Mapping[str, Any]) -> None:
-        """Record how this process ends, by fields of its record."""
-        if (mine := self._ending) is not None:
-            mine.update(words)
 
     def _listen(self, slot: rundir.Slot) -> Listener:
         try:
@@ -238,31 +213,6 @@ class LocalSocket:
             if error.errno in NONE_LEFT:
                 raise
             raise rundir.no_socket(slot.socket, error) from error
-
-    def _reopen(self, mine: endings.EndWriter) -> None:
-        """Open the record again if the program has closed it."""
-        if mine.is_lost and self._slot is not None and self._slot.keep():
-            record = mine.record
-            mine.abandon()
-            mine.begin(record)
-
-    def _end(self, mine: endings.EndWriter, state: State) -> None:
-        if mine.record is not None and mine.record.state == RUNNING:
-            self._reopen(mine)
-        mine.end(state)
-
-    def _refresh_record(self) -> None:
-        """Record how far the program has come, and again if the file was removed."""
-        if (mine := self._ending) is not None:
-            mine.hold()
-            if not mine.in_place():
-                self._record = mine.record or self._record
-                mine.abandon()
-                mine.begin(self._record)
-            said = mine.record is not None and mine.record.kind
-            # Loops that were left without their knowledge end here.
-            known = {} if said else self._position()
-            mine.update({**known, "running": self._running()})
 
     def _give_up(self) -> None:
         """Leave the slot, with all its files, to the process that keeps taking it."""
@@ -279,27 +229,20 @@ class LocalSocket:
 
     def _has_lost(self) -> bool:
         """Return whether the program has closed a descriptor of ours."""
-        listener, slot, mine = self._listener, self._slot, self._ending
+        listener, slot = self._listener, self._slot
         return (
             (listener is not None and not listener.sock.is_ours)
             or (slot is not None and slot.is_lost)
-            or (mine is not None and mine.is_lost)
+            or self._ending.is_lost
         )
-
-    def _end_record(self) -> None:
-        """Record that this process has finished; after an interruption, call again."""
-        if (mine := self._ending) is not None:
-            self._end(mine, FINISHED)
-            # Unless it could not be written: then the latest that could.
-            self._record = mine.record or self._record
-            mine.abandon()
 
     def _release(self) -> None:
         # First, or our own socket would respond when we search for a free slot.
         if self._listener is not None:
             self._server.close_listener(self._listener)
             self._listener = None
-        self._end_record()
+        self._ending.end(FINISHED)
+        self._ending.abandon()
         if self._slot is not None:
             self._slot.release()
             self._slot = None

@@ -9,6 +9,7 @@ from jaxmon import disclosure, interrupts, rundir
 from jaxmon.agent.guard import log
 from jaxmon.agent.local_socket import EVERY, LocalSocket
 from jaxmon.deadline import Deadline
+from jaxmon.endings import EndWriter
 from jaxmon.errors import JaxmonError
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.server import Handler, Server
@@ -31,8 +32,7 @@ class Serving:
         routes: handlers by path.
         local_routes: handlers only for the Unix socket.
         on_error: called with the site of each failure.
-        running: returns the name of the loop that runs, ``""`` for none.
-        position: returns how far the program has come; see `LocalSocket`.
+        ending, position: see `LocalSocket`.
         began: when counting began, by `monotonic`.
         deadline: of what waits when it stops.
 
@@ -47,7 +47,7 @@ class Serving:
         local_routes: Mapping[str, Handler],
         on_error: Callable[[str, BaseException], None],
         *,
-        running: Callable[[], str],
+        ending: EndWriter,
         position: Callable[[], Mapping[str, Any]],
         began: float,
         deadline: Deadline,
@@ -57,7 +57,7 @@ class Serving:
         self._routes = dict(routes)
         self._local_routes = {path: _shown(one) for path, one in local_routes.items()}
         self._on_error = on_error
-        self._running, self._position, self._began = running, position, began
+        self._ending, self._position, self._began = ending, position, began
         self._server: Server | None = None
         self._local: LocalSocket | None = None
         self.url: str | None = None
@@ -96,21 +96,6 @@ class Serving:
             self._server = None
             return
         server.start()
-
-    def note_loop(self) -> None:
-        """Record which loop runs, for the sidecar; costs 15 µs if that has changed."""
-        if self._local is not None:
-            self._local.note_loop()
-
-    def note_crash(self) -> None:
-        """Record that an exception ends the program, for the sidecar."""
-        if self._local is not None:
-            self._local.note_crash()
-
-    def say(self, words: Mapping[str, Any]) -> None:
-        """Record how this process ends, for the sidecar."""
-        if self._local is not None:
-            self._local.say(words)
 
     def withdraw(self, last: Callable[[str], bytes]) -> None:
         """
@@ -182,7 +167,7 @@ class Serving:
         local = LocalSocket(
             server,
             directory,
-            running=self._running,
+            ending=self._ending,
             position=self._position,
             began=self._began,
         )

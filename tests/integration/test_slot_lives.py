@@ -271,7 +271,7 @@ def test_the_counter_never_goes_back(run_dir: Path, agents: Agents) -> None:
     assert seen(agents) == (1, 1, {"": 1})
 
     second._open()
-    second.hold()
+    second._hold()
     assert seen(agents) == (1, 1, {"": 0})
     second.abandon()
     second.begin()

@@ -126,7 +126,8 @@ class LastWords:
             # Of texts that are not needed at the start.
             self._program = self._program or disclosure.own_command()[:LONGEST]
             doing = {name: one[:LONGEST] for name, one in self.doing().items()}
-            found = {**self._reached(), **self._here(), **doing}
+            running = self._loops.running()
+            found = {**self._reached(), **self._here(), **doing, "running": running}
         return found  # noqa: RET504 - the block may end early
 
     def crashed(self) -> bool:
