@@ -40,8 +40,10 @@ _OF_RANK = {
     "observed_seconds": "observed_seconds",
 }
 # And of the slot, whose series have that.
-_OF_SLOT = ("schema", "crashes", "state", "running", "age_seconds")
-_OF_COUNTS = ("counted_since", "counted_until", "counted_bytes")
+_OF_SLOT = (
+    *("schema", "crashes", "state", "running"),
+    *("counted_since", "counted_until", "counted_bytes"),
+)
 # Agents write their record that often, and twice as much later they are gone.
 _WRITTEN_EVERY = 5.0
 _MOST_XIDS = 100
@@ -121,13 +123,13 @@ class Known:
 
 def words(end: ProcessEnd) -> dict[str, Any]:
     """Return what a process said of its *end*, and its age, as JSON types."""
-    known = {**end._asdict(), "causes": [one._asdict() for one in end.causes]}
-    for name in (*_OF_SLOT, *_OF_COUNTS):
-        del known[name]
-    for name, shown in _OF_RANK.items():
-        known[shown] = known.pop(name)
+    found = {
+        _OF_RANK.get(name, name): one
+        for name, one in end.as_json().items()
+        if name not in _OF_SLOT
+    }
     age = age_of(end)
-    return known if age is None else {**known, "age_seconds": age}
+    return found if age is None else {**found, "age_seconds": age}
 
 
 def left(end: ProcessEnd, now: float) -> Known | None:

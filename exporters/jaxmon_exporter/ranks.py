@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,6 @@ from jaxmon.resources import container, hung
 from jaxmon_exporter.collecting import Clock
 from jaxmon_exporter.endings import KEPT_SECONDS, Closings, Kills, Known, left
 from jaxmon_exporter.refreshed import Refreshed
-from jaxmon_exporter.setups import Setups
 
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ _RECREATED_SECONDS = 15.0
 # Without progress for so long, or three times as long as usual, stacks are read.
 _STUCK_SECONDS = 15.0
 _TIMES_AS_USUAL = 3.0
-_LONGEST = 200
+_LONGEST, _DIGITS = 200, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,8 @@ class Ranks:
             self._find_replaced(worker, slot.before, now)
             if known is not None and not known.is_before(slot.latest):
                 continue
-            if (unread := slot.ended and left(slot.ended, now)) is not None:
+            unread = None if slot.ended is None else left(slot.ended, now)
+            if unread is not None:
                 if known is not None:
                     self._past.append((worker, known))
                 self._known[worker] = unread
@@ -337,6 +338,32 @@ class Ranks:
             except FetchError:
                 continue
             known.stacks_read = self._clock()
+
+
+class Setups:
+    """
+    The setups of ranks, of which those on a host usually share one: each once.
+
+    Attributes:
+        known: setups by digest.
+        size: their length as JSON.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[str, dict[str, Any]] = {}
+        self.size = 0
+
+    def shared(self, rank: dict[str, Any]) -> dict[str, Any]:
+        """Return *rank* with the digest of its setup, if it has one."""
+        setup = rank.get("setup")
+        if not isinstance(setup, dict):
+            return rank
+        text = json.dumps(setup, sort_keys=True)
+        digest = sha256(text.encode()).hexdigest()[:_DIGITS]
+        if digest not in self.known:
+            self.known[digest] = setup
+            self.size += len(text)
+        return {**rank, "setup": digest}
 
 
 def _fetched(
