@@ -1,13 +1,14 @@
 """
 How the processes of a slot ended: the file ``agent-N.end``, which survives them.
 
-It has one record (`jaxmon.facts.ending`) of the latest process of the slot, one of that
-before it, and what these counted. The holder of the slot writes its own, as one line of
-JSON, in single system calls: when it starts, when a loop starts or ends, every few
-seconds, and when it ends. A process that was killed cannot write; so the record is
-written as if it would be, and whether a process is alive is known from a lock that the
-kernel releases. The next process in the slot counts a predecessor that did not finish,
-the sidecar one without a successor; the sidecar also adds the exit status (`complete`).
+It has a page for the record (`jaxmon.facts.ending`) of the latest process of the slot,
+one for that of the process before it, by turns, and what they counted. The holder of
+the slot writes its own record, as one line of JSON, in single system calls: when it
+starts, when a loop starts or ends, every few seconds, and when it ends; into a page
+that exists, so on a full disk as well. A process that was killed cannot write. So the
+record is written as if it would be, and whether a process is alive is known from a lock
+that the kernel releases. The next process in the slot counts a predecessor that did not
+finish, the sidecar one without a successor, whose exit status it adds (`complete`).
 
 Finished are a program that came to its end, `sys.exit`, Ctrl-C, and
 `jaxmon.uninstrument`. Crashed are an uncaught exception, one that the program handles
@@ -18,18 +19,13 @@ does not handle it: nothing of Python runs then, and a handler of ours would cha
 program. Where that is how processes are stopped, the program should handle it; in
 Kubernetes, the pod takes its record and sidecar along.
 
-Two processes that follow each other have a page of four kilobytes each, by turns: none
-writes to that of its predecessor, and the last line of a process is written in one call
-into a page that exists, so on a full disk as well.
-
-Behind the two pages is what the processes counted. A process that ends between two
-polls of the sidecar would take its counts along. So the holder of a slot, when it
-stops, writes its counters there, added to those of the processes before it; the sidecar
-serves them for a while, and adds them to what the slot's next process counts. A series
-of a slot thus only rises, whoever reads it and how often, and every count is in it
-once. Such a chain ends where the next process cannot know what its predecessor counted:
-it was killed, or crashed, ended too long ago, or could not write. The next process then
-removes the counts, and its series begin anew, before it counts as a start of the slot.
+A process that ends between two polls of the sidecar would take its counts along. So,
+when it stops, it writes its counters behind the pages, added to those of the processes
+before it; the sidecar serves them for a while, and adds them to what the slot's next
+process counts. A series of a slot thus only rises, whoever reads it and how often, and
+every count is in it once. Such a chain ends where the next process cannot know what its
+predecessor counted: it was killed, or crashed, ended too long ago, or could not write.
+The next process then removes the counts, before it counts as a start of the slot.
 
 Anyone who may write in the run directory may write anything here: what cannot be a
 record counts as none. If a cleaner removes the file, its holder or the next one starts
@@ -494,23 +490,24 @@ def complete(path: Path, starts: int, known: Mapping[str, Any]) -> None:
     Add what is *known* from outside to the record of the process *starts* of a slot,
     which is gone: its exit status. For the sidecar, if it may write there.
     """
-    descriptor = _opened(path, os.O_RDWR)
-    if descriptor is None:
-        return
     try:
-        status = os.fstat(descriptor)
-        require_own(status, path, status.st_mode)
-        found = _records(_pages(descriptor))
-        held = _is_held(descriptor)
-        for one in found or ():
-            if one is None or one.starts != starts or one.exited:
-                continue
-            if found is not None and (one is not found[0] or held is False):
-                os.pwrite(descriptor, _line(one.but(**known)), _place(one))
+        found = slot(path)
+        end = found and found.of(starts)
+        if found is None or end is None or end.exited:
+            return
+        if end is found.latest and found.held is not False:
+            return
+        descriptor = _opened(path, os.O_RDWR)
+        if descriptor is None:
+            return
+        try:
+            status = os.fstat(descriptor)
+            require_own(status, path, status.st_mode)
+            os.pwrite(descriptor, _line(end.but(**known)), _place(end))
+        finally:
+            os.close(descriptor)
     except (OSError, NewerSchemaError):  # another user's; replaced meanwhile
         pass
-    finally:
-        os.close(descriptor)
 
 
 def _opened(path: Path | str, flags: int) -> int | None:

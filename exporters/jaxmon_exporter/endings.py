@@ -203,7 +203,8 @@ class Closings:
     def __init__(self, directory: Path, clock: Clock) -> None:
         self._directory = directory
         self._clock = clock
-        self._closed: dict[str, float] = {}
+        # The latest time, and the one before it.
+        self._closed: dict[str, tuple[float | None, float | None]] = {}
         # The descriptor and the number of the watch; empty if nothing is watched.
         self._watch: tuple[int, ...] = ()
         self._stopped = False
@@ -241,9 +242,12 @@ class Closings:
             # The thread reads that, and ends.
             ctypes.CDLL(None).inotify_rm_watch(*watch)
 
-    def at(self, worker: str) -> float | None:
-        """Return when the record of *worker* was closed last, by the clock."""
-        return self._closed.get(worker)
+    def at(self, worker: str, *, completed: bool = False) -> float | None:
+        """
+        Return when the record of *worker* was closed last, by the clock, other than by
+        who has *completed* it.
+        """
+        return self._closed.get(worker, (None, None))[completed]
 
     def _follow(self, number: int) -> None:
         try:
@@ -265,7 +269,8 @@ class Closings:
             if mask & _IGNORED:  # it was removed
                 return False
             if match := re.fullmatch(_NAME, name):
-                self._closed[str(int(match[1]))] = now
+                worker = str(int(match[1]))
+                self._closed[worker] = now, self.at(worker)
         return True
 
 

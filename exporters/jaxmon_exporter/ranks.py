@@ -261,7 +261,8 @@ class Ranks:
     def _note_closing(self, worker: str, known: Known) -> None:
         """Note when the record of a process was closed."""
         if known.ended and known.closed is None:
-            closed = self._closings.at(worker) or 0.0
+            completed = known.end is not None and known.end.exited
+            closed = self._closings.at(worker, completed=completed) or 0.0
             # It may have been another process's, of before or after.
             if known.read - _EVERY <= closed <= known.since + _EVERY:
                 known.closed = closed

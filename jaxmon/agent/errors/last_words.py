@@ -259,7 +259,7 @@ class UncaughtHooks:
     | place | reports |
     |---|---|
     | `sys.excepthook` | exceptions that end the program |
-    | `sys.exit` | with which code, which Python does not report, and from where or why |
+    | `sys.exit` | its code, which Python does not report, and from where or why |
     | `threading.excepthook` | exceptions that end a thread |
     | `sys.unraisablehook` | exceptions of finalisers and of callbacks from C |
     | the logger ``asyncio`` | exceptions of tasks and callbacks, never retrieved |
