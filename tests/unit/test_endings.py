@@ -19,6 +19,7 @@ from jaxmon.exposition.families import Family, series
 from jaxmon.facts.ending import ProcessEnd
 from jaxmon.resources import container, hung
 from jaxmon_exporter.endings import Closings, Kills, xids
+from tests.processes import exits_are_reported
 from tests.support import until
 
 
@@ -79,6 +80,7 @@ def test_a_directory_that_is_recreated_is_watched_again(
     until(seen, "the new directory")
 
 
+@exits_are_reported
 @pytest.mark.parametrize(
     ("end", "expected"),
     [
