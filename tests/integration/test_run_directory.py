@@ -37,7 +37,7 @@ import signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 from pathlib import Path
 from jaxmon.agent import serving
-from jaxmon.agent.local_socket import LocalSocket
+from jaxmon.agent.serving import LocalSocket
 from jaxmon.http.server import Response, Server
 name, every = sys.argv[2], float(sys.argv[3])
 if sys.argv[4:]:  # on another host: neither locks nor connections reach the others

@@ -481,6 +481,14 @@ def test_counts_that_are_left_are_read_and_continued(path: Path) -> None:
     live(path, RUNNING)
     assert endings.slots(path.parent)["0"].counted is None
     assert endings.counts(path, first) is None
+    three = EndWriter(path, 0o600)
+    three.begin()
+    three.keep(monotonic() - 5, TEXT)
+    three.end(CRASHED)
+    three.abandon()
+    assert endings.slots(path.parent)["0"].counted
+    live(path, RUNNING)
+    assert endings.slots(path.parent)["0"].counted is None
     assert path.stat().st_size <= 8192
 
 
