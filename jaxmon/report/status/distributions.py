@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isfinite
 from typing import NamedTuple, Self
 
-from jaxmon.exposition.families import Family
+from jaxmon.exposition.families import Family, quantile
 from jaxmon.exposition.parse import labels
-from jaxmon.exposition.quantiles import quantile
 
 
 _LE = ',le="'
@@ -51,11 +50,8 @@ class Distribution(NamedTuple):
         return self._replace(counts=counts, sum=self.sum - before.sum)
 
     def quantile(self, fraction: float) -> float | None:
-        """
-        Return the value below which *fraction* of the observations lie, estimated from
-        their counts and sum. `None` without observations.
-        """
-        return quantile(self.bounds[:-1], self.counts, self.sum, fraction)
+        """Return a `quantile` of the observations, `None` without any."""
+        return quantile(self.bounds[:-1], self.counts, fraction)
 
 
 def total(found: Iterable[Distribution]) -> Distribution | None:

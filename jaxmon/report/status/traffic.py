@@ -52,6 +52,16 @@ def requests(now: Reading, recent: Recent) -> list[RequestSummary]:
     )
 
 
+def slowest_p95(found: Mapping[Key, Distribution]) -> float | None:
+    """
+    Return the p95 of the route whose is highest, of all its successful requests, warm
+    or not; `None` without any.
+    """
+    routes = _by_route(found).values()
+    times = [_latency(_of(of, "success")) for of in routes]
+    return max((one["p95"] for one in times if one and one["p95"]), default=None)
+
+
 def queues(now: Reading) -> list[QueueSummary]:
     """Return the queues, the deepest first."""
     return sorted(
@@ -110,6 +120,7 @@ def _request(
         rate=_rate(lately, recent),
         error_ratio=failed / finished if finished else None,
         cold_ratio=waited / finished if finished else None,
+        latency=_latency(_of(lately, "success")),
         warm=_latency(_of(lately, "success", warm=True)),
         cold=_latency(_of(lately, "success", warm=False)),
         usual_p50=before.quantile(0.5) if before is not None else None,
