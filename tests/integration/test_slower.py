@@ -18,6 +18,7 @@ from jaxmon.agent.history.part import History
 from jaxmon.agent.history.times import ENOUGH
 from jaxmon.agent.sampling.part import Sampling
 from jaxmon.facts.process import read
+from jaxmon.limits import Limits, shared
 from jaxmon.report.findings import find
 from jaxmon.report.findings.finding import Finding
 from tests import inside, naps
@@ -106,6 +107,18 @@ def run(agent: Agent, sampling: Sampling, nap: None, accelerated: None) -> Run:
 
 
 MANY = 2 * ENOUGH
+
+
+def test_agents_judge_by_the_limits_of_their_host(
+    agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is slower is read from the file of limits, at each judgement."""
+    history = inside.part(agent, History)
+    assert history._margin() == Limits().slower
+    path = tmp_path / "limits.json"
+    path.write_text(json.dumps({"schema": shared.SCHEMA, "limits": {"slower": 0.9}}))
+    monkeypatch.setenv(shared.VARIABLE, str(path))
+    assert history._margin() == 0.9
 
 
 def test_program_that_does_more_work_in_mid_run_is_found(run: Run) -> None:
