@@ -49,9 +49,7 @@ def _headline(slos: Slos, runbooks: str) -> Line:
         ),
         stat(
             5002,
-            Target(
-                _quantile(0.95), "Warm request p95", q.latency(slos, "warm-latency")
-            ),
+            Target(_quantile(0.95), "p95, warm", q.latency(slos, "warm-latency")),
             text="p95 of warm requests in the selected time range.",
             no_value=_RULES,
         ),
