@@ -38,7 +38,7 @@ from jaxmon.baseline.record import (
     MEASURES,
     RUN_SECONDS,
     Baseline,
-    CallTimes,
+    RunTimes,
     TimedRun,
     Tolerance,
 )
@@ -387,7 +387,7 @@ def _shapes(runs: Sequence[TimedRun], name: str) -> set[str]:
     return {shapes for run in runs for shapes in run.functions.get(name, ())}
 
 
-def _times(runs: Sequence[TimedRun], name: str, shapes: str) -> list[CallTimes]:
+def _times(runs: Sequence[TimedRun], name: str, shapes: str) -> list[RunTimes]:
     return [
         run.functions[name][shapes]
         for run in runs

@@ -172,7 +172,7 @@ def _tolerance(text: str, value: str) -> Tolerance:
 
 
 @dataclass(frozen=True, slots=True)
-class CallTimes:
+class RunTimes:
     """
     The calls of one program in one run: quantiles 0.1, 0.25, 0.5, 0.75 and 0.9.
 
@@ -212,7 +212,7 @@ class TimedRun:
 
     waited: float | None
     calibration: tuple[float, ...]
-    functions: Mapping[str, Mapping[str, CallTimes]]
+    functions: Mapping[str, Mapping[str, RunTimes]]
 
     @property
     def work_seconds(self) -> float | None:
@@ -244,7 +244,7 @@ def of_processes(runs: list[TimedRun]) -> TimedRun | None:
     """
     if not runs:
         return None
-    functions: dict[str, dict[str, CallTimes]] = {}
+    functions: dict[str, dict[str, RunTimes]] = {}
     for run in runs:
         for name, programs in run.functions.items():
             known = functions.setdefault(name, {})
@@ -274,7 +274,7 @@ def timed_run(document: Any) -> TimedRun:
             _numbers(document["calibration"], empty=True),
             {
                 name: {
-                    shapes: CallTimes(
+                    shapes: RunTimes(
                         int(_positive(found["calls"])),
                         _numbers(found["wall"]),
                         _numbers(found["processor"]),

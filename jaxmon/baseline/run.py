@@ -59,7 +59,7 @@ _FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RecordedRun:
     """
     Args:
         code: exit code, as a shell reports it.
@@ -70,9 +70,11 @@ class Outcome:
     record: Baseline
 
 
-def run(command: Sequence[str], python: Sequence[str] = (sys.executable,)) -> Outcome:
+def run(
+    command: Sequence[str], python: Sequence[str] = (sys.executable,)
+) -> RecordedRun:
     """
-    Outcome *command* unchanged, and return its exit code and measures.
+    Run *command* unchanged, and return its exit code and measures.
 
     Args:
         command: a program and its arguments; a script (``train.py``), ``-m`` or ``-c``
@@ -98,7 +100,7 @@ def run(command: Sequence[str], python: Sequence[str] = (sys.executable,)) -> Ou
         with _signals_of(process):
             code = process.wait()
         record = from_processes(_left_in(directory))
-    return Outcome(code if code >= 0 else 128 - code, record)
+    return RecordedRun(code if code >= 0 else 128 - code, record)
 
 
 @contextlib.contextmanager

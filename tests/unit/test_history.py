@@ -14,14 +14,14 @@ from jaxmon.report.status.history import (
     MOST_PROCESSES,
     POINTS,
     SERIES,
-    Charts,
-    History,
+    ChartSamples,
+    ShownCharts,
 )
 from jaxmon.report.status.reading import read
 from tests.status import ROUTE, START, Worker, reading
 
 
-def charts(history: History, worker: str | None = None) -> Charts:
+def charts(history: ChartSamples, worker: str | None = None) -> ShownCharts:
     found = history.charts(worker)
     assert found is not None
     return found
@@ -30,7 +30,7 @@ def charts(history: History, worker: str | None = None) -> Charts:
 def test_samples_are_what_happened_between_them() -> None:
     """Rates are those of the five seconds, gauges those of the moment."""
     one, two = Worker(0), Worker(1)
-    history = History()
+    history = ChartSamples()
     for worker in (one, two):
         worker.requests(1000)
         worker.steps(50, 0.1)
@@ -77,7 +77,7 @@ def test_a_process_that_does_nothing_has_zeros_and_one_that_is_gone_has_none() -
     """A line ends where a process does, and lies at 0 while it is idle."""
     worker = Worker()
     worker.requests(10)
-    history = History()
+    history = ChartSamples()
     for second in (0, 5):
         history.add(reading(worker, at=START + 600 + second))
     history.add(reading(at=START + 610))
@@ -86,7 +86,7 @@ def test_a_process_that_does_nothing_has_zeros_and_one_that_is_gone_has_none() -
 
 def test_memory_is_bounded_whatever_runs() -> None:
     """Days of processes that come and go take what 64 of them take for 15 minutes."""
-    history = History()
+    history = ChartSamples()
     metric = catalog.QUEUE_DEPTH
     for sample in range(3 * POINTS):
         depths = [
@@ -110,7 +110,7 @@ def test_a_slot_with_a_new_process_starts_anew() -> None:
     """What a new process counted since its start is not a jump."""
     old, new = Worker(), Worker(started=START + 603)
     old.requests(5000)
-    history = History()
+    history = ChartSamples()
     history.add(reading(old, at=START + 600))
     new.observe(catalog.REQUEST_SECONDS, 0.1, ROUTE, "success", "warm")
     history.add(reading(new, at=START + 605))

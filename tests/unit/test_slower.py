@@ -13,7 +13,7 @@ from jaxmon.baseline.record import (
     MEASURES,
     RUN_SECONDS,
     Baseline,
-    CallTimes,
+    RunTimes,
     TimedRun,
     Tolerance,
     from_processes,
@@ -42,7 +42,7 @@ def run(
     shapes: Sequence[str] = ("float32[8]",),
 ) -> TimedRun:
     """Return a run in which the function ``f`` took so many seconds."""
-    times = CallTimes(9, (wall,) * 5, (wall if processor is None else processor,) * 5)
+    times = RunTimes(9, (wall,) * 5, (wall if processor is None else processor,) * 5)
     return TimedRun(waited, (work,) * 5, {"f": dict.fromkeys(shapes, times)})
 
 
@@ -210,7 +210,7 @@ def test_processes_of_a_run_are_put_together() -> None:
     """Of a program that several processes run, the one with most calls counts."""
     many = run(0.01)
     few = TimedRun(
-        0.5, (), {"f": {"float32[8]": CallTimes(1, (0.02,) * 5, (0.02,) * 5)}}
+        0.5, (), {"f": {"float32[8]": RunTimes(1, (0.02,) * 5, (0.02,) * 5)}}
     )
     documents = [
         {"versions": CPU, "functions": {}, "times": one.as_json()}

@@ -24,9 +24,9 @@ from jaxmon.agent.guard import log
 from jaxmon.agent.history import store
 from jaxmon.agent.history.store import PastRun, ProgramTimes, commit_of
 from jaxmon.agent.history.times import (
+    Followed,
     LoopSteps,
     SlowerThanPast,
-    Timed,
     TimedProgram,
     Waits,
 )
@@ -67,7 +67,7 @@ _SAME = ("platform", "device", "devices")
 Read = Callable[[], Mapping[str, Any]]
 
 
-class History(Part):
+class SpeedHistory(Part):
     """
     Finds programs and loops that are slower than before.
 
@@ -181,7 +181,7 @@ class History(Part):
 
     # --- judging -----------------------------------------------------------------
 
-    def _watched(self) -> list[Timed]:
+    def _watched(self) -> list[Followed]:
         return [*list(self._programs.values()), *list(self._loops.values())]
 
     def _margin(self) -> float:
@@ -189,7 +189,7 @@ class History(Part):
 
         return current(self._context.settings.run_dir).slower
 
-    def _judge(self, one: Timed, margin: float) -> None:
+    def _judge(self, one: Followed, margin: float) -> None:
         was, found = one.times.slowdown, one.times.judge(margin)
         if found is not None and was is None:
             crowded = tuple(self._crowded(found.since))
@@ -205,7 +205,7 @@ class History(Part):
                 then = one.past.then.seconds.middle
                 self._report(one, then, settled.middle, "in an earlier run")
 
-    def _report(self, one: Timed, then: float, now: float, when: str) -> None:
+    def _report(self, one: Followed, then: float, now: float, when: str) -> None:
         from jaxmon.formats.layout import duration  # noqa: PLC0415 - rarely needed
 
         where = f" with {one.shapes}" if one.shapes else ""
@@ -220,7 +220,7 @@ class History(Part):
             **_slowdown(one),
         )
 
-    def _beside(self, one: Timed, since: float) -> Iterator[str]:
+    def _beside(self, one: Followed, since: float) -> Iterator[str]:
         yield from _compiled(list(self._compiles), since)
         others = [
             (other.name, other.times.began)
@@ -366,7 +366,7 @@ class History(Part):
         return [Family(metric, [(series(metric, *k), v) for k, v in found.items()])]
 
 
-def _slowdown(one: Timed) -> dict[str, Any]:
+def _slowdown(one: Followed) -> dict[str, Any]:
     """Return how *one* is slower, in JSON types."""
     found, past, settled = one.times.slowdown, one.past, one.times.settled
     described: dict[str, Any] = {

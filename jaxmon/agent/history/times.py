@@ -23,7 +23,7 @@ from jaxmon.resources.processors import Scheduling, scheduling
 ENOUGH = 24
 """Number of times that show what is usual, and as many that show what it is now."""
 
-# RecentTimes of a program that is warming up.
+# Times of a program that is warming up.
 _WARM_UP = 3
 # Between two readings of how long threads waited for processors.
 _SPACING_SECONDS = 1.0
@@ -144,7 +144,7 @@ class SlowerThanPast(NamedTuple):
     changed: tuple[str, ...]
 
 
-class Timed:
+class Followed:
     """
     A program of a function, or a loop.
 
@@ -173,7 +173,7 @@ class Timed:
         raise NotImplementedError
 
 
-class TimedProgram(Timed):
+class TimedProgram(Followed):
     """
     A program of *function*. Its calls are those of the function, in the proportion of
     its samples.
@@ -208,7 +208,7 @@ class TimedProgram(Timed):
         return self._function.objects.calls * self.samples / max(self.sampled[0], 1)
 
 
-class LoopSteps(Timed):
+class LoopSteps(Followed):
     """
     The steps of *loop*: means over intervals, since single steps are not kept.
 

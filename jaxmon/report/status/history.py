@@ -14,7 +14,7 @@ from typing import TypedDict
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
-from jaxmon.report.status.distributions import Distribution
+from jaxmon.report.status.distributions import Observations
 from jaxmon.report.status.reading import Key, Reading
 from jaxmon.report.status.recent import Recent
 from jaxmon.report.status.traffic import slowest_p95
@@ -46,7 +46,7 @@ _HOST = ""
 _DIGITS = 5
 
 
-class Charts(TypedDict):
+class ShownCharts(TypedDict):
     """Samples, the oldest first: Unix times, and values by `SERIES`."""
 
     every: float
@@ -54,7 +54,7 @@ class Charts(TypedDict):
     series: dict[str, list[float | None]]
 
 
-class History:
+class ChartSamples:
     """Samples of the last quarter of an hour, in a ring."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class History:
                 del self._seen[worker]
                 self._rings.pop(worker, None)
 
-    def charts(self, worker: str | None = None) -> Charts | None:
+    def charts(self, worker: str | None = None) -> ShownCharts | None:
         """
         Return the samples of the host, or of the process *worker*; `None` if there are
         none of it.
@@ -104,7 +104,7 @@ class History:
         count = len(self._times)
         first = self._next % POINTS if count == POINTS else 0
         order = [(first + index) % POINTS for index in range(count)]
-        return Charts(
+        return ShownCharts(
             every=EVERY,
             times=[round(self._times[index], 1) for index in order],
             series={
@@ -159,7 +159,7 @@ def _samples(now: Reading, recent: Recent) -> dict[str, dict[str, float]]:
 _Whole = Callable[[Iterable[float]], float]
 
 
-def _rates(found: Mapping[Key, Distribution], recent: Recent) -> dict[str, float]:
+def _rates(found: Mapping[Key, Observations], recent: Recent) -> dict[str, float]:
     """Return how many a second there were, by process."""
     rates: dict[str, float] = {}
     for key, one in found.items():
