@@ -82,7 +82,7 @@ def _share(functions: int) -> Row:
                 call(argument)
             time.sleep(0.001)
         spent, lasted = sampling.spent - before, perf_counter() - started
-        samples = sum(f["samples"] for f in sampling.snapshot().values())
+        samples = sum(f.samples for f in sampling.snapshot().values())
     return Row(
         name=f"share of a core, {functions} function{'s' * (functions > 1)}",
         value=100 * spent / lasted,
@@ -151,10 +151,10 @@ def _truth(repeats: int, calls: int) -> Row:
     each = statistics.median(truth)
     return Row(
         name=f"sampled execution over truth, {each * 1e3:.1f} ms",
-        value=sampled["execution_seconds"] / each,
+        value=(sampled.execution_seconds or 0.0) / each,
         unit="x",
         at_most=1.1,
-        note=f"{sampled['samples']} samples; goal 0.9 to 1.1",
+        note=f"{sampled.samples} samples; goal 0.9 to 1.1",
     )
 
 

@@ -216,13 +216,13 @@ class EndWriter:
         """Record what is *known* of this process, by field. Takes some 25 µs."""
         with self._lock:
             if self.record is not None:
-                self._write(self.record.but(**known))
+                self._write(self.record.replace(**known))
 
     def end(self, state: State) -> None:
         """Record how this process ends; only the first call counts."""
         with self._lock:
             if self.record is not None and self.record.state == RUNNING:
-                self._write(_dated(self.record.but(state=state)))
+                self._write(_dated(self.record.replace(state=state)))
 
     def keep(self, since: float, text: bytes) -> None:
         """
@@ -280,7 +280,7 @@ class EndWriter:
             found = None
         previous = found and found[0]
         if since is not None and (previous is None or _is_same(previous, since)):
-            mine = since.but(state=RUNNING)
+            mine = since.replace(state=RUNNING)
             if previous is None and self.before is not None and self.continued:
                 # What a cleaner removed of the process before this one.
                 with contextlib.suppress(OSError):
@@ -296,10 +296,10 @@ class EndWriter:
             if since is None and previous.state == FINISHED and counted_age(previous):
                 self.continued = _stored(descriptor, previous)
             if self.continued is not None:
-                mine = mine.but(counted_since=previous.counted_since)
+                mine = mine.replace(counted_since=previous.counted_since)
             elif os.fstat(descriptor).st_size > _COUNTS_AT:
                 os.ftruncate(descriptor, _COUNTS_AT)
-        self._write(_dated(mine.but(pid=os.getpid())))
+        self._write(_dated(mine.replace(pid=os.getpid())))
 
     def _store(self, starts: int, compressed: bytes) -> int:
         """Write counts in place of those before; return their size."""
@@ -503,7 +503,7 @@ def complete(path: Path, starts: int, known: Mapping[str, Any]) -> None:
         try:
             status = os.fstat(descriptor)
             require_own(status, path, status.st_mode)
-            os.pwrite(descriptor, _line(end.but(**known)), _place(end))
+            os.pwrite(descriptor, _line(end.replace(**known)), _place(end))
         finally:
             os.close(descriptor)
     except (OSError, NewerSchemaError):  # another user's; replaced meanwhile
@@ -588,12 +588,12 @@ def _record(page: bytes) -> ProcessEnd | None:
 def _line(record: ProcessEnd) -> bytes:
     """Return *record* as a line that fits into a page, without what is too long."""
     if len(json.dumps(record.running)) > _LONGEST_LOOP:  # a character takes 12 at most
-        record = record.but(running=record.running[: _LONGEST_LOOP // 12])
+        record = record.replace(running=record.running[: _LONGEST_LOOP // 12])
     raw = _encoded(record)
     for name in _LONG:
         if len(raw) <= _PAGE:
             break
-        record = record.but(**{name: getattr(ProcessEnd, name)})
+        record = record.replace(**{name: getattr(ProcessEnd, name)})
         raw = _encoded(record)
     return raw
 
@@ -605,7 +605,7 @@ def _encoded(record: ProcessEnd) -> bytes:
 def _dated(record: ProcessEnd) -> ProcessEnd:
     """Return *record* as of now, unless it says when its process ended."""
     boottime, wall = now().values()
-    return record if record.kind else record.but(boottime=boottime, time=wall)
+    return record if record.kind else record.replace(boottime=boottime, time=wall)
 
 
 def _place(record: ProcessEnd) -> int:

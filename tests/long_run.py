@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from jaxmon.facts.run import RunRecord
@@ -40,4 +39,4 @@ RECORD = RunRecord(
 
 def run(seconds: dict[str, float] | None = None, **changes: Any) -> RunRecord:
     """Return a healthy record of which some seconds, and other fields, differ."""
-    return replace(RECORD, seconds={**HEALTHY, **(seconds or {})}, **changes)
+    return RECORD.replace(seconds={**HEALTHY, **(seconds or {})}, **changes)

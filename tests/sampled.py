@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from jaxmon.agent import Agent
 from jaxmon.agent.sampling.part import Sampling
+from jaxmon.facts.record import encoded
 from tests.instrumented import samples
 from tests.support import until
 
@@ -69,7 +70,7 @@ def calibrated(seconds: float) -> int:
 
 def figures(sampling: Sampling, name: str) -> dict[str, Any]:
     """Return what is known of the function called *name*, in whichever module."""
-    found = sampling.snapshot().items()
+    found = encoded(sampling.snapshot()).items()
     return next((own for label, own in found if label.endswith(f".{name}")), {})
 
 

@@ -17,6 +17,7 @@ from jaxmon.agent.memory.profile import MemoryProfile
 from jaxmon.agent.runtime import Runtime
 from jaxmon.agent.transfers.part import Transfers
 from jaxmon.errors import JaxmonError
+from jaxmon.facts.memory import Transfers as Facts
 
 
 # A line that transfers data: file, line, direction, function called.
@@ -190,19 +191,17 @@ class Ledger:
 
     def _transferred(self) -> tuple[Counter[str], Counter[Line]]:
         part = self._runtime.part(Transfers)
-        found = {} if part is None else part.snapshot()
-        directions = found.get("directions")
-        if not directions:
+        found = Facts() if part is None else part.snapshot()
+        if not found.directions:
             msg = (
                 "jaxmon cannot count transfers: the agent does not observe them; "
                 "start it with transfers=True, and check its log"
             )
             raise JaxmonError(msg)
-        counts = {name: one["count"] for name, one in directions.items()}
+        counts = {name: one.count for name, one in found.directions.items()}
         lines = Counter[Line]()
-        for one in found["lines"]:
-            line = (one["file"], one["line"], one["direction"], one["how"])
-            lines[line] += one["count"]
+        for one in found.lines:
+            lines[one.file, one.line, one.direction, one.how] += one.count
         return Counter(counts), lines
 
     def _moved(self) -> tuple[dict[str, int] | None, dict[Line, int]]:
@@ -230,11 +229,11 @@ class Ledger:
         growth = held.since(held_before)
         if profile is None or profile_before is None:
             return growth, {}
-        lines = memory_profile.rows(profile.growth_since(profile_before))
+        lines = memory_profile.held(profile.growth_since(profile_before))
         return growth, {
-            memory_profile.place(line): line["bytes"]
+            memory_profile.place(line): int(line.bytes)
             for line in lines
-            if line["kind"] == "buffer" and line["bytes"] > 0
+            if line.kind == "buffer" and line.bytes > 0
         }
 
 

@@ -15,6 +15,7 @@ from jaxmon.exposition.families import Family, Histogram, gauge, histograms, ser
 
 
 if TYPE_CHECKING:
+    from jaxmon.facts.process import Exports
     from jaxmon.otel.pusher import Pusher
 
 
@@ -75,10 +76,12 @@ class OwnMetrics:
             *(() if self._pusher is None else self._pusher.families()),
         ]
 
-    def exports(self) -> dict[str, object]:
+    def exports(self) -> Exports:
         """Return what did not arrive at receivers of OTLP, for the debug overview."""
+        from jaxmon.facts.process import Exports  # noqa: PLC0415 - on request
+
         pushed = {} if self._pusher is None else self._pusher.explain()
-        return {**pushed, "spans_dropped": self._dropped()["span"]}
+        return Exports(**pushed, spans_dropped=self._dropped()["span"])
 
     def _dropped(self) -> dict[str, int]:
         dropped = {"connection": self._serving.dropped(), **dict.fromkeys(_DROPPED, 0)}

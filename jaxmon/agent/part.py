@@ -16,12 +16,12 @@ _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 class Explanation(NamedTuple):
     """
-    What a part contributes to the debug overview, on request. JSON types only.
-    Thread-safe; takes milliseconds at most.
+    What a part contributes to the facts of a process, on request: records of
+    `jaxmon.facts`. Thread-safe; takes milliseconds at most.
 
     Attributes:
-        sections: sections of the document, by name.
-        functions: fields by function label, then by field name.
+        sections: by field of `jaxmon.facts.process.Snapshot`.
+        functions: by field of `jaxmon.facts.functions.Function`, then by function.
     """
 
     sections: Mapping[str, Callable[[], Any]] = _EMPTY

@@ -57,6 +57,7 @@ from jaxmon.agent.reports.rank import Rank
 from jaxmon.agent.trackers.part import Trackers
 from jaxmon.agent.warm.part import WarmStarts
 from jaxmon.agent.watcher import Watcher
+from jaxmon.facts.record import encoded
 from jaxmon.indicators.figures import Indicators
 
 
@@ -204,7 +205,7 @@ def _for_others(  # noqa: PLR0913 - what it is to show
 
         timeline, routes = indicators.timeline, indicators.routes
         time = WallTime(
-            context, timeline, routes, spanning, lead, gone=errors.gone.as_json
+            context, timeline, routes, spanning, lead, gone=errors.gone.latest
         )
         doing = time.doing
         errors.words.doing = time.position
@@ -215,14 +216,14 @@ def _for_others(  # noqa: PLR0913 - what it is to show
 
         timeline, loops = indicators.timeline, indicators.loops
         run = RunGoodput(context, timeline, loops, crashed=errors.words.crashed)
-        record = run.describe
+        record = _as_json(run.describe)
         found.append(run)
     rank = Rank(
         context,
         doing=doing,
         run=record,
         loops=indicators.loops,
-        programs=programs.snapshot if programs is not None else dict,
+        programs=_as_json(programs.snapshot) if programs is not None else dict,
         spanning=spanning,
         compiling=compiles.in_progress,
     )
@@ -240,6 +241,10 @@ def _for_opentelemetry(context: Context, indicators: Indicators) -> list[Part]:
 
         found.append(EventLogging(context))
     return found
+
+
+def _as_json(read: Callable[[], Any]) -> Callable[[], dict[str, Any]]:
+    return lambda: encoded(read())
 
 
 def _unknown() -> tuple[float, float]:

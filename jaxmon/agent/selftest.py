@@ -16,6 +16,9 @@ from jaxmon.agent import interpreter
 from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.jaxlink.names import check
 from jaxmon.agent.start import instrument, uninstrument
+from jaxmon.facts.functions import Function
+from jaxmon.facts.process import Snapshot
+from jaxmon.facts.record import encoded
 
 
 _CALLS = 3
@@ -45,20 +48,20 @@ def run() -> dict[str, Any]:
         for _ in range(_CALLS):
             probe(1.0)
         runtime = runtime_of(agent)
-        overview = runtime.overview.whole() if runtime is not None else {}
+        found = Snapshot() if runtime is None else runtime.overview.snapshot()
         name = f"{__name__}.{increment.__qualname__}"
-        figures = overview["functions"].get(name, {})
+        own = next((one for one in found.functions if one.name == name), Function())
         expected = {"calls": _CALLS, "hits": _CALLS - 1, "misses": 1}
         return {
             "jax": jax.__version__,
-            "hooks": overview["hooks"],
+            "hooks": found.hooks,
             "miscounted": {
-                what: [figures.get(what), number]
+                what: [getattr(own, what), number]
                 for what, number in expected.items()
-                if figures.get(what) != number
+                if getattr(own, what) != number
             },
-            "cache": overview["cache"],
-            "internal_errors": overview["internal_errors"],
+            "cache": encoded(found.cache),
+            "internal_errors": found.internal_errors,
             "missing": missing,
         }
     finally:

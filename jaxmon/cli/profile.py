@@ -313,12 +313,14 @@ def _record(worker: Worker, query: str, seconds: float) -> Profile | None:
 
 def _labels(worker: Worker) -> dict[str, str]:
     """Return jaxmon's label by XLA's name of a program, where only one fits."""
+    from jaxmon.facts.process import read
+
     try:
-        functions = worker.fetch("/debug/functions").get("functions", {})
+        functions = read(worker.fetch("/debug/functions")).functions
     except CommandError:
         return {}  # the table is worth having without
     found: dict[str, list[str]] = defaultdict(list)
-    for label in functions if isinstance(functions, dict) else ():
+    for label in [one.name for one in functions]:
         short = label.rpartition(".")[2]
         # As JAX names a lambda: without the last underscore since 0.8.
         for name in {short.replace("<lambda>", one) for one in ("_lambda_", "_lambda")}:

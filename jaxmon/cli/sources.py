@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from jaxmon.errors import CommandError, PageError
 from jaxmon.exposition.families import Family
-from jaxmon.facts.reader import seconds
+from jaxmon.facts.reader import from_json
+from jaxmon.facts.record import Record, encoded
 from jaxmon.limits import Limits
+from jaxmon.report.runs.summary import Found
 from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
 
 
@@ -100,46 +101,39 @@ class Sidecar:
             found = json_text.parse(body.decode(errors="replace"))
         except (MonitoringError, ValueError) as error:
             return HostVerdict(trouble=f"unknown: {error}")
-        agents = found.get("agents") if isinstance(found, dict) else None
         processes = {
-            str(one.get("worker")): _verdict(one)
-            for one in (agents if isinstance(agents, list) else [])
-            if isinstance(one, dict)
+            one.worker: one.verdict_of() for one in from_json(_Host, found).agents
         }
         return HostVerdict(processes)
 
 
-def _verdict(agent: Mapping[str, Any]) -> ProcessVerdict:
-    """Return what a sidecar, of perhaps another release, says of a process."""
-    pid, findings = agent.get("pid"), agent.get("findings")
-    return ProcessVerdict(
-        pid if type(pid) is int else None,
-        _text(agent.get("program")),
-        seconds(agent.get("observed_seconds")),
-        [_finding(one) for one in findings if isinstance(one, dict)]
-        if isinstance(findings, list)
-        else None,
-        _text(agent.get("verdict")),
-        _text(agent.get("trouble")),
-        doing=_text(agent.get("doing")),
-    )
+class _Agent(Record):
+    """What a sidecar, of perhaps another release, says of a process."""
+
+    worker: str = ""
+    pid: int | None = None
+    program: str = ""
+    observed_seconds: float | None = None
+    findings: tuple[Found, ...] | None = None
+    verdict: str = ""
+    trouble: str = ""
+    doing: str = ""
+
+    def verdict_of(self) -> ProcessVerdict:
+        """Return it, findings with all that a screen shows."""
+        known = self.findings
+        return ProcessVerdict(
+            self.pid,
+            self.program,
+            self.observed_seconds,
+            None if known is None else [encoded(one.whole()) for one in known],
+            self.verdict,
+            self.trouble,
+            doing=self.doing,
+        )
 
 
-def _finding(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a finding with all that a screen shows."""
-    evidence, seconds = found.get("evidence"), found.get("seconds")
-    return {
-        **{
-            name: _text(found.get(name))
-            for name in ("topic", "subject", "verdict", "action", "where")
-        },
-        **{name: _text(found.get(name)) for name in ("urgency", "panel", "runbook")},
-        "evidence": [_text(one) for one in evidence]
-        if isinstance(evidence, list)
-        else [],
-        "seconds": float(seconds) if isinstance(seconds, (int, float)) else 0.0,
-    }
+class _Host(Record):
+    """The processes of its host."""
 
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    agents: tuple[_Agent, ...] = ()

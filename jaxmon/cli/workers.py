@@ -11,7 +11,8 @@ from typing import Any
 
 from jaxmon import disclosure, rundir
 from jaxmon.errors import CommandError
-from jaxmon.facts.reader import seconds
+from jaxmon.facts.process import Process
+from jaxmon.facts.reader import from_json
 from jaxmon.formats.layout import clean, duration, shortened
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
@@ -49,14 +50,13 @@ class Worker:
     @cached_property
     def pid(self) -> int | None:
         """Its number; from the kernel if it does not respond."""
-        found = self._process.get("pid")
-        return found if type(found) is int else hung.listener(self.socket)
+        found = self._process.pid
+        return hung.listener(self.socket) if found is None else found
 
     @cached_property
     def program(self) -> str:
         """Its command line, sanitised; empty if unknown."""
-        found = self._process.get("program")
-        if isinstance(found, str) and found:
+        if found := self._process.program:
             return clean(disclosure.command(found.split(" ")))  # of an older agent
         return "" if self.pid is None else clean(hung.program(self.pid))
 
@@ -65,7 +65,7 @@ class Worker:
         """Seconds since it was started, or else since its agent was."""
         if self.pid is not None and (age := hung.age(self.pid)) is not None:
             return age
-        return seconds(self._process.get("observed_seconds"))
+        return self._process.observed_seconds if self.overview else None
 
     @property
     def description(self) -> str:
@@ -79,10 +79,9 @@ class Worker:
         ]
         return shortened("  ".join(filter(None, facts)), _ROOM)
 
-    @property
-    def _process(self) -> Mapping[str, Any]:
-        found = self.overview.get("process")
-        return found if isinstance(found, dict) else {}
+    @cached_property
+    def _process(self) -> Process:
+        return from_json(Process, self.overview.get("process", {}))
 
     def fetch(self, target: str, *, timeout: float = TIMEOUT) -> Any:
         """

@@ -11,7 +11,9 @@ from typing import Any
 
 from jaxmon import subprocesses
 from jaxmon.declarations import PREFIX
-from jaxmon.doctor.finding import Finding
+from jaxmon.doctor.finding import Finding, Status
+from jaxmon.facts.functions import Cache
+from jaxmon.facts.reader import from_json
 from jaxmon.formats import json_text
 
 
@@ -45,7 +47,7 @@ def check(environ: Mapping[str, str]) -> Iterator[Finding]:
         return
     yield from _hooks(result)
     yield from _internals(result)
-    yield from _cache(result.get("cache") or {})
+    yield from _cache(from_json(Cache, result.get("cache")))
 
 
 def _run(environ: Mapping[str, str]) -> dict[str, Any]:
@@ -109,13 +111,10 @@ def _internals(result: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(INTERNALS, "ok", text)
 
 
-def _cache(cache: Mapping[str, Any]) -> Iterator[Finding]:
-    directory = cache.get("directory")
-    obstacles = cache.get("obstacles") or []
-    for obstacle in obstacles:
+def _cache(cache: Cache) -> Iterator[Finding]:
+    for one in cache.obstacles:
         # Without a directory the cache is off, which is JAX's default.
-        status = "warning" if directory else "note"
-        text, advice = str(obstacle.get("message")), str(obstacle.get("advice") or "")
-        yield Finding(CACHE, status, text, advice)  # type: ignore[arg-type]
-    if directory and not obstacles:
-        yield Finding(CACHE, "ok", f"persistent cache in {directory}")
+        status: Status = "warning" if cache.directory else "note"
+        yield Finding(CACHE, status, one.message, one.advice)
+    if cache.directory and not cache.obstacles:
+        yield Finding(CACHE, "ok", f"persistent cache in {cache.directory}")

@@ -12,8 +12,9 @@ sidecar the exit status, as the kernel saw it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from jaxmon.facts.record import Record
 from jaxmon.formats import schema
 
 
@@ -34,7 +35,7 @@ _BY_SIGNAL = 128
 _MOST = 1 << 53
 
 
-class Underlying(NamedTuple):
+class Underlying(Record):
     """Class of an exception, and the first line of its message."""
 
     type: str = ""
@@ -45,10 +46,9 @@ class Underlying(NamedTuple):
         return f"{self.type}: {self.message}" if self.message else self.type
 
 
-class ProcessEnd:
+class ProcessEnd(Record):
     """
-    What is known of a process of a slot; never changed. A plain class: agents load it
-    when they start, and a named tuple of as many fields takes milliseconds.
+    What is known of a process of a slot.
 
     Attributes:
         starts: which process of its slot it is, counted from 1.
@@ -121,22 +121,6 @@ class ProcessEnd:
     counted_since: float = 0.0
     counted_until: float = 0.0
     counted_bytes: int = 0
-
-    def __init__(self, **known: Any) -> None:
-        self.__dict__.update(known)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ProcessEnd) and self.as_json() == other.as_json()
-
-    def __hash__(self) -> int:
-        return hash((self.starts, self.pid, self.time))
-
-    def __repr__(self) -> str:
-        return f"ProcessEnd({self.as_json()})"
-
-    def but(self, **known: Any) -> ProcessEnd:
-        """Return the same, but with what is *known*."""
-        return ProcessEnd(**{**self.__dict__, **known})
 
     @property
     def ended(self) -> str:
@@ -217,7 +201,7 @@ class ProcessEnd:
         known = self.__dict__.items()
         found = {key: one for key, one in known if one != getattr(ProcessEnd, key)}
         if self.causes:
-            found["causes"] = [one._asdict() for one in self.causes]
+            found["causes"] = [vars(one) for one in self.causes]
         return {"schema": SCHEMA, **found}
 
 

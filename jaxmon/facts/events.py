@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from jaxmon.facts.memory import place
+from jaxmon.facts.record import NOTHING, Record
 
 
-Json: TypeAlias = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Record):
     """One thing that happened."""
 
     number: int = 0
@@ -21,12 +17,11 @@ class Event:
     kind: str = ""
     function: str = ""
     message: str = ""
-    details: Json = field(default_factory=dict)
+    details: Mapping[str, Any] = NOTHING
     trace_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Record):
     """
     Description of how a call differs from those that the function was compiled for.
     """
@@ -34,8 +29,7 @@ class Difference:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Recompile:
+class Recompile(Record):
     """
     One recompile, its cause and its differences, but for those *omitted*; *place* is
     the line of the program that jits or calls the function, *trace_id* that of the
@@ -57,8 +51,7 @@ class Recompile:
         return tuple(one.text for one in self.differences if one.text)
 
 
-@dataclass(frozen=True, slots=True)
-class Warned:
+class Warned(Record):
     """What JAX warned of, by kind, function and line; *text* is that of the first."""
 
     kind: str = ""
@@ -68,8 +61,7 @@ class Warned:
     count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TraceMistake:
+class TraceMistake(Record):
     """
     A mistake in a jitted function, from its source.
 
@@ -93,15 +85,13 @@ class TraceMistake:
         return place(self.file, self.line)
 
 
-@dataclass(frozen=True, slots=True)
-class Tracing:
+class Tracing(Record):
     """What is wrong in the source of jitted functions."""
 
     mistakes: tuple[TraceMistake, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Slower:
+class Slower(Record):
     """
     A program of a function, or a loop, that is slower than before.
 
@@ -129,8 +119,7 @@ class Slower:
     changed: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Errors:
+class Errors(Record):
     """Errors of all functions, and the paths of their reports in JSON."""
 
     oom_reports: tuple[str, ...] = ()

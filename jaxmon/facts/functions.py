@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from jaxmon.facts.spread import Distribution
+from jaxmon.facts.record import NOTHING, Record
+from jaxmon.facts.spread import Distribution, distribution
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(Record):
     """Quantiles of times, in seconds, and of how many."""
 
     count: int = 0
@@ -23,8 +23,12 @@ class Spread:
         return Distribution(self.low, self.middle, self.high)
 
 
-@dataclass(frozen=True, slots=True)
-class Obstacle:
+def spread_of(times: Sequence[float]) -> Spread | None:
+    """Return the spread of *times*, `None` without any."""
+    return Spread(len(times), *distribution(times)) if times else None
+
+
+class Obstacle(Record):
     """One reason why the persistent cache misses."""
 
     reason: str = ""
@@ -32,37 +36,36 @@ class Obstacle:
     advice: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Requests:
+class Requests(Record):
     """How often the persistent cache had a program, and how often not."""
 
     hit: int = 0
     miss: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Cache:
+class Cache(Record):
     """
     The persistent compilation cache.
 
     Attributes:
+        functions: the requests for programs of each function.
         saved_seconds: compile time of hits, each rounded down to whole seconds, less
             the time to retrieve them; negative if that took longer.
     """
 
     enabled: bool | None = None
-    directory: str = ""
-    requests: Requests = field(default_factory=Requests)
+    directory: str | None = ""
+    requests: Requests = Requests()
+    functions: Mapping[str, Requests] = NOTHING
     writes: int = 0
-    errors: Mapping[str, int] = field(default_factory=dict)
+    errors: Mapping[str, int] = NOTHING
     saved_seconds: float = 0.0
     size_bytes: float | None = None
     entries: int | None = None
     obstacles: tuple[Obstacle, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Signatures:
+class Signatures(Record):
     """
     What functions were compiled for.
 
@@ -70,45 +73,56 @@ class Signatures:
         recorded: signatures that another process can compile ahead.
         omitted: compiles whose signature cannot be recorded.
         warmed: signatures that this process was warmed up with.
+        failed: those that it could not be warmed up with.
     """
 
     recorded: int = 0
     omitted: int = 0
     warmed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """One phase of compiling: how long it took in all."""
-
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Checks:
-    """Checks of one kind, those that failed."""
-
     failed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Determinism:
+class Phase(Record):
+    """One phase of compiling: how long it took in all, and how often it ran."""
+
+    seconds: float = 0.0
+    count: int = 0
+
+
+class Compiling(Record):
+    """Compiles that are running."""
+
+    count: int = 0
+    oldest_seconds: float = 0.0
+
+
+class Checks(Record):
+    """Checks of one kind, by outcome."""
+
+    passed: int = 0
+    failed: int = 0
+
+
+class Determinism(Record):
     """
     Whether a function returns the same outputs for the same inputs.
 
     Attributes:
+        deviation: the largest relative one in the last check, ``inf`` if infinite.
         devices: failed checks, by the device on which outputs differed, if not on all.
+        key_reuse: how often a PRNG key was used twice.
         not_repeated: reason why `shadow_interval` skips it.
     """
 
-    checks: Checks = field(default_factory=Checks)
-    gradient_checks: Checks = field(default_factory=Checks)
-    devices: Mapping[str, int] = field(default_factory=dict)
+    checks: Checks = Checks()
+    deviation: Any = None
+    gradient_checks: Checks = Checks()
+    devices: Mapping[str, int] = NOTHING
+    key_reuse: int = 0
     not_repeated: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Record):
     """
     An output of a function that is not finite, as in `jaxmon.agent.checks.outputs`.
 
@@ -132,8 +146,7 @@ class Output:
     recovered: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Numerics:
+class Numerics(Record):
     """Values read from a function's outputs, and its programs in float64."""
 
     values: int = 0
@@ -142,16 +155,14 @@ class Numerics:
     outputs: tuple[Output, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(Record):
     """For how many samples, and calls, a function has had the same PRNG key."""
 
     samples: int = 0
     calls: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Record):
     """
     XLA's analysis of a function's latest program; `None` if unknown.
 
@@ -166,20 +177,24 @@ class Program:
     """
 
     programs: int | None = None
-    fingerprint: str = ""
+    fingerprint: str | None = ""
     finished: float = 0.0
     devices: int | None = None
+    instructions: int | None = None
+    fusions: int | None = None
     flops: float | None = None
     model_flops: float | None = None
     recomputed_flops: float | None = None
     accessed_bytes: float | None = None
+    argument_bytes: float | None = None
+    output_bytes: float | None = None
     temporary_bytes: float | None = None
     peak_bytes: float | None = None
+    code_bytes: float | None = None
     double: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Uncounted:
+class Uncounted(Record):
     """
     Why the FLOPs of a function are unknown.
 
@@ -194,16 +209,23 @@ class Uncounted:
     where: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Roofline:
-    """FLOPs per byte: of a program, and from which on arithmetic bounds it."""
+class Roofline(Record):
+    """
+    Where a program is under the roofline of its devices (Williams, Waterman, Patterson:
+    Roofline, 2009).
+
+    Attributes:
+        intensity: FLOPs per byte that it accesses.
+        ridge: FLOPs per byte from which on arithmetic bounds a program.
+        bound: ``arithmetic`` or ``memory``.
+    """
 
     intensity: float = 0.0
     ridge: float = 0.0
+    bound: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Utilization:
+class Utilization(Record):
     """
     How near a function comes to what its devices can do; `None` if unknown.
 
@@ -218,33 +240,67 @@ class Utilization:
     unknown: Uncounted | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Samples(Record):
+    """
+    Sampled calls of a function; times are `None` if there are none.
+
+    Attributes:
+        samples: their number.
+        dispatch_seconds: median time until a call returned.
+        execution_seconds: median time that the device took.
+        execution_mean: mean of those times, of which one is no large part.
+    """
+
+    samples: int = 0
+    dispatch_seconds: float | None = None
+    execution_seconds: float | None = None
+    execution_mean: float | None = None
+
+
+class Settled(Record):
+    """Seconds that a program takes: once it had settled, and lately."""
+
+    settled_seconds: float = 0.0
+    recent_seconds: float | None = None
+
+
+class Counted(Record):
+    """Calls of a function, and those that found their program; `None` if unknown."""
+
+    calls: int | None = None
+    hits: int | None = None
+
+
+class Function(Record):
     """
     Statistics of one function; calls and hits are `None` if not counted.
 
     Attributes:
         place: where it is defined, ``path/file.py:12``.
+        cache: requests for its programs to the persistent cache.
         spreads: how the latest sampled times vary, of ``dispatch`` and ``execution``.
+        history: how long its programs take, by the shapes of their arguments.
     """
 
     name: str = ""
-    place: str = ""
     internal: bool = False
+    place: str = ""
+    misses: int = 0
+    compiles: Mapping[str, int] = NOTHING
+    recompiles: Mapping[str, int] = NOTHING
+    errors: Mapping[str, int] = NOTHING
+    phases: Mapping[str, Phase] = NOTHING
     calls: int | None = None
     hits: int | None = None
-    misses: int = 0
-    compiles: Mapping[str, int] = field(default_factory=dict)
-    recompiles: Mapping[str, int] = field(default_factory=dict)
-    errors: Mapping[str, int] = field(default_factory=dict)
-    phases: Mapping[str, Phase] = field(default_factory=dict)
-    program: Program = field(default_factory=Program)
-    flops: Utilization = field(default_factory=Utilization)
-    samples: Mapping[str, float] = field(default_factory=dict)
-    spreads: Mapping[str, Spread] = field(default_factory=dict)
-    numerics: Numerics = field(default_factory=Numerics)
-    determinism: Determinism = field(default_factory=Determinism)
-    keys: Keys = field(default_factory=Keys)
+    cache: Requests = Requests()
+    program: Program = Program()
+    flops: Utilization = Utilization()
+    samples: Samples = Samples()
+    spreads: Mapping[str, Spread] = NOTHING
+    history: Mapping[str, Settled] = NOTHING
+    numerics: Numerics = Numerics()
+    determinism: Determinism = Determinism()
+    keys: Keys = Keys()
 
     @property
     def compile_time(self) -> float:
@@ -269,11 +325,8 @@ class Function:
 
     @property
     def device_seconds(self) -> float:
-        """
-        Seconds that the device computed it: mean execution time, of which one sample is
-        no large part, times calls.
-        """
-        return self.samples.get("execution_mean", 0.0) * (self.calls or 0)
+        """Seconds that the device computed it: mean execution time, times calls."""
+        return (self.samples.execution_mean or 0.0) * (self.calls or 0)
 
     def recompile_time(self, cause: str) -> float:
         """Seconds of compile time for *cause*, as if all compiles took as long."""

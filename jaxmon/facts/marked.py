@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from jaxmon.facts.functions import Spread
+from jaxmon.facts.record import NOTHING, Record
 
 
-@dataclass(frozen=True, slots=True)
-class Batches:
+class Batches(Record):
     """The batches of a route; *fill_ratio* is their mean fill, `None` without any."""
 
     count: int = 0
     fill_ratio: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Record):
     """Finished requests of one outcome and start, and their latency."""
 
     outcome: str = ""
@@ -29,8 +27,7 @@ class Finished:
     p99_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Record):
     """
     Requests that failed with one exception on one line.
 
@@ -46,27 +43,26 @@ class Failure:
     latest: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Record):
     """The requests of one route; the oldest in progress began *oldest_seconds* ago."""
 
     name: str = ""
     in_progress: int = 0
     oldest_seconds: float = 0.0
-    finished: tuple[Finished, ...] = ()
     failures: tuple[Failure, ...] = ()
-    batches: Batches = field(default_factory=Batches)
+    finished: tuple[Finished, ...] = ()
+    batches: Batches = Batches()
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(Record):
     """
     The steps of the loops of one name; `None` if there are none yet.
 
     Attributes:
         running: number of such loops that run now.
         mean_seconds: of a step, waiting for its data included.
-        data_wait_ratio: fraction of the steps spent waiting for data.
+        data_wait_seconds: spent waiting for data.
+        data_wait_ratio: fraction of the steps that this is.
         last_step_seconds: since the last step, or the start of a loop.
     """
 
@@ -77,28 +73,33 @@ class Loop:
     p50_seconds: float | None = None
     p95_seconds: float | None = None
     p99_seconds: float | None = None
+    data_wait_seconds: float = 0.0
     data_wait_ratio: float | None = None
     last_step_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoints:
+class Checkpoints(Record):
     """
     Saves or restores of checkpoints.
 
     Attributes:
         name: the operation, such as ``save``.
+        count: those that finished, which took *mean_seconds*.
         failures: those that failed.
         failed_in_a_row: those of them after the latest that succeeded.
     """
 
     name: str = ""
+    count: int = 0
+    mean_seconds: float | None = None
+    p95_seconds: float | None = None
+    in_progress: int = 0
     failures: int = 0
     failed_in_a_row: int = 0
+    bytes: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Queue:
+class Queue(Record):
     """
     The depth of one queue.
 
@@ -121,8 +122,7 @@ class Queue:
     highs: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedValue:
+class LoggedValue(Record):
     """
     A value that the program logged.
 
@@ -140,8 +140,7 @@ class LoggedValue:
     usual: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(Record):
     """
     A quantity that the program logs, as in `jaxmon.indicators.trend`.
 
@@ -162,17 +161,16 @@ class Quantity:
     count: int = 0
     nonfinite: int = 0
     run: int = 0
-    since: LoggedValue | None = None
-    latest: LoggedValue | None = None
     spikes: int = 0
-    spike: LoggedValue | None = None
     first: float | None = None
     best: float | None = None
     floor: float | None = None
+    latest: LoggedValue | None = None
+    since: LoggedValue | None = None
+    spike: LoggedValue | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Usual:
+class Usual(Record):
     """
     How times vary, and what the process had at most.
 
@@ -186,15 +184,14 @@ class Usual:
             for a processor.
     """
 
-    steps: Mapping[str, Spread] = field(default_factory=dict)
-    requests: Mapping[str, Spread] = field(default_factory=dict)
-    work: Spread = field(default_factory=Spread)
+    steps: Mapping[str, Spread] = NOTHING
+    requests: Mapping[str, Spread] = NOTHING
+    work: Spread = Spread()
     peak_resident_bytes: float | None = None
     waiting: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(Record):
     """Values at Unix *times*, as many."""
 
     times: tuple[float, ...] = ()

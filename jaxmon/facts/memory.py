@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from jaxmon.facts.record import NOTHING, Record
 
 
 def place(file: str, line: int) -> str:
@@ -11,13 +12,20 @@ def place(file: str, line: int) -> str:
     return f"{file}:{line}" if file and line else file
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Arrays(Record):
+    """Live arrays, and their size in bytes."""
+
+    arrays: int = 0
+    bytes: float = 0.0
+
+
+class Device(Record):
     """
     A device and its memory in bytes; `None` if JAX does not report it.
 
     Attributes:
         live_bytes_peak: most bytes in live arrays in any snapshot.
+        offloaded_bytes: in arrays that are in the host's memory.
     """
 
     device: str = ""
@@ -25,31 +33,39 @@ class Device:
     in_use: float | None = None
     peak: float | None = None
     limit: float | None = None
+    reserved: float | None = None
     pool: float | None = None
     largest_free_block: float | None = None
     largest_allocation: float | None = None
     live_arrays: int | None = None
     live_bytes: float | None = None
     live_bytes_peak: float | None = None
+    offloaded_bytes: float | None = None
+    dtypes: Mapping[str, Arrays] = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Record):
     """What the devices hold."""
 
     devices: tuple[Device, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A source line that holds device memory."""
+class Line(Record):
+    """
+    A source line that holds device memory.
+
+    Attributes:
+        kind: ``buffer`` for arrays, ``executable`` for compiled programs.
+    """
 
     file: str = ""
     line: int = 0
     function: str = ""
+    kind: str = ""
     bytes: float = 0.0
     arrays: int = 0
     growth_bytes: float = 0.0
+    growth_arrays: int = 0
 
     @property
     def place(self) -> str:
@@ -57,8 +73,7 @@ class Line:
         return place(self.file, self.line)
 
 
-@dataclass(frozen=True, slots=True)
-class Leak:
+class Leak(Record):
     """
     Device memory that kept growing, and the lines that hold it.
 
@@ -73,8 +88,7 @@ class Leak:
     lines: tuple[Line, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPeak:
+class MemoryPeak(Record):
     """The bytes of a device in the snapshot that had most, and what held most."""
 
     device: str = ""
@@ -82,20 +96,22 @@ class MemoryPeak:
     lines: tuple[Line, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Allocations:
+class Allocations(Record):
     """
     Device memory by source line.
 
     Attributes:
         time: Unix time of the last snapshot, `None` if there was none.
         seconds: from the first to the last snapshot, the period of the growth.
+        bytes: in all live arrays, and *arrays*, their number.
         lines: of all devices, in the last snapshot.
         peaks: of single devices.
     """
 
     time: float | None = None
     seconds: float = 0.0
+    bytes: float = 0.0
+    arrays: int = 0
     lines: tuple[Line, ...] = ()
     peaks: tuple[MemoryPeak, ...] = ()
     leaks: tuple[Leak, ...] = ()
@@ -107,8 +123,15 @@ class Allocations:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Crossings(Record):
+    """How often, how much and for how long something was moved, or waited for."""
+
+    count: int = 0
+    bytes: float = 0.0
+    seconds: float = 0.0
+
+
+class Transfer(Record):
     """A source line that moves data between host and device."""
 
     file: str = ""
@@ -125,15 +148,17 @@ class Transfer:
         return place(self.file, self.line)
 
 
-@dataclass(frozen=True, slots=True)
-class Transfers:
+class Transfers(Record):
     """
     What moves between host and device.
 
     Attributes:
-        lines: the source lines that transfer.
+        directions: transfers by direction, and *waits* for the device without one.
         arguments: bytes of NumPy arguments in a call, by function.
+        lines: the source lines that transfer, longest first.
     """
 
-    arguments: Mapping[str, float] = field(default_factory=dict)
+    directions: Mapping[str, Crossings] = NOTHING
+    waits: Crossings = Crossings()
+    arguments: Mapping[str, float] = NOTHING
     lines: tuple[Transfer, ...] = ()

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
 from jaxmon import disclosure
 from jaxmon.facts.events import Errors, Event, Recompile, Slower, Tracing, Warned
-from jaxmon.facts.functions import Cache, Function, Signatures
+from jaxmon.facts.functions import Cache, Compiling, Function, Signatures
 from jaxmon.facts.marked import Checkpoints, Loop, Quantity, Queue, Route, Series, Usual
 from jaxmon.facts.memory import Allocations, Memory, Transfers
 from jaxmon.facts.reader import from_json, mapping, sifted
+from jaxmon.facts.record import NOTHING, Record
 from jaxmon.facts.run import RunRecord
 from jaxmon.facts.walltime import WallTime
 from jaxmon.limits import Limits
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Record):
     """
     The process being reported on.
 
@@ -30,23 +29,27 @@ class Process:
     pid: int | None = None
     program: str = ""
     started: float = 0.0
-    observed_seconds: float = 0.0
     now: float = 0.0
-    jax: str = ""
+    observed_seconds: float = 0.0
     jaxmon: str = ""
+    jax: str = ""
     python: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Compiling:
-    """Compiles that are running."""
+class Environment(Record):
+    """
+    What a process runs with, as ``/debug/environment`` has it.
 
-    count: int = 0
-    oldest_seconds: float = 0.0
+    Attributes:
+        versions: what its speed depends on besides the program, by name.
+        packages: versions of what is installed.
+    """
+
+    versions: Mapping[str, str] = NOTHING
+    packages: Mapping[str, str] = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Exports:
+class Exports(Record):
     """
     What did not arrive at receivers of OTLP.
 
@@ -61,41 +64,52 @@ class Exports:
     spans_dropped: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """Everything that one agent reports, in that *schema*."""
+class Snapshot(Record):
+    """
+    Everything that one agent reports, in that *schema*.
+
+    Attributes:
+        run_doubts: why the record of the run is not kept.
+        problems: why facts are missing, by the part of the agent that observes them.
+        events: from ``/debug/events``, and *recompiles* those of them that are.
+        implausible: fields whose numbers were impossible, and dropped.
+        limits: by which all this is to be judged.
+    """
 
     schema: int = 0
-    process: Process = field(default_factory=Process)
-    compiling: Compiling = field(default_factory=Compiling)
+    process: Process = Process()
     functions: tuple[Function, ...] = ()
     functions_left_out: int = 0
+    compiling: Compiling = Compiling()
     requests: tuple[Route, ...] = ()
     steps: tuple[Loop, ...] = ()
     checkpoints: tuple[Checkpoints, ...] = ()
     queues: tuple[Queue, ...] = ()
-    memory: Memory = field(default_factory=Memory)
-    allocations: Allocations = field(default_factory=Allocations)
-    cache: Cache = field(default_factory=Cache)
-    signatures: Signatures = field(default_factory=Signatures)
-    transfers: Transfers = field(default_factory=Transfers)
-    tracing: Tracing = field(default_factory=Tracing)
-    time: WallTime = field(default_factory=WallTime)
-    run: RunRecord = field(default_factory=RunRecord)
-    run_doubts: tuple[str, ...] = ()
-    errors: Errors = field(default_factory=Errors)
+    memory: Memory = Memory()
+    allocations: Allocations = Allocations()
+    cache: Cache = Cache()
+    signatures: Signatures = Signatures()
+    transfers: Transfers = Transfers()
+    tracing: Tracing = Tracing()
+    errors: Errors = Errors()
     values: tuple[Quantity, ...] = ()
     slower: tuple[Slower, ...] = ()
     warnings: tuple[Warned, ...] = ()
-    usual: Usual = field(default_factory=Usual)
-    charts: Mapping[str, Series] = field(default_factory=dict)
-    exports: Exports = field(default_factory=Exports)
-    hooks: Mapping[str, bool] = field(default_factory=dict)
-    internal_errors: Mapping[str, int] = field(default_factory=dict)
+    time: WallTime = WallTime()
+    run: RunRecord = RunRecord()
+    run_doubts: tuple[str, ...] = ()
+    usual: Usual = Usual()
+    charts: Mapping[str, Series] = NOTHING
+    exports: Exports = Exports()
+    hooks: Mapping[str, bool] = NOTHING
+    internal_errors: Mapping[str, int] = NOTHING
+    problems: Mapping[str, str] = NOTHING
     events: tuple[Event, ...] = ()
     recompiles: tuple[Recompile, ...] = ()
     implausible: tuple[str, ...] = ()
-    limits: Limits = field(default_factory=Limits, metadata={"added": True})
+    limits: Limits = Limits()
+
+    by_name = ("functions", "requests", "steps", "checkpoints", "queues", "values")
 
     @property
     def compile_time(self) -> float:
@@ -117,7 +131,8 @@ def read(
 ) -> Snapshot:
     """
     Return the content of ``/debug/overview`` and ``/debug/events``, functions by
-    compile time, to be judged by *limits* or the defaults.
+    compile time, to be judged by *limits* or the defaults. An agent gives the snapshot
+    of its own process instead of the overview.
     """
     happened = mapping(events).get("events")
     document = {**mapping(overview), "events": happened, "implausible": ()}
@@ -137,9 +152,8 @@ def read(
     functions = sorted(found.functions, key=_importance)
     # An older agent gives all of it.
     program = disclosure.command(found.process.program.split(" "))
-    return replace(
-        found,
-        process=replace(found.process, program=program),
+    return found.replace(
+        process=found.process.replace(program=program),
         implausible=implausible,
         limits=limits or Limits(),
         functions=tuple(functions),

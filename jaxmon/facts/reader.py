@@ -1,5 +1,5 @@
 """
-Untrusted JSON as dataclasses.
+Untrusted JSON as records.
 
 Values that are missing, not of the field's type, or implausible leave the field at its
 default. All text is made safe to print on a terminal.
@@ -16,30 +16,32 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import (
     Any,
+    ClassVar,
     Literal,
-    TypeAlias,
     TypeVar,
     get_args,
     get_origin,
     get_type_hints,
 )
 
+from jaxmon.facts.record import Record
 from jaxmon.formats.layout import clean
 
 
 T = TypeVar("T")
 
-Reader: TypeAlias = Callable[[object], Any]
+Reader = Callable[[object], Any]
 """Returns its argument as the type of a field, `None` if it is of another type."""
 
 
 def from_json(kind: type[T], value: object) -> T:
     """
-    Return *value* as the dataclass, or another class, *kind*, whose fields all have
-    defaults: text, numbers, switches, `Any`, literals, these classes, and tuples and
-    mappings of all these. A field whose metadata says ``added`` is not read.
+    Return *value* as the record or dataclass *kind*, whose fields all have defaults:
+    text, numbers, switches, `Any`, literals, records, and tuples and mappings of these.
+    A field of any other type is not read.
 
-    An object in place of a list yields its values, each with its key as ``name``.
+    An object in place of a list yields its values, each with its key as ``name``. A
+    record in place of an object is read as that.
     """
     return sifted(kind, value)[0]
 
@@ -51,17 +53,14 @@ def sifted(kind: type[T], value: object) -> tuple[T, tuple[str, ...]]:
     """
     dropped: dict[str, None] = {}
     with _noting(dropped):
-        found: T = _dataclass(kind)(value)
+        found: T = _record(kind)(mapping(value))
     return found, tuple(dropped)
 
 
-def seconds(value: object) -> float | None:
-    """Return *value*, `None` if it is no duration."""
-    return _plausible("seconds", float, 0.0, _MOST_SECONDS, value)
-
-
 def mapping(value: object) -> Mapping[str, Any]:
-    """Return *value*, or an empty mapping if it is not a JSON object."""
+    """Return *value*, or an empty mapping if it is not a JSON object or a record."""
+    if isinstance(value, Record):
+        return vars(value)
     return value if isinstance(value, Mapping) else {}
 
 
@@ -78,18 +77,20 @@ _dropped: ContextVar[dict[str, None] | None] = ContextVar("dropped", default=Non
 _known: dict[Any, Reader] = {}
 
 
-def _dataclass(kind: Any) -> Reader:
+def _record(kind: Any) -> Reader:
     """Return what reads a *kind*."""
     if (made := _known.get(kind)) is not None:
         return made
     hints = get_type_hints(kind)
-    fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
-    added = {one.name for one in fields if "added" in one.metadata}
     readers = {
-        name: _reader(hint, name) for name, hint in hints.items() if name not in added
+        name: reader
+        for name, hint in hints.items()
+        if (reader := _reader(hint, name)) is not None
     }
 
     def read(value: object) -> Any:
+        if value is None:
+            return None
         given = mapping(value)
         known = ((name, given[name]) for name in given if name in readers)
         found = ((name, readers[name](one)) for name, one in known)
@@ -99,20 +100,21 @@ def _dataclass(kind: Any) -> Reader:
     return read
 
 
-def _reader(hint: Any, name: str) -> Reader:
+def _reader(hint: Any, name: str) -> Reader | None:
     if hint in (float, int):
         return functools.partial(_plausible, name, hint, *_range(name, hint))
     if (scalar := _SCALARS.get(hint)) is not None:
         return scalar
-    if isinstance(hint, type):
-        return _dataclass(hint)
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Literal:
+    arguments, of = get_args(hint), get_origin(hint)
+    if not arguments:
+        is_record = issubclass(hint, Record) or dataclasses.is_dataclass(hint)
+        return _record(hint) if is_record else None
+    if of is Literal:
         return functools.partial(_literal, arguments)
-    if origin is Mapping or origin is tuple:
-        read = _reader(arguments[origin is Mapping], name)
-        return functools.partial(_mapping if origin is Mapping else _tuple, read)
-    return _reader(arguments[0], name)  # or `None`
+    inner = None if of is ClassVar else _reader(arguments[of is Mapping], name)
+    if inner is None or of not in (Mapping, tuple):
+        return inner  # or `None`
+    return functools.partial(_mapping if of is Mapping else _tuple, inner)
 
 
 def _range(name: str, kind: type) -> tuple[float, float]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
 from hashlib import blake2s
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 from jaxmon.catalog import RUN_ACTIVITIES, RUN_ENDINGS
 from jaxmon.errors import ConfigFileError, JaxmonError
 from jaxmon.facts.reader import from_json
+from jaxmon.facts.record import NOTHING, Record, encoded
 from jaxmon.files import bounded
 from jaxmon.formats import json_text
 from jaxmon.formats.layout import clean
@@ -43,8 +43,7 @@ class NewerRecordError(RunRecordError):
     """The record is of a later release."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunRecord:
+class RunRecord(Record):
     """
     What is known of a run.
 
@@ -94,8 +93,8 @@ class RunRecord:
     boot: str = ""
     boottime: float = 0.0
     ended: str = ""
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    interruptions: Mapping[str, int] = field(default_factory=dict)
+    seconds: Mapping[str, float] = NOTHING
+    interruptions: Mapping[str, int] = NOTHING
     first: int = 0
     step: int = 0
     furthest: int = 0
@@ -156,7 +155,7 @@ class RunRecord:
 
     def as_json(self) -> bytes:
         """Return the content of its file."""
-        return json.dumps(asdict(self)).encode() + b"\n"
+        return json.dumps(encoded(self.whole())).encode() + b"\n"
 
 
 def path_of(directory: Path, run: str) -> Path:
@@ -217,14 +216,11 @@ def plausible(found: RunRecord) -> RunRecord | None:
         name: min(max(getattr(found, name), 0), type(getattr(found, name))(_MOST))
         for name in _NUMBERS
     }
-    return RunRecord(
+    return found.replace(
         **{
-            **{name: getattr(found, name) for name in _TEXTS},
             **numbers,
             "attempt": None if found.attempt is None else max(found.attempt, 0),
             "down": None if found.down is None else min(max(found.down, 0.0), _MOST),
-            "marked": found.marked,
-            "by_epoch": found.by_epoch,
             "furthest": max(numbers["furthest"], numbers["step"], numbers["first"]),
             "seconds": _known(found.seconds, RUN_ACTIVITIES),
             "interruptions": _known(found.interruptions, RUN_ENDINGS),
@@ -247,23 +243,9 @@ def name(text: str) -> str:
     return clean(text)[:_LONGEST]
 
 
-_TEXTS = ("run", "writer", "host", "boot", "ended")
-_NUMBERS = (
-    *("schema", "starts", "began", "time", "boottime", "first", "step", "furthest"),
-    *(
-        "unfinished",
-        "owed",
-        "saves",
-        "saved",
-        "saved_before",
-        "behind",
-        "behind_in_all",
-        "lost_steps",
-        "resumes",
-        "resume_seconds",
-        "fruitless",
-    ),
-)
+_NUMBERS = [
+    one for one in RunRecord.fields if type(getattr(RunRecord, one)) in (int, float)
+]
 
 
 def _known(found: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

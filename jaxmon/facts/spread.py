@@ -8,7 +8,7 @@ Prometheus have only sums and buckets, and compare means and quantiles of window
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -49,10 +49,3 @@ def distribution(times: Sequence[float]) -> Distribution:
     ordered = sorted(times)
     last = len(ordered) - 1
     return Distribution(*(ordered[round(q * last)] for q in (_LOW, _MIDDLE, _HIGH)))
-
-
-def spread_of(times: Sequence[float]) -> Mapping[str, float] | None:
-    """Return the spread of *times* in JSON types, `None` without any."""
-    if not times:
-        return None
-    return {"count": len(times), **distribution(times)._asdict()}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from jaxmon.facts.ending import ProcessEnd
-from jaxmon.formats.layout import ago
+from jaxmon.facts.record import NOTHING, Record
 
 
 HELPER_ADVICE = (
@@ -16,8 +15,7 @@ HELPER_ADVICE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class FailedHelper:
+class FailedHelper(Record):
     """
     A helper of the program that has failed.
 
@@ -48,6 +46,8 @@ class FailedHelper:
         name = f" {self.name}" if self.name else ""
         if self.kind == "process":
             return f"process{name} (pid {self.pid}) {_exited(self.code)}"
+        from jaxmon.formats.layout import ago  # noqa: PLC0415 - agents load it seldom
+
         when = "" if self.age_seconds is None else f" {ago(max(self.age_seconds, 0.0))}"
         said = f"{self.type}: {self.message}" if self.message else self.type
         place = f", {self.where}" if self.where else ""
@@ -65,16 +65,14 @@ _FEW_LOOKS = 100
 _SHORT_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class StateTime:
+class StateTime(Record):
     """Seconds of one state, and half the width of their 95 % confidence interval."""
 
     seconds: float = 0.0
     error_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceTime:
+class PlaceTime(Record):
     """
     Seconds of one state on one line, within an activity that the program marks, and
     whether an event loop that serves requests waited meanwhile.
@@ -88,8 +86,7 @@ class PlaceTime:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
+class Period(Record):
     """
     What a period went into.
 
@@ -103,8 +100,8 @@ class Period:
 
     seconds: float = 0.0
     looks: int = 0
-    states: Mapping[str, StateTime] = field(default_factory=dict)
-    activities: Mapping[str, float] = field(default_factory=dict)
+    states: Mapping[str, StateTime] = NOTHING
+    activities: Mapping[str, float] = NOTHING
     places: tuple[PlaceTime, ...] = ()
 
     @property
@@ -144,16 +141,14 @@ class Period:
         return max(places, key=lambda one: one.seconds).place if places else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Record):
     """A thread that waits for a lock: lines of its stack, innermost first."""
 
     name: str = ""
     stack: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Now:
+class Now(Record):
     """
     What the program is doing.
 
@@ -174,6 +169,7 @@ class Now:
     state: str = ""
     place: str = ""
     function: str = ""
+    event_loop: bool = False
     seconds: float = 0.0
     longest_before: float = 0.0
     longest_there: float = 0.0
@@ -186,16 +182,14 @@ class Now:
     gone: tuple[FailedHelper, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Hanging:
+class Hanging(Record):
     """Where the oldest request of a route is: lines of its stack, innermost first."""
 
     name: str = ""
     stack: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WallTime:
+class WallTime(Record):
     """
     The ledger since the start and of the last minutes, and what goes on now.
 
@@ -204,11 +198,13 @@ class WallTime:
         requests: those that have been in progress for long, the oldest of each route.
     """
 
-    since_start: Period = field(default_factory=Period)
-    lately: Period = field(default_factory=Period)
-    recent: Period = field(default_factory=Period)
-    now: Now = field(default_factory=Now)
+    since_start: Period = Period()
+    lately: Period = Period()
+    recent: Period = Period()
+    now: Now = Now()
     requests: tuple[Hanging, ...] = ()
+
+    by_name = ("requests",)
 
     @property
     def period(self) -> Period:

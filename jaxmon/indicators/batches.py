@@ -8,6 +8,7 @@ from typing import Self
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram, histograms
+from jaxmon.facts.marked import Batches
 from jaxmon.indicators import work
 from jaxmon.indicators.labels import Labels
 from jaxmon.indicators.open_request import OpenRequest
@@ -117,12 +118,10 @@ class BatchFill:
             found = self._fills.setdefault(route, new)
         found.observe(size / capacity)
 
-    def explain(self) -> dict[str, dict[str, float | None]]:
+    def explain(self) -> dict[str, Batches]:
         """Return the number of batches of each route, and their mean fill."""
-        return {
-            route: {"count": fill.count, "fill_ratio": fill.mean}
-            for route, fill in self._fills.copy().items()
-        }
+        fills = self._fills.copy().items()
+        return {route: Batches(fill.count, fill.mean) for route, fill in fills}
 
     def collect(self) -> list[Family]:
         """Return the families of batches."""

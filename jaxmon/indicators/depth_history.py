@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from jaxmon.clocks import monotonic
+from jaxmon.facts.marked import Queue
 
 
 WITHIN_SECONDS = 600.0
@@ -41,7 +41,7 @@ class DepthHistory:
         if not self._kept or time - self._kept[-1][0] >= _APART_SECONDS:
             self._kept.append((time, depth))
 
-    def explain(self) -> Mapping[str, Any]:
+    def explain(self) -> Queue:
         """
         Return the depth now, the greatest ever, and the growth since the oldest depth
         kept, `None` if there is only one; and the lowest and the highest in each
@@ -52,14 +52,14 @@ class DepthHistory:
         over = time - kept[0][0] if kept else 0.0
         thirds = _thirds([depth for _, depth in kept])
         known = over >= _APART_SECONDS
-        return {
-            "depth": self.depth,
-            "maximum": self.maximum,
-            "growth": self.depth - kept[0][1] if known else None,
-            "growth_seconds": over if known else None,
-            "lows": [min(part) for part in thirds],
-            "highs": [max(part) for part in thirds],
-        }
+        return Queue(
+            depth=self.depth,
+            maximum=self.maximum,
+            growth=self.depth - kept[0][1] if known else None,
+            growth_seconds=over if known else 0.0,
+            lows=tuple([min(part) for part in thirds]),
+            highs=tuple([max(part) for part in thirds]),
+        )
 
 
 def _thirds(depths: list[int]) -> list[list[int]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from jaxmon.clocks import wall_time
+from jaxmon.facts.marked import Failure
 from jaxmon.threads import RLock
 
 
@@ -47,12 +47,9 @@ class Failures:
                 count, _ = self._counts.get(key, (0, 0.0))
                 self._counts[key] = count + 1, wall_time()
 
-    def explain(self) -> list[dict[str, Any]]:
+    def explain(self) -> tuple[Failure, ...]:
         """Return the kinds, the latest first."""
         with self._lock:
             found = list(self._counts.copy().items())
         found.sort(key=lambda item: -item[1][1])
-        return [
-            {"error": error, "where": where, "count": count, "latest": latest}
-            for (error, where), (count, latest) in found
-        ]
+        return tuple([Failure(*key, *counted) for key, counted in found])

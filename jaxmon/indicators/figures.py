@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from jaxmon.exposition.families import Family
+from jaxmon.facts import marked
 from jaxmon.indicators.batches import BatchFill
 from jaxmon.indicators.compile_log import CompileLog
 from jaxmon.indicators.invocations import Invocations
@@ -65,14 +65,15 @@ class Indicators:
             *self.invocations.collect(),
         ]
 
-    def explain_requests(self) -> dict[str, Mapping[str, Any]]:
+    def explain_requests(self) -> tuple[marked.Route, ...]:
         """Return requests and batches, by route."""
         fills = self.batches.explain()
-        found = dict(self.routes.explain())
-        return {
-            name: {**found.get(name, {}), "batches": fills.get(name)}
-            for name in {**found, **fills}
-        }
+        found = [
+            route.explain().replace(batches=fills.pop(route.name, marked.Batches()))
+            for route in self.routes
+        ]
+        rest = [marked.Route(name=name, batches=one) for name, one in fills.items()]
+        return (*found, *rest)
 
     def overflow(self) -> dict[str, int]:
         """Return how often a value exceeded the limit, by label."""

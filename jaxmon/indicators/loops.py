@@ -11,6 +11,7 @@ from weakref import ref
 from jaxmon import catalog
 from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.exposition.families import Family, Histogram, histograms, series
+from jaxmon.facts import marked
 from jaxmon.indicators.endings import End, noting, now, on_finalize
 from jaxmon.indicators.labels import Labels
 from jaxmon.threads import RLock
@@ -103,20 +104,21 @@ class Loop:
             self.last_step = at
         self.seconds.observe(seconds, ids)
 
-    def explain(self) -> dict[str, float | None]:
+    def explain(self) -> marked.Loop:
         """Return the steps so far; the wait for data is part of a step."""
         spent = self.seconds.sum
-        return {
-            "steps": self.steps,
-            "running": self.running,
-            "mean_seconds": self.seconds.mean,
-            "p50_seconds": self.seconds.quantile(0.5),
-            "p95_seconds": self.seconds.quantile(0.95),
-            "p99_seconds": self.seconds.quantile(0.99),
-            "data_wait_seconds": self.waited,
-            "data_wait_ratio": min(self.waited / spent, 1.0) if spent else None,
-            "last_step_seconds": self.age,
-        }
+        return marked.Loop(
+            name=self.name,
+            steps=self.steps,
+            running=self.running,
+            mean_seconds=self.seconds.mean,
+            p50_seconds=self.seconds.quantile(0.5),
+            p95_seconds=self.seconds.quantile(0.95),
+            p99_seconds=self.seconds.quantile(0.99),
+            data_wait_seconds=self.waited,
+            data_wait_ratio=min(self.waited / spent, 1.0) if spent else None,
+            last_step_seconds=self.age,
+        )
 
 
 class Loops:
@@ -174,9 +176,9 @@ class Loops:
         with self._lock:
             self._items[items] += number
 
-    def explain(self) -> dict[str, dict[str, float | None]]:
+    def explain(self) -> tuple[marked.Loop, ...]:
         """Return the steps so far, by loop."""
-        return {loop.name: loop.explain() for loop in list(self._loops.values())}
+        return tuple([loop.explain() for loop in self])
 
     def collect(self) -> list[Family]:
         """Return the families of loops."""

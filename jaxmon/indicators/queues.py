@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from types import BuiltinMethodType, MethodType, MethodWrapperType, ModuleType
-from typing import Any
 
 from jaxmon import catalog, interrupts
 from jaxmon.exposition.families import Family, series
+from jaxmon.facts import marked
 from jaxmon.indicators.depth_history import DepthHistory
 from jaxmon.indicators.labels import OTHER, Labels
 from jaxmon.indicators.recorder import Guard, recorder
@@ -166,11 +166,13 @@ class QueueDepths:
         """Forget the depth that was set."""
         self._set.pop(name, None)
 
-    def explain(self) -> dict[str, Mapping[str, Any]]:
+    def explain(self) -> tuple[marked.Queue, ...]:
         """Query all sources; return depth and growth by queue."""
         known = self._read()
         histories = [(name, self._histories.get(name)) for name in known]
-        return {name: one.explain() for name, one in histories if one is not None}
+        return tuple(
+            [one.explain().replace(name=name) for name, one in histories if one]
+        )
 
     def collect(self) -> list[Family]:
         """Query all sources and return the depths."""

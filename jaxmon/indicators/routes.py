@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any, Literal, Protocol
 from weakref import ref
@@ -11,6 +11,7 @@ from weakref import ref
 from jaxmon import catalog
 from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.exposition.families import Family, Histogram, histograms, series
+from jaxmon.facts import marked
 from jaxmon.indicators.endings import now
 from jaxmon.indicators.failures import Failures
 from jaxmon.indicators.labels import Labels
@@ -107,26 +108,27 @@ class Route:
         serving = list(self.serving)
         return max(now() - serving[0].started, 0.0) if serving else 0.0
 
-    def explain(self) -> Mapping[str, Any]:
-        """Return the requests so far, by outcome and start; latency in seconds."""
-        return {
-            "in_progress": len(self.serving),
-            "oldest_seconds": self.oldest(),
-            "failures": self.failures.explain(),
-            "finished": [
-                {
-                    "outcome": outcome,
-                    "start": start,
-                    "count": count,
-                    "mean_seconds": latency.mean,
-                    "p50_seconds": latency.quantile(0.5),
-                    "p95_seconds": latency.quantile(0.95),
-                    "p99_seconds": latency.quantile(0.99),
-                }
+    def explain(self) -> marked.Route:
+        """Return the requests so far, by outcome and start."""
+        return marked.Route(
+            name=self.name,
+            in_progress=len(self.serving),
+            oldest_seconds=self.oldest(),
+            failures=self.failures.explain(),
+            finished=tuple(
+                marked.Finished(
+                    outcome=outcome,
+                    start=start,
+                    count=count,
+                    mean_seconds=latency.mean,
+                    p50_seconds=latency.quantile(0.5),
+                    p95_seconds=latency.quantile(0.95),
+                    p99_seconds=latency.quantile(0.99),
+                )
                 for (outcome, start), count in self.counts.copy().items()
                 if (latency := self.seconds.get((outcome, start))) is not None
-            ],
-        }
+            ),
+        )
 
 
 class Routes:
@@ -154,10 +156,6 @@ class Routes:
             for one in list(self.on_new):
                 one()
         return found
-
-    def explain(self) -> dict[str, Mapping[str, Any]]:
-        """Return the requests so far, by route."""
-        return {route.name: route.explain() for route in list(self._routes.values())}
 
     def in_progress(self) -> list[tuple[str, Serving]]:
         """Return the requests in progress, each with its route."""

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from math import isfinite, isnan
 from typing import Any, NamedTuple
 
+from jaxmon.facts.marked import LoggedValue, Quantity
+
 
 # Values that the median is of, and how many there must be before one can be a spike.
 _WINDOW = 50
@@ -109,28 +111,28 @@ class Trend:
         self._recent.append(value)
         self._note_best(value)
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the statistics in JSON types."""
-        latest, since, spike = self.latest, self.since, self.spike
-        found: dict[str, Any] = {
-            "count": self.count,
-            "nonfinite": self.nonfinite,
-            "run": self.run,
-            "spikes": self.spikes,
-            "first": self._first,
-            "best": self._best,
-            "floor": self._floor(),
-        }
-        if latest is not None:
-            found["latest"] = {"step": latest.step, "value": latest.value}
-        if since is not None:
+    def explain(self) -> Quantity:
+        """Return the statistics."""
+        ends: dict[str, Any] = {}
+        if (latest := self.latest) is not None:
+            ends["latest"] = LoggedValue(*latest)
+        if (since := self.since) is not None:
             one, time = since
             kind = "nan" if self.nan else "inf"
-            found["since"] = {"step": one.step, "time": time, "kind": kind}
-        if spike is not None:
+            ends["since"] = LoggedValue(step=one.step, time=time, kind=kind)
+        if (spike := self.spike) is not None:
             one, usual = spike
-            found["spike"] = {"step": one.step, "value": one.value, "usual": usual}
-        return found
+            ends["spike"] = LoggedValue(*one, usual=usual)
+        return Quantity(
+            count=self.count,
+            nonfinite=self.nonfinite,
+            run=self.run,
+            spikes=self.spikes,
+            first=self._first,
+            best=self._best,
+            floor=self._floor(),
+            **ends,
+        )
 
     def _usual_if_spike(self, value: float) -> float | None:
         """Return the median of the recent values if *value* is far above it."""

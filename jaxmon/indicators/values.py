@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, SupportsFloat, SupportsInt
 from jaxmon import catalog
 from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, series
+from jaxmon.facts.marked import Quantity
 from jaxmon.indicators.labels import Labels
 from jaxmon.indicators.recorder import recorder
 from jaxmon.indicators.trend import Trend
@@ -97,9 +98,10 @@ class Values:
             trend = self._trends.setdefault(name, Trend())
         trend.add(value, step, time)
 
-    def snapshot(self) -> dict[str, Any]:
+    def explain(self) -> tuple[Quantity, ...]:
         """Return the statistics of each quantity."""
-        return {name: trend.as_json() for name, trend in self._trends.copy().items()}
+        known = self._trends.copy().items()
+        return tuple([trend.explain().replace(name=name) for name, trend in known])
 
     def collect(self) -> list[Family]:
         """Return the families of logged quantities."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from jaxmon.facts import SCHEMA
 from jaxmon.formats import json_text, schema
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError
-from jaxmon.report import SCHEMA
 
 
 UNREADABLE = "unreadable"

@@ -30,8 +30,8 @@ def programs(snapshot: Snapshot, *, most: int = _MOST_FUNCTIONS) -> Section:
     """
     Return XLA's analysis of each function's latest program, and sampled call times.
     """
-    known = [one for one in snapshot.functions if one.program.programs or one.samples]
-    known = [one for one in known if not one.internal]
+    known = [one for one in snapshot.functions if not one.internal]
+    known = [one for one in known if one.program.programs or one.samples.samples]
     known.sort(key=lambda one: -(one.calls or one.misses))
     layout = [
         Column("FUNCTION", right=False),
@@ -45,8 +45,8 @@ def programs(snapshot: Snapshot, *, most: int = _MOST_FUNCTIONS) -> Section:
             one.name,
             _known(one.program.programs, _whole),
             _known(one.program.temporary_bytes, size),
-            _known(one.samples.get("dispatch_seconds"), duration),
-            _known(one.samples.get("execution_seconds"), duration),
+            _known(one.samples.dispatch_seconds, duration),
+            _known(one.samples.execution_seconds, duration),
         ]
         for one in known[:most]
     ]

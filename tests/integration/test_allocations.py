@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from jaxmon.agent.memory import pprof
+from jaxmon.facts.record import encoded
 from tests import inside, support
 from tests.instrumented import instrumented, samples, value
 from tests.preloaded import run_preloaded
@@ -118,7 +119,7 @@ leaking = run(lambda: any(figures().values()), keep=True)
 event = inside.events(agent).since(0, "leak")
 cleared = run(lambda: not any(figures().values()), keep=False)
 print(json.dumps([quiet, leaking, [e.details for e in event], event[0].message,
-      cleared, inside.allocations(agent).snapshot()["leaks"]]))
+      cleared, list(inside.allocations(agent).snapshot().leaks)]))
 jaxmon.uninstrument()
 """
 
@@ -219,7 +220,7 @@ def test_snapshot_tells_growth_since_the_first_look() -> None:
         agent.refresh()
         kept = [jnp.ones((100, 1000))]
         agent.refresh()
-        snapshot = inside.allocations(agent).snapshot()
+        snapshot = encoded(inside.allocations(agent).snapshot())
         (row,) = [
             row
             for row in snapshot["lines"]
@@ -237,7 +238,7 @@ def test_a_snapshot_takes_the_first_look() -> None:
     with instrumented() as agent:
         kept = jnp.ones(3)
 
-        assert inside.allocations(agent).snapshot()["bytes"] >= kept.nbytes
+        assert inside.allocations(agent).snapshot().bytes >= kept.nbytes
 
 
 def test_looks_are_turned_off_by_the_setting() -> None:
@@ -248,7 +249,7 @@ def test_looks_are_turned_off_by_the_setting() -> None:
 
         assert not [one for one in samples(agent) if one.startswith("jaxmon_leak")]
         assert agent.memory().bytes >= kept.nbytes
-        assert inside.allocations(agent).lines()["lines"]
+        assert inside.allocations(agent).lines().lines
 
 
 @pytest.mark.contained
@@ -263,11 +264,11 @@ def test_lines_for_a_report_never_raise(monkeypatch: pytest.MonkeyPatch) -> None
 
         monkeypatch.setattr(jax.profiler, "device_memory_profile", fail)
 
-        assert told["lines"]
+        assert told.lines
         assert inside.allocations(agent).lines() == told
         assert value(agent, "jaxmon_internal_errors_total") == 0
         monkeypatch.setattr(jax.profiler, "device_memory_profile", lambda: b"\x80")
-        assert inside.allocations(agent).lines(1)["lines"] == told["lines"][:1]
+        assert inside.allocations(agent).lines(1).lines == told.lines[:1]
         assert value(agent, "jaxmon_internal_errors_total") == 1
         with pytest.raises(pprof.ProfileError):
             agent.memory()
@@ -313,8 +314,8 @@ from tests import inside
 agent = jaxmon.instrument(port=0, socket=False, memory_lines_interval=0.1)
 agent.refresh()
 assert agent.memory().lines == ()
-assert inside.allocations(agent).lines() == {'time': None, 'lines': []}
-assert inside.allocations(agent).snapshot() == {}
+assert vars(inside.allocations(agent).lines()) == {'time': None, 'lines': ()}
+assert vars(inside.allocations(agent).snapshot()) == {}
 assert not xla_bridge.backends_are_initialized()
 """
 

@@ -21,6 +21,8 @@ import pytest
 
 from jaxmon.agent.events import KINDS, LIMIT
 from jaxmon.agent.reports.setup import Setup
+from jaxmon.facts.process import read
+from jaxmon.facts.record import dumps, encoded
 from tests import inside
 from tests.instrumented import instrumented
 from tests.support import ROOT, http_get
@@ -203,6 +205,16 @@ def test_events_are_bounded_in_bytes(agent):
     assert len(body) < 5_000_000
     assert found["left_out"] > 0
     assert found["events"][-1]["details"]["number"] == LIMIT - 1
+
+
+def test_a_process_judges_what_its_page_says(agent) -> None:
+    """Its reports, which encode nothing, are made of the same facts."""
+    snapshot = inside.runtime(agent).overview.snapshot()
+    document = json.loads(dumps(encoded(snapshot)))
+    one = next(one for one in snapshot.functions if one.calls)
+
+    assert document["functions"][one.name]["calls"] == one.calls
+    assert read(snapshot) == read(document)
 
 
 @pytest.mark.contained

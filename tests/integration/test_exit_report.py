@@ -357,7 +357,7 @@ def test_a_failure_in_the_report_is_contained(preloaded_script) -> None:
 import jaxmon.agent.reports.exit_report
 def fail(*_):
     raise RuntimeError("broken")
-jaxmon.agent.reports.exit_report.read = fail
+jaxmon.agent.reports.exit_report.find = fail
 """
     result = preloaded_script(PROGRAM + broken + "sys.exit(7)")
 

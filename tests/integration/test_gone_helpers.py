@@ -17,6 +17,7 @@ import json, multiprocessing, os, signal, subprocess, sys, threading, time
 import jax, jaxmon
 from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.errors.part import Errors
+from jaxmon.facts.record import encoded
 
 def read(what):
     if what:
@@ -32,7 +33,7 @@ def work(how):
     os._exit(how)
 
 def gone():
-    return runtime_of(agent).part(Errors).gone.as_json()
+    return encoded(runtime_of(agent).part(Errors).gone.latest())
 
 agent = jaxmon.instrument(port=None)
 assert gone() == []
@@ -74,7 +75,7 @@ def test_those_that_failed_are_known(
     thread, *processes = (from_json(Failed, one) for one in json.loads(told))
     assert (thread.kind, thread.name) == ("thread", "prefetch")
     assert (thread.type, thread.message) == ("ValueError", "corrupt record")
-    assert thread.where.endswith("script.py:9")
+    assert thread.where.endswith("script.py:10")
     assert thread.function == "read"
     assert 0.0 <= (thread.age_seconds or 0.0) < 600.0
     assert {one.kind for one in processes} == {"process"}

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from jaxmon import catalog
 from jaxmon.exposition.families import series
 from jaxmon.facts import run as records
+from jaxmon.facts.record import encoded
 from jaxmon.facts.run import RunRecord
 from jaxmon.limits import Limits
 from jaxmon.report.runs.summary import read_file
@@ -77,12 +77,12 @@ def test_interruptions_and_lost_steps_are_counted(run: Supervised) -> None:
 
 def test_what_the_restarts_cost_is_found(run: Supervised) -> None:
     """Each cause that the ledger has as much of; nothing while the run is young."""
-    assert findings(None, run=asdict(run.record())) == []
+    assert findings(None, run=encoded(run.record().whole())) == []
     old = Limits(run_young="1s")
     record, ledger = run.record(), run.ledger(as_recorded=True)
     doubt = ledger.tolerance + ledger.traced
     up = sum(ledger.seconds.values()) - ledger.seconds["waiting"]
-    found = {one.topic for one in findings(None, old, run=asdict(record))}
+    found = {one.topic for one in findings(None, old, run=encoded(record.whole()))}
     for topic, seconds in (
         ("lost_progress", ledger.seconds["lost_progress"]),
         ("recovery", ledger.seconds["recovery"]),
@@ -175,7 +175,7 @@ def test_the_reports_of_a_restarted_program_have_the_whole_run(
     An attempt after others that lost much: the report at its exit says what, its page
     and its summary have the time of all attempts.
     """
-    before = replace(BEFORE, time=time.time() - 2 * HOUR)
+    before = BEFORE.replace(time=time.time() - 2 * HOUR)
     records.path_of(tmp_path, "train").write_bytes(before.as_json())
     result = preloaded_script(REPORTING, str(tmp_path)).ok()
 
@@ -201,7 +201,7 @@ def test_a_healthy_run_has_its_time_in_the_report_and_no_finding(
 ) -> None:
     """It restarts at once, and lost minutes of many hours."""
     spent = {"step": 30 * HOUR, "lost_progress": 0.5 * HOUR, "recovery": 0.5 * HOUR}
-    before = replace(BEFORE, seconds=spent, time=time.time())
+    before = BEFORE.replace(seconds=spent, time=time.time())
     records.path_of(tmp_path, "train").write_bytes(before.as_json())
     preloaded_script(REPORTING, str(tmp_path)).ok()
 

@@ -99,7 +99,7 @@ def words_of(
     done = run_preloaded(str(path), way, where, run_dir=run_dir, cwd=directory)
     [slot] = endings.slots(run_dir).values()
     found = {name: getattr(slot.latest, name) for name in ProcessEnd.__annotations__}
-    causes = [one._asdict() for one in slot.latest.causes]
+    causes = [vars(one) for one in slot.latest.causes]
     return {**found, "causes": causes}, done.code
 
 

@@ -13,6 +13,7 @@ from jaxmon import catalog
 from jaxmon.agent.context import context_of
 from jaxmon.agent.memory.array_snapshot import snapshot_arrays
 from jaxmon.agent.memory.part import Memory
+from jaxmon.facts.record import encoded
 from jaxmon.settings import Settings
 from tests import inside
 from tests.instrumented import instrumented, value
@@ -204,7 +205,7 @@ def test_a_lost_device_costs_its_own_figures_only() -> None:
     memory = Memory(context)
     memory.take_snapshot()
 
-    first, lost = memory.snapshot()["devices"]
+    first, lost = encoded(memory.snapshot().devices)
     assert first["dtypes"]["int8"]["bytes"] >= kept.nbytes
     assert "in_use" not in lost
     assert context.guard.failures() == {"memory_stats": 1}
@@ -221,7 +222,7 @@ def test_a_look_that_fails_leaves_no_figures() -> None:
     with pytest.raises(TypeError):
         memory.take_snapshot()
 
-    assert memory.collect() == memory.snapshot()["devices"] == []
+    assert (memory.collect(), memory.snapshot().devices) == ([], ())
 
 
 def test_dtypes_that_are_gone_stay_at_zero() -> None:
@@ -307,7 +308,7 @@ def test_arrays_that_go_meanwhile_do_not_count() -> None:
     memory = Memory(context_of(fake, Settings()))
     memory.take_snapshot()
 
-    (device, *_) = memory.snapshot()["devices"]
+    (device, *_) = encoded(memory.snapshot().devices)
     assert (device["live_arrays"], device["live_bytes"]) == (0, 0)
 
 
@@ -319,7 +320,7 @@ def test_a_snapshot_tells_each_device() -> None:
     with instrumented() as agent:
         kept = jnp.ones((3, 5), jnp.float16)
         agent.refresh()
-        (device, *_) = inside.memory(agent).snapshot()["devices"]
+        (device, *_) = encoded(inside.memory(agent).snapshot().devices)
 
         assert device["device"] == "0"
         assert device["kind"] == "cpu"

@@ -14,6 +14,7 @@ import pytest
 
 from jaxmon.agent import Agent
 from jaxmon.agent.checks import numerics
+from jaxmon.facts.functions import Numerics
 from jaxmon.facts.process import read as read_report
 from jaxmon.report.findings import find
 from tests import inside
@@ -57,8 +58,8 @@ def test_nonfinite_values_are_counted(agent: Agent) -> None:
     name = name_of(spoil)
     step(jnp.ones(4)), step(x)
     read = inside.numerics(agent).snapshot
-    until(lambda: read().get(name, {}).get("values") == 8, "the first call")
-    first = inside.numerics(agent).snapshot()[name]["nonfinite"]
+    until(lambda: read().get(name, Numerics()).values == 8, "the first call")
+    first = inside.numerics(agent).snapshot()[name].nonfinite
     sampling = inside.sampling(agent)
     sampling.arm()
     outputs = step(x)
@@ -68,7 +69,7 @@ def test_nonfinite_values_are_counted(agent: Agent) -> None:
     )
     before = value(agent, "jaxmon_compiles_total")
     until(
-        lambda: read()[name]["values"] > 8,
+        lambda: read()[name].values > 8,
         "outputs to be read",
     )
 
@@ -143,7 +144,7 @@ def test_what_was_finite_and_stays_nan_is_a_failure(
     truth = []
 
     def values() -> int:
-        return int(numbers.snapshot().get(name, {}).get("values", 0))
+        return numbers.snapshot().get(name, Numerics()).values
 
     for _ in range(8):
         before = values()
@@ -157,13 +158,13 @@ def test_what_was_finite_and_stays_nan_is_a_failure(
         state, metrics = until(read, "outputs to be read")
         at = metrics["step"]
 
-    found = numbers.snapshot()[name]["outputs"]
-    assert [one["name"] for one in found] == lost
+    found = numbers.snapshot()[name].outputs
+    assert [one.name for one in found] == lost
     assert samples(agent)[f'jaxmon_nonfinite_outputs{{name="{name}"}}'] == len(lost)
     findings = find(read_report(inside.overview(agent)))
     assert [one.topic for one in findings] == ["nonfinite"] * bool(lost)
     if lost:
-        ((finite, nan),) = {(one["finite_call"], one["call"]) for one in found}
+        ((finite, nan),) = {(one.finite_call, one.call) for one in found}
         assert not truth[finite - 1]
         assert truth[nan - 1]
 

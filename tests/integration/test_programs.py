@@ -165,7 +165,7 @@ deadline = time.monotonic() + 90
 programs = inside.programs(agent)
 while len(found := programs.snapshot()) < 4 and time.monotonic() < deadline:
     time.sleep(0.02)
-print(json.dumps({k.rpartition(".")[2]: v["devices"] for k, v in found.items()}))
+print(json.dumps({k.rpartition(".")[2]: v.devices for k, v in found.items()}))
 jaxmon.uninstrument()
 """
 
@@ -351,6 +351,7 @@ if directory:
     jax.config.update("jax_compilation_cache_dir", directory)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+from jaxmon.facts.record import encoded
 from tests import inside
 agent = jaxmon.instrument(port=None, socket=False)
 @jax.jit
@@ -358,8 +359,8 @@ def model(x):
     return jax.numpy.tanh(x @ x.T).sum(axis=0) + {constant}
 model(np.ones((8, 5), np.float32))
 inside.programs(agent).finish(90)
-hits = inside.cache(agent).snapshot()["requests"]["hit"]
-print(json.dumps([inside.programs(agent).snapshot()["__main__.model"], hits]))
+hits = inside.cache(agent).snapshot().requests.hit
+print(json.dumps([encoded(inside.programs(agent).snapshot()["__main__.model"]), hits]))
 jaxmon.uninstrument()
 """
 

@@ -16,6 +16,7 @@ from jaxmon.agent.checks import shadow as shadow_module
 from jaxmon.agent.checks import waiting
 from jaxmon.agent.jaxlink.arrays import can_copy
 from jaxmon.agent.observers import Sample
+from jaxmon.facts.record import encoded
 from tests import inside
 from tests.instrumented import instrumented, value
 from tests.support import until
@@ -71,7 +72,9 @@ def test_a_repeated_call_counts_as_a_check_only(agent: Agent) -> None:
     assert [now - then for now, then in zip(after, before, strict=True)] == [1, 0, 0, 0]
     assert value(agent, CHECKS, outcome="passed") == 1
     assert value(agent, DEVIATION) == 0
-    assert inside.determinism(agent).snapshot()[f"{__name__}.{step.__qualname__}"] == {
+    assert encoded(inside.determinism(agent).snapshot())[
+        f"{__name__}.{step.__qualname__}"
+    ] == {
         "checks": {"passed": 1, "failed": 0},
         "deviation": 0,
         "gradient_checks": {},
@@ -126,7 +129,7 @@ def test_side_effects_are_never_repeated(agent: Agent, fun: Any) -> None:
     jax.effects_barrier()
 
     assert len(counted) - before == (3 if fun is in_a_loop else 1)
-    [found] = inside.determinism(agent).snapshot().values()
+    [found] = encoded(inside.determinism(agent).snapshot()).values()
     assert found == {"not_repeated": "effects"}
     assert value(agent, CHECKS) == 0
 
@@ -143,7 +146,7 @@ def test_a_call_that_has_donated_is_not_repeated(agent: Agent) -> None:
         sampled(agent, step, jnp.ones(3))
 
     refused = [] if can_copy(jax) else [{"not_repeated": "old_jax"}]
-    assert [*inside.determinism(agent).snapshot().values()] == refused
+    assert [*encoded(inside.determinism(agent).snapshot()).values()] == refused
 
 
 def test_a_state_that_cannot_be_copied_is_left_alone(
@@ -154,7 +157,7 @@ def test_a_state_that_cannot_be_copied_is_left_alone(
     step = jax.jit(lambda state: state + 1, donate_argnums=0)
     sampled(agent, step, jnp.ones(3))
 
-    [found] = inside.determinism(agent).snapshot().values()
+    [found] = encoded(inside.determinism(agent).snapshot()).values()
     assert found == {"not_repeated": "old_jax"}
 
 
@@ -199,7 +202,7 @@ def test_arguments_that_may_change_or_are_large_are_not_repeated() -> None:
         sampled(agent, of_much, jnp.ones(300))
 
         found = inside.determinism(agent).snapshot()
-    assert [one["not_repeated"] for one in found.values()] == [
+    assert [one.not_repeated for one in found.values()] == [
         "numpy_argument",
         "too_large",
     ]

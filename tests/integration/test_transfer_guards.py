@@ -67,11 +67,11 @@ def test_outputs_are_looked_at_for_numbers_that_are_not_finite() -> None:
         sample(agent, jnp.ones(3, PACKED))
         numerics = inside.numerics(agent)
         [found] = until(
-            lambda: [f for f in numerics.snapshot().values() if f["values"]],
+            lambda: [f for f in numerics.snapshot().values() if f.values],
             "the outputs to be read",
         )
 
-        assert found["nonfinite"] == 0
+        assert found.nonfinite == 0
 
 
 def test_a_check_that_is_asked_for_compares_on_the_host() -> None:

@@ -203,9 +203,9 @@ def test_below_a_mark_of_jaxmon_the_line_is_the_programs() -> None:
     with instrumented() as agent:
         array = double(1.0)
         jaxmon.activity("reading")(array.tolist)()
-        [line] = inside.transfers(agent).snapshot()["lines"]
+        [line] = inside.transfers(agent).snapshot().lines
 
-    assert line["file"].endswith("test_transfers.py")
+    assert line.file.endswith("test_transfers.py")
 
 
 def test_numpy_arguments_are_told_of_where_a_call_is_sampled() -> None:
@@ -220,7 +220,7 @@ def test_numpy_arguments_are_told_of_where_a_call_is_sampled() -> None:
                 observe(Sample(function, double, args, {}, None))
         [event] = inside.events(agent).since(kind="transfer")
 
-        assert inside.transfers(agent).snapshot()["arguments"] == {"f": 262_168}
+        assert inside.transfers(agent).snapshot().arguments == {"f": 262_168}
         assert value(agent, COUNT) == 0
     assert event.function == "f"
     assert "each call transfers 262,168 bytes to the device" in event.message
@@ -236,8 +236,8 @@ def test_sites_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         found = inside.transfers(agent).snapshot()
 
         assert value(agent, COUNT, **READ) == 20
-        assert len(found["lines"]) == 6
-        assert sum(line["count"] for line in found["lines"]) == 20
+        assert len(found.lines) == 6
+        assert sum(line.count for line in found.lines) == 20
 
 
 def test_signature_of_the_stand_in_is_jaxs() -> None:

@@ -21,6 +21,7 @@ from jax import monitoring
 
 import jaxmon
 from jaxmon.agent.guard import Guard
+from jaxmon.facts.record import encoded
 from tests import inside
 
 
@@ -114,7 +115,7 @@ books = {
 if agent is not None:
     cache = inside.cache(agent)
     cache.scan()
-    books["snapshot"] = cache.snapshot()
+    books["snapshot"] = encoded(cache.snapshot())
     books["samples"] = {
         name: value for family in cache.collect() for name, value in family.samples
     }

@@ -22,6 +22,7 @@ from jaxmon.agent.checks import replays, room
 from jaxmon.agent.checks.kept import KeptOutputs
 from jaxmon.agent.jaxlink.arrays import copied_on_devices
 from jaxmon.agent.observers import Sample
+from jaxmon.facts.record import encoded
 from tests import inside
 from tests.instrumented import SILENT, samples, value
 from tests.support import until
@@ -148,10 +149,10 @@ class Run:
             self.shadow._turns.due = 0
             self.shadow.take(Sample(function, step._jitted, args, {}, outputs))
             until(lambda: not self.shadow._turns.busy, "the comparison")
-        return inside.determinism(self.agent).snapshot()[function.name]
+        return encoded(inside.determinism(self.agent).snapshot())[function.name]
 
     def snapshot(self) -> Any:
-        found = inside.determinism(self.agent).snapshot()
+        found = encoded(inside.determinism(self.agent).snapshot())
         return next(iter(found.values()), {})
 
 

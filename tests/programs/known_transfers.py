@@ -21,6 +21,7 @@ from jax.experimental import io_callback
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import jaxmon
+from jaxmon.facts.record import encoded
 from tests import inside
 
 
@@ -263,7 +264,7 @@ def in_threads(_: object) -> None:
 
 
 case("threads", in_threads, out=(800, 3200))
-lines = inside.transfers(agent).snapshot()["lines"]
+lines = encoded(inside.transfers(agent).snapshot().lines)
 events = [
     [event.message, dict(event.details)]
     for event in inside.events(agent).since(kind="transfer")

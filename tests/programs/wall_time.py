@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import jaxmon
 from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.walltime.part import WallTime
+from jaxmon.facts.record import encoded
 
 
 KIND, SECONDS = sys.argv[1], float(sys.argv[2])
@@ -218,7 +219,8 @@ def ledger() -> dict[str, Any]:
     runtime = runtime_of(AGENT)
     part = None if runtime is None else runtime.part(WallTime)
     assert part is not None
-    return part.snapshot()
+    found: dict[str, Any] = encoded(part.snapshot())
+    return found
 
 
 def waited_for_processor() -> float:

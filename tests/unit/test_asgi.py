@@ -230,8 +230,8 @@ def test_the_status_tells_the_outcome(recorded, path, outcome):
     get(Middleware(site()), path)
 
     assert [found for _, found, _ in counts(recorded)] == [outcome]
-    (of,) = recorded.explain_requests().values()
-    said = [one["error"] for one in of["failures"]]
+    (of,) = recorded.explain_requests()
+    said = [one.error for one in of.failures]
     assert said == (["status 503"] if outcome == "error" else [])
 
 
@@ -269,10 +269,9 @@ def test_an_exception_is_an_error_and_goes_on(recorded, installed):
     assert counts(recorded) == {("/fail", "error", "warm"): 1}
     assert [type(error) for error in recorded.errors] == [LookupError]
     # With the last byte of the 500 the request has ended, and nothing was raised yet.
-    (failure,) = recorded.explain_requests()["/fail"]["failures"]
-    assert failure["error"] == (
-        "LookupError" if installed == "inside" else "status 500"
-    )
+    (of,) = recorded.explain_requests()
+    (failure,) = of.failures
+    assert failure.error == ("LookupError" if installed == "inside" else "status 500")
 
 
 def test_no_response_is_an_error(recorded):

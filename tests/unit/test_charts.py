@@ -7,6 +7,7 @@ from statistics import mean
 from jaxmon.agent.charts.counters import MOST_MEANS, Counters, Means
 from jaxmon.agent.charts.moments import MOST, Moment, Moments
 from jaxmon.agent.functions import FunctionTable
+from jaxmon.facts.record import encoded
 from jaxmon.indicators.loops import Loops
 from jaxmon.indicators.routes import Routes
 
@@ -17,7 +18,7 @@ def test_a_long_run_keeps_as_few_moments_as_a_short_one() -> None:
     values = [float(n % 7) for n in range(5000)]
     for second, value in enumerate(values):
         moments.add(Moment(second, {"steps": value, "memory": value}))
-    found = moments.as_json()
+    found = encoded(moments.series())
 
     assert len(found["steps"]["times"]) <= MOST
     assert len(found["steps"]["times"]) >= MOST / 2 - 1
@@ -33,7 +34,7 @@ def test_what_is_not_known_at_a_moment_is_absent() -> None:
     moments.add(Moment(1.0, {"steps": 1.0}))
     moments.add(Moment(2.0, {"steps": 2.0, "latency": 0.5}))
 
-    assert moments.as_json() == {
+    assert encoded(moments.series()) == {
         "steps": {"times": [1.0, 2.0], "values": [1.0, 2.0]},
         "latency": {"times": [2.0], "values": [0.5]},
     }
@@ -46,14 +47,13 @@ def test_means_are_those_between_two_polls() -> None:
     assert means.add("train", 10, 5.0) == (0, 0.0)
     means.add("train", 12, 5.4)
     found = means.spreads()["train"]
-    assert found is not None
-    assert found["count"] == 2
-    assert abs(found["low"] - 0.2) < 1e-9
-    assert found["high"] == 0.5
+    assert found.count == 2
+    assert abs(found.low - 0.2) < 1e-9
+    assert found.high == 0.5
 
     for number in range(13, 500):
         means.add("train", number, 5.4 + number)
-    assert means.spreads()["train"]["count"] == MOST_MEANS  # type: ignore[index]
+    assert means.spreads()["train"].count == MOST_MEANS
 
 
 def test_counters_equal_what_was_counted() -> None:

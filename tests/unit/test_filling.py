@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from jaxmon.agent.memory.filling import FillingDetector, seconds_left
-from jaxmon.agent.memory.leaks import Leak
 from jaxmon.agent.memory.profile import Line, MemoryProfile
 from jaxmon.agent.memory.room import Room, rooms
+from jaxmon.facts.memory import Leak
 
 
 MIB = 1 << 20
@@ -88,7 +88,7 @@ def test_a_leak_is_found_before_the_device_is_full(minutes, start, seed):
 
     assert found.leak is not None
     assert found.second is not None
-    assert {one.line.line for one in found.leak.suspects} == {2}
+    assert {one.line for one in found.leak.lines} == {2}
     left = start + 60 * minutes - found.second
     assert left >= 20
     room = {"0": Room(0, int(free - free * (found.second - start) / 60 / minutes))}
@@ -102,7 +102,7 @@ def test_a_leak_beside_noise_is_found():
     )
 
     assert found.leak is not None
-    assert [one.line.line for one in found.leak.suspects] == [2]
+    assert [one.line for one in found.leak.lines] == [2]
 
 
 HEALTHY: dict[str, tuple[Callable[[float], Mapping[int, float]], Any]] = {
@@ -183,7 +183,7 @@ def test_the_cpu_has_what_the_process_may_still_use():
 
 def test_nothing_is_known_without_room():
     """A leak on a device that reports no limit has no time that is left."""
-    leak = Leak("0", GIB, 40.0, ())
+    leak = Leak("0", GIB, 40.0)
 
     assert seconds_left(leak, {}) is None
     assert seconds_left(leak, {"0": Room(1, 2 * GIB)}) == 80.0

@@ -9,7 +9,7 @@ from jaxmon.agent.context import context_of
 from jaxmon.agent.flops.part import Utilization
 from jaxmon.agent.flops.roofline import Executions, roofline
 from jaxmon.agent.flops.tally import Cost, FunctionTally
-from jaxmon.agent.jaxlink.flops import Unknown
+from jaxmon.facts.functions import Uncounted
 from jaxmon.settings import Settings
 
 
@@ -89,11 +89,11 @@ def test_what_cannot_be_told_apart_is_unknown() -> None:
     compiled(other, LARGE, B, 2)
     other.sampled(("int8[]",), 3)
     compiled(loop, SMALL, A, 1)
-    compiled(loop, Unknown("loop"), B, 2)
+    compiled(loop, Uncounted("loop"), B, 2)
 
-    assert same.unknown == Unknown("programs")
-    assert other.unknown == Unknown("programs")
-    assert loop.unknown == Unknown("loop")
+    assert same.unknown == Uncounted("programs")
+    assert other.unknown == Uncounted("programs")
+    assert loop.unknown == Uncounted("loop")
 
 
 def test_an_unknown_peak_leaves_the_flops() -> None:
@@ -155,4 +155,4 @@ def test_calls_of_a_program_that_is_not_counted_yet_wait() -> None:
     assert tally.totals(9).flops["model"] == 4 * 2.0 + 5 * 10.0
     tally.expect(10)
     tally.expect_none()
-    assert tally.unknown == Unknown("untraced")
+    assert tally.unknown == Uncounted("untraced")

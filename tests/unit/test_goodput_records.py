@@ -6,7 +6,6 @@ import json
 import os
 import re
 import time
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from jaxmon.agent.goodput.identity import Run, Writer
 from jaxmon.agent.goodput.store import Store, SupersededError
 from jaxmon.cli.main import main
 from jaxmon.facts import run as records
+from jaxmon.facts.record import encoded
 from jaxmon.facts.run import NewerRecordError, RunRecord, RunRecordError
 from jaxmon.report.job.records import host
 from jaxmon.settings import load
@@ -151,7 +151,7 @@ def test_a_record_seen_in_part_is_kept(tmp_path: Path) -> None:
 def test_a_record_of_a_later_release_is_left_alone(tmp_path: Path) -> None:
     """It may mean what this one does not know."""
     store, record = held(tmp_path, writer(1))
-    store.path.write_bytes(replace(record, schema=records.SCHEMA + 1).as_json())
+    store.path.write_bytes(record.replace(schema=records.SCHEMA + 1).as_json())
     before = store.path.read_bytes()
     with pytest.raises(NewerRecordError):
         Store(RUN._replace(directory=tmp_path), writer(2)).begin()
@@ -241,7 +241,7 @@ def test_the_record_is_printed(tmp_path: Path) -> None:
     run.start(50)
     run.do(900.0, "step", steps=15)
     path = records.path_of(tmp_path, "train")
-    path.write_bytes(replace(run.known, time=time.time()).as_json())
+    path.write_bytes(run.known.replace(time=time.time()).as_json())
 
     found = CliRunner().invoke(main, ["job", "goodput", str(tmp_path)])
     assert found.exit_code == 0
@@ -285,7 +285,7 @@ def test_of_the_attempts_that_sidecars_remember_the_latest_counts() -> None:
     for _ in range(3):
         run.attempt()
         known.append(run.known)
-    other = replace(run.known, began=run.known.began + 1, starts=1)
+    other = run.known.replace(began=run.known.began + 1, starts=1)
     for order in (known, known[::-1]):
         assert records.latest([*order, other]) == [known[-1], other]
 
@@ -294,6 +294,6 @@ def test_sidecars_pass_records_on() -> None:
     """Also that of a process that is no rank of a job."""
     run = Simulated()
     run.attempt()
-    document = {"ranks": [{"run": asdict(run.known)}, {"run": {}}, {}]}
+    document = {"ranks": [{"run": encoded(run.known.whole())}, {"run": {}}, {}]}
     [found] = host("a:1", json.loads(json.dumps(document))).runs
     assert records.from_document(found) == run.known

@@ -237,7 +237,7 @@ def test_a_batch_above_its_capacity_is_said_to_be_the_programs(
             jaxmon.batch("predict", size=size, capacity=8)
         (fill,) = recorded.batches.explain().values()
 
-    assert fill["count"] == 1
+    assert fill.count == 1
     assert recorded.failures.failures() == {batches.SITE: 2}
     (record,) = caplog.records
     assert "jaxmon failed" not in record.getMessage()

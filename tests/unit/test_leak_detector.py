@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from jaxmon.agent.memory.leaks import MIN_LOOKS, Leak, LeakDetector
+from jaxmon.agent.memory.leaks import MIN_LOOKS, LeakDetector
 from jaxmon.agent.memory.profile import Line, MemoryProfile
+from jaxmon.facts.memory import Leak
 
 
 MIB = 1 << 20
@@ -118,7 +119,7 @@ def test_a_leak_is_suspected_and_its_line_named(program, seed):
 
     assert first <= 20
     assert all(found[first:])
-    assert {one.line.line for leak in found if leak for one in leak.suspects} == {2}
+    assert {one.line for leak in found if leak for one in leak.lines} == {2}
 
 
 def test_growth_is_that_of_the_window():
@@ -128,7 +129,7 @@ def test_growth_is_that_of_the_window():
     assert leak is not None
     assert WINDOW <= leak.seconds < 2 * WINDOW
     assert leak.growth_bytes == pytest.approx(10 * MIB * leak.seconds / 60, abs=2)
-    assert sum(one.growth_bytes for one in leak.suspects) == leak.growth_bytes
+    assert sum(one.growth_bytes for one in leak.lines) == leak.growth_bytes
 
 
 @pytest.mark.parametrize("end", [0.0, 40.0], ids=["dropped", "kept"])

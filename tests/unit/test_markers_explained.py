@@ -13,6 +13,7 @@ from jaxmon import catalog
 from jaxmon.agent.adapters import Markers
 from jaxmon.asgi import Middleware
 from jaxmon.exposition.families import Histogram
+from jaxmon.facts.record import encoded
 from jaxmon.indicators import queues
 from jaxmon.indicators.depth_history import DepthHistory
 from jaxmon.indicators.requests import mark_cold
@@ -26,7 +27,8 @@ def no_queue_is_left(monkeypatch):
 
 def section(recorded, name):
     """Return the section *name* of the overview."""
-    return Markers(recorded).explain().sections[name]()
+    found = Markers(recorded).explain().sections[name]()
+    return {one["name"]: one for one in encoded(found)}
 
 
 def test_requests_are_explained_by_route_outcome_and_start(recorded):
@@ -89,7 +91,8 @@ def test_the_fill_of_batches_is_with_their_route(recorded):
     found = section(recorded, "requests")
 
     assert found["predict"]["batches"] == {"count": 1, "fill_ratio": 0.5}
-    assert found["decode"] == {"batches": {"count": 1, "fill_ratio": 1.0}}
+    assert found["decode"].keys() == {"name", "batches"}
+    assert found["decode"]["batches"] == {"count": 1, "fill_ratio": 1.0}
 
 
 def test_steps_are_explained_by_loop(recorded):
@@ -149,9 +152,9 @@ def test_growth_is_over_the_last_minutes():
         history.note(depth)
     found = history.explain()
 
-    assert found["growth_seconds"] == 600
-    assert found["growth"] == found["depth"] - found["lows"][0] == 59
-    assert found["maximum"] == 99
+    assert found.growth_seconds == 600
+    assert found.growth == found.depth - found.lows[0] == 59
+    assert found.maximum == 99
 
 
 def test_depths_set_often_are_kept_seldom():
@@ -162,7 +165,7 @@ def test_depths_set_often_are_kept_seldom():
         time[0] = number / 1000
         history.note(number)
 
-    assert history.explain()["growth"] == 9_999
+    assert history.explain().growth == 9_999
     assert len(history._kept) == 2
 
 

@@ -49,10 +49,10 @@ def test_states(readings, state):
 
 def test_the_calls_between_which_it_happened_are_known():
     """With the last finite value, and how often it recovered before."""
-    found = output(FINITE, NAN, FINITE, NAN, NAN, NAN).as_json()
+    found = output(FINITE, NAN, FINITE, NAN, NAN, NAN).explain()
 
-    assert (found["finite_call"], found["finite_value"]) == (30, 2.5)
-    assert (found["call"], found["samples"], found["recovered"]) == (40, 3, 1)
+    assert (found.finite_call, found.finite_value) == (30, 2.5)
+    assert (found.call, found.samples, found.recovered) == (40, 3, 1)
 
 
 def test_programs_with_other_outputs_are_kept_apart():

@@ -13,6 +13,7 @@ from jaxmon.agent.cache.directory import DirectoryScan
 from jaxmon.agent.cache.part import PersistentCache
 from jaxmon.agent.context import Context, context_of
 from jaxmon.agent.functions import Function
+from jaxmon.facts.functions import Requests
 from jaxmon.settings import Settings
 from tests.support import until
 
@@ -63,14 +64,14 @@ def test_a_directory_that_hangs_is_named_and_blocks_nobody() -> None:
         assert asked.wait(90)
         now[0] = 30.0
         assert exported(cache)[catalog.PERSISTENT_CACHE_ENTRIES.name] == 1
-        assert cache.snapshot()["obstacles"] == []
+        assert cache.snapshot().obstacles == ()
         now[0] = 61.0
         assert catalog.PERSISTENT_CACHE_ENTRIES.name not in exported(cache)
-        (obstacle,) = cache.snapshot()["obstacles"]
-        assert obstacle["reason"] == "unusable_directory"
-        assert "has not responded" in obstacle["message"]
+        (obstacle,) = cache.snapshot().obstacles
+        assert obstacle.reason == "unusable_directory"
+        assert "has not responded" in obstacle.message
         answers.set()
-        until(lambda: not cache.snapshot()["obstacles"], "an answer")
+        until(lambda: not cache.snapshot().obstacles, "an answer")
     finally:
         answers.set()
         cache.stop()
@@ -159,5 +160,5 @@ def test_a_bucket_is_not_listed(tmp_path: Path) -> None:
     cache.stop()
 
     assert looks == []
-    assert cache.snapshot()["requests"] == {"hit": 1, "miss": 0}
-    assert cache.snapshot()["size_bytes"] is None
+    assert cache.snapshot().requests == Requests(hit=1, miss=0)
+    assert cache.snapshot().size_bytes is None

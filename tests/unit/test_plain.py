@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxmon.agent.reports.json_types import dumps, last, plain
+from jaxmon.facts.record import dumps, encoded, last
 
 
 class Slow:
@@ -44,7 +44,7 @@ class Slow:
 )
 def test_everything_becomes_json(value, expected):
     """What JSON lacks is nothing, and an object is no more than its type."""
-    found = plain(value)
+    found = encoded(value)
 
     assert found == expected
     assert type(found) is type(expected)
@@ -55,16 +55,16 @@ def test_a_structure_that_holds_itself_ends():
     """Depth and length are bounded, whatever was handed in."""
     knot: list[Any] = []
     knot.append(knot)
-    ends = dumps(plain(knot))
+    ends = dumps(encoded(knot))
 
     assert ends == "[" * 12 + '"<list>"' + "]" * 12
-    assert len(plain(list(range(5000)))) == 1000
-    assert len(plain({n: n for n in range(5000)})) == 1000
+    assert len(encoded(list(range(5000)))) == 1000
+    assert len(encoded({n: n for n in range(5000)})) == 1000
 
 
 def test_lone_surrogates_are_no_trouble():
     """File names may hold them; strict UTF-8 could not."""
-    assert dumps(plain("\ud800")).encode() == b'"\\ud800"'
+    assert dumps(encoded("\ud800")).encode() == b'"\\ud800"'
 
 
 def test_the_last_values_are_kept_where_not_all_fit():

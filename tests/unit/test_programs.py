@@ -16,6 +16,8 @@ from jaxmon.agent.flops.part import Utilization
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.executables import facts
 from jaxmon.agent.loaded import LoadedPrograms
+from jaxmon.facts.functions import Program
+from jaxmon.facts.record import encoded
 from jaxmon.settings import Settings
 from tests.support import until
 
@@ -149,8 +151,8 @@ def test_a_deleted_executable_costs_its_own_figures_only() -> None:
     finally:
         programs.stop()
 
-    snapshot = programs.snapshot()["f"]
-    assert (snapshot.pop("finished") or 0.0) > 0
+    snapshot = encoded(programs.snapshot()["f"])
+    assert snapshot.pop("finished") > 0
     assert snapshot == {"programs": 0, "fingerprint": None}
     assert shared.guard.failures() == {}
 
@@ -187,7 +189,7 @@ def test_programs_of_functions_without_a_label_of_their_own_are_counted_only() -
     other = shared.table.named("other")
 
     def counted() -> int:
-        return int(programs.snapshot().get("other", {"programs": 0})["programs"])
+        return programs.snapshot().get("other", Program()).programs or 0
 
     try:
         for text in ("one", "two", "two"):
@@ -197,6 +199,6 @@ def test_programs_of_functions_without_a_label_of_their_own_are_counted_only() -
     finally:
         programs.stop()
 
-    assert programs.snapshot() == {
+    assert encoded(programs.snapshot()) == {
         "other": {"programs": 2, "fingerprint": None, "finished": 0.0}
     }

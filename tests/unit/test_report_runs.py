@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
+from jaxmon.facts.record import encoded
 from jaxmon.facts.run import RunRecord
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.goodput.saving import saving
@@ -18,7 +18,7 @@ from tests.reports import findings
 
 def found(record: RunRecord) -> list[Finding]:
     """Return the findings on a healthy process that keeps *record*."""
-    return findings(None, run=asdict(record))
+    return findings(None, run=encoded(record.whole()))
 
 
 @pytest.mark.parametrize(
@@ -28,8 +28,7 @@ def found(record: RunRecord) -> list[Finding]:
         # A first attempt, however it spends its time.
         run({"recovery": 20 * HOUR}, interruptions={}),
         # Started again after a few minutes, before it had saved anything.
-        replace(
-            RECORD,
+        RECORD.replace(
             seconds={"step": 200.0, "recovery": 150.0, "lost_progress": 100.0},
             interruptions={"stopped": 1},
         ),
@@ -37,10 +36,10 @@ def found(record: RunRecord) -> list[Finding]:
         run({"compile": 100 * HOUR, "data_wait": 50 * HOUR}),
         run({"marked": 60 * HOUR, "unknown": 60 * HOUR}),
         RunRecord(),
-        replace(RECORD, writer=""),
-        replace(RECORD, schema=2, fruitless=9),
-        replace(RECORD, seconds={}),
-        replace(RECORD, fruitless=3),
+        RECORD.replace(writer=""),
+        RECORD.replace(schema=2, fruitless=9),
+        RECORD.replace(seconds={}),
+        RECORD.replace(fruitless=3),
         # Of saves that were not counted, how often they come is not known.
         run({"checkpoint": 10 * HOUR}, saves=0),
     ],
@@ -152,7 +151,7 @@ BEHIND: dict[str, Any] = {"behind": 2_000, "step": 40_100, "lost_steps": 1_000}
 def test_an_attempt_that_repeats_what_was_saved_is_found_at_once() -> None:
     """It may be about to remove the good checkpoints; a young run has them, too."""
     few = {**BEHIND, "step": 10, "furthest": 3_000}
-    young = replace(RECORD, seconds={"step": 300.0, "recovery": 20.0}, **few)
+    young = RECORD.replace(seconds={"step": 300.0, "recovery": 20.0}, **few)
     [least] = found(run(**{**BEHIND, "behind": 17}))
     assert least.topic == "old_checkpoint"
     for record, won in ((run(**BEHIND), 600.0), (young, 200.0)):
@@ -280,7 +279,9 @@ def test_a_record_is_not_trusted(text: str) -> None:
     """Impossible numbers and hostile text end in no exception."""
     for number in (-1e18, 0.0, 1e300):
         hostile = {
-            **asdict(run({"lost_progress": number, "recovery": number}, run=text)),
+            **encoded(
+                run({"lost_progress": number, "recovery": number}, run=text).whole()
+            ),
             "saves": number,
             "lost_steps": number,
             "interruptions": {"killed": number, text: number},
@@ -322,7 +323,7 @@ def test_the_recommended_interval_loses_least(save: float) -> None:
     # A record of as many hours and failures, with some number of saves.
     spent = {"step": 47.0 * HOUR, "checkpoint": HOUR}
     known = saving(
-        replace(RECORD, seconds=spent, saves=round(HOUR / save), furthest=47_000)
+        RECORD.replace(seconds=spent, saves=round(HOUR / save), furthest=47_000)
     )
 
     assert known is not None

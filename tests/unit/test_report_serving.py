@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from jaxmon.facts.record import encoded
 from jaxmon.indicators.depth_history import DepthHistory
 from jaxmon.report.findings.finding import Finding
 from tests.reports import findings, function
@@ -22,7 +23,7 @@ def found(depth: Callable[[float], float], *, minutes: float) -> list[Finding]:
         history.note(int(depth(now)))
         now += 15
     now -= 15
-    return findings(None, queues={"decode": history.explain()})
+    return findings(None, queues={"decode": encoded(history.explain())})
 
 
 GROWING: dict[str, Callable[[float], float]] = {

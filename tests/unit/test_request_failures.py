@@ -25,8 +25,8 @@ def recorded(recorded: Recorded) -> Recorded:
 
 
 def known(recorded: Recorded) -> list[tuple[str, str, int]]:
-    failures = recorded.explain_requests()["predict"]["failures"]
-    return [(one["error"], one["where"], one["count"]) for one in failures]
+    (route,) = recorded.explain_requests()
+    return [(one.error, one.where, one.count) for one in route.failures]
 
 
 def fail(text: str) -> object:
@@ -46,7 +46,8 @@ def test_an_exception_has_its_class_and_the_line_of_the_program(recorded):
 
     (one,) = known(recorded)
     assert one == ("JSONDecodeError", f"{HERE}:{line('  # this line')}", 3)
-    assert "latest" in recorded.explain_requests()["predict"]["failures"][0]
+    (route,) = recorded.explain_requests()
+    assert route.failures[0].latest > 0
 
 
 def test_only_the_outcome_error_is_a_failure(recorded):

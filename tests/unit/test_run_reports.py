@@ -13,6 +13,7 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Histogram, gauge, histograms
+from jaxmon.facts.reader import mapping
 from jaxmon.report.html.elements import prose
 from jaxmon.report.html.page import files_of, page
 from jaxmon.report.runs import MOST_BYTES, SCHEMA
@@ -61,6 +62,8 @@ def full(name: str = "train.step") -> Facts:
                 recompiles={"shape": 3},
                 compiles={"compiled": 4},
                 errors={"oom": 1},
+                program={"model_flops": 2e9},
+                flops={"achieved": 1e9},
                 samples={"samples": 9, "dispatch_seconds": 0.1},
             )
         },
@@ -129,7 +132,7 @@ def test_equal_facts_are_equal_bytes() -> None:
     causes = {"shape": 2, "dtype": 1}
     one = one._replace(
         overview={
-            **one.overview,
+            **mapping(one.overview),
             "functions": {"f": function(recompiles=causes, compiles={"compiled": 4})},
         }
     )
@@ -147,6 +150,7 @@ def test_the_page_has_every_section_once_findings_first() -> None:
     drawn = [name for name, _ in found.elements]
 
     assert found.headings == list(HEADINGS)
+    assert "FLOPs of train.step are unknown" not in found.text
     assert drawn.count("polyline") == 8
     assert {name for name in drawn if name in ("script", "img", "iframe", "form")} == (
         set()
@@ -236,11 +240,11 @@ def test_secrets_of_the_command_line_are_nowhere() -> None:
     """Neither as an option, nor where the program prints them."""
     planted = full(f"step {SECRET}")
     process = {
-        **planted.overview["process"],
+        **mapping(planted.overview)["process"],
         "program": f"python train.py --token={SECRET}",
     }
     files = files_of(
-        planted._replace(overview={**planted.overview, "process": process})
+        planted._replace(overview={**mapping(planted.overview), "process": process})
     )
 
     assert SECRET not in files.summary

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from jaxmon import catalog
 from jaxmon.exposition.families import series
 from jaxmon.facts.process import read
+from jaxmon.facts.record import encoded
 from jaxmon.facts.run import RunRecord
 from jaxmon.report.goodput.saving import saving
 from jaxmon.report.goodput.text import document
@@ -25,9 +25,9 @@ from tests.reports import HEALTHY as OVERVIEW
     [
         RECORD,
         # Orderly ends are no failures.
-        replace(RECORD, interruptions={"killed": 10, "crashed": 2, "stopped": 30}),
+        RECORD.replace(interruptions={"killed": 10, "crashed": 2, "stopped": 30}),
         # In these, no interval is known to be best.
-        replace(RECORD, interruptions={"killed": 1, "stopped": 11}),
+        RECORD.replace(interruptions={"killed": 1, "stopped": 11}),
         run({"checkpoint": 0.0}),
         run({"checkpoint": 30 * HOUR}, saves=2),
     ],
@@ -77,7 +77,7 @@ def test_the_report_has_the_time_of_all_attempts() -> None:
     """As a section of its own; a process that keeps no record has none."""
 
     def report(run: RunRecord) -> list[str]:
-        snapshot = read({**OVERVIEW, "run": asdict(run)})
+        snapshot = read({**OVERVIEW, "run": encoded(run.whole())})
         return explanation(snapshot, [], worker="0")
 
     title = "GOODPUT ACROSS RESTARTS: "
@@ -102,4 +102,4 @@ def test_figures_of_saves_are_in_the_json() -> None:
     assert known is not None
     assert figures["seconds_between_saves"] == known.every
     assert figures["best_seconds_between_saves"] == known.best
-    assert document(replace(RECORD, saves=0))["seconds_between_saves"] is None
+    assert document(RECORD.replace(saves=0))["seconds_between_saves"] is None

@@ -528,8 +528,8 @@ def test_what_does_not_fit_is_not_written(path: Path) -> None:
     one.abandon()
     assert endings.slots(path.parent)["0"].counted is None
     second = counted(path)
-    assert endings.counts(path, second.but(starts=1)) is None
-    assert endings.counts(path, second.but(counted_bytes=1 << 30)) is None
+    assert endings.counts(path, second.replace(starts=1)) is None
+    assert endings.counts(path, second.replace(counted_bytes=1 << 30)) is None
 
 
 def test_half_of_a_small_volume_stays_free(

@@ -7,6 +7,7 @@ from math import exp, inf, nan
 
 import pytest
 
+from jaxmon.facts.record import encoded
 from jaxmon.indicators.trend import Trend
 
 
@@ -41,7 +42,7 @@ def test_a_run_of_values_that_are_not_finite():
 
     assert (found.nonfinite, found.run) == (3, 2)
     assert found.latest == (3, 1.5)
-    assert found.as_json()["since"] == {"step": 4, "time": 103.0, "kind": "nan"}
+    assert encoded(found.explain().since) == {"step": 4, "time": 103.0, "kind": "nan"}
     found.add(1.0, None, 0.0)
     assert (found.nonfinite, found.run, found.since) == (3, 0, None)
 
@@ -52,10 +53,10 @@ def test_a_spike_is_far_above_the_values_before_it():
     found = trend(*values, 40.0, 41.0, 42.0, *values[-20:])
 
     assert found.spikes == 1
-    spike = found.as_json()["spike"]
-    assert spike["step"] == 301
-    assert spike["value"] == 40.0
-    assert 1 < spike["usual"] < 2
+    spike = found.explain().spike
+    assert spike is not None
+    assert (spike.step, spike.value) == (301, 40.0)
+    assert 1 < spike.usual < 2
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_what_is_no_spike(values):
 
 def test_the_best_is_that_of_several_values():
     """One lucky batch is no best value; the first ones say where it began."""
-    found = trend(*[4.0] * 10, *[2.0] * 9, 0.001, *[3.0] * 50).as_json()
+    found = trend(*[4.0] * 10, *[2.0] * 9, 0.001, *[3.0] * 50).explain()
 
-    assert (found["first"], found["best"], found["floor"]) == (4.0, 2.0, 3.0)
-    assert trend(*[4.0] * 10).as_json()["floor"] is None
+    assert (found.first, found.best, found.floor) == (4.0, 2.0, 3.0)
+    assert trend(*[4.0] * 10).explain().floor is None

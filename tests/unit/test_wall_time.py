@@ -114,9 +114,9 @@ def test_a_thread_that_never_wakes_does_the_same_thing():
     for time in range(20, 90):
         progress.seen(LOAD, 1, float(time), cpu=0.0)
 
-    now = progress.as_json(90.0)
-    assert (now["state"], now["seconds"]) == ("data_wait", 70.0)
-    assert (now["longest_before"], now["changes"]) == (1.0, 20)
+    now = progress.describe(90.0)
+    assert (now.state, now.seconds) == ("data_wait", 70.0)
+    assert (now.longest_before, now.changes) == (1.0, 20)
 
 
 def test_a_program_that_calls_gets_on():
@@ -126,7 +126,7 @@ def test_a_program_that_calls_gets_on():
     for time in range(100):
         progress.seen(STEP, 1, float(time), cpu=0.001)
 
-    assert progress.as_json(100.0)["seconds"] <= 2.0
+    assert progress.describe(100.0).seconds <= 2.0
 
 
 def test_stacks_are_not_read_while_the_collector_is_due(monkeypatch):

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from jaxmon.agent.cache.uncached import NAMED, UncachedPrograms
+from jaxmon.facts.functions import Obstacle
 
 
 RESET = "jax.experimental.compilation_cache.compilation_cache.reset_cache()"
@@ -20,21 +21,6 @@ RESET = "jax.experimental.compilation_cache.compilation_cache.reset_cache()"
 # Programs that compile faster than JAX's threshold are reported once their total
 # compile time exceeds this.
 _WORTH_SECONDS = 1.0
-
-
-class Obstacle(NamedTuple):
-    """
-    One reason why programs are not in the cache.
-
-    Args:
-        reason: one of `catalog.PERSISTENT_CACHE_OBSTACLES`.
-        message: description of the problem.
-        advice: how to fix it.
-    """
-
-    reason: str
-    message: str
-    advice: str
 
 
 class CacheState(NamedTuple):

@@ -12,9 +12,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
 from jaxmon.agent.cache import directory as cache_directory
@@ -40,11 +39,8 @@ from jaxmon.agent.worker import Worker
 from jaxmon.catalog import Metric
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.facts import functions as facts
 from jaxmon.threads import RLock
-
-
-if TYPE_CHECKING:
-    from jaxmon.agent.cache.obstacles import Obstacle
 
 
 _EVERY = 30.0
@@ -246,34 +242,30 @@ class PersistentCache(Part):
         """Return the statistics and the obstacles."""
         return Explanation({"cache": self.snapshot}, {"cache": self._by_function})
 
-    def _by_function(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.snapshot()["functions"]
-        return found
+    def _by_function(self) -> Mapping[str, facts.Requests]:
+        return self.snapshot().functions
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> facts.Cache:
         """
         Return the statistics, in total and by function, and the obstacles as text.
         """
         config = self._jax.config
         listing = self._watch.listing
-        return {
-            "enabled": bool(config.jax_enable_compilation_cache),
-            "directory": self._jax.configured,
-            "requests": {r: tally.value for r, tally in self._requests.items()},
-            "functions": {
-                function.name: {r: tally.value for r, tally in tallies.items()}
+        return facts.Cache(
+            enabled=bool(config.jax_enable_compilation_cache),
+            directory=self._jax.configured,
+            requests=_counted(self._requests),
+            functions={
+                function.name: _counted(tallies)
                 for function, tallies in self._functions.copy().items()
             },
-            "writes": self._writes.value,
-            "errors": {o: n.value for o, n in self._errors.counts.items()},
-            "saved_seconds": self._saved - self._lost,
-            "size_bytes": listing.size,
-            "entries": listing.entries,
-            "obstacles": [
-                {"reason": o.reason, "message": o.message, "advice": o.advice}
-                for o in self._obstacles()
-            ],
-        }
+            writes=self._writes.value,
+            errors={o: n.value for o, n in self._errors.counts.items()},
+            saved_seconds=self._saved - self._lost,
+            size_bytes=listing.size,
+            entries=listing.entries,
+            obstacles=tuple(self._obstacles()),
+        )
 
     def collect(self) -> list[Family]:
         """Return the metrics of the cache. About 50 µs."""
@@ -336,7 +328,7 @@ class PersistentCache(Part):
             self._queued = True
             self._worker.submit(self.scan)
 
-    def _obstacles(self) -> list[Obstacle]:
+    def _obstacles(self) -> list[facts.Obstacle]:
         from jaxmon.agent.cache.obstacles import CacheState, obstacles  # noqa: PLC0415
 
         jax, listing = self._jax, self._watch.listing
@@ -374,6 +366,10 @@ class PersistentCache(Part):
         moment = varying.Moment(os.getpid(), self._started, wall_time())
         path = self._jax.configured or ""
         return varying.varying(path, moment), varying.varying_flag(os.environ, moment)
+
+
+def _counted(tallies: Mapping[str, Tally]) -> facts.Requests:
+    return facts.Requests(**{name: tally.value for name, tally in tallies.items()})
 
 
 def _family(metric: Metric, tallies: dict[str, Tally]) -> Family:

@@ -25,6 +25,7 @@ from jaxmon.agent.jaxlink.program_lines import ProgramLine, ProgramLineFinder
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.exposition.families import Family
+from jaxmon.facts.functions import Counted
 
 
 SITE = "calls"
@@ -93,10 +94,10 @@ class CallLayer(Part):
         """Return calls and hits."""
         return Explanation(functions={"counted": self._counted_calls})
 
-    def _counted_calls(self) -> dict[str, dict[str, int | None]]:
+    def _counted_calls(self) -> dict[str, Counted]:
         hits_known = self._hits_known
         return {
-            one.name: {"calls": calls, "hits": hits if hits_known else None}
+            one.name: Counted(calls=calls, hits=hits if hits_known else None)
             for one in self._table
             if one.counted
             for calls, hits in (one.calls_and_hits(),)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from jaxmon.agent.functions import FunctionTable
-from jaxmon.facts.spread import spread_of
+from jaxmon.facts.functions import Spread, spread_of
 from jaxmon.indicators.loops import Loops
 from jaxmon.indicators.routes import Routes
 
@@ -40,9 +40,11 @@ class Means:
             kept.append(took / fresh)
         return fresh, took
 
-    def spreads(self) -> dict[str, Mapping[str, float] | None]:
+    def spreads(self) -> dict[str, Spread]:
         """Return how the means of each vary."""
-        return {name: spread_of(list(one)) for name, one in self._kept.copy().items()}
+        kept = self._kept.copy().items()
+        found = ((name, spread_of(list(means))) for name, means in kept)
+        return {name: spread for name, spread in found if spread is not None}
 
 
 class Counters:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from jaxmon.facts.marked import Series
+
 
 MOST = 240
 """Maximum number of moments kept: as many as a chart has room for."""
@@ -49,17 +51,16 @@ class Moments:
             self._each *= 2
         self._kept = kept
 
-    def as_json(self) -> dict[str, dict[str, list[float]]]:
-        """Return times and values by series."""
+    def series(self) -> dict[str, Series]:
+        """Return times and values by name."""
         kept, waiting = self._kept, list(self._waiting)
         every = [*kept, self._merged(waiting)] if waiting else kept
-        found: dict[str, dict[str, list[float]]] = {}
+        found: dict[str, list[tuple[float, float]]] = {}
         for one in every:
             for name, value in one.values.items():
-                of = found.setdefault(name, {"times": [], "values": []})
-                of["times"].append(round(one.time, 2))
-                of["values"].append(float(f"{value:.{_DIGITS}g}"))
-        return found
+                rounded = round(one.time, 2), float(f"{value:.{_DIGITS}g}")
+                found.setdefault(name, []).append(rounded)
+        return {name: Series(*zip(*of, strict=True)) for name, of in found.items()}
 
     def _merged(self, several: list[Moment]) -> Moment:
         if len(several) == 1:

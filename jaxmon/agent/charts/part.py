@@ -7,8 +7,7 @@ Polls what others count, once a second on the sampling thread.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from jaxmon.agent.calibration import work
 from jaxmon.agent.charts.counters import MOST_MEANS, Counters
@@ -16,7 +15,9 @@ from jaxmon.agent.charts.moments import Moment, Moments
 from jaxmon.agent.context import Context
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.clocks import monotonic, perf_counter, wall_time
-from jaxmon.facts.spread import spread_of
+from jaxmon.facts.functions import Spread, spread_of
+from jaxmon.facts.marked import Usual
+from jaxmon.facts.memory import Memory
 from jaxmon.indicators.figures import Indicators
 from jaxmon.resources.process import peak_resident_bytes, resident_bytes
 from jaxmon.resources.processors import scheduling
@@ -42,7 +43,7 @@ class Charts(Part):
         self,
         context: Context,
         indicators: Indicators,
-        memory: Callable[[], Mapping[str, Any]],
+        memory: Callable[[], Memory],
     ) -> None:
         self._counters = Counters(context.table, indicators.loops, indicators.routes)
         self._memory = memory
@@ -75,27 +76,22 @@ class Charts(Part):
         if (resident := resident_bytes()) is not None:
             yield "host_memory", resident
         for key in ("in_use", "live_bytes"):
-            known = [one.get(key) for one in self._memory().get("devices", ())]
+            known = [getattr(one, key) for one in self._memory().devices]
             if found := [one for one in known if one]:
                 yield "device_memory", sum(found)
                 return
 
     def explain(self) -> Explanation:
         """Return the charts, and what is usual."""
-        return Explanation({"charts": self._moments.as_json, "usual": self.usual})
+        return Explanation({"charts": self._moments.series, "usual": self.usual})
 
-    def usual(self) -> dict[str, Any]:
-        """
-        Return how the times of steps and requests vary, by loop and route, and those of
-        the same piece of work in every run; the peak of the process's memory in bytes;
-        for which part of the time in which its threads could run they waited for a
-        processor.
-        """
+    def usual(self) -> Usual:
+        """Return how times vary, and what the process had at most."""
         scheduled = scheduling()
-        return {
-            "steps": self._counters.steps.spreads(),
-            "requests": self._counters.requests.spreads(),
-            "work": spread_of(list(self._work)),
-            "peak_resident_bytes": peak_resident_bytes(),
-            "waiting": None if scheduled is None else scheduled.waiting(),
-        }
+        return Usual(
+            steps=self._counters.steps.spreads(),
+            requests=self._counters.requests.spreads(),
+            work=spread_of(list(self._work)) or Spread(),
+            peak_resident_bytes=peak_resident_bytes(),
+            waiting=None if scheduled is None else scheduled.waiting(),
+        )

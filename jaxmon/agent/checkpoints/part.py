@@ -21,6 +21,7 @@ from jaxmon.agent.jaxlink.orbax import Kind
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, Histogram, histograms, series
+from jaxmon.facts import marked
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.indicators.work import payers
 from jaxmon.otel.traces import conventions
@@ -184,28 +185,28 @@ class Checkpoints(Part):
         """Return the checkpoints so far, by operation."""
         return Explanation({"checkpoints": self._explain})
 
-    def _explain(self) -> dict[str, dict[str, float | None]]:
+    def _explain(self) -> tuple[marked.Checkpoints, ...]:
         self._count(self._operations.settle())
         running = self._operations.in_progress()
-        return {
-            operation: {
-                "count": seconds.count,
-                "mean_seconds": seconds.mean,
-                "p95_seconds": seconds.quantile(0.95),
-                **(
-                    {
-                        "in_progress": running[operation],
-                        "failures": self._failures.get(operation, 0),
-                        "failed_in_a_row": self._in_a_row[operation],
-                        "bytes": self._bytes.get(operation, 0),
-                    }
-                    if operation in running
-                    else {}
-                ),
-            }
-            for operation, seconds in self._seconds.items()
-            if seconds.count or operation in self._failures
-        }
+        found = []
+        for operation, seconds in self._seconds.items():
+            if not seconds.count and operation not in self._failures:
+                continue
+            one = marked.Checkpoints(
+                name=operation,
+                count=seconds.count,
+                mean_seconds=seconds.mean,
+                p95_seconds=seconds.quantile(0.95),
+            )
+            if operation in running:
+                one = one.replace(
+                    in_progress=running[operation],
+                    failures=self._failures.get(operation, 0),
+                    failed_in_a_row=self._in_a_row[operation],
+                    bytes=self._bytes.get(operation, 0),
+                )
+            found.append(one)
+        return tuple(found)
 
     def stop(self) -> None:
         """Follow nothing any more."""

@@ -18,6 +18,7 @@ from jaxmon.agent.observers import CountedError
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.catalog import CHECK_OUTCOMES
 from jaxmon.exposition.families import Family, series
+from jaxmon.facts import functions as facts
 
 
 if TYPE_CHECKING:
@@ -133,29 +134,32 @@ class Determinism(Part):
         """Return the results of checks."""
         return Explanation(functions={"determinism": self.snapshot})
 
-    def snapshot(self) -> dict[str, Any]:
-        """
-        Return, by function, the checks, the last deviation, failed checks by device,
-        PRNG key reuse, and why calls are not re-run.
-        """
-        found: dict[str, dict[str, Any]] = {}
+    def snapshot(self) -> dict[str, facts.Determinism]:
+        """Return the results of checks, by function."""
+        found: dict[str, facts.Determinism] = {}
         for function, checks in self._checks.copy().items():
-            found[function.name] = {
-                "checks": _values(checks.determinism),
-                "deviation": _json(checks.deviation),
-                "gradient_checks": _values(checks.gradients),
-            }
+            found[function.name] = one = facts.Determinism(
+                checks=facts.Checks(**_values(checks.determinism)),
+                deviation=_json(checks.deviation),
+                gradient_checks=facts.Checks(**_values(checks.gradients)),
+            )
             if devices := {
                 str(device): tally.value
                 for device, tally in checks.devices.items()
                 if tally.value
             }:
-                found[function.name]["devices"] = devices
-        for function, tally in self._reused.copy().items():
-            found.setdefault(function.name, {})["key_reuse"] = tally.value
-        if self._shadow is not None:
-            for function, reason in self._shadow.skipped_functions():
-                found.setdefault(function.name, {})["not_repeated"] = reason
+                found[function.name] = one.replace(devices=devices)
+        skipped = () if self._shadow is None else self._shadow.skipped_functions()
+        changes: list[tuple[Function, str, Any]] = [
+            *(
+                (f, "key_reuse", tally.value)
+                for f, tally in self._reused.copy().items()
+            ),
+            *((function, "not_repeated", reason) for function, reason in skipped),
+        ]
+        for function, name, value in changes:
+            known = found.get(function.name, facts.Determinism())
+            found[function.name] = known.replace(**{name: value})
         return found
 
     def collect(self) -> list[Family]:

@@ -21,6 +21,7 @@ from jaxmon.agent.jaxlink.key_use import TooLargeError, drawn_from, is_key
 from jaxmon.agent.observers import Sample
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.watcher import Watcher
+from jaxmon.facts import functions as facts
 
 
 SITE = "keys"
@@ -100,16 +101,16 @@ class Keys(Part):
         """Return the keys that functions draw from."""
         return Explanation(functions={"keys": self.snapshot})
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, facts.Keys]:
         """Return how long each function has had the same key, the longest first."""
-        found: dict[str, Any] = {}
-        for function, seen in self._seen.copy().items():
-            most = max(seen, key=lambda one: one.samples)
-            found[function.name] = {
-                "samples": most.samples,
-                "calls": most.last - most.since + 1,
-            }
-        return found
+        longest = [
+            (function.name, max(seen, key=lambda one: one.samples))
+            for function, seen in self._seen.copy().items()
+        ]
+        return {
+            name: facts.Keys(samples=one.samples, calls=one.last - one.since + 1)
+            for name, one in longest
+        }
 
     def _read(self, function: Function, call: int, keys: Sequence[Any]) -> None:
         try:

@@ -13,6 +13,7 @@ from jaxmon.agent.jaxlink.arrays import is_pollable, is_ready_or_deleted
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.watcher import Watcher
 from jaxmon.exposition.families import Family
+from jaxmon.facts.marked import Quantity
 from jaxmon.indicators.values import SITE, Record, Values
 from jaxmon.threads import RLock
 
@@ -73,10 +74,10 @@ class LoggedValues(Part):
         """Return the statistics of each quantity."""
         return Explanation({SITE: self.snapshot})
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> tuple[Quantity, ...]:
         """Return the statistics of each quantity, with those that are ready now."""
         self._read()
-        return self._values.snapshot()
+        return self._values.explain()
 
     def collect(self) -> Iterable[Family]:
         """Read what is ready; the markers export it."""

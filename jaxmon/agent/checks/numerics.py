@@ -26,6 +26,7 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.watcher import Watcher
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family
+from jaxmon.facts import functions as facts
 
 
 # Maximum number of elements of an output that is read, and of outputs of one call.
@@ -133,17 +134,19 @@ class Numerics(Part):
         """Return the values found."""
         return Explanation(functions={"numerics": self.snapshot})
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, facts.Numerics]:
         """Return the values found, by function."""
-        found: dict[str, dict[str, Any]] = {}
-        for function, outputs in self._outputs.copy().items():
-            found[function.name] = {
-                "values": outputs.checked,
-                "nonfinite": outputs.nonfinite,
-                "outputs": [one.as_json() for one in outputs.troubled()],
-            }
+        found = {
+            function.name: facts.Numerics(
+                values=outputs.checked,
+                nonfinite=outputs.nonfinite,
+                outputs=tuple([one.explain() for one in outputs.troubled()]),
+            )
+            for function, outputs in self._outputs.copy().items()
+        }
         for function, tally in self._promotions.copy().items():
-            found.setdefault(function.name, {})["float64_programs"] = tally.value
+            known = found.get(function.name, facts.Numerics())
+            found[function.name] = known.replace(float64_programs=tally.value)
         return found
 
     def collect(self) -> list[Family]:

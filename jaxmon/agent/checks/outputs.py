@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from jaxmon.clocks import wall_time
+from jaxmon.facts import functions as facts
 
 
 # Structures of outputs remembered for one function: those of its programs.
@@ -105,19 +106,20 @@ class Output:
         never = self.scalar and self.nan and self.run >= _NEVER_FINITE
         return "always_nan" if never and self.run == self.samples else ""
 
-    def as_json(self) -> dict[str, Any]:
-        """Return it in JSON types; NaN and infinity are not among them."""
-        found: dict[str, Any] = {
-            "name": self.name,
-            "state": self.state,
-            "samples": self.run,
-            "recovered": self.recovered,
-        }
+    def explain(self) -> facts.Output:
+        """Return what there is to report."""
+        ends: dict[str, Any] = {}
         if self.lost is not None:
-            found["call"], found["time"] = self.lost
+            ends["call"], ends["time"] = self.lost
         if self.last_finite is not None:
-            found["finite_call"], found["finite_value"] = self.last_finite
-        return found
+            ends["finite_call"], ends["finite_value"] = self.last_finite
+        return facts.Output(
+            name=self.name,
+            state=self.state,
+            samples=self.run,
+            recovered=self.recovered,
+            **ends,
+        )
 
 
 class Outputs:

@@ -47,6 +47,7 @@ from jaxmon.agent.jaxlink.listeners import (
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.recompiles.part import Recompiles
 from jaxmon.exposition.families import Family, gauge, histograms
+from jaxmon.facts.functions import Compiling
 from jaxmon.indicators.endings import now
 
 
@@ -252,9 +253,9 @@ class Compiles(Part):
         """Return the compiles in progress."""
         return Explanation({"compiling": self._progress})
 
-    def _progress(self) -> dict[str, float]:
+    def _progress(self) -> Compiling:
         running, oldest, _ = self.in_progress()
-        return {"count": running, "oldest_seconds": oldest}
+        return Compiling(running, oldest)
 
     def in_progress(self) -> tuple[int, float, str]:
         """Return the number of compiles in progress, and age and name of the oldest."""

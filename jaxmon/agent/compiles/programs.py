@@ -30,6 +30,7 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, thread_time, wall_time
 from jaxmon.exposition.families import Family, Sample, labels_text, series
+from jaxmon.facts import functions as facts
 from jaxmon.http.server import Handler
 
 
@@ -253,16 +254,14 @@ class Programs(Part):
         """Return the statistics of each function's latest program."""
         return Explanation(functions={"program": self.snapshot})
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, facts.Program]:
         """Return the latest program of each function by label."""
         return {
-            function.name: {
-                "programs": record.programs,
-                "fingerprint": record.fingerprint,
-                "finished": record.finished,
-                **({"double": True} if record.double else {}),
-                **record.figures,
-            }
+            function.name: facts.Program(
+                programs=record.programs,
+                fingerprint=record.fingerprint,
+                finished=record.finished,
+            ).replace(**({"double": True} if record.double else {}), **record.figures)
             for function, record in self._records.copy().items()
             if not function.internal
         }

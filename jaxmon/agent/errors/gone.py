@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from jaxmon.agent.errors.described import LONGEST, described, place
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.clocks import monotonic
+from jaxmon.facts.walltime import FailedHelper
 
 
 _MOST = 5
@@ -37,32 +37,29 @@ class GoneHelpers:
 
     def __init__(self, lines: SourceLineFinder) -> None:
         self._lines = lines
-        self._threads: deque[tuple[float, dict[str, Any]]] = deque(maxlen=_MOST)
+        self._threads: deque[tuple[float, FailedHelper]] = deque(maxlen=_MOST)
 
     def on_uncaught(self, thread: threading.Thread | None, error: object) -> None:
         """Note that *error* ends *thread*; 20 µs."""
         if thread is None or not isinstance(error, Exception):
             return
-        found = {
-            "kind": "thread",
-            "name": str(thread.name)[:LONGEST],
-            **described(error),
-            **place(self._lines.line_of(error)),
-        }
+        found = FailedHelper(kind="thread", name=str(thread.name)[:LONGEST]).replace(
+            **described(error), **place(self._lines.line_of(error))
+        )
         self._threads.append((monotonic(), found))
 
-    def as_json(self) -> list[dict[str, Any]]:
+    def latest(self) -> tuple[FailedHelper, ...]:
         """
         Return the latest of them; takes 10 µs for each thread and child of the program.
         """
         now = monotonic()
         threads = [
-            {**one, "age_seconds": now - at} for at, one in reversed(self._threads)
+            one.replace(age_seconds=now - at) for at, one in reversed(self._threads)
         ]
-        return [*threads, *failed_children()][:_MOST]
+        return (*threads, *failed_children())[:_MOST]
 
 
-def failed_children() -> list[dict[str, Any]]:
+def failed_children() -> list[FailedHelper]:
     """
     Return the children that failed: those of multiprocessing, and others that a signal
     ended. They stay children of this process: it has not waited for them yet.
@@ -78,7 +75,7 @@ def failed_children() -> list[dict[str, Any]]:
             if signalled or (end.si_status and pid in workers):
                 name = workers.get(pid, "")
                 code = -end.si_status if signalled else end.si_status
-                one = {"kind": "process", "name": name, "pid": pid, "code": code}
+                one = FailedHelper(kind="process", name=name, pid=pid, code=code)
                 found.append(one)
     return found[-_MOST:]
 

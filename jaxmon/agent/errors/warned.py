@@ -6,7 +6,6 @@ import logging
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
 
 from jaxmon import catalog
 from jaxmon.agent.allowance import Allowance
@@ -26,6 +25,7 @@ from jaxmon.agent.jaxlink.patches import ModuleProxy
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, stack_of
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.exposition.families import Family, series
+from jaxmon.facts import events as facts
 from jaxmon.sources import display_path
 
 
@@ -170,19 +170,13 @@ class Warnings(Part):
         """Return the warnings by kind, function and line."""
         return Explanation({SITE: self.snapshot})
 
-    def snapshot(self) -> list[dict[str, Any]]:
+    def snapshot(self) -> tuple[facts.Warned, ...]:
         """Return the warnings by kind, function and line."""
         self._settle()
-        return [
-            {
-                "kind": kind,
-                "function": function,
-                "where": where,
-                "text": text,
-                "count": count.value,
-            }
-            for (kind, function, where), (text, count) in self._said.copy().items()
-        ]
+        return tuple(
+            facts.Warned(*key, text, count.value)
+            for key, (text, count) in self._said.copy().items()
+        )
 
     def collect(self) -> list[Family]:
         """Return the number of warnings of each kind."""

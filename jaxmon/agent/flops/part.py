@@ -18,12 +18,12 @@ from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.families import series_of
 from jaxmon.agent.flops.peaks import DevicePeak, peak_of
-from jaxmon.agent.flops.roofline import Executions, Roofline, roofline
+from jaxmon.agent.flops.roofline import Executions, roofline
 from jaxmon.agent.flops.tally import Cost, FunctionTally
 from jaxmon.agent.functions import OTHER, UNKNOWN, Function
 from jaxmon.agent.jaxlink import flops as counting
 from jaxmon.agent.jaxlink.arguments import Call
-from jaxmon.agent.jaxlink.flops import Flops, Unknown
+from jaxmon.agent.jaxlink.flops import Flops
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.loop_bytes import accessed_bytes
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
@@ -32,6 +32,8 @@ from jaxmon.agent.observers import Options, Sample, Shapes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.sampling.shapes import array_classes, shapes_of
 from jaxmon.exposition.families import Family, series
+from jaxmon.facts.functions import Roofline, Uncounted
+from jaxmon.facts.functions import Utilization as Facts
 
 
 SITE = "flops"
@@ -174,7 +176,7 @@ class Utilization(Part):
             return self._count(function, tally, lowered, executable, facts)
         except Exception:  # noqa: BLE001 - contained: the rest is known of the program
             self._guard.failed(SITE)
-            tally.add(Unknown("untraced"), lowered.shapes)
+            tally.add(Uncounted("untraced"), lowered.shapes)
             return {}
 
     def _count(
@@ -189,7 +191,7 @@ class Utilization(Part):
         self._unplaced.pop(function, None)
         if lowered.jaxpr is None:
             # Another device needs another program, but JAX lowers no second one.
-            tally.add(tally.only or Unknown("untraced"), lowered.shapes)
+            tally.add(tally.only or Uncounted("untraced"), lowered.shapes)
             return {}
         found = counting.count(self._jax, lowered.jaxpr, self._lines)
         if found.unknown is not None:
@@ -201,7 +203,7 @@ class Utilization(Part):
         whole = cost_of(found, peak)
         if whole.ideal is None and peak is not None and peak.flops:
             # Other functions have a utilization, which this one would make too low.
-            tally.add(Unknown("format", _without_peak(found, peak)), lowered.shapes)
+            tally.add(Uncounted("format", _without_peak(found, peak)), lowered.shapes)
             return {f"{work}_flops": number for work, number in whole.flops.items()}
         tally.add(self._share(whole, len(mine), devices), lowered.shapes)
         seconds = None if whole.ideal is None else sum(whole.ideal.values()) / devices
@@ -346,20 +348,20 @@ class Utilization(Part):
         """Return what each function achieves, or why that is unknown."""
         return Explanation(functions={"flops": self._snapshot})
 
-    def _snapshot(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def _snapshot(self) -> dict[str, Facts]:
+        found = {}
         for function, tally in self._tallies.copy().items():
             why = _unknown(function, tally)
             if why is not None:
-                found[function.name] = {"unknown": why._asdict()}
+                found[function.name] = Facts(unknown=why)
                 continue
-            one: dict[str, Any] = {}
+            one = Facts()
             known = self._executions.get(function)
             if known is not None:
-                one |= {"achieved": known.achieved, "of_peak": known.of_peak}
+                one = one.replace(achieved=known.achieved, of_peak=known.of_peak)
             place = self._rooflines.get(function)
             if place is not None:
-                one["roofline"] = {**place._asdict(), "bound": place.bound}
+                one = one.replace(roofline=place)
             found[function.name] = one
         return found
 
@@ -389,7 +391,7 @@ def _without_peak(found: Flops, peak: DevicePeak) -> str:
     return next((one for one, _ in found.amounts if peak.of(one) is None), "")
 
 
-def _unknown(function: Function, tally: FunctionTally) -> Unknown | None:
+def _unknown(function: Function, tally: FunctionTally) -> Uncounted | None:
     """
     Return why the FLOPs of a function's calls are unknown. If a program has never been
     called, it was compiled ahead of time, and its calls are not seen.
@@ -397,5 +399,5 @@ def _unknown(function: Function, tally: FunctionTally) -> Unknown | None:
     called = function.counted and function.calls_and_hits()[0]
     matters = tally.multiplies or tally.unknown is not None
     if matters and (tally.uncounted or not called):
-        return Unknown("uncounted")
+        return Uncounted("uncounted")
     return tally.unknown

@@ -5,33 +5,10 @@ whether arithmetic or memory bounds it.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
-
 from jaxmon.agent.flops.tally import Cost
 from jaxmon.agent.sampling.execution import SteadyPace
+from jaxmon.facts.functions import Roofline
 from jaxmon.threads import Lock
-
-
-Bound = Literal["arithmetic", "memory"]
-
-
-class Roofline(NamedTuple):
-    """
-    Where a program is under the roofline of its devices (Williams, Waterman, Patterson:
-    Roofline, 2009).
-
-    Attributes:
-        intensity: FLOPs per byte that it accesses.
-        ridge: FLOPs per byte from which on arithmetic bounds a program.
-    """
-
-    intensity: float
-    ridge: float
-
-    @property
-    def bound(self) -> Bound:
-        """What bounds the program."""
-        return "arithmetic" if self.intensity >= self.ridge else "memory"
 
 
 def roofline(
@@ -48,7 +25,9 @@ def roofline(
     """
     if not (flops and seconds and accessed and bandwidth):
         return None
-    return Roofline(flops / accessed, flops / seconds / bandwidth)
+    intensity, ridge = flops / accessed, flops / seconds / bandwidth
+    bound = "arithmetic" if intensity >= ridge else "memory"
+    return Roofline(intensity, ridge, bound)
 
 
 class Executions:

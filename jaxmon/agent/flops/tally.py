@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from jaxmon.agent.jaxlink.flops import Unknown
 from jaxmon.agent.observers import Shapes
+from jaxmon.facts.functions import Uncounted
 from jaxmon.threads import RLock
 
 
@@ -49,7 +49,7 @@ class FunctionTally:
     """
 
     def __init__(self) -> None:
-        self.unknown: Unknown | None = None
+        self.unknown: Uncounted | None = None
         self.uncounted = False
         self._lock = RLock()
         # By the hash of the arguments' shapes, which would take much more memory.
@@ -88,9 +88,9 @@ class FunctionTally:
         """Note that a program which was expected will not be counted."""
         with self._lock:
             del self._expected[-1:]
-            self.unknown = self.unknown or Unknown("untraced")
+            self.unknown = self.unknown or Uncounted("untraced")
 
-    def add(self, cost: Cost | Unknown, shapes: Shapes | None) -> None:
+    def add(self, cost: Cost | Uncounted, shapes: Shapes | None) -> None:
         """
         Note a program that was expected.
 
@@ -100,14 +100,14 @@ class FunctionTally:
         """
         with self._lock:
             del self._expected[:1]
-            if isinstance(cost, Unknown):
+            if isinstance(cost, Uncounted):
                 self.unknown = self.unknown or cost
                 return
             key = hash(shapes)
             known = self._costs.get(key)
             if known is not None and known != cost:
                 if not known.is_same(cost):  # static arguments differ
-                    self.unknown = self.unknown or Unknown("programs")
+                    self.unknown = self.unknown or Uncounted("programs")
                 cost = cost._replace(part=0.0)  # shardings differ
             if not self._costs:
                 self._only = cost
@@ -126,7 +126,7 @@ class FunctionTally:
                 return
             cost = self._costs.get(hash(shapes))
             if cost is None:
-                self.unknown = self.unknown or Unknown("programs")
+                self.unknown = self.unknown or Uncounted("programs")
             else:
                 self._settle(cost, calls)
 

@@ -9,7 +9,6 @@ done again; of an interval that contains both, time is split by number of steps.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from jaxmon.agent.goodput.identity import Moment
@@ -100,7 +99,7 @@ class Accounts:
         record = self.record
         total = max(now.boottime - record.boottime, 0.0)
         if record.down is not None:
-            self.record = replace(record, down=record.down + total)
+            self.record = record.replace(down=record.down + total)
         changes = {n: s - self._spent.get(n, 0.0) for n, s in spent.items()}
         parts = {name: one for name, one in changes.items() if one > 0}
         self._spent = dict(spent)
@@ -123,8 +122,7 @@ class Accounts:
             if part:
                 seconds[name] = seconds.get(name, 0.0) + part
         self._save(saves, record.step)
-        self.record = replace(
-            self.record,
+        self.record = self.record.replace(
             time=now.wall,
             boottime=max(now.boottime, record.boottime),
             seconds=seconds,
@@ -135,7 +133,7 @@ class Accounts:
 
     def end(self, ending: str) -> None:
         """Note how the attempt ends."""
-        self.record = replace(self.record, ended=self.record.ended or ending)
+        self.record = self.record.replace(ended=self.record.ended or ending)
 
     def _rest(self) -> str:
         """Return what time without an activity goes into."""
@@ -196,8 +194,8 @@ class Accounts:
         new = spent * (1 - part)
         repaid = min(self.record.owed, new)
         part += repaid / spent if spent else 0.0
-        self.record = replace(
-            self.record, unfinished=unfinished, owed=self.record.owed - repaid
+        self.record = self.record.replace(
+            unfinished=unfinished, owed=self.record.owed - repaid
         )
         found = {name: one * (1 - part) for name, one in stepping.items()}
         found[self._again] = spent * part
@@ -207,8 +205,7 @@ class Accounts:
         """Note that the first step after an interruption ended *ago* seconds."""
         record = self.record
         if record.down is not None:
-            self.record = replace(
-                record,
+            self.record = record.replace(
                 down=None,
                 resumes=record.resumes + 1,
                 resume_seconds=record.resume_seconds + max(record.down - ago, 0.0),
@@ -226,8 +223,7 @@ class Accounts:
             if latest > self._saved_by:
                 before = saved
             saved, self._saved_by = max(saved, latest), record.step
-        self.record = replace(
-            record,
+        self.record = record.replace(
             saves=record.saves + new,
             saved=saved,
             saved_before=before,
@@ -241,19 +237,18 @@ class Accounts:
         restored = self._spent.get("restore", 0.0)
         if not start and restored == self._restored:
             # Nothing was restored: it numbers the steps of each epoch.
-            self.record = replace(record, by_epoch=True)
+            self.record = record.replace(by_epoch=True)
             return
         self._restored = restored
         if record.by_epoch and not self._placed:
             self._place_by_count()
             return
         if not self._placed and not self._restarted:
-            self.record = replace(record, first=start, step=start, furthest=start)
+            self.record = record.replace(first=start, step=start, furthest=start)
         else:
             lost = record.step - start if self._again == LOST else 0
             behind = 0 if self._placed else max(record.saved_before - start, 0)
-            self.record = replace(
-                record,
+            self.record = record.replace(
                 step=start,
                 furthest=max(record.furthest, start),
                 lost_steps=record.lost_steps + max(lost, 0),
@@ -276,8 +271,8 @@ class Accounts:
             if self._restarted:
                 self._again = _UNKNOWN
                 first = self.record.first
-                self.record = replace(
-                    self.record, step=first, saved=first, saved_before=first
+                self.record = self.record.replace(
+                    step=first, saved=first, saved_before=first
                 )
 
     def _walk(self, steps: int) -> int:
@@ -290,8 +285,7 @@ class Accounts:
         # Without numbers, and without saves, whether they are new is not known.
         known = self._again != _UNKNOWN or record.saves
         fresh = end > record.furthest or not known
-        self.record = replace(
-            record,
+        self.record = record.replace(
             step=end,
             furthest=max(end, record.furthest),
             fruitless=0 if fresh else record.fruitless,

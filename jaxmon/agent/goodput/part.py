@@ -8,9 +8,8 @@ respond holds up nothing else. In the other processes of a job it ends at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from jaxmon import catalog, rundir
 from jaxmon.agent.context import Context
@@ -272,11 +271,11 @@ class RunGoodput(Part):
         """Return the record, and why it is not kept."""
         return Explanation({"run": self.describe, "run_doubts": self._doubts})
 
-    def _doubts(self) -> list[str]:
+    def _doubts(self) -> tuple[str, ...]:
         broken = "" if self._store is None else self._store.broken
-        return [text for text in (self._trouble, broken) if text]
+        return tuple([text for text in (self._trouble, broken) if text])
 
-    def describe(self) -> dict[str, Any]:
-        """Return the record up to now as JSON types, empty without one."""
+    def describe(self) -> RunRecord:
+        """Return the record up to now, without any fields if there is none."""
         record = self._advanced()
-        return {} if record is None else asdict(record)
+        return RunRecord() if record is None else record.whole()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from jaxmon.agent.goodput.identity import Moment, Run, Writer
 from jaxmon.facts.run import KILLED, SCHEMA, UNSEEN, WAITING, RunRecord
 
@@ -46,7 +44,7 @@ def begun(  # noqa: PLR0913 - two processes, and the time between
         return _held(fresh, run, me, host, started)
     if previous.writer == str(me):
         # An agent that was stopped and started again in the same process.
-        return replace(previous, ended="")
+        return previous.replace(ended="")
     gap, until = _gap(previous, me, started)
     ended = dict(previous.interruptions)
     ending = previous.ended or KILLED
@@ -59,8 +57,7 @@ def begun(  # noqa: PLR0913 - two processes, and the time between
     seconds[WAITING] = seconds.get(WAITING, 0.0) + gap
     new_ground = previous.step >= previous.furthest
     return _held(
-        replace(
-            previous,
+        previous.replace(
             starts=previous.starts + 1,
             ended="",
             seconds=seconds,
@@ -105,8 +102,7 @@ def _gap(previous: RunRecord, me: Writer, started: Moment) -> tuple[float, Momen
 def _held(
     record: RunRecord, run: Run, me: Writer, host: str, until: Moment
 ) -> RunRecord:
-    return replace(
-        record,
+    return record.replace(
         writer=str(me),
         host=host,
         attempt=run.attempt,

@@ -15,7 +15,6 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
@@ -37,6 +36,9 @@ from jaxmon.agent.versions import versions
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, series
+from jaxmon.facts import functions as facts
+from jaxmon.facts.events import Slower
+from jaxmon.facts.record import encoded
 from jaxmon.facts.spread import Distribution
 from jaxmon.indicators.loops import Loops
 from jaxmon.rundir import locate, prepare
@@ -64,7 +66,7 @@ _MOST_AGE = 7 * 86_400.0
 # What must be the same for a comparison; the processor only if it is the device.
 _SAME = ("platform", "device", "devices")
 
-Read = Callable[[], Mapping[str, Any]]
+Read = Callable[[], Mapping[str, facts.Program]]
 
 
 class SpeedHistory(Part):
@@ -217,7 +219,7 @@ class SpeedHistory(Part):
             "slower",
             one.name if one.kind == "function" else None,
             text,
-            **_slowdown(one),
+            **encoded(_slowdown(one)),
         )
 
     def _beside(self, one: Followed, since: float) -> Iterator[str]:
@@ -286,7 +288,7 @@ class SpeedHistory(Part):
         return now <= run.waiting + _MOST_WAITING
 
     def _fingerprint(self, name: str) -> str | None:
-        found = self._hlo().get(name, {}).get("fingerprint")
+        found = self._hlo().get(name, facts.Program()).fingerprint
         return found if isinstance(found, str) else None
 
     # --- keeping -----------------------------------------------------------------
@@ -327,24 +329,24 @@ class SpeedHistory(Part):
             sections={"slower": self.slower}, functions={"history": self.snapshot}
         )
 
-    def slower(self) -> list[dict[str, Any]]:
+    def slower(self) -> tuple[Slower, ...]:
         """Return programs and loops that are slower than before, one way each."""
-        return [
+        return tuple(
             _slowdown(one)
             for one in self._watched()
             if one.times.slowdown is not None or one.past is not None
-        ]
+        )
 
-    def snapshot(self) -> dict[str, dict[str, Any]]:
+    def snapshot(self) -> dict[str, dict[str, facts.Settled]]:
         """Return the settled and the recent seconds of each program, by function."""
-        found: dict[str, dict[str, Any]] = {}
+        found: dict[str, dict[str, facts.Settled]] = {}
         for one in list(self._programs.values()):
             settled, recent = one.times.settled, one.times.recent
             if settled is not None:
-                found.setdefault(one.name, {})[one.shapes] = {
-                    "settled_seconds": settled.middle,
-                    "recent_seconds": None if recent is None else recent.middle,
-                }
+                found.setdefault(one.name, {})[one.shapes] = facts.Settled(
+                    settled_seconds=settled.middle,
+                    recent_seconds=None if recent is None else recent.middle,
+                )
         return found
 
     def collect(self) -> list[Family]:
@@ -366,35 +368,35 @@ class SpeedHistory(Part):
         return [Family(metric, [(series(metric, *k), v) for k, v in found.items()])]
 
 
-def _slowdown(one: Followed) -> dict[str, Any]:
-    """Return how *one* is slower, in JSON types."""
+def _slowdown(one: Followed) -> Slower:
+    """Return how *one* is slower."""
     found, past, settled = one.times.slowdown, one.past, one.times.settled
-    described: dict[str, Any] = {
-        "what": one.kind,
-        "name": one.name,
-        "shapes": one.shapes,
-        "calls": 0.0,
-        "crowded": one.crowded,
-        "beside": list(one.beside),
-    }
+    slower = Slower(
+        what=one.kind,
+        name=one.name,
+        shapes=one.shapes,
+        calls=0.0,
+        crowded=one.crowded,
+        beside=tuple(one.beside),
+    )
     if found is not None:
-        described |= {
-            "against": "earlier",
-            "settled_seconds": found.settled.middle,
-            "recent_seconds": found.recent.middle,
-            "since": found.since,
-            "calls": max(one.calls - found.calls, 0.0),
-        }
-    elif past is not None and settled is not None:
-        described |= {
-            "against": "past_run",
-            "settled_seconds": past.then.seconds.middle,
-            "recent_seconds": settled.middle,
-            "since": past.run.written,
-            "calls": one.calls,
-            "changed": list(past.changed),
-        }
-    return described
+        return slower.replace(
+            against="earlier",
+            settled_seconds=found.settled.middle,
+            recent_seconds=found.recent.middle,
+            since=found.since,
+            calls=max(one.calls - found.calls, 0.0),
+        )
+    if past is not None and settled is not None:
+        return slower.replace(
+            against="past_run",
+            settled_seconds=past.then.seconds.middle,
+            recent_seconds=settled.middle,
+            since=past.run.written,
+            calls=one.calls,
+            changed=tuple(past.changed),
+        )
+    return slower
 
 
 def _times(now: Distribution, then: Distribution) -> float:

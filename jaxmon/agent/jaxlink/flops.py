@@ -21,6 +21,7 @@ from jaxmon.agent.jaxlink import products
 from jaxmon.agent.jaxlink.products import UncountableError
 from jaxmon.agent.jaxlink.source_lines import Frame, SourceLineFinder
 from jaxmon.agent.jaxlink.trips import trip_count
+from jaxmon.facts.functions import Uncounted
 from jaxmon.sources import display_path
 
 
@@ -81,21 +82,6 @@ _PRESETS = {"BF16": "bfloat16", "F16": "float16", "TF32": "tf32", "F64": "float6
 _PRESETS |= {"F32": "float32/highest", "ANY": "float8"}
 
 
-class Unknown(NamedTuple):
-    """
-    Why FLOPs are unknown.
-
-    Attributes:
-        reason: one of `catalog.FLOPS_UNKNOWN`.
-        what: the operation, in JAX's words.
-        where: the line of the program, ``file.py:12``; empty if unknown.
-    """
-
-    reason: str
-    what: str = ""
-    where: str = ""
-
-
 class Flops(NamedTuple):
     """
     FLOPs of one run of a program, on all its devices.
@@ -108,7 +94,7 @@ class Flops(NamedTuple):
     """
 
     amounts: Mapping[tuple[str, bool], float]
-    unknown: Unknown | None = None
+    unknown: Uncounted | None = None
     loops: bool = False
 
 
@@ -163,7 +149,7 @@ class _Count:
 
     def __init__(self) -> None:
         self.amounts: dict[tuple[str, bool], float] = {}
-        self.unknown: Unknown | None = None
+        self.unknown: Uncounted | None = None
         self.loops = False
 
     @property
@@ -206,7 +192,7 @@ class _Counter:
         for equation in jaxpr.eqns:
             self._left -= 1
             if self._left < 0:
-                found.unknown = Unknown("size")
+                found.unknown = Uncounted("size")
                 break
             one = _Count()
             add = self._adding.get(equation.primitive.name)
@@ -300,13 +286,13 @@ class _Counter:
         else:
             found.amounts[kind.partition("_")[0], False] = float(said)
 
-    def _unknown(self, reason: str, equation: Any) -> Unknown:
+    def _unknown(self, reason: str, equation: Any) -> Uncounted:
         frames = getattr(equation.source_info.traceback, "frames", ())
         stack = [Frame(f.file_name, f.line_num, f.function_name) for f in frames]
         line = self._lines.of(stack)
         known = line.file and not self._lines.is_jax(line.file)
         where = f"{display_path(line.file)}:{line.line}" if known else ""
-        return Unknown(reason, equation.primitive.name, where)
+        return Uncounted(reason, equation.primitive.name, where)
 
 
 @functools.cache

@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-from jaxmon.agent.memory.leaks import Leak, LeakDetector
+from jaxmon.agent.memory.leaks import LeakDetector
 from jaxmon.agent.memory.profile import MemoryProfile
 from jaxmon.agent.memory.room import Room
+from jaxmon.facts.memory import Leak
 
 
 WINDOW_SECONDS = 40.0

@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from jaxmon.agent.memory.profile import Line, MemoryProfile
+from jaxmon.agent.memory.profile import Line, MemoryProfile, held
+from jaxmon.facts import memory as facts
+from jaxmon.facts.memory import Leak
 
 
 MIN_LOOKS = 8
@@ -47,34 +49,6 @@ _NET = 1 / 4
 _PATIENCE = 3
 
 _Place: TypeAlias = tuple[str, int, str]
-
-
-class Suspect(NamedTuple):
-    """
-    Attributes:
-        line: the source line and the memory that it holds.
-        growth_bytes: growth in bytes.
-        growth_arrays: growth in arrays.
-    """
-
-    line: Line
-    growth_bytes: int
-    growth_arrays: int
-
-
-class Leak(NamedTuple):
-    """
-    Attributes:
-        device: id of the local device.
-        growth_bytes: growth of all suspects over *seconds*.
-        seconds: time between the first snapshot and the last.
-        suspects: largest growth first.
-    """
-
-    device: str
-    growth_bytes: int
-    seconds: float
-    suspects: tuple[Suspect, ...]
 
 
 class _Snapshot(NamedTuple):
@@ -133,27 +107,27 @@ class LeakDetector:
         first, last = self._looks[0], self._looks[-1]
         seconds = last.time - first.time
         leaks: dict[str, Leak] = {}
-        for device, held in last.devices.items():
+        for device, lines in last.devices.items():
             before = _places(self._leaks.get(device))
             least = max(
                 MIN_GROWTH,
-                sum(line.bytes for line in held.values()) * seconds / WEEK_SECONDS,
+                sum(line.bytes for line in lines.values()) * seconds / WEEK_SECONDS,
             )
             suspects = [
                 _suspect(line, first.devices.get(device, {}).get(place))
-                for place, line in held.items()
+                for place, line in lines.items()
                 if _only_grows(
                     self._series(device, place),
                     least,
                     patience=_PATIENCE if place in before else 1,
                 )
             ]
-            growth = sum(one.growth_bytes for one in suspects)
+            growth = sum(int(one.growth_bytes) for one in suspects)
             # Suspects remain until their own lines stop growing: not every snapshot
             # catches the minimum of a fluctuating total.
             if suspects and (before or self._floor(device) > growth * _NET):
                 suspects.sort(key=lambda one: -one.growth_bytes)
-                leaks[device] = Leak(device, growth, seconds, tuple(suspects))
+                leaks[device] = Leak(device, growth, seconds, lines=tuple(suspects))
         return leaks
 
     def _series(self, device: str, place: _Place) -> list[tuple[float, int]]:
@@ -202,20 +176,22 @@ def _only_grows(
 def _by_device(profile: MemoryProfile) -> dict[str, dict[_Place, Line]]:
     devices: dict[str, dict[_Place, Line]] = {}
     for line in profile.lines:
-        held = devices.setdefault(line.device, {})
-        if line.kind == "buffer" and len(held) < _MAX_LINES:
-            held[_place(line)] = line
+        lines = devices.setdefault(line.device, {})
+        if line.kind == "buffer" and len(lines) < _MAX_LINES:
+            lines[_place(line)] = line
     return devices
 
 
-def _place(line: Line) -> _Place:
+def _place(line: Line | facts.Line) -> _Place:
     return line.file, line.line, line.function
 
 
 def _places(leak: Leak | None) -> set[_Place]:
-    return set() if leak is None else {_place(one.line) for one in leak.suspects}
+    return set() if leak is None else {_place(one) for one in leak.lines}
 
 
-def _suspect(line: Line, earlier: Line | None) -> Suspect:
+def _suspect(line: Line, earlier: Line | None) -> facts.Line:
     size, count = (0, 0) if earlier is None else (earlier.bytes, earlier.arrays)
-    return Suspect(line, line.bytes - size, line.arrays - count)
+    return held([line])[0].replace(
+        growth_bytes=line.bytes - size, growth_arrays=line.arrays - count
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxmon import interrupts
 from jaxmon.agent.context import Context
@@ -15,6 +15,7 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family
+from jaxmon.facts import memory as facts
 from jaxmon.threads import RLock
 
 
@@ -122,10 +123,9 @@ class MemoryLines(Part):
                 self._suspicion.judge(profile, tuple(devices.values()))
         return profile
 
-    def lines(self, limit: int = LIMIT, *, fresh: bool = True) -> dict[str, Any]:
+    def lines(self, limit: int = LIMIT, *, fresh: bool = True) -> facts.Allocations:
         """
-        Return the source lines that hold most memory, as in `snapshot`, and the time of
-        the snapshot.
+        Return the source lines that hold most memory, and the time of the snapshot.
 
         Never raises, and allocates nothing on a device: for failure reports.
 
@@ -142,15 +142,17 @@ class MemoryLines(Part):
                 self._guard.failed("allocations", stays_on=True)
         last = self._last
         if last is None:
-            return {"time": None, "lines": []}
-        return {"time": last.time, "lines": last.rows(limit)}
+            return facts.Allocations(time=None, lines=())
+        from jaxmon.agent.memory.profile import held  # noqa: PLC0415 - with a snapshot
+
+        return facts.Allocations(time=last.time, lines=held(last.lines, limit))
 
     @property
     def has_snapshot(self) -> bool:
         """Whether a snapshot has been taken."""
         return self._last is not None
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> facts.Allocations:
         """
         Return the last snapshot and growth since the first; takes one if there is none.
         """
@@ -160,27 +162,25 @@ class MemoryLines(Part):
             last, first, leaks = self._last, self._first, self._suspicion.explain()
             peaks = self._peaks.copy()
         if last is None or first is None:
-            return {}
-        from jaxmon.agent.memory.profile import rows  # noqa: PLC0415
+            return facts.Allocations()
+        from jaxmon.agent.memory.profile import held  # noqa: PLC0415
 
-        growth = {
-            _identity(row): row["bytes"] for row in rows(last.growth_since(first))
-        }
-        return {
-            "time": last.time,
-            "seconds": last.time - first.time,
-            "bytes": last.bytes,
-            "arrays": last.arrays,
-            "lines": [
-                {**row, "growth_bytes": growth.get(_identity(row), 0)}
-                for row in last.rows(LIMIT)
-            ],
-            "peaks": [
-                {"device": device, "bytes": size, "lines": rows(lines)}
+        growth = {_identity(one): one.bytes for one in held(last.growth_since(first))}
+        return facts.Allocations(
+            time=last.time,
+            seconds=last.time - first.time,
+            bytes=last.bytes,
+            arrays=last.arrays,
+            lines=tuple(
+                one.replace(growth_bytes=growth.get(_identity(one), 0))
+                for one in held(last.lines, LIMIT)
+            ),
+            peaks=tuple(
+                facts.MemoryPeak(device, size, held(lines))
                 for device, (size, lines) in peaks.items()
-            ],
-            "leaks": leaks,
-        }
+            ),
+            leaks=leaks,
+        )
 
     def collect(self) -> list[Family]:
         """Return the suspected growth by device."""
@@ -213,5 +213,5 @@ class MemoryLines(Part):
             self.take_snapshot()
 
 
-def _identity(row: dict[str, Any]) -> tuple[str, int, str, str]:
-    return row["file"], row["line"], row["function"], row["kind"]
+def _identity(line: facts.Line) -> tuple[str, int, str, str]:
+    return line.file, line.line, line.function, line.kind

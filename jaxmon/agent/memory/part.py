@@ -13,6 +13,7 @@ from jaxmon.agent.memory.live import count_buffers, group_arrays
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family, series
+from jaxmon.facts import memory as facts
 
 
 # JAX has about thirty, and programs cannot add their own for arrays.
@@ -36,7 +37,7 @@ class Memory(Part):
         self._guard = context.guard
         self._interval = context.settings.memory_interval
         self._families: list[Family] = []
-        self._devices: list[dict[str, Any]] = []
+        self._devices: tuple[facts.Device, ...] = ()
         self._peaks: dict[str, int] = {}
         # A dtype without arrays stays at 0, and JAX's default dtype is exported from
         # the start: a series that ends or is missing is ambiguous.
@@ -67,9 +68,9 @@ class Memory(Part):
         """Return the memory of the devices."""
         return Explanation({"memory": self.snapshot})
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> facts.Memory:
         """Return the last snapshot by device; values unknown to JAX are absent."""
-        return {"devices": self._devices}
+        return facts.Memory(self._devices)
 
     def collect(self) -> list[Family]:
         """Return the metrics of the last snapshot."""
@@ -78,7 +79,7 @@ class Memory(Part):
     def take_snapshot(self) -> None:
         """Read everything now, on this thread."""
         families: list[Family] = []
-        summaries: list[dict[str, Any]] = []
+        summaries: tuple[facts.Device, ...] = ()
         try:
             if backends.initialised(self._jax):
                 devices = self._jax.local_devices()
@@ -89,10 +90,10 @@ class Memory(Part):
                     *self._arrays(devices, live),
                     _offloaded(devices, offloaded),
                 ]
-                summaries = [
+                summaries = tuple(
                     self._summary(one, stats[one], live[one], offloaded[one])
                     for one in devices
-                ]
+                )
         finally:
             self._families, self._devices = families, summaries
 
@@ -157,22 +158,19 @@ class Memory(Part):
         stats: dict[str, int],
         live: dict[str, list[int]],
         offloaded: int,
-    ) -> dict[str, Any]:
+    ) -> facts.Device:
         name, size = str(device.id), sum(size for _, size in live.values())
         self._peaks[name] = max(size, self._peaks.get(name, 0))
-        return {
-            "device": name,
-            "kind": device.device_kind,
+        return facts.Device(
+            device=name,
+            kind=device.device_kind,
             **allocators.sizes(stats),
-            "live_arrays": sum(count for count, _ in live.values()),
-            "live_bytes": size,
-            "live_bytes_peak": self._peaks[name],
-            "offloaded_bytes": offloaded,
-            "dtypes": {
-                dtype: {"arrays": count, "bytes": size}
-                for dtype, (count, size) in live.items()
-            },
-        }
+            live_arrays=sum(count for count, _ in live.values()),
+            live_bytes=size,
+            live_bytes_peak=self._peaks[name],
+            offloaded_bytes=offloaded,
+            dtypes={dtype: facts.Arrays(*held) for dtype, held in live.items()},
+        )
 
 
 def _offloaded(devices: list[Any], sizes: dict[Any, int]) -> Family:

@@ -10,6 +10,8 @@ from typing import Any, Literal, cast
 from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine, SourceLineFinder
 from jaxmon.agent.memory import pprof
 from jaxmon.clocks import wall_time
+from jaxmon.facts import memory as facts
+from jaxmon.facts.record import encoded
 from jaxmon.sources import display_path
 
 
@@ -87,13 +89,13 @@ class MemoryProfile:
 
     def rows(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the lines as JSON types, summed over devices, most bytes first."""
-        return rows(self.lines, limit)
+        return [encoded(one) for one in held(self.lines, limit)]
 
     def __str__(self) -> str:
-        found = self.rows(_TABLE_LINES)
+        found = held(self.lines, _TABLE_LINES)
         head = f"{self.bytes:,} bytes in {self.arrays:,} live arrays"
         # Not every platform reports the size of programs.
-        return "\n".join([head, *(_text(row) for row in found if row["bytes"])])
+        return "\n".join([head, *(_text(one) for one in found if one.bytes)])
 
 
 def read(
@@ -137,8 +139,8 @@ def read(
     return MemoryProfile(clock(), _sorted(lines))
 
 
-def rows(lines: Iterable[Line], limit: int | None = None) -> list[dict[str, Any]]:
-    """Return *lines* as JSON types, summed over devices, most bytes first."""
+def held(lines: Iterable[Line], limit: int | None = None) -> tuple[facts.Line, ...]:
+    """Return what *lines* hold, summed over devices, most bytes first."""
     sums: dict[tuple[str, int, str, str], list[int]] = {}
     for line in lines:
         key = (line.file, line.line, line.function, line.kind)
@@ -146,24 +148,14 @@ def rows(lines: Iterable[Line], limit: int | None = None) -> list[dict[str, Any]
         total[0] += line.bytes
         total[1] += line.arrays
     ordered = sorted(sums.items(), key=lambda item: -item[1][0])
-    return [
-        {
-            "file": file,
-            "line": number,
-            "function": function,
-            "kind": kind,
-            "bytes": size,
-            "arrays": count,
-        }
-        for (file, number, function, kind), (size, count) in ordered[:limit]
-    ]
+    return tuple([facts.Line(*key, *sizes) for key, sizes in ordered[:limit]])
 
 
-def place(row: dict[str, Any]) -> str:
-    """Return the location of a row of `rows` as text."""
-    if row["file"] == UNKNOWN.file:
+def place(line: facts.Line) -> str:
+    """Return where *line* is, as text."""
+    if line.file == UNKNOWN.file:
         return "unknown"
-    return f"{row['file']}:{row['line']} ({row['function']})"
+    return f"{line.place} ({line.function})"
 
 
 def _key(line: Line) -> tuple[str, int, str, str, Kind]:
@@ -182,6 +174,6 @@ def _sorted(lines: Iterable[Line]) -> tuple[Line, ...]:
     return tuple(sorted(lines, key=lambda line: (-line.bytes, _key(line))))
 
 
-def _text(row: dict[str, Any]) -> str:
-    what = "programs" if row["kind"] == "executable" else "arrays"
-    return f"{row['bytes']:>16,} {row['arrays']:>9,} {what:8} {place(row)}"
+def _text(line: facts.Line) -> str:
+    what = "programs" if line.kind == "executable" else "arrays"
+    return f"{line.bytes:>16,} {line.arrays:>9,} {what:8} {place(line)}"

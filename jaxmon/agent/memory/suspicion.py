@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.jaxlink import backends
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family, series
+from jaxmon.facts.memory import Leak
+from jaxmon.facts.record import encoded
 
 
 if TYPE_CHECKING:
     from jaxmon.agent.memory.filling import FillingDetector
-    from jaxmon.agent.memory.leaks import Leak, LeakDetector
+    from jaxmon.agent.memory.leaks import LeakDetector
     from jaxmon.agent.memory.profile import MemoryProfile
     from jaxmon.agent.memory.room import Room
 
@@ -78,8 +80,8 @@ class Suspicion:
         self._leaks = leaks
         for device, leak in leaks.items():
             if device not in before:
-                details = self._details(leak)
-                self._events.add("leak", None, _message(leak, details), **details)
+                fact = self._fact(leak)
+                self._events.add("leak", None, _message(fact), **encoded(fact))
 
     def drop(self) -> None:
         """Drop the suspects, because snapshots fail."""
@@ -91,9 +93,9 @@ class Suspicion:
         self._detector = self._filling = None
         self._rooms, self._fills = {}, False
 
-    def explain(self) -> list[dict[str, Any]]:
-        """Return the suspects in JSON types."""
-        return [self._details(leak) for leak in list(self._leaks.values())]
+    def explain(self) -> tuple[Leak, ...]:
+        """Return the suspects."""
+        return tuple([self._fact(leak) for leak in list(self._leaks.values())])
 
     def family(self) -> Family:
         """Return the growth of the suspects, by device."""
@@ -113,33 +115,20 @@ class Suspicion:
         """Return how often the program has called jitted functions of its own."""
         return sum(one.objects.calls for one in self._table if not one.internal)
 
-    def _details(self, leak: Leak) -> dict[str, Any]:
+    def _fact(self, leak: Leak) -> Leak:
         from jaxmon.agent.memory.filling import seconds_left  # noqa: PLC0415
-        from jaxmon.agent.memory.profile import rows  # noqa: PLC0415
 
-        return {
-            "device": leak.device,
-            "growth_bytes": leak.growth_bytes,
-            "seconds": leak.seconds,
-            "full_in_seconds": seconds_left(leak, self._rooms),
-            "lines": [
-                {
-                    **rows([one.line])[0],
-                    "growth_bytes": one.growth_bytes,
-                    "growth_arrays": one.growth_arrays,
-                }
-                for one in leak.suspects[:_LINES]
-            ],
-        }
+        left = seconds_left(leak, self._rooms)
+        return leak.replace(full_in_seconds=left, lines=leak.lines[:_LINES])
 
 
-def _message(leak: Leak, details: dict[str, Any]) -> str:
+def _message(leak: Leak) -> str:
     from jaxmon.agent.memory.profile import place  # noqa: PLC0415
 
     lines = "".join(
-        f"\n  {row['growth_bytes']:+,} bytes, {row['growth_arrays']:+,} arrays "
-        f"at {place(row)}"
-        for row in details["lines"]
+        f"\n  {one.growth_bytes:+,} bytes, {one.growth_arrays:+,} arrays "
+        f"at {place(one)}"
+        for one in leak.lines
     )
     return (
         f"live bytes on device {leak.device} grew steadily for {leak.seconds:,.0f} "

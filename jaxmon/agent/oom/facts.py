@@ -25,8 +25,9 @@ from jaxmon.agent.events import Kind
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.memory.live import ArrayGroup, count_buffers, group_arrays
 from jaxmon.agent.reports.directory import MAX_BYTES
-from jaxmon.agent.reports.json_types import plain
 from jaxmon.clocks import monotonic
+from jaxmon.facts.memory import Allocations
+from jaxmon.facts.record import encoded
 from jaxmon.version import version
 
 
@@ -84,7 +85,7 @@ class Lines(Protocol):
         """Whether a snapshot has been taken."""
         ...
 
-    def lines(self, limit: int, *, fresh: bool) -> dict[str, Any]:
+    def lines(self, limit: int, *, fresh: bool) -> Allocations:
         """Return the lines that hold most memory, now or in the last snapshot."""
         ...
 
@@ -104,7 +105,7 @@ class ReportBuilder:
     """
 
     def __init__(
-        self, context: Context, lines: Lines, programs: Callable[[], dict[str, Any]]
+        self, context: Context, lines: Lines, programs: Callable[[], Mapping[str, Any]]
     ) -> None:
         self.lines = lines
         self.programs = programs
@@ -223,13 +224,13 @@ class ReportBuilder:
         else:
             most = _MANY_ARRAYS if tight else _MOST_ARRAYS
         fresh = arrays.get("arrays", most + 1) <= most
-        return self.lines.lines(_LINES, fresh=fresh)
+        return dict(encoded(self.lines.lines(_LINES, fresh=fresh)))
 
     def _programs(self, failure: Failure) -> dict[str, Any]:
         """
         Return the program that probably requested the memory, and the largest programs.
         """
-        known = self._part(self.programs)
+        known = encoded(self._part(self.programs))
         if "unavailable" in known:
             return {"programs": known}
         largest = sorted(known, key=lambda name: -_size(known[name]))[:_PROGRAMS]
@@ -256,13 +257,13 @@ class ReportBuilder:
         ]
 
 
-def encoded(report: dict[str, Any]) -> str:
+def text_of(report: dict[str, Any]) -> str:
     """Return *report* as strict JSON of bounded size."""
     report = dict(report)
     for name in (None, *_EXPENDABLE):
         if name is not None:
             report[name] = {"unavailable": "omitted: the report is too large"}
-        data = plain(report)
+        data = encoded(report)
         # The runtime's message may contain a table of buffers, which `plain` would cut.
         data["failure"]["text"] = report["failure"]["text"]
         text = json.dumps(data, indent=1, allow_nan=False) + "\n"

@@ -19,7 +19,7 @@ from jaxmon.agent.counters import Tally
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink import failures
 from jaxmon.agent.observers import CountedError
-from jaxmon.agent.oom.facts import Failure, Lines, ReportBuilder, encoded
+from jaxmon.agent.oom.facts import Failure, Lines, ReportBuilder, text_of
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.reports.directory import (
     MAX_REPORTS,
@@ -30,6 +30,7 @@ from jaxmon.agent.reports.directory import (
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family, gauge
+from jaxmon.facts.events import Errors
 from jaxmon.threads import Event, Lock
 
 
@@ -124,7 +125,7 @@ class OomReports(Part):
 
     def explain(self) -> Explanation:
         """Return the paths of this process's reports, oldest first."""
-        return Explanation({"errors": lambda: {"oom_reports": self.paths()}})
+        return Explanation({"errors": lambda: Errors(tuple(self.paths()))})
 
     def collect(self) -> list[Family]:
         """Return the number of reports."""
@@ -171,7 +172,7 @@ class OomReports(Part):
             path = self._directory.write(
                 stem,
                 {
-                    ".json": disclosure.document(encoded(report)),
+                    ".json": disclosure.document(text_of(report)),
                     ".txt": disclosure.document(render(report)),
                 },
             )

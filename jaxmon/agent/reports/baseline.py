@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from jaxmon.agent.functions import UNKNOWN, Function, FunctionTable
 from jaxmon.agent.guard import log
 from jaxmon.agent.sampling.exact import ExactTiming
 from jaxmon.agent.versions import versions
+from jaxmon.facts.functions import Program
 from jaxmon.files import whole
 from jaxmon.resources.processors import scheduling
 
@@ -49,7 +50,7 @@ class Programs(Protocol):
         """Wait until queued executables have been analysed."""
         ...
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> Mapping[str, Program]:
         """Return the statistics by function."""
         ...
 
@@ -78,7 +79,7 @@ def _write(
     timing: ExactTiming | None,
     directory: str,
 ) -> None:
-    known: dict[str, Any] = {}
+    known: Mapping[str, Program] = {}
     if programs is not None:
         programs.finish(context.guard.deadline.portion())
         known = programs.snapshot()
@@ -94,29 +95,26 @@ def _write(
 
 
 def _functions(
-    table: FunctionTable, programs: dict[str, Any]
+    table: FunctionTable, programs: Mapping[str, Program]
 ) -> Iterator[tuple[str, dict[str, float]]]:
     for function in table:
         compiles = sum(function.compiles[outcome].value for outcome in _BUILT)
         if compiles and not function.internal and function.name != UNKNOWN:
-            facts = programs.get(function.name, {})
-            yield function.name, _figures(function, compiles, facts)
+            program = programs.get(function.name, Program())
+            yield function.name, _figures(function, compiles, program)
 
 
-def _figures(
-    function: Function, compiles: int, facts: dict[str, Any]
-) -> dict[str, float]:
+def _figures(function: Function, compiles: int, program: Program) -> dict[str, float]:
     seconds = sum(function.phases[p].sum for p in _PHASES if p in function.phases)
     found = {
         "compiles": compiles,
         "recompiles": sum(one.value for one in list(function.recompiles.values())),
         "compile_seconds": round(seconds, 4),
     }
-    if facts.get("programs"):
-        found["programs"] = facts["programs"]
+    if program.programs:
+        found["programs"] = program.programs
     for name in _FIGURES:
-        if name in facts:
-            value = facts[name]
+        if (value := getattr(program, name)) is not None:
             found[name] = int(value) if value == int(value) else value
     return found
 

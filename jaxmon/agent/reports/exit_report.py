@@ -7,8 +7,6 @@ import os
 import sys
 from typing import Any, TextIO
 
-from jaxmon.agent.events import EventLog
-from jaxmon.agent.reports.json_types import plain
 from jaxmon.agent.reports.overview import Overview
 from jaxmon.clocks import monotonic
 from jaxmon.facts.process import read
@@ -23,16 +21,15 @@ _PATIENCE = 2.0
 
 
 def prepare() -> None:
-    """Load what a report needs; dataclasses, and reading them, need `eval`."""
+    """Load what a report needs; to read records needs `eval`."""
     from jaxmon.agent.memory import leaks, profile  # noqa: F401, PLC0415 - for a look
 
     read({}, {"events": [{"kind": "recompile"}]})
 
 
-def text(overview: Overview, events: EventLog, limits: Limits) -> str:
+def text(overview: Overview, limits: Limits) -> str:
     """Return the current report, by *limits*; takes some milliseconds."""
-    happened = [plain(event._asdict()) for event in events.since()]
-    snapshot = read(overview.whole(), {"events": happened}, limits)
+    snapshot = overview.judged_by(limits)
     return "\n".join(["", *summary(snapshot, find(snapshot)), ""])
 
 

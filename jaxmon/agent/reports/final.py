@@ -16,11 +16,11 @@ from jaxmon.agent.events import EventLog
 from jaxmon.agent.guard import log
 from jaxmon.agent.reports import exit_report
 from jaxmon.agent.reports.directory import RUN, ReportDirectory, stem_of
-from jaxmon.agent.reports.json_types import plain
 from jaxmon.agent.reports.overview import Overview
 from jaxmon.clocks import wall_time
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family
+from jaxmon.facts.record import encoded
 from jaxmon.limits.shared import current
 from jaxmon.report.html.page import files_of
 from jaxmon.report.runs.summary import Facts
@@ -71,16 +71,14 @@ class FinalReports:
         if self._directory is not None:
             self._save(self._directory, "crashed" if crashed else "finished")
         if self._prints:
-            text = exit_report.text(
-                source.overview(), source.events, current(self._run_dir)
-            )
+            text = exit_report.text(source.overview(), current(self._run_dir))
             exit_report.write(disclosure.document(text))
 
     def _save(self, directory: ReportDirectory, state: str) -> None:
         source = self._source
         overview = source.overview()
         facts = Facts(
-            overview=overview.whole(),
+            overview=overview.snapshot(),
             events=events_of(source.events),
             environment=overview.environment(),
             families=source.collect(),
@@ -102,7 +100,7 @@ class FinalReports:
 
 def events_of(log: EventLog) -> dict[str, Any]:
     """Return the events as ``/debug/events`` does."""
-    return {"events": [plain(event._asdict()) for event in log.since()]}
+    return {"events": [encoded(event._asdict()) for event in log.since()]}
 
 
 def _prepare() -> None:

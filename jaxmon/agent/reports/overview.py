@@ -1,7 +1,7 @@
 """
-The debug overview as one document.
+The facts of this process, from all parts: as records, and as the debug overview.
 
-Read by the debug endpoints, `jaxmon explain` and the exit report. It contains what
+Read by the debug endpoints, `jaxmon explain` and the exit report. They contain what
 labels must not: source lines, argument names, the command line.
 """
 
@@ -19,54 +19,37 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Part
 from jaxmon.agent.reports.environment import environment
-from jaxmon.agent.reports.json_types import plain
 from jaxmon.clocks import monotonic, wall_time
-from jaxmon.report import SCHEMA
+from jaxmon.facts import SCHEMA
+from jaxmon.facts import functions as facts
+from jaxmon.facts.functions import Counted, Phase
+from jaxmon.facts.process import Exports, Process, Snapshot, read
+from jaxmon.facts.record import encoded
+from jaxmon.limits import Limits
 from jaxmon.version import version
 
 
 _MOST_FUNCTIONS = 500
 
-# Sections that the document always has.
-_SECTIONS = (
-    "compiling",
-    "requests",
-    "steps",
-    "checkpoints",
-    "queues",
-    "memory",
-    "allocations",
-    "cache",
-    "signatures",
-    "transfers",
-    "tracing",
-    "errors",
-    "values",
-    "slower",
-    "warnings",
-    "time",
-    "run",
-    "run_doubts",
-    "usual",
-    "charts",
-)
 _OF_MEMORY = ("memory", "allocations", "transfers")
-_NOT_COUNTED = {"calls": None, "hits": None}
-_OF_FUNCTION = (
-    "cache",
-    "program",
-    "flops",
-    "samples",
-    "spreads",
-    "history",
-    "numerics",
-    "determinism",
+_NOT_OF_PARTS = frozenset(
+    (
+        *("schema", "process", "functions", "functions_left_out", "exports", "hooks"),
+        *("internal_errors", "problems"),
+        *("events", "recompiles", "implausible", "limits"),
+    )
 )
+# What parts observe, and of functions, with what is known without them.
+_SECTIONS = [name for name in Snapshot.fields if name not in _NOT_OF_PARTS]
+_UNOBSERVED: Mapping[str, Any] = {
+    name: getattr(facts.Function, name)
+    for name in facts.Function.fields[facts.Function.fields.index("cache") :]
+}
 
 
 class Overview:
     """
-    Combines the contributions of an agent's parts. Thread-safe; a few milliseconds.
+    Combines what an agent's parts observe. Thread-safe; a few milliseconds.
 
     If a part fails, only its data is missing; the error is listed under ``problems``.
 
@@ -84,7 +67,7 @@ class Overview:
         parts: Sequence[Part],
         hooks: Hooks,
         started: tuple[float, float],
-        exports: Callable[[], Mapping[str, Any]],
+        exports: Callable[[], Exports],
     ) -> None:
         self._context = context
         self._parts = parts
@@ -92,88 +75,101 @@ class Overview:
         self._started, self._began = started
         self._exports = exports
 
+    def snapshot(self) -> Snapshot:
+        """
+        Return all of it, without events; `None` instead of a record whose part fails,
+        which `jaxmon.facts.process.read` replaces.
+        """
+        problems: dict[str, str] = {}
+        functions = self._functions(problems)
+        return functions.replace(
+            schema=SCHEMA,
+            process=self._process(),
+            **self._sections(_SECTIONS, problems),
+            exports=self._exports(),
+            hooks=self._hooks.active(),
+            internal_errors=self._context.guard.failures(),
+            problems=problems,
+        )
+
+    def judged_by(self, limits: Limits) -> Snapshot:
+        """Return all of it with the events, as others read it, to be judged."""
+        happened = [event._asdict() for event in self._context.events.since()]
+        return read(self.snapshot(), {"events": happened}, limits)
+
     def whole(self) -> dict[str, Any]:
         """Return the whole document, without events."""
-        problems: dict[str, str] = {}
-        return {
-            "schema": SCHEMA,
-            "process": self._process(),
-            **self._functions(problems),
-            **self._sections(_SECTIONS, problems),
-            "exports": self._exports(),
-            "hooks": self._hooks.active(),
-            "internal_errors": self._context.guard.failures(),
-            "problems": problems,
-        }
+        return dict(encoded(self.snapshot()))
 
     def functions(self) -> dict[str, Any]:
         """Return the functions by compile time, longest first."""
         problems: dict[str, str] = {}
-        return {**self._functions(problems), "problems": problems}
+        return dict(encoded(self._functions(problems).replace(problems=problems)))
 
     def memory(self) -> dict[str, Any]:
         """Return device memory, the source lines that allocated it, and transfers."""
         problems: dict[str, str] = {}
-        return {**self._sections(_OF_MEMORY, problems), "problems": problems}
+        sections = self._sections(_OF_MEMORY, problems)
+        return dict(encoded(Snapshot(**sections, problems=problems)))
 
     def environment(self) -> dict[str, Any]:
         """Return interpreter, versions, flags and installed packages."""
         return environment(self._context.jax)
 
-    def _process(self) -> dict[str, Any]:
+    def _process(self) -> Process:
         jax = self._context.jax
-        return {
-            "pid": os.getpid(),
-            "program": disclosure.own_command()[:500],
-            "started": self._started,
-            "now": wall_time(),
-            "observed_seconds": monotonic() - self._began,
-            "jaxmon": version(),
-            "jax": str(getattr(jax, "__version__", "")),
-            "python": platform.python_version(),
-        }
+        return Process(
+            pid=os.getpid(),
+            program=disclosure.own_command()[:500],
+            started=self._started,
+            now=wall_time(),
+            observed_seconds=monotonic() - self._began,
+            jaxmon=version(),
+            jax=str(getattr(jax, "__version__", "")),
+            python=platform.python_version(),
+        )
 
-    def _functions(self, problems: dict[str, str]) -> dict[str, Any]:
-        facts: dict[str, dict[str, Any]] = {key: {} for key in _OF_FUNCTION}
+    def _functions(self, problems: dict[str, str]) -> Snapshot:
+        found: dict[str, Mapping[str, Any]] = {}
         for part in self._parts:
-            for key, read in part.explain().functions.items():
-                facts[key] = self._read(part, read, problems) or {}
-        counted = facts.pop("counted", {})
+            for key, ask in part.explain().functions.items():
+                found[key] = self._read(part, ask, problems) or {}
+        counted = found.pop("counted", {})
         known = [f for f in self._context.table if is_active(f)]
         known.sort(key=_importance)
-        found = {}
-        for function in known[:_MOST_FUNCTIONS]:
-            name = function.name
-            found[name] = {
-                **_figures(function),
-                **(counted.get(name) or _NOT_COUNTED),
-                **{key: of.get(name) or {} for key, of in facts.items()},
-            }
-        return {
-            "functions": found,
-            "functions_left_out": max(len(known) - _MOST_FUNCTIONS, 0),
-        }
+        return Snapshot(
+            functions=tuple(
+                _described(
+                    function,
+                    counted.get(function.name, Counted(None, None)),
+                    {
+                        key: of[function.name]
+                        for key, of in found.items()
+                        if function.name in of
+                    },
+                )
+                for function in known[:_MOST_FUNCTIONS]
+            ),
+            functions_left_out=max(len(known) - _MOST_FUNCTIONS, 0),
+        )
 
     def _sections(
         self, wanted: Iterable[str], problems: dict[str, str]
     ) -> dict[str, Any]:
-        """Return the *wanted* sections, `None` for one whose part fails."""
-        found: dict[str, Any] = {name: {} for name in wanted}
+        """Return the *wanted* records, `None` for one whose part fails."""
+        found: dict[str, Any] = {name: getattr(Snapshot, name) for name in wanted}
         for part in self._parts:
-            for name, read in part.explain().sections.items():
+            for name, ask in part.explain().sections.items():
                 if name in found:
-                    found[name] = self._read(part, read, problems)
+                    found[name] = self._read(part, ask, problems)
         return found
 
     def _read(
-        self,
-        part: Part,
-        read: Callable[[], Mapping[str, Any]],
-        problems: dict[str, str],
+        self, part: Part, ask: Callable[[], Any], problems: dict[str, str]
     ) -> Any:
-        """Return the result of *read* in JSON types, `None` if it fails."""
+        """Return the result of *ask*, `None` if it fails."""
         try:
-            return plain(read())
+            return ask()
         except Exception as error:  # noqa: BLE001 - contained and counted
             problems[part.name] = disclosure.error(error)[:200]
             self._context.guard.failed(f"snapshot_{part.name}", stays_on=True)
@@ -185,19 +181,25 @@ def _importance(function: Function) -> tuple[float, int]:
     return -lost, -(function.objects.calls + function.missed)
 
 
-def _figures(function: Function) -> dict[str, Any]:
-    return {
-        "internal": function.internal,
-        "place": function.place,
-        "misses": function.missed,
-        "compiles": _values(function.compiles),
-        "recompiles": _values(function.recompiles),
-        "errors": _values(function.errors),
-        "phases": {
-            phase: {"seconds": histogram.sum, "count": histogram.count}
+def _described(
+    function: Function, counted: Counted, observed: Mapping[str, Any]
+) -> facts.Function:
+    """Return *function*, its calls, and what parts have *observed* of it."""
+    return facts.Function(
+        name=function.name,
+        internal=function.internal,
+        place=function.place,
+        misses=function.missed,
+        compiles=_values(function.compiles),
+        recompiles=_values(function.recompiles),
+        errors=_values(function.errors),
+        phases={
+            phase: Phase(seconds=histogram.sum, count=histogram.count)
             for phase, histogram in function.phases.copy().items()
         },
-    }
+        **vars(counted),
+        **{**_UNOBSERVED, **observed},
+    )
 
 
 def _values(tallies: dict[str, Any]) -> dict[str, int]:

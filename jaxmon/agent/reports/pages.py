@@ -17,8 +17,8 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from jaxmon.agent.events import KINDS, EventLog
-from jaxmon.agent.reports.json_types import dumps, last
 from jaxmon.agent.reports.overview import Overview
+from jaxmon.facts.record import dumps, last
 from jaxmon.http.messages import Request, Response, error_response
 
 

@@ -20,8 +20,8 @@ from jaxmon.agent.goodput.identity import attempt_of, job_of
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.cluster import cluster
 from jaxmon.agent.part import Part
-from jaxmon.agent.reports.json_types import dumps, plain
 from jaxmon.clocks import monotonic
+from jaxmon.facts.record import dumps, encoded
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.server import Handler
 from jaxmon.indicators.loops import Loops
@@ -141,7 +141,7 @@ class Rank(Part):
             return {}
 
     def _page(self, _: Request) -> Response:
-        return Response(dumps(plain(self.describe())).encode(), "application/json")
+        return Response(dumps(encoded(self.describe())).encode(), "application/json")
 
     def _functions(self) -> dict[str, Any]:
         """Return those called most of the functions that several processes run."""

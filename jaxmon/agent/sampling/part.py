@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -36,7 +36,7 @@ from jaxmon.agent.watcher import Watcher
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.exposition.families import Family, histograms
-from jaxmon.facts.spread import spread_of
+from jaxmon.facts import functions as facts
 
 
 # Maximum share of one core for sampling, and how much of it may accumulate.
@@ -164,24 +164,24 @@ class Sampling(Part):
             functions={"samples": self.snapshot, "spreads": self._spreads}
         )
 
-    def _spreads(self) -> dict[str, dict[str, Mapping[str, float] | None]]:
+    def _spreads(self) -> dict[str, dict[str, facts.Spread | None]]:
         return {
             function.name: {
-                "dispatch": spread_of(figures.dispatches.latest),
-                "execution": spread_of(figures.executions.latest),
+                "dispatch": facts.spread_of(figures.dispatches.latest),
+                "execution": facts.spread_of(figures.executions.latest),
             }
             for function, figures in self._figures.copy().items()
         }
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, facts.Samples]:
         """Return samples and median times of each sampled function."""
         return {
-            function.name: {
-                "samples": figures.dispatch.count,
-                "dispatch_seconds": figures.dispatches.median,
-                "execution_seconds": figures.executions.median,
-                "execution_mean": figures.steady.pace,
-            }
+            function.name: facts.Samples(
+                samples=figures.dispatch.count,
+                dispatch_seconds=figures.dispatches.median,
+                execution_seconds=figures.executions.median,
+                execution_mean=figures.steady.pace,
+            )
             for function, figures in self._figures.copy().items()
             if figures.dispatch.count
         }

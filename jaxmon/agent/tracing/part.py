@@ -24,6 +24,7 @@ from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.tracing.mistakes import Mistake
 from jaxmon.agent.worker import Worker
+from jaxmon.facts.events import TraceMistake, Tracing
 from jaxmon.sources import display_path
 
 
@@ -113,21 +114,21 @@ class TraceMistakes(Part):
         """Return the mistakes found."""
         return Explanation({"tracing": self.snapshot})
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> Tracing:
         """Return the mistakes found, in the order in which they were found."""
-        return {
-            "mistakes": [
-                {
-                    "kind": one.kind,
-                    "file": display_path(one.file),
-                    "line": one.line,
-                    "text": one.text,
-                    "within": one.function,
-                    "functions": list(functions),
-                }
+        return Tracing(
+            tuple(
+                TraceMistake(
+                    kind=one.kind,
+                    file=display_path(one.file),
+                    line=one.line,
+                    text=one.text,
+                    within=one.function,
+                    functions=tuple(functions),
+                )
                 for one, functions in self._found.copy().items()
-            ]
-        }
+            )
+        )
 
     def _unread(self, function: Function, jitted: Jitted) -> _Unread | None:
         # Loaded at the first compile of a program that has functions to read.

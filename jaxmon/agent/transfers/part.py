@@ -20,6 +20,7 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.catalog import TRANSFER_DIRECTIONS
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.facts import memory as facts
 from jaxmon.otel.traces import conventions
 from jaxmon.otel.traces.spans import Child
 from jaxmon.sources import display_path
@@ -110,34 +111,34 @@ class Transfers(Part):
         """Return the transfers and their source lines."""
         return Explanation({"transfers": self.snapshot})
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> facts.Transfers:
         """Return the totals, and the source lines that blocked longest."""
         if self._crossings is None:
-            return {}
+            return facts.Transfers()
         self._fold()
         sites = list(self._sites.values())
         sites.sort(key=lambda site: (site.nanoseconds, site.count))
-        return {
-            "directions": {
-                direction: _named(self._totals[direction])
+        return facts.Transfers(
+            directions={
+                direction: facts.Crossings(**_named(self._totals[direction]))
                 for direction in TRANSFER_DIRECTIONS
             },
-            "waits": _named(self._totals["sync"]),
-            "arguments": {
+            waits=facts.Crossings(**_named(self._totals["sync"])),
+            arguments={
                 function.name: nbytes
                 for function, nbytes in self._arguments.copy().items()
             },
-            "lines": [
-                {
-                    "file": display_path(site.file),
-                    "line": site.line,
-                    "direction": site.direction,
-                    "how": site.how,
+            lines=tuple(
+                facts.Transfer(
+                    file=display_path(site.file),
+                    line=site.line,
+                    direction=site.direction,
+                    how=site.how,
                     **_figures(site),
-                }
+                )
                 for site in reversed(sites[-LINES:])
-            ],
-        }
+            ),
+        )
 
     def collect(self) -> list[Family]:
         """Return the metrics of transfers and syncs."""
@@ -279,10 +280,10 @@ class Transfers(Part):
         )
 
 
-def _figures(site: TransferSite) -> dict[str, float]:
+def _figures(site: TransferSite) -> dict[str, Any]:
     return _named((site.count, site.bytes, site.nanoseconds))
 
 
-def _named(figures: Sequence[int]) -> dict[str, float]:
+def _named(figures: Sequence[int]) -> dict[str, Any]:
     count, nbytes, spent = figures
     return {"count": count, "bytes": nbytes, "seconds": spent / 1e9}

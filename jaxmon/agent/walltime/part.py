@@ -27,6 +27,8 @@ from jaxmon.agent.walltime.starvation import Starvation
 from jaxmon.agent.walltime.tasks import seconds_held, times_slept
 from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.exposition.families import Family, series
+from jaxmon.facts import walltime as facts
+from jaxmon.facts.record import encoded
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.server import Handler
 from jaxmon.indicators.recorder import recorder
@@ -85,7 +87,7 @@ class WallTime(Part):
         spanning: Callable[[], Collection[Function]],
         lead: Callable[[], tuple[float, float]],
         *,
-        gone: Callable[[], list[dict[str, Any]]],
+        gone: Callable[[], tuple[facts.FailedHelper, ...]],
     ) -> None:
         self._guard = context.guard
         self._routes = routes
@@ -169,21 +171,21 @@ class WallTime(Part):
         """Return the ledger."""
         return Explanation({"time": self.snapshot})
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> facts.WallTime:
         """Return the ledger since the start and lately, and what is going on now."""
         if self._thread is None:
-            return {}
-        now = self._looks.progress.as_json(perf_counter())
+            return facts.WallTime()
+        now = self._looks.progress.describe(perf_counter())
         current = self._looks.progress.current
-        if current is not None and now["seconds"] >= _LONG:
-            now = {**self._standing(current.thread), **now}
-        return {
-            "since_start": _as_json(self._ledger.since_start()),
-            "lately": _as_json(self._ledger.lately()),
-            "recent": _as_json(self._ledger.recent()),
-            "now": now,
-            "requests": self._hanging(),
-        }
+        if current is not None and now.seconds >= _LONG:
+            now = facts.Now(**{**self._standing(current.thread), **vars(now)})
+        return facts.WallTime(
+            since_start=_described(self._ledger.since_start()),
+            lately=_described(self._ledger.lately()),
+            recent=_described(self._ledger.recent()),
+            now=now,
+            requests=self._hanging(),
+        )
 
     def doing(self) -> dict[str, Any]:
         """
@@ -195,18 +197,19 @@ class WallTime(Part):
         if self._thread is None:
             return {}
         moment = perf_counter()
-        now = self._looks.progress.as_json(moment)
+        now = self._looks.progress.describe(moment)
         pace = self._pace.as_json(moment)
         current = self._looks.progress.current
         if current is not None:
-            longest = max(now["seconds"], pace["age_seconds"] or 0.0)
+            longest = max(now.seconds, pace["age_seconds"] or 0.0)
             there = (
                 self._standing(current.thread) if longest >= _LONG_FOR_OTHERS else {}
             )
-            now = {**now, **there, "activity": now["activity"] or there.get("activity")}
+            activity = now.activity or there.get("activity", "")
+            now = now.replace(**{**there, "activity": activity})
         course = self._course.as_json()
         return {
-            "now": now,
+            "now": encoded(now),
             "pace": pace,
             "starved_ratio": self._starvation.ratio,
             "course": course,
@@ -252,7 +255,7 @@ class WallTime(Part):
     def _standing(self, thread: int) -> dict[str, Any]:
         """
         Return where *thread* is, which others wait for a lock if it does, and which
-        helpers of the program have failed.
+        helpers of the program have failed, as fields of what goes on now.
         """
         try:
             found = repeatedly(partial(stacks, self._reader))["threads"]
@@ -262,18 +265,18 @@ class WallTime(Part):
         if own is None:
             return {}
         others = [
-            {"name": one["name"], "stack": one["stack"][:_MOST_LINES]}
+            facts.Standing(one["name"], tuple(one["stack"][:_MOST_LINES]))
             for one in found
             if one["lock"] and own["lock"] and one is not own
         ]
         return {
-            "stack": own["stack"][:_MOST_LINES],
+            "stack": tuple(own["stack"][:_MOST_LINES]),
             **{key: own[key] for key in ("lock", "barrier", "callback", "activity")},
-            "others": others[:_MOST_OTHERS],
+            "others": tuple(others[:_MOST_OTHERS]),
             "gone": self._gone(),
         }
 
-    def _hanging(self) -> dict[str, Any]:
+    def _hanging(self) -> tuple[facts.Hanging, ...]:
         """
         Return where the oldest request of each route is, if it has been in progress for
         long: the stack of the thread that it began on. Not of one in an event loop,
@@ -285,17 +288,17 @@ class WallTime(Part):
             if perf_counter() - one.started >= _LONG
         }
         if not oldest:
-            return {}
+            return ()
         try:
             threads = repeatedly(partial(stacks, self._reader))["threads"]
         except NotNowError:
-            return {}
-        known = {one["ident"]: one["stack"][:_MOST_LINES] for one in threads}
-        return {
-            name: {"stack": stack}
+            return ()
+        known = {one["ident"]: tuple(one["stack"][:_MOST_LINES]) for one in threads}
+        return tuple(
+            facts.Hanging(name, stack)
             for name, one in oldest.items()
             if (stack := known.get(one.home)) and not any(map(_is_loop, stack))
-        }
+        )
 
     def _run(self) -> None:
         shuffled = random.Random()  # noqa: S311 - spreads looks, hides nothing
@@ -385,23 +388,25 @@ def _calls_together(
     return sum([one.objects.calls + one.missed for one in functions])
 
 
-def _as_json(period: Period) -> dict[str, Any]:
+def _described(period: Period) -> facts.Period:
     entries = period.corrected()
     most = sorted(entries.items(), key=lambda item: -item[1])[:_MOST_PLACES]
-    states: dict[str, dict[str, float]] = {}
+    states: dict[str, float] = {}
     activities: dict[str, float] = {}
     for entry, seconds in entries.items():
-        state = states.setdefault(entry.state, {"seconds": 0.0})
-        state["seconds"] += seconds
+        states[entry.state] = states.get(entry.state, 0.0) + seconds
         if entry.activity:
             activities[entry.activity] = activities.get(entry.activity, 0.0) + seconds
-    for state in states.values():
-        part = state["seconds"] / period.seconds if period.seconds else 0.0
-        state["error_seconds"] = period.error(part) * period.seconds
-    return {
-        "seconds": period.seconds,
-        "looks": period.looks,
-        "states": states,
-        "activities": activities,
-        "places": [{**entry._asdict(), "seconds": s} for entry, s in most],
-    }
+    whole = period.seconds
+    return facts.Period(
+        seconds=whole,
+        looks=period.looks,
+        states={
+            state: facts.StateTime(
+                seconds, period.error(seconds / whole if whole else 0.0) * whole
+            )
+            for state, seconds in states.items()
+        },
+        activities=activities,
+        places=tuple([facts.PlaceTime(*entry, seconds) for entry, seconds in most]),
+    )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jaxmon.agent.walltime.ledger import Entry
+from jaxmon.facts.walltime import Now
 
 
 # A thread that has used less has not woken up: even a timer costs more.
@@ -74,21 +75,21 @@ class Progress:
         self.changes += 1
         self.current = Current(entry, thread, now)
 
-    def as_json(self, now: float) -> dict[str, Any]:
+    def describe(self, now: float) -> Now:
         """
         Return what the program is doing at *now*, since how many seconds, and the
         longest time that it has been doing such a thing, and on that line, before.
         """
         current = self.current
         if current is None:
-            return {}
-        return {
+            return Now()
+        return Now(
             **current.entry._asdict(),
-            "seconds": max(now - current.since, 0.0),
-            "longest_before": self._longest.get(current.entry.state, 0.0),
-            "longest_there": self._longest.get(current.entry.place, 0.0),
-            "changes": self.changes,
-        }
+            seconds=max(now - current.since, 0.0),
+            longest_before=self._longest.get(current.entry.state, 0.0),
+            longest_there=self._longest.get(current.entry.place, 0.0),
+            changes=self.changes,
+        )
 
     def _gets_on(self, now: float) -> bool:
         if now - self._checked < _CHECKED_SECONDS:

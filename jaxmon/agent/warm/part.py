@@ -18,6 +18,7 @@ from jaxmon.agent.observers import Options, Shapes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.warm.readiness import Readiness
 from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.facts.functions import Signatures
 from jaxmon.http.messages import Request, Response, error_response
 from jaxmon.http.server import Handler
 
@@ -88,10 +89,10 @@ class WarmStarts(Part):
         """Return how many signatures there are, and how many were warmed up."""
         return Explanation({"signatures": self._explain})
 
-    def _explain(self) -> Mapping[str, int]:
+    def _explain(self) -> Signatures:
         # Without a compile nothing is loaded that would record one.
         known = self.recorder.explain() if self._recorders else {}
-        return {**known, **{name: n.value for name, n in self.warmed.items()}}
+        return Signatures(**known, **{name: n.value for name, n in self.warmed.items()})
 
     def pages(self) -> Mapping[str, Handler]:
         """Return the signatures, for `jaxmon signatures export`."""

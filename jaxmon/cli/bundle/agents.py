@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ from jaxmon.cli.selection import pick
 from jaxmon.cli.workers import TIMEOUT, Worker, running
 from jaxmon.errors import CommandError
 from jaxmon.facts.ending import ProcessEnd
-from jaxmon.facts.process import read
-from jaxmon.facts.reader import mapping
+from jaxmon.facts.process import Environment, Snapshot, read
+from jaxmon.facts.reader import from_json, mapping
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.http.redaction import Secrets
 from jaxmon.limits import Limits
@@ -44,17 +44,15 @@ class Process:
 
     Args:
         number: its slot.
-        overview: ``/debug/overview``, with the command line as it may be shown.
-        events: ``/debug/events``: a list.
-        environment: ``/debug/environment``, empty if an older agent has none.
+        snapshot: what it reports, with the command line as it may be shown.
+        environment: without anything if an older agent has none.
         findings: sentences, the most urgent first.
     """
 
     number: str
-    overview: Mapping[str, Any]
-    events: tuple[Mapping[str, Any], ...] = ()
-    environment: Mapping[str, Any] = field(default_factory=dict)
-    findings: tuple[str, ...] = ()
+    snapshot: Snapshot
+    environment: Environment
+    findings: tuple[str, ...]
 
 
 def collect(
@@ -147,10 +145,10 @@ def _described(
         archive.add_json(f"{place}/events.json", events)
     if environment:
         archive.add_json(f"{place}/environment.json", environment)
-        packages = environment.get("packages")
-        if isinstance(packages, dict):
-            pins = "".join(f"{name}=={one}\n" for name, one in packages.items())
-            archive.add(f"{place}/packages.txt", pins)
+    known = from_json(Environment, environment)
+    if known.packages:
+        pins = "".join(f"{name}=={one}\n" for name, one in known.packages.items())
+        archive.add(f"{place}/packages.txt", pins)
     if threads := _document(archive, worker, "stacks"):
         archive.add_json(f"{place}/stacks.json", threads)
         archive.add(f"{place}/stacks.txt", "\n".join(stacks(threads, _WIDTH)) + "\n")
@@ -166,17 +164,9 @@ def _described(
     report = files_of(facts._replace(redacted=archive.redacted, limits=limits))
     archive.add(f"{place}/summary.json", report.summary, clean=True)
     archive.add(f"{place}/report.html", report.page, clean=True)
-    _add_reports(archive, worker)
-    listed = events.get("events")
-    return Process(
-        worker.number,
-        overview,
-        tuple(one for one in listed or () if isinstance(one, dict))
-        if isinstance(listed, list)
-        else (),
-        environment,
-        tuple(one.verdict for one in findings),
-    )
+    _add_reports(archive, worker, snapshot.errors.oom_reports)
+    verdicts = tuple(one.verdict for one in findings)
+    return Process(worker.number, snapshot, known, verdicts)
 
 
 def _describe_trouble(archive: Archive, worker: Worker) -> None:
@@ -203,13 +193,10 @@ def _fetch(workers: list[Worker], target: str) -> dict[str, str | FetchError]:
     return fetch_all(sockets, target, timeout=TIMEOUT, max_bytes=_MAX_BYTES)
 
 
-def _add_reports(archive: Archive, worker: Worker) -> None:
+def _add_reports(archive: Archive, worker: Worker, paths: Sequence[str]) -> None:
     """Add the latest out-of-memory reports that the process has written."""
-    errors = worker.overview.get("errors")
-    paths = errors.get("oom_reports") if isinstance(errors, dict) else None
-    named = [Path(str(one)) for one in (paths if isinstance(paths, list) else [])]
     # A report is data, and beside it there is one to read.
-    for data in named[-_MOST_REPORTS:]:
+    for data in map(Path, paths[-_MOST_REPORTS:]):
         for path in (data, data.with_suffix(".txt")):
             try:
                 text = _report(path, worker.socket)

@@ -9,6 +9,7 @@ from typing import Any
 from jaxmon.cli.bundle.agents import Process
 from jaxmon.cli.bundle.timeline import Entry
 from jaxmon.cli.markdown import escaped, table
+from jaxmon.facts.functions import Function
 
 
 GAP = "TO FILL IN"
@@ -128,10 +129,9 @@ def _hit_rates(processes: Sequence[Process]) -> str:
         rows.append((where, "jit, all functions", _rate(hits, calls), f"{calls:,}"))
         for name, called, hit in worst[:5]:
             rows.append((where, f"jit, {name}", _rate(hit, called), f"{called:,}"))
-        found = _requests(process)
-        hit = found.get("hit", 0)
-        asked = hit + found.get("miss", 0)
-        rows.append((where, "persistent", _rate(hit, asked), f"{asked:,}"))
+        found = process.snapshot.cache.requests
+        asked = found.hit + found.miss
+        rows.append((where, "persistent", _rate(found.hit, asked), f"{asked:,}"))
     if not rows:
         return "No process responded."
     return table(("Process", "Cache", "Hit rate", "Calls"), rows)
@@ -141,22 +141,20 @@ def _programs(processes: Sequence[Process]) -> Iterator[str]:
     rows: list[tuple[Any, ...]] = []
     variants: dict[str, dict[str, str]] = {}
     for process in processes:
-        for name, function in _functions(process):
-            program = function.get("program")
-            if not isinstance(program, dict) or not program.get("fingerprint"):
+        for function in process.snapshot.functions:
+            program = function.program
+            if not program.fingerprint:
                 continue
-            fingerprint = str(program["fingerprint"])[:_FINGERPRINT]
-            variants.setdefault(name, {})[fingerprint] = process.number
-            finished = program.get("finished")
-            finished = finished if isinstance(finished, (int, float)) else 0.0
+            fingerprint = program.fingerprint[:_FINGERPRINT]
+            variants.setdefault(function.name, {})[fingerprint] = process.number
             rows.append(
                 (
-                    finished,
+                    program.finished,
                     f"worker {process.number}",
-                    name,
+                    function.name,
                     fingerprint,
-                    str(program.get("programs", "")),
-                    _moment(finished) if finished else _UNKNOWN,
+                    str(program.programs or ""),
+                    _moment(program.finished) if program.finished else _UNKNOWN,
                     _recompiles(function),
                 )
             )
@@ -195,45 +193,22 @@ def _findings(processes: Sequence[Process]) -> Iterator[str]:
 
 
 def _pins(process: Process) -> dict[str, str]:
-    versions = process.environment.get("versions")
-    about = process.overview.get("process")
-    found: dict[str, str] = {}
-    for source in (about, versions):
-        if isinstance(source, dict):
-            found |= {
-                str(name): str(value)
-                for name, value in source.items()
-                if source is versions or name in ("jaxmon", "jax", "python")
-            }
-    return found
-
-
-def _functions(process: Process) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    functions = process.overview.get("functions")
-    for name, function in (functions if isinstance(functions, dict) else {}).items():
-        if isinstance(function, dict):
-            yield str(name), function
+    about = process.snapshot.process
+    own = {"jaxmon": about.jaxmon, "jax": about.jax, "python": about.python}
+    return {name: one for name, one in own.items() if one} | {
+        **process.environment.versions
+    }
 
 
 def _calls(process: Process) -> Iterator[tuple[str, int, int]]:
-    for name, function in _functions(process):
-        calls, hits = function.get("calls"), function.get("hits")
-        if type(calls) is type(hits) is int and calls:
-            yield name, calls, hits
+    for one in process.snapshot.functions:
+        if one.calls and one.hits is not None:
+            yield one.name, one.calls, one.hits
 
 
-def _requests(process: Process) -> dict[str, int]:
-    cache = process.overview.get("cache")
-    found = cache.get("requests") if isinstance(cache, dict) else None
-    counts = found.items() if isinstance(found, dict) else ()
-    return {str(name): one for name, one in counts if isinstance(one, int)}
-
-
-def _recompiles(function: Mapping[str, Any]) -> str:
-    causes = function.get("recompiles")
-    if not isinstance(causes, dict) or not causes:
-        return "none"
-    return ", ".join(f"{name} {count}" for name, count in sorted(causes.items()))
+def _recompiles(function: Function) -> str:
+    causes = sorted(function.recompiles.items())
+    return ", ".join(f"{name} {count}" for name, count in causes) or "none"
 
 
 def _rate(hits: int, calls: int) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from jaxmon.cli.bundle.agents import Process
 from jaxmon.facts.ending import ProcessEnd
+from jaxmon.facts.events import Event
 from jaxmon.formats.layout import clean, shortened
 
 
@@ -67,22 +68,17 @@ def _of_alerts(alerts: Iterable[Mapping[str, Any]]) -> Iterator[Entry]:
 
 def _of_process(process: Process) -> Iterator[Entry]:
     source = f"worker {process.number}"
-    about = process.overview.get("process")
-    about = about if isinstance(about, dict) else {}
-    started = about.get("started")
-    if isinstance(started, (int, float)):
+    if started := process.snapshot.process.started:
         yield Entry(started, started, 1, source, "jaxmon was started in the process")
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for event in process.events:
-        kind, function = str(event.get("kind")), str(event.get("function") or "")
-        timed = isinstance(event.get("time"), (int, float))
-        if timed and kind not in _ORDINARY:
-            groups.setdefault((kind, function), []).append(event)
+    groups: dict[tuple[str, str], list[Event]] = {}
+    for event in process.snapshot.events:
+        if event.time and event.kind not in _ORDINARY:
+            groups.setdefault((event.kind, event.function), []).append(event)
     for (kind, function), events in groups.items():
         first, last = events[0], events[-1]
         named = f" {function}" if function else ""
-        what = f"{kind}{named}: {last.get('message') or ''}"
-        yield Entry(first["time"], last["time"], len(events), source, _line(what))
+        what = f"{kind}{named}: {last.message}"
+        yield Entry(first.time, last.time, len(events), source, _line(what))
 
 
 def _line(text: str) -> str:

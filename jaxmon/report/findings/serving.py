@@ -169,6 +169,6 @@ def _waited(snapshot: Snapshot) -> float:
 def _executed(snapshot: Snapshot) -> float:
     """Return the seconds of execution of all functions, from their sampled calls."""
     return sum(
-        (one.calls or 0) * (one.samples.get("execution_seconds") or 0.0)
+        (one.calls or 0) * (one.samples.execution_seconds or 0.0)
         for one in snapshot.functions
     )

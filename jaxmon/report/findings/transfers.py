@@ -57,7 +57,7 @@ def arguments(snapshot: Snapshot) -> Iterator[Finding]:
     observed, limits = snapshot.process.observed_seconds, snapshot.limits
     for function in snapshot.functions:
         nbytes = snapshot.transfers.arguments.get(function.name, 0.0)
-        dispatch = function.samples.get("dispatch_seconds", 0.0)
+        dispatch = function.samples.dispatch_seconds or 0.0
         calls = function.calls or 0
         # The median of a few calls is not the mean of all. A call that takes longer
         # than its copies waits for a device that has enough to do.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from jaxmon.catalog import RUN_ACTIVITIES
@@ -67,7 +67,7 @@ def document(record: RunRecord) -> dict[str, Any]:
     """Return *record* and the figures that follow from it."""
     known = saving(record) or Saving(0.0, 0.0)
     return {
-        **asdict(record),
+        **vars(record.whole()),
         "wall_seconds": record.wall,
         "goodput": record.goodput,
         "steps": record.steps,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,8 +14,9 @@ from jaxmon.catalog import AGENT_DIED, AGENT_UP
 from jaxmon.errors import ConfigFileError, JaxmonError
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.facts.events import Difference, Recompile
-from jaxmon.facts.process import Snapshot, read
+from jaxmon.facts.process import Environment, Snapshot, read
 from jaxmon.facts.reader import from_json, mapping
+from jaxmon.facts.record import NOTHING, Record
 from jaxmon.facts.walltime import WallTime
 from jaxmon.files import bounded
 from jaxmon.formats import json_text, schema
@@ -31,8 +31,7 @@ from jaxmon.report.status.summary import summarise
 from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(Record):
     """Why users were not all right, and the likely cause, each in a sentence."""
 
     state: str = ""
@@ -42,8 +41,7 @@ class Reason:
     because: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Record):
     """Whether users were all right since the start, in one sentence, and why not."""
 
     state: str = "unknown"
@@ -52,8 +50,7 @@ class Answer:
     advice: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Record):
     """A finding, as in `jaxmon.report.findings.finding`."""
 
     topic: str = ""
@@ -68,8 +65,7 @@ class Found:
     runbook: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Record):
     """
     The summary of a run.
 
@@ -91,13 +87,13 @@ class Run:
     host: str = ""
     worker: str = ""
     state: str = "running"
-    answer: Answer = field(default_factory=Answer)
+    answer: Answer = Answer()
     findings: tuple[Found, ...] = ()
     quiet: str = ""
     notes: tuple[str, ...] = ()
-    versions: Mapping[str, str] = field(default_factory=dict)
-    packages: Mapping[str, str] = field(default_factory=dict)
-    snapshot: Snapshot = field(default_factory=Snapshot)
+    versions: Mapping[str, str] = NOTHING
+    packages: Mapping[str, str] = NOTHING
+    snapshot: Snapshot = Snapshot()
 
 
 _DIGITS = 6
@@ -108,17 +104,15 @@ _LIST = r"\[[^][{}\"]*\]"
 
 def plain(value: Any, text: Callable[[str], str]) -> Any:
     """
-    Return *value* in JSON types, numbers rounded and each text passed to *text*: fields
-    of dataclasses as they are declared, other keys sorted.
+    Return *value* in JSON types, numbers rounded and each text passed to *text*: all
+    fields of records as they are declared, other keys sorted.
     """
     if isinstance(value, str):
         return text(value)
     if isinstance(value, float):
         return _rounded(value)
-    if is_dataclass(value):
-        return {
-            one.name: plain(getattr(value, one.name), text) for one in fields(value)
-        }
+    if isinstance(value, Record):
+        return {name: plain(getattr(value, name), text) for name in value.fields}
     if isinstance(value, Mapping):
         return {text(str(key)): plain(value[key], text) for key in sorted(value)}
     if isinstance(value, (list, tuple)):
@@ -162,7 +156,8 @@ def parse(text: str | bytes) -> Run:
         schema.require(document, SCHEMA, oldest=0)
     except ValueError as error:
         raise RunError(str(error)) from error
-    return replace(from_json(Run, document), snapshot=from_json(Snapshot, document))
+    found = from_json(Run, document)
+    return found.replace(snapshot=from_json(Snapshot, document))
 
 
 def read_file(path: Path) -> Run:
@@ -213,7 +208,7 @@ class Facts(NamedTuple):
     What an agent reports.
 
     Attributes:
-        overview: as ``/debug/overview``.
+        overview: as ``/debug/overview``, or as the process itself knows it.
         events: as ``/debug/events``.
         environment: as ``/debug/environment``.
         families: its metrics.
@@ -225,7 +220,7 @@ class Facts(NamedTuple):
         limits: by which it is judged; the defaults if `None`.
     """
 
-    overview: Mapping[str, Any]
+    overview: Mapping[str, Any] | Snapshot
     events: Mapping[str, Any]
     environment: Mapping[str, Any]
     families: Iterable[Family]
@@ -235,12 +230,6 @@ class Facts(NamedTuple):
     others: Sequence[Snapshot] = ()
     redacted: Callable[[str], str] = str
     limits: Limits | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Environment:
-    versions: Mapping[str, str] = field(default_factory=dict)
-    packages: Mapping[str, str] = field(default_factory=dict)
 
 
 def build(facts: Facts) -> str:
@@ -261,7 +250,7 @@ def _document(facts: Facts) -> dict[str, Any]:
     snapshot = read(facts.overview, facts.events, facts.limits)
     findings = find(snapshot, facts.others)
     snapshot = _bounded(snapshot)
-    environment = from_json(_Environment, facts.environment)
+    environment = from_json(Environment, facts.environment)
     document = {
         "schema": SCHEMA,
         "written": snapshot.process.now,
@@ -277,7 +266,7 @@ def _document(facts: Facts) -> dict[str, Any]:
         "packages": environment.packages,
     }
     # An older agent gives all of the command line.
-    program = str(mapping(facts.overview.get("process")).get("program") or "")
+    program = str(mapping(mapping(facts.overview).get("process")).get("program") or "")
     known = sorted(disclosure.hidden(program.split(" "), announced=True), key=len)[::-1]
 
     def redacted(text: str) -> str:
@@ -306,11 +295,10 @@ def _answer(facts: Facts, snapshot: Snapshot, findings: Sequence[Finding]) -> An
 def _bounded(snapshot: Snapshot) -> Snapshot:
     """Return *snapshot* with what a report has room for."""
     held, moved = snapshot.allocations, snapshot.transfers
-    moved = replace(moved, lines=moved.lines[:_MOST_PLACES])
-    return replace(
-        snapshot,
+    moved = moved.replace(lines=moved.lines[:_MOST_PLACES])
+    return snapshot.replace(
         recompiles=tuple(map(_shortened, snapshot.recompiles)),
-        allocations=replace(held, lines=held.lines[:_MOST_PLACES]),
+        allocations=held.replace(lines=held.lines[:_MOST_PLACES]),
         transfers=moved,
         time=WallTime(since_start=snapshot.time.since_start),
     )
@@ -318,8 +306,7 @@ def _bounded(snapshot: Snapshot) -> Snapshot:
 
 def _shortened(recompile: Recompile) -> Recompile:
     kept = recompile.differences[:_MOST_DIFFERENCES]
-    return replace(
-        recompile,
+    return recompile.replace(
         differences=tuple(Difference(shortened(one.text, _LONGEST)) for one in kept),
         omitted=recompile.omitted + len(recompile.differences) - len(kept),
     )

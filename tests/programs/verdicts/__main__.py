@@ -18,7 +18,6 @@ from contextlib import suppress
 
 import jaxmon
 from jaxmon.agent.agent import runtime_of
-from jaxmon.facts.process import read
 from jaxmon.limits.shared import current
 from jaxmon.report.findings import find
 
@@ -57,8 +56,7 @@ def judge() -> None:
     runtime = runtime_of(AGENT)
     assert runtime is not None
     runtime.refresh()
-    events = [event._asdict() for event in runtime.context.events.since()]
-    snapshot = read(runtime.overview.whole(), {"events": events}, current())
+    snapshot = runtime.overview.judged_by(current())
     print(json.dumps([one.as_json() for one in find(snapshot)]), flush=True)
 
 
