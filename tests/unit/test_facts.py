@@ -1,0 +1,149 @@
+"""
+Records of facts: what one release of an agent or a sidecar reports, and another reads.
+
+`tests/recorded/` has what the release before reported.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from jaxmon.cli.main import main
+from jaxmon.facts.process import Snapshot, read
+from jaxmon.facts.reader import from_json
+from jaxmon.facts.record import Record, encoded
+from jaxmon.http.messages import Request, Response
+from jaxmon.http.server import Server
+from jaxmon.limits import Limits
+from jaxmon.report.findings import find
+from jaxmon_exporter.judge import judge
+from tests.support import ROOT
+
+
+RECORDED = ROOT / "tests" / "recorded"
+AGENT = json.loads((RECORDED / "agent.json").read_text())
+SIDECAR = json.loads((RECORDED / "sidecar.json").read_text())
+EVENTS = {"events": AGENT["events"]}
+
+
+class Point(Record):
+    """A record in another."""
+
+    name: str = ""
+    count: int = 0
+
+
+class Way(Record):
+    """A record with records in it."""
+
+    name: str = ""
+    end: Point | None = None
+    points: tuple[Point, ...] = ()
+
+    by_name = ("points",)
+
+
+def test_a_record_knows_what_was_given() -> None:
+    """Only that is encoded; what was not has its default, and counts as equal to it."""
+    path = Way("a", points=(Point("b", 2), Point("c")))
+
+    assert (path.end, path.points[1].count) == (None, 0)
+    assert encoded(path) == {"name": "a", "points": {"b": {"count": 2}, "c": {}}}
+    assert encoded(Way("d").whole()) == {"name": "d", "end": None, "points": {}}
+    assert from_json(Way, encoded(path)) == path == path.replace(end=None)
+    assert len({Point("b"), Point("b", 0), Point("b", count=1)}) == 2
+
+
+def test_all_that_an_agent_reported_is_read() -> None:
+    """Each value of its overview is a field of a record, and encoded as before."""
+
+    def known(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: known(one) for k, one in value.items() if one is not None}
+        return [known(one) for one in value] if isinstance(value, list) else value
+
+    overview = AGENT["overview"]
+    assert known(encoded(from_json(Snapshot, overview))) == known(overview)
+
+
+def test_an_agent_of_the_release_before_is_judged_alike(run_dir: Path) -> None:
+    """By a command, and by a sidecar that finds it in the run directory."""
+    before = [(one["topic"], one["subject"]) for one in AGENT["findings"]]
+    pages = {
+        "/debug/overview": AGENT["overview"],
+        "/debug/events": EVENTS,
+        "/debug/rank": AGENT["rank"],
+    }
+    server = Server({path: _serving(page) for path, page in pages.items()}, name="old")
+    server.listen_unix(run_dir / "agent-0.sock")
+    server.start()
+    try:
+        process = judge(run_dir, Limits(), timeout=60).processes["0"]
+    finally:
+        server.stop()
+
+    found = find(read(AGENT["overview"], EVENTS))
+    assert [(one.topic, one.subject) for one in found] == before
+    assert process.pid == AGENT["overview"]["process"]["pid"]
+    assert process.findings is not None
+    assert [(one["topic"], one["subject"]) for one in process.findings] == before
+
+
+def test_a_sidecar_of_the_release_before_is_shown() -> None:
+    """What it says of the processes of its host is what a command prints of it."""
+    pages = {"/api/summary": _of_worker, "/job": _serving(SIDECAR["job"])}
+    server = Server(pages, name="old")
+    port = server.listen_tcp("127.0.0.1", 0)
+    server.start()
+    try:
+        url, target = f"http://127.0.0.1:{port}", f"127.0.0.1:{port}"
+        done = CliRunner().invoke(main, ["ps", "--json", "--url", url])
+        why = CliRunner().invoke(main, ["job", "why", "--json", "--targets", target])
+    finally:
+        server.stop()
+
+    found = json.loads(done.stdout)["processes"]
+    assert {one["worker"]: one["pid"] for one in found} == {
+        one["worker"]: one["pid"] for one in SIDECAR["summary"]["agents"]
+    }
+    seen = json.loads(why.stdout)
+    assert (seen["answered"], seen["others"]) == (1, len(SIDECAR["job"]["ranks"]))
+
+
+def test_what_a_later_release_adds_is_ignored() -> None:
+    """A key that is unknown, in any record, changes nothing of what is read."""
+
+    def newer(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return [newer(one) for one in value]
+        if isinstance(value, dict):
+            return {key: newer(one) for key, one in value.items()}
+        if isinstance(value, Record):
+            known = {name: newer(one) for name, one in vars(value).items()}
+            return {**known, "later": {"why": [1, None]}, "fields": ["later"]}
+        return value
+
+    found = read(AGENT["overview"], EVENTS)
+    document = newer(from_json(Snapshot, AGENT["overview"]))
+    happened = [{**event, "later": 1} for event in AGENT["events"]]
+
+    assert document["functions"][0]["program"]["later"]
+    assert read(document, {"events": happened, "later": 1}) == found
+
+
+def _of_worker(request: Request) -> Response:
+    summary, worker = SIDECAR["summary"], request.query.get("worker")
+    agents = [one for one in summary["agents"] if worker in (None, one["worker"])]
+    return _serving({**summary, "agents": agents})(request)
+
+
+def _serving(document: Any) -> Callable[[Request], Response]:
+    def respond(_: Request) -> Response:
+        return Response(json.dumps(document).encode(), "application/json")
+
+    return respond
