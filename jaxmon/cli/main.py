@@ -35,7 +35,7 @@ COMMANDS = {
     "compare": "jaxmon.cli.compare",
     "bundle": "jaxmon.cli.bundle.command",
     "exporter": "jaxmon.cli.exporter.command",
-    "demo": "jaxmon.cli.demo.command",
+    "demo": "jaxmon.cli.gameday.demo",
     "gameday": "jaxmon.cli.gameday.command",
     "profile": "jaxmon.cli.profile",
     "doctor": "jaxmon.cli.doctor",

@@ -29,7 +29,7 @@ def restore(pace: Pace) -> None:
 
 def main() -> None:
     """Restore, then train."""
-    pace = Pace(__doc__ or "", pause=0.1, faults=["crash"])
+    pace = Pace("fragile", __doc__, pause=0.1)
     print(f"metrics: {agent.url}", flush=True)
     restore(pace)
     # Only now: what crashes at once starts again at once.

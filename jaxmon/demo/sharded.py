@@ -52,7 +52,7 @@ def flip(array: jax.Array, number: int) -> None:
 
 def main() -> None:
     """Train; mended, continue with what another device holds."""
-    pace = Pace(__doc__ or "", pause=0.05, faults=["corrupt"])
+    pace = Pace("sharded", __doc__, pause=0.05)
     print(f"metrics: {agent.url}", flush=True)
     mesh = Mesh(np.array(jax.devices()), ("data",))
     everywhere, spread = (

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import jaxmon
 
@@ -22,7 +25,6 @@ import numpy as np  # noqa: E402
 import optax  # noqa: E402
 from flax import nnx  # noqa: E402
 
-from jaxmon.demo.checkpoints import Checkpoints  # noqa: E402
 from jaxmon.demo.pace import Pace  # noqa: E402
 
 
@@ -30,7 +32,6 @@ FEATURES, HIDDEN, CLASSES = 32, 128, 10
 BATCH = 64
 SLOW_SECONDS = 0.25
 NONSENSE = np.full((BATCH, FEATURES), np.nan, np.float32)
-FAULTS = ("die", "nan", "slow", "stall", "starve", "unsaved")
 EVALUATE_EVERY = 25
 SAVE_EVERY = 50
 REPORT_EVERY = 100
@@ -112,6 +113,42 @@ def batches(
         yield step, NONSENSE if pace.suffers("nan") else x, label
 
 
+class Checkpoints:
+    """Saves with Orbax, always over the checkpoint before."""
+
+    def __init__(self) -> None:
+        import orbax.checkpoint  # noqa: PLC0415 - takes seconds
+
+        self._orbax: Any = orbax.checkpoint
+        self._saver = orbax.checkpoint.Checkpointer(
+            orbax.checkpoint.StandardCheckpointHandler()
+        )
+        self._directory = TemporaryDirectory(prefix="jaxmon-demo-")
+        self._home = Path(self._directory.name) / "checkpoints"
+        self._gone = self._home.with_name("gone")
+        self._home.mkdir()
+
+    def save(self, leaves: list[Any], *, writable: bool) -> None:
+        """
+        Save *leaves*.
+
+        Args:
+            leaves: arrays.
+            writable: whether the directory is there; otherwise a file is in its place.
+
+        Raises:
+            OSError: it is not.
+        """
+        if writable and self._gone.exists():
+            self._home.unlink()
+            self._gone.rename(self._home)
+        elif not writable and not self._gone.exists():
+            self._home.rename(self._gone)
+            self._home.touch()
+        arguments = self._orbax.args.StandardSave({"parameters": leaves})
+        self._saver.save(self._home / "latest", args=arguments, force=True)
+
+
 def save(checkpoints: Checkpoints, weights: nnx.State, *, writable: bool) -> None:
     """Save *weights*, or report why not: training is worth more than one checkpoint."""
     try:
@@ -122,7 +159,7 @@ def save(checkpoints: Checkpoints, weights: nnx.State, *, writable: bool) -> Non
 
 def main() -> None:
     """Train, evaluate now and then, report now and then."""
-    pace = Pace(__doc__ or "", pause=0.1, faults=FAULTS)
+    pace = Pace("train", __doc__, pause=0.1)
     print(f"metrics: {agent.url}", flush=True)
     weights, state = parameters, jax.jit(optimizer.init)(parameters)
     checkpoints = Checkpoints() if pace.may_suffer("unsaved") else None

@@ -18,10 +18,10 @@ from typing import Any
 import psutil
 import pytest
 
-from jaxmon.cli.demo import stack
-from jaxmon.cli.demo.children import Children
-from jaxmon.cli.demo.stack import Programs
-from jaxmon.gameday import SCENARIOS
+from jaxmon.cli.gameday import stack
+from jaxmon.cli.gameday.children import Children
+from jaxmon.cli.gameday.stack import Programs
+from jaxmon.demo.scenarios import SCENARIOS
 from tests.support import QUICK_COMPILES, ROOT, clean_environ, require_program, until
 
 

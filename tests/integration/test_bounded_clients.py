@@ -20,8 +20,7 @@ import pytest
 from opentelemetry.sdk.metrics.export import MetricsData
 from opentelemetry.sdk.trace import TracerProvider
 
-from jaxmon.cli.demo import pages
-from jaxmon.cli.demo.stack import Stack
+from jaxmon.cli.gameday import stack
 from jaxmon.cli.workers import running
 from jaxmon.errors import CommandError
 from jaxmon.grafana import session as http
@@ -76,8 +75,8 @@ def get(server: Hostile) -> None:
 
 
 def prometheus(server: Hostile) -> None:
-    with replaced(pages, "_SECONDS", SECONDS):
-        Stack(server.url, "", Path()).alerts()
+    with replaced(stack, "_SECONDS", SECONDS):
+        stack.Stack(server.url, "", Path()).alerts()
 
 
 OVER_TCP: dict[str, tuple[Callable[[Hostile], None], tuple[type[Exception], ...]]] = {

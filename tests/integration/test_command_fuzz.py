@@ -71,7 +71,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         raise CommandError(msg)
 
     monkeypatch.setattr("jaxmon_exporter.service.Service", started)
-    monkeypatch.setattr("jaxmon.cli.demo.command._start", started)
+    monkeypatch.setattr("jaxmon.cli.gameday.demo._start", started)
     monkeypatch.setattr("jaxmon.cli.explain._watch", started)
     monkeypatch.setattr("jaxmon.cli.gameday.command._site", started)
     monkeypatch.setattr("jaxmon.cli.run._become", started)

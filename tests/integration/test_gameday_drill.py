@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.cli.demo.children import Children
+from jaxmon.cli.gameday.children import Children
 from jaxmon.cli.gameday.drill import Drill, Patience, Phase
-from jaxmon.cli.gameday.lines import progress
+from jaxmon.cli.gameday.results import progress
 from jaxmon.cli.gameday.site import Firing
 from jaxmon.cli.gameday.workload import Workload
-from jaxmon.gameday import BY_NAME
+from jaxmon.demo.scenarios import BY_NAME
 from tests.support import until
 
 

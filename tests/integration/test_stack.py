@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.cli.demo import stack
-from jaxmon.cli.demo.children import Children
-from jaxmon.cli.demo.stack import Programs
+from jaxmon.cli.gameday import stack
+from jaxmon.cli.gameday.children import Children, free_ports
+from jaxmon.cli.gameday.stack import Programs
 from tests.support import free_port, http_get, require_program, until
 
 
@@ -70,11 +70,10 @@ def test_a_port_that_was_taken_meanwhile_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Both are restarted on other ports; the first ones are stopped and forgotten."""
-    choose = stack._free_ports
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = int(taken.getsockname()[1])
-        choices = iter([[port, free_port()], [free_port(), port], choose()])
-        monkeypatch.setattr(stack, "_free_ports", lambda: next(choices))
+        choices = iter([[port, free_port()], [free_port(), port], free_ports(2)])
+        monkeypatch.setattr(stack, "free_ports", lambda _: next(choices))
         targets = {"demo": "127.0.0.1:1"}
         found = stack.start(programs, children, tmp_path, targets=targets, webhook=None)
 

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from jaxmon.cli.demo.children import Children, Process
 from jaxmon.cli.gameday import command
+from jaxmon.cli.gameday.children import Children, Process
 from jaxmon.cli.main import main
 from tests.preloaded import Preloaded
 

@@ -9,8 +9,8 @@ from typing import Literal
 
 from jaxmon.cli.gameday.site import Firing
 from jaxmon.cli.gameday.workload import Workload
+from jaxmon.demo.scenarios import Scenario
 from jaxmon.errors import CommandError
-from jaxmon.gameday import Scenario
 
 
 REFERENCE = 60.0

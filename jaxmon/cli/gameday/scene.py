@@ -1,17 +1,26 @@
-"""
-What the demo shows, as plain lines: one from time to time, and a table at the end.
-"""
+"""What the demo shows: tables, or a line from time to time."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from jaxmon.cli import output
-from jaxmon.cli.demo.alerts import ActiveAlert
-from jaxmon.report.layout import ELLIPSIS, INDENT, UNKNOWN, Column, clean, ending, size
-from jaxmon.report.layout import table as laid_out
+from jaxmon.cli.gameday.screen import BOLD, QUIET, WARNING, Line, clock, plain
+from jaxmon.cli.gameday.stack import ActiveAlert
+from jaxmon.report import layout
+from jaxmon.report.layout import (
+    ELLIPSIS,
+    INDENT,
+    UNKNOWN,
+    Column,
+    clean,
+    ending,
+    table,
+    wrapped,
+)
 
 
 if TYPE_CHECKING:
@@ -20,9 +29,10 @@ if TYPE_CHECKING:
 _STEP = "train_step"
 _LOW_HIT_RATE = 0.95
 _LINE_SECONDS = 10.0
-WIDTH, HEIGHT = 80, 24
-LEAST_HEIGHT = 5
-MOST_ALERTS = 6
+_HEIGHT = 24
+_LEAST_HEIGHT = 5
+_MOST_ALERTS = 6
+_BLANK: Line = ()
 
 
 def _last_parts(name: str, room: int) -> str:
@@ -89,47 +99,7 @@ class Row(NamedTuple):
     quiet: bool = False
 
 
-class Table(NamedTuple):
-    """Rows, and those columns that fit."""
-
-    columns: Sequence[Column]
-    rows: Sequence[Row]
-
-    def lines(self, width: int) -> list[str]:
-        """Return heading and rows as text."""
-        cells = (self.cells(row) for row in self.rows)
-        return laid_out(self.columns, cells, width=width)
-
-    def cells(self, row: Row) -> list[str]:
-        """Return the cells of *row*, column by column, each sanitised."""
-        return [clean(row.cells.get(one.heading, "")) for one in self.columns]
-
-
-class Overview(NamedTuple):
-    """
-    As much of a summary as there is room for.
-
-    Attributes:
-        totals: labels and values, line by line.
-        functions: those that the program calls come first; the rest share a row.
-        devices: a line for each.
-    """
-
-    totals: Sequence[Sequence[tuple[str, str]]]
-    functions: Table
-    devices: Sequence[str]
-
-    def lines(self, width: int) -> list[str]:
-        """Return all of it as text."""
-        totals = [
-            "".join(f"{INDENT}{label} {value}" for label, value in line)
-            for line in self.totals
-        ]
-        devices = ["", *self.devices] if self.devices else []
-        return [*totals, "", *self.functions.lines(width), *devices]
-
-
-class Log:
+class SceneLog:
     """A line from time to time, for output that cannot be redrawn."""
 
     def __init__(self, places: Mapping[str, str]) -> None:
@@ -160,20 +130,47 @@ class Log:
                 output.line(f"  {time}  resolved  {rest}")
         self._active = set(described)
 
-    def finish(self, scene: DisplayState) -> None:
-        """Print the table, once."""
-        finish(scene, width=WIDTH)
+
+def drawn(
+    scene: DisplayState,
+    size: tuple[int, int],
+    *,
+    places: Mapping[str, str],
+    duration: float | None,
+) -> list[Line]:
+    """
+    Return a whole screen.
+
+    Args:
+        scene: what to show.
+        size: width and height.
+        places: URL or command, by what it shows.
+        duration: of the demo in seconds; `None` means until Ctrl-C.
+    """
+    width, height = size
+    end = "" if duration is None else f" of {clock(duration)}"
+    time = f"  {clock(scene.elapsed)}{end}   Ctrl-C stops"
+    above = [*_where(places, width), _BLANK, ((time, QUIET),)]
+    if scene.fault:
+        above.append(((f"  {scene.fault}", WARNING),))
+    room = height - len(above)
+    below: list[Line] = []
+    if scene.alerts is not None:
+        # In addition: a blank line, the heading, how many more, what to do.
+        most = min(_MOST_ALERTS, max(room - _LEAST_HEIGHT - 4, 1))
+        below = alerts(scene.alerts, width=width, most=most)
+    shown = overview(scene.summary, width=width, height=room - len(below))
+    return [*above, *shown, *below]
 
 
-def finish(scene: DisplayState, *, width: int) -> None:
+def finish(scene: DisplayState) -> None:
     """Print the tables that remain when the demo has ended."""
+    width = shutil.get_terminal_size().columns
     output.line()
     output.line(f"  After {clock(scene.elapsed)}")
-    output.lines(overview(scene.summary, width=width, height=HEIGHT).lines(width))
+    output.lines(plain(overview(scene.summary, width=width, height=_HEIGHT)))
     if scene.alerts:
-        output.line()
-        output.lines(alerts(scene.alerts, width=width).lines(width))
-        output.line(f"{INDENT}runbook: {runbook(scene.alerts)}")
+        output.lines(plain(alerts(scene.alerts, width=width)))
 
 
 def steps(summary: Summary) -> int:
@@ -197,28 +194,33 @@ def totals_table(summary: Summary) -> list[str]:
     return [f"{INDENT}{label:<12}{value:>12}" for label, value in _totals(summary)]
 
 
-def overview(summary: Summary, *, width: int, height: int) -> Overview:
+def overview(summary: Summary, *, width: int, height: int) -> list[Line]:
     """
     Return totals, functions and devices for at most *height* lines of *width*.
 
-    Devices are omitted if fewer than four functions would fit, and columns if names
-    would have no room. Fewer than `LEAST_HEIGHT` lines would show nothing useful: the
-    caller cuts.
+    Functions that the program calls come first; the rest share a row. Devices are
+    omitted if fewer than four functions would fit, and columns if names would have no
+    room. Fewer than `_LEAST_HEIGHT` lines would show nothing useful: the caller cuts.
     """
     totals = _in_lines(_figures(summary), width)
-    devices = [_device(device)[: width - 1] for device in summary["devices"]]
-    if height < LEAST_HEIGHT + 2 + len(totals) + len(devices):
+    devices: list[Line] = [
+        ((_device(device)[: width - 1], ""),) for device in summary["devices"]
+    ]
+    if height < _LEAST_HEIGHT + 2 + len(totals) + len(devices):
         devices = []
     beside = len(devices) + bool(devices) + len(totals) + 2
     columns = _fitting(_FUNCTIONS, _DISPENSABLE, width - _LEAST_NAME)
     rows = _functions(summary["functions"], most=max(height - beside, 2))
-    return Overview(totals, Table(columns, rows), devices)
+    below = [_BLANK, *devices] if devices else []
+    return [*totals, _BLANK, *_table(columns, rows, width), *below]
 
 
 def alerts(
-    active: Sequence[ActiveAlert], *, width: int, most: int = MOST_ALERTS
-) -> Table:
-    """Return at most *most* alerts, and how many are omitted."""
+    active: Sequence[ActiveAlert], *, width: int, most: int = _MOST_ALERTS
+) -> list[Line]:
+    """Return at most *most* alerts, how many are omitted, and what to do."""
+    if not active:
+        return [_BLANK, ((f"{INDENT}no alerts", QUIET),)]
     rows = [
         Row(
             {
@@ -235,18 +237,41 @@ def alerts(
     ]
     if (rest := len(active) - most) > 0:
         rows.append(Row({"ALERT": f"{rest} more"}, quiet=True))
-    return Table(_fitting(_ALERTS, _DISPENSABLE_ALERTS, width - _LEAST_ABOUT), rows)
+    columns = _fitting(_ALERTS, _DISPENSABLE_ALERTS, width - _LEAST_ABOUT)
+    runbook = f"jaxmon runbook show {active[0].name}"
+    hint = ((f"{INDENT}runbook: ", QUIET), (runbook, ""))
+    return [_BLANK, *_table(columns, rows, width), hint]
 
 
-def runbook(active: Sequence[ActiveAlert]) -> str:
-    """Return the command that says what to do about the first of *active*."""
-    return f"jaxmon runbook show {active[0].name}"
+def _where(places: Mapping[str, str], width: int) -> Iterable[Line]:
+    """
+    Yield lines that name the places, with those that are too long for *width* below
+    their names: half of a command is another one.
+    """
+    for name, place in places.items():
+        if len(line := f"{INDENT}{name:<18}{place}") <= width:
+            yield ((line, ""),)
+        else:
+            yield ((f"{INDENT}{name}", ""),)
+            for part in wrapped(clean(place), width, first="    "):
+                yield ((part, ""),)
 
 
-def clock(seconds: float) -> str:
-    """Return *seconds* as hours, minutes and seconds."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+def _table(columns: Sequence[Column], rows: Sequence[Row], width: int) -> list[Line]:
+    if len(INDENT) + sum(column.size for column in columns) >= width:
+        columns = [column for column in columns if column.size]
+    cells = [
+        [clean(row.cells.get(column.heading, "")) for column in columns] for row in rows
+    ]
+    heading, *lines = table(columns, cells, width=width)
+    return [((heading, BOLD),), *map(_styled, rows, lines)]
+
+
+def _styled(row: Row, line: str) -> Line:
+    if row.quiet or not row.warning:
+        return ((line, QUIET if row.quiet else ""),)
+    before, cell, after = line.partition(row.cells[row.warning])
+    return (before, ""), (cell, WARNING), (after, "")
 
 
 def _fitting(
@@ -260,9 +285,7 @@ def _fitting(
     return columns
 
 
-def _in_lines(
-    figures: Iterable[tuple[str, str]], width: int
-) -> list[list[tuple[str, str]]]:
+def _in_lines(figures: Iterable[tuple[str, str]], width: int) -> list[Line]:
     """Return *figures* wrapped to lines of *width*."""
     lines: list[list[tuple[str, str]]] = []
     used = width
@@ -271,9 +294,9 @@ def _in_lines(
         if used + length > width:
             lines.append([])
             used = 0
-        lines[-1].append((label, value))
+        lines[-1] += [(INDENT, ""), (label, QUIET), (" ", ""), (value, BOLD)]
         used += length
-    return lines
+    return list(lines)
 
 
 def _figures(summary: Summary) -> list[tuple[str, str]]:
@@ -328,13 +351,13 @@ def _device(device: DeviceSummary) -> str:
     if device["kind"]:
         text += f" ({device['kind']})"
     if (used := device["memory_in_use"]) is not None:
-        text += f"   memory {size(used)}"
+        text += f"   memory {layout.size(used)}"
         if limit := device["memory_limit"]:
-            text += f" of {size(limit)}"
+            text += f" of {layout.size(limit)}"
     if (arrays := device["live_arrays"]) is not None:
         text += f"   live arrays {arrays:,.0f}"
     if (held := device["live_array_bytes"]) is not None:
-        text += f", {size(held)}"
+        text += f", {layout.size(held)}"
     return text
 
 

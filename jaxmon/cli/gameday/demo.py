@@ -9,27 +9,33 @@ from __future__ import annotations
 
 import signal
 import socket
-import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.demo import programs, stack
-from jaxmon.cli.demo.alerts import active
-from jaxmon.cli.demo.children import Child, Children
-from jaxmon.cli.demo.faults import PLACES, Fault
-from jaxmon.cli.demo.lines import DisplayState, Log, steps, totals_table
-from jaxmon.cli.demo.pages import fetch
-from jaxmon.cli.demo.stack import SCALE, Programs, Stack
 from jaxmon.cli.extras import require
+from jaxmon.cli.gameday import children as programs
+from jaxmon.cli.gameday import stack
+from jaxmon.cli.gameday.children import Child, Children
+from jaxmon.cli.gameday.scene import (
+    DisplayState,
+    SceneLog,
+    drawn,
+    finish,
+    steps,
+    totals_table,
+)
+from jaxmon.cli.gameday.screen import clock, view
+from jaxmon.cli.gameday.stack import SCALE, Programs, Stack, active, fetch
 from jaxmon.cli.options import Number, Url, Whole
+from jaxmon.demo.scenarios import BY_NAME, SCENARIOS
 from jaxmon.errors import CommandError
 from jaxmon.files import scratch
 from jaxmon.settings import SIDECAR_PORT
@@ -43,6 +49,10 @@ _PORT = SIDECAR_PORT
 _PORTS = 64
 _START_SECONDS = 90.0
 _REDRAW_SECONDS = 1.0
+_PROGRAMS = {"serve": "serving", "train": "training"}
+
+PLACES = {one.name: _PROGRAMS[one.program] for one in SCENARIOS if one.in_demo}
+"""In which of the demo's programs each fault is."""
 
 
 @click.command(
@@ -143,6 +153,49 @@ def command(
         summary = demo.watch(duration)
         output.lines("\nStopping ...", err=True)
     _conclude(summary)
+
+
+class Fault:
+    """
+    A fault, which signals start and end in a program.
+
+    Args:
+        name: one of `PLACES`.
+        after: seconds until it starts.
+        lasting: seconds for which it active.
+    """
+
+    def __init__(self, name: str, *, after: float, lasting: float) -> None:
+        self.name = name
+        self._begin, self._end = after, after + lasting
+        self._applied = False
+
+    @property
+    def place(self) -> str:
+        """The name of the affected program."""
+        return PLACES[self.name]
+
+    def apply(self, child: Child, elapsed: float) -> None:
+        """
+        Signal *child* if the fault starts or ends, *elapsed* seconds after startup.
+        """
+        if (broken := self.is_active(elapsed)) != self._applied:
+            self._applied = broken
+            number = signal.SIGUSR1 if broken else signal.SIGUSR2
+            child.process.send_signal(number)
+
+    def is_active(self, elapsed: float) -> bool:
+        """Return whether the fault is active."""
+        return self._begin <= elapsed < self._end
+
+    def description(self, elapsed: float) -> str:
+        """Describe the current state of the fault."""
+        if elapsed < self._begin:
+            return f"fault {self.name} starts in {clock(self._begin - elapsed)}"
+        if self.is_active(elapsed):
+            left = clock(self._end - elapsed)
+            return f"fault {self.name}: {BY_NAME[self.name].summary}; ends in {left}"
+        return f"fault {self.name} ended {clock(elapsed - self._end)} ago"
 
 
 @contextmanager
@@ -262,7 +315,9 @@ class _Demo:
         """
         started = time.monotonic()
         end = float("inf") if duration is None else started + duration
-        with view(self.places, duration) as shown:
+        draw = partial(drawn, places=self.places, duration=duration)
+        log = partial(SceneLog, self.places)
+        with view(draw, log, alternate=True) as shown:
             scene = self._scene(0.0)
             try:
                 while (now := time.monotonic()) < end:
@@ -273,7 +328,7 @@ class _Demo:
             except KeyboardInterrupt:
                 with suppress(CommandError):  # what was shown may be a second old
                     scene = self._scene(time.monotonic() - started)
-            shown.finish(scene)
+        finish(scene)
         return scene.summary
 
     def _scene(self, elapsed: float) -> DisplayState:
@@ -287,29 +342,6 @@ class _Demo:
         return replace(
             scene, fault=fault.description(elapsed), broken=fault.is_active(elapsed)
         )
-
-
-class _View(Protocol):
-    """Shows scenes, one after the other."""
-
-    def show(self, scene: DisplayState) -> None:
-        """Show what is now."""
-
-    def finish(self, scene: DisplayState) -> None:
-        """Show what was last, so that it stays."""
-
-
-def view(
-    places: Mapping[str, str], duration: float | None
-) -> AbstractContextManager[_View]:
-    """
-    Return a view that suits stdout: a screen, or plain lines if that is impossible.
-    """
-    if output.is_terminal(sys.stdout) and find_spec("rich") is not None:
-        from jaxmon.cli.demo.screen import Screen
-
-        return Screen(places, duration)
-    return nullcontext(Log(places))
 
 
 def _conclude(summary: Summary) -> None:

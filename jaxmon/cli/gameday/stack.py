@@ -1,26 +1,30 @@
-"""Prometheus and Alertmanager with our rules, time-scaled."""
+"""Prometheus and Alertmanager with our rules, time-scaled, and what they say."""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
-import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from http import HTTPStatus
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from jaxmon.cli.demo.children import Children
-from jaxmon.cli.demo.pages import fetch
+from jaxmon.cli.gameday.children import HOST, Children, free_ports
 from jaxmon.errors import CommandError
 from jaxmon.files import whole
+from jaxmon.http import client
+from jaxmon.http.urls import place_of, target_of
+from jaxmon.report.layout import clean
 
 
 SCALE = 60
 """Speed-up over production: an hour becomes a minute."""
 
-_HOST = "127.0.0.1"
 _TARGETS = "targets.json"
 _START_SECONDS = 60.0
 _ATTEMPTS = 3
@@ -32,6 +36,15 @@ _ALERTMANAGER_READY = re.compile(r"(Listening)")
 # Windows shrink but compiles do not: fewer of them count as a storm, or a herd.
 _RECOMPILES = 8
 _THUNDERING_SECONDS = 0.5
+
+_SECONDS = 5.0
+_MAX_BYTES = 32 << 20
+
+# Labels that identify the subject of an alert, the most specific first.
+_SUBJECTS = (
+    *("function", "loop", "route", "device", "uuid", "collector", "hook"),
+    "instance",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +107,83 @@ class Stack:
         write_targets(self.targets, targets)
 
 
+@dataclass(frozen=True, slots=True)
+class ActiveAlert:
+    """
+    One active alert.
+
+    Attributes:
+        name: of the alert, and of its runbook.
+        severity: ``page``, ``ticket`` or ``info``.
+        subject: what it is about, such as ``route=/complete``; may be empty.
+        firing: whether it is firing rather than pending.
+        since: when its condition became true.
+    """
+
+    name: str
+    severity: str
+    subject: str
+    firing: bool
+    since: datetime
+
+    @property
+    def state(self) -> str:
+        """The state, as Prometheus calls it."""
+        return "firing" if self.firing else "pending"
+
+    def age(self) -> float:
+        """Return the seconds since its condition began to hold."""
+        return (datetime.now(UTC) - self.since).total_seconds()
+
+    def __str__(self) -> str:
+        text = f"{self.state}  {self.severity}  {self.name}  {self.subject}"
+        return text.rstrip()
+
+
+def active(described: Iterable[Mapping[str, Any]]) -> list[ActiveAlert]:
+    """
+    Parse Prometheus's active alerts; firing first, then pages, then oldest first.
+
+    Alerts that differ only in their SLO window are merged; ``info`` alerts, which only
+    inhibit others, are omitted.
+
+    Raises:
+        CommandError: an alert has an unexpected format.
+    """
+    try:
+        alerts = sorted(map(_alert, described), key=_urgency)
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
+        msg = f"Prometheus returned an invalid alert: {error!r}"
+        raise CommandError(msg) from error
+    found: dict[tuple[str, str, str], ActiveAlert] = {}
+    for alert in alerts:
+        if alert.severity != "info":
+            found.setdefault((alert.name, alert.severity, alert.subject), alert)
+    return list(found.values())
+
+
+def _alert(described: Mapping[str, Any]) -> ActiveAlert:
+    labels = described["labels"]
+    subject = next((one for one in _SUBJECTS if labels.get(one)), None)
+    return ActiveAlert(
+        name=str(labels["alertname"]),
+        severity=str(labels.get("severity", "")),
+        subject=f"{subject}={labels[subject]}" if subject else "",
+        firing=described["state"] == "firing",
+        since=datetime.fromisoformat(described["activeAt"]).astimezone(UTC),
+    )
+
+
+def _urgency(alert: ActiveAlert) -> tuple[bool, bool, datetime]:
+    return not alert.firing, alert.severity != "page", alert.since
+
+
 def alerts_of(prometheus: str) -> list[dict[str, Any]]:
     """
     Return the alerts that are pending or firing, as the server at this URL describes
@@ -149,7 +239,7 @@ def start(
         CommandError: one of them exited, or took too long.
     """
     for attempt in range(_ATTEMPTS):
-        ports = _free_ports()
+        ports = free_ports(2)
         write_targets(directory / _TARGETS, targets)
         for name, text in _files(ports[1], webhook, drawn=drawn).items():
             (directory / name).write_text(text, encoding="utf-8")
@@ -187,12 +277,12 @@ def start(
 
 
 def _web(port: int) -> tuple[str, str]:
-    address = f"--web.listen-address={_HOST}:{port}"
+    address = f"--web.listen-address={HOST}:{port}"
     return address, f"--web.external-url={_url(port)}"
 
 
 def _url(port: int) -> str:
-    return f"http://{_HOST}:{port}"
+    return f"http://{HOST}:{port}"
 
 
 def _files(alertmanager: int, webhook: str | None, *, drawn: bool) -> Mapping[str, str]:
@@ -218,7 +308,7 @@ def _files(alertmanager: int, webhook: str | None, *, drawn: bool) -> Mapping[st
         "rule_files": ["recording.yaml", "alerts.yaml"],
         "alerting": {
             "alertmanagers": [
-                {"static_configs": [{"targets": [f"{_HOST}:{alertmanager}"]}]}
+                {"static_configs": [{"targets": [f"{HOST}:{alertmanager}"]}]}
             ]
         },
         "scrape_configs": [
@@ -234,13 +324,36 @@ def _files(alertmanager: int, webhook: str | None, *, drawn: bool) -> Mapping[st
     }
 
 
-def _free_ports() -> list[int]:
-    """Return two unused ports."""
-    with socket.socket() as first, socket.socket() as second:
-        for one in (first, second):
-            one.bind((_HOST, 0))
-        return [int(one.getsockname()[1]) for one in (first, second)]
-
-
 def _which(names: tuple[str, ...]) -> str | None:
     return next(filter(None, map(shutil.which, names)), None)
+
+
+def fetch(whose: str, url: str) -> Any:
+    """
+    Fetch JSON from *url*, within 5 seconds and 32 MiB.
+
+    Raises:
+        CommandError: the request failed; the message names *whose* endpoint it is.
+    """
+    parts = urlsplit(url)
+    try:
+        response = client.get(
+            place_of(parts), target_of(parts), seconds=_SECONDS, max_bytes=_MAX_BYTES
+        )
+        document = response.json() if response.status == HTTPStatus.OK else None
+    except (OSError, HTTPException, ValueError) as error:
+        msg = f"{whose} at {url} does not respond: {error}"
+        raise CommandError(msg) from error
+    if document is None:
+        msg = f"{whose} at {url} returned HTTP status {response.status}"
+        raise CommandError(msg)
+    return sanitised(document)
+
+
+def sanitised(value: Any) -> Any:
+    """Return *value*, decoded JSON, with all its strings sanitised for a terminal."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {clean(key): sanitised(one) for key, one in value.items()}
+    return [sanitised(one) for one in value] if isinstance(value, list) else value
