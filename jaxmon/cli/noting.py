@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,7 +17,7 @@ from jaxmon.errors import CommandError, JaxmonError
 
 
 if TYPE_CHECKING:
-    from jaxmon.grafana.session import Session
+    from jaxmon.grafana.session import GrafanaSession
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,7 +55,7 @@ class Note:
         tags: by which boards, and the end of the deployment, find it.
     """
 
-    session: Session
+    session: GrafanaSession
     tags: tuple[str, ...]
 
     def begin(self, text: str, start: datetime, end: datetime) -> list[int]:
@@ -99,16 +99,8 @@ def note(
     if url is None:
         return None
     from jaxmon.artifacts.dashboards.events import DEPLOY_TAGS
-    from jaxmon.cli.dashboards import connection
 
-    session = connection.session(
-        url,
-        token_file,
-        access.ca_file,
-        access.timeout,
-        insecure_http=access.insecure_http,
-        option=_TOKEN_FILE,
-    )
+    session = replace(access, token_file=token_file).grafana(url, _TOKEN_FILE)
     others = (f"{name}={value}" for name, value in scope.items() if name != "job")
     return Note(session, (*DEPLOY_TAGS, scope["job"], *others))
 

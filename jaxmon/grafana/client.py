@@ -9,7 +9,7 @@ from urllib.parse import quote
 from jaxmon.grafana import resources
 from jaxmon.grafana.apis import Apis, NotServedError
 from jaxmon.grafana.content import Dashboard
-from jaxmon.grafana.session import GrafanaError, JsonResponse, Session
+from jaxmon.grafana.session import GrafanaError, GrafanaSession, JsonResponse
 from jaxmon.grafana.stored import (
     ROOT_FOLDER,
     Observed,
@@ -39,14 +39,14 @@ class Grafana:
     request.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: GrafanaSession) -> None:
         self._session = session
         self._apis = Apis(session)
 
     @property
     def url(self) -> str:
         """Its URL, without a trailing slash."""
-        return self._session.url
+        return self._session.place
 
     def health(self) -> str:
         """Return Grafana's version, ``"unknown"`` if it is hidden."""

@@ -64,7 +64,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "directory").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("jaxmon.cli.dashboards.connection.time.sleep", lambda _: None)
+    monkeypatch.setattr("jaxmon.cli.servers.time.sleep", lambda _: None)
 
     def started(*_: Any, **__: Any) -> Any:
         msg = "it would have been started"

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.dashboards import annotate, connection, options
+from jaxmon.cli.dashboards import annotate, options
 from jaxmon.cli.dashboards.desired import Choice, Generation, folder_of
 from jaxmon.cli.options import with_options
+from jaxmon.cli.servers import GRAFANA_HELP, TOKEN_VARIABLE, Access, grafana_access
 from jaxmon.errors import CommandError
 
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from jaxmon.artifacts.dashboards import Format
 
 
-_PUSH_EPILOG = f"""{connection.HELP}
+_PUSH_EPILOG = f"""{GRAFANA_HELP}
 \b
 Exit codes:
   0 Grafana has these dashboards
@@ -32,11 +33,11 @@ Exit codes:
 
 \b
 Example:
-  export {connection.TOKEN_VARIABLE}=glsa_...
+  export {TOKEN_VARIABLE}=glsa_...
   jaxmon dashboards push --url https://example.com/grafana --dry-run
 """
 
-_DIFF_EPILOG = f"""{connection.HELP}
+_DIFF_EPILOG = f"""{GRAFANA_HELP}
 \b
 Exit codes:
   0   Grafana has exactly these dashboards
@@ -103,7 +104,8 @@ def build(
 @command.command(epilog=_PUSH_EPILOG)
 @with_options(
     options.FILES,
-    *connection.OPTIONS,
+    grafana_access,
+    options.FOLDER,
     *options.GENERATION,
     options.DATASOURCE,
     options.FORMAT,
@@ -144,10 +146,7 @@ def push(
     files: tuple[Path, ...],
     url: str,
     folder: str,
-    token_file: Path | None,
-    ca_file: Path | None,
-    timeout: float,
-    insecure_http: bool,
+    access: Access,
     slo_file: Path | None,
     runbook_base: str | None,
     datasource: str | None,
@@ -166,14 +165,13 @@ def push(
     are left alone and reported.
     """
     from jaxmon.cli.dashboards.pushed import PushReport
+    from jaxmon.grafana.client import Grafana
     from jaxmon.grafana.push import Push, make_plan
 
     place = folder_of(folder, folder_title)
     shape = Generation(slo_file, runbook_base, datasource)
     dashboards = shape.dashboards(files, form)
-    grafana = connection.grafana(
-        url, token_file, ca_file, timeout, insecure_http=insecure_http
-    )
+    grafana = Grafana(access.grafana(url))
     version = grafana.health()
     plan = make_plan(grafana, dashboards, place)
     job = Push(grafana, force=force, backup_dir=backup_dir)
@@ -195,7 +193,9 @@ def push(
 
 
 @command.command(epilog=_DIFF_EPILOG)
-@with_options(options.FILES, *connection.OPTIONS, *options.GENERATION, options.FORMAT)
+@with_options(
+    options.FILES, grafana_access, options.FOLDER, *options.GENERATION, options.FORMAT
+)
 @click.pass_context
 def diff(
     ctx: click.Context,
@@ -203,10 +203,7 @@ def diff(
     files: tuple[Path, ...],
     url: str,
     folder: str,
-    token_file: Path | None,
-    ca_file: Path | None,
-    timeout: float,
-    insecure_http: bool,
+    access: Access,
     slo_file: Path | None,
     runbook_base: str | None,
     form: Choice,
@@ -218,14 +215,13 @@ def diff(
     and empty members are ignored.
     """
     from jaxmon.cli.dashboards.pushed import DIFFERENT
+    from jaxmon.grafana.client import Grafana
     from jaxmon.grafana.plan import State
     from jaxmon.grafana.push import make_plan
 
     place = folder_of(folder)
     dashboards = Generation(slo_file, runbook_base).dashboards(files, form)
-    grafana = connection.grafana(
-        url, token_file, ca_file, timeout, insecure_http=insecure_http
-    )
+    grafana = Grafana(access.grafana(url))
     plan = make_plan(grafana, dashboards, place)
     for step in plan.steps:
         uid = step.desired.uid

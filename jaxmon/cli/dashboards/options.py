@@ -21,6 +21,14 @@ GENERATION = (
     RUNBOOK_BASE,
 )
 
+FOLDER = click.option(
+    "--folder",
+    default="jaxmon",
+    show_default=True,
+    metavar="UID",
+    help='Folder UID for the dashboards; "general" is the top level.',
+)
+
 FORMAT = click.option(
     "--format",
     "form",
