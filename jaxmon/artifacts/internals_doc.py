@@ -22,11 +22,6 @@ class NameLike(Protocol):
         ...
 
     @property
-    def serves(self) -> str:
-        """What it is used for."""
-        ...
-
-    @property
     def costs(self) -> Sequence[Metric | str]:
         """What is lost without it."""
         ...
@@ -57,7 +52,7 @@ def render(sections: Sections, releases: Sequence[str]) -> str:
         for title, names in sections
         for part in (
             f"## {title}",
-            table(("Name", "Serves", "Without it", *releases), _rows(names)),
+            table(("Name", "Without it", *releases), _rows(names)),
         )
     ]
     return page(HEADER, "# JAX internals", _INTRODUCTION, *tables)
@@ -72,7 +67,7 @@ def _rows(names: Sequence[NameLike]) -> Iterator[tuple[str, ...]]:
         )
         hook = f"<br>*hook `{name.hook}` is inactive*" if name.hook else ""
         marks = ["✓" if mark == "y" else "" for mark in name.seen]
-        yield f"`{name.path}`{alternatives}", name.serves, f"{costs}{hook}", *marks
+        yield f"`{name.path}`{alternatives}", f"{costs}{hook}", *marks
 
 
 _INTRODUCTION = f"""

@@ -98,10 +98,7 @@ def _internals(result: Mapping[str, Any]) -> Iterator[Finding]:
     advice = "install a JAX that jaxmon was tested on, or a newer jaxmon"
     for one in missing or []:
         names, costs = " or ".join(one["names"]), ", ".join(one["costs"])
-        text = (
-            f"JAX {version} has no {names} ({one['serves']}); missing without it: "
-            f"{costs}"
-        )
+        text = f"JAX {version} has no {names}; missing without it: {costs}"
         status = "failure" if one["hook"] else "warning"
         yield Finding(INTERNALS, status, text, advice)  # type: ignore[arg-type]
     if missing == []:

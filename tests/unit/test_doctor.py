@@ -222,14 +222,14 @@ def test_a_missing_hook_and_a_wrong_count_fail() -> None:
 
 def test_a_missing_name_says_what_it_costs() -> None:
     """A name that a hook needs is a failure, another a warning; none is in order."""
-    needed = {"names": ["a.b"], "serves": "x", "costs": ["m", "n"], "hook": "misses"}
-    other = {"names": ["c", "d"], "serves": "y", "costs": ["o"], "hook": ""}
+    needed = {"names": ["a.b"], "costs": ["m", "n"], "hook": "misses"}
+    other = {"names": ["c", "d"], "costs": ["o"], "hook": ""}
     found = by_status(
         list(selftest._internals({"jax": "9.9", "missing": [needed, other]}))
     )
     assert found == {
-        "failure": ["JAX 9.9 has no a.b (x); missing without it: m, n"],
-        "warning": ["JAX 9.9 has no c or d (y); missing without it: o"],
+        "failure": ["JAX 9.9 has no a.b; missing without it: m, n"],
+        "warning": ["JAX 9.9 has no c or d; missing without it: o"],
     }
     assert by_status(list(selftest._internals({"jax": "9.9", "missing": []}))) == {
         "ok": ["JAX 9.9 has every name that jaxmon uses, or a substitute"]

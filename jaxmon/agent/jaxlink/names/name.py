@@ -1,8 +1,7 @@
-"""One internal name of JAX."""
+"""Internal names of JAX, and how the table has them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from jaxmon.catalog import Metric
@@ -31,7 +30,6 @@ class Name(NamedTuple):
 
     Attributes:
         path: the name.
-        serves: its purpose.
         costs: what is missing without it: metric names or a description.
         seen: ``y`` for each of `RELEASES` that has it.
         group: shared by alternatives, of which one suffices.
@@ -40,9 +38,8 @@ class Name(NamedTuple):
     """
 
     path: str
-    serves: str
     costs: Costs
-    seen: str = "y" * len(RELEASES)
+    seen: str
     group: str = ""
     hook: str = ""
     replaced: bool = False
@@ -58,19 +55,20 @@ class Name(NamedTuple):
         return path.rstrip(")").replace("(", ".").replace(":", ".").rpartition(".")[2]
 
 
-def each(  # noqa: PLR0913 - those of a name
-    pattern: str,
-    words: str,
-    serves: str,
-    costs: Costs,
-    *,
-    seen: str = "y" * len(RELEASES),
-    group: str = "",
-    hook: str = "",
-    replaced: bool = False,
-) -> Sequence[Name]:
-    """Return a name for each of *words*, which replaces the ``*`` in *pattern*."""
-    return [
-        Name(pattern.replace("*", word), serves, costs, seen, group, hook, replaced)
-        for word in words.split()
-    ]
+def names(
+    costs: Costs, *rows: str, group: str = "", hook: str = "", replaced: bool = False
+) -> list[Name]:
+    """
+    Return the names in *rows*: each has the marks of the releases and a path, in which
+    ``a.{b c}`` stands for ``a.b`` and ``a.c``.
+    """
+    found = []
+    for row in rows:
+        seen, path = row.split(" ", 1)
+        before, _, rest = path.partition("{")
+        words, _, after = rest.partition("}")
+        found += [
+            Name(f"{before}{word}{after}", costs, seen, group, hook, replaced)
+            for word in words.split() or [""]
+        ]
+    return found
