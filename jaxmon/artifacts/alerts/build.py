@@ -16,7 +16,7 @@ from jaxmon.artifacts.alerts.power import power_group
 from jaxmon.artifacts.alerts.slowdowns import slowdown_group
 from jaxmon.artifacts.alerts.starts import starts_group
 from jaxmon.artifacts.events import events_group
-from jaxmon.artifacts.overviews.rules import overview_groups
+from jaxmon.artifacts.overviews import overview_groups
 from jaxmon.artifacts.promql.identity import Identity
 from jaxmon.artifacts.slo import Slos
 from jaxmon.artifacts.slo.counting import Evaluation

@@ -7,7 +7,7 @@ from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import Annotation
 from jaxmon.artifacts.dashboards.variables import Variable
-from jaxmon.artifacts.overviews.alerting import FIRING
+from jaxmon.artifacts.overviews.accelerators import FIRING
 from jaxmon.artifacts.overviews.processes import STARTS
 from jaxmon.artifacts.promql import alerts
 

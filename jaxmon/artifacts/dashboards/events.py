@@ -12,8 +12,8 @@ from jaxmon.artifacts.alerts.slowdowns import SAMPLES, VERSIONS
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.choices import ANNOTATIONS
 from jaxmon.artifacts.dashboards.model import Annotation, Notes
-from jaxmon.artifacts.overviews import functions
-from jaxmon.artifacts.overviews.alerting import FIRING
+from jaxmon.artifacts.overviews import services
+from jaxmon.artifacts.overviews.accelerators import FIRING
 from jaxmon.artifacts.promql import Expr, alerts, eq, recorded
 from jaxmon.artifacts.slo.severity import PAGE
 
@@ -36,9 +36,9 @@ def _new(name: str, *labels: str) -> Expr:
 RECOMPILES = Annotation(
     name="Recompiles",
     # Where it begins: of many services, some function always recompiles.
-    expr=functions.RECOMPILES(q.JOB)
+    expr=services.RECOMPILES(q.JOB)
     .sum("job", "function")
-    .unless(functions.RECOMPILES(q.JOB).offset(_RECENT), "job", "function")
+    .unless(services.RECOMPILES(q.JOB).offset(_RECENT), "job", "function")
     .topk(_MOST),
     title="Recompiling",
     text="{{job}}: {{function}}",

@@ -20,13 +20,15 @@ from typing import Literal
 
 from jaxmon.artifacts.dashboards.queries import FEW, HOST, JOB, PROCESS
 from jaxmon.artifacts.dashboards.variables import DependentVariable
-from jaxmon.artifacts.overviews.accelerators import OWNED, OWNERS, READERS
-from jaxmon.artifacts.overviews.alerting import (
+from jaxmon.artifacts.overviews.accelerators import (
     ABOUT_GPUS,
     ABOUT_HOSTS,
     ALERTED,
     ALERTED_READERS,
     FIRING,
+    OWNED,
+    OWNERS,
+    READERS,
 )
 from jaxmon.artifacts.overviews.model import Overview
 from jaxmon.artifacts.promql import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts import promql
-from jaxmon.artifacts.overviews.model import HOST, PROCESS, Overview, Windows
-from jaxmon.artifacts.promql import Expr, counter, eq, gauge, re
+from jaxmon.artifacts.overviews.model import HOST, PROCESS, Overview, Windows, gauged
+from jaxmon.artifacts.promql import Expr, alerts, counter, eq, gauge, ne, re
 from jaxmon.catalog import Metric
 
 
@@ -39,12 +39,7 @@ READERS = Overview(
     "uuid",
     lambda _: gauge(catalog.ACCELERATOR_INFO, _UNIQUE).max(*_GPU),
 )
-UTILIZATION = Overview(
-    "instance",
-    catalog.ACCELERATOR_UTILIZATION_RATIO,
-    "avg",
-    lambda _: gauge(catalog.ACCELERATOR_UTILIZATION_RATIO).avg(*HOST),
-)
+UTILIZATION = gauged(catalog.ACCELERATOR_UTILIZATION_RATIO, "avg", *HOST)
 MEMORY = Overview(
     "instance",
     catalog.ACCELERATOR_MEMORY_USED_BYTES,
@@ -54,24 +49,9 @@ MEMORY = Overview(
         gauge(catalog.ACCELERATOR_MEMORY_SIZE_BYTES).max(*_GPU),
     ).max(*HOST),
 )
-POWER = Overview(
-    "instance",
-    catalog.ACCELERATOR_POWER_WATTS,
-    "sum",
-    lambda _: gauge(catalog.ACCELERATOR_POWER_WATTS).sum(*HOST),
-)
-TEMPERATURE = Overview(
-    "instance",
-    catalog.ACCELERATOR_TEMPERATURE_CELSIUS,
-    "max",
-    lambda _: gauge(catalog.ACCELERATOR_TEMPERATURE_CELSIUS).max(*HOST),
-)
-UP = Overview(
-    "instance",
-    catalog.ACCELERATOR_UP,
-    "min",
-    lambda _: gauge(catalog.ACCELERATOR_UP).min(*HOST),
-)
+POWER = gauged(catalog.ACCELERATOR_POWER_WATTS, "sum", *HOST)
+TEMPERATURE = gauged(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, "max", *HOST)
+UP = gauged(catalog.ACCELERATOR_UP, "min", *HOST)
 THROTTLED = Overview(
     "instance",
     catalog.GPU_THROTTLE_SECONDS,
@@ -126,7 +106,68 @@ NVLINK_ERRORS = _link_errors(catalog.GPU_NVLINK_ERRORS, "type")
 PCIE_ERRORS = _link_errors(catalog.GPU_PCIE_ERRORS, "type")
 PCIE_REPLAYS = _link_errors(catalog.GPU_PCIE_REPLAYS)
 
-HOSTS = (OWNERS, UTILIZATION, MEMORY, POWER, TEMPERATURE, UP)
+# --- what each service uses, whoever reads it -------------------------------------
+#
+# A sidecar beside the program reads it, or a DaemonSet under a job of its own. Agents
+# export the uuid of each device that they use, which is where the job comes from. A GPU
+# that two jobs use counts for both.
+
+_GPUS, _TPUS = re("uuid", "GPU-.+"), re("uuid", "TPU-.+")
+
+
+def _of_jobs(metric: Metric, how: str) -> Overview:
+    return Overview("job", metric, how, lambda _: getattr(_used(metric), how)("job"))
+
+
+def _used(metric: Metric) -> Expr:
+    gpus = gauge(catalog.DEVICE_INFO, _GPUS).max("job", "uuid")
+    chips = gauge(catalog.DEVICE_INFO, _TPUS).max(*_GPU)
+    values = gauge(metric, _GPUS).max("uuid")
+    of_chips = gauge(metric, _TPUS).max(*_GPU)
+    found = gpus.joined(values, on=("uuid",), take=()).or_(
+        chips.joined(of_chips, on=_GPU, take=())
+    )
+    return found.of_unit(metric.unit)
+
+
+UTILIZATION_OF_JOBS = _of_jobs(catalog.ACCELERATOR_UTILIZATION_RATIO, "avg")
+POWER_OF_JOBS = _of_jobs(catalog.ACCELERATOR_POWER_WATTS, "sum")
+PRICE_OF_JOBS = _of_jobs(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, "sum")
+TENSOR_CORES_OF_JOBS = _of_jobs(catalog.GPU_TENSOR_ACTIVE_RATIO, "avg")
+
+_OF_JOBS = (UTILIZATION_OF_JOBS, POWER_OF_JOBS, PRICE_OF_JOBS, TENSOR_CORES_OF_JOBS)
+
+# --- GPUs that firing alerts are about, and whose they are ------------------------
+#
+# Boards about services show the alerts of their hardware too, which another job may
+# report. At any time few GPUs have alerts; recorded, boards need not compare all of the
+# fleet's over their range.
+
+FIRING = (re("alertname", "Jaxmon.+"), eq("alertstate", "firing"))
+ABOUT_GPUS = (*FIRING, ne("uuid", ""))
+# Of a host that programs share, but not about the GPUs of others.
+ABOUT_HOSTS = (*FIRING, ne("instance", ""), eq("uuid", ""))
+
+
+def _read(windows: Windows) -> Expr:
+    """Return the GPUs that sidecars with alerts read, or read before they went down."""
+    return READERS().latest(windows.silent).and_(alerts(*ABOUT_HOSTS), *HOST)
+
+
+def _owned(windows: Windows) -> Expr:
+    """Return the GPUs of services that have alerts, or whose readers have."""
+    alerted = alerts(*ABOUT_GPUS).or_(ALERTED_READERS())
+    return OWNED().latest(windows.silent).and_(alerted, "uuid")
+
+
+ALERTED_READERS = Overview("instance", catalog.ACCELERATOR_INFO, "alerted", _read)
+ALERTED = Overview("job", catalog.DEVICE_INFO, "alerted", _owned)
+
+# In this order: the last reads the one before.
+HOSTS = (
+    *(OWNERS, UTILIZATION, MEMORY, POWER, TEMPERATURE, UP),
+    *(*_OF_JOBS, ALERTED_READERS, ALERTED),
+)
 # Who owns and reads what, boards about services read for each GPU over their range.
 SELDOM = (
     *(OWNED, READERS),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from jaxmon.artifacts.promql import Expr, Matcher, gauge, recorded
+from jaxmon.artifacts.events import Events
+from jaxmon.artifacts.promql import Expr, Matcher, counter, gauge, recorded
 from jaxmon.artifacts.promql.shape import SCRAPED_LABELS, ExpressionType
 from jaxmon.catalog import RUNTIME_INFO, Metric
 from jaxmon.formats import durations
@@ -94,3 +95,50 @@ def of_agents(series: Expr) -> Expr:
     Return *series* of agents alone; other exporters have metrics called ``process_…``.
     """
     return series.and_(gauge(RUNTIME_INFO), *PROCESS)
+
+
+def gauged(metric: Metric, how: str, *by: str, rare: bool = False) -> Overview:
+    """
+    Return an aggregation of a gauge, *how* as `Expr` has it; if it is *rare* that it is
+    not 0, nothing else is recorded.
+    """
+
+    def make(_: Windows) -> Expr:
+        found: Expr = getattr(gauge(metric), how)(*by)
+        return found > 0 if rare else found
+
+    return Overview(_level(by), metric, how, make)
+
+
+def rated(metric: Metric, *by: str, rare: bool = False) -> Overview:
+    """Return the rate of a counter; *rare* as for `gauged`."""
+
+    def make(window: Windows) -> Expr:
+        found = counter(metric).rate(window.recent).sum(*by)
+        return found > 0 if rare else found
+
+    return Overview(_level(by), metric, "rate5m", make)
+
+
+def counted(events: Events, *by: str) -> Overview:
+    """Return how many *events* there were."""
+    return Overview(
+        _level(by),
+        events.metric,
+        "increase5m",
+        lambda window: events.within(window.recent).sum(*by),
+    )
+
+
+def rising(events: Events, *by: str) -> Overview:
+    """Return the rate of *events*."""
+    return Overview(
+        _level(by),
+        events.metric,
+        "rate5m",
+        lambda window: window.per_second(events.within(window.recent)).sum(*by),
+    )
+
+
+def _level(by: tuple[str, ...]) -> str:
+    return next((one for one in ("worker", "instance") if one in by), "job")

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts import events, promql
-from jaxmon.artifacts.overviews.model import HOST, PROCESS, Overview, Windows, of_agents
+from jaxmon.artifacts.overviews.model import (
+    HOST,
+    PROCESS,
+    Overview,
+    Windows,
+    counted,
+    gauged,
+    of_agents,
+    rated,
+)
 from jaxmon.artifacts.promql import (
     Expr,
     counter,
@@ -37,18 +46,8 @@ RESTARTS = Overview(
     "changes10m",
     lambda window: of_agents(gauge_changes(_START, window.restarts)).sum(*HOST) > 0,
 )
-COMPILES_IN_PROGRESS = Overview(
-    "instance",
-    catalog.COMPILES_IN_PROGRESS,
-    "sum",
-    lambda _: gauge(catalog.COMPILES_IN_PROGRESS).sum(*HOST) > 0,
-)
-COMPILE_OLDEST = Overview(
-    "instance",
-    catalog.COMPILE_OLDEST_SECONDS,
-    "max",
-    lambda _: gauge(catalog.COMPILE_OLDEST_SECONDS).max(*HOST) > 0,
-)
+COMPILES_IN_PROGRESS = gauged(catalog.COMPILES_IN_PROGRESS, "sum", *HOST, rare=True)
+COMPILE_OLDEST = gauged(catalog.COMPILE_OLDEST_SECONDS, "max", *HOST, rare=True)
 DEVICE_MEMORY = Overview(
     "instance",
     catalog.DEVICE_MEMORY_BYTES,
@@ -87,9 +86,7 @@ HOST_MEMORY = Overview(
         gauge(catalog.HOST_MEMORY_SIZE_BYTES).sum(*HOST),
     ),
 )
-AGENT_UP = Overview(
-    "instance", catalog.AGENT_UP, "min", lambda _: gauge(catalog.AGENT_UP).min(*HOST)
-)
+AGENT_UP = gauged(catalog.AGENT_UP, "min", *HOST)
 CRASHES = Overview(
     "worker",
     catalog.AGENT_CRASHES,
@@ -100,18 +97,8 @@ CRASHES = Overview(
         .sum(*PROCESS)
     ),
 )
-DIED = Overview(
-    "worker",
-    catalog.AGENT_DIED,
-    "max",
-    lambda _: gauge(catalog.AGENT_DIED).max(*PROCESS) > 0,
-)
-HOOKS = Overview(
-    "job",
-    catalog.HOOK_ACTIVE,
-    "min",
-    lambda _: gauge(catalog.HOOK_ACTIVE).min("job", "hook"),
-)
+DIED = gauged(catalog.AGENT_DIED, "max", *PROCESS, rare=True)
+HOOKS = gauged(catalog.HOOK_ACTIVE, "min", "job", "hook")
 # Of those that are active, which are nearly all, nothing is recorded.
 INACTIVE_HOOKS = Overview(
     "worker",
@@ -127,35 +114,17 @@ SCRAPES = Overview(
         0.95, *PROCESS, window=window.recent
     ),
 )
-INTERNAL_ERRORS = Overview(
-    "job",
-    catalog.INTERNAL_ERRORS,
-    "increase5m",
-    lambda window: events.INTERNAL_ERRORS.within(window.recent).sum("job", "site"),
-)
+INTERNAL_ERRORS = counted(events.INTERNAL_ERRORS, "job", "site")
 COLLECTORS = Overview(
     "job",
     catalog.COLLECTOR_SUCCESS,
     "avg",
     lambda _: gauge(catalog.COLLECTOR_SUCCESS).avg("job", "collector").of_unit("ratio"),
 )
-COLLECTOR_AGE = Overview(
-    "job",
-    catalog.COLLECTOR_AGE_SECONDS,
-    "max",
-    lambda _: gauge(catalog.COLLECTOR_AGE_SECONDS).max("job", "collector"),
-)
+COLLECTOR_AGE = gauged(catalog.COLLECTOR_AGE_SECONDS, "max", "job", "collector")
 # Collectors seldom fail: a series only where one does.
-COLLECTOR_ERRORS = Overview(
-    "instance",
-    catalog.COLLECTOR_ERRORS,
-    "rate5m",
-    lambda window: (
-        counter(catalog.COLLECTOR_ERRORS)
-        .rate(window.recent)
-        .sum(*HOST, "collector", "reason")
-        > 0
-    ),
+COLLECTOR_ERRORS = rated(
+    catalog.COLLECTOR_ERRORS, *HOST, "collector", "reason", rare=True
 )
 
 OFTEN = (

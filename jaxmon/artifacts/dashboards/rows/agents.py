@@ -9,7 +9,7 @@ from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, stat, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.dashboards.rows import now
-from jaxmon.artifacts.overviews import functions, processes
+from jaxmon.artifacts.overviews import processes, services
 from jaxmon.artifacts.promql import Expr, call, counter, eq, gauge, histogram
 from jaxmon.artifacts.promql.expressions import RANGE
 from jaxmon.artifacts.slo import Slos
@@ -83,7 +83,7 @@ def glance(slos: Slos, *, runbooks: str = "") -> Row:
 def cost() -> Row:
     """Return what agents and sidecars take from the machines they run on."""
     memory = gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, *q.HOST, eq("worker", ""))
-    programs = functions.PROGRAMS(*q.PROCESS).max(*q.BY_PROCESS)
+    programs = services.PROGRAMS(*q.PROCESS).max(*q.BY_PROCESS)
     ended = gauge(catalog.AGENT_ENDED_SECONDS, *q.PROCESS).count(*_HOST)
     return row(
         45,

@@ -8,7 +8,7 @@ from jaxmon.artifacts.dashboards import hardware, inuse
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, stat, table, timeseries
 from jaxmon.artifacts.dashboards.model import Line, Link, Row, Target
-from jaxmon.artifacts.overviews import use
+from jaxmon.artifacts.overviews import accelerators
 from jaxmon.artifacts.promql import Expr, call, gauge
 from jaxmon.artifacts.slo import Slos
 
@@ -168,7 +168,7 @@ def worst() -> Row:
                 3801,
                 "Utilization by service",
                 Target(
-                    use.UTILIZATION(q.JOB).least(10),
+                    accelerators.UTILIZATION_OF_JOBS(q.JOB).least(10),
                     "{{job}}",
                 ),
                 text=(
@@ -183,7 +183,7 @@ def worst() -> Row:
                 3802,
                 "Power by service",
                 Target(
-                    use.POWER(q.JOB).worst(10),
+                    accelerators.POWER_OF_JOBS(q.JOB).worst(10),
                     "{{job}}",
                 ),
                 text=(

@@ -19,7 +19,7 @@ from jaxmon.artifacts.dashboards.rows import (
     monitoring,
     now,
 )
-from jaxmon.artifacts.overviews import functions
+from jaxmon.artifacts.overviews import services
 from jaxmon.artifacts.promql import (
     Expr,
     call,
@@ -184,7 +184,7 @@ def _ends() -> Panel:
     cpu = counter(catalog.PROCESS_CPU_SECONDS, *q.PROCESS).rate().max(*by)
     age = (time() - gauge(catalog.PROCESS_START_TIME_SECONDS, *q.PROCESS)).max(*by)
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS, *q.PROCESS).max(*by)
-    programs = functions.PROGRAMS(*q.PROCESS).max(*by)
+    programs = services.PROGRAMS(*q.PROCESS).max(*by)
     return table(
         4102,
         "Largest processes",
@@ -275,7 +275,7 @@ def starts(slos: Slos) -> Row:
             timeseries(
                 4303,
                 "Compiles of all services",
-                Target(functions.COMPILES(q.JOB).sum("outcome"), "{{outcome}}"),
+                Target(services.COMPILES(q.JOB).sum("outcome"), "{{outcome}}"),
                 text=(
                     "Programs compiled, loaded from the persistent cache, or failed, "
                     "within five minutes. Debug has those of a host or function."
@@ -288,8 +288,8 @@ def starts(slos: Slos) -> Row:
                 "Lowest persistent cache hit rates",
                 Target(
                     q.share(
-                        functions.LOOKUPS(q.JOB, eq("result", "hit")).sum("job"),
-                        functions.LOOKUPS(q.JOB).sum("job"),
+                        services.LOOKUPS(q.JOB, eq("result", "hit")).sum("job"),
+                        services.LOOKUPS(q.JOB).sum("job"),
                     ).least(q.FEW),
                     "{{job}}",
                 ),

@@ -14,8 +14,8 @@ from jaxmon.artifacts.dashboards.model import (
     Target,
     Thresholds,
 )
-from jaxmon.artifacts.overviews import training
-from jaxmon.artifacts.overviews.alerting import FIRING
+from jaxmon.artifacts.overviews import services
+from jaxmon.artifacts.overviews.accelerators import FIRING
 from jaxmon.artifacts.promql import Expr, alerts_since, call, re, recorded, time
 from jaxmon.artifacts.slo import Slos
 from jaxmon.artifacts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
@@ -156,7 +156,7 @@ def _headline(slos: Slos) -> Line:
         ),
         stat(
             106,
-            Target(training.STEP_AGE(q.JOB).max(), "Oldest step", stalled),
+            Target(services.STEP_AGE(q.JOB).max(), "Oldest step", stalled),
             text=(
                 "Time since the slowest running loop finished a step. If it keeps "
                 "growing, a loop is stuck."

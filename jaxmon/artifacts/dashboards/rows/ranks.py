@@ -9,7 +9,7 @@ from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Line, Panel, Row, Target
 from jaxmon.artifacts.dashboards.rows import compiles, monitoring
-from jaxmon.artifacts.overviews import use
+from jaxmon.artifacts.overviews import accelerators
 from jaxmon.artifacts.promql import Expr, counter, gauge, histogram, re, recorded
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations
@@ -132,7 +132,7 @@ def _against_the_median(slos: Slos) -> Line:
 
 
 def _tensor_cores() -> Panel:
-    busy = use.TENSOR_CORES(q.JOB)
+    busy = accelerators.TENSOR_CORES_OF_JOBS(q.JOB)
     return timeseries(
         3204,
         "Tensor cores busy by service",

@@ -6,7 +6,7 @@ from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
-from jaxmon.artifacts.overviews import training as overviews
+from jaxmon.artifacts.overviews import services as overviews
 from jaxmon.artifacts.promql import call, counter, histogram
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations
