@@ -6,8 +6,7 @@ from jaxmon import catalog
 from jaxmon.artifacts import events, promql
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, stat, timeseries
-from jaxmon.artifacts.dashboards.model import Row, Target
+from jaxmon.artifacts.dashboards.model import Row, Target, line, row, stat, timeseries
 from jaxmon.artifacts.dashboards.rows import now
 from jaxmon.artifacts.overviews import processes, services
 from jaxmon.artifacts.promql import Expr, call, counter, eq, gauge, histogram

@@ -5,8 +5,16 @@ from __future__ import annotations
 from jaxmon import catalog
 from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, table, timeseries
-from jaxmon.artifacts.dashboards.model import Line, Row, Target
+from jaxmon.artifacts.dashboards.model import (
+    Line,
+    Row,
+    Target,
+    heatmap,
+    line,
+    row,
+    table,
+    timeseries,
+)
 from jaxmon.artifacts.overviews import processes, services
 from jaxmon.artifacts.promql import eq, gauge, histogram
 from jaxmon.artifacts.promql.expressions import RANGE, RATE_INTERVAL

@@ -6,8 +6,17 @@ from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.dashboards import hardware, inuse
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, stat, table, timeseries
-from jaxmon.artifacts.dashboards.model import Line, Link, Row, Target
+from jaxmon.artifacts.dashboards.model import (
+    Line,
+    Link,
+    Row,
+    Target,
+    line,
+    row,
+    stat,
+    table,
+    timeseries,
+)
 from jaxmon.artifacts.overviews import accelerators
 from jaxmon.artifacts.promql import Expr, call, gauge
 from jaxmon.artifacts.slo import Slos

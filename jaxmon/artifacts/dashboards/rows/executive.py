@@ -10,8 +10,17 @@ from __future__ import annotations
 from typing import Literal
 
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, stat, table, timeseries
-from jaxmon.artifacts.dashboards.model import Line, Link, Row, Target
+from jaxmon.artifacts.dashboards.model import (
+    Line,
+    Link,
+    Row,
+    Target,
+    line,
+    row,
+    stat,
+    table,
+    timeseries,
+)
 from jaxmon.artifacts.dashboards.rows import now
 from jaxmon.artifacts.overviews import accelerators, services
 from jaxmon.artifacts.promql import Expr, Matcher, eq, ne, number, recorded

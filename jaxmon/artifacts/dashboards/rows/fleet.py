@@ -9,8 +9,18 @@ from jaxmon.artifacts import promql
 from jaxmon.artifacts.alerts.starts import YOUNG
 from jaxmon.artifacts.dashboards import hardware, inuse
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, stat, table, timeseries
-from jaxmon.artifacts.dashboards.model import Line, Link, Panel, Row, Target
+from jaxmon.artifacts.dashboards.model import (
+    Line,
+    Link,
+    Panel,
+    Row,
+    Target,
+    line,
+    row,
+    stat,
+    table,
+    timeseries,
+)
 from jaxmon.artifacts.dashboards.rows import (
     calls,
     compiles,

@@ -6,8 +6,15 @@ from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
-from jaxmon.artifacts.dashboards.model import Row, Target, Thresholds
+from jaxmon.artifacts.dashboards.model import (
+    Row,
+    Target,
+    Thresholds,
+    line,
+    row,
+    table,
+    timeseries,
+)
 from jaxmon.artifacts.overviews import accelerators as overviews
 from jaxmon.artifacts.promql import Expr, Matcher, counter, eq, gauge
 from jaxmon.catalog import Metric

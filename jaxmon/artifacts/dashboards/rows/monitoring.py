@@ -6,8 +6,17 @@ from jaxmon import catalog
 from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, states, table, timeseries
-from jaxmon.artifacts.dashboards.model import Line, Mapping, Row, Target
+from jaxmon.artifacts.dashboards.model import (
+    Line,
+    Mapping,
+    Row,
+    Target,
+    line,
+    row,
+    states,
+    table,
+    timeseries,
+)
 from jaxmon.artifacts.overviews import processes
 from jaxmon.artifacts.promql import counter, eq, gauge, up
 from jaxmon.artifacts.promql.expressions import RATE_INTERVAL

@@ -5,7 +5,6 @@ from __future__ import annotations
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, stat, states, table, timeseries
 from jaxmon.artifacts.dashboards.model import (
     Line,
     Link,
@@ -13,6 +12,12 @@ from jaxmon.artifacts.dashboards.model import (
     Row,
     Target,
     Thresholds,
+    line,
+    row,
+    stat,
+    states,
+    table,
+    timeseries,
 )
 from jaxmon.artifacts.overviews import services
 from jaxmon.artifacts.overviews.accelerators import FIRING

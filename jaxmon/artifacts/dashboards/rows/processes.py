@@ -6,8 +6,7 @@ from jaxmon import catalog
 from jaxmon.artifacts import promql
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, timeseries
-from jaxmon.artifacts.dashboards.model import Line, Row, Target
+from jaxmon.artifacts.dashboards.model import Line, Row, Target, line, row, timeseries
 from jaxmon.artifacts.promql import counter, eq, gauge, time
 
 

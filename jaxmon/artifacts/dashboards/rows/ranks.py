@@ -6,8 +6,15 @@ from jaxmon import catalog
 from jaxmon.artifacts.alerts.power import DEVICE_TIME
 from jaxmon.artifacts.alerts.training import FOR_OTHERS, waits_less
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, timeseries
-from jaxmon.artifacts.dashboards.model import Line, Panel, Row, Target
+from jaxmon.artifacts.dashboards.model import (
+    Line,
+    Panel,
+    Row,
+    Target,
+    line,
+    row,
+    timeseries,
+)
 from jaxmon.artifacts.dashboards.rows import compiles, monitoring
 from jaxmon.artifacts.overviews import accelerators
 from jaxmon.artifacts.promql import Expr, counter, gauge, histogram, re, recorded

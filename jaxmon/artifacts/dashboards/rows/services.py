@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, table
-from jaxmon.artifacts.dashboards.model import Link, Row, Target
+from jaxmon.artifacts.dashboards.model import Link, Row, Target, line, row, table
 from jaxmon.artifacts.dashboards.rows import now
 from jaxmon.artifacts.overviews import services
 from jaxmon.artifacts.overviews.accelerators import FIRING
