@@ -12,7 +12,9 @@ from __future__ import annotations
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards.model import Mapping, Thresholds
 from jaxmon.artifacts.overviews import services
-from jaxmon.artifacts.promql import (
+from jaxmon.artifacts.slo import Slo, Slos
+from jaxmon.formats import durations
+from jaxmon.promql import (
     Expr,
     Histogram,
     call,
@@ -22,8 +24,6 @@ from jaxmon.artifacts.promql import (
     ratio,
     re,
 )
-from jaxmon.artifacts.slo import Slo, Slos
-from jaxmon.formats import durations
 
 
 JOB = re("job", "$job")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from jaxmon import catalog
-from jaxmon.artifacts import promql
+from jaxmon import catalog, promql
 from jaxmon.artifacts.overviews.model import HOST, PROCESS, Overview, Windows, gauged
-from jaxmon.artifacts.promql import Expr, alerts, counter, eq, gauge, ne, re
 from jaxmon.catalog import Metric
+from jaxmon.promql import Expr, alerts, counter, eq, gauge, ne, re
 
 
 _GPU = (*HOST, "uuid")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jaxmon import catalog
-from jaxmon.artifacts import events, promql
+from jaxmon import catalog, promql
+from jaxmon.artifacts import events
 from jaxmon.artifacts.overviews.model import (
     HOST,
     PROCESS,
@@ -14,7 +14,8 @@ from jaxmon.artifacts.overviews.model import (
     of_agents,
     rated,
 )
-from jaxmon.artifacts.promql import (
+from jaxmon.formats import durations
+from jaxmon.promql import (
     Expr,
     counter,
     eq,
@@ -22,7 +23,6 @@ from jaxmon.artifacts.promql import (
     gauge_changes,
     histogram,
 )
-from jaxmon.formats import durations
 
 
 _START = catalog.PROCESS_START_TIME_SECONDS

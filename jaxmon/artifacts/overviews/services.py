@@ -13,7 +13,7 @@ from jaxmon.artifacts.overviews.model import (
     rated,
     rising,
 )
-from jaxmon.artifacts.promql import Expr, counter, eq, gauge, histogram, ne, ratio
+from jaxmon.promql import Expr, counter, eq, gauge, histogram, ne, ratio
 
 
 # --- requests, queues and batches ---------------------------------------------------

@@ -11,7 +11,7 @@ from jaxmon.cli import output
 from jaxmon.cli.gameday.drill import Drill, Phase
 from jaxmon.cli.gameday.screen import BOLD, QUIET, WARNING, Line, clock
 from jaxmon.demo.scenarios import Scenario
-from jaxmon.report.layout import INDENT, UNKNOWN, Column, table, wrapped
+from jaxmon.formats.layout import INDENT, UNKNOWN, Column, table, wrapped
 
 
 _NAME, _GUIDE = 16, 4

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from jaxmon.cli import output
 from jaxmon.cli.gameday.screen import BOLD, QUIET, WARNING, Line, clock, plain
 from jaxmon.cli.gameday.stack import ActiveAlert
-from jaxmon.report import layout
-from jaxmon.report.layout import (
+from jaxmon.formats import layout
+from jaxmon.formats.layout import (
     ELLIPSIS,
     INDENT,
     UNKNOWN,

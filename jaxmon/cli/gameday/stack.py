@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 from jaxmon.cli.gameday.children import HOST, Children, free_ports
 from jaxmon.errors import CommandError
 from jaxmon.files import whole
+from jaxmon.formats.layout import clean
 from jaxmon.http import client
 from jaxmon.http.urls import place_of, target_of
-from jaxmon.report.layout import clean
 
 
 SCALE = 60

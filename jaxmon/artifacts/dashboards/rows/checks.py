@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import Row, Target, line, row, table, timeseries
-from jaxmon.artifacts.promql import counter, gauge
+from jaxmon.promql import counter, gauge
 
 
 def debug() -> Row:

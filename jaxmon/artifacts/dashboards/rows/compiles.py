@@ -16,10 +16,10 @@ from jaxmon.artifacts.dashboards.model import (
     timeseries,
 )
 from jaxmon.artifacts.overviews import processes, services
-from jaxmon.artifacts.promql import eq, gauge, histogram
-from jaxmon.artifacts.promql.expressions import RANGE, RATE_INTERVAL
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations
+from jaxmon.promql import eq, gauge, histogram
+from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
 
 
 def oncall(slos: Slos) -> Row:

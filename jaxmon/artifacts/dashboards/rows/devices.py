@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmon import catalog
-from jaxmon.artifacts import promql
+from jaxmon import catalog, promql
 from jaxmon.artifacts.dashboards import hardware, inuse
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import (
@@ -18,8 +17,8 @@ from jaxmon.artifacts.dashboards.model import (
     timeseries,
 )
 from jaxmon.artifacts.overviews import accelerators
-from jaxmon.artifacts.promql import Expr, call, gauge
 from jaxmon.artifacts.slo import Slos
+from jaxmon.promql import Expr, call, gauge
 
 
 _ZERO = call("vector", promql.number(0))

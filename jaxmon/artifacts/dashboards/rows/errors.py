@@ -6,7 +6,7 @@ from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import Row, Target, line, row, table, timeseries
 from jaxmon.artifacts.overviews import processes, services
-from jaxmon.artifacts.promql.expressions import RANGE, RATE_INTERVAL
+from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
 
 
 def oncall() -> Row:

@@ -23,9 +23,9 @@ from jaxmon.artifacts.dashboards.model import (
 )
 from jaxmon.artifacts.dashboards.rows import now
 from jaxmon.artifacts.overviews import accelerators, services
-from jaxmon.artifacts.promql import Expr, Matcher, eq, ne, number, recorded
 from jaxmon.artifacts.slo import Slos
 from jaxmon.artifacts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
+from jaxmon.promql import Expr, Matcher, eq, ne, number, recorded
 
 
 _ONE = number(1)

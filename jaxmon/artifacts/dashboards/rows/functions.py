@@ -16,8 +16,8 @@ from jaxmon.artifacts.dashboards.model import (
     table,
     timeseries,
 )
-from jaxmon.artifacts.promql import Expr, counter
 from jaxmon.artifacts.slo import Slos
+from jaxmon.promql import Expr, counter
 
 
 RANGE = "$__range"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import Row, Target, line, row, timeseries
-from jaxmon.artifacts.promql import (
+from jaxmon.artifacts.slo import Slos
+from jaxmon.facts.run import CHECKPOINT, STOPPED
+from jaxmon.promql import (
     RATE_INTERVAL,
     Expr,
     Matcher,
@@ -16,8 +18,6 @@ from jaxmon.artifacts.promql import (
     ne,
     re,
 )
-from jaxmon.artifacts.slo import Slos
-from jaxmon.report.goodput.record import CHECKPOINT, STOPPED
 from jaxmon.report.goodput.saving import FEWEST_FAILURES, OUTSIDE
 
 

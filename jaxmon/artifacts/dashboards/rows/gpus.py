@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmon import catalog
-from jaxmon.artifacts import promql
+from jaxmon import catalog, promql
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import (
@@ -16,8 +15,8 @@ from jaxmon.artifacts.dashboards.model import (
     timeseries,
 )
 from jaxmon.artifacts.overviews import accelerators as overviews
-from jaxmon.artifacts.promql import Expr, Matcher, counter, eq, gauge
 from jaxmon.catalog import Metric
+from jaxmon.promql import Expr, Matcher, counter, eq, gauge
 
 
 _BY, _NAMED = ("job", "instance", "uuid"), "{{instance}} {{uuid}}"

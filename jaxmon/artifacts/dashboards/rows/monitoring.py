@@ -18,8 +18,8 @@ from jaxmon.artifacts.dashboards.model import (
     timeseries,
 )
 from jaxmon.artifacts.overviews import processes
-from jaxmon.artifacts.promql import counter, eq, gauge, up
-from jaxmon.artifacts.promql.expressions import RATE_INTERVAL
+from jaxmon.promql import counter, eq, gauge, up
+from jaxmon.promql.expressions import RATE_INTERVAL
 
 
 _IN_FORCE = (Mapping("0", "failed", "red"), Mapping("1", "current", "green"))

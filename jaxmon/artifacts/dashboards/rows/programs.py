@@ -14,9 +14,9 @@ from jaxmon.artifacts.dashboards.model import (
     table,
     timeseries,
 )
-from jaxmon.artifacts.promql import gauge
-from jaxmon.artifacts.promql.expressions import RATE_INTERVAL
 from jaxmon.catalog import Metric
+from jaxmon.promql import gauge
+from jaxmon.promql.expressions import RATE_INTERVAL
 
 
 def debug() -> Row:

@@ -17,9 +17,9 @@ from jaxmon.artifacts.dashboards.model import (
 )
 from jaxmon.artifacts.dashboards.rows import compiles, monitoring
 from jaxmon.artifacts.overviews import accelerators
-from jaxmon.artifacts.promql import Expr, counter, gauge, histogram, re, recorded
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations
+from jaxmon.promql import Expr, counter, gauge, histogram, re, recorded
 
 
 SPREAD = q.above(1.1, 1.3)

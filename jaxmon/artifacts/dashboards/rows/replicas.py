@@ -16,9 +16,9 @@ from jaxmon.artifacts.dashboards.model import (
     timeseries,
 )
 from jaxmon.artifacts.dashboards.rows import compiles, now, training
-from jaxmon.artifacts.promql import Expr, Matcher, counter, eq, gauge, histogram, ne
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations
+from jaxmon.promql import Expr, Matcher, counter, eq, gauge, histogram, ne
 
 
 _BY = ("job", "route")

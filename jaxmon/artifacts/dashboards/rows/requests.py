@@ -13,9 +13,9 @@ from jaxmon.artifacts.dashboards.model import (
     timeseries,
 )
 from jaxmon.artifacts.overviews import services as overviews
-from jaxmon.artifacts.promql import Histogram, counter, gauge, histogram
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations
+from jaxmon.promql import Histogram, counter, gauge, histogram
 
 
 def oncall(slos: Slos) -> Row:

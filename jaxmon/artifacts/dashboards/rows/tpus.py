@@ -14,8 +14,8 @@ from jaxmon.artifacts.dashboards.model import (
     table,
     timeseries,
 )
-from jaxmon.artifacts.promql import counter, gauge, histogram
 from jaxmon.catalog import Metric
+from jaxmon.promql import counter, gauge, histogram
 
 
 def debug() -> Row:
