@@ -34,7 +34,7 @@ COMMANDS = {
     "report": "jaxmon.cli.report",
     "compare": "jaxmon.cli.compare",
     "bundle": "jaxmon.cli.bundle.command",
-    "exporter": "jaxmon.cli.exporter.command",
+    "exporter": "jaxmon.cli.exporter",
     "demo": "jaxmon.cli.gameday.demo",
     "gameday": "jaxmon.cli.gameday.command",
     "profile": "jaxmon.cli.profile",

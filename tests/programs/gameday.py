@@ -25,7 +25,7 @@ from tests.preloaded import Preloaded
 MODULES = (
     "flax.nnx",
     "optax",
-    "jaxmon.cli.exporter.command",
+    "jaxmon.cli.exporter",
     "jaxmon_exporter.service",
 )
 

@@ -139,8 +139,7 @@ def test_nothing_is_lost_in_silence():
     # Not before the dashboards are rendered: at import, the SDK warns of this model.
     from grafana_foundation_sdk.models import dashboard as d
 
-    from jaxmon.artifacts.dashboards.v2.carrying import LostError
-    from jaxmon.artifacts.dashboards.v2.resource import resource
+    from jaxmon.artifacts.dashboards.v2 import LostError, resource
 
     text = d.VariableModel(type_val=d.VariableType.TEXTBOX, name="x")
     library = d.Panel(id_val=7, library_panel=d.LibraryPanelRef("x"))

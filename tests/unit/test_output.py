@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli import output
-from jaxmon.cli.exporter.command import LogFormatter
+from jaxmon.cli.exporter import LogFormatter
 from jaxmon.cli.gameday.scene import DisplayState, SceneLog, finish
 from jaxmon.cli.gameday.stack import active
 from jaxmon.cli.main import COMMANDS, main

@@ -20,7 +20,7 @@ from jaxmon.artifacts.dashboards.model import (
     Row,
 )
 from jaxmon.artifacts.dashboards.options import Format, Options
-from jaxmon.artifacts.dashboards.v2.resource import resource
+from jaxmon.artifacts.dashboards.v2 import resource
 from jaxmon.artifacts.dashboards.variables import DependentVariable, Variable
 
 
