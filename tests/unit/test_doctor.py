@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from jaxmon.cli.doctor import command
+from jaxmon.cli.main import main
 from jaxmon.doctor import devices, environment, finding, selftest, versions
 from jaxmon.doctor.finding import Finding
 from tests.findings import by_status
@@ -281,7 +281,7 @@ def test_without_jax_its_self_test_is_left_out(
 ) -> None:
     """That JAX is missing is reported once, not by every check that needs it."""
     monkeypatch.setattr(versions, "installed", lambda _: None)
-    result = CliRunner().invoke(command, ["--json", "--run-dir", str(run_dir)])
+    result = CliRunner().invoke(main, ["doctor", "--json", "--run-dir", str(run_dir)])
 
     areas = {one["area"] for one in json.loads(result.stdout)}
     assert areas == {"versions", "environment", "sockets", "devices"}
