@@ -61,7 +61,7 @@ def _place(address: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class SidecarOptions:
     """
     Options of the sidecar.
 

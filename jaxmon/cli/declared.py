@@ -40,11 +40,11 @@ def settings(*names: str) -> Callable[[_Command], _Command]:
 
 def options(command: _Command) -> _Command:
     """Add the options of the sidecar; *command* is called with all, by name."""
-    from jaxmon_exporter.options import Options
+    from jaxmon_exporter.options import SidecarOptions
 
     made = {
         option.name: _of_option(option)
-        for option in fields(Options)
+        for option in fields(SidecarOptions)
         if "declared" in option.metadata
     }
     return _added(list(made.values()), tuple(made))(command)

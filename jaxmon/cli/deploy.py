@@ -22,7 +22,7 @@ from jaxmon.errors import CommandError, JaxmonError
 
 if TYPE_CHECKING:
     from jaxmon.grafana.session import GrafanaSession
-    from jaxmon.monitoring.silences import Window, Windows
+    from jaxmon.monitoring.silences import DeployWindow, DeployWindows
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -52,7 +52,7 @@ def grafana(function: F) -> F:
 
 
 @dataclass(frozen=True)
-class Note:
+class DeploymentNote:
     """
     A deployment of one service, as Grafana shows it.
 
@@ -93,7 +93,7 @@ class Note:
 
 def noted(
     url: str | None, token_file: Path | None, access: Access, scope: Mapping[str, str]
-) -> Note | None:
+) -> DeploymentNote | None:
     """
     Return the note of the service with the labels *scope*, `None` without a *url*;
     nothing is sent yet.
@@ -108,7 +108,7 @@ def noted(
 
     session = replace(access, token_file=token_file).grafana(url, _TOKEN_FILE)
     others = (f"{name}={value}" for name, value in scope.items() if name != "job")
-    return Note(session, (*DEPLOY_TAGS, scope["job"], *others))
+    return DeploymentNote(session, (*DEPLOY_TAGS, scope["job"], *others))
 
 
 @dataclass
@@ -356,11 +356,11 @@ def list_windows(*, as_json: bool, alertmanager: str, access: Access) -> None:
         output.line("no deploy window is open", err=True)
 
 
-def _windows(url: str, access: Access) -> Windows:
+def _windows(url: str, access: Access) -> DeployWindows:
     from jaxmon.artifacts.alerts.model import DEPLOY_NOISE
-    from jaxmon.monitoring.silences import Windows
+    from jaxmon.monitoring.silences import DeployWindows
 
-    return Windows(access.session("Alertmanager", url), dict(DEPLOY_NOISE))
+    return DeployWindows(access.session("Alertmanager", url), dict(DEPLOY_NOISE))
 
 
 def _labels(
@@ -382,7 +382,7 @@ def _labels(
     return {**scope, **labels}
 
 
-def _until(window: Window, now: datetime) -> str:
+def _until(window: DeployWindow, now: datetime) -> str:
     minutes = max(0, round((window.end - now).total_seconds() / 60))
     return f"closes at {_clock(window.end)}, in {minutes} min"
 
@@ -395,7 +395,7 @@ def _clock(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%H:%M UTC")
 
 
-def _document(window: Window) -> dict[str, Any]:
+def _document(window: DeployWindow) -> dict[str, Any]:
     return {
         "id": window.identity,
         "labels": dict(window.scope),

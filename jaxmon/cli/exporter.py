@@ -20,7 +20,7 @@ from jaxmon.cli.limits import from_file
 from jaxmon.errors import CommandError
 from jaxmon.formats.layout import clean
 from jaxmon.limits import Limits
-from jaxmon_exporter.options import PREFIX, Options
+from jaxmon_exporter.options import PREFIX, SidecarOptions
 
 
 _EPILOG = """
@@ -115,7 +115,7 @@ def command(
         with _loading():
             from jaxmon_exporter.service import Service
 
-            options = Options(
+            options = SidecarOptions(
                 **chosen,
                 prices=_prices(price_table, prices),
                 limits=from_file(limits_file) if limits_file else Limits(),

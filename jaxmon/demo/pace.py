@@ -13,7 +13,7 @@ import jaxmon
 from jaxmon.demo.scenarios import SCENARIOS, Program
 
 
-class Pace:
+class ProgramPace:
     """
     Ticks that the command line and signals govern.
 

@@ -25,7 +25,7 @@ import jax  # noqa: E402 - instrumented before anything binds jax.jit
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
-from jaxmon.demo.pace import Pace  # noqa: E402
+from jaxmon.demo.pace import ProgramPace  # noqa: E402
 
 
 VOCABULARY, WIDTH = 512, 64
@@ -123,7 +123,7 @@ class StoreDownError(ConnectionError):
 class Mishaps:
     """The faults of the server; *pace* says which one is active."""
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, pace: ProgramPace) -> None:
         self._pace = pace
         self._kept: list[jax.Array] = []
 
@@ -223,7 +223,7 @@ def _noise() -> np.ndarray:
 
 def main() -> None:
     """Serve one batch after the other."""
-    pace = Pace("serve", __doc__, pause=0.1)
+    pace = ProgramPace("serve", __doc__, pause=0.1)
     print(f"metrics: {agent.url}", flush=True)
     parameters = initial_parameters(jax.random.key(0))
     warm_up(parameters)

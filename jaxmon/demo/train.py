@@ -25,7 +25,7 @@ import numpy as np  # noqa: E402
 import optax  # noqa: E402
 from flax import nnx  # noqa: E402
 
-from jaxmon.demo.pace import Pace  # noqa: E402
+from jaxmon.demo.pace import ProgramPace  # noqa: E402
 
 
 FEATURES, HIDDEN, CLASSES = 32, 128, 10
@@ -101,7 +101,7 @@ def evaluate(parameters: nnx.State, key: jax.Array, number: int) -> jax.Array:
 
 
 def batches(
-    pace: Pace, key: jax.Array
+    pace: ProgramPace, key: jax.Array
 ) -> Iterator[tuple[int, jax.typing.ArrayLike, jax.Array]]:
     """Yield the number of a step and its batch."""
     for step in pace:
@@ -113,7 +113,7 @@ def batches(
         yield step, NONSENSE if pace.suffers("nan") else x, label
 
 
-class Checkpoints:
+class OrbaxSaver:
     """Saves with Orbax, always over the checkpoint before."""
 
     def __init__(self) -> None:
@@ -149,7 +149,7 @@ class Checkpoints:
         self._saver.save(self._home / "latest", args=arguments, force=True)
 
 
-def save(checkpoints: Checkpoints, weights: nnx.State, *, writable: bool) -> None:
+def save(checkpoints: OrbaxSaver, weights: nnx.State, *, writable: bool) -> None:
     """Save *weights*, or report why not: training is worth more than one checkpoint."""
     try:
         checkpoints.save(jax.tree.leaves(weights), writable=writable)
@@ -159,10 +159,10 @@ def save(checkpoints: Checkpoints, weights: nnx.State, *, writable: bool) -> Non
 
 def main() -> None:
     """Train, evaluate now and then, report now and then."""
-    pace = Pace("train", __doc__, pause=0.1)
+    pace = ProgramPace("train", __doc__, pause=0.1)
     print(f"metrics: {agent.url}", flush=True)
     weights, state = parameters, jax.jit(optimizer.init)(parameters)
-    checkpoints = Checkpoints() if pace.may_suffer("unsaved") else None
+    checkpoints = OrbaxSaver() if pace.may_suffer("unsaved") else None
     training, validation = map(jax.random.key, (2, 3))
     # Compiled before the loop starts, so that its first steps are like the others.
     train_step(weights, state, *make_batch(training, 0))

@@ -74,7 +74,7 @@ def get(server: Hostile) -> None:
 
 def prometheus(server: Hostile) -> None:
     with replaced(stack, "_SECONDS", SECONDS):
-        stack.Stack(server.url, "", Path()).alerts()
+        stack.MonitoringStack(server.url, "", Path()).alerts()
 
 
 OVER_TCP: dict[str, tuple[Callable[[Hostile], None], tuple[type[Exception], ...]]] = {

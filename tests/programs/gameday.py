@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from jaxmon.cli.gameday import command
-from jaxmon.cli.gameday.children import Children, Process
+from jaxmon.cli.gameday.children import Children, RunningProcess
 from jaxmon.cli.main import main
 from tests.preloaded import Preloaded
 
@@ -45,7 +45,7 @@ class Launcher:
         stdout: IO[bytes],
         stderr: IO[bytes],
         start_new_session: bool,
-    ) -> Process:
+    ) -> RunningProcess:
         """Start a process, as `subprocess.Popen` does."""
         python, *rest = arguments
         if python != sys.executable or not self._preloaded.suits(env):

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from jaxmon.cli.main import main
 from jaxmon.doctor import devices, environment, finding, selftest, versions
-from jaxmon.doctor.finding import Finding
+from jaxmon.doctor.finding import Check
 from tests.findings import by_status
 
 
@@ -132,7 +132,7 @@ def test_variables_that_matter(
 ) -> None:
     """A typing error, a bad value, and what slows JAX down are reported with advice."""
     findings = [one for one in environment.check(environ) if one.status != "ok"]
-    assert findings == [Finding("environment", status, text, advice)]  # type: ignore[arg-type]
+    assert findings == [Check("environment", status, text, advice)]  # type: ignore[arg-type]
 
 
 def test_variables_of_other_parts_are_left_alone() -> None:
@@ -289,7 +289,7 @@ def test_without_jax_its_self_test_is_left_out(
 
 def test_the_worst_finding_decides() -> None:
     """Notes are not grave; a failure outweighs everything."""
-    of = [Finding("x", status, "") for status in finding.STATUSES]
+    of = [Check("x", status, "") for status in finding.STATUSES]
     assert finding.worst([]) == "ok"
     assert finding.worst(of[:2]) == "note"
     assert finding.worst(of) == "failure"

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from jaxmon.cli.gameday.children import Children
-from jaxmon.cli.gameday.drill import Drill, Patience, Phase, Result
+from jaxmon.cli.gameday.drill import Drill, DrillPhase, DrillResult, Patience
 from jaxmon.cli.gameday.results import drawn
 from jaxmon.cli.gameday.screen import plain
 from jaxmon.cli.gameday.workload import Workload
@@ -36,12 +36,12 @@ def test_each_drill_has_a_line(tmp_path: Path) -> None:
     """A mark says how it went; the last line, how many are done."""
     every = drills(tmp_path)
     every[0].phase, every[0].result = (
-        Phase.DONE,
-        Result(outcome="passed", severity="page", detected=4.0, resolved=6.0),
+        DrillPhase.DONE,
+        DrillResult(outcome="passed", severity="page", detected=4.0, resolved=6.0),
     )
     every[1].phase, every[1].result = (
-        Phase.DONE,
-        Result(outcome="missed", reason="it did not fire"),
+        DrillPhase.DONE,
+        DrillResult(outcome="missed", reason="it did not fire"),
     )
     lines = lines_of(every, height=len(every) + 2)
 
@@ -57,9 +57,9 @@ def test_each_drill_has_a_line(tmp_path: Path) -> None:
 def test_a_small_terminal_shows_what_runs(tmp_path: Path) -> None:
     """What has left a terminal cannot be redrawn, so there is never more than fits."""
     every = drills(tmp_path)
-    every[0].phase = Phase.DONE
+    every[0].phase = DrillPhase.DONE
     for one in every[1:4]:
-        one.phase = Phase.BROKEN
+        one.phase = DrillPhase.BROKEN
     lines = lines_of(every, height=10)
 
     assert [line.split()[0] for line in lines[:-1]] == [

@@ -47,7 +47,7 @@ _REFUSED = error_response(HTTPStatus.UNAUTHORIZED, "name and password")._replace
 )
 
 
-class Gate:
+class AccessGate:
     """
     The active web configuration. Reloaded when one of its files changes; an invalid
     change is logged once and exported as a metric, and the previous configuration stays

@@ -8,7 +8,7 @@ from jaxmon.artifacts import slo
 from jaxmon.artifacts.dashboards.choices import SERVICES, VARIABLES
 from jaxmon.artifacts.dashboards.events import EVENTS, SUMMARY
 from jaxmon.artifacts.dashboards.model import Dashboard
-from jaxmon.artifacts.dashboards.options import Format, Options
+from jaxmon.artifacts.dashboards.options import DashboardOptions, Format
 from jaxmon.artifacts.dashboards.rows import (
     accelerators,
     calls,
@@ -39,21 +39,21 @@ from jaxmon.artifacts.dashboards.site import localized
 from jaxmon.artifacts.slo import Slos
 
 
-def all_dashboards(options: Options | None = None) -> tuple[Dashboard, ...]:
+def all_dashboards(options: DashboardOptions | None = None) -> tuple[Dashboard, ...]:
     """
     Return every dashboard, as the site in the options sees it.
 
     Raises:
         SloError: the file with the objectives is invalid.
     """
-    options = options or Options()
+    options = options or DashboardOptions()
     slos = slo.load(options.slo)
     boards = _boards(slos, options.at(slos.site).runbooks)
     return tuple(localized(one, slos.site) for one in boards)
 
 
 def render_all(
-    options: Options | None = None, form: Format = "classic"
+    options: DashboardOptions | None = None, form: Format = "classic"
 ) -> dict[str, str]:
     """
     Return Grafana's JSON of every dashboard, in the model *form*, by file name.
@@ -70,7 +70,7 @@ def render_all(
         # A fifth of a second and 20 MiB, which the models alone do without.
         from jaxmon.artifacts.dashboards.render import render  # noqa: PLC0415
 
-    options = options or Options()
+    options = options or DashboardOptions()
     options = options.at(slo.load(options.slo).site)
     return {
         f"{one.uid.removeprefix('jaxmon-')}.json": render(one, options, form)

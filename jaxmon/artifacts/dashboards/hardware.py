@@ -30,7 +30,7 @@ from jaxmon.artifacts.overviews.accelerators import (
     OWNERS,
     READERS,
 )
-from jaxmon.artifacts.overviews.model import Overview
+from jaxmon.artifacts.overviews.model import OverviewRule
 from jaxmon.catalog import Metric
 from jaxmon.promql import Expr, Matcher, alerts, counter, gauge, re, up
 
@@ -82,14 +82,14 @@ def host_rate(metric: Metric, *matchers: Matcher) -> Expr:
     return counter(metric, *HOST, *matchers).rate().or_(others)
 
 
-def host_recorded(recorded: Overview) -> Expr:
+def host_recorded(recorded: OverviewRule) -> Expr:
     """Return what is recorded of the same sidecars."""
     others = recorded(_READER).and_(_readers(), *_BY_HOST)
     return recorded(*HOST).or_(others)
 
 
 def worst_of_services(
-    recorded: Overview, total: Callable[[Expr], Expr], number: int = FEW
+    recorded: OverviewRule, total: Callable[[Expr], Expr], number: int = FEW
 ) -> Expr:
     """
     Return the *number* largest *total* series of the hosts of the selected services,
@@ -99,14 +99,16 @@ def worst_of_services(
 
 
 def least_of_services(
-    recorded: Overview, total: Callable[[Expr], Expr], number: int = FEW
+    recorded: OverviewRule, total: Callable[[Expr], Expr], number: int = FEW
 ) -> Expr:
     """Return the *number* smallest ones."""
     return total(recorded()).and_(_extremes(recorded, total, "min").bottomk(number))
 
 
 def _extremes(
-    recorded: Overview, total: Callable[[Expr], Expr], function: Literal["max", "min"]
+    recorded: OverviewRule,
+    total: Callable[[Expr], Expr],
+    function: Literal["max", "min"],
 ) -> Expr:
     """
     Return the extremes over Grafana's range of what services have; evaluated once.

@@ -19,7 +19,7 @@ from jaxmon.artifacts.dashboards.model import (
     Notes,
     Row,
 )
-from jaxmon.artifacts.dashboards.options import Format, Options
+from jaxmon.artifacts.dashboards.options import DashboardOptions, Format
 from jaxmon.artifacts.dashboards.v2 import resource
 from jaxmon.artifacts.dashboards.variables import DependentVariable, Variable
 
@@ -35,7 +35,9 @@ SCHEMA_VERSION = 39
 _ANNOTATION_STEP = "1m"
 
 
-def render(dashboard: Dashboard, options: Options, form: Format = "classic") -> str:
+def render(
+    dashboard: Dashboard, options: DashboardOptions, form: Format = "classic"
+) -> str:
     """Return *dashboard* as JSON, keys sorted, with a final newline."""
     built = build(dashboard, options)
     model = built if form == "classic" else resource(built)
@@ -44,7 +46,7 @@ def render(dashboard: Dashboard, options: Options, form: Format = "classic") -> 
     )
 
 
-def build(dashboard: Dashboard, options: Options) -> d.Dashboard:
+def build(dashboard: Dashboard, options: DashboardOptions) -> d.Dashboard:
     """Return *dashboard* in the classic model."""
     builder = (
         classic.Dashboard(dashboard.title)
@@ -73,7 +75,9 @@ def build(dashboard: Dashboard, options: Options) -> d.Dashboard:
     return built
 
 
-def _rows(rows: tuple[Row, ...], options: Options) -> list[d.Panel | d.RowPanel]:
+def _rows(
+    rows: tuple[Row, ...], options: DashboardOptions
+) -> list[d.Panel | d.RowPanel]:
     placed: list[d.Panel | d.RowPanel] = []
     y = 0
     for row in rows:

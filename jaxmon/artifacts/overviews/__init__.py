@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from jaxmon.artifacts.overviews import accelerators, processes, services
 from jaxmon.artifacts.overviews.model import Windows
-from jaxmon.artifacts.slo.rules import Group
+from jaxmon.artifacts.slo.rules import RuleGroup
 from jaxmon.formats import durations
 
 
@@ -24,11 +24,11 @@ _GROUPS = (
 OVERVIEWS = tuple(one for _, _, series in _GROUPS for one in series)
 
 
-def overview_groups(scale: float) -> list[Group]:
+def overview_groups(scale: float) -> list[RuleGroup]:
     """Return the rules; *scale* divides windows and intervals, names keep them."""
     windows = Windows.scaled(scale)
     return [
-        Group(
+        RuleGroup(
             f"jaxmon-overviews{suffix}",
             durations.scaled(interval, scale),
             tuple(one.rule(windows) for one in series),

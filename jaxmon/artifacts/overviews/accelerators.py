@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from jaxmon import catalog, promql
-from jaxmon.artifacts.overviews.model import HOST, PROCESS, Overview, Windows, gauged
+from jaxmon.artifacts.overviews.model import (
+    HOST,
+    PROCESS,
+    OverviewRule,
+    Windows,
+    gauged,
+)
 from jaxmon.catalog import Metric
 from jaxmon.promql import Expr, alerts, counter, eq, gauge, ne, re
 
@@ -27,19 +33,19 @@ def _owners(_: Windows) -> Expr:
     return used.or_(read).or_(parts).or_(whole).of_unit("")
 
 
-OWNERS = Overview("worker", catalog.DEVICE_INFO, "uuid", _owners)
+OWNERS = OverviewRule("worker", catalog.DEVICE_INFO, "uuid", _owners)
 # For boards on which only services are chosen: fewer series than by process.
-OWNED = Overview(
+OWNED = OverviewRule(
     "job", catalog.DEVICE_INFO, "uuid", lambda _: OWNERS().max("job", "uuid")
 )
-READERS = Overview(
+READERS = OverviewRule(
     "instance",
     catalog.ACCELERATOR_INFO,
     "uuid",
     lambda _: gauge(catalog.ACCELERATOR_INFO, _UNIQUE).max(*_GPU),
 )
 UTILIZATION = gauged(catalog.ACCELERATOR_UTILIZATION_RATIO, "avg", *HOST)
-MEMORY = Overview(
+MEMORY = OverviewRule(
     "instance",
     catalog.ACCELERATOR_MEMORY_USED_BYTES,
     "max_ratio",
@@ -51,7 +57,7 @@ MEMORY = Overview(
 POWER = gauged(catalog.ACCELERATOR_POWER_WATTS, "sum", *HOST)
 TEMPERATURE = gauged(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, "max", *HOST)
 UP = gauged(catalog.ACCELERATOR_UP, "min", *HOST)
-THROTTLED = Overview(
+THROTTLED = OverviewRule(
     "instance",
     catalog.GPU_THROTTLE_SECONDS,
     "rate5m",
@@ -66,7 +72,7 @@ THROTTLED = Overview(
     ),
 )
 # Only critical Xids have a series from the start; the others are born with 1.
-XIDS = Overview(
+XIDS = OverviewRule(
     "instance",
     catalog.GPU_XID_ERRORS,
     "increase5m",
@@ -76,7 +82,7 @@ XIDS = Overview(
         .sum(*_GPU, "xid")
     ),
 )
-UNCORRECTED = Overview(
+UNCORRECTED = OverviewRule(
     "instance",
     catalog.GPU_ECC_ERRORS,
     "increase5m",
@@ -92,8 +98,8 @@ UNCORRECTED = Overview(
 )
 
 
-def _link_errors(metric: Metric, *kinds: str) -> Overview:
-    return Overview(
+def _link_errors(metric: Metric, *kinds: str) -> OverviewRule:
+    return OverviewRule(
         "instance",
         metric,
         "increase5m",
@@ -114,8 +120,10 @@ PCIE_REPLAYS = _link_errors(catalog.GPU_PCIE_REPLAYS)
 _GPUS, _TPUS = re("uuid", "GPU-.+"), re("uuid", "TPU-.+")
 
 
-def _of_jobs(metric: Metric, how: str) -> Overview:
-    return Overview("job", metric, how, lambda _: getattr(_used(metric), how)("job"))
+def _of_jobs(metric: Metric, how: str) -> OverviewRule:
+    return OverviewRule(
+        "job", metric, how, lambda _: getattr(_used(metric), how)("job")
+    )
 
 
 def _used(metric: Metric) -> Expr:
@@ -159,8 +167,8 @@ def _owned(windows: Windows) -> Expr:
     return OWNED().latest(windows.silent).and_(alerted, "uuid")
 
 
-ALERTED_READERS = Overview("instance", catalog.ACCELERATOR_INFO, "alerted", _read)
-ALERTED = Overview("job", catalog.DEVICE_INFO, "alerted", _owned)
+ALERTED_READERS = OverviewRule("instance", catalog.ACCELERATOR_INFO, "alerted", _read)
+ALERTED = OverviewRule("job", catalog.DEVICE_INFO, "alerted", _owned)
 
 # In this order: the last reads the one before.
 HOSTS = (

@@ -51,7 +51,7 @@ _NOMINAL = Windows()
 
 
 @dataclass(frozen=True, slots=True)
-class Overview:
+class OverviewRule:
     """
     A recorded series.
 
@@ -97,7 +97,7 @@ def of_agents(series: Expr) -> Expr:
     return series.and_(gauge(RUNTIME_INFO), *PROCESS)
 
 
-def gauged(metric: Metric, how: str, *by: str, rare: bool = False) -> Overview:
+def gauged(metric: Metric, how: str, *by: str, rare: bool = False) -> OverviewRule:
     """
     Return an aggregation of a gauge, *how* as `Expr` has it; if it is *rare* that it is
     not 0, nothing else is recorded.
@@ -107,22 +107,22 @@ def gauged(metric: Metric, how: str, *by: str, rare: bool = False) -> Overview:
         found: Expr = getattr(gauge(metric), how)(*by)
         return found > 0 if rare else found
 
-    return Overview(_level(by), metric, how, make)
+    return OverviewRule(_level(by), metric, how, make)
 
 
-def rated(metric: Metric, *by: str, rare: bool = False) -> Overview:
+def rated(metric: Metric, *by: str, rare: bool = False) -> OverviewRule:
     """Return the rate of a counter; *rare* as for `gauged`."""
 
     def make(window: Windows) -> Expr:
         found = counter(metric).rate(window.recent).sum(*by)
         return found > 0 if rare else found
 
-    return Overview(_level(by), metric, "rate5m", make)
+    return OverviewRule(_level(by), metric, "rate5m", make)
 
 
-def counted(events: Events, *by: str) -> Overview:
+def counted(events: Events, *by: str) -> OverviewRule:
     """Return how many *events* there were."""
-    return Overview(
+    return OverviewRule(
         _level(by),
         events.metric,
         "increase5m",
@@ -130,9 +130,9 @@ def counted(events: Events, *by: str) -> Overview:
     )
 
 
-def rising(events: Events, *by: str) -> Overview:
+def rising(events: Events, *by: str) -> OverviewRule:
     """Return the rate of *events*."""
-    return Overview(
+    return OverviewRule(
         _level(by),
         events.metric,
         "rate5m",

@@ -7,7 +7,7 @@ from jaxmon.artifacts import events
 from jaxmon.artifacts.overviews.model import (
     HOST,
     PROCESS,
-    Overview,
+    OverviewRule,
     Windows,
     counted,
     gauged,
@@ -37,10 +37,10 @@ def _young(window: Windows) -> Expr:
 
 
 # A process that starts elsewhere, as in Kubernetes, differs from no earlier one.
-STARTS = Overview(
+STARTS = OverviewRule(
     "job", catalog.UPTIME_SECONDS, "young3m", lambda window: _young(window).count("job")
 )
-RESTARTS = Overview(
+RESTARTS = OverviewRule(
     "instance",
     catalog.PROCESS_START_TIME_SECONDS,
     "changes10m",
@@ -48,7 +48,7 @@ RESTARTS = Overview(
 )
 COMPILES_IN_PROGRESS = gauged(catalog.COMPILES_IN_PROGRESS, "sum", *HOST, rare=True)
 COMPILE_OLDEST = gauged(catalog.COMPILE_OLDEST_SECONDS, "max", *HOST, rare=True)
-DEVICE_MEMORY = Overview(
+DEVICE_MEMORY = OverviewRule(
     "instance",
     catalog.DEVICE_MEMORY_BYTES,
     "max_ratio",
@@ -59,25 +59,25 @@ DEVICE_MEMORY = Overview(
         )
     ).max(*HOST),
 )
-LIVE_BYTES = Overview(
+LIVE_BYTES = OverviewRule(
     "instance",
     catalog.LIVE_ARRAY_BYTES,
     "max",
     lambda _: gauge(catalog.LIVE_ARRAY_BYTES).sum(*_DEVICE).max(*HOST),
 )
-LIVE_ARRAYS = Overview(
+LIVE_ARRAYS = OverviewRule(
     "instance",
     catalog.LIVE_ARRAYS,
     "max",
     lambda _: gauge(catalog.LIVE_ARRAYS).sum(*_DEVICE).max(*HOST),
 )
-RESIDENT = Overview(
+RESIDENT = OverviewRule(
     "instance",
     catalog.PROCESS_RESIDENT_MEMORY_BYTES,
     "max",
     lambda _: of_agents(gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES)).max(*HOST),
 )
-HOST_MEMORY = Overview(
+HOST_MEMORY = OverviewRule(
     "instance",
     catalog.HOST_MEMORY_AVAILABLE_BYTES,
     "ratio",
@@ -87,7 +87,7 @@ HOST_MEMORY = Overview(
     ),
 )
 AGENT_UP = gauged(catalog.AGENT_UP, "min", *HOST)
-CRASHES = Overview(
+CRASHES = OverviewRule(
     "worker",
     catalog.AGENT_CRASHES,
     "increase5m",
@@ -100,13 +100,13 @@ CRASHES = Overview(
 DIED = gauged(catalog.AGENT_DIED, "max", *PROCESS, rare=True)
 HOOKS = gauged(catalog.HOOK_ACTIVE, "min", "job", "hook")
 # Of those that are active, which are nearly all, nothing is recorded.
-INACTIVE_HOOKS = Overview(
+INACTIVE_HOOKS = OverviewRule(
     "worker",
     catalog.HOOK_ACTIVE,
     "inactive",
     lambda _: gauge(catalog.HOOK_ACTIVE).equals(0).min(*PROCESS, "hook"),
 )
-SCRAPES = Overview(
+SCRAPES = OverviewRule(
     "worker",
     catalog.SCRAPE_SECONDS,
     "p95_5m",
@@ -115,7 +115,7 @@ SCRAPES = Overview(
     ),
 )
 INTERNAL_ERRORS = counted(events.INTERNAL_ERRORS, "job", "site")
-COLLECTORS = Overview(
+COLLECTORS = OverviewRule(
     "job",
     catalog.COLLECTOR_SUCCESS,
     "avg",

@@ -6,7 +6,7 @@ from jaxmon import catalog
 from jaxmon.artifacts import events
 from jaxmon.artifacts.overviews.model import (
     PROCESS,
-    Overview,
+    OverviewRule,
     Windows,
     counted,
     gauged,
@@ -23,7 +23,7 @@ _SUCCESS = eq("outcome", "success")
 
 
 REQUESTS = rising(events.REQUESTS, *_ROUTE, "outcome", "start")
-REQUEST_SECONDS = Overview(
+REQUEST_SECONDS = OverviewRule(
     "job",
     catalog.REQUEST_SECONDS,
     "increase5m",
@@ -40,7 +40,7 @@ REQUEST_SECONDS = Overview(
 REQUESTS_IN_PROGRESS = gauged(catalog.REQUESTS_IN_PROGRESS, "sum", *_ROUTE)
 REQUEST_OLDEST = gauged(catalog.REQUEST_OLDEST_SECONDS, "max", *_ROUTE)
 QUEUE_DEPTH = gauged(catalog.QUEUE_DEPTH, "sum", "job", "queue")
-BATCH_FILL = Overview(
+BATCH_FILL = OverviewRule(
     "job",
     catalog.BATCH_FILL_RATIO,
     "mean5m",
@@ -61,7 +61,7 @@ _NAMED = ("job", "name")
 
 
 STEPS = rated(catalog.STEPS, *_LOOP)
-STEP_SECONDS = Overview(
+STEP_SECONDS = OverviewRule(
     "job",
     catalog.STEP_SECONDS,
     "increase5m",
@@ -69,7 +69,7 @@ STEP_SECONDS = Overview(
         *_LOOP, window=window.recent
     ),
 )
-DATA_WAIT = Overview(
+DATA_WAIT = OverviewRule(
     "job",
     catalog.DATA_WAIT_SECONDS,
     "ratio5m",
@@ -81,7 +81,7 @@ DATA_WAIT = Overview(
 STEP_AGE = gauged(catalog.STEP_AGE_SECONDS, "max", *_LOOP)
 ACTIVITY = rated(catalog.TIME_SECONDS, "job", "activity")
 # Of processes in a loop: a server waits for requests.
-WAITING = Overview(
+WAITING = OverviewRule(
     "job",
     catalog.WALL_SECONDS,
     "max_rate5m",
@@ -93,7 +93,7 @@ WAITING = Overview(
         .max("job", "state")
     ),
 )
-CHECKPOINT_AGE = Overview(
+CHECKPOINT_AGE = OverviewRule(
     "job",
     catalog.ACTIVITY_AGE_SECONDS,
     "checkpoint_min",
@@ -122,7 +122,7 @@ CALLS = rated(catalog.JIT_CALLS, *_FUNCTION)
 CACHE_HITS = rated(catalog.JIT_CACHE_HITS, *_FUNCTION)
 # Of what did not happen there is no series.
 RECOMPILES = rising(events.RECOMPILES, *_FUNCTION, "cause")
-WORST_RECOMPILES = Overview(
+WORST_RECOMPILES = OverviewRule(
     "job",
     catalog.RECOMPILES,
     "max_rate5m",
@@ -163,13 +163,13 @@ def _utilization(window: Windows) -> Expr:
     return rate.unless(hidden, *PROCESS)
 
 
-MFU = Overview(
+MFU = OverviewRule(
     "job",
     catalog.IDEAL_SECONDS,
     "avg_model_rate5m",
     lambda window: _utilization(window).avg("job"),
 )
-FLOPS = Overview(
+FLOPS = OverviewRule(
     "job",
     catalog.FLOPS,
     "model_rate5m",
@@ -207,11 +207,11 @@ def _late(window: Windows) -> Expr:
     return mean.relative_to(mean.median(*_KIND), *_KIND).of_unit("times") < _LATE
 
 
-BANDWIDTH = Overview("job", catalog.NCCL_BUS_BYTES, "bandwidth5m", _bandwidth)
+BANDWIDTH = OverviewRule("job", catalog.NCCL_BUS_BYTES, "bandwidth5m", _bandwidth)
 RECORDED = rated(catalog.NCCL_COLLECTIVES_RECORDED, *_KIND)
 UNRECORDED = rated(catalog.NCCL_UNRECORDED_COLLECTIVES, *_KIND)
 # Of those that are not late, which are nearly all, nothing is recorded.
-LATE = Overview("worker", catalog.NCCL_COLLECTIVE_SECONDS, "late_ratio5m", _late)
+LATE = OverviewRule("worker", catalog.NCCL_COLLECTIVE_SECONDS, "late_ratio5m", _late)
 
 COLLECTIVES = (BANDWIDTH, RECORDED, UNRECORDED, LATE)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from jaxmon.artifacts.slo import burn, changes, selectors, site
 from jaxmon.artifacts.slo.burn import POLICY, Condition
-from jaxmon.artifacts.slo.indicators import Indicator, Latency, Ratio, Selector
+from jaxmon.artifacts.slo.indicators import Indicator, LatencyIndicator, Ratio, Selector
 from jaxmon.artifacts.slo.model import Slo, Slos
 from jaxmon.artifacts.slo.selectors import Metrics
 from jaxmon.artifacts.slo.severity import SEVERITIES, Severity
@@ -249,16 +249,16 @@ def _total(found: dict[str, Source], metrics: Metrics) -> Selector:
     return metrics.selector(found["total"], "counter", "histogram")
 
 
-def _latency(found: dict[str, Source], metrics: Metrics) -> Latency:
+def _latency(found: dict[str, Source], metrics: Metrics) -> LatencyIndicator:
     histogram = metrics.selector(found["histogram"], "histogram")
     above, bounds = found["above"].count(), histogram.metric.buckets
     if above in bounds:
-        return Latency(histogram, above)
+        return LatencyIndicator(histogram, above)
     place = bisect(bounds, above)
     near = bounds[max(0, place - 1) : place + 1]
     interpolate = _INTERPOLATE in found and found[_INTERPOLATE].flag()
     if interpolate and 0 < place < len(bounds):
-        return Latency(histogram, above, (near[0], near[1]))
+        return LatencyIndicator(histogram, above, (near[0], near[1]))
     between = "" if len(near) == 1 else f", or set {_INTERPOLATE}: true"
     return found["above"].fail(
         f"{histogram.metric.name} has no bucket bound {above:g}; the nearest are "

@@ -18,7 +18,7 @@ from jaxmon.errors import CommandError
 
 if TYPE_CHECKING:
     from jaxmon.artifacts.dashboards import Format
-    from jaxmon.grafana.content import Dashboard
+    from jaxmon.grafana.content import Board
     from jaxmon.grafana.push import Folder
 
 
@@ -86,11 +86,11 @@ class Generation:
         from jaxmon.cli.extras import require
 
         require("dashboards", "grafana_foundation_sdk")
-        from jaxmon.artifacts.dashboards import Options, render_all
+        from jaxmon.artifacts.dashboards import DashboardOptions, render_all
 
-        default = Options()
+        default = DashboardOptions()
         return render_all(
-            Options(
+            DashboardOptions(
                 slo=self.slo_file,
                 runbooks=self.runbook_base or default.runbooks,
                 datasource=self.datasource or default.datasource,
@@ -98,7 +98,7 @@ class Generation:
             form,
         )
 
-    def dashboards(self, files: Sequence[Path], form: Choice) -> list[Dashboard]:
+    def dashboards(self, files: Sequence[Path], form: Choice) -> list[Board]:
         """
         Return the dashboards in *files*, in their models, without any those that are
         generated.
@@ -119,7 +119,7 @@ class Generation:
             raise CommandError(msg)
         return found
 
-    def _generated(self, form: Choice) -> list[Dashboard]:
+    def _generated(self, form: Choice) -> list[Board]:
         from jaxmon.grafana import content
 
         if form != "auto":
@@ -342,7 +342,7 @@ def diff(
     """
     from jaxmon.cli.dashboards.pushed import DIFFERENT
     from jaxmon.grafana.client import Grafana
-    from jaxmon.grafana.plan import State
+    from jaxmon.grafana.plan import Relation
     from jaxmon.grafana.push import make_plan
 
     place = folder_of(folder)
@@ -351,14 +351,14 @@ def diff(
     plan = make_plan(grafana, dashboards, place)
     for step in plan.steps:
         uid = step.desired.uid
-        if step.state is State.UNKNOWN:
+        if step.state is Relation.UNKNOWN:
             raise CommandError(step.reason)
-        if step.state is State.UNCHANGED:
+        if step.state is Relation.UNCHANGED:
             output.line(f"{uid}: no difference", err=True)
         else:
             output.line(f"{uid}: {step.state}: {step.reason}".rstrip(": "), err=True)
-        if step.state is not State.V2:
+        if step.state is not Relation.V2:
             for line in step.diff():
                 output.line(line, colour=_COLOURS.get(line[:1]))
-    same = all(step.state is State.UNCHANGED for step in plan.steps)
+    same = all(step.state is Relation.UNCHANGED for step in plan.steps)
     ctx.exit(0 if same else DIFFERENT)

@@ -40,8 +40,8 @@ _TAIL_LINES = 20
 _MOST_READ = 1 << 20
 
 
-class Process(Protocol):
-    """What a `Child` needs of its process, as `subprocess.Popen` has it."""
+class RunningProcess(Protocol):
+    """What a `ChildProcess` needs of its process, as `subprocess.Popen` has it."""
 
     @property
     def returncode(self) -> int | None:
@@ -63,10 +63,10 @@ class Process(Protocol):
         """Send SIGKILL."""
 
 
-Launch = Callable[..., Process]
+Launch = Callable[..., RunningProcess]
 
 
-class Child:
+class ChildProcess:
     """A running process whose output goes to files."""
 
     def __init__(
@@ -178,29 +178,29 @@ class Children:
         self._logs = logs
         self._patience = patience
         self._launch = launch
-        self._children: list[Child] = []
+        self._children: list[ChildProcess] = []
 
     def start(
         self,
         name: str,
         arguments: Sequence[str],
         environ: Mapping[str, str] | None = None,
-    ) -> Child:
+    ) -> ChildProcess:
         """
         Start a process, known as *name*, with *environ* in addition to that of all.
         """
         full = {**self._environ, **(environ or {})}
-        child = Child(name, arguments, full, self._logs, self._launch)
+        child = ChildProcess(name, arguments, full, self._logs, self._launch)
         self._children.append(child)
         return child
 
-    def end(self, child: Child) -> None:
+    def end(self, child: ChildProcess) -> None:
         """Stop *child* before the others."""
         child.terminate()
         child.stop(seconds=self._patience)
         self.forget(child)
 
-    def forget(self, child: Child) -> None:
+    def forget(self, child: ChildProcess) -> None:
         """Leave *child*, which has exited, out of all that follows."""
         self._children.remove(child)
 
@@ -270,7 +270,7 @@ def start_sidecar(
     host: str = HOST,
     port: int = 0,
     environ: Mapping[str, str] | None = None,
-) -> Child:
+) -> ChildProcess:
     """Start a sidecar for the agents in *run_dir*; it prints `SIDECAR_READY`."""
     return children.start(
         name,
@@ -289,7 +289,7 @@ def start_program(
     *options: str,
     name: str,
     environ: Mapping[str, str] | None = None,
-) -> Child:
+) -> ChildProcess:
     """Start a module of `jaxmon.demo`; it prints where its agent is, then that."""
     command = [*_PYTHON, "-m", f"jaxmon.demo.{program}", *options]
     return children.start(name, command, environ)

@@ -17,10 +17,10 @@ from jaxmon.cli.extras import require
 from jaxmon.cli.gameday import children as programs
 from jaxmon.cli.gameday import results, stack
 from jaxmon.cli.gameday.children import Children
-from jaxmon.cli.gameday.drill import Drill, Patience, Phase
-from jaxmon.cli.gameday.screen import View, view
-from jaxmon.cli.gameday.site import Firing, OwnSite, Receiver, Site, TheirSite
-from jaxmon.cli.gameday.stack import Programs
+from jaxmon.cli.gameday.drill import Drill, DrillPhase, Patience
+from jaxmon.cli.gameday.screen import StateView, view
+from jaxmon.cli.gameday.site import AlertSite, Firing, OwnSite, Receiver, TheirSite
+from jaxmon.cli.gameday.stack import MonitoringPrograms
 from jaxmon.cli.gameday.workload import Workload, require_driver
 from jaxmon.cli.options import Number, Url, Whole
 from jaxmon.demo.scenarios import BY_NAME, SCENARIOS, Scenario
@@ -166,7 +166,7 @@ def command(
     _conclude(drills, path)
 
 
-def _run(drills: Sequence[Drill], site: Site, parallel: int | None) -> None:
+def _run(drills: Sequence[Drill], site: AlertSite, parallel: int | None) -> None:
     """Take all drills to their end, and show them meanwhile."""
     processors = os.cpu_count() or 1
     began = time.monotonic()
@@ -184,8 +184,8 @@ def _run(drills: Sequence[Drill], site: Site, parallel: int | None) -> None:
 
 def _advance_all(
     drills: Sequence[Drill],
-    site: Site,
-    shown: View[Sequence[Drill]],
+    site: AlertSite,
+    shown: StateView[Sequence[Drill]],
     *,
     at_once: int,
     starting: int,
@@ -207,7 +207,7 @@ def _advance_all(
     scraped: dict[str, str] = {}
     firing: list[Firing] = []
     heard = time.monotonic()
-    while any(one.phase is not Phase.DONE for one in drills):
+    while any(one.phase is not DrillPhase.DONE for one in drills):
         now = time.monotonic()
         _start_next(drills, now, at_once=at_once, starting=starting)
         try:
@@ -229,10 +229,10 @@ def _advance_all(
 def _start_next(
     drills: Sequence[Drill], now: float, *, at_once: int, starting: int
 ) -> None:
-    waiting = [one for one in drills if one.phase is Phase.WAITING]
+    waiting = [one for one in drills if one.phase is DrillPhase.WAITING]
     busy = len(drills) - len(waiting)
-    busy -= sum(one.phase is Phase.DONE for one in drills)
-    begun = sum(one.phase is Phase.STARTING for one in drills)
+    busy -= sum(one.phase is DrillPhase.DONE for one in drills)
+    begun = sum(one.phase is DrillPhase.STARTING for one in drills)
     for drill in waiting[: max(min(at_once - busy, starting - begun), 0)]:
         drill.start(now)
 
@@ -296,7 +296,7 @@ def _site(
     against: str | None,
     targets: Path | None,
     scale: float,
-) -> Iterator[Site]:
+) -> Iterator[AlertSite]:
     """Yield where alerts are seen."""
     if against is not None and targets is not None:
         theirs = TheirSite(against.rstrip("/"), targets, scale)
@@ -308,7 +308,7 @@ def _site(
         finally:
             theirs.scrape({})
         return
-    if (installed := Programs.installed()) is None:
+    if (installed := MonitoringPrograms.installed()) is None:
         msg = (
             "prometheus and prometheus-alertmanager are not on the PATH; install both, "
             "or use --against"

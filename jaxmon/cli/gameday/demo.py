@@ -23,7 +23,7 @@ from jaxmon.cli import output
 from jaxmon.cli.extras import require
 from jaxmon.cli.gameday import children as programs
 from jaxmon.cli.gameday import stack
-from jaxmon.cli.gameday.children import Child, Children
+from jaxmon.cli.gameday.children import ChildProcess, Children
 from jaxmon.cli.gameday.scene import (
     DisplayState,
     SceneLog,
@@ -33,7 +33,13 @@ from jaxmon.cli.gameday.scene import (
     totals_table,
 )
 from jaxmon.cli.gameday.screen import clock, view
-from jaxmon.cli.gameday.stack import SCALE, Programs, Stack, active, fetch
+from jaxmon.cli.gameday.stack import (
+    SCALE,
+    MonitoringPrograms,
+    MonitoringStack,
+    active,
+    fetch,
+)
 from jaxmon.cli.options import Number, Url, Whole
 from jaxmon.demo.scenarios import BY_NAME, SCENARIOS
 from jaxmon.errors import CommandError
@@ -175,7 +181,7 @@ class Fault:
         """The name of the affected program."""
         return PLACES[self.name]
 
-    def apply(self, child: Child, elapsed: float) -> None:
+    def apply(self, child: ChildProcess, elapsed: float) -> None:
         """
         Signal *child* if the fault starts or ends, *elapsed* seconds after startup.
         """
@@ -244,9 +250,9 @@ def _start(
 
 def _start_stack(
     children: Children, directory: str, demo: _Demo, webhook: str | None
-) -> Stack | None:
+) -> MonitoringStack | None:
     """Start Prometheus and Alertmanager where they are installed."""
-    if (installed := Programs.installed()) is None:
+    if (installed := MonitoringPrograms.installed()) is None:
         output.line(
             "Alerts are not shown: install prometheus and prometheus-alertmanager "
             "to see them here."
@@ -303,11 +309,11 @@ class _Demo:
     """
 
     children: Children
-    workloads: Mapping[str, Child]
+    workloads: Mapping[str, ChildProcess]
     places: dict[str, str]
     sidecar: str
     fault: Fault | None
-    stack: Stack | None = None
+    stack: MonitoringStack | None = None
 
     def watch(self, duration: float | None) -> Summary:
         """

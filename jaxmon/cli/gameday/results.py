@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from jaxmon.cli import output
-from jaxmon.cli.gameday.drill import Drill, Phase
+from jaxmon.cli.gameday.drill import Drill, DrillPhase
 from jaxmon.cli.gameday.screen import BOLD, QUIET, WARNING, Line, clock
 from jaxmon.demo.scenarios import Scenario
 from jaxmon.formats.layout import INDENT, UNKNOWN, Column, table, wrapped
@@ -17,7 +17,11 @@ from jaxmon.formats.layout import INDENT, UNKNOWN, Column, table, wrapped
 _NAME, _GUIDE = 16, 4
 # The line below the drills, and the one that the cursor is on.
 _BESIDE = 2
-_STYLES = {Phase.WAITING: QUIET, Phase.STARTING: QUIET, Phase.BROKEN: WARNING}
+_STYLES = {
+    DrillPhase.WAITING: QUIET,
+    DrillPhase.STARTING: QUIET,
+    DrillPhase.BROKEN: WARNING,
+}
 _RESULTS = (
     Column("SCENARIO", _NAME, right=False),
     Column("", _GUIDE, right=False),
@@ -86,7 +90,7 @@ class ProgressLog:
         elapsed = clock(time.monotonic() - self._began)
         for drill in drills:
             name, text = drill.scenario.name, progress(drill)
-            if drill.phase is not Phase.WAITING and self._shown.get(name) != text:
+            if drill.phase is not DrillPhase.WAITING and self._shown.get(name) != text:
                 self._shown[name] = text
                 output.line(f"  {elapsed}  {name:<{_NAME}}{text}")
 
@@ -102,7 +106,7 @@ def drawn(
     shown = drills
     if len(drills) > room:
         # A terminal cannot redraw what has left it: those that change, then.
-        still = (Phase.WAITING, Phase.DONE)
+        still = (DrillPhase.WAITING, DrillPhase.DONE)
         shown = [drill for drill in drills if drill.phase not in still][:room]
     done = sum(drill.result.outcome is not None for drill in drills)
     elapsed = clock(time.monotonic() - began)
@@ -126,12 +130,12 @@ def _line(drill: Drill) -> Line:
 def progress(drill: Drill) -> str:
     """Return what has become of *drill* so far, on one line that grows."""
     result, scenario = drill.result, drill.scenario
-    if drill.phase is Phase.WAITING:
+    if drill.phase is DrillPhase.WAITING:
         return str(drill.phase.value)
     parts = []
-    if drill.phase in (Phase.STARTING, Phase.SETTLING):
+    if drill.phase in (DrillPhase.STARTING, DrillPhase.SETTLING):
         parts.append(drill.phase.value)
-    elif drill.phase is Phase.BROKEN:
+    elif drill.phase is DrillPhase.BROKEN:
         parts.append(f"broken: {scenario.summary}")
     if result.detected is not None:
         parts.append(f"{scenario.alert} after {result.detected:.0f} s")

@@ -84,7 +84,7 @@ class DisplayState:
     broken: bool = False
 
 
-class Row(NamedTuple):
+class SceneRow(NamedTuple):
     """
     A row of a table.
 
@@ -222,7 +222,7 @@ def alerts(
     if not active:
         return [_BLANK, ((f"{INDENT}no alerts", QUIET),)]
     rows = [
-        Row(
+        SceneRow(
             {
                 "ALERT": one.name,
                 "STATE": one.state,
@@ -236,7 +236,7 @@ def alerts(
         for one in active[:most]
     ]
     if (rest := len(active) - most) > 0:
-        rows.append(Row({"ALERT": f"{rest} more"}, quiet=True))
+        rows.append(SceneRow({"ALERT": f"{rest} more"}, quiet=True))
     columns = _fitting(_ALERTS, _DISPENSABLE_ALERTS, width - _LEAST_ABOUT)
     runbook = f"jaxmon runbook show {active[0].name}"
     hint = ((f"{INDENT}runbook: ", QUIET), (runbook, ""))
@@ -257,7 +257,9 @@ def _where(places: Mapping[str, str], width: int) -> Iterable[Line]:
                 yield ((part, ""),)
 
 
-def _table(columns: Sequence[Column], rows: Sequence[Row], width: int) -> list[Line]:
+def _table(
+    columns: Sequence[Column], rows: Sequence[SceneRow], width: int
+) -> list[Line]:
     if len(INDENT) + sum(column.size for column in columns) >= width:
         columns = [column for column in columns if column.size]
     cells = [
@@ -267,7 +269,7 @@ def _table(columns: Sequence[Column], rows: Sequence[Row], width: int) -> list[L
     return [((heading, BOLD),), *map(_styled, rows, lines)]
 
 
-def _styled(row: Row, line: str) -> Line:
+def _styled(row: SceneRow, line: str) -> Line:
     if row.quiet or not row.warning:
         return ((line, QUIET if row.quiet else ""),)
     before, cell, after = line.partition(row.cells[row.warning])
@@ -318,7 +320,7 @@ def _totals(summary: Summary) -> list[tuple[str, str]]:
     ]
 
 
-def _functions(functions: Iterable[FunctionSummary], *, most: int) -> list[Row]:
+def _functions(functions: Iterable[FunctionSummary], *, most: int) -> list[SceneRow]:
     used = sorted(
         (one for one in functions if one["calls"] or one["compile_seconds"]),
         key=lambda one: (-one["calls"], -one["compile_seconds"]),
@@ -330,7 +332,7 @@ def _functions(functions: Iterable[FunctionSummary], *, most: int) -> list[Row]:
     return rows
 
 
-def _row(name: str, functions: Sequence[FunctionSummary]) -> Row:
+def _row(name: str, functions: Sequence[FunctionSummary]) -> SceneRow:
     calls = sum(one["calls"] for one in functions)
     known = [one["hits"] for one in functions if one["hits"] is not None]
     rate = sum(known) / calls if known and calls else None
@@ -343,7 +345,7 @@ def _row(name: str, functions: Sequence[FunctionSummary]) -> Row:
         "RECOMPILES": f"{sum(one['recompiles'] for one in functions):,.0f}",
         "COMPILE TIME": f"{sum(one['compile_seconds'] for one in functions):,.2f} s",
     }
-    return Row(cells, warning="HIT RATE" if low else "")
+    return SceneRow(cells, warning="HIT RATE" if low else "")
 
 
 def _device(device: DeviceSummary) -> str:

@@ -28,7 +28,7 @@ Draw = Callable[[Shown, tuple[int, int]], Iterable[Line]]
 """Returns the lines of a state, for a width and a height."""
 
 
-class View(Protocol[Viewed_contra]):
+class StateView(Protocol[Viewed_contra]):
     """Shows states, one after the other."""
 
     def show(self, state: Viewed_contra, /) -> None:
@@ -89,8 +89,8 @@ class Screen(Generic[Shown]):
 
 
 def view(
-    draw: Draw[Shown], log: Callable[[], View[Shown]], *, alternate: bool = False
-) -> AbstractContextManager[View[Shown]]:
+    draw: Draw[Shown], log: Callable[[], StateView[Shown]], *, alternate: bool = False
+) -> AbstractContextManager[StateView[Shown]]:
     """Return what suits stdout: a screen, or a *log* if that is impossible."""
     if output.is_terminal(sys.stdout) and find_spec("rich") is not None:
         return Screen(draw, alternate=alternate)

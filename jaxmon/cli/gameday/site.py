@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from jaxmon.cli.gameday import stack
 from jaxmon.cli.gameday.children import HOST
-from jaxmon.cli.gameday.stack import Stack
+from jaxmon.cli.gameday.stack import MonitoringStack
 from jaxmon.errors import CommandError
 
 
@@ -38,7 +38,7 @@ class Firing(NamedTuple):
     job: str
 
 
-class Site(Protocol):
+class AlertSite(Protocol):
     """Scrapes what it is told, and knows which alerts fire."""
 
     scale: float
@@ -121,7 +121,7 @@ class OwnSite:
 
     scale: float = stack.SCALE
 
-    def __init__(self, running: Stack, receiver: Receiver) -> None:
+    def __init__(self, running: MonitoringStack, receiver: Receiver) -> None:
         self._stack = running
         self._receiver = receiver
         self._muted: set[str] = set()

@@ -48,14 +48,14 @@ _SUBJECTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Programs:
+class MonitoringPrograms:
     """Paths of the two programs."""
 
     prometheus: str
     alertmanager: str
 
     @classmethod
-    def installed(cls) -> Programs | None:
+    def installed(cls) -> MonitoringPrograms | None:
         """Return those on PATH, `None` for a missing one."""
         prometheus, alertmanager = _which(_PROMETHEUS), _which(_ALERTMANAGER)
         if prometheus is None or alertmanager is None:
@@ -64,7 +64,7 @@ class Programs:
 
 
 @dataclass(frozen=True, slots=True)
-class Stack:
+class MonitoringStack:
     """
     The two running servers.
 
@@ -216,14 +216,14 @@ def write_targets(path: Path, targets: Mapping[str, str]) -> None:
 
 
 def start(
-    programs: Programs,
+    programs: MonitoringPrograms,
     children: Children,
     directory: Path,
     *,
     targets: Mapping[str, str],
     webhook: str | None,
     drawn: bool = True,
-) -> Stack:
+) -> MonitoringStack:
     """
     Start both, and return them once they are ready.
 
@@ -273,7 +273,7 @@ def start(
                 children.end(child)
         else:
             break
-    return Stack(_url(ports[0]), _url(ports[1]), directory / _TARGETS)
+    return MonitoringStack(_url(ports[0]), _url(ports[1]), directory / _TARGETS)
 
 
 def _web(port: int) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from jaxmon.cli.gameday import children as programs
-from jaxmon.cli.gameday.children import Child, Children
+from jaxmon.cli.gameday.children import ChildProcess, Children
 from jaxmon.demo.scenarios import Scenario
 from jaxmon.errors import CommandError
 
@@ -62,9 +62,9 @@ class Workload:
             # Reports of a drill are no use to anyone.
             "JAXMON_REPORT_DIR": str(directory / "reports"),
         }
-        self._sidecar: Child | None = None
-        self._running: dict[int, Child] = {}
-        self._leaving: list[Child] = []
+        self._sidecar: ChildProcess | None = None
+        self._running: dict[int, ChildProcess] = {}
+        self._leaving: list[ChildProcess] = []
         self._leave_by = 0.0
         self._due: list[int] = []
         self._broken = False
@@ -223,13 +223,13 @@ class Workload:
     def _signal(self, number: signal.Signals) -> None:
         self._each(lambda child: child.process.send_signal(number))
 
-    def _each(self, act: Callable[[Child], None]) -> None:
+    def _each(self, act: Callable[[ChildProcess], None]) -> None:
         for child in self._running.values():
             act(child)
 
     def _leave(self) -> None:
         """Have all programs exit."""
-        self._each(Child.terminate)
+        self._each(ChildProcess.terminate)
         self._leaving += self._running.values()
         self._running = {}
         self._leave_by = time.monotonic() + _LEAVE_SECONDS

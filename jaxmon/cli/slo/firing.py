@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from jaxmon.monitoring.prometheus import Series
+from jaxmon.monitoring.prometheus import PrometheusSeries
 
 
 # A missing sample or two, as when Prometheus restarts, does not end an alert.
@@ -43,7 +43,10 @@ class Fired:
 
 
 def fired(
-    sampled: Iterable[Series], at_all: Iterable[Series], *, step: float
+    sampled: Iterable[PrometheusSeries],
+    at_all: Iterable[PrometheusSeries],
+    *,
+    step: float,
 ) -> list[Fired]:
     """
     Return the alerts, longest first.
@@ -73,7 +76,7 @@ def service(labels: dict[str, str] | None = None, /, **named: str) -> str:
     return " ".join(f"{one}={given[one]}" for one in names if given.get(one))
 
 
-def _key(series: Series) -> tuple[str, str, str]:
+def _key(series: PrometheusSeries) -> tuple[str, str, str]:
     labels = dict(series.labels)
     return (
         labels.get("alertname", ""),
@@ -82,7 +85,7 @@ def _key(series: Series) -> tuple[str, str, str]:
     )
 
 
-def _intervals(series: Series, step: float) -> Iterator[tuple[float, float]]:
+def _intervals(series: PrometheusSeries, step: float) -> Iterator[tuple[float, float]]:
     """Yield each time that it fired: from its first sample to a step after its last."""
     start = last = series.points[0][0]
     for moment, _ in series.points[1:]:
