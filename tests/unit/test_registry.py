@@ -48,9 +48,9 @@ def test_what_is_left_out_is_not_loaded() -> None:
         "import sys\n"
         "from pathlib import Path\n"
         "from jaxmon_exporter.collectors.registry import NAMES\n"
-        "from jaxmon_exporter.options import Options\n"
+        "from jaxmon_exporter.options import SidecarOptions\n"
         "from jaxmon_exporter.service import Service\n"
-        "Service(Options(run_dir=Path('/nowhere'), disabled=NAMES))\n"
+        "Service(SidecarOptions(run_dir=Path('/nowhere'), disabled=NAMES))\n"
         "prefix = 'jaxmon_exporter.collectors.'\n"
         "print([one for one in sys.modules if one.startswith(prefix)])\n"
     )
