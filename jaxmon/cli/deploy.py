@@ -104,7 +104,7 @@ def noted(
     """
     if url is None:
         return None
-    from jaxmon.artifacts.dashboards.events import DEPLOY_TAGS
+    from jaxmon.artifacts.dashboards.header import DEPLOY_TAGS
 
     session = replace(access, token_file=token_file).grafana(url, _TOKEN_FILE)
     others = (f"{name}={value}" for name, value in scope.items() if name != "job")

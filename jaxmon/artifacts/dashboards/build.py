@@ -5,8 +5,7 @@ from __future__ import annotations
 import warnings
 
 from jaxmon.artifacts import slo
-from jaxmon.artifacts.dashboards.choices import SERVICES, VARIABLES
-from jaxmon.artifacts.dashboards.events import EVENTS, SUMMARY
+from jaxmon.artifacts.dashboards.header import EVENTS, SERVICES, SUMMARY, VARIABLES
 from jaxmon.artifacts.dashboards.model import Dashboard
 from jaxmon.artifacts.dashboards.options import DashboardOptions, Format
 from jaxmon.artifacts.dashboards.rows import (

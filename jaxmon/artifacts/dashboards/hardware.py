@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from jaxmon import catalog
 from jaxmon.artifacts.dashboards.queries import FEW, HOST, JOB, PROCESS
 from jaxmon.artifacts.dashboards.variables import DependentVariable
 from jaxmon.artifacts.overviews.accelerators import (
@@ -225,3 +226,20 @@ VARIABLES = (
         hidden=True,
     ),
 )
+
+
+_GPUS, _TPUS = re("uuid", "GPU-.+"), re("uuid", "TPU-.+")
+_CHIP = ("instance", "uuid")
+
+
+def of_job(metric: Metric) -> Expr:
+    """
+    Return a gauge of the accelerators that the chosen processes use, by job and uuid; a
+    TPU also by instance, as its uuid is only its position there.
+    """
+    gpus = gauge(catalog.DEVICE_INFO, *PROCESS, _GPUS).max("job", "uuid")
+    chips = gauge(catalog.DEVICE_INFO, *PROCESS, _TPUS).max("job", *_CHIP)
+    of_gpus = gauge(metric, *GPUS).max("uuid")
+    of_chips = gauge(metric, *HOST, _TPUS).max(*_CHIP)
+    found = gpus.joined(of_gpus, on=("uuid",), take=()).of_unit(metric.unit)
+    return found.or_(chips.joined(of_chips, on=_CHIP, take=()).of_unit(metric.unit))

@@ -15,10 +15,29 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from jaxmon.artifacts.dashboards.units import UNITS
 from jaxmon.artifacts.dashboards.variables import DependentVariable, Variable
 from jaxmon.catalog import BY_NAME
 from jaxmon.promql import Expr
+from jaxmon.promql.shape import PER_SECOND
+
+
+UNITS = {
+    "": "short",
+    PER_SECOND: "ops",
+    "per minute": "opm",
+    "bytes": "bytes",
+    "bytes per second": "Bps",
+    "FLOPs per second": "flops",
+    "celsius": "celsius",
+    "dollars": "currencyUSD",
+    "hertz": "hertz",
+    "joules": "joule",
+    "ratio": "percentunit",
+    "seconds": "s",
+    "times": "suffix: ×",  # noqa: RUF001 - the sign that a reader expects
+    "watts": "watt",
+}
+"""Grafana's name of each unit."""
 
 
 Kind = Literal["stat", "timeseries", "table", "heatmap", "state-timeline"]

@@ -12,7 +12,7 @@ from grafana_foundation_sdk.builders import dashboard as classic
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as d
 
-from jaxmon.artifacts.dashboards import panels, sdk, traces
+from jaxmon.artifacts.dashboards import panels, traces
 from jaxmon.artifacts.dashboards.model import (
     Annotation,
     Dashboard,
@@ -136,7 +136,7 @@ def _variable(variable: Variable | DependentVariable) -> classic.QueryVariable:
         classic.QueryVariable(name)
         .label(variable.title)
         .description(variable.text)
-        .datasource(sdk.DATASOURCE)
+        .datasource(panels.DATASOURCE)
         .definition(variable.query)
         .query({"query": variable.query, "refId": f"{name}-values"})
         .refresh(d.VariableRefresh.ON_TIME_RANGE_CHANGED)
@@ -163,19 +163,19 @@ def _annotation(annotation: Annotation | Notes) -> d.AnnotationQuery:
         .icon_color(annotation.color)
     )
     if isinstance(annotation, Notes):
-        built = builder.datasource(sdk.GRAFANA).build()
+        built = builder.datasource(panels.GRAFANA).build()
         tags = [*annotation.tags]
         # The SDK wants a query there, which this data source has none of.
         built.target = d.AnnotationTarget(  # type: ignore[assignment]
             limit=100, match_any=False, tags=tags, type_val="tags"
         )
     else:
-        builder.datasource(sdk.DATASOURCE).expr(str(annotation.expr)).step(
+        builder.datasource(panels.DATASOURCE).expr(str(annotation.expr)).step(
             _ANNOTATION_STEP
         )
         builder.title_format(annotation.title).text_format(annotation.text)
         built = builder.build()
-    built.placement = None  # type: ignore[assignment]  # as in sdk.placed
+    built.placement = None  # type: ignore[assignment]  # as in panels.placed
     return built
 
 
@@ -188,4 +188,4 @@ def _siblings() -> d.DashboardLink:
         .include_vars(include_vars=True)
         .keep_time(keep_time=True)
     )
-    return sdk.placed(builder.build())
+    return panels.placed(builder.build())

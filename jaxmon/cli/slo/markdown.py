@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, tzinfo
 
 from jaxmon.cli.markdown import escaped, table
-from jaxmon.cli.slo.firing import Fired
+from jaxmon.cli.slo.queries import Fired
 from jaxmon.cli.slo.weekly import RANKINGS, Objective, Ranked, ServiceCost, SloReport
 
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, tzinfo
 from functools import partial
 from typing import NamedTuple
 
-from jaxmon.cli.slo import firing, queries
-from jaxmon.cli.slo.firing import Fired, service
+from jaxmon.cli.slo import queries
+from jaxmon.cli.slo.queries import Fired, service
 from jaxmon.formats import durations
 from jaxmon.monitoring.prometheus import Prometheus, PrometheusSeries, QueryError
 from jaxmon.promql import Expr
@@ -282,8 +282,8 @@ class ReportCollector:
         except QueryError as error:
             report.missing[what] = str(error)
             return
-        at_all = self._instant(what, queries.fired(self._window))
-        report.fired = firing.fired(sampled, at_all, step=step)
+        at_all = self._instant(what, queries.fired_within(self._window))
+        report.fired = queries.fired(sampled, at_all, step=step)
 
     def _add_costs(self) -> None:
         read = partial(self._by_service, "Cost")

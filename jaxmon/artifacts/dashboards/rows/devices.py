@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxmon import catalog, promql
-from jaxmon.artifacts.dashboards import hardware, inuse
+from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import (
     Line,
@@ -118,12 +118,12 @@ def _headline(slos: Slos) -> Line:
 
 
 def _services() -> Line:
-    busy = inuse.of_job(catalog.ACCELERATOR_UTILIZATION_RATIO)
-    used = inuse.of_job(catalog.ACCELERATOR_MEMORY_USED_BYTES)
-    size = inuse.of_job(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
-    price = inuse.of_job(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR)
-    tensor = inuse.of_job(catalog.GPU_TENSOR_ACTIVE_RATIO)
-    present = inuse.of_job(catalog.ACCELERATOR_UP)
+    busy = hardware.of_job(catalog.ACCELERATOR_UTILIZATION_RATIO)
+    used = hardware.of_job(catalog.ACCELERATOR_MEMORY_USED_BYTES)
+    size = hardware.of_job(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
+    price = hardware.of_job(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR)
+    tensor = hardware.of_job(catalog.GPU_TENSOR_ACTIVE_RATIO)
+    present = hardware.of_job(catalog.ACCELERATOR_UP)
     model = hardware.accelerator(catalog.ACCELERATOR_INFO)
     return line(
         table(
@@ -134,7 +134,9 @@ def _services() -> Line:
             Target(busy.min("job"), "Lowest"),
             Target(promql.ratio(used.sum("job"), size.sum("job")), "Memory"),
             Target(tensor.avg("job"), "Tensor"),
-            Target(inuse.of_job(catalog.ACCELERATOR_POWER_WATTS).sum("job"), "Power"),
+            Target(
+                hardware.of_job(catalog.ACCELERATOR_POWER_WATTS).sum("job"), "Power"
+            ),
             Target(price.sum("job").of_unit("dollars"), "Per hour"),
             text=(
                 "What each service uses; one that is shared counts for each. Tensor: "

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from jaxmon import catalog, promql
 from jaxmon.artifacts.alerts.starts import YOUNG
-from jaxmon.artifacts.dashboards import hardware, inuse
+from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import (
     Line,
@@ -124,7 +124,7 @@ def _services(slos: Slos) -> Panel:
     young = recorded(YOUNG, q.JOB, labels=("job",)).max("job")
     running = gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS).sum("job")
     crashes = counter(catalog.AGENT_CRASHES, *q.PROCESS).mishaps("$__range")
-    used = inuse.of_job(catalog.ACCELERATOR_UP).count("job")
+    used = hardware.of_job(catalog.ACCELERATOR_UP).count("job")
     return table(
         4007,
         "Services of the fleet",
