@@ -69,6 +69,15 @@ STEP_SECONDS = OverviewRule(
         *_LOOP, window=window.recent
     ),
 )
+STEP_MEAN = OverviewRule(
+    "job",
+    catalog.STEP_SECONDS,
+    "mean5m",
+    # None where no step was made.
+    lambda window: (
+        histogram(catalog.STEP_SECONDS).mean(*_LOOP, window=window.recent) >= 0
+    ),
+)
 DATA_WAIT = OverviewRule(
     "job",
     catalog.DATA_WAIT_SECONDS,
@@ -108,7 +117,7 @@ NONFINITE_RUN = gauged(catalog.VALUE_NONFINITE_RUN, "max", *_NAMED)
 SPIKES = counted(events.SPIKES, *_NAMED)
 
 _TRAINING = (
-    *(STEPS, STEP_SECONDS, DATA_WAIT, STEP_AGE, ACTIVITY, WAITING),
+    *(STEPS, STEP_SECONDS, STEP_MEAN, DATA_WAIT, STEP_AGE, ACTIVITY, WAITING),
     *(CHECKPOINT_AGE, ITEMS),
     *(VALUE, NONFINITE, NONFINITE_RUN, SPIKES),
 )
