@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from jaxmon.errors import CommandError, PageError
 from jaxmon.exposition.families import Family
 from jaxmon.facts.reader import from_json
-from jaxmon.facts.record import Record, encoded
+from jaxmon.facts.record import Fact, encoded
 from jaxmon.limits import Limits
 from jaxmon.report.runs.summary import Found
 from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
@@ -107,7 +107,7 @@ class Sidecar:
         return HostVerdict(processes)
 
 
-class _Agent(Record):
+class _Agent(Fact):
     """What a sidecar, of perhaps another release, says of a process."""
 
     worker: str = ""
@@ -133,7 +133,7 @@ class _Agent(Record):
         )
 
 
-class _Host(Record):
+class _Host(Fact):
     """The processes of its host."""
 
     agents: tuple[_Agent, ...] = ()

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
-from jaxmon.facts.record import Record
+from jaxmon.facts.record import Fact
 from jaxmon.formats import schema
 
 
@@ -35,7 +35,7 @@ _BY_SIGNAL = 128
 _MOST = 1 << 53
 
 
-class Underlying(Record):
+class Underlying(Fact):
     """Class of an exception, and the first line of its message."""
 
     type: str = ""
@@ -46,7 +46,7 @@ class Underlying(Record):
         return f"{self.type}: {self.message}" if self.message else self.type
 
 
-class ProcessEnd(Record):
+class ProcessEnd(Fact):
     """
     What is known of a process of a slot.
 

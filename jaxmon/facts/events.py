@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxmon.facts.memory import place
-from jaxmon.facts.record import NOTHING, Record
+from jaxmon.facts.record import NOTHING, Fact
 
 
-class Event(Record):
+class Event(Fact):
     """One thing that happened."""
 
     number: int = 0
@@ -21,7 +21,7 @@ class Event(Record):
     trace_id: str = ""
 
 
-class Difference(Record):
+class Difference(Fact):
     """
     Description of how a call differs from those that the function was compiled for.
     """
@@ -29,7 +29,7 @@ class Difference(Record):
     text: str = ""
 
 
-class Recompile(Record):
+class Recompile(Fact):
     """
     One recompile, its cause and its differences, but for those *omitted*; *place* is
     the line of the program that jits or calls the function, *trace_id* that of the
@@ -51,7 +51,7 @@ class Recompile(Record):
         return tuple(one.text for one in self.differences if one.text)
 
 
-class Warned(Record):
+class Warned(Fact):
     """What JAX warned of, by kind, function and line; *text* is that of the first."""
 
     kind: str = ""
@@ -61,7 +61,7 @@ class Warned(Record):
     count: int = 0
 
 
-class TraceMistake(Record):
+class TraceMistake(Fact):
     """
     A mistake in a jitted function, from its source.
 
@@ -85,13 +85,13 @@ class TraceMistake(Record):
         return place(self.file, self.line)
 
 
-class Tracing(Record):
+class Tracing(Fact):
     """What is wrong in the source of jitted functions."""
 
     mistakes: tuple[TraceMistake, ...] = ()
 
 
-class Slower(Record):
+class Slower(Fact):
     """
     A program of a function, or a loop, that is slower than before.
 
@@ -119,7 +119,7 @@ class Slower(Record):
     changed: tuple[str, ...] = ()
 
 
-class Errors(Record):
+class Errors(Fact):
     """Errors of all functions, and the paths of their reports in JSON."""
 
     oom_reports: tuple[str, ...] = ()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxmon.facts.record import NOTHING, Record
+from jaxmon.facts.record import NOTHING, Fact
 from jaxmon.facts.spread import Distribution, distribution
 
 
-class Spread(Record):
+class Spread(Fact):
     """Quantiles of times, in seconds, and of how many."""
 
     count: int = 0
@@ -28,7 +28,7 @@ def spread_of(times: Sequence[float]) -> Spread | None:
     return Spread(len(times), *distribution(times)) if times else None
 
 
-class Obstacle(Record):
+class Obstacle(Fact):
     """One reason why the persistent cache misses."""
 
     reason: str = ""
@@ -36,14 +36,14 @@ class Obstacle(Record):
     advice: str = ""
 
 
-class Requests(Record):
+class Requests(Fact):
     """How often the persistent cache had a program, and how often not."""
 
     hit: int = 0
     miss: int = 0
 
 
-class Cache(Record):
+class Cache(Fact):
     """
     The persistent compilation cache.
 
@@ -65,7 +65,7 @@ class Cache(Record):
     obstacles: tuple[Obstacle, ...] = ()
 
 
-class Signatures(Record):
+class Signatures(Fact):
     """
     What functions were compiled for.
 
@@ -82,28 +82,28 @@ class Signatures(Record):
     failed: int = 0
 
 
-class Phase(Record):
+class Phase(Fact):
     """One phase of compiling: how long it took in all, and how often it ran."""
 
     seconds: float = 0.0
     count: int = 0
 
 
-class Compiling(Record):
+class Compiling(Fact):
     """Compiles that are running."""
 
     count: int = 0
     oldest_seconds: float = 0.0
 
 
-class Checks(Record):
+class Checks(Fact):
     """Checks of one kind, by outcome."""
 
     passed: int = 0
     failed: int = 0
 
 
-class Determinism(Record):
+class Determinism(Fact):
     """
     Whether a function returns the same outputs for the same inputs.
 
@@ -122,7 +122,7 @@ class Determinism(Record):
     not_repeated: str = ""
 
 
-class Output(Record):
+class Output(Fact):
     """
     An output of a function that is not finite, as in `jaxmon.agent.checks.outputs`.
 
@@ -146,7 +146,7 @@ class Output(Record):
     recovered: int = 0
 
 
-class Numerics(Record):
+class Numerics(Fact):
     """Values read from a function's outputs, and its programs in float64."""
 
     values: int = 0
@@ -155,14 +155,14 @@ class Numerics(Record):
     outputs: tuple[Output, ...] = ()
 
 
-class Keys(Record):
+class Keys(Fact):
     """For how many samples, and calls, a function has had the same PRNG key."""
 
     samples: int = 0
     calls: int = 0
 
 
-class Program(Record):
+class Program(Fact):
     """
     XLA's analysis of a function's latest program; `None` if unknown.
 
@@ -194,7 +194,7 @@ class Program(Record):
     double: bool = False
 
 
-class Uncounted(Record):
+class Uncounted(Fact):
     """
     Why the FLOPs of a function are unknown.
 
@@ -209,7 +209,7 @@ class Uncounted(Record):
     where: str = ""
 
 
-class Roofline(Record):
+class Roofline(Fact):
     """
     Where a program is under the roofline of its devices (Williams, Waterman, Patterson:
     Roofline, 2009).
@@ -225,7 +225,7 @@ class Roofline(Record):
     bound: str = ""
 
 
-class Utilization(Record):
+class Utilization(Fact):
     """
     How near a function comes to what its devices can do; `None` if unknown.
 
@@ -240,7 +240,7 @@ class Utilization(Record):
     unknown: Uncounted | None = None
 
 
-class Samples(Record):
+class Samples(Fact):
     """
     Sampled calls of a function; times are `None` if there are none.
 
@@ -257,21 +257,21 @@ class Samples(Record):
     execution_mean: float | None = None
 
 
-class Settled(Record):
+class Settled(Fact):
     """Seconds that a program takes: once it had settled, and lately."""
 
     settled_seconds: float = 0.0
     recent_seconds: float | None = None
 
 
-class Counted(Record):
+class Counted(Fact):
     """Calls of a function, and those that found their program; `None` if unknown."""
 
     calls: int | None = None
     hits: int | None = None
 
 
-class Function(Record):
+class Function(Fact):
     """
     Statistics of one function; calls and hits are `None` if not counted.
 

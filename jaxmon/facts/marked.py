@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jaxmon.facts.functions import Spread
-from jaxmon.facts.record import NOTHING, Record
+from jaxmon.facts.record import NOTHING, Fact
 
 
-class Batches(Record):
+class Batches(Fact):
     """The batches of a route; *fill_ratio* is their mean fill, `None` without any."""
 
     count: int = 0
     fill_ratio: float | None = None
 
 
-class Finished(Record):
+class Finished(Fact):
     """Finished requests of one outcome and start, and their latency."""
 
     outcome: str = ""
@@ -27,7 +27,7 @@ class Finished(Record):
     p99_seconds: float | None = None
 
 
-class Failure(Record):
+class Failure(Fact):
     """
     Requests that failed with one exception on one line.
 
@@ -43,7 +43,7 @@ class Failure(Record):
     latest: float = 0.0
 
 
-class Route(Record):
+class Route(Fact):
     """The requests of one route; the oldest in progress began *oldest_seconds* ago."""
 
     name: str = ""
@@ -54,7 +54,7 @@ class Route(Record):
     batches: Batches = Batches()
 
 
-class Loop(Record):
+class Loop(Fact):
     """
     The steps of the loops of one name; `None` if there are none yet.
 
@@ -78,7 +78,7 @@ class Loop(Record):
     last_step_seconds: float | None = None
 
 
-class Checkpoints(Record):
+class Checkpoints(Fact):
     """
     Saves or restores of checkpoints.
 
@@ -99,7 +99,7 @@ class Checkpoints(Record):
     bytes: float = 0.0
 
 
-class Queue(Record):
+class Queue(Fact):
     """
     The depth of one queue.
 
@@ -122,7 +122,7 @@ class Queue(Record):
     highs: tuple[int, ...] = ()
 
 
-class LoggedValue(Record):
+class LoggedValue(Fact):
     """
     A value that the program logged.
 
@@ -140,7 +140,7 @@ class LoggedValue(Record):
     usual: float = 0.0
 
 
-class Quantity(Record):
+class Quantity(Fact):
     """
     A quantity that the program logs, as in `jaxmon.indicators.trend`.
 
@@ -170,7 +170,7 @@ class Quantity(Record):
     spike: LoggedValue | None = None
 
 
-class Usual(Record):
+class Usual(Fact):
     """
     How times vary, and what the process had at most.
 
@@ -191,7 +191,7 @@ class Usual(Record):
     waiting: float | None = None
 
 
-class Series(Record):
+class Series(Fact):
     """Values at Unix *times*, as many."""
 
     times: tuple[float, ...] = ()

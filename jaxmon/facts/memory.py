@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jaxmon.facts.record import NOTHING, Record
+from jaxmon.facts.record import NOTHING, Fact
 
 
 def place(file: str, line: int) -> str:
@@ -12,14 +12,14 @@ def place(file: str, line: int) -> str:
     return f"{file}:{line}" if file and line else file
 
 
-class Arrays(Record):
+class Arrays(Fact):
     """Live arrays, and their size in bytes."""
 
     arrays: int = 0
     bytes: float = 0.0
 
 
-class Device(Record):
+class Device(Fact):
     """
     A device and its memory in bytes; `None` if JAX does not report it.
 
@@ -44,13 +44,13 @@ class Device(Record):
     dtypes: Mapping[str, Arrays] = NOTHING
 
 
-class Memory(Record):
+class Memory(Fact):
     """What the devices hold."""
 
     devices: tuple[Device, ...] = ()
 
 
-class Line(Record):
+class Line(Fact):
     """
     A source line that holds device memory.
 
@@ -73,7 +73,7 @@ class Line(Record):
         return place(self.file, self.line)
 
 
-class Leak(Record):
+class Leak(Fact):
     """
     Device memory that kept growing, and the lines that hold it.
 
@@ -88,7 +88,7 @@ class Leak(Record):
     lines: tuple[Line, ...] = ()
 
 
-class MemoryPeak(Record):
+class MemoryPeak(Fact):
     """The bytes of a device in the snapshot that had most, and what held most."""
 
     device: str = ""
@@ -96,7 +96,7 @@ class MemoryPeak(Record):
     lines: tuple[Line, ...] = ()
 
 
-class Allocations(Record):
+class Allocations(Fact):
     """
     Device memory by source line.
 
@@ -123,7 +123,7 @@ class Allocations(Record):
         )
 
 
-class Crossings(Record):
+class Crossings(Fact):
     """How often, how much and for how long something was moved, or waited for."""
 
     count: int = 0
@@ -131,7 +131,7 @@ class Crossings(Record):
     seconds: float = 0.0
 
 
-class Transfer(Record):
+class Transfer(Fact):
     """A source line that moves data between host and device."""
 
     file: str = ""
@@ -148,7 +148,7 @@ class Transfer(Record):
         return place(self.file, self.line)
 
 
-class Transfers(Record):
+class Transfers(Fact):
     """
     What moves between host and device.
 

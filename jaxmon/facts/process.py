@@ -10,13 +10,13 @@ from jaxmon.facts.functions import Cache, Compiling, Function, Signatures
 from jaxmon.facts.marked import Checkpoints, Loop, Quantity, Queue, Route, Series, Usual
 from jaxmon.facts.memory import Allocations, Memory, Transfers
 from jaxmon.facts.reader import from_json, mapping, sifted
-from jaxmon.facts.record import NOTHING, Record
+from jaxmon.facts.record import NOTHING, Fact
 from jaxmon.facts.run import RunRecord
 from jaxmon.facts.walltime import WallTime
 from jaxmon.limits import Limits
 
 
-class Process(Record):
+class Process(Fact):
     """
     The process being reported on.
 
@@ -36,7 +36,7 @@ class Process(Record):
     python: str = ""
 
 
-class Environment(Record):
+class Environment(Fact):
     """
     What a process runs with, as ``/debug/environment`` has it.
 
@@ -49,7 +49,7 @@ class Environment(Record):
     packages: Mapping[str, str] = NOTHING
 
 
-class Exports(Record):
+class Exports(Fact):
     """
     What did not arrive at receivers of OTLP.
 
@@ -64,7 +64,7 @@ class Exports(Record):
     spans_dropped: int = 0
 
 
-class Snapshot(Record):
+class Snapshot(Fact):
     """
     Everything that one agent reports, in that *schema*.
 

@@ -24,7 +24,7 @@ from typing import (
     get_type_hints,
 )
 
-from jaxmon.facts.record import Record
+from jaxmon.facts.record import Fact
 from jaxmon.formats.layout import clean
 
 
@@ -59,7 +59,7 @@ def sifted(kind: type[T], value: object) -> tuple[T, tuple[str, ...]]:
 
 def mapping(value: object) -> Mapping[str, Any]:
     """Return *value*, or an empty mapping if it is not a JSON object or a record."""
-    if isinstance(value, Record):
+    if isinstance(value, Fact):
         return vars(value)
     return value if isinstance(value, Mapping) else {}
 
@@ -107,7 +107,7 @@ def _reader(hint: Any, name: str) -> Reader | None:
         return scalar
     arguments, of = get_args(hint), get_origin(hint)
     if not arguments:
-        is_record = issubclass(hint, Record) or dataclasses.is_dataclass(hint)
+        is_record = issubclass(hint, Fact) or dataclasses.is_dataclass(hint)
         return _record(hint) if is_record else None
     if of is Literal:
         return functools.partial(_literal, arguments)

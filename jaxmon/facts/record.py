@@ -24,7 +24,7 @@ _NAME = vars(type)["__qualname__"].__get__
 
 
 @dataclass_transform(frozen_default=True)
-class Record:
+class Fact:
     """
     A record of facts; each field has a default, which is never changed.
 
@@ -84,7 +84,7 @@ def encoded(value: object, depth: int = _DEEPEST) -> Any:
     # Exact types first: the classes of `numbers` and `collections.abc` are slow to ask.
     if (scalar := _SCALARS.get(type(value))) is not None:
         return scalar(value)
-    if depth and isinstance(value, Record):
+    if depth and isinstance(value, Fact):
         return {
             name: encoded(_by_name(one) if name in value.by_name else one, depth - 1)
             for name, one in vars(value).items()

@@ -18,7 +18,7 @@ from typing import Any
 from jaxmon.catalog import RUN_ACTIVITIES, RUN_ENDINGS
 from jaxmon.errors import ConfigFileError, JaxmonError
 from jaxmon.facts.reader import from_json
-from jaxmon.facts.record import NOTHING, Record, encoded
+from jaxmon.facts.record import NOTHING, Fact, encoded
 from jaxmon.files import bounded
 from jaxmon.formats import json_text
 from jaxmon.formats.layout import clean
@@ -43,7 +43,7 @@ class NewerRecordError(RunRecordError):
     """The record is of a later release."""
 
 
-class RunRecord(Record):
+class RunRecord(Fact):
     """
     What is known of a run.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jaxmon.facts.ending import ProcessEnd
-from jaxmon.facts.record import NOTHING, Record
+from jaxmon.facts.record import NOTHING, Fact
 
 
 HELPER_ADVICE = (
@@ -15,7 +15,7 @@ HELPER_ADVICE = (
 )
 
 
-class FailedHelper(Record):
+class FailedHelper(Fact):
     """
     A helper of the program that has failed.
 
@@ -65,14 +65,14 @@ _FEW_LOOKS = 100
 _SHORT_SECONDS = 5.0
 
 
-class StateTime(Record):
+class StateTime(Fact):
     """Seconds of one state, and half the width of their 95 % confidence interval."""
 
     seconds: float = 0.0
     error_seconds: float = 0.0
 
 
-class PlaceTime(Record):
+class PlaceTime(Fact):
     """
     Seconds of one state on one line, within an activity that the program marks, and
     whether an event loop that serves requests waited meanwhile.
@@ -86,7 +86,7 @@ class PlaceTime(Record):
     seconds: float = 0.0
 
 
-class Period(Record):
+class Period(Fact):
     """
     What a period went into.
 
@@ -141,14 +141,14 @@ class Period(Record):
         return max(places, key=lambda one: one.seconds).place if places else ""
 
 
-class Standing(Record):
+class Standing(Fact):
     """A thread that waits for a lock: lines of its stack, innermost first."""
 
     name: str = ""
     stack: tuple[str, ...] = ()
 
 
-class Now(Record):
+class Now(Fact):
     """
     What the program is doing.
 
@@ -182,14 +182,14 @@ class Now(Record):
     gone: tuple[FailedHelper, ...] = ()
 
 
-class Hanging(Record):
+class Hanging(Fact):
     """Where the oldest request of a route is: lines of its stack, innermost first."""
 
     name: str = ""
     stack: tuple[str, ...] = ()
 
 
-class WallTime(Record):
+class WallTime(Fact):
     """
     The ledger since the start and of the last minutes, and what goes on now.
 

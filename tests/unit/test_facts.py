@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from jaxmon.cli.main import main
 from jaxmon.facts.process import Snapshot, read
 from jaxmon.facts.reader import from_json
-from jaxmon.facts.record import Record, encoded
+from jaxmon.facts.record import Fact, encoded
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.server import Server
 from jaxmon.limits import Limits
@@ -31,14 +31,14 @@ SIDECAR = json.loads((RECORDED / "sidecar.json").read_text())
 EVENTS = {"events": AGENT["events"]}
 
 
-class Point(Record):
+class Point(Fact):
     """A record in another."""
 
     name: str = ""
     count: int = 0
 
 
-class Way(Record):
+class Way(Fact):
     """A record with records in it."""
 
     name: str = ""
@@ -123,7 +123,7 @@ def test_what_a_later_release_adds_is_ignored() -> None:
             return [newer(one) for one in value]
         if isinstance(value, dict):
             return {key: newer(one) for key, one in value.items()}
-        if isinstance(value, Record):
+        if isinstance(value, Fact):
             known = {name: newer(one) for name, one in vars(value).items()}
             return {**known, "later": {"why": [1, None]}, "fields": ["later"]}
         return value

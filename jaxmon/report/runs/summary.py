@@ -16,7 +16,7 @@ from jaxmon.exposition.families import Family, gauge
 from jaxmon.facts.events import Difference, Recompile
 from jaxmon.facts.process import Environment, Snapshot, read
 from jaxmon.facts.reader import from_json, mapping
-from jaxmon.facts.record import NOTHING, Record
+from jaxmon.facts.record import NOTHING, Fact
 from jaxmon.facts.walltime import WallTime
 from jaxmon.files import bounded
 from jaxmon.formats import json_text, schema
@@ -31,7 +31,7 @@ from jaxmon.report.status.summary import summarise
 from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
 
 
-class Reason(Record):
+class Reason(Fact):
     """Why users were not all right, and the likely cause, each in a sentence."""
 
     state: str = ""
@@ -41,7 +41,7 @@ class Reason(Record):
     because: str = ""
 
 
-class Answer(Record):
+class Answer(Fact):
     """Whether users were all right since the start, in one sentence, and why not."""
 
     state: str = "unknown"
@@ -50,7 +50,7 @@ class Answer(Record):
     advice: str = ""
 
 
-class Found(Record):
+class Found(Fact):
     """A finding, as in `jaxmon.report.findings.finding`."""
 
     topic: str = ""
@@ -65,7 +65,7 @@ class Found(Record):
     runbook: str = ""
 
 
-class Run(Record):
+class Run(Fact):
     """
     The summary of a run.
 
@@ -111,7 +111,7 @@ def plain(value: Any, text: Callable[[str], str]) -> Any:
         return text(value)
     if isinstance(value, float):
         return _rounded(value)
-    if isinstance(value, Record):
+    if isinstance(value, Fact):
         return {name: plain(getattr(value, name), text) for name in value.fields}
     if isinstance(value, Mapping):
         return {text(str(key)): plain(value[key], text) for key in sorted(value)}
