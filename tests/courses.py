@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxmon.agent.walltime.course import Course, DeviceSeconds
 from jaxmon.agent.walltime.pace import Pace
-from jaxmon.report.job.columns import COLUMNS
+from jaxmon.facts.time_by_call import COLUMNS
 from tests.ranks import report
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxmon.report.job.model import Job, Suspects, Verdict
-from jaxmon.report.job.records import host
-from jaxmon.report.job.slow import Slowness
-from jaxmon.report.job.text import lines
-from jaxmon.report.job.verdict import judge
+from jaxmon.facts.host import host
+from jaxmon.job.model import Job, Slowness, Suspects, Verdict
+from jaxmon.job.text import lines
+from jaxmon.job.verdict import judge
 
 
 def judged(*documents: dict[str, Any], **options: Any) -> Job:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon import life
-from jaxmon.report.job.records import CRASHED, FINISHED, KILLED
+from jaxmon.facts.rank import CRASHED, FINISHED, KILLED
 from jaxmon_exporter.endings import Kills, aged
 
 

@@ -21,11 +21,11 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import life, rundir
+from jaxmon.facts.rank import SCHEMA
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.http.messages import Request, Response
 from jaxmon.report import responses
-from jaxmon.report.job import SCHEMA
 from jaxmon.resources import container, hung
 from jaxmon_exporter.closings import Closings
 from jaxmon_exporter.collecting import Clock
@@ -340,8 +340,8 @@ def _fetched(
 
 def _since_progress(rank: Mapping[str, Any]) -> float | None:
     """Return for how long *rank* has not got on, `None` if that is not long."""
+    from jaxmon.facts.rank import Rank  # noqa: PLC0415 - few hosts have peers
     from jaxmon.facts.reader import from_json  # noqa: PLC0415 - likewise
-    from jaxmon.report.job.records import Rank  # noqa: PLC0415 - few hosts have peers
 
     known = from_json(Rank, rank)
     limit = max(_STUCK_SECONDS, _TIMES_AS_USUAL * known.pace.usual_seconds)

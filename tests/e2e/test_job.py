@@ -10,8 +10,8 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.parse import labels
-from jaxmon.report.job.records import host
-from jaxmon.report.job.stragglers import find
+from jaxmon.facts.host import host
+from jaxmon.job.stragglers import find
 from tests.exporter import values
 from tests.jobs import Job, place, running
 from tests.support import http_get, until

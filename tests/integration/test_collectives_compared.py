@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from jaxmon.report.job import records
-from jaxmon.report.job.text import lines
-from jaxmon.report.job.verdict import judge
+from jaxmon.facts.host import host
+from jaxmon.job.text import lines
+from jaxmon.job.verdict import judge
 from jaxmon_exporter.collectors.inspector import recent
 from jaxmon_exporter.collectors.registry import NAMES
 from jaxmon_exporter.options import Options
@@ -91,7 +91,7 @@ def judging(directory: Path, run_dir: Path) -> Iterator[Callable[..., str]]:
         inspected.poll()
         ranks._read()
         page = json.loads(json.dumps(ranks.document(stacks=False)))
-        verdict = judge([records.host("host-0:9467", page)])
+        verdict = judge([host("host-0:9467", page)])
         return " ".join(" ".join(lines(verdict, 100)).split())
 
     inspected.poll()

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from jaxmon import life
+from jaxmon.facts.host import host
 from jaxmon.formats import json_text
-from jaxmon.report.job import records
 from tests.ranks import report
 from tests.served_ranks import agent, ranks_of, read
 
@@ -40,7 +40,7 @@ def test_a_process_that_failed_before_it_was_read_is_reported(
         ("crashed", "exception"),
         ("finished", "exit"),
     ]
-    assert len(records.host("h", read(ranks)).unknown) == 2
+    assert len(host("h", read(ranks)).unknown) == 2
     agent(stack, run_dir, 0, report(0))
     again = life.Life(run_dir / "agent-0.life", 0o600)
     again.begin()
@@ -70,7 +70,7 @@ def test_which_rank_it_was_is_known_from_its_last_words(
         one.abandon()
         now[0] += 10.0
         read(ranks)
-    found = records.host("h", read(ranks)).ranks
+    found = host("h", read(ranks)).ranks
     assert {of.index for of in found} == {0, 1, 2}
     assert {(of.count, of.coordinator, of.pid) for of in found} == {(4, "a:1", 7)}
     assert [of.ended for of in found] == ["crashed"] * 3
@@ -105,7 +105,7 @@ def test_odd_last_words_hide_no_other_rank(
     path.write_bytes(line + b"{" + words.partition(b"}")[0] + f", {odd}}}".encode())
     agent(stack, run_dir, 1, report(1))
     text = json.dumps(read(ranks))
-    indices = [of.index for of in records.host("h", json_text.parse(text)).ranks]
+    indices = [of.index for of in host("h", json_text.parse(text)).ranks]
     assert 1 in indices
     assert (0 in indices) is joined
 

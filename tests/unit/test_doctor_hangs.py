@@ -149,9 +149,9 @@ def test_this_process_has_loaded_its_own_libraries() -> None:
 @pytest.mark.parametrize("state", ["hung", "progressing"])
 def test_a_hang_is_told_what_would_have_ended_it(state: str) -> None:
     """On the platform and with the jaxlib of its ranks, and if no limit is set."""
-    from jaxmon.report.job.records import host
-    from jaxmon.report.job.timeouts_text import said
-    from jaxmon.report.job.verdict import judge
+    from jaxmon.facts.host import host
+    from jaxmon.job.text import time_limit
+    from jaxmon.job.verdict import judge
     from tests.ranks import waiting
 
     def text(**setup: str) -> str:
@@ -159,7 +159,7 @@ def test_a_hang_is_told_what_would_have_ended_it(state: str) -> None:
         for one in ranks:
             one["setup"] = "s"
         found = judge([host("h", {"ranks": ranks, "setups": {"s": setup}})])
-        return said(found.jobs[0])
+        return time_limit(found.jobs[0])
 
     gpu = {"platform": "gpu", "jaxlib": "0.10.2"}
     if state != "hung":

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from jaxmon.report.job.places import elsewhere, is_local, waiting_of
-from jaxmon.report.job.records import Rank, host
+from jaxmon.facts.host import host
+from jaxmon.facts.rank import Rank
+from jaxmon.job.waiting import elsewhere, is_local, waiting_of
 from tests.ranks import STEP, report
 
 

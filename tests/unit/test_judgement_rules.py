@@ -22,12 +22,12 @@ NO_LIMITS = {
     "verdict.py": {"_MOST_USUAL", "_RHYTHM", "_STARVED"},
     "answer.py": {"_MINUTE_LEAST", "_MINUTE_MOST"},
 }
-JUDGES = ("findings/*.py", "status/answer.py", "job/verdict.py")
+JUDGES = ("report/findings/*.py", "report/status/answer.py", "job/verdict.py")
 
 
 def test_what_is_judged_is_judged_by_limits():
     """A number that decides is in `jaxmon.limits`, where ``slo.yaml`` sets it."""
-    paths = [path for one in JUDGES for path in (ROOT / "jaxmon/report").glob(one)]
+    paths = [path for one in JUDGES for path in (ROOT / "jaxmon").glob(one)]
     found = {
         f"{path.name}: {name}"
         for path in paths

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from jaxmon.facts.host import host
+from jaxmon.job.model import Slowness
+from jaxmon.job.verdict import judge
 from jaxmon.limits import Limits
-from jaxmon.report.job.records import host
-from jaxmon.report.job.slow import Slowness
-from jaxmon.report.job.verdict import judge
 from tests.courses import lives
 
 

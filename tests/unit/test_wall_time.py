@@ -20,8 +20,8 @@ from jaxmon.agent.walltime.progress import Progress
 from jaxmon.agent.walltime.starvation import Starvation
 from jaxmon.agent.walltime.tasks import Task, seconds_held
 from jaxmon.clocks import perf_counter
-from jaxmon.report.job.columns import COLUMNS, MOST_ROWS
-from jaxmon.report.job.course import read
+from jaxmon.facts.time_by_call import COLUMNS, MOST_ROWS
+from jaxmon.job.comparison import time_by_call
 
 
 STEP = Entry("", "device", "train.py:9", "train.step")
@@ -239,7 +239,7 @@ def test_the_course_has_what_the_time_of_the_calls_went_into() -> None:
     assert max(seconds[-30:]) <= 6.5
     # What is old is not in a single row.
     assert marked - seconds[0] >= 900
-    assert read(rows) is not None
+    assert time_by_call(rows) is not None
     assert len(json.dumps(rows)) < 8192
 
 

@@ -3,7 +3,7 @@ What the time went into between some calls and others, for a job's ranks to be c
 
 Rows of seconds by state, each from one number of calls to another: of two seconds in
 the latest half minute, six in the latest two, longer the older they are. Evaluated by
-`jaxmon.report.job.course`.
+`jaxmon.job.comparison`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from jaxmon.agent.jaxlink.activity import (
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER
 from jaxmon.agent.walltime.ledger import BLOCKED
 from jaxmon.clocks import perf_counter
-from jaxmon.report.job.columns import COLUMNS, MOST_ROWS
+from jaxmon.facts.time_by_call import COLUMNS, MOST_ROWS
 
 
 _EVERY_SECONDS = 2.0

@@ -11,10 +11,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from jaxmon.cli import output
+from jaxmon.facts.host import JobHost, host
 from jaxmon.formats import json_text
 from jaxmon.monitoring.discovery import Target
 from jaxmon.monitoring.session import MonitoringError, Session
-from jaxmon.report.job.records import Host, host
 
 
 _AT_ONCE = 64
@@ -55,7 +55,7 @@ def ask(
     seconds: float,
     stacks: bool = False,
     timed: bool = False,
-) -> list[Host]:
+) -> list[JobHost]:
     """
     Return what the sidecars at *targets* report, within *seconds*, in their order; of
     one that does not answer, why.
@@ -71,14 +71,14 @@ def ask(
     output.hide(credentials.token, credentials.password)
     end = time.monotonic() + seconds
 
-    def one(target: Target) -> Host:
+    def one(target: Target) -> JobHost:
         left = end - time.monotonic()
         if left <= 0:
-            return Host(target.name, "there was no time left to ask it")
+            return JobHost(target.name, "there was no time left to ask it")
         try:
             found = _asked(target, credentials, left, stacks=stacks)
         except (MonitoringError, ValueError) as error:
-            return Host(target.name, str(error))
+            return JobHost(target.name, str(error))
         left = end - time.monotonic()
         if timed and left > 0:
             with suppress(MonitoringError, ValueError):
@@ -91,7 +91,7 @@ def ask(
 
 def _asked(
     target: Target, credentials: Credentials, seconds: float, *, stacks: bool = False
-) -> Host:
+) -> JobHost:
     session = Session(
         "sidecar",
         credentials.url(target),

@@ -18,7 +18,7 @@ from jaxmon.limits import Limits
 
 
 if TYPE_CHECKING:
-    from jaxmon.report.job.model import State, Verdict
+    from jaxmon.job.model import JobState, Verdict
 
 _HUNG, _FAILED, _NOTHING = 1, 1, 3
 _EVERY = 5.0
@@ -123,9 +123,8 @@ def post_mortem(*, sidecars: Sidecars, as_json: bool) -> None:
     The others fail because of it, and print errors too. Asks the sidecars of all hosts,
     which remember for an hour what the processes left. Clocks of hosts may differ.
     """
-    from jaxmon.report.job.post_mortem import examine
-    from jaxmon.report.job.post_mortem_document import document
-    from jaxmon.report.job.post_mortem_text import lines
+    from jaxmon.job.post_mortem import examine
+    from jaxmon.job.post_mortem_text import document, lines
 
     found = examine(sidecars.ask(timed=True))
     if as_json:
@@ -151,15 +150,15 @@ def _look(
     stacks: bool,
     as_json: bool,
     clear: bool,
-) -> State:
+) -> JobState:
     """Ask once, print what is found, and return how the worst job is."""
-    from jaxmon.report.job import stacks as grouped
-    from jaxmon.report.job.document import document, worst
-    from jaxmon.report.job.verdict import judge
+    from jaxmon.job import stacks as grouped
+    from jaxmon.job.text import document, worst
+    from jaxmon.job.verdict import judge
 
     hosts = sidecars.ask(stacks=stacks)
     verdict = judge(hosts, limits)
-    groups: list[grouped.Group] = []
+    groups: list[grouped.StackGroup] = []
     if stacks:
         groups = grouped.groups(grouped.of_hosts(hosts))
     if as_json:
@@ -177,7 +176,7 @@ def _look(
 
 
 def _print(verdict: Verdict) -> None:
-    from jaxmon.report.job.text import lines
+    from jaxmon.job.text import lines
 
     for line in lines(verdict, output.report_width()):
         state = line.partition(" ")[0].rstrip(":").lower()

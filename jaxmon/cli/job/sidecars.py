@@ -18,8 +18,8 @@ from jaxmon.errors import CommandError
 
 if TYPE_CHECKING:
     from jaxmon.cli.job.asking import Credentials
+    from jaxmon.facts.host import JobHost
     from jaxmon.monitoring.discovery import Target
-    from jaxmon.report.job.records import Host
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -76,7 +76,7 @@ class Sidecars:
     password_file: Path | None
     access: Access
 
-    def ask(self, *, stacks: bool = False, timed: bool = False) -> list[Host]:
+    def ask(self, *, stacks: bool = False, timed: bool = False) -> list[JobHost]:
         """
         Return what the sidecars report; see `jaxmon.cli.job.asking.ask`.
 

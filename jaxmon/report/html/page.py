@@ -10,7 +10,7 @@ from pathlib import Path
 from jaxmon.facts.process import Snapshot
 from jaxmon.formats.layout import Column, counted
 from jaxmon.report import marked, sections, tables
-from jaxmon.report.goodput.text import goodput
+from jaxmon.report.goodput import goodput
 from jaxmon.report.html.charts import bar, charts, small_bar
 from jaxmon.report.html.elements import NOTHING, Html, element, joined, text
 from jaxmon.report.html.head import answer, findings, header, numbers, title

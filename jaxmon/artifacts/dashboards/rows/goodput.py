@@ -9,7 +9,7 @@ from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.slo import Slos
 from jaxmon.facts.run import CHECKPOINT, STOPPED
 from jaxmon.promql import RATE_INTERVAL, Expr, Matcher, call, counter, eq, gauge, ne, re
-from jaxmon.report.goodput.saving import FEWEST_FAILURES, OUTSIDE
+from jaxmon.report.goodput import FEWEST_FAILURES, OUTSIDE
 
 
 _BY = ("job", "run")

@@ -1,5 +1,6 @@
 """
-Where ranks wait for the device: on the line on which most do, or on another.
+What ranks wait for, and whether all of them run the same program: on which line most
+wait for the device, who is on another, and who runs another program.
 
 Ranks that run the same program meet on the same line. One that waits on another line
 runs what the others do not run, skipped what they wait in, or only reads a result of
@@ -10,10 +11,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
-from jaxmon.report.job.model import Waiting
-from jaxmon.report.job.programs import devices
-from jaxmon.report.job.records import Rank
+from jaxmon.facts.rank import Rank
+from jaxmon.job.model import DeviceWait
 
 
 _FOR_THE_DEVICE = frozenset(("device", "fetch", "transfer"))
@@ -26,11 +27,11 @@ def starts(rank: Rank) -> bool:
     return rank.now.barrier in _STARTS
 
 
-def waiting_of(alive: Sequence[Rank]) -> Waiting:
+def waiting_of(alive: Sequence[Rank]) -> DeviceWait:
     """Return the ranks that wait for the device."""
     waiting = [one for one in alive if _waits(one)]
     if not waiting:
-        return Waiting()
+        return DeviceWait()
     shared = {of.name for one in alive for of in one.functions}
     functions = Counter(
         one.now.function for one in waiting if one.now.function in shared
@@ -41,7 +42,7 @@ def waiting_of(alive: Sequence[Rank]) -> Waiting:
         calls for one in there if (calls := one.calls(function)) is not None
     )
     fetching = sum(one.now.state != "device" for one in there)
-    return Waiting(
+    return DeviceWait(
         tuple(numbers_of(waiting)),
         function,
         calls.most_common(1)[0][0] if function and calls else None,
@@ -52,13 +53,13 @@ def waiting_of(alive: Sequence[Rank]) -> Waiting:
     )
 
 
-def apart_from(alive: Iterable[Rank], waiting: Waiting) -> list[Rank]:
+def apart_from(alive: Iterable[Rank], waiting: DeviceWait) -> list[Rank]:
     """Return those of *alive* that are not *waiting*."""
     numbers = set(waiting.numbers)
     return [one for one in alive if one.index not in numbers]
 
 
-def elsewhere(alive: Sequence[Rank], waiting: Waiting) -> list[Rank]:
+def elsewhere(alive: Sequence[Rank], waiting: DeviceWait) -> list[Rank]:
     """
     Return those of *alive* that wait on another line than most. If one of them is in a
     barrier before its time, a rank that has made more calls waits for it.
@@ -143,3 +144,96 @@ def _furthest_apart(ranks: Sequence[Rank]) -> str:
 
 def _usual(found: Counter[str]) -> str:
     return found.most_common(1)[0][0] if found else ""
+
+
+_MOST_ORDERS = 100
+
+Calls: TypeAlias = tuple[tuple[str, int], ...]
+
+
+def deviating(ranks: Sequence[Rank], function: str) -> list[tuple[Rank, str]]:
+    """
+    Return the ranks that run another program than most, and which function that is:
+    those that have called one function more often, and another one less often than
+    most, as after another branch; or whose program of *function* is another one. All
+    ranks, if it is not clear which is the right one.
+    """
+    return _by_calls(ranks) or [
+        (one, function) for one in _by_fingerprint(ranks, function)
+    ]
+
+
+def devices(ranks: Sequence[Rank]) -> int:
+    """Return how many devices their job has, at least those of one of its programs."""
+    known = [_whole(one.setup.get("devices", "")) for one in ranks]
+    count = ranks[0].count or 0 if ranks else 0
+    if ranks and all(known) and (len(ranks) == count or len(set(known)) == 1):
+        return sum(known) * count // len(ranks)
+    return max((of.devices for one in ranks for of in one.functions), default=0)
+
+
+def _by_calls(ranks: Sequence[Rank]) -> list[tuple[Rank, str]]:
+    everywhere = devices(ranks)
+    calls = {id(one): _of_all(one, everywhere) for one in ranks if one.functions}
+    if any(found is None for found in calls.values()):
+        return []
+    orders = Counter(found for found in calls.values() if found is not None)
+    if not orders:
+        return []
+    usual = dict(orders.most_common(1)[0][0])
+    # Hostile or broken ones aside, there are few.
+    other = {
+        one: extra
+        for one, _ in orders.most_common(_MOST_ORDERS)
+        if (extra := _extra(usual, one))
+    }
+    found = [
+        (one, other[made])
+        for one in ranks
+        if (made := calls.get(id(one))) is not None and made in other
+    ]
+    if not found or 2 * len(found) < len(ranks):
+        return found
+    deviate = {id(one) for one, _ in found}
+    rest = [(one, one.now.function) for one in ranks if id(one) not in deviate]
+    return [*found, *rest]
+
+
+def _of_all(rank: Rank, everywhere: int) -> Calls | None:
+    """
+    Return the calls of functions that run on all devices, *everywhere*, `None` if some
+    are not counted. Parts of the processes may call others among themselves.
+    """
+    found = [
+        (one.name, one.calls) for one in rank.functions if one.devices == everywhere
+    ]
+    known = [(name, calls) for name, calls in found if calls]
+    unknown = any(calls is None for _, calls in found)
+    return None if unknown else tuple(sorted(known))
+
+
+def _extra(usual: dict[str, int], found: Calls) -> str:
+    """
+    Return of which function *found* has calls that *usual* does not have, if it is of
+    another sequence, and not only ahead or behind in the same one; else nothing.
+    """
+    own = dict(found)
+    names = usual.keys() | own.keys()
+    more = [name for name in names if own.get(name, 0) > usual.get(name, 0)]
+    less = any(own.get(name, 0) < usual.get(name, 0) for name in names)
+    return min(more) if more and less else ""
+
+
+def _by_fingerprint(ranks: Sequence[Rank], function: str) -> list[Rank]:
+    known = Counter(found for one in ranks if (found := one.fingerprint(function)))
+    if len(known) < 2:  # noqa: PLR2004 - one for all
+        return []
+    usual, times = known.most_common(1)[0]
+    # On hosts that differ from each other, each may have its own.
+    if 2 * times <= sum(known.values()):
+        return [] if len(known) > 2 else list(ranks)  # noqa: PLR2004 - two halves
+    return [one for one in ranks if (own := one.fingerprint(function)) and own != usual]
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 8 else 0  # noqa: PLR2004 - digits

@@ -12,14 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from jaxmon.report.job.records import CRASHED, KILLED, Host, Rank, Words
+from jaxmon.facts.host import JobHost
+from jaxmon.facts.rank import CRASHED, KILLED, Rank, RankEnd
 
 
 # Thirty years: who reports more is wrong, or lies.
 _OLDEST = 1e9
 
 
-class Ending(Enum):
+class FailureKind(Enum):
     """How a rank failed."""
 
     EXCEPTION = "exception"
@@ -36,21 +37,21 @@ class Ending(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class RankFailure:
     """
     How a rank failed.
 
     Attributes:
         rank: what is known of it.
         host: where it ran.
-        ending: how it failed.
+        kind: how it failed.
         first: when at the earliest; *last* at the latest.
         of_peers: whether its error says that another process is gone.
     """
 
     rank: Rank
-    host: Host
-    ending: Ending
+    host: JobHost
+    kind: FailureKind
     first: float
     last: float
     of_peers: bool = False
@@ -63,9 +64,9 @@ class Failure:
     @property
     def is_silent(self) -> bool:
         """Whether it ended without a word, as also by JAX when others are gone."""
-        return self.ending in {Ending.KILLED, Ending.CRASHED}
+        return self.kind in {FailureKind.KILLED, FailureKind.CRASHED}
 
-    def meets(self, other: Failure) -> bool:
+    def meets(self, other: RankFailure) -> bool:
         """Return whether it is unknown which of them was before the other."""
         return self.first <= other.last and other.first <= self.last
 
@@ -90,30 +91,30 @@ _OF_RUNTIME = (
 )
 
 
-def failures(host: Host) -> Iterator[Failure]:
+def failures(host: JobHost) -> Iterator[RankFailure]:
     """Yield the failures of the ranks of *host*."""
     for rank in host.ranks:
         if (found := failure(host, rank)) is not None:
             yield found
 
 
-def failure(host: Host, rank: Rank) -> Failure | None:
+def failure(host: JobHost, rank: Rank) -> RankFailure | None:
     """Return how *rank* failed on *host*, `None` if it did not."""
-    ending = _ending(rank)
-    if ending is None:
+    kind = _kind(rank)
+    if kind is None:
         return None
     ages = [min(max(age, 0.0), _OLDEST) for age in _ages(rank)]
-    return Failure(
+    return RankFailure(
         rank,
         host,
-        ending,
+        kind,
         host.asked - max(ages) - host.within,
         host.asked - min(ages) + host.within,
         is_of_peers(rank.words),
     )
 
 
-def is_of_peers(words: Words) -> bool:
+def is_of_peers(words: RankEnd) -> bool:
     """Return whether *words* say that another process is gone, or unreachable."""
     messages = (words.message, *(one.message for one in words.causes))
     return any(
@@ -123,19 +124,19 @@ def is_of_peers(words: Words) -> bool:
     )
 
 
-def _ending(rank: Rank) -> Ending | None:
+def _kind(rank: Rank) -> FailureKind | None:
     words = rank.words
     if words.kind == "exception":
         # Someone may have called the hook for uncaught exceptions, and continued.
         age, known = rank.age, words.age_seconds
         if rank.responds and age is not None and known is not None and age < known - 1:
             return None
-        return Ending.OOM if words.oom else Ending.EXCEPTION
+        return FailureKind.OOM if words.oom else FailureKind.EXCEPTION
     if words.kind == "exit":
-        return Ending.OOM if words.oom else Ending.EXIT
+        return FailureKind.OOM if words.oom else FailureKind.EXIT
     if rank.ended == KILLED:
-        return Ending.OOM_KILLED if rank.oom_kills else Ending.KILLED
-    return Ending.CRASHED if rank.ended == CRASHED else None
+        return FailureKind.OOM_KILLED if rank.oom_kills else FailureKind.KILLED
+    return FailureKind.CRASHED if rank.ended == CRASHED else None
 
 
 def _ages(rank: Rank) -> tuple[float, ...]:

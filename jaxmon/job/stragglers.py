@@ -1,5 +1,5 @@
 """
-Finds the ranks for which the others of a job wait, step by step, while it gets on.
+Finds the ranks for which the others wait at each step of a job that makes progress.
 
 In a job in step all ranks take the same time for a step. What differs is how much of it
 they wait for their devices, which wait for other ranks in collectives: the one that
@@ -18,18 +18,23 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median_low
 
-from jaxmon.report.job.comparison import (
+from jaxmon.facts.host import JobHost
+from jaxmon.facts.rank import Rank, RecentLine
+from jaxmon.job.comparison import (
     WINDOW,
     WINDOWS,
-    Comparison,
-    Side,
+    ComparedRank,
+    RankComparison,
     compare,
 )
-from jaxmon.report.job.devices import Devices, Held, estimated, seen
-from jaxmon.report.job.gpus import Gpus
-from jaxmon.report.job.lags import Scale
-from jaxmon.report.job.records import Host, Place, Rank
-from jaxmon.report.job.slow import Slow, Slowness, Straggler
+from jaxmon.job.lags import (
+    DeviceIdleness,
+    Stoppages,
+    TimeFractions,
+    busy_by_estimate,
+    busy_for_certain,
+)
+from jaxmon.job.model import SlowKind, Slowness, Straggler
 
 
 # A host that waits less is not ahead of its device, unless samples say that this works
@@ -42,31 +47,31 @@ _MOST, _MOST_PEERS = 1_000, 200
 _OTHERS = 20
 
 _OWN = {
-    "data_wait": Slow.DATA,
-    "python": Slow.PYTHON,
-    "gil": Slow.GIL,
-    "blocked": Slow.BLOCKED,
-    "compile": Slow.COMPILE,
-    "transfer": Slow.TRANSFER,
+    "data_wait": SlowKind.DATA,
+    "python": SlowKind.PYTHON,
+    "gil": SlowKind.GIL,
+    "blocked": SlowKind.BLOCKED,
+    "compile": SlowKind.COMPILE,
+    "transfer": SlowKind.TRANSFER,
 }
 _COLUMNS = {
     **{kind: (column,) for column, kind in _OWN.items()},
-    Slow.HOST: ("held", "starved"),
-    Slow.COMPUTE: ("alone",),
+    SlowKind.HOST: ("held", "starved"),
+    SlowKind.COMPUTE: ("alone",),
 }
 # States of the ledger of time.
 _STATES = {
-    Slow.DATA: ("data_wait",),
-    Slow.PYTHON: ("python", "startup", "eager", "gc"),
-    Slow.GIL: ("gil",),
-    Slow.BLOCKED: ("blocked", "idle"),
-    Slow.COMPILE: ("compile",),
-    Slow.TRANSFER: ("transfer",),
+    SlowKind.DATA: ("data_wait",),
+    SlowKind.PYTHON: ("python", "startup", "eager", "gc"),
+    SlowKind.GIL: ("gil",),
+    SlowKind.BLOCKED: ("blocked", "idle"),
+    SlowKind.COMPILE: ("compile",),
+    SlowKind.TRANSFER: ("transfer",),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _SlowWindows:
     """
     Windows in which a rank was slower than the others.
 
@@ -76,11 +81,11 @@ class _Run:
         kind: known if it is the device that works.
     """
 
-    side: Side
+    side: ComparedRank
     windows: range
     lag: float
     known: range
-    kind: Slow | None = None
+    kind: SlowKind | None = None
 
     @property
     def is_over(self) -> bool:
@@ -89,30 +94,33 @@ class _Run:
 
 
 def find(
-    ranks: Sequence[Rank], hosts: Sequence[Host] = (), *, window: float = WINDOW
+    ranks: Sequence[Rank], hosts: Sequence[JobHost] = (), *, window: float = WINDOW
 ) -> Slowness | None:
     """
     Return what is known of slow *ranks*, `None` if they cannot be compared. Its time
     grows with their number, and no faster.
 
     Args:
-        ranks: those of one job that respond; it gets on.
+        ranks: those of one job that respond; it makes progress.
         hosts: what their sidecars know of their GPUs.
         window: how many seconds make a window, of which three are needed.
     """
     found = compare(ranks, window)
-    gpus = Gpus(hosts, ranks)
+    gpus = _GpuStates(hosts, ranks)
     throttled = tuple((one, why) for one in ranks if (why := gpus.throttled(one)))
     if found is None:
         return Slowness(throttled=throttled) if throttled else None
-    waits = Scale(found, ("waits",))
+    waits = TimeFractions(found, ("waits",))
     # What waits in a copy to the device may wait for others there.
-    either = Scale(found, ("waits", "transfer"))
-    held = Held(found.sides)
-    alone = Scale(found, ("alone",))
-    together = Scale(found, ("together",), sampled=True)
-    devices = Devices(found.sides, seen), Devices(found.sides, estimated)
-    runs: dict[int, _Run] = {}
+    either = TimeFractions(found, ("waits", "transfer"))
+    held = Stoppages(found.sides)
+    alone = TimeFractions(found, ("alone",))
+    together = TimeFractions(found, ("together",), sampled=True)
+    devices = (
+        DeviceIdleness(found.sides, busy_for_certain),
+        DeviceIdleness(found.sides, busy_by_estimate),
+    )
+    runs: dict[int, _SlowWindows] = {}
     for number in range(len(found.sides)):
         run = (
             _host_bound(waits, devices, held, number)
@@ -135,8 +143,11 @@ def find(
 
 
 def _host_bound(
-    waits: Scale, devices: tuple[Devices, Devices], held: Held, number: int
-) -> _Run | None:
+    waits: TimeFractions,
+    devices: tuple[DeviceIdleness, DeviceIdleness],
+    held: Stoppages,
+    number: int,
+) -> _SlowWindows | None:
     """Return when the others waited for the rank *number*, which did not."""
     row = waits.rows[number]
     lags = [usual - own for usual, own in zip(waits.high, row, strict=True)]
@@ -151,12 +162,12 @@ def _host_bound(
             or (certain is not None and certain >= lag / 2)
             or _is_behind(side, windows, lag / 2, wait, likely)
         ):
-            return _Run(side, windows, lag, windows)
+            return _SlowWindows(side, windows, lag, windows)
     return None
 
 
 def _is_behind(
-    side: Side, windows: range, least: float, wait: float, idle: float | None
+    side: ComparedRank, windows: range, least: float, wait: float, idle: float | None
 ) -> bool:
     """
     Return whether the host of *side* has not kept ahead of its device in *windows*:
@@ -171,7 +182,9 @@ def _is_behind(
     return wait <= _LITTLE_WAIT if idle is None else idle >= least
 
 
-def _device_bound(alone: Scale, together: Scale, number: int) -> _Run | None:
+def _device_bound(
+    alone: TimeFractions, together: TimeFractions, number: int
+) -> _SlowWindows | None:
     """
     Return when the device of the rank *number* waited less than others in what all run,
     because of what it runs alone.
@@ -184,18 +197,18 @@ def _device_bound(alone: Scale, together: Scale, number: int) -> _Run | None:
         known = range(windows.start, windows.start + 1)
         longer = alone.of(number, known) - alone.usual(number, known, high=False)
         if lag >= together.least(number, lags, windows) and longer >= lag / 2:
-            return _Run(side, windows, longer, known, Slow.COMPUTE)
+            return _SlowWindows(side, windows, longer, known, SlowKind.COMPUTE)
     return None
 
 
 class _Accounts:
     """What the ranks spend their time on, and what a step is."""
 
-    def __init__(self, found: Comparison) -> None:
+    def __init__(self, found: RankComparison) -> None:
         self._found = found
-        self._usual: dict[tuple[Slow | None, range], float] = {}
+        self._usual: dict[tuple[SlowKind | None, range], float] = {}
 
-    def step(self, windows: range, side: Side | None = None) -> float:
+    def step(self, windows: range, side: ComparedRank | None = None) -> float:
         """Return the seconds of a step in *windows*, of the median rank by default."""
         steps, sides = self._found.steps(windows), self._found.sides
         if side is None:
@@ -204,7 +217,7 @@ class _Accounts:
             seconds = side.spent("seconds", windows)
         return seconds / steps if steps > 0 else 0.0
 
-    def of(self, side: Side, windows: range, kind: Slow | None) -> float:
+    def of(self, side: ComparedRank, windows: range, kind: SlowKind | None) -> float:
         """
         Return the fraction of the time that a rank spends on what *kind* says, or, if
         that is `None`, in which it does not wait for its device.
@@ -214,7 +227,7 @@ class _Accounts:
         # A thread without a processor is a process that does not run.
         return max(side.ratio(column, windows) for column in _COLUMNS[kind])
 
-    def usual(self, windows: range, kind: Slow | None) -> float:
+    def usual(self, windows: range, kind: SlowKind | None) -> float:
         """Return that of the median rank."""
         key = kind, windows
         if key not in self._usual:
@@ -222,25 +235,25 @@ class _Accounts:
             self._usual[key] = median_low(found)
         return self._usual[key]
 
-    def kind(self, run: _Run) -> Slow:
+    def kind(self, run: _SlowWindows) -> SlowKind:
         """Return what the rank does while others wait."""
 
-        def more(kind: Slow) -> float:
+        def more(kind: SlowKind) -> float:
             own = self.of(run.side, run.windows, kind)
             return own - self.usual(run.windows, kind)
 
         # A process whose threads contend for the GIL seems to lack processors, too.
-        if more(Slow.HOST) >= max(run.lag * _MOST_OF_IT, 2 * more(Slow.GIL)):
-            return Slow.HOST
+        if more(SlowKind.HOST) >= max(run.lag * _MOST_OF_IT, 2 * more(SlowKind.GIL)):
+            return SlowKind.HOST
         return max(_OWN.values(), key=more)
 
 
 def _straggler(
-    run: _Run, found: Comparison, accounts: _Accounts, gpus: Gpus
+    run: _SlowWindows, found: RankComparison, accounts: _Accounts, gpus: _GpuStates
 ) -> Straggler:
     side, windows, known = run.side, run.windows, run.known
     kind = run.kind or accounts.kind(run)
-    whole = kind if kind is Slow.COMPUTE else None
+    whole = kind if kind is SlowKind.COMPUTE else None
     step = accounts.step(known, side)
     own = accounts.of(side, known, whole) * step
     before = range(windows.stop, found.windows)
@@ -261,7 +274,7 @@ def _straggler(
         # Where it was lately says nothing of what was before.
         "" if ended else place.place,
         "" if ended else place.activity,
-        side.rank.alone if kind is Slow.COMPUTE and not ended else "",
+        side.rank.alone if kind is SlowKind.COMPUTE and not ended else "",
         found.ages[windows.stop] - found.ages[windows.start],
         always=not before,
         ended_seconds=ended,
@@ -270,7 +283,7 @@ def _straggler(
     )
 
 
-def _place(rank: Rank, kind: Slow, others: Iterable[Rank]) -> Place:
+def _place(rank: Rank, kind: SlowKind, others: Iterable[Rank]) -> RecentLine:
     """Return the line where *rank* is more of the time than *others* are."""
     states = _STATES.get(kind, ())
     own = {one.place: one for one in rank.places if one.state in states and one.place}
@@ -278,7 +291,7 @@ def _place(rank: Rank, kind: Slow, others: Iterable[Rank]) -> Place:
     return max(
         own.values(),
         key=lambda one: one.ratio - usual.get(one.place, 0.0),
-        default=Place(),
+        default=RecentLine(),
     )
 
 
@@ -299,7 +312,10 @@ def _times(one: float, other: float) -> float:
 
 
 def _lost(
-    found: Comparison, runs: Mapping[int, _Run], waits: Scale, alone: Scale
+    found: RankComparison,
+    runs: Mapping[int, _SlowWindows],
+    waits: TimeFractions,
+    alone: TimeFractions,
 ) -> float:
     """
     Return the fraction of the time that would be saved if all that are slow now were
@@ -313,7 +329,7 @@ def _lost(
         slow = [
             scale.of(number, latest)
             for number, run in now.items()
-            if (run.kind is Slow.COMPUTE) is device
+            if (run.kind is SlowKind.COMPUTE) is device
         ]
         others = sorted([scale.of(one, latest) for one in rest], reverse=device)
         if slow and others:
@@ -321,3 +337,42 @@ def _lost(
             usual = others[len(others) // _OTHERS]
             lost = max(lost, max(slow) - usual if device else usual - min(slow))
     return lost
+
+
+class _GpuStates:
+    """
+    What the drivers say of the GPUs of ranks.
+
+    Args:
+        hosts: what their sidecars report.
+        ranks: all that respond.
+    """
+
+    def __init__(self, hosts: Sequence[JobHost], ranks: Sequence[Rank]) -> None:
+        self._reasons: dict[str, tuple[str, ...]] = {}
+        self._xids: dict[str, list[str]] = {}
+        for host in hosts:
+            for gpu in host.gpus:
+                self._reasons[gpu.uuid] = gpu.throttled
+            for xid in host.xids:
+                self._xids.setdefault(xid.uuid, []).append(xid.xid)
+        found = [self._of(one) for one in ranks] if self._reasons else []
+        reasons = {reason for one in found for reason in one}
+        # If it holds for most, it is how they are set up.
+        self._usual = {
+            reason
+            for reason in reasons
+            if 2 * sum(reason in one for one in found) >= len(found)
+        }
+
+    def throttled(self, rank: Rank) -> tuple[str, ...]:
+        """Return why GPUs of *rank* are throttled, if those of most are not."""
+        return tuple(sorted(self._of(rank) - self._usual))
+
+    def xids(self, rank: Rank) -> tuple[str, ...]:
+        """Return the errors of its GPUs."""
+        found = {xid for uuid in rank.gpus for xid in self._xids.get(uuid, ())}
+        return tuple(sorted(found))
+
+    def _of(self, rank: Rank) -> set[str]:
+        return {one for uuid in rank.gpus for one in self._reasons.get(uuid, ())}

@@ -11,28 +11,35 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
-from jaxmon.report.job.programs import devices
-from jaxmon.report.job.records import Function, Rank
+from jaxmon.facts.rank import Rank, SharedFunction
+from jaxmon.formats.layout import INDENT, counted
+from jaxmon.job.waiting import devices
+from jaxmon.job.words import MOST_NUMBERS, advice_lines, point, short, who
 
 
-PROGRAM = "program of "
-"""Before the name of a function whose programs differ."""
-
+# Before the name of a function whose programs differ.
+_PROGRAM = "program of "
 _PACKAGE = "package "
 # What is not among these may be unknown, if it is absent.
 _GIVEN = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "NCCL_", _PACKAGE)
 # In this order, the cause before what follows from it.
 _FIRST = ("python", "jax", "jaxlib", "driver", "platform", "device", "devices")
-_MOST_GROUPS = 3
+_MOST_VALUES = 3
 _DIGITS = 8
+_MOST_GROUPS, _MOST_NAMED = 5, 4
+_ADVICE = (
+    "Start all ranks with the same image, flags and settings: programs that differ "
+    "hang, or compute something else."
+)
 
-Values = Mapping[str, Sequence[Rank]]
+_Values: TypeAlias = Mapping[str, Sequence[Rank]]
 """The ranks that have a value, by value; ``""`` is that of those without one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class SetupDifference:
     """
     A name, the value of some ranks, and that of most; empty if it is not set. If there
     are many values, *own* is how many.
@@ -45,30 +52,34 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Odd:
+class DeviatingRanks:
     """Ranks that differ from most others, and in what."""
 
     numbers: tuple[int, ...]
     ranks: tuple[Rank, ...]
-    differences: tuple[Difference, ...]
+    differences: tuple[SetupDifference, ...]
 
 
-def skew(ranks: Sequence[Rank]) -> list[Odd]:
+def deviating_ranks(ranks: Sequence[Rank]) -> list[DeviatingRanks]:
     """Return those of *ranks* that differ from most others, the fewest first."""
     present = [one for one in ranks if not one.ended]
-    found: defaultdict[tuple[int, ...], list[Difference]] = defaultdict(list)
-    known: dict[int, Rank] = {one.index or 0: one for one in present}
+    found: defaultdict[tuple[int, ...], list[SetupDifference]] = defaultdict(list)
+    by_number: dict[int, Rank] = {one.index or 0: one for one in present}
     for name, values in (*_setups(present), *_programs(present)):
         for numbers, difference in _odd(name, values):
             found[numbers].append(difference)
     odd = [
-        Odd(numbers, tuple(known[one] for one in numbers), tuple(differences))
+        DeviatingRanks(
+            numbers, tuple(by_number[one] for one in numbers), tuple(differences)
+        )
         for numbers, differences in found.items()
     ]
     return sorted(odd, key=lambda one: (len(one.numbers), one.numbers))
 
 
-def _odd(name: str, values: Values) -> Iterator[tuple[tuple[int, ...], Difference]]:
+def _odd(
+    name: str, values: _Values
+) -> Iterator[tuple[tuple[int, ...], SetupDifference]]:
     """Yield the ranks that differ from most in the value of *name*."""
     if len(values) < 2:  # noqa: PLR2004 - all have the same
         return
@@ -79,15 +90,15 @@ def _odd(name: str, values: Values) -> Iterator[tuple[tuple[int, ...], Differenc
     # Of two halves, that with the first rank.
     usual = min(groups, key=lambda value: (-len(groups[value]), groups[value]))
     others = {value: some for value, some in groups.items() if value != usual}
-    if len(others) <= _MOST_GROUPS:
+    if len(others) <= _MOST_VALUES:
         for value, some in others.items():
-            yield some, Difference(name, value, usual)
+            yield some, SetupDifference(name, value, usual)
         return
     every = tuple(sorted(one for some in others.values() for one in some))
-    yield every, Difference(name, "", usual, len(others))
+    yield every, SetupDifference(name, "", usual, len(others))
 
 
-def _setups(ranks: Iterable[Rank]) -> Iterator[tuple[str, Values]]:
+def _setups(ranks: Iterable[Rank]) -> Iterator[tuple[str, _Values]]:
     """Yield the values of each name in which setups differ, the causes first."""
     # Few differ, however many ranks there are.
     alike: defaultdict[tuple[tuple[str, str], ...], list[Rank]] = defaultdict(list)
@@ -115,7 +126,7 @@ def _place(name: str) -> tuple[int, str]:
     return place, name
 
 
-def _programs(ranks: Sequence[Rank]) -> Iterator[tuple[str, Values]]:
+def _programs(ranks: Sequence[Rank]) -> Iterator[tuple[str, _Values]]:
     """
     Yield the latest programs of each function that runs on all devices of the job.
     Parts of the processes may run others among themselves.
@@ -129,10 +140,10 @@ def _programs(ranks: Sequence[Rank]) -> Iterator[tuple[str, Values]]:
                 found[one.name][one.fingerprint].append(rank)
     for name, values in sorted(found.items()):
         if len(values) > 1:
-            yield f"{PROGRAM}{name}", _settled(name, values)
+            yield f"{_PROGRAM}{name}", _settled(name, values)
 
 
-def _settled(name: str, values: Values) -> Values:
+def _settled(name: str, values: _Values) -> _Values:
     """
     Return *values* of the ranks that have had as many programs as most: the others may
     be about to compile what these have.
@@ -150,5 +161,61 @@ def _settled(name: str, values: Values) -> Values:
     return {value: some for value, some in settled.items() if some}
 
 
-def _function(rank: Rank, name: str) -> Function:
+def _function(rank: Rank, name: str) -> SharedFunction:
     return next(one for one in rank.functions if one.name == name)
+
+
+def lines(odd: Sequence[DeviatingRanks], width: int) -> Iterator[str]:
+    """Yield *odd* in lines of at most *width* columns, one or two dozens at most."""
+    for one in odd[:_MOST_GROUPS]:
+        text = f"differs: {who(one)} has {sentence(one)}"
+        if len(one.numbers) > 1:
+            text = f"differ: {who(one)} have {sentence(one)}"
+        yield from point(text, width)
+    if (left := len(odd) - _MOST_GROUPS) > 0:
+        yield f"{INDENT}and {counted(left, 'further group')} of ranks that differ"
+    if odd:
+        yield from advice_lines(_ADVICE, width)
+
+
+def sentence(odd: DeviatingRanks) -> str:
+    """Return in what *odd* differ from most others."""
+    found = [_clause(one) for one in odd.differences[:_MOST_NAMED]]
+    if (left := len(odd.differences) - _MOST_NAMED) > 0:
+        found.append(f"and {counted(left, 'more difference')}")
+    return "; ".join(found)
+
+
+def document(odd: Sequence[DeviatingRanks]) -> list[dict[str, Any]]:
+    """Return *odd* as JSON types."""
+    return [
+        {
+            "ranks": one.numbers[:MOST_NUMBERS],
+            "number": len(one.numbers),
+            "verdict": f"{who(one)}: {sentence(one)}",
+            "differences": [
+                {
+                    "name": of.name,
+                    "value": of.own if of.values == 1 else None,
+                    "others": of.usual,
+                    "values": of.values,
+                }
+                for of in one.differences
+            ],
+        }
+        for one in odd
+    ]
+
+
+def _clause(difference: SetupDifference) -> str:
+    name = difference.name.removeprefix("package ")
+    if name.startswith(_PROGRAM):
+        function = short(name.removeprefix(_PROGRAM))
+        name = f"another program of {function}:"
+    if difference.values > 1:
+        return (
+            f"{difference.values:,} values of {name.rstrip(':')}, others "
+            f"{difference.usual or 'none'}"
+        )
+    own, usual = difference.own or "not set", difference.usual or "not set"
+    return f"{name} {own}, others {usual}"

@@ -1,31 +1,37 @@
-"""The words for what is found out about a job."""
+"""The words for ranks, and for what the others wait for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from jaxmon.facts.rank import Rank
 from jaxmon.facts.walltime import HELPER_ADVICE
-from jaxmon.formats.layout import ago, counted, duration, times
-from jaxmon.report.job.model import FAILED, Job, Kind, Suspects, Waiting
-from jaxmon.report.job.records import Rank, restarts
+from jaxmon.formats.layout import INDENT, ago, counted, duration, times, wrapped
+from jaxmon.job.model import FAILED, DeviceWait, Job, SuspectKind, Suspects
 
+
+MOST_NUMBERS = 1000
+"""In a list of a document."""
 
 _MOST_RANGES = 6
 _MOST_NAMED = 3
 
 # Where they are is not known, or does not matter.
-_GONE = frozenset(
+_ABSENT = frozenset(
     (
-        *(*FAILED, Kind.FINISHED, Kind.GONE),
-        *(Kind.STOPPED, Kind.SILENT, Kind.UNSEEN),
+        *(*FAILED, SuspectKind.FINISHED, SuspectKind.MISSING),
+        *(SuspectKind.STOPPED, SuspectKind.SILENT, SuspectKind.UNREACHABLE),
     )
 )
-_NOT_BEHIND = frozenset((*_GONE, Kind.PROGRAM)) - {Kind.STOPPED, Kind.SILENT}
-_PAST = frozenset((*FAILED, Kind.FINISHED))
+_NOT_BEHIND = frozenset((*_ABSENT, SuspectKind.PROGRAM)) - {
+    SuspectKind.STOPPED,
+    SuspectKind.SILENT,
+}
+_PAST = frozenset((*FAILED, SuspectKind.FINISHED))
 
 
-class Group(Protocol):
+class RankGroup(Protocol):
     """Ranks that have something in common: the numbers of all, and those known."""
 
     @property
@@ -37,118 +43,120 @@ class Group(Protocol):
         """Those that are known."""
 
 
-class Words(NamedTuple):
-    """What one rank of a kind does, what several do, and what to do about it."""
+class Phrases(NamedTuple):
+    """What a single rank of a kind does, what several do, and what to do about it."""
 
-    one: str
+    single: str
     several: str
     advice: str
 
 
 WORDS = {
-    Kind.KILLED: Words(
+    SuspectKind.KILLED: Phrases(
         "was killed, or ended without a word",
         "were killed, or ended without a word",
         "The logs of kernel, scheduler and program say why. Restart the job: JAX "
         "cannot replace a single process.",
     ),
-    Kind.CRASHED: Words(
+    SuspectKind.CRASHED: Phrases(
         "ended by an uncaught exception",
         "ended by uncaught exceptions",
         "`jaxmon job post-mortem` shows the exceptions, and which was the first. "
         "Restart the job: JAX cannot replace a single process.",
     ),
-    Kind.EXITED: Words(
+    SuspectKind.EXITED: Phrases(
         "exited with an error code",
         "exited with error codes",
         "`jaxmon job post-mortem` shows the code and the line. Restart the job: JAX "
         "cannot replace a single process.",
     ),
-    Kind.FINISHED: Words(
+    SuspectKind.FINISHED: Phrases(
         "has finished its program",
         "have finished their program",
         "All have to stop after the same step: give them the same number of batches, "
         "decide on values that all share, and on a signal stop where "
         "`multihost_utils.reached_preemption_sync_point` says.",
     ),
-    Kind.GONE: Words(
+    SuspectKind.MISSING: Phrases(
         "is reported by no sidecar",
         "are reported by no sidecar",
         "The host is gone, or its sidecar is not among the targets, or the process has "
         "no agent, has not joined the job yet, or failed before: see its log.",
     ),
-    Kind.STOPPED: Words(
+    SuspectKind.STOPPED: Phrases(
         "is stopped by a signal or a debugger",
         "are stopped by a signal or a debugger",
         "`kill -CONT PID` lets a process continue.",
     ),
-    Kind.SILENT: Words(
+    SuspectKind.SILENT: Phrases(
         "does not respond",
         "do not respond",
         "`jaxmon explain --stacks` on the host prints what the kernel knows.",
     ),
-    Kind.UNSEEN: Words(
+    SuspectKind.UNREACHABLE: Phrases(
         "was not found, and a host did not answer",
         "were not found, and a host did not answer",
         "Find out what is wrong with that host.",
     ),
-    Kind.COMPILE: Words(
+    SuspectKind.COMPILE: Phrases(
         "compiles",
         "compile",
         "A persistent cache that all share saves compiles after the first.",
     ),
-    Kind.ACTIVITY: Words(
+    SuspectKind.ACTIVITY: Phrases(
         "is in the activity",
         "are in the activity",
         "What one process does alone, all others wait for.",
     ),
-    Kind.LOCK: Words(
+    SuspectKind.LOCK: Phrases(
         "waits for a lock",
         "wait for a lock",
         "`jaxmon explain --stacks` on the host shows which thread may hold it.",
     ),
-    Kind.DATA: Words(
+    SuspectKind.DATA: Phrases(
         "waits for data",
         "wait for data",
         "The stack shows what the loader waits for: a file system, a worker process "
         "that has died, a queue that nothing fills.",
     ),
-    Kind.BLOCKED: Words(
+    SuspectKind.BLOCKED: Phrases(
         "is blocked outside of JAX",
         "are blocked outside of JAX",
         "The stack shows what it waits for.",
     ),
-    Kind.IDLE: Words(
+    SuspectKind.IDLE: Phrases(
         "waits for work",
         "wait for work",
         "Its event loop or thread pool has nothing to do: look at what its tasks "
         "await, and for one that has failed.",
     ),
-    Kind.CALLBACK: Words(
+    SuspectKind.CALLBACK: Phrases(
         "runs a callback of an XLA program",
         "run callbacks of XLA programs",
         "The XLA program waits until the callback returns, and the others with it. A "
         "callback must not call JAX.",
     ),
-    Kind.LOCAL: Words(
+    SuspectKind.LOCAL: Phrases(
         "runs, on its own devices,",
         "run, on their own devices,",
         "The others wait until that is done.",
     ),
-    Kind.CODE: Words("runs Python", "run Python", "The stack shows the loop it is in."),
-    Kind.PROGRAM: Words(
+    SuspectKind.CODE: Phrases(
+        "runs Python", "run Python", "The stack shows the loop it is in."
+    ),
+    SuspectKind.PROGRAM: Phrases(
         "waits in another program,",
         "wait in other programs,",
         "All processes have to call the same functions in the same order, with "
         "arguments of the same shapes.",
     ),
-    Kind.LOST: Words(
+    SuspectKind.LOST: Phrases(
         "ended by an exception about other processes",
         "ended by exceptions about other processes",
         "That is a consequence. `jaxmon job post-mortem` shows of what, if that is "
         "known.",
     ),
-    Kind.ELSEWHERE: Words(
+    SuspectKind.ELSEWHERE: Phrases(
         "waits on another line,",
         "wait on another line,",
         "Either it runs there what the others do not run, and they wait for it, or it "
@@ -190,13 +198,13 @@ def numbers(found: Sequence[int]) -> str:
     return f"rank{'' if len(found) == 1 else 's'} {', '.join(shown)}"
 
 
-def who(group: Group) -> str:
+def who(group: RankGroup) -> str:
     """Return the numbers of *group*, with host and pid of a few."""
     if not group.ranks:
         return numbers(group.numbers)
     if len(group.ranks) == 1:
-        one = group.ranks[0]
-        return f"{numbers(group.numbers)} ({one.host}, pid {one.pid})"
+        rank = group.ranks[0]
+        return f"{numbers(group.numbers)} ({rank.host}, pid {rank.pid})"
     hosts = list(dict.fromkeys(one.host for one in group.ranks))
     more = len(hosts) - _MOST_NAMED
     named = ", ".join(hosts[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
@@ -205,16 +213,21 @@ def who(group: Group) -> str:
 
 def does(suspects: Suspects) -> str:
     """Return what *suspects* do, where, and for how long."""
-    known = WORDS[suspects.kind]
-    text = known.several if len(suspects.numbers) > 1 else known.one
-    if suspects.kind in {Kind.COMPILE, Kind.ACTIVITY, Kind.LOCAL, Kind.PROGRAM}:
+    phrases = WORDS[suspects.kind]
+    text = phrases.several if len(suspects.numbers) > 1 else phrases.single
+    if suspects.kind in {
+        SuspectKind.COMPILE,
+        SuspectKind.ACTIVITY,
+        SuspectKind.LOCAL,
+        SuspectKind.PROGRAM,
+    }:
         name = short(suspects.function)
         text = f"{text} {name}" if name else text.rstrip(",")
         text += f", {suspects.place}" if suspects.place else ""
-    elif suspects.kind is Kind.ELSEWHERE:
+    elif suspects.kind is SuspectKind.ELSEWHERE:
         inside = f" in {short(suspects.function)}," if suspects.function else ""
         text += f"{inside} {suspects.place}"
-    elif suspects.kind not in _GONE:
+    elif suspects.kind not in _ABSENT:
         inside = f" in {suspects.function}" if suspects.function else ""
         text += f"{inside}, {suspects.place}" if suspects.place else ""
     if suspects.seconds is not None:
@@ -226,14 +239,14 @@ def does(suspects: Suspects) -> str:
 
 def advised(suspects: Suspects, count: int) -> str:
     """Return what to do about *suspects*, in a job of *count* ranks."""
-    if suspects.kind is Kind.ACTIVITY and len(suspects.numbers) == count:
+    if suspects.kind is SuspectKind.ACTIVITY and len(suspects.numbers) == count:
         return _ALL_IN_IT
-    if suspects.kind is Kind.ELSEWHERE and suspects.ranks[0].now.barrier:
+    if suspects.kind is SuspectKind.ELSEWHERE and suspects.ranks[0].now.barrier:
         return _EARLY
-    return HELPER_ADVICE if suspects.gone else WORDS[suspects.kind].advice
+    return HELPER_ADVICE if suspects.failed_helpers else WORDS[suspects.kind].advice
 
 
-def behind(suspects: Suspects, waiting: Waiting) -> str:
+def behind(suspects: Suspects, waiting: DeviceWait) -> str:
     """Return whether *suspects* have made the call in which the others wait."""
     calls, call = suspects.calls, waiting.call
     if calls is None or call is None or calls >= call or suspects.kind in _NOT_BEHIND:
@@ -260,15 +273,29 @@ def waits(job: Job) -> str:
 
 def how_many(job: Job) -> str:
     """Return how large *job* is, and where."""
-    found = {(one.job, one.attempt) for one in job.ranks if one.responds and one.job}
+    attempts = {
+        (rank.job, rank.attempt): rank.restarts
+        for rank in job.ranks
+        if rank.responds and rank.job
+    }
     name = f" of {job.coordinator}" if job.coordinator else ""
-    if len(found) == 1:
-        [(known, attempt)] = found
-        name = f" of {known}"
-        name += f", restarted {times(number)}" if (number := restarts(attempt)) else ""
+    if len(attempts) == 1:
+        [((scheduled, _), restarts)] = attempts.items()
+        name = f" of {scheduled}"
+        name += f", restarted {times(restarts)}" if restarts else ""
     return f"{counted(job.count, 'rank')}{name}, on {counted(job.hosts, 'host')}"
 
 
 def short(function: str) -> str:
     """Return the name of *function* without its module."""
     return function.rpartition(".")[2]
+
+
+def point(text: str, width: int) -> list[str]:
+    """Return *text* on a job in lines of at most *width* columns."""
+    return wrapped(text, width, first=INDENT, rest=INDENT * 2)
+
+
+def advice_lines(text: str, width: int) -> list[str]:
+    """Return what to do about the point before."""
+    return wrapped(text, width, first=INDENT * 2, rest=INDENT * 2)

@@ -9,16 +9,18 @@ them, if they read the same directory; those that compile keep the others waitin
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
-from jaxmon.report.job.records import Function, Rank, restarts
+from jaxmon.facts.rank import Rank, SharedFunction
+from jaxmon.formats.layout import duration
+from jaxmon.job.words import MOST_NUMBERS, advice_lines, numbers, point, short, who
 
 
-LEAST = 1.0
-"""Seconds that a rank has compiled in vain, from which on that matters."""
-
+# Seconds that a rank has compiled in vain, from which on that matters.
+_LEAST_SECONDS = 1.0
 # Of the time of the process: what compiling took days ago is of no interest.
 _LEAST_RATIO = 0.01
 # Without evidence that others loaded it, it has to be worth a cache.
@@ -32,7 +34,7 @@ _LOCAL = frozenset(
 )
 
 
-class Cause(Enum):
+class MissCause(Enum):
     """Why ranks do not find what others have."""
 
     DIRECTORIES = "directories"
@@ -46,8 +48,24 @@ class Cause(Enum):
     UNKNOWN = "unknown"
 
 
+_WRITTEN = "process 0 alone writes to it."
+_ADVICE = {
+    MissCause.DIRECTORIES: "Give all ranks the same JAX_COMPILATION_CACHE_DIR, on a "
+    f"file system that all hosts share: {_WRITTEN}",
+    MissCause.LOCAL: "JAX_COMPILATION_CACHE_DIR is on a disk of each host ({place}): "
+    f"put it on a file system that all hosts share, since {_WRITTEN}",
+    MissCause.KEYS: "No directory helps: this JAX makes the keys of the cache from the "
+    "process's own part of the topology (jax-ml/jax#40940), so only process 0 finds "
+    "what it wrote.",
+    MissCause.NO_CACHE: "Set JAX_COMPILATION_CACHE_DIR, on a file system that all "
+    f"hosts share: {_WRITTEN}",
+    MissCause.UNKNOWN: "`jaxmon explain` on their hosts says what keeps the persistent "
+    "cache from hitting.",
+}
+
+
 @dataclass(frozen=True, slots=True)
-class Wasted:
+class RepeatedCompiles:
     """
     Compiles that the persistent cache would have saved.
 
@@ -70,11 +88,13 @@ class Wasted:
     functions: int
     seconds: float
     longest: float
-    cause: Cause
+    cause: MissCause
     place: str = ""
 
 
-def wasted(ranks: Sequence[Rank], *, least: float = LEAST) -> Wasted | None:
+def repeated(
+    ranks: Sequence[Rank], *, least: float = _LEAST_SECONDS
+) -> RepeatedCompiles | None:
     """Return what *ranks* compiled in vain, `None` if it is less than *least*."""
     present = [one for one in ranks if not one.ended]
     spent: defaultdict[int, float] = defaultdict(float)
@@ -100,13 +120,13 @@ def wasted(ranks: Sequence[Rank], *, least: float = LEAST) -> Wasted | None:
             for rank, of in some:
                 spent[rank.index or 0] += of.compile_seconds
                 of_functions[name] += of.compile_seconds
-        cause, place = Cause.NO_CACHE, ""
+        cause, place = MissCause.NO_CACHE, ""
     longest = max(spent.values(), default=0.0)
     age = max((one.observed_seconds for one in present), default=0.0)
     if not spent or longest < max(least, _LEAST_RATIO * age):
         return None
     numbers = tuple(sorted(spent))
-    return Wasted(
+    return RepeatedCompiles(
         numbers,
         tuple(one for one in present if one.index in spent),
         tuple(sorted(loaders - set(numbers))),
@@ -119,28 +139,28 @@ def wasted(ranks: Sequence[Rank], *, least: float = LEAST) -> Wasted | None:
     )
 
 
-def _known(ranks: Sequence[Rank]) -> dict[str, list[tuple[Rank, Function]]]:
+def _known(ranks: Sequence[Rank]) -> dict[str, list[tuple[Rank, SharedFunction]]]:
     """
     Return the functions that several ranks have compiled or loaded, with those that
     have done so as often as most; the others may be about to.
     """
-    found: defaultdict[tuple[str, str, int], list[tuple[Rank, Function]]]
+    found: defaultdict[tuple[str, str, int], list[tuple[Rank, SharedFunction]]]
     found = defaultdict(list)
     for rank in ranks:
         for of in rank.functions:
             if (times := of.compiled + of.loaded) > 0 and of.fingerprint:
                 found[of.name, of.fingerprint, times].append((rank, of))
-    known: dict[str, list[tuple[Rank, Function]]] = {}
+    known: dict[str, list[tuple[Rank, SharedFunction]]] = {}
     for (name, _, _), some in found.items():
         if len(some) > max(len(known.get(name, ())), 1):
             known[name] = some
     return known
 
 
-def _cause(ranks: Sequence[Rank], late: set[int]) -> tuple[Cause, str]:
+def _cause(ranks: Sequence[Rank], late: set[int]) -> tuple[MissCause, str]:
     """Return why the ranks that are *late* did not find it, and the file system."""
     if _have_own_keys(ranks):
-        return Cause.KEYS, ""
+        return MissCause.KEYS, ""
     setups = {id(one.setup): one.setup for one in ranks}.values()
     places = {
         (one.get("jax_compilation_cache_dir"), one.get("cache_file_system"))
@@ -148,14 +168,14 @@ def _cause(ranks: Sequence[Rank], late: set[int]) -> tuple[Cause, str]:
         if one
     }
     if len({directory for directory, _ in places}) > 1:
-        return Cause.DIRECTORIES, ""
+        return MissCause.DIRECTORIES, ""
     kinds = {kind for _, kind in places if kind}
     # Ranks of one host read the same directory.
     hosts = {one.host for one in ranks if one.index in late}
     others = {one.host for one in ranks if one.index not in late}
     if kinds and kinds <= _LOCAL and not hosts & others:
-        return Cause.LOCAL, min(kinds)
-    return Cause.UNKNOWN, ""
+        return MissCause.LOCAL, min(kinds)
+    return MissCause.UNKNOWN, ""
 
 
 def _have_own_keys(ranks: Sequence[Rank]) -> bool:
@@ -168,8 +188,55 @@ def _are_restarted(ranks: Sequence[Rank]) -> bool:
     if not ranks or _have_own_keys(ranks):
         return False
     return all(
-        restarts(one.attempt)
-        and one.setup
-        and not one.setup.get("jax_compilation_cache_dir")
+        one.restarts and one.setup and not one.setup.get("jax_compilation_cache_dir")
         for one in ranks
     )
+
+
+def lines(found: RepeatedCompiles | None, width: int) -> Iterator[str]:
+    """Yield *found* in lines of at most *width* columns."""
+    if found is not None:
+        yield from point(sentence(found), width)
+        yield from advice_lines(advice(found), width)
+
+
+def sentence(found: RepeatedCompiles) -> str:
+    """Return who compiled what, and what that took."""
+    more = found.functions - 1
+    what = short(found.function) + (f" and {more:,} more" if more else "")
+    spent = f"{duration(found.longest)} each, at most"
+    if len(found.numbers) == 1:
+        spent = duration(found.longest)
+    whole = f"; {duration(found.seconds)} in all" if len(found.numbers) > 1 else ""
+    if found.cause is MissCause.NO_CACHE:
+        return (
+            f"{who(found)} compiled {what} again after the restart, for {spent}"
+            f"{whole}: there is no persistent cache"
+        )
+    return (
+        f"{who(found)} compiled {what}, which {numbers(found.loaded)} loaded from the "
+        f"persistent cache, for {spent}{whole}"
+    )
+
+
+def advice(found: RepeatedCompiles) -> str:
+    """Return what to do about it."""
+    return _ADVICE[found.cause].format(place=found.place)
+
+
+def document(found: RepeatedCompiles | None) -> dict[str, Any] | None:
+    """Return *found* as JSON types."""
+    if found is None:
+        return None
+    return {
+        "verdict": sentence(found),
+        "action": advice(found),
+        "cause": found.cause.value,
+        "ranks": found.numbers[:MOST_NUMBERS],
+        "number": len(found.numbers),
+        "loaded": found.loaded[:MOST_NUMBERS],
+        "function": found.function,
+        "functions": found.functions,
+        "seconds": found.seconds,
+        "longest_seconds": found.longest,
+    }

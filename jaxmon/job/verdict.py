@@ -15,22 +15,32 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from statistics import median
 
+from jaxmon.facts.host import JobHost
+from jaxmon.facts.rank import CRASHED, FINISHED, KILLED, Rank
 from jaxmon.formats.durations import seconds as seconds_in
-from jaxmon.limits import Limits
-from jaxmon.report.job import latecomers, stragglers
-from jaxmon.report.job.failures import is_of_peers
-from jaxmon.report.job.model import FAILED, Job, Kind, State, Suspects, Verdict, Waiting
-from jaxmon.report.job.nccl import seen
-from jaxmon.report.job.places import (
+from jaxmon.job import stragglers
+from jaxmon.job.collectives import late_ranks, ras_view
+from jaxmon.job.failures import is_of_peers
+from jaxmon.job.model import (
+    FAILED,
+    DeviceWait,
+    Job,
+    JobState,
+    LateRank,
+    SuspectKind,
+    Suspects,
+    Verdict,
+)
+from jaxmon.job.waiting import (
     apart_from,
+    deviating,
     elsewhere,
     is_local,
     numbers_of,
     starts,
     waiting_of,
 )
-from jaxmon.report.job.programs import deviating
-from jaxmon.report.job.records import CRASHED, FINISHED, KILLED, Host, Rank
+from jaxmon.limits import Limits
 
 
 # No pause that comes again and again is as long as a day.
@@ -39,25 +49,31 @@ _MOST_USUAL = 86_400.0
 _RHYTHM = 10
 _STARVED = 0.5
 
-_TAKES_TIME = frozenset((Kind.COMPILE, Kind.ACTIVITY))
-_ABSENT = frozenset((*FAILED, Kind.STOPPED))
-_OVER = frozenset((*FAILED, Kind.FINISHED, Kind.GONE))
-# Of ranks that are not there, whether the job gets on or not.
-_ANYWAY = (*_OVER, Kind.STOPPED, Kind.SILENT, Kind.UNSEEN)
+_TAKES_TIME = frozenset((SuspectKind.COMPILE, SuspectKind.ACTIVITY))
+_ABSENT = frozenset((*FAILED, SuspectKind.STOPPED))
+_OVER = frozenset((*FAILED, SuspectKind.FINISHED, SuspectKind.MISSING))
+# Of ranks that are not there, whether the job makes progress or not.
+_ANYWAY = (*_OVER, SuspectKind.STOPPED, SuspectKind.SILENT, SuspectKind.UNREACHABLE)
 # Of those that are known not to be there: all that all run waits for them.
-_AWAITED = frozenset((*FAILED, Kind.FINISHED, Kind.STOPPED, Kind.SILENT))
+_AWAITED = frozenset(
+    (*FAILED, SuspectKind.FINISHED, SuspectKind.STOPPED, SuspectKind.SILENT)
+)
 _KINDS = {
-    "data_wait": Kind.DATA,
-    "compile": Kind.COMPILE,
-    "blocked": Kind.BLOCKED,
-    "idle": Kind.IDLE,
+    "data_wait": SuspectKind.DATA,
+    "compile": SuspectKind.COMPILE,
+    "blocked": SuspectKind.BLOCKED,
+    "idle": SuspectKind.IDLE,
 }
-_ENDS = {KILLED: Kind.KILLED, CRASHED: Kind.CRASHED, FINISHED: Kind.FINISHED}
-_ORDER = {kind: order for order, kind in enumerate(Kind)}
-_WORST = {state: order for order, state in enumerate(State)}
+_ENDS = {
+    KILLED: SuspectKind.KILLED,
+    CRASHED: SuspectKind.CRASHED,
+    FINISHED: SuspectKind.FINISHED,
+}
+_ORDER = {kind: order for order, kind in enumerate(SuspectKind)}
+_WORST = {state: order for order, state in enumerate(JobState)}
 
 
-def judge(hosts: Sequence[Host], limits: Limits | None = None) -> Verdict:
+def judge(hosts: Sequence[JobHost], limits: Limits | None = None) -> Verdict:
     """
     Return what is found out about the jobs of *hosts*, in a time that grows with the
     number of ranks, and no faster.
@@ -79,7 +95,7 @@ def judge(hosts: Sequence[Host], limits: Limits | None = None) -> Verdict:
         _job(key, ranks, hosts, places[key], limits) for key, ranks in found.items()
     ]
     if any(one.nccl is not None for one in hosts):
-        jobs = [replace(job, nccl=seen(job.ranks, hosts)) for job in jobs]
+        jobs = [replace(job, nccl=ras_view(job.ranks, hosts)) for job in jobs]
     jobs.sort(key=lambda job: (-_WORST[job.state], job.coordinator, job.count))
     answered = len(hosts) - len(silent)
     return Verdict(
@@ -95,7 +111,7 @@ def judge(hosts: Sequence[Host], limits: Limits | None = None) -> Verdict:
 def _job(
     key: tuple[str, int],
     reported: Iterable[Rank],
-    hosts: Sequence[Host],
+    hosts: Sequence[JobHost],
     places: Collection[str],
     limits: Limits,
 ) -> Job:
@@ -110,16 +126,16 @@ def _job(
     limit = _limit(alive, suspects, limits)
     state = _state(alive, seconds, limit, suspects, limits)
     slowness = None
-    late: tuple[latecomers.Latecomer, ...] = ()
-    if state is State.PROGRESSING:
-        late = latecomers.find(alive, hosts)
+    late: tuple[LateRank, ...] = ()
+    if state is JobState.PROGRESSING:
+        late = late_ranks(alive, hosts)
         slowness = stragglers.find(
             alive, [one for one in hosts if one.target in places]
         )
         # What a rank does at one moment says nothing.
         suspects = tuple(one for one in suspects if one.kind in _ANYWAY)
-        waiting = Waiting()
-    stalled = state in {State.HUNG, State.WAITING} and not suspects
+        waiting = DeviceWait()
+    stalled = state in {JobState.HUNG, JobState.WAITING} and not suspects
     rest = apart_from(alive, waiting) if stalled else []
     return Job(
         coordinator,
@@ -136,7 +152,7 @@ def _job(
         ),
         tuple(ranks),
         slowness,
-        latecomers=late,
+        late_ranks=late,
     )
 
 
@@ -159,7 +175,7 @@ def _recency(rank: Rank) -> tuple[bool, bool, float]:
 
 
 def _since_progress(ranks: Sequence[Rank]) -> float | None:
-    """Return the seconds since any rank got on, `None` if that is unknown."""
+    """Return the seconds since any rank made progress, `None` if that is unknown."""
     # A rank of which it is not known what it runs together with others may call
     # functions of its own.
     knowing = [one for one in ranks if one.functions] or ranks
@@ -182,15 +198,15 @@ def _limit(
     usual = median([max(one.pace.usual_seconds, 0.0) for one in alive])
     limit = max(after, limits.rank_stuck_times * min(usual, _MOST_USUAL))
     slow = any(map(starts, alive))
-    if slow or median([_got_on(one) for one in alive]) < _RHYTHM:
+    if slow or median([_progress_made(one) for one in alive]) < _RHYTHM:
         limit = max(limit, seconds_in(limits.rank_stuck_first))
     if kinds and kinds <= _TAKES_TIME:
         limit = max(limit, seconds_in(limits.stuck_after))
     return limit
 
 
-def _got_on(rank: Rank) -> int:
-    """Return how often *rank* has got on; often, if that is not counted."""
+def _progress_made(rank: Rank) -> int:
+    """Return how often *rank* has made progress; often, if that is not counted."""
     calls = [one.calls for one in rank.functions if one.calls is not None]
     known = [*calls, *(one.steps for one in rank.loops)]
     return max(known, default=_RHYTHM)
@@ -202,19 +218,19 @@ def _state(
     limit: float,
     suspects: Sequence[Suspects],
     limits: Limits,
-) -> State:
+) -> JobState:
     if not alive and {one.kind for one in suspects} <= _OVER:
-        return State.ENDED
+        return JobState.ENDED
     if seconds is None:
-        return State.UNKNOWN
+        return JobState.UNKNOWN
     if seconds >= limit:
-        return State.HUNG
+        return JobState.HUNG
     started = not (alive and all(map(starts, alive)))
     late = seconds >= seconds_in(limits.rank_stuck_after)
-    return State.PROGRESSING if not late and started else State.WAITING
+    return JobState.PROGRESSING if not late and started else JobState.WAITING
 
 
-def _without(waiting: Waiting, suspects: Iterable[Suspects]) -> Waiting:
+def _without(waiting: DeviceWait, suspects: Iterable[Suspects]) -> DeviceWait:
     """Return *waiting* without those that wait in another program or place."""
     other = {number for one in suspects for number in one.numbers}
     return replace(waiting, numbers=tuple(n for n in waiting.numbers if n not in other))
@@ -224,7 +240,7 @@ def _suspects(
     ranks: Sequence[Rank],
     alive: Sequence[Rank],
     count: int,
-    waiting: Waiting,
+    waiting: DeviceWait,
     *,
     unheard: bool,
 ) -> tuple[Suspects, ...]:
@@ -235,21 +251,25 @@ def _suspects(
     known = {one.index for one in ranks}
     missing = tuple(number for number in range(count) if number not in known)
     if missing:
-        found.append(Suspects(Kind.UNSEEN if unheard else Kind.GONE, missing))
+        found.append(
+            Suspects(
+                SuspectKind.UNREACHABLE if unheard else SuspectKind.MISSING, missing
+            )
+        )
     others = apart_from(alive, waiting)
-    behind = [one for one in others if not _is_ahead(one, waiting)]
+    behind = [one for one in others if not _has_dispatched(one, waiting)]
     apart = busy(behind, waiting) or _apart(alive, waiting)
     if _AWAITED & {one.kind for one in found}:
         # Then a rank may well read a result that never comes.
-        apart = [one for one in apart if one.kind is not Kind.ELSEWHERE]
+        apart = [one for one in apart if one.kind is not SuspectKind.ELSEWHERE]
     found += apart
     found.sort(key=lambda one: (_group(one.kind), len(one.numbers), one.numbers))
     return tuple(found)
 
 
-def busy(ranks: Iterable[Rank], waiting: Waiting) -> list[Suspects]:
+def busy(ranks: Iterable[Rank], waiting: DeviceWait) -> list[Suspects]:
     """Return what *ranks* do that do not wait for the device, by kind and place."""
-    kinds: defaultdict[Kind, list[Rank]] = defaultdict(list)
+    kinds: defaultdict[SuspectKind, list[Rank]] = defaultdict(list)
     for one in ranks:
         kinds[_kind(one)].append(one)
     return [
@@ -257,52 +277,52 @@ def busy(ranks: Iterable[Rank], waiting: Waiting) -> list[Suspects]:
     ]
 
 
-def _apart(alive: Sequence[Rank], waiting: Waiting) -> Iterable[Suspects]:
+def _apart(alive: Sequence[Rank], waiting: DeviceWait) -> Iterable[Suspects]:
     """Yield those that wait in another program than most, or else on another line."""
     programs: defaultdict[str, list[Rank]] = defaultdict(list)
     for one, function in deviating(alive, waiting.function):
         programs[function].append(one)
     for function, some in programs.items():
-        for alike in _alike(Kind.PROGRAM, some, waiting):
+        for alike in _alike(SuspectKind.PROGRAM, some, waiting):
             yield replace(alike, function=function)
     if not programs:
-        yield from _alike(Kind.ELSEWHERE, elsewhere(alive, waiting), waiting)
+        yield from _alike(SuspectKind.ELSEWHERE, elsewhere(alive, waiting), waiting)
 
 
-def _group(kind: Kind) -> int:
+def _group(kind: SuspectKind) -> int:
     """Return how likely it is that the others wait for ranks of this *kind*."""
-    if kind is Kind.LOST:
-        return len(Kind)
+    if kind is SuspectKind.LOST:
+        return len(SuspectKind)
     # Of those that are there, the few are suspect, whatever they do.
-    return min(_ORDER[kind], _ORDER[Kind.COMPILE])
+    return min(_ORDER[kind], _ORDER[SuspectKind.COMPILE])
 
 
-def _absent(ranks: Iterable[Rank]) -> dict[Kind, list[Rank]]:
-    found: defaultdict[Kind, list[Rank]] = defaultdict(list)
+def _absent(ranks: Iterable[Rank]) -> dict[SuspectKind, list[Rank]]:
+    found: defaultdict[SuspectKind, list[Rank]] = defaultdict(list)
     for one in ranks:
         if one.ended:
             found[_end(one)].append(one)
         elif one.stopped:
-            found[Kind.STOPPED].append(one)
+            found[SuspectKind.STOPPED].append(one)
         elif one.trouble:
-            found[Kind.SILENT].append(one)
+            found[SuspectKind.SILENT].append(one)
     return dict(found)
 
 
-def _end(rank: Rank) -> Kind:
+def _end(rank: Rank) -> SuspectKind:
     """Return how *rank* has ended."""
-    kind = _ENDS.get(rank.ended, Kind.CRASHED)
+    kind = _ENDS.get(rank.ended, SuspectKind.CRASHED)
     # Ctrl-C ends a program in order, but not as one of a job should end.
-    if kind is Kind.FINISHED and rank.words.kind == "exception":
-        kind = Kind.CRASHED
+    if kind is SuspectKind.FINISHED and rank.words.kind == "exception":
+        kind = SuspectKind.CRASHED
     # With another code than 0, unless it raised SystemExit itself.
-    if kind is not Kind.KILLED and rank.words.kind == "exit":
-        kind = Kind.EXITED
-    failed = kind in {Kind.CRASHED, Kind.EXITED}
-    return Kind.LOST if failed and is_of_peers(rank.words) else kind
+    if kind is not SuspectKind.KILLED and rank.words.kind == "exit":
+        kind = SuspectKind.EXITED
+    failed = kind in {SuspectKind.CRASHED, SuspectKind.EXITED}
+    return SuspectKind.LOST if failed and is_of_peers(rank.words) else kind
 
 
-def _is_ahead(rank: Rank, waiting: Waiting) -> bool:
+def _has_dispatched(rank: Rank, waiting: DeviceWait) -> bool:
     """
     Return whether *rank* has made the call in which most others wait, and its program
     may run; a barrier is not counted, so only a call after it shows that.
@@ -315,22 +335,24 @@ def _is_ahead(rank: Rank, waiting: Waiting) -> bool:
     return calls > waiting.call if waiting.barrier else calls >= waiting.call
 
 
-def _kind(rank: Rank) -> Kind:
+def _kind(rank: Rank) -> SuspectKind:
     now = rank.now
     if now.state == "compile":
-        return Kind.COMPILE
+        return SuspectKind.COMPILE
     if now.activity:
-        return Kind.ACTIVITY
+        return SuspectKind.ACTIVITY
     if rank.now.callback:
-        return Kind.CALLBACK
+        return SuspectKind.CALLBACK
     if is_local(rank):
-        return Kind.LOCAL
+        return SuspectKind.LOCAL
     if now.lock and now.state in {"blocked", "python", "idle"}:
-        return Kind.LOCK
-    return _KINDS.get(now.state, Kind.CODE)
+        return SuspectKind.LOCK
+    return _KINDS.get(now.state, SuspectKind.CODE)
 
 
-def _alike(kind: Kind, ranks: Sequence[Rank], waiting: Waiting) -> Iterable[Suspects]:
+def _alike(
+    kind: SuspectKind, ranks: Sequence[Rank], waiting: DeviceWait
+) -> Iterable[Suspects]:
     """Yield *ranks* by what they do and where."""
     groups: defaultdict[tuple[str, str], list[Rank]] = defaultdict(list)
     for one in ranks:
@@ -352,34 +374,34 @@ def _alike(kind: Kind, ranks: Sequence[Rank], waiting: Waiting) -> Iterable[Susp
         )
 
 
-def _calls(rank: Rank, waiting: Waiting) -> int | None:
+def _calls(rank: Rank, waiting: DeviceWait) -> int | None:
     """Return how often *rank* has made the call, `None` if it need not make it."""
     calls = rank.calls(waiting.function)
     return calls or (None if waiting.partial else calls)
 
 
-def _function(rank: Rank, kind: Kind) -> str:
+def _function(rank: Rank, kind: SuspectKind) -> str:
     """Return the function in which *rank* is: a jitted one, or that of its line."""
-    if kind is Kind.COMPILE:
+    if kind is SuspectKind.COMPILE:
         return rank.compiling.function
-    if kind is Kind.ACTIVITY:
+    if kind is SuspectKind.ACTIVITY:
         return rank.now.activity
-    if kind is Kind.LOCAL:
+    if kind is SuspectKind.LOCAL:
         return rank.now.function
-    if kind is Kind.ELSEWHERE:
+    if kind is SuspectKind.ELSEWHERE:
         return rank.now.barrier or rank.now.function
     start = f"{rank.now.place} in "
     found = (one.removeprefix(start) for one in rank.now.stack if one.startswith(start))
     return next(found, "")
 
 
-def _seconds(rank: Rank, kind: Kind) -> float | None:
+def _seconds(rank: Rank, kind: SuspectKind) -> float | None:
     """Return for how long *rank* has been as it is."""
-    if kind in {*FAILED, Kind.FINISHED}:
+    if kind in {*FAILED, SuspectKind.FINISHED}:
         return rank.ended_seconds
-    if kind in {Kind.STOPPED, Kind.SILENT}:
+    if kind in {SuspectKind.STOPPED, SuspectKind.SILENT}:
         return rank.since_seconds
-    if kind is Kind.COMPILE and rank.compiling.count:
+    if kind is SuspectKind.COMPILE and rank.compiling.count:
         return max(rank.compiling.seconds, 0.0) + rank.since_seconds
     # What waits for data may do so on several lines, one after the other.
     return rank.age if rank.age is not None else rank.now.seconds + rank.since_seconds

@@ -1,16 +1,17 @@
 """
 By how much ranks differ from the median one, window by window, and in which windows
-that is more than chance, and more than something that passes.
+that is more than chance, and more than something that passes; how much of the time
+their devices work, and nothing lets their hosts run.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 from statistics import fmean, median_high, median_low, variance
 
-from jaxmon.report.job.comparison import WINDOWS, Comparison, Side
+from jaxmon.job.comparison import WINDOWS, ComparedRank, RankComparison
 
 
 # Fraction of the time that others wait; in a single window, half as much.
@@ -22,13 +23,16 @@ _IS_KNOWN = 0.5
 _LASTS, _STEPS = 3.5, 7
 # Looks are samples: so many standard deviations, with thousands of ranks.
 _DEVIATIONS = 5.0
+# Fractions of the time, in which execution times are known, and in which calls were
+# seen in flight or finished.
+_MOSTLY, _OFTEN = 0.5, 0.1
 # Few steps differ by chance, too: standard errors of the mean of three and more windows
 # that one in ten thousand exceeds, by Student's distribution.
 _MANY_STEPS = 5
 _STUDENT = (70.0, 22.2, 13.0, 9.7, 8.0, 7.1, 6.4, 6.0, 5.7, 5.5)
 
 
-class Scale:
+class TimeFractions:
     """
     Fractions of time of all ranks, and how far each is from the median one.
 
@@ -40,7 +44,7 @@ class Scale:
     """
 
     def __init__(
-        self, found: Comparison, columns: Sequence[str], *, sampled: bool = False
+        self, found: RankComparison, columns: Sequence[str], *, sampled: bool = False
     ) -> None:
         self.columns = columns
         self.sides = found.sides
@@ -108,7 +112,7 @@ class Scale:
 
 
 def _completed(
-    rows: Sequence[Sequence[float]], sides: Sequence[Side]
+    rows: Sequence[Sequence[float]], sides: Sequence[ComparedRank]
 ) -> list[list[float]]:
     """
     Return *rows* with what is usual in windows in which a rank was not sampled; with 0
@@ -147,3 +151,74 @@ def _mended(lags: Sequence[float]) -> list[float]:
     sides = zip(lags, lags[1:], lags[2:], strict=False)
     inner = [max(own, min(after, before)) for after, own, before in sides]
     return [*lags[:1], *inner, *lags[1:][-1:]]
+
+
+def busy_for_certain(side: ComparedRank, windows: range) -> float | None:
+    """
+    Return for what fraction of the time in *windows* a device certainly had something
+    of what all run, of that in which this is known; `None` if it seldom is.
+    """
+    ahead, behind = side.spent("ahead", windows), side.spent("behind", windows)
+    if ahead + behind <= side.spent("seconds", windows) * _OFTEN:
+        return None
+    return ahead / (ahead + behind)
+
+
+def busy_by_estimate(side: ComparedRank, windows: range) -> float | None:
+    """Return the same of whatever it runs, by sampled execution times."""
+    known = side.spent("known", windows)
+    if known <= side.spent("seconds", windows) * _MOSTLY:
+        return None
+    works = side.spent("together", windows) + side.spent("alone", windows)
+    # Estimates of a busy host add up to more than the time.
+    return min(works / known, 1.0)
+
+
+class DeviceIdleness:
+    """
+    How much of the time devices work, or wait for others in a collective.
+
+    Args:
+        sides: the ranks.
+        busy: returns that of one of them, `None` if it is unknown.
+    """
+
+    def __init__(
+        self,
+        sides: Sequence[ComparedRank],
+        busy: Callable[[ComparedRank, range], float | None],
+    ) -> None:
+        self._sides = sides
+        self._busy = busy
+        self._usual: dict[range, float | None] = {}
+
+    def idle(self, number: int, windows: range) -> float | None:
+        """
+        Return how much less than others that of the rank *number* did in *windows*,
+        `None` if that is unknown.
+        """
+        if windows not in self._usual:
+            found = [self._busy(one, windows) for one in self._sides]
+            known = [one for one in found if one is not None]
+            most = 2 * len(known) > len(found)
+            self._usual[windows] = median_high(known) if most else None
+        usual, own = self._usual[windows], self._busy(self._sides[number], windows)
+        return None if usual is None or own is None else usual - own
+
+
+class Stoppages:
+    """For how much of the time nothing lets the processes run."""
+
+    def __init__(self, sides: Sequence[ComparedRank]) -> None:
+        self._sides = sides
+        self._usual: dict[range, float] = {}
+
+    def longer(self, side: ComparedRank, windows: range) -> float:
+        """
+        Return how much longer that is for *side* than for the median rank: a machine
+        without free processors holds all of them.
+        """
+        if windows not in self._usual:
+            found = [one.ratio("held", windows) for one in self._sides]
+            self._usual[windows] = median_low(found)
+        return side.ratio("held", windows) - self._usual[windows]

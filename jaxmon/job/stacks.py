@@ -11,9 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from jaxmon.facts.host import JobHost
 from jaxmon.formats.layout import INDENT, counted, shortened
-from jaxmon.report.job.records import Host
-from jaxmon.report.job.words import numbers
+from jaxmon.job.words import numbers
 
 
 _MOST_GROUPS = 20
@@ -22,7 +22,7 @@ _MOST_LINES = 20
 Stack: TypeAlias = tuple[str, ...]
 
 
-class Group(NamedTuple):
+class StackGroup(NamedTuple):
     """
     Threads that are in the same functions.
 
@@ -39,7 +39,7 @@ class Group(NamedTuple):
     stacks: int
 
 
-def of_hosts(hosts: Iterable[Host]) -> Iterator[tuple[int, Stack]]:
+def of_hosts(hosts: Iterable[JobHost]) -> Iterator[tuple[int, Stack]]:
     """Yield the stacks of all threads on *hosts*, each with the number of its rank."""
     for host in hosts:
         for rank in host.ranks:
@@ -49,7 +49,7 @@ def of_hosts(hosts: Iterable[Host]) -> Iterator[tuple[int, Stack]]:
                     yield rank.index, stack
 
 
-def groups(stacks: Iterable[tuple[int, Stack]]) -> list[Group]:
+def groups(stacks: Iterable[tuple[int, Stack]]) -> list[StackGroup]:
     """Return *stacks* by the functions that they consist of, the rarest first."""
     known: defaultdict[Stack, set[int]] = defaultdict(set)
     found: defaultdict[Stack, Counter[Stack]] = defaultdict(Counter)
@@ -58,7 +58,7 @@ def groups(stacks: Iterable[tuple[int, Stack]]) -> list[Group]:
         known[likeness].add(rank)
         found[likeness][stack] += 1
     made = [
-        Group(
+        StackGroup(
             tuple(sorted(known[likeness])),
             sum(of.values()),
             of.most_common(1)[0][0],
@@ -69,7 +69,7 @@ def groups(stacks: Iterable[tuple[int, Stack]]) -> list[Group]:
     return sorted(made, key=lambda one: (len(one.ranks), one.ranks, one.stack))
 
 
-def lines(found: Sequence[Group], width: int) -> list[str]:
+def lines(found: Sequence[StackGroup], width: int) -> list[str]:
     """Return *found* in lines of at most *width* columns."""
     text: list[str] = []
     for one in found[:_MOST_GROUPS]:

@@ -1,22 +1,21 @@
-"""The words for how a job failed."""
+"""How a job failed, in words and as JSON types."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
+from jaxmon.facts.host import JobHost
+from jaxmon.facts.rank import SCHEMA, RaisedException, RankEnd
 from jaxmon.formats.layout import INDENT, counted, duration, wrapped
-from jaxmon.report.job.failures import Ending, Failure
-from jaxmon.report.job.post_mortem import Found, PostMortem
-from jaxmon.report.job.records import Said, Words
-from jaxmon.report.job.words import does, numbers, short
+from jaxmon.job.failures import FailureKind, RankFailure
+from jaxmon.job.post_mortem import PostMortem, PostMortems
+from jaxmon.job.words import MOST_NUMBERS, advice_lines, does, numbers, point, short
 
 
-_MOST_JOBS = 20
-_MOST_FAILURES = 10
-_MOST_HOSTS = 10
-_MOST_GROUPS = 5
+_MOST_JOBS, _MOST_FAILURES, _MOST_HOSTS, _MOST_GROUPS = 20, 10, 10, 5
 # After a signal that a program handles itself, most exit with 128 and its number.
 _BY_SIGNAL = 128
 # Clocks that differ less mislead no one who reads logs.
@@ -24,20 +23,20 @@ _SAME = 1.0
 
 _HANGS = "it hangs: `jaxmon job why` says which rank the others wait for"
 _ADVICE = {
-    Ending.EXCEPTION: "Its log shows the traceback.",
-    Ending.OOM: "`jaxmon runbook show JaxmonOutOfMemory` says what to do; the report "
-    "that jaxmon wrote on the host shows what held the memory.",
-    Ending.EXIT: "Its log says why it exited.",
-    Ending.CRASHED: "Its log shows the exception.",
-    Ending.KILLED: "SIGKILL, an eviction, SIGTERM that nothing handles, `os._exit`, or "
-    "a crash in C. The logs of the program, the kernel and the scheduler say which "
-    "(`dmesg`, `kubectl describe pod`, `sacct`).",
-    Ending.OOM_KILLED: "The kernel killed it, or a process beside it, for its memory: "
-    "raise the limit, or load less.",
+    FailureKind.EXCEPTION: "Its log shows the traceback.",
+    FailureKind.OOM: "`jaxmon runbook show JaxmonOutOfMemory` says what to do; the "
+    "report that jaxmon wrote on the host shows what held the memory.",
+    FailureKind.EXIT: "Its log says why it exited.",
+    FailureKind.CRASHED: "Its log shows the exception.",
+    FailureKind.KILLED: "SIGKILL, an eviction, SIGTERM that nothing handles, "
+    "`os._exit`, or a crash in C. The logs of the program, the kernel and the "
+    "scheduler say which (`dmesg`, `kubectl describe pod`, `sacct`).",
+    FailureKind.OOM_KILLED: "The kernel killed it, or a process beside it, for its "
+    "memory: raise the limit, or load less.",
 }
 
 
-def lines(found: Found, width: int) -> list[str]:
+def lines(found: PostMortems, width: int) -> list[str]:
     """Return *found* in lines of at most *width* columns, some dozens at most."""
     text: list[str] = []
     for job in found.jobs[:_MOST_JOBS]:
@@ -53,21 +52,20 @@ def lines(found: Found, width: int) -> list[str]:
         hosts = counted(len(found.hosts), "host")
         text += ["", f"{len(silent):,} of {hosts} did not answer:"]
         for one in silent[:_MOST_HOSTS]:
-            line = f"{one.target}: {one.trouble}"
-            text += wrapped(line, width, first=INDENT, rest=INDENT * 2)
+            text += point(f"{one.target}: {one.trouble}", width)
         if (left := len(silent) - _MOST_HOSTS) > 0:
             text.append(f"{INDENT}and {left:,} more")
     return text[1:]
 
 
-def _unknown_ranks(found: Found, width: int) -> Iterator[str]:
+def _unknown_ranks(found: PostMortems, width: int) -> Iterator[str]:
     """Yield the failures of processes that may have been the ranks that are missing."""
     for one in found.unknown[:_MOST_FAILURES]:
         yield ""
         text = f"A process of unknown rank ({one.rank.host}) {_did(one)}"
         yield from wrapped(text, width, rest=INDENT)
         for line in _details(one):
-            yield from wrapped(line, width, first=INDENT, rest=INDENT * 2)
+            yield from point(line, width)
     if (left := len(found.unknown) - _MOST_FAILURES) > 0:
         yield f"and {counted(left, 'further one')}"
 
@@ -82,20 +80,20 @@ def headline(job: PostMortem) -> str:
     return f"{'FAILED' if job.failed else known}: {where}"
 
 
-def what(failure: Failure) -> str:
+def what(failure: RankFailure) -> str:
     """Return how a rank failed, in its own words where it left some."""
-    words, ending = failure.rank.words, failure.ending
+    words, kind = failure.rank.words, failure.kind
     if words.kind == "exit":
-        said = f": {words.message}" if words.message else ""
-        after = next((f" (after {_said(one)})" for one in words.causes), "")
-        return f"exited with code {words.code}{_signal(words.code)}{said}{after}"
-    if ending is Ending.KILLED:
+        message = f": {words.message}" if words.message else ""
+        after = next((f" (after {_error(one)})" for one in words.causes), "")
+        return f"exited with code {words.code}{_signal(words.code)}{message}{after}"
+    if kind is FailureKind.KILLED:
         return "was killed, or ended without a word"
-    if ending is Ending.OOM_KILLED:
+    if kind is FailureKind.OOM_KILLED:
         return "was killed by the kernel for memory"
-    if ending is Ending.CRASHED:
+    if kind is FailureKind.CRASHED:
         return "ended by an uncaught exception"
-    text = _said(words)
+    text = _error(words)
     causes = [one for one in words.causes if one.message or one.type]
     if causes:
         last = causes[-1]
@@ -103,24 +101,18 @@ def what(failure: Failure) -> str:
     return text
 
 
-def _said(one: Words | Said) -> str:
+def _error(one: RankEnd | RaisedException) -> str:
     return f"{one.type}: {one.message}" if one.message else one.type
-
-
-def who(failure: Failure) -> str:
-    """Return rank, host and process of *failure*."""
-    rank = failure.rank
-    return f"rank {rank.index} ({rank.host}, pid {rank.pid})"
 
 
 def verdict(job: PostMortem) -> str:
     """Return what failed first, in one line; empty if that is not known."""
-    return "" if job.first is None else f"{who(job.first)} {_did(job.first)}"
+    return "" if job.first is None else f"{job.first.rank} {_did(job.first)}"
 
 
-def _did(failure: Failure) -> str:
-    said = failure.rank.words.kind == "exception"
-    return f"{'raised ' if said else ''}{what(failure)}"
+def _did(failure: RankFailure) -> str:
+    raised = failure.rank.words.kind == "exception"
+    return f"{'raised ' if raised else ''}{what(failure)}"
 
 
 def _signal(code: int) -> str:
@@ -134,31 +126,26 @@ def _job(job: PostMortem, width: int) -> Iterator[str]:
     yield from wrapped(headline(job), width, rest=INDENT)
     first = job.first
     if first is not None:
-        yield from _bullet(f"first: {verdict(job)}", width)
+        yield from point(f"first: {verdict(job)}", width)
         for text in _details(first):
             yield from wrapped(text, width, first=INDENT * 2, rest=INDENT * 3)
-        advice = _ADVICE[first.ending]
-        yield from wrapped(advice, width, first=INDENT * 2, rest=INDENT * 2)
+        yield from advice_lines(_ADVICE[first.kind], width)
     elif job.consequences:
-        yield from _bullet(_unknown(job), width)
+        yield from point(_unknown(job), width)
     for title, found in (
         ("at the same time", job.together),
         ("later", job.later),
         ("consequence", job.consequences),
     ):
         for one in found[:_MOST_FAILURES]:
-            text = f"{title}, {_since(one, first)}: {who(one)} {_did(one)}"
-            yield from _bullet(text, width)
+            text = f"{title}, {_since(one, first)}: {one.rank} {_did(one)}"
+            yield from point(text, width)
         if (left := len(found) - _MOST_FAILURES) > 0:
             yield f"{INDENT}and {counted(left, 'further one')}"
     for text in _others(job) if job.failed else _missing(job):
-        yield from _bullet(text, width)
+        yield from point(text, width)
     if job.hangs and not job.failed:
-        yield from _bullet(_HANGS, width)
-
-
-def _bullet(text: str, width: int) -> list[str]:
-    return wrapped(text, width, first=INDENT, rest=INDENT * 2)
+        yield from point(_HANGS, width)
 
 
 def _others(job: PostMortem) -> Iterator[str]:
@@ -193,7 +180,7 @@ def _missing(job: PostMortem) -> Iterator[str]:
         )
 
 
-def _details(failure: Failure) -> Iterator[str]:
+def _details(failure: RankFailure) -> Iterator[str]:
     words, rank = failure.rank.words, failure.rank
     if words.where:
         yield f"{words.where} in {words.function}"
@@ -202,10 +189,10 @@ def _details(failure: Failure) -> Iterator[str]:
     else:
         yield _moment(failure)
         yield _seen_last(failure)
-    if (ahead := failure.host.ahead) is not None and abs(ahead) > _SAME:
-        way = "ahead of" if ahead > 0 else "behind"
-        at = _clock(failure.time + ahead)
-        yield f"its clock is {duration(abs(ahead))} {way} this one: {at} in its logs"
+    if (offset := failure.host.clock_offset) is not None and abs(offset) > _SAME:
+        way = "ahead of" if offset > 0 else "behind"
+        at = _clock(failure.time + offset)
+        yield f"its clock is {duration(abs(offset))} {way} this one: {at} in its logs"
     if failure.is_silent and rank.host_oom_kills:
         yield f"the kernel killed {rank.host_oom_kills} on that host for memory then"
     for one in failure.host.xids:
@@ -213,7 +200,7 @@ def _details(failure: Failure) -> Iterator[str]:
             yield f"Xid {one.xid} of {one.uuid}, {duration(before)} before"
 
 
-def _seen_last(failure: Failure) -> str:
+def _seen_last(failure: RankFailure) -> str:
     """Return where a rank was when it was read last, and how long before its end."""
     rank = failure.rank
     before = failure.time - (failure.host.asked - rank.since_seconds)
@@ -225,13 +212,13 @@ def _seen_last(failure: Failure) -> str:
     return ", ".join((f"was seen last{ago}{place}".rstrip(","), *reached(failure)))
 
 
-def _moment(failure: Failure) -> str:
+def _moment(failure: RankFailure) -> str:
     spread = failure.last - failure.first
     text = f"at {_clock(failure.time)}"
     return f"{text} (within {duration(spread)})" if spread >= _SAME else text
 
 
-def reached(failure: Failure) -> Iterator[str]:
+def reached(failure: RankFailure) -> Iterator[str]:
     """Yield how far a rank had come."""
     words, rank = failure.rank.words, failure.rank
     if words.kind:
@@ -269,7 +256,7 @@ def _seen_first(job: PostMortem) -> Iterator[str]:
             yield f"what rank 0 printed is a consequence of the failure of rank {cause}"
 
 
-def _since(one: Failure, first: Failure | None) -> str:
+def _since(one: RankFailure, first: RankFailure | None) -> str:
     if first is None:
         return f"at {_clock(one.time)}"
     if one.meets(first):
@@ -282,7 +269,7 @@ def _since(one: Failure, first: Failure | None) -> str:
     )
 
 
-def _within(one: Failure, other: Failure | None) -> float:
+def _within(one: RankFailure, other: RankFailure | None) -> float:
     other = other or one
     return max(one.last, other.last) - min(one.first, other.first)
 
@@ -293,3 +280,76 @@ def _clock(time: float) -> str:
         return f"{datetime.fromtimestamp(time, UTC):%H:%M:%S.%f}"[:-3] + "Z"
     except (ValueError, OverflowError, OSError):
         return ""
+
+
+def document(found: PostMortems) -> dict[str, Any]:
+    """Return *found* as JSON types; of each list of numbers, at most a thousand."""
+    return {
+        "schema": SCHEMA,
+        "failed": any(job.failed for job in found.jobs),
+        "jobs": [_job_document(one) for one in found.jobs],
+        "hosts": [_host(one) for one in found.hosts if not one.trouble],
+        "silent": [
+            {"target": one.target, "trouble": one.trouble}
+            for one in found.hosts
+            if one.trouble
+        ],
+        "others": found.others,
+        "unknown_rank": [_failure(one, None) for one in found.unknown[:MOST_NUMBERS]],
+    }
+
+
+def _job_document(job: PostMortem) -> dict[str, Any]:
+    def listed(of: tuple[RankFailure, ...]) -> list[dict[str, Any]]:
+        return [_failure(one, job.first) for one in of[:MOST_NUMBERS]]
+
+    return {
+        "coordinator": job.coordinator,
+        "processes": job.count,
+        "hosts": job.hosts,
+        "failed": job.failed,
+        "verdict": verdict(job),
+        "first": None if job.first is None else _failure(job.first, None),
+        "together": listed(job.together),
+        "later": listed(job.later),
+        "consequences": listed(job.consequences),
+        "waiting": job.waiting[:MOST_NUMBERS],
+        "running": sorted(n for one in job.running for n in one.numbers)[:MOST_NUMBERS],
+        "finished": job.finished[:MOST_NUMBERS],
+        "missing": job.missing[:MOST_NUMBERS],
+        "restarted": job.restarted[:MOST_NUMBERS],
+    }
+
+
+def _failure(one: RankFailure, first: RankFailure | None) -> dict[str, Any]:
+    words = one.rank.words
+    return {
+        "rank": one.rank.index,
+        "host": one.rank.host,
+        "target": one.host.target,
+        "pid": one.rank.pid,
+        "ending": one.kind.value,
+        "what": what(one),
+        "code": words.code if one.kind is FailureKind.EXIT else None,
+        "of_peers": one.of_peers,
+        "where": words.where,
+        "function": words.function,
+        "reached": list(reached(one)),
+        "time": one.time,
+        "uncertainty_seconds": (one.last - one.first) / 2,
+        "seconds_after_first": None if first is None else one.time - first.time,
+        "oom_kills": one.rank.oom_kills,
+        "host_oom_kills": one.rank.host_oom_kills,
+    }
+
+
+def _host(host: JobHost) -> dict[str, Any]:
+    return {
+        "target": host.target,
+        "clock_ahead_seconds": None if host.time is None else host.time - host.asked,
+        "uncertainty_seconds": host.within,
+        "xids": [
+            {"uuid": one.uuid, "xid": one.xid, "time": host.asked - one.age_seconds}
+            for one in host.xids
+        ],
+    }

@@ -6,54 +6,59 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jaxmon.formats.layout import INDENT, ago, counted, duration, wrapped
-from jaxmon.report.job.slow import Slow, Slowness, Straggler
-from jaxmon.report.job.words import Words, numbers, short
+from jaxmon.formats.layout import INDENT, ago, counted, duration
+from jaxmon.job.model import SlowKind, Slowness, Straggler
+from jaxmon.job.words import (
+    MOST_NUMBERS,
+    Phrases,
+    advice_lines,
+    numbers,
+    point,
+    short,
+)
 
 
-_MOST_SHOWN = 5
-_MOST_FORMER = 3
-_MOST_LISTED = 1000
+_MOST_SHOWN, _MOST_FORMER = 5, 3
 # Less is not worth a word.
 _FASTER_BEFORE = 1.1
 
-WORDS: Mapping[Slow, Words] = {
-    Slow.DATA: Words(
+_PHRASES: Mapping[SlowKind, Phrases] = {
+    SlowKind.DATA: Phrases(
         "waits for data",
         "wait for data",
         "Look at what its loader reads, and at the host that it runs on.",
     ),
-    Slow.PYTHON: Words(
+    SlowKind.PYTHON: Phrases(
         "runs Python",
         "run Python",
         "What one process does between steps, all others wait for.",
     ),
-    Slow.GIL: Words(
+    SlowKind.GIL: Phrases(
         "waits for the GIL, which another thread holds,",
         "wait for the GIL, which another thread holds,",
         "Move the work of that thread to a process of its own.",
     ),
-    Slow.BLOCKED: Words(
+    SlowKind.BLOCKED: Phrases(
         "is blocked outside of JAX",
         "are blocked outside of JAX",
         "What one process waits for, all others do.",
     ),
-    Slow.COMPILE: Words(
+    SlowKind.COMPILE: Phrases(
         "compiles",
         "compile",
         "`jaxmon explain` on its host shows why it compiles again and again.",
     ),
-    Slow.TRANSFER: Words(
+    SlowKind.TRANSFER: Phrases(
         "copies to its devices",
         "copy to their devices",
         "Look at the PCIe link and the NUMA node of its devices.",
     ),
-    Slow.HOST: Words(
+    SlowKind.HOST: Phrases(
         "cannot run",
         "cannot run",
         "Other processes take its processors, or something stops it again and again.",
     ),
-    Slow.COMPUTE: Words(
+    SlowKind.COMPUTE: Phrases(
         "runs programs of its own on its devices",
         "run programs of their own on their devices",
         "`jaxmon explain` on its host shows how long each of them takes.",
@@ -63,22 +68,21 @@ WORDS: Mapping[Slow, Words] = {
 
 def lines(slowness: Slowness, width: int) -> Iterator[str]:
     """Yield which ranks make a job slower, nothing if none do."""
-    for text in _texts(slowness):
-        yield from wrapped(text, width, first=INDENT, rest=INDENT * 2)
+    for text in _summary(slowness):
+        yield from point(text, width)
     groups = _alike(slowness.stragglers)
     for some in groups[:_MOST_SHOWN]:
-        yield from wrapped(says(some), width, first=INDENT, rest=INDENT * 2)
-        advice = WORDS[some[0].kind].advice
-        yield from wrapped(advice, width, first=INDENT * 2, rest=INDENT * 2)
+        yield from point(_sentence(some), width)
+        yield from advice_lines(_PHRASES[some[0].kind].advice, width)
     if (left := len(groups) - _MOST_SHOWN) > 0:
         yield f"{INDENT}and {counted(left, 'further group')} of stragglers"
     for one in slowness.former[:_MOST_FORMER]:
-        yield from wrapped(was(one), width, first=INDENT, rest=INDENT * 2)
+        yield from point(_former_sentence(one), width)
 
 
-def _texts(slowness: Slowness) -> Iterator[str]:
+def _summary(slowness: Slowness) -> Iterator[str]:
     if slowness.stragglers:
-        yield headline(slowness)
+        yield _headline(slowness)
     named = {one.rank.index for one in slowness.stragglers}
     others = [one for one in slowness.throttled if one[0].index not in named]
     if others:
@@ -91,7 +95,7 @@ def _texts(slowness: Slowness) -> Iterator[str]:
         )
 
 
-def headline(slowness: Slowness) -> str:
+def _headline(slowness: Slowness) -> str:
     """Return how much slower the job is, and because of which ranks."""
     found = numbers(_indices([one.rank.index for one in slowness.stragglers]))
     step, lost = slowness.step, slowness.lost
@@ -103,11 +107,11 @@ def headline(slowness: Slowness) -> str:
     )
 
 
-def says(some: Sequence[Straggler]) -> str:
+def _sentence(some: Sequence[Straggler]) -> str:
     """Return what stragglers that are alike spend their time on, and since when."""
     one = some[0]
-    words = WORDS[one.kind]
-    what = words.several if len(some) > 1 else words.one
+    words = _PHRASES[one.kind]
+    what = words.several if len(some) > 1 else words.single
     most = "up to " if len(some) > 1 else ""
     where = f" at {one.place}" if one.place else ""
     activity = f", in the activity {one.activity}" if one.activity else ""
@@ -129,7 +133,7 @@ def says(some: Sequence[Straggler]) -> str:
 
 def _alike(found: Sequence[Straggler]) -> list[list[Straggler]]:
     """Return stragglers by what they do and where, the slowest first."""
-    groups: dict[tuple[Slow, str, str, str], list[Straggler]] = {}
+    groups: dict[tuple[SlowKind, str, str, str], list[Straggler]] = {}
     for one in found:
         key = one.kind, one.place, one.activity, one.function
         groups.setdefault(key, []).append(one)
@@ -156,7 +160,7 @@ def _since(one: Straggler) -> str:
     return f"{text}; before, its own part of a step took {duration(one.own / past)}"
 
 
-def was(one: Straggler) -> str:
+def _former_sentence(one: Straggler) -> str:
     """Return that a rank was a straggler, and is none any more."""
     return (
         f"{_who([one])} was slow for {_about(one.seconds)}, until "
@@ -170,19 +174,21 @@ def document(slowness: Slowness | None) -> dict[str, Any]:
         return {"compared": False}
     return {
         "compared": True,
-        "verdict": headline(slowness) if slowness.stragglers else "",
+        "verdict": _headline(slowness) if slowness.stragglers else "",
         "step_seconds": slowness.step,
         "lost_seconds": slowness.lost,
-        "stragglers": [_one(one) for one in slowness.stragglers[:_MOST_LISTED]],
-        "former": [_one(one) for one in slowness.former[:_MOST_LISTED]],
+        "stragglers": [
+            _straggler_document(one) for one in slowness.stragglers[:MOST_NUMBERS]
+        ],
+        "former": [_straggler_document(one) for one in slowness.former[:MOST_NUMBERS]],
         "throttled": [
             {"rank": rank.index, "reasons": reasons}
-            for rank, reasons in slowness.throttled[:_MOST_LISTED]
+            for rank, reasons in slowness.throttled[:MOST_NUMBERS]
         ],
     }
 
 
-def _one(one: Straggler) -> dict[str, Any]:
+def _straggler_document(one: Straggler) -> dict[str, Any]:
     rank = one.rank
     return {
         "rank": rank.index,
@@ -190,8 +196,8 @@ def _one(one: Straggler) -> dict[str, Any]:
         "pid": rank.pid,
         "worker": rank.worker,
         "kind": one.kind.value,
-        "verdict": was(one) if one.ended_seconds else says([one]),
-        "action": WORDS[one.kind].advice,
+        "verdict": _former_sentence(one) if one.ended_seconds else _sentence([one]),
+        "action": _PHRASES[one.kind].advice,
         "where": one.place,
         "activity": one.activity,
         "function": one.function,

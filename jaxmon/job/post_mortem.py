@@ -14,11 +14,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jaxmon.report.job.failures import Ending, Failure, failure, failures
-from jaxmon.report.job.model import Job, State, Suspects
-from jaxmon.report.job.places import apart_from, waiting_of
-from jaxmon.report.job.records import FINISHED, Host, Rank
-from jaxmon.report.job.verdict import busy, judge
+from jaxmon.facts.host import JobHost
+from jaxmon.facts.rank import FINISHED, Rank
+from jaxmon.job.failures import FailureKind, RankFailure, failure, failures
+from jaxmon.job.model import Job, JobState, Suspects
+from jaxmon.job.verdict import busy, judge
+from jaxmon.job.waiting import apart_from, waiting_of
 
 
 _SLACK = 2.0
@@ -48,17 +49,17 @@ class PostMortem:
         finished: the ranks that have ended in order.
         missing: the ranks that no sidecar reports.
         restarted: those that failed, and have been started again since.
-        hangs: whether the job does not get on.
+        hangs: whether the job makes no progress.
     """
 
     coordinator: str
     count: int
     hosts: int
     ranks: tuple[Rank, ...]
-    first: Failure | None
-    together: tuple[Failure, ...] = ()
-    later: tuple[Failure, ...] = ()
-    consequences: tuple[Failure, ...] = ()
+    first: RankFailure | None
+    together: tuple[RankFailure, ...] = ()
+    later: tuple[RankFailure, ...] = ()
+    consequences: tuple[RankFailure, ...] = ()
     waiting: tuple[int, ...] = ()
     running: tuple[Suspects, ...] = ()
     finished: tuple[int, ...] = ()
@@ -73,7 +74,7 @@ class PostMortem:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PostMortems:
     """
     What is found out about the jobs of some hosts.
 
@@ -86,14 +87,14 @@ class Found:
     """
 
     jobs: tuple[PostMortem, ...]
-    hosts: tuple[Host, ...]
+    hosts: tuple[JobHost, ...]
     others: int
-    unknown: tuple[Failure, ...] = ()
+    unknown: tuple[RankFailure, ...] = ()
 
 
-def examine(hosts: Sequence[Host]) -> Found:
+def examine(hosts: Sequence[JobHost]) -> PostMortems:
     """Return how the jobs of *hosts* failed."""
-    by_job: defaultdict[tuple[str, int], list[Failure]] = defaultdict(list)
+    by_job: defaultdict[tuple[str, int], list[RankFailure]] = defaultdict(list)
     for host in hosts:
         for one in failures(host):
             by_job[one.rank.coordinator, one.rank.count or 0].append(one)
@@ -103,18 +104,18 @@ def examine(hosts: Sequence[Host]) -> Found:
     ]
     made.sort(key=_recency)
     missing = not made or any(job.missing for job in made)
-    return Found(
+    return PostMortems(
         tuple(made), tuple(hosts), verdict.others, _unknown(hosts) if missing else ()
     )
 
 
-def _unknown(hosts: Iterable[Host]) -> tuple[Failure, ...]:
+def _unknown(hosts: Iterable[JobHost]) -> tuple[RankFailure, ...]:
     found = [failure(host, rank) for host in hosts for rank in host.unknown]
     known = [one for one in found if one is not None]
     return tuple(sorted(known, key=lambda one: -one.time))
 
 
-def _post_mortem(job: Job, found: Iterable[Failure]) -> PostMortem:
+def _post_mortem(job: Job, found: Iterable[RankFailure]) -> PostMortem:
     order = _ordered(_latest(found))
     failed = {one.rank.index: one for one in order.every()}
     again = [
@@ -140,11 +141,11 @@ def _post_mortem(job: Job, found: Iterable[Failure]) -> PostMortem:
         ),
         tuple(n for n in range(job.count) if n not in known),
         tuple(one for one in again if one is not None),
-        job.state is State.HUNG,
+        job.state is JobState.HUNG,
     )
 
 
-def _began_after(rank: Rank, failure: Failure) -> bool:
+def _began_after(rank: Rank, failure: RankFailure) -> bool:
     """Return whether *rank* is a process that was started since the *failure*."""
     # In containers, processes have the same number each time.
     age = rank.since_seconds + rank.observed_seconds
@@ -156,19 +157,19 @@ def _recency(job: PostMortem) -> tuple[bool, float]:
     return first is None, 0.0 if first is None else -first.time
 
 
-def _latest(found: Iterable[Failure]) -> list[Failure]:
+def _latest(found: Iterable[RankFailure]) -> list[RankFailure]:
     """
     Return the failures of the latest attempt: one of each rank, without those before
     another's process began.
     """
-    latest: dict[int, Failure] = {}
+    latest: dict[int, RankFailure] = {}
     for one in sorted(found, key=lambda one: one.time):
         latest[one.rank.index or 0] = one
     began = max(map(_began, latest.values()), default=0.0)
     return [one for one in latest.values() if one.last >= began]
 
 
-def _began(one: Failure) -> float:
+def _began(one: RankFailure) -> float:
     """Return when the process of *one* began to be observed, 0 if that is unknown."""
     rank, host = one.rank, one.host
     if rank.observed_seconds <= 0:
@@ -180,19 +181,19 @@ def _began(one: Failure) -> float:
 class _Order(NamedTuple):
     """Failures of a job; see `PostMortem`."""
 
-    first: Failure | None
-    together: tuple[Failure, ...]
-    later: tuple[Failure, ...]
-    consequences: tuple[Failure, ...]
+    first: RankFailure | None
+    together: tuple[RankFailure, ...]
+    later: tuple[RankFailure, ...]
+    consequences: tuple[RankFailure, ...]
 
-    def every(self) -> Iterator[Failure]:
+    def every(self) -> Iterator[RankFailure]:
         """Yield all of them."""
         if self.first is not None:
             yield self.first
         yield from (*self.together, *self.later, *self.consequences)
 
 
-def _ordered(found: Iterable[Failure]) -> _Order:
+def _ordered(found: Iterable[RankFailure]) -> _Order:
     """Return which of the failures was the first, and what the others are."""
     every = sorted(found, key=lambda one: (one.time, one.rank.index or 0))
     end = min([one.last for one in every if one.of_peers], default=float("inf"))
@@ -217,7 +218,7 @@ def _ordered(found: Iterable[Failure]) -> _Order:
     return _Order(first, tuple(together), tuple(later), tuple(consequences))
 
 
-def _first(causes: Sequence[Failure]) -> Failure:
+def _first(causes: Sequence[RankFailure]) -> RankFailure:
     """Return the likeliest first of *causes*, which are in order."""
     said = [one for one in causes if not one.is_silent]
     silent = [one for one in causes if one.is_silent]
@@ -230,8 +231,8 @@ def _first(causes: Sequence[Failure]) -> Failure:
     return min(same, key=lambda one: (one.rank.index != 0, one.time))
 
 
-def _follows(one: Failure, first: Failure) -> bool:
+def _follows(one: RankFailure, first: RankFailure) -> bool:
     """Return whether JAX probably ended *one* because *first* had failed."""
-    if one.ending is not Ending.KILLED:
+    if one.kind is not FailureKind.KILLED:
         return False
     return not first.is_silent or first.rank.index == 0 or not one.meets(first)
