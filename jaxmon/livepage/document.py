@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jaxmon.http.messages import Request, Response, error_response
 from jaxmon.http.page import accepts_gzip
-from jaxmon.report.html.policy import BASE, source_hash
+from jaxmon.report.html.elements import BASE, source_hash
 from jaxmon.report.status.history import Charts
 from jaxmon.report.status.model import Summary
 
