@@ -6,8 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from jaxmon.agent.walltime.course import Course, DeviceSeconds
-from jaxmon.agent.walltime.pace import Pace
+from jaxmon.agent.walltime.time_by_call import CallPauses, DeviceSeconds, TimeByCallRows
 from jaxmon.facts.time_by_call import COLUMNS
 from tests.ranks import report
 
@@ -79,8 +78,8 @@ class Life:
         self._index = index
         self._chance = random.Random(index)  # noqa: S311 - samples, no secrets
         self._calls = 0
-        self._pace = Pace(lambda: self._calls)
-        self._course = Course(DeviceSeconds(list))
+        self._pace = CallPauses(lambda: self._calls)
+        self._course = TimeByCallRows(DeviceSeconds(list))
         self._due = 0.0
 
     def step(self, dispatched: float, end: float) -> None:

@@ -16,6 +16,8 @@ from jaxmon.formats.layout import clean
 _MOST_ON_A_HOST = 1024
 _MOST_OF_A_DEVICE = 100
 _MOST_SETUPS, _MOST_NAMES, _LONGEST = 1024, 256, 128
+# Of a `JobHost`, what is read as it is.
+_REPORTED = ("xids", "gpus", "time", "nccl", "collectives", "addresses")
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,35 +249,19 @@ def host(target: str, document: object) -> JobHost:
         others += not rank.ended
         if rank.words.kind in {"exception", "exit"} or rank.ended == KILLED:
             unknown.append(rank)
-    reported = from_json(_Reported, document)
-    return JobHost(
-        target,
-        "",
-        tuple(ranks),
-        others,
-        tuple(unknown),
-        stacks,
-        reported.xids[:_MOST_OF_A_DEVICE],
-        reported.gpus[:_MOST_OF_A_DEVICE],
-        tuple(runs),
-        reported.time,
-        nccl=reported.nccl,
-        collectives=reported.collectives,
-        addresses=reported.addresses,
+    reported = from_json(JobHost, {name: given.get(name) for name in _REPORTED})
+    return replace(
+        reported,
+        target=target,
+        ranks=tuple(ranks),
+        others=others,
+        unknown=tuple(unknown),
+        stacks=stacks,
+        xids=reported.xids[:_MOST_OF_A_DEVICE],
+        gpus=reported.gpus[:_MOST_OF_A_DEVICE],
+        runs=tuple(runs),
         doubts=tuple(map(clean, doubts)),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Reported:
-    """What a sidecar reports besides ranks."""
-
-    xids: tuple[XidError, ...] = ()
-    gpus: tuple[ThrottledGpu, ...] = ()
-    time: float | None = None
-    nccl: Ras | None = None
-    collectives: InspectedCollectives | None = None
-    addresses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """
-What the time went into between some calls and others, for a job's ranks to be compared.
+What the time went into between some calls and others, for a job's ranks to be compared,
+and how long ago the program made the latest of these calls.
 
 Rows of seconds by state, each from one number of calls to another: of two seconds in
 the latest half minute, six in the latest two, longer the older they are. Evaluated by
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.activity import (
@@ -51,11 +52,17 @@ _COLUMNS = {
 _DIGITS = 7
 # Of the latest sample in an average, and how long it is believed.
 _WEIGHT, _KNOWN_SECONDS = 0.25, 30.0
+_CHECKED_SECONDS = 1.0
+# Shorter ones are not told apart.
+_GAP = 2 * _CHECKED_SECONDS
+# A pause is overdue if it is that long, and so many times as long as usual, once there
+# were some calls.
+_OVERDUE_SECONDS, _TIMES_AS_USUAL, _RHYTHM = 10.0, 3.0, 10
 
-Sums = dict[str, float]
+Sums: TypeAlias = dict[str, float]
 
 
-class Row(NamedTuple):
+class CallRow(NamedTuple):
     """Sums by column, the moment at which they end, and what is reported of them."""
 
     end: float
@@ -63,7 +70,7 @@ class Row(NamedTuple):
     text: str
 
 
-class Estimate:
+class CallEstimate:
     """What a call of one function takes a device: a moving average of samples."""
 
     __slots__ = ("calls", "sampled", "seconds")
@@ -74,7 +81,7 @@ class Estimate:
         self.sampled = 0.0
 
 
-class Devices(NamedTuple):
+class DeviceTime(NamedTuple):
     """
     Seconds in which the device has worked.
 
@@ -101,18 +108,18 @@ class DeviceSeconds:
 
     def __init__(self, spanning: Callable[[], Collection[Function]]) -> None:
         self._spanning = spanning
-        self._known: dict[Function, Estimate] = {}
+        self._known: dict[Function, CallEstimate] = {}
 
     def executed(self, function: Function, _: object, seconds: float) -> None:
         """Add a sampled call."""
         known = self._known.get(function)
         if known is None:
-            known = self._known[function] = Estimate(_calls(function))
+            known = self._known[function] = CallEstimate(_calls(function))
             known.seconds = seconds
         known.seconds += (seconds - known.seconds) * _WEIGHT
         known.sampled = perf_counter()
 
-    def since(self, now: float, calls: float) -> Devices:
+    def since(self, now: float, calls: float) -> DeviceTime:
         """
         Return the seconds since the last time.
 
@@ -134,14 +141,14 @@ class DeviceSeconds:
             elif fresh:
                 alone[function.name] = known.seconds * fresh
         most = max(alone, key=alone.__getitem__, default="")
-        return Devices(together, sum(alone.values()), covered > calls / 2, most)
+        return DeviceTime(together, sum(alone.values()), covered > calls / 2, most)
 
 
 def _calls(function: Function) -> int:
     return function.objects.calls + function.missed
 
 
-class Course:
+class TimeByCallRows:
     """
     Keeps the rows, at most 48; written by one thread, read by any.
 
@@ -153,7 +160,7 @@ class Course:
     def __init__(self, devices: DeviceSeconds) -> None:
         self.alone = ""
         self._devices = devices
-        self._rows: list[Row] = []
+        self._rows: list[CallRow] = []
         self._open: Sums = dict.fromkeys(COLUMNS, 0.0)
         self._totals: Sums = {}
         self._looked: float | None = None
@@ -164,12 +171,12 @@ class Course:
         state: str,
         now: float,
         held: float,
-        lead: tuple[float, float] = (0.0, 0.0),
+        run_ahead: tuple[float, float] = (0.0, 0.0),
     ) -> None:
         """
         Add a look at *now* that found *state*; of the time since the look before, in
-        *held* seconds nothing of the process ran although it was due. By its *lead* the
-        program has been ahead of its device, and behind it, for so many seconds.
+        *held* seconds nothing of the process ran although it was due. *run_ahead* is
+        for how many seconds the program was ahead of its device, and behind it.
         """
         before, self._looked = self._looked, now
         if before is None:
@@ -179,7 +186,7 @@ class Course:
         row["seconds"] += seconds
         row["looks"] += 1
         row["held"] += held
-        for name, known in zip(("ahead", "behind"), lead, strict=True):
+        for name, known in zip(("ahead", "behind"), run_ahead, strict=True):
             row[name] += min(known, seconds - held)
         row[_COLUMNS.get(state, "blocked")] += seconds - held
 
@@ -214,11 +221,13 @@ class Course:
         return [row.text for row in self._rows]
 
 
-def _row(end: float, sums: Sums) -> Row:
-    return Row(end, sums, " ".join([f"{sums[name]:.{_DIGITS}g}" for name in COLUMNS]))
+def _row(end: float, sums: Sums) -> CallRow:
+    return CallRow(
+        end, sums, " ".join([f"{sums[name]:.{_DIGITS}g}" for name in COLUMNS])
+    )
 
 
-def _thinned(rows: list[Row], now: float) -> list[Row]:
+def _thinned(rows: list[CallRow], now: float) -> list[CallRow]:
     """Return *rows*, two merged that are short for their age, or if there are many."""
     merged = next(_short(rows, now), 0 if len(rows) > MOST_ROWS * 3 // 4 else None)
     if merged is None:
@@ -228,7 +237,7 @@ def _thinned(rows: list[Row], now: float) -> list[Row]:
     return [*rows[:merged], _row(rows[merged + 1].end, sums), *rows[merged + 2 :]]
 
 
-def _short(rows: list[Row], now: float) -> Iterator[int]:
+def _short(rows: list[CallRow], now: float) -> Iterator[int]:
     """Yield which of *rows* are short for their age with the next, the oldest first."""
     for at, (one, other) in enumerate(pairwise(rows)):
         age = now - other.end
@@ -241,3 +250,66 @@ def _short(rows: list[Row], now: float) -> Iterator[int]:
 def _longest(age: float) -> float:
     """Return how many seconds a row may last that ended so many seconds ago."""
     return age * _PART if age > _RECENT_SECONDS else _SHORT_SECONDS
+
+
+class CallPauses:
+    """
+    Follows the calls of the functions that all processes of a job call together. For
+    one thread; read by any.
+
+    Known to a second, which is how often it counts them.
+
+    Args:
+        calls: returns their number so far, 0 in a program that is no job.
+
+    Attributes:
+        calls: their number when it was counted last.
+    """
+
+    def __init__(self, calls: Callable[[], int]) -> None:
+        self._count = calls
+        self.calls = 0
+        self._checked = self._since = 0.0
+        self._compiles = False
+        # The two longest. One alone may be the start, or a restored checkpoint.
+        self._gaps = (0.0, 0.0)
+
+    def check(self, now: float, *, compiles: bool) -> bool:
+        """
+        Count the calls, if that is due, and return whether there were some.
+
+        Args:
+            now: by the performance counter.
+            compiles: whether the program is compiling: a pause for that says nothing
+                about others.
+        """
+        self._compiles = self._compiles or compiles
+        if now - self._checked < _CHECKED_SECONDS and self._checked:
+            return False
+        self._checked = now
+        found = self._count()
+        if found == self.calls and self._since:
+            return False
+        gap = now - self._since
+        if self.calls and not self._compiles and gap >= _GAP:
+            _, *longest = sorted((*self._gaps, gap))
+            self._gaps = (longest[0], longest[1])
+        self.calls, self._since, self._compiles = found, now, False
+        return found > 0
+
+    def overdue(self, now: float) -> float | None:
+        """
+        Return the seconds since the latest call, if that is longer than usual; else
+        `None`.
+        """
+        age = now - self._since
+        limit = max(_OVERDUE_SECONDS, _TIMES_AS_USUAL * self._gaps[0])
+        return age if self.calls >= _RHYTHM and age >= limit else None
+
+    def as_json(self, now: float) -> dict[str, Any]:
+        """
+        Return the seconds since the latest call, `None` without any, and those of a
+        pause that is usual: the longest but one so far.
+        """
+        age = max(now - self._since, 0.0) if self.calls else None
+        return {"age_seconds": age, "usual_seconds": self._gaps[0]}

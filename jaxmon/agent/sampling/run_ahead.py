@@ -26,10 +26,12 @@ from jaxmon.clocks import perf_counter
 # program is far ahead.
 _EVERY = 0.5
 
-Begin = Callable[["Peek", CountedFunction, Callable[..., Any], FrameType], None]
+Begin = Callable[
+    ["DispatchProbe", CountedFunction, Callable[..., Any], FrameType], None
+]
 
 
-class Peek:
+class DispatchProbe:
     """
     Waits for the next call of one object, only to see what it dispatches.
 
@@ -59,7 +61,7 @@ class Peek:
         self._begin(self, counted, jitted, frame)
 
 
-class Lead:
+class RunAhead:
     """
     Follows what the program has dispatched for all processes of its job.
 
@@ -104,8 +106,8 @@ class Lead:
             self._due = now + _EVERY
             counted = called[0]()
             waits = None if counted is None else waiting_for(counted)
-            if counted is not None and not isinstance(waits, Peek):
-                arm(counted, Peek(self._begin, called[1], waits))
+            if counted is not None and not isinstance(waits, DispatchProbe):
+                arm(counted, DispatchProbe(self._begin, called[1], waits))
         if unfinished:
             return max(now - self._since, 0.0), 0.0
         if work is None or work.finished is None or self._count() != self._calls:
