@@ -249,7 +249,9 @@ def host(target: str, document: object) -> JobHost:
         others += not rank.ended
         if rank.words.kind in {"exception", "exit"} or rank.ended == KILLED:
             unknown.append(rank)
-    reported = from_json(JobHost, {name: given.get(name) for name in _REPORTED})
+    reported = from_json(
+        JobHost, {name: given[name] for name in _REPORTED if name in given}
+    )
     return replace(
         reported,
         target=target,
