@@ -20,13 +20,13 @@ from jaxmon.facts.rank import Rank
 from jaxmon.formats.layout import INDENT, ago, counted, duration, share
 from jaxmon.job.model import Job, JobState, LateRank, RasView
 from jaxmon.job.words import advice_lines, point
+from jaxmon.limits import Limits
 
 
 _MOST_OF_RAS, _MOST_NAMED = 16, 3
 _STATES = {"dead": "is gone for NCCL", "unresponsive": "does not respond to NCCL"}
 
-# As for stragglers: of the time, in one window and in all; and standard deviations.
-_LEAST_IN_ONE, _LEAST = 0.05, 0.1
+# As for stragglers.
 _DEVIATIONS = 5.0
 _WINDOWS, _LEAST_RECORDED = 3, 10
 _OLDEST_SECONDS, _MOST_SECONDS = 120.0, 1e6
@@ -181,13 +181,16 @@ class _Timed:
     seconds: tuple[float, ...]
 
 
-def late_ranks(ranks: Sequence[Rank], hosts: Sequence[JobHost]) -> tuple[LateRank, ...]:
+def late_ranks(
+    ranks: Sequence[Rank], hosts: Sequence[JobHost], limits: Limits
+) -> tuple[LateRank, ...]:
     """
     Return who comes last to collectives, the worst first, each rank once.
 
     Args:
         ranks: of one job.
         hosts: all that answered.
+        limits: by which they are judged.
     """
     groups: defaultdict[tuple[str, int, str, str], list[_Timed]] = defaultdict(list)
     for timed in _timed(ranks, hosts):
@@ -195,7 +198,7 @@ def late_ranks(ranks: Sequence[Rank], hosts: Sequence[JobHost]) -> tuple[LateRan
         groups[of.communicator, of.ranks, of.collective, of.size].append(timed)
     worst: dict[int, LateRank] = {}
     for group in groups.values():
-        for late in _late(group):
+        for late in _late(group, limits.rank_slow_share):
             number = id(late.rank)
             if number not in worst or worst[number].ratio < late.ratio:
                 worst[number] = late
@@ -232,8 +235,11 @@ def _is_usual(seconds: float) -> bool:
     return 0 < seconds < _MOST_SECONDS
 
 
-def _late(group: Sequence[_Timed]) -> Iterator[LateRank]:
-    """Yield the ranks that come later than the median one, in all windows."""
+def _late(group: Sequence[_Timed], least: float) -> Iterator[LateRank]:
+    """
+    Yield the ranks for which the median one waits: in each window for half of *least*
+    of the time, and of all of it for *least*.
+    """
     if len(group) < 2:  # noqa: PLR2004 - to compare
         return
     medians = [
@@ -251,10 +257,10 @@ def _late(group: Sequence[_Timed]) -> Iterator[LateRank]:
             # As long as they take for the median rank, at the most.
             launched = min(window.launched, seconds / usual.mean)
             waits.append(less * launched)
-            if waits[-1] < _LEAST_IN_ONE * seconds:
+            if waits[-1] < least / 2 * seconds:
                 break
         else:
-            if sum(waits) >= _LEAST * sum(timed.seconds):
+            if sum(waits) >= least * sum(timed.seconds):
                 yield LateRank(
                     timed.rank,
                     timed.collectives,

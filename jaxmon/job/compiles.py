@@ -10,21 +10,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from jaxmon.facts.rank import Rank, SharedFunction
 from jaxmon.formats.layout import duration
+from jaxmon.job.model import MissCause, RepeatedCompiles
 from jaxmon.job.words import MOST_NUMBERS, advice_lines, numbers, point, short, who
+from jaxmon.limits import Limits
 
 
-# Seconds that a rank has compiled in vain, from which on that matters.
-_LEAST_SECONDS = 1.0
-# Of the time of the process: what compiling took days ago is of no interest.
-_LEAST_RATIO = 0.01
-# Without evidence that others loaded it, it has to be worth a cache.
-_WORTH_SECONDS = 30.0
 _WRITER = 0
 _LOCAL = frozenset(
     (
@@ -32,20 +26,6 @@ _LOCAL = frozenset(
         *("overlay", "tmpfs", "ramfs"),
     )
 )
-
-
-class MissCause(Enum):
-    """Why ranks do not find what others have."""
-
-    DIRECTORIES = "directories"
-    """Their directories have other names."""
-    LOCAL = "local"
-    """Each host has a directory of its own."""
-    KEYS = "keys"
-    """The same program has another key in each process, whatever the directory."""
-    NO_CACHE = "no_cache"
-    """None has a directory, and the job was restarted."""
-    UNKNOWN = "unknown"
 
 
 _WRITTEN = "process 0 alone writes to it."
@@ -64,38 +44,9 @@ _ADVICE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatedCompiles:
-    """
-    Compiles that the persistent cache would have saved.
-
-    Attributes:
-        numbers: of the ranks that compiled.
-        ranks: the same, as they are known.
-        loaded: numbers of those that loaded the same.
-        function: that took longest.
-        functions: how many.
-        seconds: of all ranks together.
-        longest: of one rank; the others waited for it.
-        cause: why.
-        place: the file system of the directory, if each host has its own.
-    """
-
-    numbers: tuple[int, ...]
-    ranks: tuple[Rank, ...]
-    loaded: tuple[int, ...]
-    function: str
-    functions: int
-    seconds: float
-    longest: float
-    cause: MissCause
-    place: str = ""
-
-
-def repeated(
-    ranks: Sequence[Rank], *, least: float = _LEAST_SECONDS
-) -> RepeatedCompiles | None:
-    """Return what *ranks* compiled in vain, `None` if it is less than *least*."""
+def repeated(ranks: Sequence[Rank], limits: Limits) -> RepeatedCompiles | None:
+    """Return what *ranks* compiled in vain, `None` if it is little by *limits*."""
+    least = limits.rank_repeated_seconds
     present = [one for one in ranks if not one.ended]
     spent: defaultdict[int, float] = defaultdict(float)
     of_functions: defaultdict[str, float] = defaultdict(float)
@@ -115,7 +66,8 @@ def repeated(
     if spent:
         cause, place = _cause(present, set(spent))
     elif _are_restarted(present):
-        least = max(least, _WORTH_SECONDS)
+        # Without evidence that others loaded it, it has to be worth a cache.
+        least = max(least, limits.rank_uncached_seconds)
         for name, some in _known(present).items():
             for rank, of in some:
                 spent[rank.index or 0] += of.compile_seconds
@@ -123,7 +75,8 @@ def repeated(
         cause, place = MissCause.NO_CACHE, ""
     longest = max(spent.values(), default=0.0)
     age = max((one.observed_seconds for one in present), default=0.0)
-    if not spent or longest < max(least, _LEAST_RATIO * age):
+    # What compiling took days ago is of no interest.
+    if not spent or longest < max(least, limits.rank_repeated_share * age):
         return None
     numbers = tuple(sorted(spent))
     return RepeatedCompiles(

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from jaxmon.facts.rank import Rank, SharedFunction
 from jaxmon.formats.layout import INDENT, counted
+from jaxmon.job.model import DeviatingRanks, SetupDifference
 from jaxmon.job.waiting import devices
 from jaxmon.job.words import MOST_NUMBERS, advice_lines, point, short, who
 
@@ -38,29 +38,7 @@ _Values: TypeAlias = Mapping[str, Sequence[Rank]]
 """The ranks that have a value, by value; ``""`` is that of those without one."""
 
 
-@dataclass(frozen=True, slots=True)
-class SetupDifference:
-    """
-    A name, the value of some ranks, and that of most; empty if it is not set. If there
-    are many values, *own* is how many.
-    """
-
-    name: str
-    own: str
-    usual: str
-    values: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class DeviatingRanks:
-    """Ranks that differ from most others, and in what."""
-
-    numbers: tuple[int, ...]
-    ranks: tuple[Rank, ...]
-    differences: tuple[SetupDifference, ...]
-
-
-def deviating_ranks(ranks: Sequence[Rank]) -> list[DeviatingRanks]:
+def deviating_ranks(ranks: Sequence[Rank]) -> tuple[DeviatingRanks, ...]:
     """Return those of *ranks* that differ from most others, the fewest first."""
     present = [one for one in ranks if not one.ended]
     found: defaultdict[tuple[int, ...], list[SetupDifference]] = defaultdict(list)
@@ -74,7 +52,7 @@ def deviating_ranks(ranks: Sequence[Rank]) -> list[DeviatingRanks]:
         )
         for numbers, differences in found.items()
     ]
-    return sorted(odd, key=lambda one: (len(one.numbers), one.numbers))
+    return tuple(sorted(odd, key=lambda one: (len(one.numbers), one.numbers)))
 
 
 def _odd(

@@ -14,8 +14,6 @@ from statistics import fmean, median_high, median_low, variance
 from jaxmon.job.comparison import WINDOWS, ComparedRank, RankComparison
 
 
-# Fraction of the time that others wait; in a single window, half as much.
-_LEAST = 0.1
 # In so much of a window, or more, enough calls are of functions that were sampled.
 _IS_KNOWN = 0.5
 # For how many windows it must last, and steps: more than what passes by itself, and
@@ -39,13 +37,21 @@ class TimeFractions:
     Args:
         found: the ranks.
         columns: whose seconds are added.
+        least: fraction of the time that others wait for a slow rank; in a single
+            window, half as much.
         sampled: whether these are of sampled calls, and may be unknown: then a rank is
             taken for a usual one, and all are if most are unknown.
     """
 
     def __init__(
-        self, found: RankComparison, columns: Sequence[str], *, sampled: bool = False
+        self,
+        found: RankComparison,
+        columns: Sequence[str],
+        least: float,
+        *,
+        sampled: bool = False,
     ) -> None:
+        self._least = least
         self.columns = columns
         self.sides = found.sides
         self._found = found
@@ -84,7 +90,7 @@ class TimeFractions:
             lags: by how much it differs from others in each window.
         """
         seconds = self.sides[number].seconds
-        for some in _rows(lags, range(len(lags)), _LEAST / 2):
+        for some in _rows(lags, range(len(lags)), self._least / 2):
             # At the ends it was for a part only, and between two pauses by chance.
             half = fmean([lags[one] for one in some]) / 2
             for windows in _rows(_mended(lags), some, half):
@@ -105,10 +111,10 @@ class TimeFractions:
         deviations = _DEVIATIONS * math.sqrt(chance)
         many, found = len(windows), [lags[one] for one in windows]
         if self._found.steps(windows) >= many * _MANY_STEPS:
-            return max(_LEAST, deviations)
+            return max(self._least, deviations)
         errors = _STUDENT[min(many - WINDOWS, len(_STUDENT) - 1)]
         more = max(variance(found) / many - chance, 0.0)
-        return max(_LEAST, deviations, errors * math.sqrt(more))
+        return max(self._least, deviations, errors * math.sqrt(more))
 
 
 def _completed(

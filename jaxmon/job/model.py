@@ -247,6 +247,70 @@ class LateRank:
 
 
 @dataclass(frozen=True, slots=True)
+class SetupDifference:
+    """
+    A name, the value of some ranks, and that of most; empty if it is not set. If there
+    are many values, *own* is how many.
+    """
+
+    name: str
+    own: str
+    usual: str
+    values: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DeviatingRanks:
+    """Ranks that differ from most others, and in what."""
+
+    numbers: tuple[int, ...]
+    ranks: tuple[Rank, ...]
+    differences: tuple[SetupDifference, ...]
+
+
+class MissCause(Enum):
+    """Why ranks do not find what others have."""
+
+    DIRECTORIES = "directories"
+    """Their directories have other names."""
+    LOCAL = "local"
+    """Each host has a directory of its own."""
+    KEYS = "keys"
+    """The same program has another key in each process, whatever the directory."""
+    NO_CACHE = "no_cache"
+    """None has a directory, and the job was restarted."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedCompiles:
+    """
+    Compiles that the persistent cache would have saved.
+
+    Attributes:
+        numbers: of the ranks that compiled.
+        ranks: the same, as they are known.
+        loaded: numbers of those that loaded the same.
+        function: that took longest.
+        functions: how many.
+        seconds: of all ranks together.
+        longest: of one rank; the others waited for it.
+        cause: why.
+        place: the file system of the directory, if each host has its own.
+    """
+
+    numbers: tuple[int, ...]
+    ranks: tuple[Rank, ...]
+    loaded: tuple[int, ...]
+    function: str
+    functions: int
+    seconds: float
+    longest: float
+    cause: MissCause
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """
     What is found out about one job.
@@ -268,6 +332,8 @@ class Job:
             unknown.
         nccl: what NCCL's RAS knows; `None` if nothing.
         late_ranks: who comes last to collectives, while it makes progress.
+        deviating: ranks that differ from most others, the fewest first.
+        repeated: compiles that the persistent cache would have saved, if any.
     """
 
     coordinator: str
@@ -284,6 +350,8 @@ class Job:
     slowness: Slowness | None = None
     nccl: RasView | None = None
     late_ranks: tuple[LateRank, ...] = ()
+    deviating: tuple[DeviatingRanks, ...] = ()
+    repeated: RepeatedCompiles | None = None
 
 
 @dataclass(frozen=True, slots=True)

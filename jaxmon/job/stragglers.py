@@ -35,6 +35,7 @@ from jaxmon.job.lags import (
     busy_for_certain,
 )
 from jaxmon.job.model import SlowKind, Slowness, Straggler
+from jaxmon.limits import Limits
 
 
 # A host that waits less is not ahead of its device, unless samples say that this works
@@ -43,7 +44,7 @@ _LITTLE_WAIT, _NO_WAIT = 0.1, 0.03
 # Who works a lot waits for a processor now and then, too.
 _MOST_OF_IT = 2 / 3
 # Described of those that are slow, and others whose lines are compared.
-_MOST, _MOST_PEERS = 1_000, 200
+_MOST_SLOW, _MOST_PEERS = 1_000, 200
 _OTHERS = 20
 
 _OWN = {
@@ -93,8 +94,12 @@ class _SlowWindows:
         return self.windows.start > 1
 
 
-def find(
-    ranks: Sequence[Rank], hosts: Sequence[JobHost] = (), *, window: float = WINDOW
+def find_stragglers(
+    ranks: Sequence[Rank],
+    hosts: Sequence[JobHost] = (),
+    limits: Limits | None = None,
+    *,
+    window: float = WINDOW,
 ) -> Slowness | None:
     """
     Return what is known of slow *ranks*, `None` if they cannot be compared. Its time
@@ -103,6 +108,7 @@ def find(
     Args:
         ranks: those of one job that respond; it makes progress.
         hosts: what their sidecars know of their GPUs.
+        limits: by which they are judged; the defaults if `None`.
         window: how many seconds make a window, of which three are needed.
     """
     found = compare(ranks, window)
@@ -110,12 +116,13 @@ def find(
     throttled = tuple((one, why) for one in ranks if (why := gpus.throttled(one)))
     if found is None:
         return Slowness(throttled=throttled) if throttled else None
-    waits = TimeFractions(found, ("waits",))
+    least = (limits or Limits()).rank_slow_share
+    waits = TimeFractions(found, ("waits",), least)
     # What waits in a copy to the device may wait for others there.
-    either = TimeFractions(found, ("waits", "transfer"))
+    either = TimeFractions(found, ("waits", "transfer"), least)
     held = Stoppages(found.sides)
-    alone = TimeFractions(found, ("alone",))
-    together = TimeFractions(found, ("together",), sampled=True)
+    alone = TimeFractions(found, ("alone",), least)
+    together = TimeFractions(found, ("together",), least, sampled=True)
     devices = (
         DeviceIdleness(found.sides, busy_for_certain),
         DeviceIdleness(found.sides, busy_by_estimate),
@@ -130,7 +137,7 @@ def find(
         if run is not None:
             runs[number] = run
     accounts = _Accounts(found)
-    worst = sorted(runs.values(), key=lambda run: -run.lag)[:_MOST]
+    worst = sorted(runs.values(), key=lambda run: -run.lag)[:_MOST_SLOW]
     slow = [_straggler(run, found, accounts, gpus) for run in worst]
     step = accounts.step(range(WINDOWS))
     return Slowness(

@@ -141,8 +141,8 @@ def _job(job: Job, width: int) -> Iterator[str]:
     for text in (collectives.ras_text(job), time_limit(job)):
         if text:
             yield from point(text, width)
-    yield from differences.lines(differences.deviating_ranks(job.ranks), width)
-    yield from compiles.lines(compiles.repeated(job.ranks), width)
+    yield from differences.lines(job.deviating, width)
+    yield from compiles.lines(job.repeated, width)
 
 
 def _waiting(job: Job, width: int) -> Iterator[str]:
@@ -268,8 +268,8 @@ def _job_document(job: Job) -> dict[str, Any]:
         "latecomers": collectives.late_document(job.late_ranks),
         "nccl": collectives.ras_document(job.nccl),
         "time_limit": time_limit(job),
-        "differ": differences.document(differences.deviating_ranks(job.ranks)),
-        "compiled_in_vain": compiles.document(compiles.repeated(job.ranks)),
+        "differ": differences.document(job.deviating),
+        "compiled_in_vain": compiles.document(job.repeated),
     }
 
 

@@ -18,8 +18,9 @@ from statistics import median
 from jaxmon.facts.host import JobHost
 from jaxmon.facts.rank import CRASHED, FINISHED, KILLED, Rank
 from jaxmon.formats.durations import seconds as seconds_in
-from jaxmon.job import stragglers
 from jaxmon.job.collectives import late_ranks, ras_view
+from jaxmon.job.compiles import repeated
+from jaxmon.job.differences import deviating_ranks
 from jaxmon.job.failures import is_of_peers
 from jaxmon.job.model import (
     FAILED,
@@ -31,6 +32,7 @@ from jaxmon.job.model import (
     Suspects,
     Verdict,
 )
+from jaxmon.job.stragglers import find_stragglers
 from jaxmon.job.waiting import (
     apart_from,
     deviating,
@@ -47,7 +49,6 @@ from jaxmon.limits import Limits
 _MOST_USUAL = 86_400.0
 # Of a job that has found its rhythm.
 _RHYTHM = 10
-_STARVED = 0.5
 
 _TAKES_TIME = frozenset((SuspectKind.COMPILE, SuspectKind.ACTIVITY))
 _ABSENT = frozenset((*FAILED, SuspectKind.STOPPED))
@@ -128,9 +129,9 @@ def _job(
     slowness = None
     late: tuple[LateRank, ...] = ()
     if state is JobState.PROGRESSING:
-        late = late_ranks(alive, hosts)
-        slowness = stragglers.find(
-            alive, [one for one in hosts if one.target in places]
+        late = late_ranks(alive, hosts, limits)
+        slowness = find_stragglers(
+            alive, [host for host in hosts if host.target in places], limits
         )
         # What a rank does at one moment says nothing.
         suspects = tuple(one for one in suspects if one.kind in _ANYWAY)
@@ -148,11 +149,17 @@ def _job(
         suspects,
         tuple(busy(rest, waiting)),
         tuple(
-            numbers_of(one for one in alive if (one.starved_ratio or 0.0) >= _STARVED)
+            numbers_of(
+                rank
+                for rank in alive
+                if (rank.starved_ratio or 0.0) >= limits.rank_starved_share
+            )
         ),
         tuple(ranks),
         slowness,
         late_ranks=late,
+        deviating=deviating_ranks(ranks),
+        repeated=repeated(ranks, limits),
     )
 
 

@@ -14,8 +14,10 @@ from jaxmon.http.fetch import FetchError
 from jaxmon.job.model import JobState, SuspectKind, Verdict
 from jaxmon.job.text import document, lines, worst
 from jaxmon.job.verdict import judge
+from jaxmon.limits import Limits
 from jaxmon.report import responses
-from tests.judged import judged, only, text
+from tests.courses import rows, runner
+from tests.judged import judged, named, only, text
 from tests.ranks import fetching, ranks, report, waiting
 
 
@@ -288,6 +290,19 @@ def test_a_rank_that_has_no_processor_is_mentioned() -> None:
     """It gets on, only slowly."""
     job = judged(*ranks(3, age=0.1), report(3, age=0.1, starved=0.9))
     assert "rank 3: waiting for a processor most of the time" in text(job)
+
+
+def test_limits_decide_who_is_slow_and_who_is_starved() -> None:
+    """The others wait 45 % of the time for one, which lacks a processor for 60 %."""
+    job = [*(runner(n) for n in range(3)), runner(3, rows(data_wait=0.95), starved=0.6)]
+    for limits, accused in (
+        (Limits(), [3]),
+        (Limits(rank_slow_share=0.5, rank_starved_share=0.7), []),
+    ):
+        found = judged(*job, limits=limits)
+        assert found.slowness is not None
+        assert named(found.slowness) == accused
+        assert list(found.starved) == accused
 
 
 def test_what_is_no_rank_is_left_out() -> None:

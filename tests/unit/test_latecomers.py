@@ -12,6 +12,7 @@ from jaxmon.facts.host import host
 from jaxmon.job.collectives import late_document, late_lines
 from jaxmon.job.model import Job
 from jaxmon.job.verdict import judge
+from jaxmon.limits import Limits
 from tests.ranks import report
 from tests.support import each
 
@@ -81,7 +82,9 @@ def collectives(
     }
 
 
-def judged(*found: dict[str, Any] | None, age: float = 0.1) -> Job:
+def judged(
+    *found: dict[str, Any] | None, age: float = 0.1, limits: Limits | None = None
+) -> Job:
     """Return the verdict on a job that gets on, from hosts with these collectives."""
     each_has = RANKS // len(found)
     pages = [
@@ -97,7 +100,7 @@ def judged(*found: dict[str, Any] | None, age: float = 0.1) -> Job:
         )
         for place, one_host in enumerate(found)
     ]
-    [job] = judge(pages).jobs
+    [job] = judge(pages, limits).jobs
     return job
 
 
@@ -112,8 +115,11 @@ def by(number: int, seconds: float) -> Late:
 
 def test_the_last_one_is_named_by_what_the_others_wait() -> None:
     """Its kernels are the shortest; how long the others wait is how late it is."""
-    job = judged(collectives(timed(by(5, 20e-3))))
+    recorded = collectives(timed(by(5, 20e-3)))
+    job = judged(recorded)
     [one] = job.late_ranks
+    more = Limits(rank_slow_share=one.ratio * 1.01)
+    assert judged(recorded, limits=more).late_ranks == ()
     assert one.rank.index == 5
     assert one.ratio == pytest.approx(20e-3 * STEPS / SECONDS, rel=0.05)
     assert one.median - one.mean == pytest.approx(20e-3, rel=0.05)
