@@ -232,9 +232,9 @@ def compare(ranks: Sequence[Rank], window: float = WINDOW) -> RankComparison | N
         window: seconds of the latest windows, at least.
     """
     known = [
-        (one, course)
-        for one in ranks
-        if (course := time_by_call(one.course)) is not None
+        (rank, course)
+        for rank in ranks
+        if (course := time_by_call(rank.course)) is not None
     ]
     if len(known) < 2:  # noqa: PLR2004 - none to compare with
         return None
@@ -252,7 +252,7 @@ def compare(ranks: Sequence[Rank], window: float = WINDOW) -> RankComparison | N
         for one, course in known
     ]
     latest = range(WINDOWS)
-    times = [one.spent("seconds", latest) for one in sides]
+    times = [side.spent("seconds", latest) for side in sides]
     usually = median(times)
     sides = [
         one
@@ -268,7 +268,7 @@ def compare(ranks: Sequence[Rank], window: float = WINDOW) -> RankComparison | N
 def calls_each(ranks: Iterable[Rank]) -> float:
     """Return how many calls make a step: as many as there are for each of the most."""
     for rank in ranks:
-        known = (one.calls or 0 for one in rank.functions)
+        known = (function.calls or 0 for function in rank.functions)
         calls = [one for one in known if one > 0]
         if calls:
             return sum(calls) / max(calls)

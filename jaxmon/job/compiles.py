@@ -47,7 +47,7 @@ _ADVICE = {
 def repeated(ranks: Sequence[Rank], limits: Limits) -> RepeatedCompiles | None:
     """Return what *ranks* compiled in vain, `None` if it is little by *limits*."""
     least = limits.rank_repeated_seconds
-    present = [one for one in ranks if not one.ended]
+    present = [rank for rank in ranks if not rank.ended]
     spent: defaultdict[int, float] = defaultdict(float)
     of_functions: defaultdict[str, float] = defaultdict(float)
     loaders: set[int] = set()
@@ -74,14 +74,14 @@ def repeated(ranks: Sequence[Rank], limits: Limits) -> RepeatedCompiles | None:
                 of_functions[name] += of.compile_seconds
         cause, place = MissCause.NO_CACHE, ""
     longest = max(spent.values(), default=0.0)
-    age = max((one.observed_seconds for one in present), default=0.0)
+    age = max((rank.observed_seconds for rank in present), default=0.0)
     # What compiling took days ago is of no interest.
     if not spent or longest < max(least, limits.rank_repeated_share * age):
         return None
     numbers = tuple(sorted(spent))
     return RepeatedCompiles(
         numbers,
-        tuple(one for one in present if one.index in spent),
+        tuple(rank for rank in present if rank.index in spent),
         tuple(sorted(loaders - set(numbers))),
         max(of_functions, key=lambda name: of_functions[name]),
         len(of_functions),
@@ -114,25 +114,25 @@ def _cause(ranks: Sequence[Rank], late: set[int]) -> tuple[MissCause, str]:
     """Return why the ranks that are *late* did not find it, and the file system."""
     if _have_own_keys(ranks):
         return MissCause.KEYS, ""
-    setups = {id(one.setup): one.setup for one in ranks}.values()
+    setups = {id(rank.setup): rank.setup for rank in ranks}.values()
     places = {
-        (one.get("jax_compilation_cache_dir"), one.get("cache_file_system"))
-        for one in setups
-        if one
+        (setup.get("jax_compilation_cache_dir"), setup.get("cache_file_system"))
+        for setup in setups
+        if setup
     }
     if len({directory for directory, _ in places}) > 1:
         return MissCause.DIRECTORIES, ""
     kinds = {kind for _, kind in places if kind}
     # Ranks of one host read the same directory.
-    hosts = {one.host for one in ranks if one.index in late}
-    others = {one.host for one in ranks if one.index not in late}
+    hosts = {rank.host for rank in ranks if rank.index in late}
+    others = {rank.host for rank in ranks if rank.index not in late}
     if kinds and kinds <= _LOCAL and not hosts & others:
         return MissCause.LOCAL, min(kinds)
     return MissCause.UNKNOWN, ""
 
 
 def _have_own_keys(ranks: Sequence[Rank]) -> bool:
-    return len({one.key_part for one in ranks if one.key_part}) > 1
+    return len({rank.key_part for rank in ranks if rank.key_part}) > 1
 
 
 def _are_restarted(ranks: Sequence[Rank]) -> bool:
@@ -141,8 +141,8 @@ def _are_restarted(ranks: Sequence[Rank]) -> bool:
     if not ranks or _have_own_keys(ranks):
         return False
     return all(
-        one.restarts and one.setup and not one.setup.get("jax_compilation_cache_dir")
-        for one in ranks
+        rank.restarts and rank.setup and not rank.setup.get("jax_compilation_cache_dir")
+        for rank in ranks
     )
 
 

@@ -40,9 +40,9 @@ _Values: TypeAlias = Mapping[str, Sequence[Rank]]
 
 def deviating_ranks(ranks: Sequence[Rank]) -> tuple[DeviatingRanks, ...]:
     """Return those of *ranks* that differ from most others, the fewest first."""
-    present = [one for one in ranks if not one.ended]
+    present = [rank for rank in ranks if not rank.ended]
     found: defaultdict[tuple[int, ...], list[SetupDifference]] = defaultdict(list)
-    by_number: dict[int, Rank] = {one.index or 0: one for one in present}
+    by_number: dict[int, Rank] = {rank.index or 0: rank for rank in present}
     for name, values in (*_setups(present), *_programs(present)):
         for numbers, difference in _odd(name, values):
             found[numbers].append(difference)
@@ -52,7 +52,7 @@ def deviating_ranks(ranks: Sequence[Rank]) -> tuple[DeviatingRanks, ...]:
         )
         for numbers, differences in found.items()
     ]
-    return tuple(sorted(odd, key=lambda one: (len(one.numbers), one.numbers)))
+    return tuple(sorted(odd, key=lambda group: (len(group.numbers), group.numbers)))
 
 
 def _odd(
@@ -62,7 +62,7 @@ def _odd(
     if len(values) < 2:  # noqa: PLR2004 - all have the same
         return
     groups = {
-        value: tuple(sorted(one.index or 0 for one in some))
+        value: tuple(sorted(rank.index or 0 for rank in some))
         for value, some in values.items()
     }
     # Of two halves, that with the first rank.
@@ -72,7 +72,7 @@ def _odd(
         for value, some in others.items():
             yield some, SetupDifference(name, value, usual)
         return
-    every = tuple(sorted(one for some in others.values() for one in some))
+    every = tuple(sorted(number for some in others.values() for number in some))
     yield every, SetupDifference(name, "", usual, len(others))
 
 
@@ -81,11 +81,11 @@ def _setups(ranks: Iterable[Rank]) -> Iterator[tuple[str, _Values]]:
     # Few differ, however many ranks there are.
     alike: defaultdict[tuple[tuple[str, str], ...], list[Rank]] = defaultdict(list)
     keys: dict[int, tuple[tuple[str, str], ...]] = {}
-    for one in ranks:
-        if one.setup:
-            if id(one.setup) not in keys:
-                keys[id(one.setup)] = tuple(sorted(one.setup.items()))
-            alike[keys[id(one.setup)]].append(one)
+    for rank in ranks:
+        if rank.setup:
+            if id(rank.setup) not in keys:
+                keys[id(rank.setup)] = tuple(sorted(rank.setup.items()))
+            alike[keys[id(rank.setup)]].append(rank)
     if len(alike) < 2:  # noqa: PLR2004 - all have the same
         return
     found: defaultdict[str, defaultdict[str, list[Rank]]]
@@ -113,9 +113,9 @@ def _programs(ranks: Sequence[Rank]) -> Iterator[tuple[str, _Values]]:
     found: defaultdict[str, defaultdict[str, list[Rank]]]
     found = defaultdict(lambda: defaultdict(list))
     for rank in ranks:
-        for one in rank.functions:
-            if one.fingerprint and one.devices == everywhere:
-                found[one.name][one.fingerprint].append(rank)
+        for function in rank.functions:
+            if function.fingerprint and function.devices == everywhere:
+                found[function.name][function.fingerprint].append(rank)
     for name, values in sorted(found.items()):
         if len(values) > 1:
             yield f"{_PROGRAM}{name}", _settled(name, values)
@@ -140,15 +140,15 @@ def _settled(name: str, values: _Values) -> _Values:
 
 
 def _function(rank: Rank, name: str) -> SharedFunction:
-    return next(one for one in rank.functions if one.name == name)
+    return next(function for function in rank.functions if function.name == name)
 
 
 def lines(odd: Sequence[DeviatingRanks], width: int) -> Iterator[str]:
     """Yield *odd* in lines of at most *width* columns, one or two dozens at most."""
-    for one in odd[:_MOST_GROUPS]:
-        text = f"differs: {who(one)} has {sentence(one)}"
-        if len(one.numbers) > 1:
-            text = f"differ: {who(one)} have {sentence(one)}"
+    for group in odd[:_MOST_GROUPS]:
+        text = f"differs: {who(group)} has {sentence(group)}"
+        if len(group.numbers) > 1:
+            text = f"differ: {who(group)} have {sentence(group)}"
         yield from point(text, width)
     if (left := len(odd) - _MOST_GROUPS) > 0:
         yield f"{INDENT}and {counted(left, 'further group')} of ranks that differ"
@@ -158,7 +158,7 @@ def lines(odd: Sequence[DeviatingRanks], width: int) -> Iterator[str]:
 
 def sentence(odd: DeviatingRanks) -> str:
     """Return in what *odd* differ from most others."""
-    found = [_clause(one) for one in odd.differences[:_MOST_NAMED]]
+    found = [_clause(difference) for difference in odd.differences[:_MOST_NAMED]]
     if (left := len(odd.differences) - _MOST_NAMED) > 0:
         found.append(f"and {counted(left, 'more difference')}")
     return "; ".join(found)
@@ -168,9 +168,9 @@ def document(odd: Sequence[DeviatingRanks]) -> list[dict[str, Any]]:
     """Return *odd* as JSON types."""
     return [
         {
-            "ranks": one.numbers[:MOST_NUMBERS],
-            "number": len(one.numbers),
-            "verdict": f"{who(one)}: {sentence(one)}",
+            "ranks": group.numbers[:MOST_NUMBERS],
+            "number": len(group.numbers),
+            "verdict": f"{who(group)}: {sentence(group)}",
             "differences": [
                 {
                     "name": of.name,
@@ -178,10 +178,10 @@ def document(odd: Sequence[DeviatingRanks]) -> list[dict[str, Any]]:
                     "others": of.usual,
                     "values": of.values,
                 }
-                for of in one.differences
+                for of in group.differences
             ],
         }
-        for one in odd
+        for group in odd
     ]
 
 

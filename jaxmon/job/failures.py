@@ -8,7 +8,6 @@ not matter; how well they are known depends on how quickly it responded.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -91,14 +90,7 @@ _OF_RUNTIME = (
 )
 
 
-def failures(host: JobHost) -> Iterator[RankFailure]:
-    """Yield the failures of the ranks of *host*."""
-    for rank in host.ranks:
-        if (found := failure(host, rank)) is not None:
-            yield found
-
-
-def failure(host: JobHost, rank: Rank) -> RankFailure | None:
+def failure_of(host: JobHost, rank: Rank) -> RankFailure | None:
     """Return how *rank* failed on *host*, `None` if it did not."""
     kind = _kind(rank)
     if kind is None:
@@ -116,7 +108,7 @@ def failure(host: JobHost, rank: Rank) -> RankFailure | None:
 
 def is_of_peers(words: RankEnd) -> bool:
     """Return whether *words* say that another process is gone, or unreachable."""
-    messages = (words.message, *(one.message for one in words.causes))
+    messages = (words.message, *(cause.message for cause in words.causes))
     return any(
         re.search(pattern, message, re.IGNORECASE)
         for message in messages

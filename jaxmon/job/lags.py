@@ -76,8 +76,8 @@ class TimeFractions:
         """Return that of the median rank in *windows*, as long as those of *number*."""
         seconds = self.sides[number].seconds
         medians = self.high if high else self.low
-        whole = sum(seconds[one] for one in windows)
-        spent = sum(medians[one] * seconds[one] for one in windows)
+        whole = sum(seconds[window] for window in windows)
+        spent = sum(medians[window] * seconds[window] for window in windows)
         return spent / whole if whole > 0 else 0.0
 
     def slow(self, number: int, lags: Sequence[float]) -> Iterator[range]:
@@ -92,12 +92,12 @@ class TimeFractions:
         seconds = self.sides[number].seconds
         for some in _rows(lags, range(len(lags)), self._least / 2):
             # At the ends it was for a part only, and between two pauses by chance.
-            half = fmean([lags[one] for one in some]) / 2
+            half = fmean([lags[window] for window in some]) / 2
             for windows in _rows(_mended(lags), some, half):
                 known = range(windows.start, min(windows.stop, self._found.recent))
                 if len(known) < WINDOWS or self._found.steps(known) < _STEPS:
                     continue
-                if sum([seconds[one] for one in known]) >= self._least_seconds:
+                if sum([seconds[window] for window in known]) >= self._least_seconds:
                     yield windows
 
     def least(self, number: int, lags: Sequence[float], windows: range) -> float:
@@ -109,7 +109,7 @@ class TimeFractions:
         usual = self.usual(number, windows, high=True)
         chance = max(usual * (1.0 - usual), 0.0) / looks
         deviations = _DEVIATIONS * math.sqrt(chance)
-        many, found = len(windows), [lags[one] for one in windows]
+        many, found = len(windows), [lags[window] for window in windows]
         if self._found.steps(windows) >= many * _MANY_STEPS:
             return max(self._least, deviations)
         errors = _STUDENT[min(many - WINDOWS, len(_STUDENT) - 1)]

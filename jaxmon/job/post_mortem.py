@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from jaxmon.facts.host import JobHost
 from jaxmon.facts.rank import FINISHED, Rank
-from jaxmon.job.failures import FailureKind, RankFailure, failure, failures
+from jaxmon.job.failures import FailureKind, RankFailure, failure_of
 from jaxmon.job.model import Job, JobState, Suspects
 from jaxmon.job.verdict import busy, judge
 from jaxmon.job.waiting import apart_from, waiting_of
@@ -96,8 +96,9 @@ def examine(hosts: Sequence[JobHost]) -> PostMortems:
     """Return how the jobs of *hosts* failed."""
     by_job: defaultdict[tuple[str, int], list[RankFailure]] = defaultdict(list)
     for host in hosts:
-        for one in failures(host):
-            by_job[one.rank.coordinator, one.rank.count or 0].append(one)
+        for rank in host.ranks:
+            if (failure := failure_of(host, rank)) is not None:
+                by_job[rank.coordinator, rank.count or 0].append(failure)
     verdict = judge(hosts)
     made = [
         _post_mortem(job, by_job[job.coordinator, job.count]) for job in verdict.jobs
@@ -110,22 +111,28 @@ def examine(hosts: Sequence[JobHost]) -> PostMortems:
 
 
 def _unknown(hosts: Iterable[JobHost]) -> tuple[RankFailure, ...]:
-    found = [failure(host, rank) for host in hosts for rank in host.unknown]
-    known = [one for one in found if one is not None]
-    return tuple(sorted(known, key=lambda one: -one.time))
+    failures = [
+        failure
+        for host in hosts
+        for rank in host.unknown
+        if (failure := failure_of(host, rank)) is not None
+    ]
+    return tuple(sorted(failures, key=lambda failure: -failure.time))
 
 
 def _post_mortem(job: Job, found: Iterable[RankFailure]) -> PostMortem:
     order = _ordered(_latest(found))
     failed = {one.rank.index: one for one in order.every()}
     again = [
-        one.index
-        for one in job.ranks
-        if one.responds and one.index in failed and _began_after(one, failed[one.index])
+        rank.index
+        for rank in job.ranks
+        if rank.responds
+        and rank.index in failed
+        and _began_after(rank, failed[rank.index])
     ]
-    alive = [one for one in job.ranks if one.responds and one.index not in failed]
+    alive = [rank for rank in job.ranks if rank.responds and rank.index not in failed]
     waiting = waiting_of(alive)
-    known = {one.index for one in job.ranks}
+    known = {rank.index for rank in job.ranks}
     return PostMortem(
         job.coordinator,
         job.count,
@@ -135,9 +142,9 @@ def _post_mortem(job: Job, found: Iterable[RankFailure]) -> PostMortem:
         waiting.numbers,
         tuple(busy(apart_from(alive, waiting), waiting)),
         tuple(
-            one.index or 0
-            for one in job.ranks
-            if one.ended == FINISHED and one.index not in failed
+            rank.index or 0
+            for rank in job.ranks
+            if rank.ended == FINISHED and rank.index not in failed
         ),
         tuple(n for n in range(job.count) if n not in known),
         tuple(one for one in again if one is not None),
@@ -196,37 +203,39 @@ class _Order(NamedTuple):
 def _ordered(found: Iterable[RankFailure]) -> _Order:
     """Return which of the failures was the first, and what the others are."""
     every = sorted(found, key=lambda one: (one.time, one.rank.index or 0))
-    end = min([one.last for one in every if one.of_peers], default=float("inf"))
+    end = min(
+        [failure.last for failure in every if failure.of_peers], default=float("inf")
+    )
     causes = [
-        one
-        for one in every
-        if not one.of_peers and one.first <= end + _SLACK * one.is_silent
+        failure
+        for failure in every
+        if not failure.of_peers and failure.first <= end + _SLACK * failure.is_silent
     ]
     if not causes:
         # Nothing known has failed before those that speak of others.
         return _Order(None, (), (), tuple(every))
     first = _first(causes)
-    rest = [one for one in every if one is not first]
+    rest = [failure for failure in every if failure is not first]
     together, later, consequences = [], [], []
-    for one in rest:
-        if one.of_peers or _follows(one, first):
-            consequences.append(one)
-        elif one.meets(first):
-            together.append(one)
+    for failure in rest:
+        if failure.of_peers or _follows(failure, first):
+            consequences.append(failure)
+        elif failure.meets(first):
+            together.append(failure)
         else:
-            later.append(one)
+            later.append(failure)
     return _Order(first, tuple(together), tuple(later), tuple(consequences))
 
 
 def _first(causes: Sequence[RankFailure]) -> RankFailure:
     """Return the likeliest first of *causes*, which are in order."""
-    said = [one for one in causes if not one.is_silent]
-    silent = [one for one in causes if one.is_silent]
+    said = [failure for failure in causes if not failure.is_silent]
+    silent = [failure for failure in causes if failure.is_silent]
     if said:
         # JAX kills ranks after one has failed; before that, something else did.
-        before = [one for one in silent if one.last < said[0].first]
+        before = [failure for failure in silent if failure.last < said[0].first]
         return before[0] if before else said[0]
-    same = [one for one in silent if one.meets(silent[0])]
+    same = [failure for failure in silent if failure.meets(silent[0])]
     # Without the coordinator, which rank 0 runs, JAX ends all others at once.
     return min(same, key=lambda one: (one.rank.index != 0, one.time))
 

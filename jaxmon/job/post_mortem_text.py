@@ -43,7 +43,7 @@ def lines(found: PostMortems, width: int) -> list[str]:
         text += ["", *_job(job, width)]
     if (left := len(found.jobs) - _MOST_JOBS) > 0:
         text += ["", f"and {counted(left, 'further job')}"]
-    silent = [one for one in found.hosts if one.trouble]
+    silent = [host for host in found.hosts if host.trouble]
     if not found.jobs:
         answered = counted(len(found.hosts) - len(silent), "host")
         text += ["", f"No rank of a job on {answered}."]
@@ -51,8 +51,8 @@ def lines(found: PostMortems, width: int) -> list[str]:
     if silent:
         hosts = counted(len(found.hosts), "host")
         text += ["", f"{len(silent):,} of {hosts} did not answer:"]
-        for one in silent[:_MOST_HOSTS]:
-            text += point(f"{one.target}: {one.trouble}", width)
+        for host in silent[:_MOST_HOSTS]:
+            text += point(f"{host.target}: {host.trouble}", width)
         if (left := len(silent) - _MOST_HOSTS) > 0:
             text.append(f"{INDENT}and {left:,} more")
     return text[1:]
@@ -60,11 +60,11 @@ def lines(found: PostMortems, width: int) -> list[str]:
 
 def _unknown_ranks(found: PostMortems, width: int) -> Iterator[str]:
     """Yield the failures of processes that may have been the ranks that are missing."""
-    for one in found.unknown[:_MOST_FAILURES]:
+    for failure in found.unknown[:_MOST_FAILURES]:
         yield ""
-        text = f"A process of unknown rank ({one.rank.host}) {_did(one)}"
+        text = f"A process of unknown rank ({failure.rank.host}) {_did(failure)}"
         yield from wrapped(text, width, rest=INDENT)
-        for line in _details(one):
+        for line in _details(failure):
             yield from point(line, width)
     if (left := len(found.unknown) - _MOST_FAILURES) > 0:
         yield f"and {counted(left, 'further one')}"
@@ -72,7 +72,7 @@ def _unknown_ranks(found: PostMortems, width: int) -> Iterator[str]:
 
 def headline(job: PostMortem) -> str:
     """Return in one line whether *job* failed."""
-    names = {one.job for one in job.ranks if one.job}
+    names = {rank.job for rank in job.ranks if rank.job}
     name = names.pop() if len(names) == 1 else job.coordinator
     size = f"{counted(job.count, 'rank')}{f' of {name}' if name else ''}"
     where = f"{size}, on {counted(job.hosts, 'host')}"
@@ -85,7 +85,7 @@ def what(failure: RankFailure) -> str:
     words, kind = failure.rank.words, failure.kind
     if words.kind == "exit":
         message = f": {words.message}" if words.message else ""
-        after = next((f" (after {_error(one)})" for one in words.causes), "")
+        after = next((f" (after {_error(cause)})" for cause in words.causes), "")
         return f"exited with code {words.code}{_signal(words.code)}{message}{after}"
     if kind is FailureKind.KILLED:
         return "was killed, or ended without a word"
@@ -94,7 +94,7 @@ def what(failure: RankFailure) -> str:
     if kind is FailureKind.CRASHED:
         return "ended by an uncaught exception"
     text = _error(words)
-    causes = [one for one in words.causes if one.message or one.type]
+    causes = [cause for cause in words.causes if cause.message or cause.type]
     if causes:
         last = causes[-1]
         text += f" (after {last.type}: {last.message})" if last.message else ""
@@ -173,7 +173,7 @@ def _missing(job: PostMortem) -> Iterator[str]:
     if job.missing:
         verb = "is" if len(job.missing) == 1 else "are"
         # All have joined before any of them can call what they run together.
-        joined = any(one.functions for one in job.ranks)
+        joined = any(rank.functions for rank in job.ranks)
         yield (
             f"{numbers(job.missing)} {verb} reported by none of these hosts, and may "
             f"have failed{'' if joined else ' before joining'}"
@@ -195,9 +195,9 @@ def _details(failure: RankFailure) -> Iterator[str]:
         yield f"its clock is {duration(abs(offset))} {way} this one: {at} in its logs"
     if failure.is_silent and rank.host_oom_kills:
         yield f"the kernel killed {rank.host_oom_kills} on that host for memory then"
-    for one in failure.host.xids:
-        if (before := failure.last - (failure.host.asked - one.age_seconds)) >= 0:
-            yield f"Xid {one.xid} of {one.uuid}, {duration(before)} before"
+    for xid in failure.host.xids:
+        if (before := failure.last - (failure.host.asked - xid.age_seconds)) >= 0:
+            yield f"Xid {xid.xid} of {xid.uuid}, {duration(before)} before"
 
 
 def _seen_last(failure: RankFailure) -> str:
@@ -224,8 +224,8 @@ def reached(failure: RankFailure) -> Iterator[str]:
     if words.kind:
         loops, calls = [(words.loop, words.steps)], [(words.calls, words.called)]
     else:
-        loops = [(one.name, one.steps) for one in rank.loops]
-        calls = [(one.calls or 0, one.name) for one in rank.functions]
+        loops = [(loop.name, loop.steps) for loop in rank.loops]
+        calls = [(function.calls or 0, function.name) for function in rank.functions]
     for name, steps in loops[:1]:
         if name:
             yield f"after step {steps:,} of {name}"
@@ -243,15 +243,15 @@ def _unknown(job: PostMortem) -> str:
         )
     known = "no rank failed before these, which are about other processes: look at"
     if job.running:
-        found = sorted(n for one in job.running for n in one.numbers)
+        found = sorted(n for group in job.running for n in group.numbers)
         return f"{known} what {numbers(found)} did instead, and at the network"
     return f"{known} the network, and for a process that was restarted"
 
 
 def _seen_first(job: PostMortem) -> Iterator[str]:
     """Yield that what most users look at is a consequence, if it is."""
-    for one in job.consequences:
-        if one.rank.index == 0 and job.first is not None and one.of_peers:
+    for failure in job.consequences:
+        if failure.rank.index == 0 and job.first is not None and failure.of_peers:
             cause = job.first.rank.index
             yield f"what rank 0 printed is a consequence of the failure of rank {cause}"
 
@@ -287,15 +287,17 @@ def document(found: PostMortems) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "failed": any(job.failed for job in found.jobs),
-        "jobs": [_job_document(one) for one in found.jobs],
-        "hosts": [_host(one) for one in found.hosts if not one.trouble],
+        "jobs": [_job_document(job) for job in found.jobs],
+        "hosts": [_host(host) for host in found.hosts if not host.trouble],
         "silent": [
-            {"target": one.target, "trouble": one.trouble}
-            for one in found.hosts
-            if one.trouble
+            {"target": host.target, "trouble": host.trouble}
+            for host in found.hosts
+            if host.trouble
         ],
         "others": found.others,
-        "unknown_rank": [_failure(one, None) for one in found.unknown[:MOST_NUMBERS]],
+        "unknown_rank": [
+            _failure(failure, None) for failure in found.unknown[:MOST_NUMBERS]
+        ],
     }
 
 
@@ -314,7 +316,9 @@ def _job_document(job: PostMortem) -> dict[str, Any]:
         "later": listed(job.later),
         "consequences": listed(job.consequences),
         "waiting": job.waiting[:MOST_NUMBERS],
-        "running": sorted(n for one in job.running for n in one.numbers)[:MOST_NUMBERS],
+        "running": sorted(n for group in job.running for n in group.numbers)[
+            :MOST_NUMBERS
+        ],
         "finished": job.finished[:MOST_NUMBERS],
         "missing": job.missing[:MOST_NUMBERS],
         "restarted": job.restarted[:MOST_NUMBERS],
@@ -349,7 +353,7 @@ def _host(host: JobHost) -> dict[str, Any]:
         "clock_ahead_seconds": None if host.time is None else host.time - host.asked,
         "uncertainty_seconds": host.within,
         "xids": [
-            {"uuid": one.uuid, "xid": one.xid, "time": host.asked - one.age_seconds}
-            for one in host.xids
+            {"uuid": xid.uuid, "xid": xid.xid, "time": host.asked - xid.age_seconds}
+            for xid in host.xids
         ],
     }

@@ -113,7 +113,7 @@ def find_stragglers(
     """
     found = compare(ranks, window)
     gpus = _GpuStates(hosts, ranks)
-    throttled = tuple((one, why) for one in ranks if (why := gpus.throttled(one)))
+    throttled = tuple((rank, why) for rank in ranks if (why := gpus.throttled(rank)))
     if found is None:
         return Slowness(throttled=throttled) if throttled else None
     least = (limits or Limits()).rank_slow_share
@@ -141,8 +141,8 @@ def find_stragglers(
     slow = [_straggler(run, found, accounts, gpus) for run in worst]
     step = accounts.step(range(WINDOWS))
     return Slowness(
-        tuple(one for one in slow if not one.ended_seconds),
-        tuple(one for one in slow if one.ended_seconds),
+        tuple(straggler for straggler in slow if not straggler.ended_seconds),
+        tuple(straggler for straggler in slow if straggler.ended_seconds),
         step,
         _lost(found, runs, waits, alone) * step,
         throttled,
@@ -162,7 +162,10 @@ def _host_bound(
         lag = waits.usual(number, windows, high=True) - waits.of(number, windows)
         if lag < waits.least(number, lags, windows):
             continue
-        side, wait = waits.sides[number], median_low([row[one] for one in windows])
+        side, wait = (
+            waits.sides[number],
+            median_low([row[window] for window in windows]),
+        )
         certain, likely = [one.idle(number, windows) for one in devices]
         if (
             held.longer(side, windows) >= lag / 2
@@ -219,7 +222,7 @@ class _Accounts:
         """Return the seconds of a step in *windows*, of the median rank by default."""
         steps, sides = self._found.steps(windows), self._found.sides
         if side is None:
-            seconds = median_low([one.spent("seconds", windows) for one in sides])
+            seconds = median_low([side.spent("seconds", windows) for side in sides])
         else:
             seconds = side.spent("seconds", windows)
         return seconds / steps if steps > 0 else 0.0
@@ -238,7 +241,7 @@ class _Accounts:
         """Return that of the median rank."""
         key = kind, windows
         if key not in self._usual:
-            found = [self.of(one, windows, kind) for one in self._found.sides]
+            found = [self.of(side, windows, kind) for side in self._found.sides]
             self._usual[key] = median_low(found)
         return self._usual[key]
 
@@ -267,7 +270,7 @@ def _straggler(
     past = None
     if before:
         past = accounts.of(side, before, whole) * accounts.step(before, side)
-    place = _place(side.rank, kind, [one.rank for one in found.sides[:_MOST_PEERS]])
+    place = _place(side.rank, kind, [side.rank for side in found.sides[:_MOST_PEERS]])
     ended = found.ages[windows.start] if run.is_over else 0.0
     return Straggler(
         side.rank,
@@ -363,7 +366,7 @@ class _GpuStates:
                 self._reasons[gpu.uuid] = gpu.throttled
             for xid in host.xids:
                 self._xids.setdefault(xid.uuid, []).append(xid.xid)
-        found = [self._of(one) for one in ranks] if self._reasons else []
+        found = [self._of(rank) for rank in ranks] if self._reasons else []
         reasons = {reason for one in found for reason in one}
         # If it holds for most, it is how they are set up.
         self._usual = {

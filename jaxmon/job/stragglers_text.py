@@ -76,14 +76,14 @@ def lines(slowness: Slowness, width: int) -> Iterator[str]:
         yield from advice_lines(_PHRASES[some[0].kind].advice, width)
     if (left := len(groups) - _MOST_SHOWN) > 0:
         yield f"{INDENT}and {counted(left, 'further group')} of stragglers"
-    for one in slowness.former[:_MOST_FORMER]:
-        yield from point(_former_sentence(one), width)
+    for straggler in slowness.former[:_MOST_FORMER]:
+        yield from point(_former_sentence(straggler), width)
 
 
 def _summary(slowness: Slowness) -> Iterator[str]:
     if slowness.stragglers:
         yield _headline(slowness)
-    named = {one.rank.index for one in slowness.stragglers}
+    named = {straggler.rank.index for straggler in slowness.stragglers}
     others = [one for one in slowness.throttled if one[0].index not in named]
     if others:
         reasons = sorted({reason for _, found in others for reason in found})
@@ -97,7 +97,9 @@ def _summary(slowness: Slowness) -> Iterator[str]:
 
 def _headline(slowness: Slowness) -> str:
     """Return how much slower the job is, and because of which ranks."""
-    found = numbers(_indices([one.rank.index for one in slowness.stragglers]))
+    found = numbers(
+        _indices([straggler.rank.index for straggler in slowness.stragglers])
+    )
     step, lost = slowness.step, slowness.lost
     if lost <= 0 or lost >= step:
         return f"stragglers: {found}"
@@ -134,16 +136,16 @@ def _sentence(some: Sequence[Straggler]) -> str:
 def _alike(found: Sequence[Straggler]) -> list[list[Straggler]]:
     """Return stragglers by what they do and where, the slowest first."""
     groups: dict[tuple[SlowKind, str, str, str], list[Straggler]] = {}
-    for one in found:
-        key = one.kind, one.place, one.activity, one.function
-        groups.setdefault(key, []).append(one)
+    for straggler in found:
+        key = straggler.kind, straggler.place, straggler.activity, straggler.function
+        groups.setdefault(key, []).append(straggler)
     return list(groups.values())
 
 
 def _who(some: Sequence[Straggler]) -> str:
     rank = some[0].rank
-    named = numbers(_indices([one.rank.index for one in some]))
-    hosts = {one.rank.host for one in some}
+    named = numbers(_indices([straggler.rank.index for straggler in some]))
+    hosts = {straggler.rank.host for straggler in some}
     if len(some) == 1:
         return f"{named} ({rank.host}, pid {rank.pid})"
     place = rank.host if len(hosts) == 1 else counted(len(hosts), "host")
@@ -178,9 +180,13 @@ def document(slowness: Slowness | None) -> dict[str, Any]:
         "step_seconds": slowness.step,
         "lost_seconds": slowness.lost,
         "stragglers": [
-            _straggler_document(one) for one in slowness.stragglers[:MOST_NUMBERS]
+            _straggler_document(straggler)
+            for straggler in slowness.stragglers[:MOST_NUMBERS]
         ],
-        "former": [_straggler_document(one) for one in slowness.former[:MOST_NUMBERS]],
+        "former": [
+            _straggler_document(straggler)
+            for straggler in slowness.former[:MOST_NUMBERS]
+        ],
         "throttled": [
             {"rank": rank.index, "reasons": reasons}
             for rank, reasons in slowness.throttled[:MOST_NUMBERS]
@@ -224,4 +230,4 @@ def _finite(number: float | None) -> float | None:
 
 
 def _indices(found: Sequence[int | None]) -> list[int]:
-    return sorted(one for one in found if one is not None)
+    return sorted(index for index in found if index is not None)

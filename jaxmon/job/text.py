@@ -53,7 +53,9 @@ def lines(verdict: Verdict, width: int) -> list[str]:
     if not verdict.jobs:
         found += ["", f"No rank of a job on {counted(verdict.answered, 'host')}."]
     missing = any(
-        one.kind is SuspectKind.MISSING for job in verdict.jobs for one in job.suspects
+        group.kind is SuspectKind.MISSING
+        for job in verdict.jobs
+        for group in job.suspects
     )
     if missing or not verdict.jobs:
         notes = [*_others(verdict.others), *_failed(verdict.unknown)]
@@ -123,11 +125,11 @@ def headline(job: Job) -> str:
 
 def _job(job: Job, width: int) -> Iterator[str]:
     yield from wrapped(headline(job), width, rest=INDENT)
-    for one in job.suspects[:_MOST_SUSPECTS]:
-        yield from _suspects(job, one, width)
+    for group in job.suspects[:_MOST_SUSPECTS]:
+        yield from _suspects(job, group, width)
     if (left := len(job.suspects) - _MOST_SUSPECTS) > 0:
         yield f"{INDENT}and {counted(left, 'further group')} of ranks"
-    if job.state is JobState.ENDED and FAILED & {one.kind for one in job.suspects}:
+    if job.state is JobState.ENDED and FAILED & {group.kind for group in job.suspects}:
         yield from advice_lines(FIRST, width)
     if job.state is JobState.UNKNOWN:
         yield from wrapped(UNCOUNTED, width, first=INDENT, rest=INDENT)
@@ -156,8 +158,8 @@ def _waiting(job: Job, width: int) -> Iterator[str]:
     ranks = "all ranks" if len(waiting) == job.count else numbers(waiting)
     text = f"{ranks} have dispatched the same: {len(waiting):,} {waits(job)}"
     yield from point(text, width)
-    for one in job.dispatched[:_MOST_SUSPECTS]:
-        yield from point(f"{who(one)} dispatched that, too, and {does(one)}", width)
+    for group in job.dispatched[:_MOST_SUSPECTS]:
+        yield from point(f"{who(group)} dispatched that, too, and {does(group)}", width)
     yield from advice_lines(NETWORK, width)
 
 
@@ -199,10 +201,12 @@ def time_limit(job: Job) -> str:
     Return what would end the hang of *job*; empty if it does not hang, or nothing is
     known.
     """
-    if job.state is not JobState.HUNG or _NOTICED & {one.kind for one in job.suspects}:
+    if job.state is not JobState.HUNG or _NOTICED & {
+        group.kind for group in job.suspects
+    }:
         return ""
     setups = [rank.setup for rank in job.ranks if rank.setup]
-    pairs = {(one.get("platform", ""), one.get("jaxlib", "")) for one in setups}
+    pairs = {(setup.get("platform", ""), setup.get("jaxlib", "")) for setup in setups}
     timeouts = {timeout(*pair) for pair in pairs}
     limit = timeouts.pop() if len(timeouts) == 1 else None
     if limit is None:
@@ -222,7 +226,7 @@ def document(verdict: Verdict) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "state": worst(verdict).value,
-        "jobs": [_job_document(one) for one in verdict.jobs],
+        "jobs": [_job_document(job) for job in verdict.jobs],
         "silent": [
             {"target": target, "trouble": trouble} for target, trouble in verdict.silent
         ],
@@ -237,7 +241,7 @@ def document(verdict: Verdict) -> dict[str, Any]:
 
 def worst(verdict: Verdict) -> JobState:
     """Return the state of the job that is worst, unknown if there is none."""
-    live = [one.state for one in verdict.jobs if one.state is not JobState.ENDED]
+    live = [job.state for job in verdict.jobs if job.state is not JobState.ENDED]
     if live:
         return live[0]
     return JobState.ENDED if verdict.jobs else JobState.UNKNOWN
@@ -247,7 +251,7 @@ def _job_document(job: Job) -> dict[str, Any]:
     waiting = job.waiting
     return {
         "coordinator": job.coordinator,
-        "names": sorted({one.job for one in job.ranks if one.job})[:_MOST_NAMES],
+        "names": sorted({rank.job for rank in job.ranks if rank.job})[:_MOST_NAMES],
         "processes": job.count,
         "hosts": job.hosts,
         "state": job.state.value,
@@ -261,8 +265,8 @@ def _job_document(job: Job) -> dict[str, Any]:
             "call": waiting.call,
             "where": waiting.place,
         },
-        "suspects": [_suspects_document(one, job.count) for one in job.suspects],
-        "ahead": [_suspects_document(one, job.count) for one in job.dispatched],
+        "suspects": [_suspects_document(group, job.count) for group in job.suspects],
+        "ahead": [_suspects_document(group, job.count) for group in job.dispatched],
         "starved": job.starved[:MOST_NUMBERS],
         "slowness": stragglers_text.document(job.slowness),
         "latecomers": collectives.late_document(job.late_ranks),
@@ -287,13 +291,13 @@ def _suspects_document(suspects: Suspects, count: int) -> dict[str, Any]:
         "gone": [str(one) for one in suspects.failed_helpers],
         "processes": [
             {
-                "rank": one.index,
-                "host": one.host,
-                "pid": one.pid,
-                "worker": one.worker,
-                "steps": {of.name: of.steps for of in one.loops},
-                "stack": one.now.stack,
+                "rank": rank.index,
+                "host": rank.host,
+                "pid": rank.pid,
+                "worker": rank.worker,
+                "steps": {of.name: of.steps for of in rank.loops},
+                "stack": rank.now.stack,
             }
-            for one in suspects.ranks[:_MOST_PROCESSES]
+            for rank in suspects.ranks[:_MOST_PROCESSES]
         ],
     }

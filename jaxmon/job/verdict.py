@@ -84,7 +84,7 @@ def judge(hosts: Sequence[JobHost], limits: Limits | None = None) -> Verdict:
         limits: by which they are judged; the defaults if `None`.
     """
     limits = limits or Limits()
-    silent = tuple((one.target, one.trouble) for one in hosts if one.trouble)
+    silent = tuple((host.target, host.trouble) for host in hosts if host.trouble)
     found: defaultdict[tuple[str, int], list[Rank]] = defaultdict(list)
     places: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
     for host in hosts:
@@ -95,7 +95,7 @@ def judge(hosts: Sequence[JobHost], limits: Limits | None = None) -> Verdict:
     jobs = [
         _job(key, ranks, hosts, places[key], limits) for key, ranks in found.items()
     ]
-    if any(one.nccl is not None for one in hosts):
+    if any(host.nccl is not None for host in hosts):
         jobs = [replace(job, nccl=ras_view(job.ranks, hosts)) for job in jobs]
     jobs.sort(key=lambda job: (-_WORST[job.state], job.coordinator, job.count))
     answered = len(hosts) - len(silent)
@@ -103,9 +103,9 @@ def judge(hosts: Sequence[JobHost], limits: Limits | None = None) -> Verdict:
         tuple(jobs),
         silent,
         answered,
-        sum(one.others for one in hosts),
-        sum(len(one.unknown) for one in hosts),
-        tuple((one.target, doubt) for one in hosts for doubt in one.doubts),
+        sum(host.others for host in hosts),
+        sum(len(host.unknown) for host in hosts),
+        tuple((host.target, doubt) for host in hosts for doubt in host.doubts),
     )
 
 
@@ -117,9 +117,9 @@ def _job(
     limits: Limits,
 ) -> Job:
     coordinator, count = key
-    unheard = any(one.trouble for one in hosts)
+    unheard = any(host.trouble for host in hosts)
     ranks = _one_of_each(reported)
-    alive = [one for one in ranks if one.responds]
+    alive = [rank for rank in ranks if rank.responds]
     seconds = _since_progress(alive or ranks)
     waiting = waiting_of(alive)
     suspects = _suspects(ranks, alive, count, waiting, unheard=unheard)
@@ -134,7 +134,7 @@ def _job(
             alive, [host for host in hosts if host.target in places], limits
         )
         # What a rank does at one moment says nothing.
-        suspects = tuple(one for one in suspects if one.kind in _ANYWAY)
+        suspects = tuple(group for group in suspects if group.kind in _ANYWAY)
         waiting = DeviceWait()
     stalled = state in {JobState.HUNG, JobState.WAITING} and not suspects
     rest = apart_from(alive, waiting) if stalled else []
@@ -169,11 +169,11 @@ def _one_of_each(reported: Iterable[Rank]) -> list[Rank]:
     restarted may have the address of the one before.
     """
     found: dict[int, Rank] = {}
-    for one in reported:
-        number = one.index or 0
+    for rank in reported:
+        number = rank.index or 0
         other = found.get(number)
-        if other is None or _recency(one) > _recency(other):
-            found[number] = one
+        if other is None or _recency(rank) > _recency(other):
+            found[number] = rank
     return [found[number] for number in sorted(found)]
 
 
@@ -185,10 +185,10 @@ def _since_progress(ranks: Sequence[Rank]) -> float | None:
     """Return the seconds since any rank made progress, `None` if that is unknown."""
     # A rank of which it is not known what it runs together with others may call
     # functions of its own.
-    knowing = [one for one in ranks if one.functions] or ranks
-    ages = [one.age for one in knowing if one.age is not None]
+    knowing = [rank for rank in ranks if rank.functions] or ranks
+    ages = [rank.age for rank in knowing if rank.age is not None]
     # At first, what they wait for.
-    begun = [one.now.seconds + one.since_seconds for one in ranks if starts(one)]
+    begun = [rank.now.seconds + rank.since_seconds for rank in ranks if starts(rank)]
     return min(ages or begun, default=None)
 
 
@@ -197,15 +197,15 @@ def _limit(
 ) -> float:
     """Return from how many seconds without progress a job is called hung."""
     after = seconds_in(limits.rank_stuck_after)
-    kinds = {one.kind for one in suspects}
+    kinds = {group.kind for group in suspects}
     if kinds & _ABSENT:
         return min(after, seconds_in(limits.rank_gone_after))
     if not alive:
         return after
-    usual = median([max(one.pace.usual_seconds, 0.0) for one in alive])
+    usual = median([max(rank.pace.usual_seconds, 0.0) for rank in alive])
     limit = max(after, limits.rank_stuck_times * min(usual, _MOST_USUAL))
     slow = any(map(starts, alive))
-    if slow or median([_progress_made(one) for one in alive]) < _RHYTHM:
+    if slow or median([_progress_made(rank) for rank in alive]) < _RHYTHM:
         limit = max(limit, seconds_in(limits.rank_stuck_first))
     if kinds and kinds <= _TAKES_TIME:
         limit = max(limit, seconds_in(limits.stuck_after))
@@ -214,8 +214,10 @@ def _limit(
 
 def _progress_made(rank: Rank) -> int:
     """Return how often *rank* has made progress; often, if that is not counted."""
-    calls = [one.calls for one in rank.functions if one.calls is not None]
-    known = [*calls, *(one.steps for one in rank.loops)]
+    calls = [
+        function.calls for function in rank.functions if function.calls is not None
+    ]
+    known = [*calls, *(loop.steps for loop in rank.loops)]
     return max(known, default=_RHYTHM)
 
 
@@ -226,7 +228,7 @@ def _state(
     suspects: Sequence[Suspects],
     limits: Limits,
 ) -> JobState:
-    if not alive and {one.kind for one in suspects} <= _OVER:
+    if not alive and {group.kind for group in suspects} <= _OVER:
         return JobState.ENDED
     if seconds is None:
         return JobState.UNKNOWN
@@ -239,7 +241,7 @@ def _state(
 
 def _without(waiting: DeviceWait, suspects: Iterable[Suspects]) -> DeviceWait:
     """Return *waiting* without those that wait in another program or place."""
-    other = {number for one in suspects for number in one.numbers}
+    other = {number for group in suspects for number in group.numbers}
     return replace(waiting, numbers=tuple(n for n in waiting.numbers if n not in other))
 
 
@@ -255,7 +257,7 @@ def _suspects(
     found: list[Suspects] = []
     for kind, some in _absent(ranks).items():
         found += _alike(kind, some, waiting)
-    known = {one.index for one in ranks}
+    known = {rank.index for rank in ranks}
     missing = tuple(number for number in range(count) if number not in known)
     if missing:
         found.append(
@@ -264,7 +266,7 @@ def _suspects(
             )
         )
     others = apart_from(alive, waiting)
-    behind = [one for one in others if not _has_dispatched(one, waiting)]
+    behind = [rank for rank in others if not _has_dispatched(rank, waiting)]
     apart = busy(behind, waiting) or _apart(alive, waiting)
     if _AWAITED & {one.kind for one in found}:
         # Then a rank may well read a result that never comes.
@@ -277,8 +279,8 @@ def _suspects(
 def busy(ranks: Iterable[Rank], waiting: DeviceWait) -> list[Suspects]:
     """Return what *ranks* do that do not wait for the device, by kind and place."""
     kinds: defaultdict[SuspectKind, list[Rank]] = defaultdict(list)
-    for one in ranks:
-        kinds[_kind(one)].append(one)
+    for rank in ranks:
+        kinds[_kind(rank)].append(rank)
     return [
         alike for kind, some in kinds.items() for alike in _alike(kind, some, waiting)
     ]
@@ -306,13 +308,13 @@ def _group(kind: SuspectKind) -> int:
 
 def _absent(ranks: Iterable[Rank]) -> dict[SuspectKind, list[Rank]]:
     found: defaultdict[SuspectKind, list[Rank]] = defaultdict(list)
-    for one in ranks:
-        if one.ended:
-            found[_end(one)].append(one)
-        elif one.stopped:
-            found[SuspectKind.STOPPED].append(one)
-        elif one.trouble:
-            found[SuspectKind.SILENT].append(one)
+    for rank in ranks:
+        if rank.ended:
+            found[_end(rank)].append(rank)
+        elif rank.stopped:
+            found[SuspectKind.STOPPED].append(rank)
+        elif rank.trouble:
+            found[SuspectKind.SILENT].append(rank)
     return dict(found)
 
 
@@ -362,11 +364,11 @@ def _alike(
 ) -> Iterable[Suspects]:
     """Yield *ranks* by what they do and where."""
     groups: defaultdict[tuple[str, str], list[Rank]] = defaultdict(list)
-    for one in ranks:
+    for rank in ranks:
         # What a process did before it was gone is not what the others wait for.
         there = kind not in _ANYWAY
-        key = (one.now.place, _function(one, kind)) if there else ("", "")
-        groups[key].append(one)
+        key = (rank.now.place, _function(rank, kind)) if there else ("", "")
+        groups[key].append(rank)
     for (place, function), some in groups.items():
         calls = {_calls(one, waiting) for one in some if waiting.function}
         seconds = [_seconds(one, kind) for one in some]

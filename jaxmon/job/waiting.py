@@ -29,26 +29,26 @@ def starts(rank: Rank) -> bool:
 
 def waiting_of(alive: Sequence[Rank]) -> DeviceWait:
     """Return the ranks that wait for the device."""
-    waiting = [one for one in alive if _waits(one)]
+    waiting = [rank for rank in alive if _waits(rank)]
     if not waiting:
         return DeviceWait()
-    shared = {of.name for one in alive for of in one.functions}
+    shared = {of.name for rank in alive for of in rank.functions}
     functions = Counter(
-        one.now.function for one in waiting if one.now.function in shared
+        rank.now.function for rank in waiting if rank.now.function in shared
     )
     function = _usual(functions) or _furthest_apart(alive)
     place, there = _meeting_point(waiting, function)
     calls = Counter(
-        calls for one in there if (calls := one.calls(function)) is not None
+        calls for rank in there if (calls := rank.calls(function)) is not None
     )
-    fetching = sum(one.now.state != "device" for one in there)
+    fetching = sum(rank.now.state != "device" for rank in there)
     return DeviceWait(
         tuple(numbers_of(waiting)),
         function,
         calls.most_common(1)[0][0] if function and calls else None,
         place,
         2 * fetching > len(there),
-        _usual(Counter(one.now.barrier for one in there)),
+        _usual(Counter(rank.now.barrier for rank in there)),
         _is_partial(alive, function),
     )
 
@@ -56,7 +56,7 @@ def waiting_of(alive: Sequence[Rank]) -> DeviceWait:
 def apart_from(alive: Iterable[Rank], waiting: DeviceWait) -> list[Rank]:
     """Return those of *alive* that are not *waiting*."""
     numbers = set(waiting.numbers)
-    return [one for one in alive if one.index not in numbers]
+    return [rank for rank in alive if rank.index not in numbers]
 
 
 def elsewhere(alive: Sequence[Rank], waiting: DeviceWait) -> list[Rank]:
@@ -66,12 +66,12 @@ def elsewhere(alive: Sequence[Rank], waiting: DeviceWait) -> list[Rank]:
     """
     numbers = set(waiting.numbers)
     found = [
-        one
-        for one in alive
-        if one.index in numbers and one.now.place and one.now.place != waiting.place
+        rank
+        for rank in alive
+        if rank.index in numbers and rank.now.place and rank.now.place != waiting.place
     ]
     early = [one for one in found if one.now.barrier]
-    calls = [one.calls(waiting.function) for one in early]
+    calls = [rank.calls(waiting.function) for rank in early]
     known = [number for number in calls if number is not None]
     if waiting.barrier or not early or len(known) < len(early):
         return found
@@ -85,13 +85,13 @@ def elsewhere(alive: Sequence[Rank], waiting: DeviceWait) -> list[Rank]:
 def is_local(rank: Rank) -> bool:
     """Return whether *rank* is in a call of a function that it runs alone."""
     function = rank.now.function
-    shared = {one.name for one in rank.functions}
+    shared = {function.name for function in rank.functions}
     return bool(function and shared) and function not in shared
 
 
 def numbers_of(ranks: Iterable[Rank]) -> list[int]:
     """Return the numbers of *ranks*, lowest first."""
-    return sorted([one.index for one in ranks if one.index is not None])
+    return sorted([rank.index for rank in ranks if rank.index is not None])
 
 
 def _waits(rank: Rank) -> bool:
@@ -107,9 +107,9 @@ def _meeting_point(waiting: Sequence[Rank], function: str) -> tuple[str, list[Ra
     calls of *function*, and who waits there; all of them if no line is known.
     """
     there: defaultdict[str, list[Rank]] = defaultdict(list)
-    for one in waiting:
-        if one.now.place:
-            there[one.now.place].append(one)
+    for rank in waiting:
+        if rank.now.place:
+            there[rank.now.place].append(rank)
     if not there:
         return "", list(waiting)
     return max(
@@ -123,7 +123,7 @@ def _meeting_point(waiting: Sequence[Rank], function: str) -> tuple[str, list[Ra
 
 def _is_partial(ranks: Sequence[Rank], function: str) -> bool:
     """Return whether *function* runs on some of the devices of their job only."""
-    on = [of.devices for one in ranks for of in one.functions if of.name == function]
+    on = [of.devices for rank in ranks for of in rank.functions if of.name == function]
     return 0 < max(on, default=0) < devices(ranks)
 
 
@@ -135,10 +135,10 @@ def _furthest_apart(ranks: Sequence[Rank]) -> str:
     most: dict[str, int] = {}
     spread: dict[str, set[int]] = defaultdict(set)
     for rank in ranks:
-        for one in rank.functions:
-            if one.calls is not None:
-                most[one.name] = max(most.get(one.name, 0), one.calls)
-                spread[one.name].add(one.calls)
+        for function in rank.functions:
+            if function.calls is not None:
+                most[function.name] = max(most.get(function.name, 0), function.calls)
+                spread[function.name].add(function.calls)
     return max(most, key=lambda name: (len(spread[name]) > 1, most[name]), default="")
 
 
@@ -165,16 +165,16 @@ def deviating(ranks: Sequence[Rank], function: str) -> list[tuple[Rank, str]]:
 
 def devices(ranks: Sequence[Rank]) -> int:
     """Return how many devices their job has, at least those of one of its programs."""
-    known = [_whole(one.setup.get("devices", "")) for one in ranks]
+    known = [_whole(rank.setup.get("devices", "")) for rank in ranks]
     count = ranks[0].count or 0 if ranks else 0
     if ranks and all(known) and (len(ranks) == count or len(set(known)) == 1):
         return sum(known) * count // len(ranks)
-    return max((of.devices for one in ranks for of in one.functions), default=0)
+    return max((of.devices for rank in ranks for of in rank.functions), default=0)
 
 
 def _by_calls(ranks: Sequence[Rank]) -> list[tuple[Rank, str]]:
     everywhere = devices(ranks)
-    calls = {id(one): _of_all(one, everywhere) for one in ranks if one.functions}
+    calls = {id(rank): _of_all(rank, everywhere) for rank in ranks if rank.functions}
     if any(found is None for found in calls.values()):
         return []
     orders = Counter(found for found in calls.values() if found is not None)
@@ -188,14 +188,14 @@ def _by_calls(ranks: Sequence[Rank]) -> list[tuple[Rank, str]]:
         if (extra := _extra(usual, one))
     }
     found = [
-        (one, other[made])
-        for one in ranks
-        if (made := calls.get(id(one))) is not None and made in other
+        (rank, other[made])
+        for rank in ranks
+        if (made := calls.get(id(rank))) is not None and made in other
     ]
     if not found or 2 * len(found) < len(ranks):
         return found
     deviate = {id(one) for one, _ in found}
-    rest = [(one, one.now.function) for one in ranks if id(one) not in deviate]
+    rest = [(rank, rank.now.function) for rank in ranks if id(rank) not in deviate]
     return [*found, *rest]
 
 
@@ -205,7 +205,9 @@ def _of_all(rank: Rank, everywhere: int) -> Calls | None:
     are not counted. Parts of the processes may call others among themselves.
     """
     found = [
-        (one.name, one.calls) for one in rank.functions if one.devices == everywhere
+        (function.name, function.calls)
+        for function in rank.functions
+        if function.devices == everywhere
     ]
     known = [(name, calls) for name, calls in found if calls]
     unknown = any(calls is None for _, calls in found)
@@ -225,14 +227,16 @@ def _extra(usual: dict[str, int], found: Calls) -> str:
 
 
 def _by_fingerprint(ranks: Sequence[Rank], function: str) -> list[Rank]:
-    known = Counter(found for one in ranks if (found := one.fingerprint(function)))
+    known = Counter(found for rank in ranks if (found := rank.fingerprint(function)))
     if len(known) < 2:  # noqa: PLR2004 - one for all
         return []
     usual, times = known.most_common(1)[0]
     # On hosts that differ from each other, each may have its own.
     if 2 * times <= sum(known.values()):
         return [] if len(known) > 2 else list(ranks)  # noqa: PLR2004 - two halves
-    return [one for one in ranks if (own := one.fingerprint(function)) and own != usual]
+    return [
+        rank for rank in ranks if (own := rank.fingerprint(function)) and own != usual
+    ]
 
 
 def _whole(text: str) -> int:

@@ -205,7 +205,7 @@ def who(group: RankGroup) -> str:
     if len(group.ranks) == 1:
         rank = group.ranks[0]
         return f"{numbers(group.numbers)} ({rank.host}, pid {rank.pid})"
-    hosts = list(dict.fromkeys(one.host for one in group.ranks))
+    hosts = list(dict.fromkeys(rank.host for rank in group.ranks))
     more = len(hosts) - _MOST_NAMED
     named = ", ".join(hosts[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
     return f"{numbers(group.numbers)} (on {named})"
