@@ -17,5 +17,4 @@ def get(url):
 
 def files(run_dir: Path) -> list[str]:
     """Return the names in *run_dir*, sorted, without what outlives a process."""
-    stay = (".life", ".ended")
-    return sorted(path.name for path in run_dir.iterdir() if path.suffix not in stay)
+    return sorted(one.name for one in run_dir.iterdir() if one.suffix != ".end")

@@ -18,10 +18,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxmon import ended, interrupts, life, rundir
+from jaxmon import endings, interrupts, rundir
 from jaxmon.agent.guard import log
 from jaxmon.errors import JaxmonError, PageError
 from jaxmon.exposition.add import prepare
+from jaxmon.facts.ending import CRASHED, FINISHED, RUNNING, ProcessEnd, State
 from jaxmon.files.descriptor import NONE_LEFT
 from jaxmon.http.listeners import Listener
 from jaxmon.http.server import Server
@@ -43,6 +44,8 @@ class LocalSocket:
     Args:
         began: when counting began, by `monotonic`, as the page of *server* says.
         running: returns the name of the loop that runs, ``""`` for none.
+        position: returns which process this is and how far it has come, as fields of
+            its record; called every few seconds.
     """
 
     def __init__(
@@ -52,19 +55,18 @@ class LocalSocket:
         *,
         began: float,
         running: Callable[[], str] = str,
+        position: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         self._server = server
-        self._running = running
+        self._running, self._position = running, position
         # The program may change its working directory.
         self._directory = directory.absolute()
         self._slot: rundir.Slot | None = None
         self._listener: Listener | None = None
         self._number: int | None = None
-        self._life: life.Life | None = None
+        self._ending: endings.EndWriter | None = None
         # The latest record of this process.
-        self._record: life.Record | None = None
-        # What was counted in the slot before.
-        self._before: ended.Ended | None = None
+        self._record: ProcessEnd | None = None
         self._began = began
         self._trouble = ""
         self._has_noticed = False
@@ -99,17 +101,19 @@ class LocalSocket:
         try:
             self._listener = listener = self._listen(slot)
             slot.bound()
-            # Known before this process counts as a start, and before it responds.
-            self._continue(slot)
         except BaseException:
             if listener is not None:
                 slot.bound()
             slot.release()
             raise
+        if self._ending is None or slot.number != self._number:
+            path = endings.path_of(slot.socket)
+            self._ending = endings.EndWriter(path, slot.mode)
         self._slot, self._number = slot, slot.number
-        # It never raises, but for the program's exceptions.
-        self._life = life.Life(slot.socket.with_suffix(".life"), slot.mode)
-        self._life.begin(self._record)
+        # Before it responds. It never raises, but for the program's exceptions.
+        self._ending.begin(self._record)
+        if self._ending.continued is not None:
+            prepare()
 
     def check(self) -> None:
         """Listen again if the socket is gone; called on the server's thread."""
@@ -118,7 +122,7 @@ class LocalSocket:
                 return
             lost = self._has_lost()
             if self._slot is not None and self._slot.in_place() and not lost:
-                self._look_after_life()
+                self._refresh_record()
                 return
             # The program may not have finished closing, or not opened its own yet.
             if lost and not self._has_noticed:
@@ -169,23 +173,22 @@ class LocalSocket:
             last: returns the counters of this agent as text, added to those in a text;
                 raises `PageError` if that has something else.
         """
-        slot, mine, before = self._slot, self._life, self._before
-        record = None if mine is None else mine.record
-        if slot is None or record is None:
+        slot, mine = self._slot, self._ending
+        if slot is None or mine is None or mine.record is None:
             return
         try:
             if not slot.keep():  # the counts there are another process's
                 return
             since, text = self._began, b""
-            if before is not None:
-                since = before.since
+            if mine.before is not None and mine.continued is not None:
+                since = mine.before.counted_since
                 with contextlib.suppress(ValueError, PageError):
-                    text = last(before.text())
-            if not 0 < len(text) <= ended.MOST:
+                    text = last(endings.unpacked(mine.continued))
+            if not 0 < len(text) <= endings.MOST:
                 since, text = self._began, last("")
-            if len(text) <= ended.MOST:
-                counts = ended.ended(record.starts, since, text)
-                ended.write(ended.path_of(slot.socket), counts, slot.mode)
+            if len(text) <= endings.MOST:
+                self._reopen(mine)
+                mine.keep(since, text)
         except OSError as error:  # a full disk, too small a volume
             interrupts.pass_on(error)
 
@@ -193,7 +196,7 @@ class LocalSocket:
         """Release the slot, so that the next agent finds it free."""
         with self._lock:
             self._closed = True
-            self._end_life()
+            self._end_record()
             if self._slot is not None:
                 self._slot.release()
                 self._slot = None
@@ -204,28 +207,28 @@ class LocalSocket:
         the lock may be held by a thread that no longer exists.
         """
         self._closed = True
-        if self._life is not None:
-            self._life.abandon()
-            self._life = None
+        if self._ending is not None:
+            self._ending.abandon()
+            self._ending = None
         if self._slot is not None:
             self._slot.abandon()
             self._slot = None
 
     def note_loop(self) -> None:
         """Record which loop runs."""
-        if (mine := self._life) is not None:
+        if (mine := self._ending) is not None:
             mine.run(self._running())
 
     def note_crash(self) -> None:
         """Record that an exception ends the program."""
         with self._lock:
-            if (mine := self._life) is not None:
-                self._end(mine, life.CRASHED)
+            if (mine := self._ending) is not None:
+                self._end(mine, CRASHED)
 
     def say(self, words: Mapping[str, Any]) -> None:
-        """Leave the last words of this process; see `jaxmon.life`."""
-        if (mine := self._life) is not None:
-            mine.say(words)
+        """Record how this process ends, by fields of its record."""
+        if (mine := self._ending) is not None:
+            mine.update(words)
 
     def _listen(self, slot: rundir.Slot) -> Listener:
         try:
@@ -236,49 +239,30 @@ class LocalSocket:
                 raise
             raise rundir.no_socket(slot.socket, error) from error
 
-    def _continue(self, slot: rundir.Slot) -> None:
-        """Decide whether this process adds to what its predecessors counted."""
-        path, before = ended.path_of(slot.socket), self._before
-        if self._record is not None and slot.number == self._number:
-            if before is not None and ended.read(path) is None:  # it was removed
-                with contextlib.suppress(OSError):
-                    ended.write(path, before, slot.mode)
-            return
-        predecessor = life.record(slot.socket.with_suffix(".life"))
-        found = None if self._record is not None else ended.read(path)
-        if (
-            found is None
-            or predecessor is None
-            or predecessor.state != life.FINISHED
-            or predecessor.starts != found.starts
-            or found.age() is None
-        ):
-            ended.remove(path)
-            found = None
-        else:
-            prepare()
-        self._before = found
-
-    def _end(self, mine: life.Life, state: life.State) -> None:
-        record = mine.record
-        if (
-            mine.is_lost
-            and (record is not None and record.state == life.RUNNING)
-            and (self._slot is not None and self._slot.keep())
-        ):
+    def _reopen(self, mine: endings.EndWriter) -> None:
+        """Open the record again if the program has closed it."""
+        if mine.is_lost and self._slot is not None and self._slot.keep():
+            record = mine.record
             mine.abandon()
             mine.begin(record)
+
+    def _end(self, mine: endings.EndWriter, state: State) -> None:
+        if mine.record is not None and mine.record.state == RUNNING:
+            self._reopen(mine)
         mine.end(state)
 
-    def _look_after_life(self) -> None:
-        # Loops that were left without their knowledge end here.
-        self.note_loop()
-        if (mine := self._life) is not None:
+    def _refresh_record(self) -> None:
+        """Record how far the program has come, and again if the file was removed."""
+        if (mine := self._ending) is not None:
             mine.hold()
             if not mine.in_place():
                 self._record = mine.record or self._record
                 mine.abandon()
                 mine.begin(self._record)
+            said = mine.record is not None and mine.record.kind
+            # Loops that were left without their knowledge end here.
+            known = {} if said else self._position()
+            mine.update({**known, "running": self._running()})
 
     def _give_up(self) -> None:
         """Leave the slot, with all its files, to the process that keeps taking it."""
@@ -295,28 +279,27 @@ class LocalSocket:
 
     def _has_lost(self) -> bool:
         """Return whether the program has closed a descriptor of ours."""
-        listener, slot, mine = self._listener, self._slot, self._life
+        listener, slot, mine = self._listener, self._slot, self._ending
         return (
             (listener is not None and not listener.sock.is_ours)
             or (slot is not None and slot.is_lost)
             or (mine is not None and mine.is_lost)
         )
 
-    def _end_life(self) -> None:
+    def _end_record(self) -> None:
         """Record that this process has finished; after an interruption, call again."""
-        if (mine := self._life) is not None:
-            self._end(mine, life.FINISHED)
+        if (mine := self._ending) is not None:
+            self._end(mine, FINISHED)
             # Unless it could not be written: then the latest that could.
             self._record = mine.record or self._record
             mine.abandon()
-            self._life = None
 
     def _release(self) -> None:
         # First, or our own socket would respond when we search for a free slot.
         if self._listener is not None:
             self._server.close_listener(self._listener)
             self._listener = None
-        self._end_life()
+        self._end_record()
         if self._slot is not None:
             self._slot.release()
             self._slot = None

@@ -77,6 +77,9 @@ class Runtime:
             *parts_of(self.context, indicators),
             *(self._markers, Process(), Container()),
         )
+        self._words = next(
+            iter([one.words for one in self.parts if isinstance(one, Errors)])
+        )
         self._reduction = reduction_of(settings, self.context.table)
         self._live: OwnPage | None = None
         plan = pushing.planned(settings)
@@ -108,6 +111,7 @@ class Runtime:
             },
             self._on_server_error,
             running=indicators.loops.running,
+            position=self._words.position,
             began=self._started[1],
             deadline=self._guard.deadline,
         )
@@ -115,9 +119,6 @@ class Runtime:
         indicators.place_of = SourceLineFinder(jax).raised_at
         indicators.serverless = settings.serverless
         indicators.loops.on_change = self.serving.note_loop
-        self._words = next(
-            iter([one.words for one in self.parts if isinstance(one, Errors)])
-        )
         self._words.say = self.serving.say
         self._pusher = pushing.prepared(plan, self.collect, settings, self._guard)
         self._own = OwnMetrics(

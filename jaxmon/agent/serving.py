@@ -32,6 +32,7 @@ class Serving:
         local_routes: handlers only for the Unix socket.
         on_error: called with the site of each failure.
         running: returns the name of the loop that runs, ``""`` for none.
+        position: returns how far the program has come; see `LocalSocket`.
         began: when counting began, by `monotonic`.
         deadline: of what waits when it stops.
 
@@ -47,6 +48,7 @@ class Serving:
         on_error: Callable[[str, BaseException], None],
         *,
         running: Callable[[], str],
+        position: Callable[[], Mapping[str, Any]],
         began: float,
         deadline: Deadline,
     ) -> None:
@@ -55,7 +57,7 @@ class Serving:
         self._routes = dict(routes)
         self._local_routes = {path: _shown(one) for path, one in local_routes.items()}
         self._on_error = on_error
-        self._running, self._began = running, began
+        self._running, self._position, self._began = running, position, began
         self._server: Server | None = None
         self._local: LocalSocket | None = None
         self.url: str | None = None
@@ -106,7 +108,7 @@ class Serving:
             self._local.note_crash()
 
     def say(self, words: Mapping[str, Any]) -> None:
-        """Leave the last words of this process to the sidecar."""
+        """Record how this process ends, for the sidecar."""
         if self._local is not None:
             self._local.say(words)
 
@@ -177,7 +179,13 @@ class Serving:
         if not self._settings.socket:
             return False
         directory = rundir.locate(self._settings.run_dir)
-        local = LocalSocket(server, directory, running=self._running, began=self._began)
+        local = LocalSocket(
+            server,
+            directory,
+            running=self._running,
+            position=self._position,
+            began=self._began,
+        )
         # Stored first, like the server.
         self._local = local
         try:

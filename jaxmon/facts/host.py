@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from jaxmon.facts.rank import KILLED, MOST_RANKS, SCHEMA, Rank
+from jaxmon.facts.ending import KILLED
+from jaxmon.facts.rank import MOST_RANKS, SCHEMA, Rank
 from jaxmon.facts.reader import from_json, mapping, sifted
 from jaxmon.facts.walltime import Standing
 from jaxmon.formats import schema
@@ -247,7 +248,7 @@ def host(target: str, document: object) -> JobHost:
             stacks[rank.worker] = _stacks(one.get("stacks"))
             continue
         others += not rank.ended
-        if rank.words.kind in {"exception", "exit"} or rank.ended == KILLED:
+        if rank.words.failed or rank.ended == KILLED:
             unknown.append(rank)
     reported = from_json(
         JobHost, {name: given[name] for name in _REPORTED if name in given}

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from jaxmon.facts.ending import ProcessEnd
 from jaxmon.facts.walltime import Now
 
 
@@ -23,12 +24,6 @@ when newer output would mislead an older reader.
 
 MOST_RANKS = 1_000_000
 """No job has as many; a larger one is a mistake, or a lie."""
-
-KILLED, CRASHED, FINISHED = "killed", "crashed", "finished"
-"""
-How a process ended: without a word, as by SIGKILL, the kernel's OOM killer, a crash in
-C or `os._exit`; by an uncaught exception; in order.
-"""
 
 _DIGITS = 7
 
@@ -85,53 +80,6 @@ class RunningCompiles:
 
 
 @dataclass(frozen=True, slots=True)
-class RaisedException:
-    """Class of an exception, and the first line of its message."""
-
-    type: str = ""
-    message: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class RankEnd:
-    """
-    The last words of a process.
-
-    Attributes:
-        kind: ``exception``, ``exit`` with another code than 0, or ``finished``; empty
-            if it left none.
-        type: class of the exception.
-        message: first line of its message, or of that of `sys.exit`.
-        oom: whether it is about memory of devices.
-        code: of `sys.exit`.
-        where: ``file:line`` of the program.
-        function: in which function that is.
-        loop: the loop that it was in; empty if it marks none.
-        steps: done in that loop.
-        called: what it has called most of what the ranks call together.
-        calls: how often.
-        causes: what the exception was raised from, or while handling.
-        time: when, by the wall clock of its host.
-        age_seconds: how long ago; `None` if unknown.
-    """
-
-    kind: str = ""
-    type: str = ""
-    message: str = ""
-    oom: bool = False
-    code: int = 0
-    where: str = ""
-    function: str = ""
-    loop: str = ""
-    steps: int = 0
-    called: str = ""
-    calls: int = 0
-    causes: tuple[RaisedException, ...] = ()
-    time: float | None = None
-    age_seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class RecentLine:
     """A line where a rank was lately, in what state, and for how much of the time."""
 
@@ -172,7 +120,7 @@ class Rank:
         ended: how it ended, as far as is known; empty if it has not.
         ended_seconds: how long that has been known.
         closed_seconds: how long ago it ended, if the kernel reported that.
-        words: what it left.
+        words: its record, once it has ended or said how it ends.
         oom_kills: how many processes of its cgroup the kernel killed for memory
             between its last response and its end; `None` if unknown.
         host_oom_kills: the same, of the whole host.
@@ -207,7 +155,7 @@ class Rank:
     ended: str = ""
     ended_seconds: float = 0.0
     closed_seconds: float | None = None
-    words: RankEnd = field(default_factory=RankEnd)
+    words: ProcessEnd = field(default_factory=ProcessEnd)
     oom_kills: int | None = None
     host_oom_kills: int | None = None
 

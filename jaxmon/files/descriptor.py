@@ -103,7 +103,8 @@ class Descriptor:
             file = fresh if fresh.opened else self
             if file._files != self._files or not self.is_ours:  # noqa: SLF001 - its own
                 raise DescriptorLostError
-            os.pwrite(file.fileno(), data, offset)
+            if os.pwrite(file.fileno(), data, offset) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(path))
         finally:
             fresh.close()
 

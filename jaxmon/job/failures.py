@@ -11,8 +11,9 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+from jaxmon.facts.ending import CRASHED, KILLED, ProcessEnd
 from jaxmon.facts.host import JobHost
-from jaxmon.facts.rank import CRASHED, KILLED, Rank, RankEnd
+from jaxmon.facts.rank import Rank
 
 
 # Thirty years: who reports more is wrong, or lies.
@@ -106,7 +107,7 @@ def failure_of(host: JobHost, rank: Rank) -> RankFailure | None:
     )
 
 
-def is_of_peers(words: RankEnd) -> bool:
+def is_of_peers(words: ProcessEnd) -> bool:
     """Return whether *words* say that another process is gone, or unreachable."""
     messages = (words.message, *(cause.message for cause in words.causes))
     return any(
@@ -133,7 +134,7 @@ def _kind(rank: Rank) -> FailureKind | None:
 
 def _ages(rank: Rank) -> tuple[float, ...]:
     """Return how many seconds ago it failed: a range, if that is not known well."""
-    if rank.words.kind in {"exception", "exit"} and rank.words.age_seconds is not None:
+    if rank.words.failed and rank.words.age_seconds is not None:
         return (rank.words.age_seconds,)
     if rank.closed_seconds is not None:
         return (rank.closed_seconds,)

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from jaxmon.facts.ending import FINISHED
 from jaxmon.facts.host import JobHost
-from jaxmon.facts.rank import FINISHED, Rank
+from jaxmon.facts.rank import Rank
 from jaxmon.job.failures import FailureKind, RankFailure, failure_of
 from jaxmon.job.model import Job, JobState, Suspects
 from jaxmon.job.verdict import busy, judge

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 from jaxmon.facts.host import JobHost
-from jaxmon.facts.rank import SCHEMA, RaisedException, RankEnd
+from jaxmon.facts.rank import SCHEMA
 from jaxmon.formats.layout import INDENT, counted, duration, wrapped
 from jaxmon.job.failures import FailureKind, RankFailure
 from jaxmon.job.post_mortem import PostMortem, PostMortems
@@ -16,8 +15,6 @@ from jaxmon.job.words import MOST_NUMBERS, advice_lines, does, numbers, point, s
 
 
 _MOST_JOBS, _MOST_FAILURES, _MOST_HOSTS, _MOST_GROUPS = 20, 10, 10, 5
-# After a signal that a program handles itself, most exit with 128 and its number.
-_BY_SIGNAL = 128
 # Clocks that differ less mislead no one who reads logs.
 _SAME = 1.0
 
@@ -33,6 +30,20 @@ _ADVICE = {
     "scheduler say which (`dmesg`, `kubectl describe pod`, `sacct`).",
     FailureKind.OOM_KILLED: "The kernel killed it, or a process beside it, for its "
     "memory: raise the limit, or load less.",
+}
+_STOPPED = (
+    "Something sent it that signal, and it does not handle it: its scheduler, an "
+    "eviction or a user. The logs of the scheduler say which (`kubectl describe pod`, "
+    "`sacct`)."
+)
+_IN_C = (
+    "A crash in C. `python -X faulthandler` prints where; `coredumpctl` may have the "
+    "core, and `dmesg` the library."
+)
+_BY_SIGNAL = {
+    "SIGKILL": "A user, a scheduler, an eviction or the kernel killed it: their logs "
+    "say which (`dmesg`, `kubectl describe pod`, `sacct`).",
+    **dict.fromkeys(("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV"), _IN_C),
 }
 
 
@@ -82,27 +93,12 @@ def headline(job: PostMortem) -> str:
 
 def what(failure: RankFailure) -> str:
     """Return how a rank failed, in its own words where it left some."""
-    words, kind = failure.rank.words, failure.kind
-    if words.kind == "exit":
-        message = f": {words.message}" if words.message else ""
-        after = next((f" (after {_error(cause)})" for cause in words.causes), "")
-        return f"exited with code {words.code}{_signal(words.code)}{message}{after}"
-    if kind is FailureKind.KILLED:
-        return "was killed, or ended without a word"
+    end, kind = failure.rank.words, failure.kind
     if kind is FailureKind.OOM_KILLED:
         return "was killed by the kernel for memory"
-    if kind is FailureKind.CRASHED:
+    if kind is FailureKind.CRASHED and not end.kind:
         return "ended by an uncaught exception"
-    text = _error(words)
-    causes = [cause for cause in words.causes if cause.message or cause.type]
-    if causes:
-        last = causes[-1]
-        text += f" (after {last.type}: {last.message})" if last.message else ""
-    return text
-
-
-def _error(one: RankEnd | RaisedException) -> str:
-    return f"{one.type}: {one.message}" if one.message else one.type
+    return str(end).removeprefix("raised ")
 
 
 def verdict(job: PostMortem) -> str:
@@ -115,13 +111,6 @@ def _did(failure: RankFailure) -> str:
     return f"{'raised ' if raised else ''}{what(failure)}"
 
 
-def _signal(code: int) -> str:
-    try:
-        return f" ({signal.Signals(code - _BY_SIGNAL).name})"
-    except ValueError:
-        return ""
-
-
 def _job(job: PostMortem, width: int) -> Iterator[str]:
     yield from wrapped(headline(job), width, rest=INDENT)
     first = job.first
@@ -129,7 +118,7 @@ def _job(job: PostMortem, width: int) -> Iterator[str]:
         yield from point(f"first: {verdict(job)}", width)
         for text in _details(first):
             yield from wrapped(text, width, first=INDENT * 2, rest=INDENT * 3)
-        yield from advice_lines(_ADVICE[first.kind], width)
+        yield from advice_lines(_advice(first), width)
     elif job.consequences:
         yield from point(_unknown(job), width)
     for title, found in (
@@ -146,6 +135,16 @@ def _job(job: PostMortem, width: int) -> Iterator[str]:
         yield from point(text, width)
     if job.hangs and not job.failed:
         yield from point(_HANGS, width)
+
+
+def _advice(failure: RankFailure) -> str:
+    """Return where to look further, by the exit status where that is known."""
+    end = failure.rank.words
+    if failure.kind is not FailureKind.KILLED or not end.exited:
+        return _ADVICE[failure.kind]
+    if not end.signal:
+        return "`os._exit`, or C code: nothing of Python runs then, and no log is kept."
+    return _BY_SIGNAL.get(end.signal_name, _STOPPED)
 
 
 def _others(job: PostMortem) -> Iterator[str]:

@@ -15,8 +15,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from statistics import median
 
+from jaxmon.facts.ending import CRASHED, FINISHED, KILLED
 from jaxmon.facts.host import JobHost
-from jaxmon.facts.rank import CRASHED, FINISHED, KILLED, Rank
+from jaxmon.facts.rank import Rank
 from jaxmon.formats.durations import seconds as seconds_in
 from jaxmon.job.collectives import late_ranks, ras_view
 from jaxmon.job.compiles import repeated

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import socket
 import struct
@@ -22,6 +23,12 @@ _STATES = {
     "t": "stopped by a debugger",
     "Z": "ended, but not waited for",
 }
+# Linux: asm-generic/socket.h, since 6.5; linux/pidfd.h, since 6.15: mask, what else is
+# known of the process, and its exit code.
+_SO_PEERPIDFD = 77
+_PIDFD_INFO = struct.Struct("=Q52xi")
+_PIDFD_INFO_EXIT = 1 << 3
+_PIDFD_GET_INFO = 0xC040FF0B
 _MOST = 200
 _LONGEST = 500
 
@@ -41,6 +48,37 @@ def listener(path: Path) -> int | None:
         number: int = struct.unpack("3i", credentials)[0]
         return number or None
     return None
+
+
+def process_of(path: Path) -> int | None:
+    """
+    Return a descriptor of the process that listens on the Unix socket *path*, to be
+    closed by the caller; `None` if the kernel has none.
+    """
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(0.0)
+        client.connect(str(path))
+        return client.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
+    return None
+
+
+def exit_of(process: int) -> dict[str, int] | None:
+    """
+    Return the exit ``status`` of a process, or the ``signal`` that ended it; `None`
+    while it runs, until its parent has waited for it, or if the kernel does not say.
+
+    Args:
+        process: its descriptor.
+    """
+    known = bytearray(_PIDFD_INFO.pack(_PIDFD_INFO_EXIT, 0))
+    try:
+        fcntl.ioctl(process, _PIDFD_GET_INFO, known)
+    except OSError:
+        return None
+    mask, code = _PIDFD_INFO.unpack(known)
+    if not mask & _PIDFD_INFO_EXIT:
+        return None
+    return {"signal": code & 0x7F} if code & 0x7F else {"status": code >> 8 & 0xFF}
 
 
 def threads(pid: int) -> list[str]:

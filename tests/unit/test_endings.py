@@ -11,10 +11,11 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.catalog.gpus import GPU_XID_LAST_TIMESTAMP_SECONDS
+from jaxmon.endings import age_of
 from jaxmon.exposition.families import Family, series
+from jaxmon.facts.ending import ProcessEnd
 from jaxmon.resources import container
-from jaxmon_exporter.closings import Closings
-from jaxmon_exporter.endings import Kills, aged, xids
+from jaxmon_exporter.endings import Closings, Kills, xids
 from tests.support import until
 
 
@@ -39,12 +40,12 @@ def test_the_kernel_reports_when_a_record_was_closed(
     closings.watch()
     run_dir.mkdir()
     closings.watch()
-    with (run_dir / "agent-3.life").open("wb") as record:
+    with (run_dir / "agent-3.end").open("wb") as record:
         record.write(b"x")
         record.flush()
-        (run_dir / "agent-3.life").read_bytes()
+        (run_dir / "agent-3.end").read_bytes()
         (run_dir / "agent-4.lock").write_bytes(b"")
-        (run_dir / "agent-5.life").write_bytes(b"")
+        (run_dir / "agent-5.end").write_bytes(b"")
         until(lambda: closings.at("5"), "the first")
         assert closings.at("3") is None
         assert closings.at("4") is None
@@ -64,7 +65,7 @@ def test_a_directory_that_is_recreated_is_watched_again(
     def seen() -> float | None:
         run_dir.mkdir(exist_ok=True)
         closings.watch()
-        (run_dir / "agent-0.life").write_bytes(b"")
+        (run_dir / "agent-0.end").write_bytes(b"")
         return closings.at("0")
 
     until(seen, "the new directory")
@@ -96,12 +97,11 @@ def test_kills_for_memory_are_counted_since_the_last_response(tmp_path: Path) ->
 def test_the_age_of_words_does_not_depend_on_the_wall_clock() -> None:
     """Unless they are from before a restart of the host."""
     boottime = time.clock_gettime(time.CLOCK_BOOTTIME)
-    words = {"kind": "exit", "boottime": boottime - 5.0, "time": time.time() + 900.0}
-    assert 5.0 <= aged(words)["age_seconds"] < 300.0
-    words = {"kind": "exit", "boottime": boottime + 9e6, "time": time.time() - 50.0}
-    assert 50.0 <= aged(words)["age_seconds"] < 350.0
-    assert aged({}) == {}
-    assert "age_seconds" not in aged({"kind": "exit", "boottime": "x"})
+    end = ProcessEnd(boottime=boottime - 5.0, time=time.time() + 900.0)
+    assert 5.0 <= (age_of(end) or 0.0) < 300.0
+    end = ProcessEnd(boottime=boottime + 9e6, time=time.time() - 50.0)
+    assert 50.0 <= (age_of(end) or 0.0) < 350.0
+    assert age_of(ProcessEnd()) is None
 
 
 @pytest.mark.parametrize("age", [0.0, 3500.0])

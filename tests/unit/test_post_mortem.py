@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from jaxmon.facts.ending import ProcessEnd
 from jaxmon.facts.host import JobHost, host
-from jaxmon.facts.rank import RankEnd
 from jaxmon.job.failures import is_of_peers
 from jaxmon.job.post_mortem import PostMortem, PostMortems, examine
 from jaxmon.job.post_mortem_text import document, lines
@@ -242,7 +242,7 @@ def test_errors_about_peers_are_recognised(
     kind: str, message: str, *, of_peers: bool
 ) -> None:
     """By what the runtime says; a connection of the program's own is its own."""
-    assert is_of_peers(RankEnd("exception", kind, message)) == of_peers
+    assert is_of_peers(ProcessEnd(type=kind, message=message)) == of_peers
 
 
 def test_an_error_raised_while_handling_one_of_peers_is_of_peers() -> None:
