@@ -54,7 +54,7 @@ _NAME = rb"agent-([0-9]{1,4})\.end"
 
 
 @dataclass(slots=True)
-class Known:
+class ObservedRank:
     """
     What is known of the process in a slot.
 
@@ -130,7 +130,7 @@ def words(end: ProcessEnd) -> dict[str, Any]:
     return known if age is None else {**known, "age_seconds": age}
 
 
-def left(end: ProcessEnd, now: float) -> Known | None:
+def left(end: ProcessEnd, now: float) -> ObservedRank | None:
     """
     Return what a process left that ended before it was ever read, such as for an
     argument that is wrong; `None` if it has not failed and was no rank of a job.
@@ -143,7 +143,9 @@ def left(end: ProcessEnd, now: float) -> Known | None:
     then = since = now - age
     if not end.kind:  # it lived a little longer
         since = min(now, then + 2 * _WRITTEN_EVERY)
-    known = Known({"host": os.uname().nodename}, then, Kills(None, None), end.starts)
+    known = ObservedRank(
+        {"host": os.uname().nodename}, then, Kills(None, None), end.starts
+    )
     known.end, known.ended, known.since = end, end.ended, since
     return known
 

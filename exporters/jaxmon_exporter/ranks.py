@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -30,9 +31,8 @@ from jaxmon.http.messages import Request, Response
 from jaxmon.report import responses
 from jaxmon.resources import container, hung
 from jaxmon_exporter.collecting import Clock
-from jaxmon_exporter.endings import KEPT_SECONDS, Closings, Kills, Known, left
+from jaxmon_exporter.endings import KEPT_SECONDS, Closings, Kills, ObservedRank, left
 from jaxmon_exporter.refreshed import Refreshed
-from jaxmon_exporter.setups import Setups
 
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ _RECREATED_SECONDS = 15.0
 _STUCK_SECONDS = 15.0
 _TIMES_AS_USUAL = 3.0
 _LONGEST = 200
+_DIGEST_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +99,10 @@ class Ranks:
         self._clock = clock
         self._beside = beside
         self._closings = Closings(run_dir, clock)
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, ObservedRank] = {}
         self._host_kills: int | None = None
         # Those whose slot another process has now.
-        self._past: deque[tuple[str, Known]] = deque(maxlen=_MOST_RANKS)
+        self._past: deque[tuple[str, ObservedRank]] = deque(maxlen=_MOST_RANKS)
         # Two threads read: one of them also the stacks.
         self._lock = Lock()
         self._latest = Refreshed(
@@ -138,7 +139,7 @@ class Ranks:
         """Return what is known; of at most 8 MiB."""
         now, total = self._clock(), 0
         found: list[dict[str, Any]] = []
-        setups = Setups()
+        setups = SharedSetups()
         known = sorted(self._known.copy().items(), key=lambda item: int(item[0]))
         known += list(self._past)
         for worker, one in known:
@@ -238,10 +239,10 @@ class Ranks:
         before = self._known.get(worker)
         starts = 0 if slot is None else slot.latest.starts
         if before is not None and before.is_same(rank, starts):
-            made = Known(rank, now, before.kills, starts)
+            made = ObservedRank(rank, now, before.kills, starts)
             made.stacks, made.stacks_read = before.stacks, before.stacks_read
         else:
-            made = Known(
+            made = ObservedRank(
                 rank, now, Kills(hung.listener(path), self._host_kills), starts
             )
             if before is not None:
@@ -252,12 +253,12 @@ class Ranks:
         self._known[worker] = made
 
     @staticmethod
-    def _read_record(known: Known, slot: SlotEnds | None) -> None:
+    def _read_record(known: ObservedRank, slot: SlotEnds | None) -> None:
         """Note what the record of a process says, which its successor leaves alone."""
         if known.starts and slot is not None:
             known.end = slot.of(known.starts) or known.end
 
-    def _note_closing(self, worker: str, known: Known) -> None:
+    def _note_closing(self, worker: str, known: ObservedRank) -> None:
         """Note when the record of a process was closed."""
         if known.ended and known.closed is None:
             closed = self._closings.at(worker) or 0.0
@@ -299,7 +300,7 @@ class Ranks:
         else:
             known.trouble = "has no socket in the run directory"
 
-    def _end(self, known: Known, now: float) -> None:
+    def _end(self, known: ObservedRank, now: float) -> None:
         if known.ended:
             return
         known.ended = KILLED if known.end is None else known.end.ended
@@ -337,6 +338,32 @@ class Ranks:
             except FetchError:
                 continue
             known.stacks_read = self._clock()
+
+
+class SharedSetups:
+    """
+    The setups of ranks, of which those on a host usually share one: each once.
+
+    Attributes:
+        known: setups by digest.
+        size: their length as JSON.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[str, dict[str, Any]] = {}
+        self.size = 0
+
+    def shared(self, rank: dict[str, Any]) -> dict[str, Any]:
+        """Return *rank* with the digest of its setup, if it has one."""
+        setup = rank.get("setup")
+        if not isinstance(setup, dict):
+            return rank
+        text = json.dumps(setup, sort_keys=True)
+        digest = sha256(text.encode()).hexdigest()[:_DIGEST_DIGITS]
+        if digest not in self.known:
+            self.known[digest] = setup
+            self.size += len(text)
+        return {**rank, "setup": digest}
 
 
 def _fetched(

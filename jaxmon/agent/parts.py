@@ -53,7 +53,7 @@ from jaxmon.agent.oom.part import OomReports
 from jaxmon.agent.part import Part
 from jaxmon.agent.recompiles.part import Recompiles
 from jaxmon.agent.reports.profile import Profiler
-from jaxmon.agent.reports.rank import Rank
+from jaxmon.agent.reports.rank import RankPart
 from jaxmon.agent.trackers.part import Trackers
 from jaxmon.agent.warm.part import WarmStarts
 from jaxmon.agent.watcher import Watcher
@@ -217,7 +217,7 @@ def _for_others(  # noqa: PLR0913 - what it is to show
         run = RunGoodput(context, timeline, loops, crashed=errors.words.crashed)
         record = run.describe
         found.append(run)
-    rank = Rank(
+    rank = RankPart(
         context,
         doing=doing,
         run=record,

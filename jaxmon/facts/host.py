@@ -268,7 +268,7 @@ def host(target: str, document: object) -> JobHost:
 
 
 @dataclass(frozen=True, slots=True)
-class _Threads:
+class _StackedThreads:
     """The content of ``/debug/stacks``."""
 
     threads: tuple[Standing, ...] = ()
@@ -290,5 +290,5 @@ def _setup(given: object) -> Mapping[str, str]:
 
 
 def _stacks(document: object) -> tuple[tuple[str, ...], ...]:
-    threads = from_json(_Threads, document).threads if document else ()
+    threads = from_json(_StackedThreads, document).threads if document else ()
     return tuple(one.stack for one in threads if one.stack)

@@ -38,7 +38,7 @@ _MOST_GPUS = 64
 _LONGEST = 256
 
 
-class Rank(Part):
+class RankPart(Part):
     """
     Describes this process to those who compare it with the other ranks.
 
