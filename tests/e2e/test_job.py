@@ -13,7 +13,7 @@ from jaxmon.exposition.parse import labels
 from jaxmon.facts.host import host
 from jaxmon.job.stragglers import find_stragglers
 from tests.exporter import values
-from tests.jobs import Job, place, running
+from tests.job.running import Job, place, running
 from tests.support import http_get, until
 
 

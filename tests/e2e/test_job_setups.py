@@ -10,7 +10,7 @@ from jaxmon.facts.rank import Rank
 from jaxmon.job.compiles import repeated
 from jaxmon.job.model import MissCause
 from jaxmon.limits import Limits
-from tests.jobs import Job, running
+from tests.job.running import Job, running
 from tests.support import http_get, until
 
 

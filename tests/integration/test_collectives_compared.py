@@ -20,8 +20,8 @@ from jaxmon_exporter.ranks import Beside, Ranks
 from jaxmon_exporter.service import Service
 from tests.fakes.agents import Serve
 from tests.fakes.nccl.inspector import NEW, OLD, Rank
-from tests.inspected import Inspected, Write, writing
-from tests.ranks import report
+from tests.job.inspected import Inspected, Write, writing
+from tests.job.ranks import report
 from tests.support import http_get, until
 
 

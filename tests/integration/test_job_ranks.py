@@ -23,8 +23,8 @@ from jaxmon_exporter.options import Options
 from jaxmon_exporter.ranks import Beside
 from jaxmon_exporter.service import Service
 from jaxmon_exporter.throttling import throttled
-from tests.ranks import report, waiting
-from tests.served_ranks import agent, ranks_of, read, sidecar
+from tests.job.ranks import report, waiting
+from tests.job.served import agent, ranks_of, read, sidecar
 
 
 def why(*arguments: str) -> Any:

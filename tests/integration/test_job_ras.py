@@ -16,8 +16,8 @@ from jaxmon_exporter.ranks import Beside
 from tests.fakes.nccl.jobs import Job as NcclJob
 from tests.fakes.nccl.jobs import job as nccl_job
 from tests.fakes.nccl.server import ras as nccl_ras
-from tests.ranks import report, waiting
-from tests.served_ranks import agent, ranks_of, read, sidecar
+from tests.job.ranks import report, waiting
+from tests.job.served import agent, ranks_of, read, sidecar
 from tests.support import http_get, until
 
 

@@ -12,8 +12,8 @@ import pytest
 from jaxmon import life
 from jaxmon.facts.host import host
 from jaxmon.formats import json_text
-from tests.ranks import report
-from tests.served_ranks import agent, ranks_of, read
+from tests.job.ranks import report
+from tests.job.served import agent, ranks_of, read
 
 
 def test_a_process_that_failed_before_it_was_read_is_reported(

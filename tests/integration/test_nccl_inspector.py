@@ -14,7 +14,7 @@ from jaxmon_exporter.collectors.inspector import collectives
 from tests.exporter import Exporter, exporters, values
 from tests.fakes.agents import Serve
 from tests.fakes.nccl.inspector import NEW, OLD, Rank
-from tests.inspected import (
+from tests.job.inspected import (
     Inspected,
     Write,
     agent_in,

@@ -23,7 +23,7 @@ from tests.fakes.nccl.jobs import Job, job
 from tests.fakes.nccl.json_reply import as_json
 from tests.fakes.nccl.server import ras
 from tests.fakes.nccl.text_reply import as_text
-from tests.nccl import expected, healthy, lossy, poller, values
+from tests.job.nccl import expected, healthy, lossy, poller, values
 from tests.support import each
 
 

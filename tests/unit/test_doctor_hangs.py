@@ -152,7 +152,7 @@ def test_a_hang_is_told_what_would_have_ended_it(state: str) -> None:
     from jaxmon.facts.host import host
     from jaxmon.job.text import time_limit
     from jaxmon.job.verdict import judge
-    from tests.ranks import waiting
+    from tests.job.ranks import waiting
 
     def text(**setup: str) -> str:
         ranks = waiting(4, age=60.0 if state == "hung" else 0.1)

@@ -8,8 +8,8 @@ from jaxmon.facts.host import host
 from jaxmon.job.model import JobState, SuspectKind
 from jaxmon.job.text import lines
 from jaxmon.job.verdict import judge
-from tests.judged import judged, only, text
-from tests.ranks import STEP, report, waiting
+from tests.job.judged import judged, only, text
+from tests.job.ranks import STEP, report, waiting
 
 
 def in_barrier(index: int, **options: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from jaxmon.job.model import Job, MissCause, Verdict
 from jaxmon.job.text import document, lines
 from jaxmon.job.verdict import judge
 from jaxmon.limits import Limits
-from tests.ranks import STEP, report
+from tests.job.ranks import STEP, report
 
 
 def rank(

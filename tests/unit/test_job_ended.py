@@ -10,8 +10,8 @@ from jaxmon.facts.host import host
 from jaxmon.job.model import JobState, SuspectKind
 from jaxmon.job.text import lines, worst
 from jaxmon.job.verdict import judge
-from tests.judged import judged, only, text
-from tests.ranks import report, waiting
+from tests.job.judged import judged, only, text
+from tests.job.ranks import report, waiting
 
 
 def test_how_a_process_ended_comes_first() -> None:

@@ -11,7 +11,7 @@ from jaxmon.job.collectives import ras_document, ras_text
 from jaxmon.job.model import Job
 from jaxmon.job.verdict import judge
 from jaxmon.resources.addresses import addresses
-from tests.ranks import waiting
+from tests.job.ranks import waiting
 
 
 def judged(*found: dict[str, Any] | None) -> Job:

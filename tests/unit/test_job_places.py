@@ -9,7 +9,7 @@ import pytest
 from jaxmon.facts.host import host
 from jaxmon.facts.rank import Rank
 from jaxmon.job.waiting import elsewhere, is_local, waiting_of
-from tests.ranks import STEP, report
+from tests.job.ranks import STEP, report
 
 
 EVAL = "__main__.evaluate"

@@ -7,8 +7,8 @@ from typing import Any
 from jaxmon.facts.host import host
 from jaxmon.job.model import Job, SuspectKind
 from jaxmon.job.verdict import judge
-from tests.judged import judged, only, text
-from tests.ranks import STEP, report, waiting
+from tests.job.judged import judged, only, text
+from tests.job.ranks import STEP, report, waiting
 
 
 def test_another_branch_is_another_program() -> None:

@@ -16,9 +16,9 @@ from jaxmon.job.text import document, lines, worst
 from jaxmon.job.verdict import judge
 from jaxmon.limits import Limits
 from jaxmon.report import responses
-from tests.courses import rows, runner
-from tests.judged import judged, named, only, text
-from tests.ranks import fetching, ranks, report, waiting
+from tests.job.judged import judged, named, only, text
+from tests.job.ranks import fetching, ranks, report, waiting
+from tests.job.rows import rows, runner
 
 
 def test_a_job_that_calls_is_progressing() -> None:

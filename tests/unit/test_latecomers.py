@@ -13,7 +13,7 @@ from jaxmon.job.collectives import late_document, late_lines
 from jaxmon.job.model import Job
 from jaxmon.job.verdict import judge
 from jaxmon.limits import Limits
-from tests.ranks import report
+from tests.job.ranks import report
 from tests.support import each
 
 

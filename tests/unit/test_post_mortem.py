@@ -14,7 +14,7 @@ from jaxmon.facts.rank import RankEnd
 from jaxmon.job.failures import is_of_peers
 from jaxmon.job.post_mortem import PostMortem, PostMortems, examine
 from jaxmon.job.post_mortem_text import document, lines
-from tests.ranks import report, waiting
+from tests.job.ranks import report, waiting
 
 
 NOW = 1_800_000_000.0

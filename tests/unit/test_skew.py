@@ -9,7 +9,7 @@ from jaxmon.job.differences import deviating_ranks
 from jaxmon.job.model import Job, Verdict
 from jaxmon.job.text import document, lines
 from jaxmon.job.verdict import judge
-from tests.ranks import STEP, report
+from tests.job.ranks import STEP, report
 
 
 COMMON = {

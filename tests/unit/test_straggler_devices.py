@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from jaxmon.job.model import SlowKind, Slowness
-from tests.courses import changed, rows, runner
-from tests.judged import named, slowness
+from tests.job.judged import named, slowness
+from tests.job.rows import changed, rows, runner
 
 
 # The others wait for 0.55 of their time for it, and its host waits as well.

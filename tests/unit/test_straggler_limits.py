@@ -9,8 +9,8 @@ import pytest
 from jaxmon.facts.time_by_call import COLUMNS
 from jaxmon.job.comparison import time_by_call
 from jaxmon.job.model import Slowness
-from tests.courses import changed, rows, runner
-from tests.judged import named, slowness
+from tests.job.judged import named, slowness
+from tests.job.rows import changed, rows, runner
 
 
 USUAL = 0.5

@@ -11,7 +11,7 @@ from jaxmon.facts.host import host
 from jaxmon.job.model import Slowness
 from jaxmon.job.verdict import judge
 from jaxmon.limits import Limits
-from tests.courses import lives
+from tests.job.rows import lives
 
 
 NEVER = Limits(rank_stuck_after="12d")

@@ -13,8 +13,8 @@ from jaxmon.facts.time_by_call import COLUMNS
 from jaxmon.job.model import SlowKind, Slowness, Straggler, Verdict
 from jaxmon.job.text import document, lines
 from jaxmon.job.verdict import judge
-from tests.courses import as_text, rows, runner
-from tests.judged import slowness
+from tests.job.judged import slowness
+from tests.job.rows import as_text, rows, runner
 
 
 def verdict(*ranks: dict[str, Any], **of_host: Any) -> Verdict:

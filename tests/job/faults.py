@@ -1,7 +1,7 @@
 """
 Real jobs of four processes in which one thing goes wrong, and healthy ones.
 
-``python -m tests.job_faults`` starts a job for each fault and twenty healthy ones, asks
+``python -m tests.job.faults`` starts a job for each fault and twenty healthy ones, asks
 `jaxmon job why` with its default limits, and prints a table in Markdown: whom it named,
 and how long after the fault. Then it starts one for each way in which a rank may die,
 and prints what `jaxmon job post-mortem` says when all is over. Takes fifteen minutes
@@ -15,7 +15,7 @@ import sys
 import time
 from typing import Any, NamedTuple
 
-from tests.jobs import Job, place, running
+from tests.job.running import Job, place, running
 from tests.support import until
 
 

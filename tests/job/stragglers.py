@@ -1,7 +1,7 @@
 """
 Real jobs of two, four and eight processes that one rank makes slower, and healthy ones.
 
-``python -m tests.job_stragglers`` starts a job for each way of being slow and more than
+``python -m tests.job.stragglers`` starts a job for each way of being slow and more than
 twenty healthy ones, asks `jaxmon job why` with its default limits as often as with
 ``--watch``, and prints a table in Markdown: whom it named, how, how long after the
 program says that it began, and how many threads waited for processors meanwhile. Takes
@@ -21,7 +21,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.jobs import Job, place, running
+from tests.job.running import Job, place, running
 from tests.support import until
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxmon.agent.walltime.time_by_call import CallPauses, DeviceSeconds, TimeByCallRows
 from jaxmon.facts.time_by_call import COLUMNS
-from tests.ranks import report
+from tests.job.ranks import report
 
 
 ROW_SECONDS = 4.0
