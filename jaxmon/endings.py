@@ -1,13 +1,14 @@
 """
 How the processes of a slot ended: the file ``agent-N.end``, which survives them.
 
-It has one record (`jaxmon.facts.ending`) of the latest process of the slot, one of that
-before it, and what these counted. The holder of the slot writes its own, as one line of
-JSON, in single system calls: when it starts, when a loop starts or ends, every few
-seconds, and when it ends. A process that was killed cannot write; so the record is
-written as if it would be, and whether a process is alive is known from a lock that the
-kernel releases. The next process in the slot counts a predecessor that did not finish,
-the sidecar one without a successor; the sidecar also adds the exit status (`complete`).
+It has a page for the record (`jaxmon.facts.ending`) of the latest process of the slot,
+one for that of the process before it, by turns, and what they counted. The holder of
+the slot writes its own record, as one line of JSON, in single system calls: when it
+starts, when a loop starts or ends, every few seconds, and when it ends; into a page
+that exists, so on a full disk as well. A process that was killed cannot write. So the
+record is written as if it would be, and whether a process is alive is known from a lock
+that the kernel releases. The next process in the slot counts a predecessor that did not
+finish, the sidecar one without a successor, whose exit status it adds (`complete`).
 
 Finished are a program that came to its end, `sys.exit`, Ctrl-C, and
 `jaxmon.uninstrument`. Crashed are an uncaught exception, one that the program handles
@@ -18,18 +19,13 @@ does not handle it: nothing of Python runs then, and a handler of ours would cha
 program. Where that is how processes are stopped, the program should handle it; in
 Kubernetes, the pod takes its record and sidecar along.
 
-Two processes that follow each other have a page of four kilobytes each, by turns: none
-writes to that of its predecessor, and the last line of a process is written in one call
-into a page that exists, so on a full disk as well.
-
-Behind the two pages is what the processes counted. A process that ends between two
-polls of the sidecar would take its counts along. So the holder of a slot, when it
-stops, writes its counters there, added to those of the processes before it; the sidecar
-serves them for a while, and adds them to what the slot's next process counts. A series
-of a slot thus only rises, whoever reads it and how often, and every count is in it
-once. Such a chain ends where the next process cannot know what its predecessor counted:
-it was killed, or crashed, ended too long ago, or could not write. The next process then
-removes the counts, and its series begin anew, before it counts as a start of the slot.
+A process that ends between two polls of the sidecar would take its counts along. So,
+when it stops, it writes its counters behind the pages, added to those of the processes
+before it; the sidecar serves them for a while, and adds them to what the slot's next
+process counts. A series of a slot thus only rises, whoever reads it and how often, and
+every count is in it once. Such a chain ends where the next process cannot know what its
+predecessor counted: it was killed, or crashed, ended too long ago, or could not write.
+The next process then removes the counts, before it counts as a start of the slot.
 
 Anyone who may write in the run directory may write anything here: what cannot be a
 record counts as none. If a cleaner removes the file, its holder or the next one starts
@@ -56,7 +52,12 @@ from jaxmon import interrupts
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.facts import ending
 from jaxmon.facts.ending import CRASHED, FINISHED, RUNNING, ProcessEnd, State
-from jaxmon.files.descriptor import FLAGS, Descriptor, require_own
+from jaxmon.files.descriptor import (
+    FLAGS,
+    Descriptor,
+    DescriptorLostError,
+    require_own,
+)
 from jaxmon.formats import json_text
 from jaxmon.formats.schema import NewerSchemaError
 from jaxmon.threads import RLock
@@ -142,8 +143,8 @@ class SlotEnds(NamedTuple):
 class EndWriter:
     """
     Writes the record of this process, in the file *path* of the slot that it holds,
-    which gets the permissions *mode*. Without the file, as on a full disk, it does
-    nothing.
+    which gets the permissions *mode*. Without the file, as on a full disk, or after
+    `abandon`, it does nothing.
 
     Attributes:
         record: what the file has, as far as this process wrote it; `None` without one.
@@ -151,15 +152,24 @@ class EndWriter:
         continued: the counts that it adds to, if it does.
     """
 
-    def __init__(self, path: Path, mode: int) -> None:
+    def __init__(self, path: Path = Path(), mode: int = 0o600) -> None:
         self._path = path
         self._mode = mode
         self._file = Descriptor()
         self._locked = False
         self.record: ProcessEnd | None = None
+        # The latest record, also while there is no file.
+        self._last: ProcessEnd | None = None
         self.before: ProcessEnd | None = None
         self.continued: bytes | None = None
         self._lock = RLock()
+
+    def take(self, path: Path, mode: int) -> None:
+        """Begin in the slot of the file *path*, or begin again, as in `refresh`."""
+        if path != self._path:
+            self.before = self.continued = None
+        self._path, self._mode = path, mode
+        self.begin(self._last)
 
     def begin(self, since: ProcessEnd | None = None) -> None:
         """
@@ -172,34 +182,29 @@ class EndWriter:
         with self._lock:
             try:
                 self._open()
-                self.hold()
+                self._hold()
                 self._succeed(since)
             except OSError as error:  # a full disk, another user's file
                 self.abandon()
                 interrupts.pass_on(error)
 
-    def hold(self) -> None:
+    def refresh(self, known: Mapping[str, Any]) -> None:
         """
-        Acquire the lock by which others see that this process lives, unless it is held:
-        that of a predecessor may be released a moment after its slot.
+        Record what is *known* of this process, unless it has said how it ends; and all
+        of it again if a cleaner has removed the file.
         """
         with self._lock:
-            if self._locked or not self._file.opened:
-                return
-            try:
-                fcntl.fcntl(self._file.fileno(), fcntl.F_OFD_SETLK, _flock())
-                self._locked = True
-            except (OSError, AttributeError) as error:  # not on this system
-                interrupts.pass_on(error)
+            self._hold()
+            if not self._file.is_at(self._path):
+                self.abandon()
+                self.begin(self._last)
+            if self.record is not None and not self.record.kind:
+                self.update(known)
 
     @property
     def is_lost(self) -> bool:
-        """Whether the program has closed the record's descriptor, and its lock."""
+        """Whether the program has closed the file's descriptor, and its lock."""
         return self._file.opened and not self._file.is_ours
-
-    def in_place(self) -> bool:
-        """Return whether the file is at its path; 4 µs."""
-        return self._file.is_at(self._path)
 
     def run(self, loop: str) -> None:
         """Record that *loop* runs, ``""`` for none. Costs 25 µs if another one did."""
@@ -211,13 +216,13 @@ class EndWriter:
         """Record what is *known* of this process, by field. Takes some 25 µs."""
         with self._lock:
             if self.record is not None:
-                self._write(self.record._replace(**known))
+                self._write(self.record.but(**known))
 
     def end(self, state: State) -> None:
         """Record how this process ends; only the first call counts."""
         with self._lock:
             if self.record is not None and self.record.state == RUNNING:
-                self._write(_dated(self.record._replace(state=state)))
+                self._write(_dated(self.record.but(state=state)))
 
     def keep(self, since: float, text: bytes) -> None:
         """
@@ -228,22 +233,10 @@ class EndWriter:
             OSError: it is too large, or there is too little space.
         """
         with self._lock:
-            if (record := self.record) is None:
-                return
-            raw = b"%d\n%b" % (record.starts, zlib.compress(text, 1))
-            if not self._file.is_at(self._path):
-                return
-            # What was there is void from now on, whatever happens.
-            os.ftruncate(self._file.fileno(), _COUNTS_AT)
-            self._require_space(len(raw))
-            self._file.write(self._path, raw, _COUNTS_AT)
-            self._write(
-                record._replace(
-                    counted_since=since,
-                    counted_until=monotonic(),
-                    counted_bytes=len(raw),
-                )
-            )
+            if (record := self.record) is not None:
+                size = self._store(record.starts, zlib.compress(text, 1))
+                known = {"counted_since": since, "counted_until": monotonic()}
+                self.update({**known, "counted_bytes": size})
 
     def abandon(self) -> None:
         """
@@ -265,6 +258,19 @@ class EndWriter:
         if status.st_size > _COUNTS_AT + _MOST_STORED:
             os.ftruncate(descriptor, _COUNTS_AT)
 
+    def _hold(self) -> None:
+        """
+        Acquire the lock by which others see that this process lives, unless it is held:
+        that of a predecessor may be released a moment after its slot.
+        """
+        if self._locked or not self._file.opened:
+            return
+        try:
+            fcntl.fcntl(self._file.fileno(), fcntl.F_OFD_SETLK, _flock())
+            self._locked = True
+        except (OSError, AttributeError) as error:  # not on this system
+            interrupts.pass_on(error)
+
     def _succeed(self, since: ProcessEnd | None) -> None:
         """Write the first record of this process, after those that are there."""
         descriptor = self._file.fileno()
@@ -273,54 +279,80 @@ class EndWriter:
         except NewerSchemaError:  # of a later release that had the slot
             found = None
         previous = found and found[0]
-        if since is not None and (previous is None or previous[:3] == since[:3]):
-            mine = since._replace(state=RUNNING)
-            if previous is None:
-                self._restore(descriptor)
+        if since is not None and (previous is None or _is_same(previous, since)):
+            mine = since.but(state=RUNNING)
+            if previous is None and self.before is not None and self.continued:
+                # What a cleaner removed of the process before this one.
+                with contextlib.suppress(OSError):
+                    self._store(self.before.starts, self.continued)
+                    self._put(_line(self.before), _place(self.before))
         elif previous is None:
             os.ftruncate(descriptor, 0)
             mine = ProcessEnd(starts=1)
         else:
             self.before, self.continued = previous, None
             crashes = previous.crashes + (previous.state != FINISHED)
-            if since is None:
-                self.continued = _lasting(descriptor, previous)
             mine = ProcessEnd(starts=previous.starts + 1, crashes=crashes)
+            if since is None and previous.state == FINISHED and counted_age(previous):
+                self.continued = _stored(descriptor, previous)
             if self.continued is not None:
-                mine = mine._replace(counted_since=previous.counted_since)
+                mine = mine.but(counted_since=previous.counted_since)
             elif os.fstat(descriptor).st_size > _COUNTS_AT:
                 os.ftruncate(descriptor, _COUNTS_AT)
-        self._write(_dated(mine._replace(pid=os.getpid())))
+        self._write(_dated(mine.but(pid=os.getpid())))
 
-    def _restore(self, descriptor: int) -> None:
-        """Write what a cleaner removed of the process before this one."""
-        os.ftruncate(descriptor, 0)
-        before, counts = self.before, self.continued
-        if before is not None and counts is not None:
-            raw = b"%d\n%b" % (before.starts, counts)
-            with contextlib.suppress(OSError):
-                self._require_space(len(raw))
-                self._file.write(self._path, raw, _COUNTS_AT)
-                self._file.write(self._path, _line(before), _place(before))
+    def _store(self, starts: int, compressed: bytes) -> int:
+        """Write counts in place of those before; return their size."""
+        raw = b"%d\n%b" % (starts, compressed)
+        with self._file.through(self._path) as number:
+            self._require_slot(number)
+            # What was there is void from now on, whatever happens.
+            if os.fstat(number).st_size > _COUNTS_AT:
+                os.ftruncate(number, _COUNTS_AT)
+        space = os.statvfs(self._path.parent)
+        free, size = space.f_bavail - len(raw) / space.f_frsize, space.f_blocks
+        if len(raw) > _MOST_STORED:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), os.fspath(self._path))
+        if free < min(size / 2, _RESERVE / space.f_frsize):
+            raise _full(self._path)
+        self._put(raw, _COUNTS_AT)
+        return len(raw)
 
     def _write(self, record: ProcessEnd) -> None:
+        self._last = record
         try:
-            self._file.write(self._path, _line(record), _place(record))
+            self._put(_line(record), _place(record))
         except OSError as error:
             interrupts.pass_on(error)
             return
         self.record = record
 
-    def _require_space(self, needed: int) -> None:
-        if needed > _MOST_STORED:
-            code = errno.EFBIG
-        else:
-            space = os.statvfs(self._path.parent)
-            free, size = space.f_bavail - needed / space.f_frsize, space.f_blocks
-            if free >= min(size / 2, _RESERVE / space.f_frsize):
-                return
-            code = errno.ENOSPC
-        raise OSError(code, os.strerror(code), os.fspath(self._path))
+    def _put(self, data: bytes, offset: int) -> None:
+        with self._file.through(self._path) as number:
+            self._require_slot(number)
+            if os.pwrite(number, data, offset) < len(data):
+                raise _full(self._path)
+
+    def _require_slot(self, number: int) -> None:
+        """
+        Check that this process has the slot: while it holds the file open, or, where
+        the program has closed that, as long as no other process has begun there.
+        """
+        if not self._file.is_ours:
+            found = _records(_pages(number))
+            mine = self._last
+            if found is None or mine is None or found[0].starts != mine.starts:
+                raise DescriptorLostError
+
+
+def _is_same(one: ProcessEnd, other: ProcessEnd) -> bool:
+    """Return whether both are records of one process in one slot."""
+    same = one.starts == other.starts and one.crashes == other.crashes
+    return same and one.pid == other.pid
+
+
+def _full(path: Path) -> OSError:
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(path))
 
 
 def now() -> dict[str, float]:
@@ -353,11 +385,6 @@ def ends(directory: Path) -> dict[str, ProcessEnd]:
     return {worker: one.ended for worker, one in found.items() if one.ended}
 
 
-def path_of(socket: Path) -> Path:
-    """Return the path of the file of the slot with this *socket*."""
-    return socket.with_suffix(".end")
-
-
 def slots(
     directory: Path, refused: dict[str, str] | None = None
 ) -> dict[str, SlotEnds]:
@@ -376,24 +403,36 @@ def slots(
         if (match := re.fullmatch(_NAME, name)) is None:
             continue
         try:
-            slot = _slot(os.path.join(directory, name))  # noqa: PTH118 - likewise
+            one = slot(os.path.join(directory, name))  # noqa: PTH118 - likewise
         except NewerSchemaError as error:
             if refused is not None:
                 refused[str(int(match[1]))] = str(error)
             continue
-        if slot is not None:
-            found[int(match[1])] = slot
+        if one is not None:
+            found[int(match[1])] = one
     return {str(number): found[number] for number in sorted(found)}
 
 
-def slot(path: Path) -> SlotEnds | None:
+def slot(path: Path | str) -> SlotEnds | None:
     """
     Return the records in the file *path*, `None` if there are none.
 
     Raises:
         NewerSchemaError: they are of a later release.
     """
-    return _slot(os.fspath(path))
+    if (descriptor := _opened(path, os.O_RDONLY)) is None:
+        return None
+    try:
+        # The lock is acquired before the record is written, and released after: if
+        # nothing held it between two equal records, nothing wrote the first one.
+        before, held = _pages(descriptor), _is_held(descriptor)
+        pages = _pages(descriptor)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    found = _records(pages)
+    return found and SlotEnds(*found, held if pages == before else True)
 
 
 def counts(path: Path, of: ProcessEnd) -> str | None:
@@ -404,7 +443,7 @@ def counts(path: Path, of: ProcessEnd) -> str | None:
     Raises:
         ValueError: they are no text.
     """
-    descriptor = _opened(os.fspath(path), os.O_RDONLY)
+    descriptor = _opened(path, os.O_RDONLY)
     if descriptor is None:
         return None
     try:
@@ -451,43 +490,27 @@ def complete(path: Path, starts: int, known: Mapping[str, Any]) -> None:
     Add what is *known* from outside to the record of the process *starts* of a slot,
     which is gone: its exit status. For the sidecar, if it may write there.
     """
-    descriptor = _opened(os.fspath(path), os.O_RDWR)
-    if descriptor is None:
-        return
     try:
-        status = os.fstat(descriptor)
-        require_own(status, path, status.st_mode)
-        found = _records(_pages(descriptor))
-        held = _is_held(descriptor)
-        for one in found or ():
-            if one is None or one.starts != starts or one.exited:
-                continue
-            if found is not None and (one is not found[0] or held is False):
-                os.pwrite(descriptor, _line(one._replace(**known)), _place(one))
+        found = slot(path)
+        end = found and found.of(starts)
+        if found is None or end is None or end.exited:
+            return
+        if end is found.latest and found.held is not False:
+            return
+        descriptor = _opened(path, os.O_RDWR)
+        if descriptor is None:
+            return
+        try:
+            status = os.fstat(descriptor)
+            require_own(status, path, status.st_mode)
+            os.pwrite(descriptor, _line(end.but(**known)), _place(end))
+        finally:
+            os.close(descriptor)
     except (OSError, NewerSchemaError):  # another user's; replaced meanwhile
         pass
-    finally:
-        os.close(descriptor)
 
 
-def _slot(path: str) -> SlotEnds | None:
-    descriptor = _opened(path, os.O_RDONLY)
-    if descriptor is None:
-        return None
-    try:
-        # The lock is acquired before the record is written, and released after: if
-        # nothing held it between two equal records, nothing wrote the first one.
-        before, held = _pages(descriptor), _is_held(descriptor)
-        pages = _pages(descriptor)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-    found = _records(pages)
-    return found and SlotEnds(*found, held if pages == before else True)
-
-
-def _opened(path: str, flags: int) -> int | None:
+def _opened(path: Path | str, flags: int) -> int | None:
     """Return a descriptor of the regular file *path*, `None` if there is none."""
     try:
         descriptor = os.open(path, flags | FLAGS)
@@ -565,12 +588,12 @@ def _record(page: bytes) -> ProcessEnd | None:
 def _line(record: ProcessEnd) -> bytes:
     """Return *record* as a line that fits into a page, without what is too long."""
     if len(json.dumps(record.running)) > _LONGEST_LOOP:  # a character takes 12 at most
-        record = record._replace(running=record.running[: _LONGEST_LOOP // 12])
+        record = record.but(running=record.running[: _LONGEST_LOOP // 12])
     raw = _encoded(record)
     for name in _LONG:
         if len(raw) <= _PAGE:
             break
-        record = record._replace(**{name: ProcessEnd._field_defaults[name]})
+        record = record.but(**{name: getattr(ProcessEnd, name)})
         raw = _encoded(record)
     return raw
 
@@ -582,19 +605,12 @@ def _encoded(record: ProcessEnd) -> bytes:
 def _dated(record: ProcessEnd) -> ProcessEnd:
     """Return *record* as of now, unless it says when its process ended."""
     boottime, wall = now().values()
-    return record if record.kind else record._replace(boottime=boottime, time=wall)
+    return record if record.kind else record.but(boottime=boottime, time=wall)
 
 
 def _place(record: ProcessEnd) -> int:
     """Return where the page of *record* begins."""
     return record.starts % 2 * _PAGE
-
-
-def _lasting(descriptor: int, previous: ProcessEnd) -> bytes | None:
-    """Return what the process before this one counted, if it is to be continued."""
-    if previous.state != FINISHED or counted_age(previous) is None:
-        return None
-    return _stored(descriptor, previous)
 
 
 def _stored(descriptor: int, of: ProcessEnd) -> bytes | None:

@@ -40,8 +40,10 @@ _OF_RANK = {
     "observed_seconds": "observed_seconds",
 }
 # And of the slot, whose series have that.
-_OF_SLOT = ("schema", "crashes", "state", "running", "age_seconds")
-_OF_COUNTS = ("counted_since", "counted_until", "counted_bytes")
+_OF_SLOT = (
+    *("schema", "crashes", "state", "running"),
+    *("counted_since", "counted_until", "counted_bytes"),
+)
 # Agents write their record that often, and twice as much later they are gone.
 _WRITTEN_EVERY = 5.0
 _MOST_XIDS = 100
@@ -121,13 +123,13 @@ class ObservedRank:
 
 def words(end: ProcessEnd) -> dict[str, Any]:
     """Return what a process said of its *end*, and its age, as JSON types."""
-    known = {**end._asdict(), "causes": [one._asdict() for one in end.causes]}
-    for name in (*_OF_SLOT, *_OF_COUNTS):
-        del known[name]
-    for name, shown in _OF_RANK.items():
-        known[shown] = known.pop(name)
+    found = {
+        _OF_RANK.get(name, name): one
+        for name, one in end.as_json().items()
+        if name not in _OF_SLOT
+    }
     age = age_of(end)
-    return known if age is None else {**known, "age_seconds": age}
+    return found if age is None else {**found, "age_seconds": age}
 
 
 def left(end: ProcessEnd, now: float) -> ObservedRank | None:
@@ -203,7 +205,8 @@ class Closings:
     def __init__(self, directory: Path, clock: Clock) -> None:
         self._directory = directory
         self._clock = clock
-        self._closed: dict[str, float] = {}
+        # The latest time, and the one before it.
+        self._closed: dict[str, tuple[float | None, float | None]] = {}
         # The descriptor and the number of the watch; empty if nothing is watched.
         self._watch: tuple[int, ...] = ()
         self._stopped = False
@@ -241,9 +244,12 @@ class Closings:
             # The thread reads that, and ends.
             ctypes.CDLL(None).inotify_rm_watch(*watch)
 
-    def at(self, worker: str) -> float | None:
-        """Return when the record of *worker* was closed last, by the clock."""
-        return self._closed.get(worker)
+    def at(self, worker: str, *, completed: bool = False) -> float | None:
+        """
+        Return when the record of *worker* was closed last, by the clock, other than by
+        who has *completed* it.
+        """
+        return self._closed.get(worker, (None, None))[completed]
 
     def _follow(self, number: int) -> None:
         try:
@@ -265,7 +271,8 @@ class Closings:
             if mask & _IGNORED:  # it was removed
                 return False
             if match := re.fullmatch(_NAME, name):
-                self._closed[str(int(match[1]))] = now
+                worker = str(int(match[1]))
+                self._closed[worker] = now, self.at(worker)
         return True
 
 

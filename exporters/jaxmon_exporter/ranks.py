@@ -51,8 +51,7 @@ _RECREATED_SECONDS = 15.0
 # Without progress for so long, or three times as long as usual, stacks are read.
 _STUCK_SECONDS = 15.0
 _TIMES_AS_USUAL = 3.0
-_LONGEST = 200
-_DIGEST_DIGITS = 16
+_LONGEST, _DIGITS = 200, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +138,7 @@ class Ranks:
         """Return what is known; of at most 8 MiB."""
         now, total = self._clock(), 0
         found: list[dict[str, Any]] = []
-        setups = SharedSetups()
+        setups = Setups()
         known = sorted(self._known.copy().items(), key=lambda item: int(item[0]))
         known += list(self._past)
         for worker, one in known:
@@ -215,7 +214,8 @@ class Ranks:
             self._find_replaced(worker, slot.before, now)
             if known is not None and not known.is_before(slot.latest):
                 continue
-            if (unread := slot.ended and left(slot.ended, now)) is not None:
+            unread = None if slot.ended is None else left(slot.ended, now)
+            if unread is not None:
                 if known is not None:
                     self._past.append((worker, known))
                 self._known[worker] = unread
@@ -261,7 +261,8 @@ class Ranks:
     def _note_closing(self, worker: str, known: ObservedRank) -> None:
         """Note when the record of a process was closed."""
         if known.ended and known.closed is None:
-            closed = self._closings.at(worker) or 0.0
+            completed = known.end is not None and known.end.exited
+            closed = self._closings.at(worker, completed=completed) or 0.0
             # It may have been another process's, of before or after.
             if known.read - _EVERY <= closed <= known.since + _EVERY:
                 known.closed = closed
@@ -340,7 +341,7 @@ class Ranks:
             known.stacks_read = self._clock()
 
 
-class SharedSetups:
+class Setups:
     """
     The setups of ranks, of which those on a host usually share one: each once.
 
@@ -359,7 +360,7 @@ class SharedSetups:
         if not isinstance(setup, dict):
             return rank
         text = json.dumps(setup, sort_keys=True)
-        digest = sha256(text.encode()).hexdigest()[:_DIGEST_DIGITS]
+        digest = sha256(text.encode()).hexdigest()[:_DIGITS]
         if digest not in self.known:
             self.known[digest] = setup
             self.size += len(text)

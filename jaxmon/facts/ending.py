@@ -45,9 +45,10 @@ class Underlying(NamedTuple):
         return f"{self.type}: {self.message}" if self.message else self.type
 
 
-class ProcessEnd(NamedTuple):
+class ProcessEnd:
     """
-    What is known of a process of a slot.
+    What is known of a process of a slot; never changed. A plain class: agents load it
+    when they start, and a named tuple of as many fields takes milliseconds.
 
     Attributes:
         starts: which process of its slot it is, counted from 1.
@@ -87,7 +88,6 @@ class ProcessEnd(NamedTuple):
         counted_bytes: their size; 0 if it left none.
     """
 
-    schema: int = SCHEMA
     starts: int = 0
     crashes: int = 0
     state: State = RUNNING
@@ -121,6 +121,22 @@ class ProcessEnd(NamedTuple):
     counted_since: float = 0.0
     counted_until: float = 0.0
     counted_bytes: int = 0
+
+    def __init__(self, **known: Any) -> None:
+        self.__dict__.update(known)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ProcessEnd) and self.as_json() == other.as_json()
+
+    def __hash__(self) -> int:
+        return hash((self.starts, self.pid, self.time))
+
+    def __repr__(self) -> str:
+        return f"ProcessEnd({self.as_json()})"
+
+    def but(self, **known: Any) -> ProcessEnd:
+        """Return the same, but with what is *known*."""
+        return ProcessEnd(**{**self.__dict__, **known})
 
     @property
     def ended(self) -> str:
@@ -198,22 +214,16 @@ class ProcessEnd(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Return what is known, as JSON types, without what has its default."""
-        found = {
-            name: value
-            for name, value in self._asdict().items()
-            if name == "schema" or value != _DEFAULTS[name]
-        }
+        known = self.__dict__.items()
+        found = {key: one for key, one in known if one != getattr(ProcessEnd, key)}
         if self.causes:
             found["causes"] = [one._asdict() for one in self.causes]
-        return found
+        return {"schema": SCHEMA, **found}
 
 
-_DEFAULTS: dict[str, Any] = ProcessEnd._field_defaults
-_OPTIONAL = {"rank": int, "ranks": int, "status": int, "age_seconds": float}
-_KINDS: dict[str, type] = {
-    **{name: type(default) for name, default in _DEFAULTS.items()},
-    **_OPTIONAL,
-    **dict.fromkeys(("time", "boottime"), float),
+_OPTIONAL = {
+    **dict.fromkeys(("rank", "ranks", "status"), int),
+    **dict.fromkeys(("time", "boottime", "age_seconds"), float),
 }
 
 
@@ -238,11 +248,11 @@ def read(document: object) -> ProcessEnd:
     """
     given = document if isinstance(document, Mapping) else {}
     schema.require(given, SCHEMA)
-    found = {
-        name: one
-        for name, value in given.items()
-        if name in _KINDS and (one := _plausible(_KINDS[name], value)) is not None
-    }
+    found = {}
+    for name in ProcessEnd.__annotations__.keys() & given.keys():
+        kind = _OPTIONAL.get(name) or type(getattr(ProcessEnd, name))
+        if (one := _plausible(kind, given[name])) is not None:
+            found[name] = one
     record = ProcessEnd(**found)
     if record.starts < 1 or record.state not in (RUNNING, FINISHED, CRASHED):
         msg = "no record of a process"

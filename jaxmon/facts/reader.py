@@ -35,7 +35,7 @@ Reader: TypeAlias = Callable[[object], Any]
 
 def from_json(kind: type[T], value: object) -> T:
     """
-    Return *value* as the dataclass or named tuple *kind*, whose fields all have
+    Return *value* as the dataclass, or another class, *kind*, whose fields all have
     defaults: text, numbers, switches, `Any`, literals, these classes, and tuples and
     mappings of all these. A field whose metadata says ``added`` is not read.
 
@@ -83,13 +83,10 @@ def _dataclass(kind: Any) -> Reader:
     if (made := _known.get(kind)) is not None:
         return made
     hints = get_type_hints(kind)
-    names = [
-        one.name
-        for one in (dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ())
-        if "added" not in one.metadata
-    ]
+    fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    added = {one.name for one in fields if "added" in one.metadata}
     readers = {
-        name: _reader(hints[name], name) for name in names or kind._field_defaults
+        name: _reader(hint, name) for name, hint in hints.items() if name not in added
     }
 
     def read(value: object) -> Any:
@@ -107,7 +104,7 @@ def _reader(hint: Any, name: str) -> Reader:
         return functools.partial(_plausible, name, hint, *_range(name, hint))
     if (scalar := _SCALARS.get(hint)) is not None:
         return scalar
-    if dataclasses.is_dataclass(hint) or hasattr(hint, "_field_defaults"):
+    if isinstance(hint, type):
         return _dataclass(hint)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:

@@ -31,20 +31,15 @@ _ADVICE = {
     FailureKind.OOM_KILLED: "The kernel killed it, or a process beside it, for its "
     "memory: raise the limit, or load less.",
 }
-_STOPPED = (
-    "Something sent it that signal, and it does not handle it: its scheduler, an "
-    "eviction or a user. The logs of the scheduler say which (`kubectl describe pod`, "
-    "`sacct`)."
-)
 _IN_C = (
-    "A crash in C. `python -X faulthandler` prints where; `coredumpctl` may have the "
-    "core, and `dmesg` the library."
+    "A crash in C: `python -X faulthandler` prints where, `coredumpctl` may have the "
+    "core."
 )
-_BY_SIGNAL = {
-    "SIGKILL": "A user, a scheduler, an eviction or the kernel killed it: their logs "
-    "say which (`dmesg`, `kubectl describe pod`, `sacct`).",
-    **dict.fromkeys(("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV"), _IN_C),
-}
+_BY_SIGNAL = dict.fromkeys(("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV"), _IN_C)
+_STOPPED = (
+    "A user, a scheduler, an eviction or the kernel sent it that signal: their logs "
+    "say which (`dmesg`, `kubectl describe pod`, `sacct`)."
+)
 
 
 def lines(found: PostMortems, width: int) -> list[str]:
@@ -138,13 +133,11 @@ def _job(job: PostMortem, width: int) -> Iterator[str]:
 
 
 def _advice(failure: RankFailure) -> str:
-    """Return where to look further, by the exit status where that is known."""
-    end = failure.rank.words
-    if failure.kind is not FailureKind.KILLED or not end.exited:
+    """Return where to look further, by the signal if that is known."""
+    signal = failure.rank.words.signal_name
+    if failure.kind is not FailureKind.KILLED or not signal:
         return _ADVICE[failure.kind]
-    if not end.signal:
-        return "`os._exit`, or C code: nothing of Python runs then, and no log is kept."
-    return _BY_SIGNAL.get(end.signal_name, _STOPPED)
+    return _BY_SIGNAL.get(signal, _STOPPED)
 
 
 def _others(job: PostMortem) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jaxmon import endings
-from jaxmon.facts.ending import CRASHED, FINISHED
+from jaxmon.facts.ending import CRASHED, FINISHED, ProcessEnd
 from tests.preloaded import run_preloaded
 
 
@@ -98,7 +98,7 @@ def words_of(
     path.write_text(PROGRAM)
     done = run_preloaded(str(path), way, where, run_dir=run_dir, cwd=directory)
     [slot] = endings.slots(run_dir).values()
-    found = slot.latest._asdict()
+    found = {name: getattr(slot.latest, name) for name in ProcessEnd.__annotations__}
     causes = [one._asdict() for one in slot.latest.causes]
     return {**found, "causes": causes}, done.code
 

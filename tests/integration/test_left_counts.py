@@ -19,7 +19,7 @@ def test_old_counts_are_void(run_dir: Path) -> None:
     job(run_dir, 2)
     found = left(run_dir)
     late = found.counted_until - endings.KEPT - 1
-    old = found._replace(counted_since=late - 1, counted_until=late)
+    old = found.but(counted_since=late - 1, counted_until=late)
     rewrite(run_dir / "agent-0.end", old)
     assert counts(run_dir) == (0, 0)
     job(run_dir, 1)

@@ -37,7 +37,7 @@ import signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 from pathlib import Path
 from jaxmon.agent import serving
-from jaxmon.agent.local_socket import LocalSocket
+from jaxmon.agent.serving import LocalSocket
 from jaxmon.http.server import Response, Server
 name, every = sys.argv[2], float(sys.argv[3])
 if sys.argv[4:]:  # on another host: neither locks nor connections reach the others
@@ -442,7 +442,7 @@ from pathlib import Path
 import jax, jaxmon
 from jaxmon.agent.goodput.identity import Run
 from jaxmon.agent.history import part, store
-from jaxmon.report.goodput import record
+from jaxmon.facts import run as record
 directory, victim = Path(os.environ["JAXMON_RUN_DIR"]), Path(sys.argv[1])
 runs = directory / "runs"
 runs.mkdir()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import pytest
 
@@ -14,8 +17,9 @@ from jaxmon.catalog.gpus import GPU_XID_LAST_TIMESTAMP_SECONDS
 from jaxmon.endings import age_of
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts.ending import ProcessEnd
-from jaxmon.resources import container
+from jaxmon.resources import container, hung
 from jaxmon_exporter.endings import Closings, Kills, xids
+from tests.processes import exits_are_reported
 from tests.support import until
 
 
@@ -51,7 +55,12 @@ def test_the_kernel_reports_when_a_record_was_closed(
         assert closings.at("4") is None
         before = time.monotonic()
     until(lambda: closings.at("3"), "the end")
-    assert before <= (closings.at("3") or 0.0) <= time.monotonic()
+    ended = closings.at("3")
+    assert before <= (ended or 0.0) <= time.monotonic()
+    with (run_dir / "agent-3.end").open("r+b"):  # as the sidecar adds an exit status
+        pass
+    until(lambda: closings.at("3") != ended, "the next")
+    assert closings.at("3", completed=True) == ended
 
 
 def test_a_directory_that_is_recreated_is_watched_again(
@@ -69,6 +78,42 @@ def test_a_directory_that_is_recreated_is_watched_again(
         return closings.at("0")
 
     until(seen, "the new directory")
+
+
+@exits_are_reported
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        ("os._exit(3)", {"status": 3}),
+        ("os.kill(os.getpid(), 9)", {"signal": 9}),
+    ],
+)
+def test_the_kernel_reports_how_a_process_exited(
+    tmp_path: Path, end: str, expected: dict[str, int]
+) -> None:
+    """As soon as it is gone, whether or not its parent has waited for it."""
+    path = tmp_path / "s"
+    program = (
+        "import os, socket, sys\n"
+        "one = socket.socket(socket.AF_UNIX)\n"
+        "one.bind(sys.argv[1])\n"
+        "one.listen()\n"
+        "print(flush=True)\n"
+        f"sys.stdin.read()\n{end}\n"
+    )
+    command = [sys.executable, "-c", program, str(path)]
+    with Popen(command, stdin=PIPE, stdout=PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        number = hung.process_of(path)
+        assert number is not None
+        assert hung.exit_of(number) is None
+        process.stdin.close()
+        until(lambda: hung.exit_of(number) == expected, "the end of a zombie")
+    assert hung.exit_of(number) == expected
+    os.close(number)
+    assert hung.process_of(tmp_path / "none") is None
 
 
 def test_kills_for_memory_are_counted_since_the_last_response(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_forked_child_leaves_the_record_alone(tmp_path: Path) -> None:
         "    one.abandon()\n"
         "    one.run('train')\n"
         "    one.end(FINISHED)\n"
-        "    one.hold()\n"
+        "    one._hold()\n"
         "    os.kill(os.getppid(), signal.SIGKILL)\n"
         "    print('killed', flush=True)\n"
         "    sys.stdin.readline()\n"
@@ -293,13 +293,11 @@ def test_a_process_goes_on_counting_in_a_new_file(path: Path) -> None:
     one.begin()
     mine = one.record
     assert known(mine) == (3, 2, RUNNING, "")
-    assert one.in_place()
 
     path.unlink()
-    assert not one.in_place()
-    one.abandon()
-    one.begin(mine)
+    one.refresh({"steps": 7})
     assert record(path.parent) == known(mine)
+    assert endings.slots(path.parent)["0"].latest.steps == 7
     one.end(FINISHED)
     one.abandon()
     one.begin(mine)
@@ -367,7 +365,7 @@ def test_a_lock_is_acquired_once_it_is_free(path: Path) -> None:
     first.abandon()
     assert not endings.slots(path.parent)["0"].held
 
-    second.hold()
+    second.refresh({})
     assert endings.slots(path.parent)["0"].held
     second.abandon()
 
@@ -483,6 +481,14 @@ def test_counts_that_are_left_are_read_and_continued(path: Path) -> None:
     live(path, RUNNING)
     assert endings.slots(path.parent)["0"].counted is None
     assert endings.counts(path, first) is None
+    three = EndWriter(path, 0o600)
+    three.begin()
+    three.keep(monotonic() - 5, TEXT)
+    three.end(CRASHED)
+    three.abandon()
+    assert endings.slots(path.parent)["0"].counted
+    live(path, RUNNING)
+    assert endings.slots(path.parent)["0"].counted is None
     assert path.stat().st_size <= 8192
 
 
@@ -522,8 +528,8 @@ def test_what_does_not_fit_is_not_written(path: Path) -> None:
     one.abandon()
     assert endings.slots(path.parent)["0"].counted is None
     second = counted(path)
-    assert endings.counts(path, second._replace(starts=1)) is None
-    assert endings.counts(path, second._replace(counted_bytes=1 << 30)) is None
+    assert endings.counts(path, second.but(starts=1)) is None
+    assert endings.counts(path, second.but(counted_bytes=1 << 30)) is None
 
 
 def test_half_of_a_small_volume_stays_free(
