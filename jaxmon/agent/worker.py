@@ -156,7 +156,7 @@ class Worker:
 
     def submit(self, job: Job) -> bool:
         """Queue *job*; return whether it was accepted. Never blocks."""
-        if self._stopped or not self._guard.on(self._name):
+        if self._stopped or self._name in self._guard.off:
             return False
         waiting = self._jobs.qsize()
         if waiting >= self._limit:
