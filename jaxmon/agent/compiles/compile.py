@@ -23,7 +23,7 @@ from jaxmon.threads import get_ident
 
 if TYPE_CHECKING:
     from jaxmon.agent.recompiles.finder import PendingCause
-    from jaxmon.otel.traces.compiled import CompileSpan
+    from jaxmon.otel.traces.spans import CompileSpan
 
 SLOW_SECONDS = 1.0
 """What a compile that no request waits for must take to be an event."""

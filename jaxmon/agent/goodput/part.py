@@ -23,14 +23,9 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.clocks import monotonic
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.facts.run import CHECKPOINT, STOPPED, NewerRecordError, RunRecord
 from jaxmon.indicators.loops import Loop, Loops
 from jaxmon.indicators.timeline import Timeline
-from jaxmon.report.goodput.record import (
-    CHECKPOINT,
-    STOPPED,
-    NewerRecordError,
-    RunRecord,
-)
 from jaxmon.threads import DaemonThread, Event, RLock, current
 
 

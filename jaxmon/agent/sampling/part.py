@@ -36,7 +36,7 @@ from jaxmon.agent.watcher import Watcher
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.exposition.families import Family, histograms
-from jaxmon.report.spread import spread_of
+from jaxmon.facts.spread import spread_of
 
 
 # Maximum share of one core for sampling, and how much of it may accumulate.
