@@ -2,7 +2,8 @@
 Program statistics from XLA executables.
 
 The compiling thread only queues the executable (microseconds); a background thread
-analyses it, at a fraction of the compile time, and releases it.
+analyses it with others half a second later, or when asked, at a fraction of the compile
+time, and releases it.
 
 XLA's own fingerprint of an executable covers source lines, and differs between an
 executable that was compiled and the same one loaded from the persistent cache. Hosts
@@ -243,7 +244,7 @@ class Programs(Part):
 
         Args:
             function: the function compiled.
-            executable: XLA's loaded executable; kept until analysed, usually at once.
+            executable: XLA's loaded executable; kept until analysed, half a second.
         """
         self.loaded.forget(executable)
         lowered = self._utilization.lowered(function)
