@@ -169,6 +169,7 @@ class Trackers(Part):
         tracker.attach(self._context, len(others) + 1)
         self._trackers = [*self._trackers, tracker]
         self._loops.on_step = self._on_step
+        self._loops.attend()
 
     def _on_step(self, loop: Loop) -> None:
         """
