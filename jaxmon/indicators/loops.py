@@ -22,7 +22,7 @@ Items: TypeAlias = tuple[str, str]
 _MOST_NUMBERED = 64
 
 
-class _Running(NamedTuple):
+class RunningLoop(NamedTuple):
     """A run of a loop; *life* records its end when it is no longer referenced."""
 
     end: End
@@ -51,7 +51,7 @@ class Loop:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._running: list[_Running] = []
+        self._running: list[RunningLoop] = []
         self.counts = LoopCounts(name)
         self.numbered: deque[tuple[int, int]] = deque(maxlen=_MOST_NUMBERED)
         self._lock = RLock()
@@ -69,7 +69,7 @@ class Loop:
         with self._lock:
             self._running = [one for one in self._running if not one.end]
             life = on_finalize(run, noting(end))
-            self._running.append(_Running(end, life, mark, timeline))
+            self._running.append(RunningLoop(end, life, mark, timeline))
             settled.last_step = now()
         return mark
 

@@ -115,10 +115,11 @@ class LoopMark(Mark):
     @property
     def current(self) -> str:
         """Its name at this moment; takes no lock."""
-        try:
-            return DATA_WAIT if self.turns[-1] < 0 else self.body
-        except IndexError:
+        turns = self.turns
+        # There is no call in here, after which another thread could take the last.
+        if not turns:
             return self.name
+        return DATA_WAIT if turns[-1] < 0 else self.body
 
 
 class Marked(NamedTuple):

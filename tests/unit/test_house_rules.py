@@ -190,11 +190,11 @@ ELSEWHERE = [
     "agent/reports/mounts",
     "agent/reports/profile",
     "agent/runtime",
+    "agent/scheduler",
     "agent/traces/part",
     "agent/tracing/sources",
     "agent/versions",
     "agent/warm/compiling",
-    "agent/watcher",
     "indicators/decorate",
 ]
 

@@ -179,14 +179,16 @@ def test_turns_that_are_noted_count_as_those_that_are_accounted_for(seed):
     At once or later: whatever else is marked, paused, compiled or read in between, and
     if the loop is left.
     """
-    found = []
+    found: list[tuple[object, ...]] = []
     for notes in (False, True):
         chosen, clock = random.Random(seed), Clock()  # noqa: S311 - nothing secret
         timeline, counts, reads = Timeline(50, clock=clock), LoopCounts("train"), []
-        mark, end = timeline.open_loop([], counts), []
+        mark, end = timeline.open_loop([], counts), list[float]()
         for number in range(200):
             clock.now += chosen.random()
-            if notes and timeline.innermost().name in {"data_wait", "step"}:
+            innermost = timeline.innermost()
+            assert innermost is not None
+            if notes and innermost.name in {"data_wait", "step"}:
                 mark.turns.append(clock.now if number % 2 == 0 else -clock.now)
             else:
                 timeline.turn(mark, clock.now, finished=number % 2 == 1)
@@ -206,11 +208,11 @@ def test_turns_that_are_noted_count_as_those_that_are_accounted_for(seed):
         mark.end.append(clock.now)
         clock.now += 1
         timeline.settle(mark)
-        found.append((reads, timeline.spent(), counts.steps, counts.waited))
-        found[-1] += (counts.seconds.sum, counts.last_step)
+        assert counts.steps == 100
+        counted = (counts.waited, counts.seconds.sum, counts.last_step)
+        found.append((reads, timeline.spent(), *counted))
 
     assert found[0] == found[1]
-    assert found[0][2] == 100
 
 
 def test_other_threads_run_beside_the_time(timeline, clock):

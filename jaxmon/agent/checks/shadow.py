@@ -26,7 +26,7 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arrays import can_copy
 from jaxmon.agent.jaxlink.configuration import surroundings
 from jaxmon.agent.jaxlink.executables import Rerun, rerun_of
-from jaxmon.agent.worker import Worker
+from jaxmon.agent.scheduler import Worker
 from jaxmon.clocks import monotonic
 from jaxmon.threads import Event
 
@@ -49,7 +49,7 @@ class ShadowRunner:
     ) -> None:
         self._jax = context.jax
         self._checked = checked
-        self._worker = Worker("shadow", context.guard, limit=1)
+        self._worker = Worker("shadow", context.scheduler, limit=1)
         self._turns = Turns(context.settings.shadow_interval)
         self._room = Room(context.settings.shadow_memory, self._turns)
         self._stopped = Event()

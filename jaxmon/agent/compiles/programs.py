@@ -27,7 +27,7 @@ from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.cluster import local_devices
 from jaxmon.agent.loaded import Known, LoadedPrograms, copy_bytes
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.worker import Worker
+from jaxmon.agent.scheduler import Worker
 from jaxmon.clocks import monotonic, thread_time, wall_time
 from jaxmon.exposition.families import Family, Sample, labels_text, series
 from jaxmon.http.server import Handler
@@ -201,7 +201,7 @@ class Programs(Part):
         self._due = 0.0
         self._worker = Worker(
             "programs",
-            context.guard,
+            context.scheduler,
             every=_INTERVAL_SECONDS,
             routine=self._weigh_late,
             limit=_WAITING,
@@ -234,7 +234,7 @@ class Programs(Part):
             self._utilization.dropped_program(function)
 
     def start(self) -> None:
-        """Start the analysing thread."""
+        """Begin to weigh what is left later."""
         self._worker.start()
 
     def finish(self, timeout: float) -> None:
@@ -245,7 +245,7 @@ class Programs(Part):
         self._worker.drain(timeout)
 
     def stop(self) -> None:
-        """Stop the thread and drop the queue."""
+        """Drop the queue."""
         self._worker.stop()
         self._unweighed.clear()
 

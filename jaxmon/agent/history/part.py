@@ -1,10 +1,11 @@
 """
 How long functions and steps take, against earlier in this run and against earlier runs.
 
-Fed by sampled execution times and by the steps of marked loops. Judged on the sampling
-thread every few seconds; see `jaxmon.agent.history.times` for when something counts as
-slower. What programs take is kept in the run directory for the next run of the same
-command; a directory that cannot be used costs nothing but that.
+Fed by sampled execution times and by the steps of marked loops. Judged every few
+seconds, where files that do not respond hold up nothing else; see
+`jaxmon.agent.history.times` for when something counts as slower. What programs take is
+kept in the run directory for the next run of the same command; a directory that cannot
+be used costs nothing but that.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from jaxmon.agent.history.watched import LoopSteps, Program, SlowerThanPast, Wat
 from jaxmon.agent.observers import Shapes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.sampling.shapes import text_of
+from jaxmon.agent.scheduler import Worker
 from jaxmon.agent.versions import versions
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import JaxmonError
@@ -98,7 +100,8 @@ class History(Part):
         self._compiles: deque[tuple[float, str]] = deque(maxlen=100)
         context.observers.executed.append(self._executed)
         context.observers.executable.append(self._compiled)
-        context.observers.timer.append(self._tick)
+        context.observers.timer.append(self._on_timer)
+        self._worker = Worker("history", context.scheduler, limit=1)
 
     # --- observing ---------------------------------------------------------------
 
@@ -123,6 +126,10 @@ class History(Part):
         del executable
         if not function.internal:
             self._compiles.append((wall_time(), function.name))
+
+    def _on_timer(self) -> None:
+        if monotonic() >= self._due:
+            self._worker.submit(self._tick)
 
     def _tick(self) -> None:
         if monotonic() < self._due:
@@ -290,6 +297,7 @@ class History(Part):
 
     def stop(self) -> None:
         """Keep the times for the next run."""
+        self._worker.stop()
         path = self._path
         if path is not None:
             self._write()

@@ -11,7 +11,7 @@ from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.memory import allocators
 from jaxmon.agent.memory.live import count_buffers, group_arrays
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.worker import Worker
+from jaxmon.agent.scheduler import Worker
 from jaxmon.exposition.families import Family, series
 
 
@@ -43,7 +43,7 @@ class Memory(Part):
         self._dtypes: dict[str, None] = {"float32": None}
         self._worker = Worker(
             "memory",
-            context.guard,
+            context.scheduler,
             every=self._interval,
             routine=self.take_snapshot,
             gives_up=False,
