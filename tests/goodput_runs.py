@@ -17,8 +17,8 @@ from pathlib import Path
 from subprocess import DEVNULL
 from typing import Any, NamedTuple
 
-from jaxmon.report.goodput import record
-from jaxmon.report.goodput.record import RunRecord
+from jaxmon.facts import run as record
+from jaxmon.facts.run import RunRecord
 from tests.preloaded import Program, run_preloaded, start_preloaded
 from tests.support import ROOT, clean_environ, free_port, until
 

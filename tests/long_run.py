@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from jaxmon.report.goodput.record import RunRecord
+from jaxmon.facts.run import RunRecord
 
 
 HOUR = 3600.0

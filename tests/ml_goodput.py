@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from jaxmon.catalog import RUN_ACTIVITIES
-from jaxmon.report.goodput.record import RunRecord
+from jaxmon.facts.run import RunRecord
 from tests.goodput_runs import Supervised
 
 

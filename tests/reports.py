@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from jaxmon.facts.process import read
 from jaxmon.limits import Limits
 from jaxmon.report.findings import find
 from jaxmon.report.findings.finding import Finding
-from jaxmon.report.model import read
 
 
 GIB = 1 << 30

@@ -8,7 +8,7 @@ from typing import Any
 from jaxmon.agent.goodput.accounts import Accounts, Progress
 from jaxmon.agent.goodput.identity import Moment, Run, Writer
 from jaxmon.agent.goodput.succession import begun
-from jaxmon.report.goodput.record import RunRecord
+from jaxmon.facts.run import RunRecord
 
 
 RUN = Run("train", None, Path("/nowhere"))

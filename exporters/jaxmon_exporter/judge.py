@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon import rundir
+from jaxmon.facts.process import read
+from jaxmon.formats.layout import clean
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.limits import Limits
@@ -22,8 +24,6 @@ from jaxmon.report.doing import doing
 from jaxmon.report.findings import HostFindings
 from jaxmon.report.findings.finding import Finding, verdict
 from jaxmon.report.findings.neighbours import shared
-from jaxmon.report.layout import clean
-from jaxmon.report.model import read
 from jaxmon.report.notes import doubts
 from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
 from jaxmon.resources import hung

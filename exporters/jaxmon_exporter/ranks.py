@@ -340,8 +340,8 @@ def _fetched(
 
 def _since_progress(rank: Mapping[str, Any]) -> float | None:
     """Return for how long *rank* has not got on, `None` if that is not long."""
+    from jaxmon.facts.reader import from_json  # noqa: PLC0415 - likewise
     from jaxmon.report.job.records import Rank  # noqa: PLC0415 - few hosts have peers
-    from jaxmon.report.typed import from_json  # noqa: PLC0415 - likewise
 
     known = from_json(Rank, rank)
     limit = max(_STUCK_SECONDS, _TIMES_AS_USUAL * known.pace.usual_seconds)

@@ -102,9 +102,9 @@ def _is_amount(number: Any) -> bool:
 def _findings(runtime: Runtime) -> str:
     """Return what was found, one line each; takes some milliseconds."""
     from jaxmon.agent.reports.json_types import plain  # noqa: PLC0415 - once, at the end
+    from jaxmon.facts.process import read  # noqa: PLC0415
     from jaxmon.limits.shared import current  # noqa: PLC0415
     from jaxmon.report.findings import find  # noqa: PLC0415
-    from jaxmon.report.model import read  # noqa: PLC0415
 
     events = [plain(event._asdict()) for event in runtime.context.events.since()]
     limits = current(runtime.context.settings.run_dir)

@@ -10,13 +10,13 @@ from typing import Any
 
 import yaml
 
-from jaxmon.artifacts.promql import Matcher, eq, ne, re
 from jaxmon.catalog import (
     DEVICE_MEMORY_BYTES,
     QUEUE_DEPTH,
     REQUESTS_IN_PROGRESS,
     Metric,
 )
+from jaxmon.promql import Matcher, eq, ne, re
 
 
 PATH = "exporters/kubernetes/autoscaling"

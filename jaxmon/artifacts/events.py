@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from jaxmon import catalog
-from jaxmon.artifacts import promql
-from jaxmon.artifacts.promql import Counter, Expr, Matcher
-from jaxmon.artifacts.promql.shape import SCRAPED_LABELS
+from jaxmon import catalog, promql
 from jaxmon.artifacts.slo.counting import Evaluation, conditions, counted
 from jaxmon.artifacts.slo.rules import Group
 from jaxmon.catalog import Metric
 from jaxmon.formats import durations
+from jaxmon.promql import Counter, Expr, Matcher
+from jaxmon.promql.shape import SCRAPED_LABELS
 
 
 # The series of functions are many. Of processes that live for less, some are not seen.

@@ -2,7 +2,7 @@
 What changed from one run to another, measure by measure, and whether it is worse.
 
 Times are judged as those of one process are against its own past
-(`jaxmon.report.spread`), what is counted and compiled as in records of baselines.
+(`jaxmon.facts.spread`), what is counted and compiled as in records of baselines.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Literal, NamedTuple, TypeAlias
 from jaxmon.baseline.figures import FIGURES, Tolerance
 from jaxmon.baseline.machine import CROWDED, FEWEST, TIMES, Machine, spread
 from jaxmon.baseline.slower import Verdict
+from jaxmon.facts.events import Recompile
+from jaxmon.facts.functions import Function, Spread
+from jaxmon.facts.marked import Route
+from jaxmon.facts.spread import Distribution
 from jaxmon.limits import Limits
-from jaxmon.report.model import Function, Recompile
-from jaxmon.report.model.spreads import Spread
-from jaxmon.report.served import Route
-from jaxmon.report.spread import Distribution
 
 
 What: TypeAlias = Literal["function", "loop", "route", "device", "process"]

@@ -7,9 +7,8 @@ from statistics import median
 
 from jaxmon.baseline.slower import CPU, is_crowded
 from jaxmon.baseline.times import Run as Timed
-from jaxmon.report.model import Function
-from jaxmon.report.model.spreads import Spread
-from jaxmon.report.runs.model import Run
+from jaxmon.facts.functions import Function, Spread
+from jaxmon.report.runs.summary import Run
 
 
 FEWEST = 16

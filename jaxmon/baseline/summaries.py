@@ -20,9 +20,9 @@ from jaxmon.baseline.compare import differences
 from jaxmon.baseline.figures import Tolerance
 from jaxmon.baseline.machine import TIMES, Machine, functions
 from jaxmon.errors import BaselineError
-from jaxmon.report.layout import size
-from jaxmon.report.model.spreads import Spread
-from jaxmon.report.runs.model import Run
+from jaxmon.facts.functions import Spread
+from jaxmon.formats.layout import size
+from jaxmon.report.runs.summary import Run
 
 
 _SAME = ("platform", "device")

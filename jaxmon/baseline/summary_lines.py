@@ -10,7 +10,7 @@ from typing import Any
 from jaxmon.baseline.changes import FEW, Change
 from jaxmon.baseline.slower import Verdict
 from jaxmon.baseline.summaries import Comparison
-from jaxmon.report.layout import (
+from jaxmon.formats.layout import (
     INDENT,
     amount,
     clean,
@@ -22,7 +22,7 @@ from jaxmon.report.layout import (
     wrapped,
 )
 from jaxmon.report.programs import label
-from jaxmon.report.runs.model import Run
+from jaxmon.report.runs.summary import Run
 
 
 SCHEMA = 1

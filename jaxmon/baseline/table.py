@@ -8,7 +8,7 @@ from jaxmon.baseline.compare import Change, Comparison
 from jaxmon.baseline.figures import FIGURES, RUN_SECONDS, Tolerance
 from jaxmon.baseline.record import VERSIONS, Record
 from jaxmon.baseline.slower import Slowdown
-from jaxmon.report.layout import (
+from jaxmon.formats.layout import (
     INDENT,
     Column,
     amount,

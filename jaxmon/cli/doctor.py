@@ -100,7 +100,7 @@ def _findings(run_dir: Path | None, *, skip_jax: bool) -> list[Finding]:
 
 
 def _print(found: list[Finding], *, verbose: bool) -> None:
-    from jaxmon.report.layout import clean, wrapped
+    from jaxmon.formats.layout import clean, wrapped
 
     width = output.report_width()
     shown = [one for one in found if verbose or one.status != "ok"]

@@ -199,8 +199,8 @@ def _in_brief(found: Sequence[Judged]) -> Iterator[Painted]:
 def _verdicts(found: Sequence[Judged]) -> Iterator[Painted]:
     """Yield the worst finding of each process, and how to read on."""
     from jaxmon.cli.painted import BLANK, BROKEN, COLOURS, Painted
+    from jaxmon.formats.layout import counted, duration, shortened, wrapped
     from jaxmon.report.findings.finding import NOTHING, verdict
-    from jaxmon.report.layout import counted, duration, shortened, wrapped
     from jaxmon.report.text import heading
 
     width = output.report_width()
@@ -266,9 +266,9 @@ def _document(worker: Worker, findings: Sequence[Any], events: Any) -> dict[str,
 def _evaluated(worker: Worker, run_dir: Path | None) -> tuple[Any, list[Any], Any]:
     """Return what *worker* reports, the findings, and the events."""
     from jaxmon.cli.workers import neighbours
+    from jaxmon.facts.process import read
     from jaxmon.report.findings import find
     from jaxmon.report.findings.neighbours import is_worth_comparing
-    from jaxmon.report.model import read
 
     events = worker.fetch("/debug/events")
     limits = limits_of(run_dir)

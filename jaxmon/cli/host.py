@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeAlias
 
 from jaxmon import catalog
 from jaxmon.cli.sources import Source
+from jaxmon.formats.layout import UNKNOWN, amount
 from jaxmon.limits import Limits
 from jaxmon.report.findings.finding import NOTHING
-from jaxmon.report.layout import UNKNOWN, amount
 from jaxmon.report.programs import label, without_interpreter
 from jaxmon.report.status.model import AgentSummary, State, Summary
 from jaxmon.report.status.reading import Reading, read

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from jaxmon.cli.workers import TIMEOUT, Worker
+from jaxmon.facts.process import Snapshot, read
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.limits import Limits
 from jaxmon.report import responses
 from jaxmon.report.findings import HostFindings
 from jaxmon.report.findings.finding import Finding
-from jaxmon.report.model import Snapshot, read
 from jaxmon.symptoms import Urgency
 
 

@@ -16,8 +16,8 @@ from typing import Any, TextIO
 import click
 
 from jaxmon.errors import CommandError
+from jaxmon.formats.layout import clean, shortened
 from jaxmon.http.redaction import Secrets
-from jaxmon.report.layout import clean, shortened
 
 
 _SECRETS = "jaxmon.secrets"

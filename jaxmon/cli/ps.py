@@ -16,7 +16,7 @@ from jaxmon.cli.options import RUN_DIR, Number, Url
 from jaxmon.cli.servers import Access
 from jaxmon.cli.servers import access as server_access
 from jaxmon.errors import CommandError
-from jaxmon.report.layout import (
+from jaxmon.formats.layout import (
     UNKNOWN,
     Column,
     clean,

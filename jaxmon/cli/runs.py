@@ -14,13 +14,11 @@ from jaxmon.cli.workers import TIMEOUT, Worker, neighbours
 from jaxmon.errors import CommandError, PageError
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import parse, to_family
+from jaxmon.facts.process import Snapshot, read
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.report.findings.neighbours import is_worth_comparing
-from jaxmon.report.model import Snapshot, read
-from jaxmon.report.runs.build import Facts, build
-from jaxmon.report.runs.model import Run
-from jaxmon.report.runs.read import RunError, read_file
-from jaxmon.report.runs.read import parse as parse_run
+from jaxmon.report.runs.summary import Facts, Run, RunError, build, read_file
+from jaxmon.report.runs.summary import parse as parse_run
 
 
 _MAX_BYTES = 32 << 20

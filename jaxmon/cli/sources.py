@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from jaxmon.errors import CommandError, PageError
 from jaxmon.exposition.families import Family
+from jaxmon.facts.reader import seconds
 from jaxmon.limits import Limits
 from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
-from jaxmon.report.typed import seconds
 
 
 if TYPE_CHECKING:

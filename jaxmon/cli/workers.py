@@ -11,11 +11,11 @@ from typing import Any
 
 from jaxmon import disclosure, rundir
 from jaxmon.errors import CommandError
+from jaxmon.facts.reader import seconds
+from jaxmon.formats.layout import clean, duration, shortened
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.report import responses
-from jaxmon.report.layout import clean, duration, shortened
-from jaxmon.report.typed import seconds
 from jaxmon.resources import hung
 
 

@@ -21,13 +21,13 @@ from typing import Any
 from urllib.parse import SplitResult, urlencode, urlsplit, urlunsplit
 
 from jaxmon.errors import JaxmonError
+from jaxmon.formats.layout import clean
 from jaxmon.http import client
 from jaxmon.http.certificates import CertificatesError, trusted
 from jaxmon.http.redaction import Secrets
 from jaxmon.http.route import Route, RouteError
 from jaxmon.http.stream import Bounds, TooLargeError
 from jaxmon.http.urls import is_loopback, parts_of, without_user
-from jaxmon.report.layout import clean
 from jaxmon.version import version
 
 

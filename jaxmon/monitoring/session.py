@@ -18,13 +18,13 @@ from typing import Any
 from urllib.parse import SplitResult, urlencode, urlunsplit
 
 from jaxmon.errors import JaxmonError
+from jaxmon.formats.layout import clean, shortened
 from jaxmon.http.certificates import CertificatesError, trusted
 from jaxmon.http.client import Response
 from jaxmon.http.redaction import Secrets
 from jaxmon.http.route import Route, RouteError
 from jaxmon.http.stream import Bounds, TooLargeError
 from jaxmon.http.urls import is_loopback, parts_of, without_user
-from jaxmon.report.layout import clean, shortened
 from jaxmon.version import version
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from jaxmon.report.layout import share
-from jaxmon.report.model import Snapshot
+from jaxmon.facts.process import Snapshot
+from jaxmon.facts.walltime import Period
+from jaxmon.formats.layout import share
 from jaxmon.report.time_table import STATES
-from jaxmon.report.walltime import Period
 
 
 _WORTH = 0.05

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jaxmon.report.layout import UNKNOWN, Column, ago, amount, duration, share
-from jaxmon.report.model import Snapshot
+from jaxmon.facts.marked import Finished, Loop, Queue, Route
+from jaxmon.facts.process import Snapshot
+from jaxmon.formats.layout import UNKNOWN, Column, ago, amount, duration, share
 from jaxmon.report.section import Section, more
-from jaxmon.report.served import Finished, Loop, Queue, Route
 
 
 _MOST = 12

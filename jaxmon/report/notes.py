@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon.report.layout import INDENT, counted, share, wrapped
-from jaxmon.report.model import Snapshot
+from jaxmon.facts.process import Snapshot
+from jaxmon.formats.layout import INDENT, counted, share, wrapped
 from jaxmon.version import version
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jaxmon.report.layout import INDENT, Column, shortened, table, wrapped
+from jaxmon.formats.layout import INDENT, Column, shortened, table, wrapped
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby, islice
 
-from jaxmon.report.findings.finding import Finding, verdict
-from jaxmon.report.findings.words import recompile_advice
-from jaxmon.report.layout import (
+from jaxmon.facts.events import Recompile
+from jaxmon.facts.functions import Function
+from jaxmon.facts.process import Snapshot
+from jaxmon.formats.layout import (
     INDENT,
     UNKNOWN,
     Column,
@@ -24,7 +25,8 @@ from jaxmon.report.layout import (
     shortened,
     wrapped,
 )
-from jaxmon.report.model import Function, Recompile, Snapshot
+from jaxmon.report.findings.finding import Finding, verdict
+from jaxmon.report.findings.words import recompile_advice
 from jaxmon.report.section import Section
 from jaxmon.symptoms import Urgency
 

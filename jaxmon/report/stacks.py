@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from jaxmon.report.layout import INDENT, shortened
+from jaxmon.facts.reader import from_json
+from jaxmon.formats.layout import INDENT, shortened
 from jaxmon.report.time_table import STATES
-from jaxmon.report.typed import from_json
 
 
 @dataclass(frozen=True, slots=True)

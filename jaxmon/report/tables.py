@@ -8,16 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jaxmon.report.layout import (
-    UNKNOWN,
-    Column,
-    ago,
-    counted,
-    duration,
-    ending,
-    size,
-)
-from jaxmon.report.model import Device, Snapshot, Transfer
+from jaxmon.facts.memory import Device, Transfer
+from jaxmon.facts.process import Snapshot
+from jaxmon.formats.layout import UNKNOWN, Column, ago, counted, duration, ending, size
 from jaxmon.report.section import Section, more
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from jaxmon.report.layout import UNKNOWN, Column, duration, ending, share
-from jaxmon.report.model import Snapshot
+from jaxmon.facts.process import Snapshot
+from jaxmon.facts.walltime import Period
+from jaxmon.formats.layout import UNKNOWN, Column, duration, ending, share
 from jaxmon.report.section import Section
-from jaxmon.report.walltime import Period
 
 
 STATES = {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jaxmon.report.layout import UNKNOWN, Column, amount
-from jaxmon.report.model import Function, Snapshot, Uncounted
+from jaxmon.facts.functions import Function, Uncounted
+from jaxmon.facts.process import Snapshot
+from jaxmon.formats.layout import UNKNOWN, Column, amount
 from jaxmon.report.section import Section
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jaxmon.artifacts.promql import Matcher
 from jaxmon.artifacts.slo.patterns import PatternError, check
+from jaxmon.promql import Matcher
 from tests.support import require_program
 
 

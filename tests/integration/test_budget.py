@@ -14,8 +14,8 @@ import pytest
 
 import jaxmon
 from jaxmon.agent.current import running
+from jaxmon.facts.process import read
 from jaxmon.report.findings import find
-from jaxmon.report.model import read
 from tests import inside
 from tests.instrumented import value
 from tests.support import run_python

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jaxmon import catalog
-from jaxmon.report.model import read
+from jaxmon.facts.process import read
 from jaxmon.report.tables import cache as cache_section
 from tests.cache_books import TWO_PROGRAMS, entries, run
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jaxmon import life
-from jaxmon.report import layout
+from jaxmon.formats import layout
 from jaxmon.report.text import MOST_LINES
 from tests.preloaded import Program, start_preloaded
 from tests.support import Result, clean_environ, run_python

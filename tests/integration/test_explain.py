@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
-from jaxmon.report import layout
+from jaxmon.formats import layout
 from jaxmon.report.findings import neighbours
 from tests.explaining import BUSY, IDLE, PYTHON, explain
 from tests.support import Result, clean_environ, run_python, until

@@ -12,7 +12,7 @@ import pytest
 
 from jaxmon import rundir
 from jaxmon.cli import workers
-from jaxmon.report import layout
+from jaxmon.formats import layout
 from tests.explaining import IDLE, PYTHON, explain, page, serving
 from tests.support import freeze
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from jaxmon.report.gone import Gone
-from jaxmon.report.typed import from_json
+from jaxmon.facts.reader import from_json
+from jaxmon.facts.walltime import FailedHelper as Failed
 from tests.support import Result
 
 
@@ -71,7 +71,7 @@ def test_those_that_failed_are_known(
     ended; not those that came to their end, nor commands that exit as they do.
     """
     told, codes, left = preloaded_script(PROGRAM).ok().out.splitlines()
-    thread, *processes = (from_json(Gone, one) for one in json.loads(told))
+    thread, *processes = (from_json(Failed, one) for one in json.loads(told))
     assert (thread.kind, thread.name) == ("thread", "prefetch")
     assert (thread.type, thread.message) == ("ValueError", "corrupt record")
     assert thread.where.endswith("script.py:9")
@@ -93,18 +93,24 @@ def test_those_that_failed_are_known(
     ("one", "expected"),
     [
         (
-            Gone("thread", "prefetch", "ValueError", "bad", "a.py:7", "read", 31.0),
+            Failed("thread", "prefetch", "ValueError", "bad", "a.py:7", "read", 31.0),
             "thread prefetch ended 31 s ago by ValueError: bad, a.py:7 in read",
         ),
-        (Gone("thread", "", "KeyError"), "thread ended by KeyError"),
+        (Failed("thread", "", "KeyError"), "thread ended by KeyError"),
         (
-            Gone("process", "Process-2", pid=7, code=-9),
+            Failed("process", "Process-2", pid=7, code=-9),
             "process Process-2 (pid 7) was ended by SIGKILL",
         ),
-        (Gone("process", pid=7, code=-99), "process (pid 7) was ended by signal 99"),
-        (Gone("process", "w", pid=7, code=3), "process w (pid 7) exited with code 3"),
+        (
+            Failed("process", pid=7, code=-99),
+            "process (pid 7) was ended by signal 99",
+        ),
+        (
+            Failed("process", "w", pid=7, code=3),
+            "process w (pid 7) exited with code 3",
+        ),
     ],
 )
-def test_what_is_said_of_them(one: Gone, expected: str) -> None:
+def test_what_is_said_of_them(one: Failed, expected: str) -> None:
     """What it was, how it ended, and where."""
     assert str(one) == expected

@@ -14,10 +14,10 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import series
+from jaxmon.facts import run as records
+from jaxmon.facts.run import RunRecord
 from jaxmon.limits import Limits
-from jaxmon.report.goodput import record as records
-from jaxmon.report.goodput.record import RunRecord
-from jaxmon.report.runs.read import read_file
+from jaxmon.report.runs.summary import read_file
 from tests import ml_goodput
 from tests.goodput_runs import RUN, Fault, Supervised
 from tests.reports import findings
@@ -217,7 +217,7 @@ FULL = """
 import json, os, pathlib, resource, signal, sys, time
 import jax, jaxmon
 from jaxmon.agent.agent import runtime_of
-from jaxmon.report.model import read
+from jaxmon.facts.process import read
 from jaxmon.report.notes import doubts
 from tests.instrumented import samples
 

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import pytest
 
 from jaxmon.agent import Agent
+from jaxmon.facts.process import read
 from jaxmon.report.findings import find
-from jaxmon.report.model import read
 from tests import inside
 from tests.instrumented import instrumented, value
 

@@ -15,8 +15,8 @@ from jax import lax, random
 from jaxmon.agent import Agent
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.key_use import drawn_from
+from jaxmon.facts.process import read
 from jaxmon.report.findings import find
-from jaxmon.report.model import read
 from tests import inside
 from tests.support import some, until
 

@@ -15,8 +15,8 @@ import pytest
 
 import jaxmon
 from jaxmon.agent import Agent
+from jaxmon.facts.process import read
 from jaxmon.report.findings import find
-from jaxmon.report.model import read
 from tests import inside
 from tests.instrumented import instrumented, samples, value
 from tests.support import until

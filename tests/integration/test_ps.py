@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from jaxmon import life, rundir
 from jaxmon.cli.main import main
-from jaxmon.report import layout
+from jaxmon.formats import layout
 from tests.support import Result, clean_environ, freeze, until
 
 

@@ -17,9 +17,9 @@ from jaxmon.agent import Agent
 from jaxmon.agent.history.part import History
 from jaxmon.agent.history.times import ENOUGH
 from jaxmon.agent.sampling.part import Sampling
+from jaxmon.facts.process import read
 from jaxmon.report.findings import find
 from jaxmon.report.findings.finding import Finding
-from jaxmon.report.model import read
 from tests import inside, naps
 from tests.instrumented import instrumented, value
 from tests.preloaded import run_preloaded
@@ -167,7 +167,7 @@ import json
 import jaxmon
 from jaxmon.agent.history.part import History
 from jaxmon.report.findings import find
-from jaxmon.report.model import read
+from jaxmon.facts.process import read
 from tests import inside
 
 agent = jaxmon.instrument(port=None, socket=False, sample_rate=1, memory_interval=0)
@@ -213,7 +213,7 @@ import numpy as np
 import jaxmon
 from jaxmon.agent.history import part
 from jaxmon.report.findings import find
-from jaxmon.report.model import read
+from jaxmon.facts.process import read
 from tests import inside
 
 # Other tests keep the processors busy, more in one run than in the other.

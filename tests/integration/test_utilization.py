@@ -12,7 +12,8 @@ from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.flops.part import Utilization
 from jaxmon.agent.flops.peaks import DevicePeak
 from jaxmon.agent.jaxlink import flops as counting
-from jaxmon.report.model import Function, read
+from jaxmon.facts.functions import Function
+from jaxmon.facts.process import read
 from jaxmon.report.utilization import flops as section
 from tests import inside, transformer
 from tests.instrumented import instrumented, samples, value

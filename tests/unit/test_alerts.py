@@ -11,10 +11,10 @@ from click.testing import CliRunner
 
 from jaxmon.artifacts import alerts, slo
 from jaxmon.artifacts.alerts import Alert, Options
-from jaxmon.artifacts.promql import gauge
 from jaxmon.catalog import ACCELERATOR_UP
 from jaxmon.cli import alerts as command
 from jaxmon.cli.main import main
+from jaxmon.promql import gauge
 from tests.support import ROOT, each, require_program
 
 

@@ -19,7 +19,7 @@ from jaxmon.baseline.record import (
 )
 from jaxmon.baseline.table import lines
 from jaxmon.errors import BaselineError
-from jaxmon.report.layout import columns
+from jaxmon.formats.layout import columns
 
 
 VERSIONS = {"jax": "0.10.2", "python": "3.11.7", "platform": "cpu", "device": "cpu"}

@@ -20,8 +20,8 @@ from jaxmon.artifacts.dashboards.model import (
     Thresholds,
 )
 from jaxmon.artifacts.dashboards.variables import Variable
-from jaxmon.artifacts.promql import counter, eq, gauge, histogram, recorded
 from jaxmon.catalog import COMPILE_SECONDS, JIT_CALLS, LIVE_ARRAY_BYTES, LIVE_ARRAYS
+from jaxmon.promql import counter, eq, gauge, histogram, recorded
 from tests.support import ROOT
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from jaxmon import catalog
-from jaxmon.artifacts.promql.shape import SCRAPED_LABELS
 from jaxmon.catalog import BY_NAME
+from jaxmon.promql.shape import SCRAPED_LABELS
 from tests.rendered import DASHBOARDS, EVERY_DASHBOARD, panels
 from tests.support import each
 

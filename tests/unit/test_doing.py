@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from jaxmon.facts.process import read
 from jaxmon.report.doing import doing
-from jaxmon.report.model import read
 
 
 SERVES, STORE, REST = "serve.py:82", "store.py:5", "pace.py:60"

@@ -17,8 +17,8 @@ from jaxmon.agent.goodput import identity
 from jaxmon.agent.goodput.identity import Run, Writer
 from jaxmon.agent.goodput.store import Store, SupersededError
 from jaxmon.cli.main import main
-from jaxmon.report.goodput import record as records
-from jaxmon.report.goodput.record import NewerRecordError, RunRecord, RunRecordError
+from jaxmon.facts import run as records
+from jaxmon.facts.run import NewerRecordError, RunRecord, RunRecordError
 from jaxmon.report.job.records import host
 from jaxmon.settings import load
 from tests.simulated_run import RUN, Simulated, writer

@@ -12,7 +12,7 @@ import pytest
 from jaxmon.agent.history import store
 from jaxmon.agent.history.commit import commit_of
 from jaxmon.agent.history.store import PastRun, ProgramTimes
-from jaxmon.report.spread import Distribution
+from jaxmon.facts.spread import Distribution
 
 
 TIMES = ProgramTimes(Distribution(0.01, 0.011, 0.013), "abc")

@@ -100,7 +100,7 @@ LATER = (
     "jaxmon.exposition.parse",
     "jaxmon.exposition.plausible",
     "jaxmon.http.client",
-    "jaxmon.report.layout",
+    "jaxmon.formats.layout",
     "jaxmon.resources.host_memory",
     "jaxmon.tpus",
     "logging.handlers",

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from jaxmon.cli.painted import COLOURS, painted
+from jaxmon.facts.process import read
 from jaxmon.report.findings import find
-from jaxmon.report.model import read
 from jaxmon.report.text import explanation
 from jaxmon.symptoms import Urgency
 from tests.landing_page import Agent

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.artifacts.promql import (
+from jaxmon.catalog import (
+    COMPILE_SECONDS,
+    DEVICE_INFO,
+    JIT_CACHE_HITS,
+    JIT_CALLS,
+    LIVE_ARRAYS,
+    REQUESTS,
+)
+from jaxmon.promql import (
     alerts,
     alerts_since,
     counter,
@@ -26,14 +34,6 @@ from jaxmon.artifacts.promql import (
     recorded_over,
     time,
     up,
-)
-from jaxmon.catalog import (
-    COMPILE_SECONDS,
-    DEVICE_INFO,
-    JIT_CACHE_HITS,
-    JIT_CALLS,
-    LIVE_ARRAYS,
-    REQUESTS,
 )
 from tests.support import require_program
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from jaxmon import catalog
+from jaxmon.facts.process import read
 from jaxmon.report.findings import find
 from jaxmon.report.findings.words import WHAT_TO_DO, WHY
-from jaxmon.report.model import read
 from tests.reports import GIB, findings, function
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jaxmon.report import layout
-from jaxmon.report.layout import Column
+from jaxmon.formats import layout
+from jaxmon.formats.layout import Column
 
 
 @pytest.mark.parametrize(

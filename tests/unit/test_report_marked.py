@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from jaxmon.report import layout, marked
-from jaxmon.report.model import read
+from jaxmon.facts.process import read
+from jaxmon.formats import layout
+from jaxmon.report import marked
 from jaxmon.report.text import explanation
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from jaxmon.facts.process import Snapshot, read
 from jaxmon.report import text
 from jaxmon.report.findings import find
-from jaxmon.report.model import Snapshot, read
 from tests.unit.test_report_text import EVENTS, OVERVIEW
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from jaxmon.facts.process import Snapshot, read
 from jaxmon.report.findings import find
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.findings.neighbours import is_worth_comparing
-from jaxmon.report.model import Snapshot, read
 from tests.reports import HEALTHY
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from jaxmon.facts.run import RunRecord
 from jaxmon.report.findings.finding import Finding
-from jaxmon.report.goodput.record import RunRecord
 from jaxmon.report.goodput.saving import saving
 from jaxmon.symptoms import Urgency
 from tests.long_run import HOUR, RECORD, run

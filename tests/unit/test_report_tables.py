@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from jaxmon.facts.process import read
 from jaxmon.report import SCHEMA, tables
-from jaxmon.report.model import read
 from jaxmon.report.notes import notes as notes_of
 from jaxmon.report.sections import functions
 from jaxmon.version import version

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from jaxmon.report import layout, text
+from jaxmon.facts.process import read
+from jaxmon.formats import layout
+from jaxmon.report import text
 from jaxmon.report.findings import find
-from jaxmon.report.model import read
 
 
 MIB, GIB = 1 << 20, 1 << 30

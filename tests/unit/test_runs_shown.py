@@ -9,10 +9,10 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import series
-from jaxmon.report.goodput.record import RunRecord
+from jaxmon.facts.process import read
+from jaxmon.facts.run import RunRecord
 from jaxmon.report.goodput.saving import saving
 from jaxmon.report.goodput.text import document
-from jaxmon.report.model import read
 from jaxmon.report.text import explanation
 from tests.alerts.promtool import evaluate
 from tests.long_run import HOUR, RECORD, run

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from jaxmon.artifacts.promql import (
+from jaxmon.catalog import (
+    ACCELERATOR_ENERGY_JOULES,
+    ACCELERATOR_POWER_WATTS,
+    COMPILE_SECONDS,
+    DEVICE_INFO,
+    HOST_CPU_SECONDS,
+    JIT_CACHE_HITS,
+    JIT_CALLS,
+    LIVE_ARRAY_BYTES,
+    LIVE_ARRAYS,
+    PROCESS_START_TIME_SECONDS,
+)
+from jaxmon.promql import (
     alerts,
     alerts_since,
     call,
@@ -17,18 +29,6 @@ from jaxmon.artifacts.promql import (
     recorded,
     time,
     up,
-)
-from jaxmon.catalog import (
-    ACCELERATOR_ENERGY_JOULES,
-    ACCELERATOR_POWER_WATTS,
-    COMPILE_SECONDS,
-    DEVICE_INFO,
-    HOST_CPU_SECONDS,
-    JIT_CACHE_HITS,
-    JIT_CALLS,
-    LIVE_ARRAY_BYTES,
-    LIVE_ARRAYS,
-    PROCESS_START_TIME_SECONDS,
 )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jaxmon.agent.history.times import ENOUGH, Times
-from jaxmon.report.spread import distribution
+from jaxmon.facts.spread import distribution
 from tests.reports import findings
 
 

@@ -11,7 +11,7 @@ from jaxmon.baseline.machine import TIMES
 from jaxmon.baseline.summaries import compare
 from jaxmon.baseline.summary_lines import as_json, lines
 from jaxmon.errors import BaselineError
-from jaxmon.report import layout
+from jaxmon.formats import layout
 from tests.hostile_text import HOSTILE, harmful
 from tests.runs import VERSIONS, function, run, spread
 

@@ -13,7 +13,7 @@ from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, gauge, labels_text
 from jaxmon.report.status.model import Summary
 from jaxmon.report.status.verdicts import UNREAD
-from jaxmon_exporter.collectors.synthetic.collector import (
+from jaxmon_exporter.collectors.synthetic import (
     ACCELERATORS,
     FUNCTIONS,
     WORKERS,

@@ -16,8 +16,8 @@ from jaxmon.cli.top.reader import Seen
 from jaxmon.cli.top.state import ORDERS, State
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import parse, to_family
+from jaxmon.formats.layout import columns
 from jaxmon.limits import Limits
-from jaxmon.report.layout import columns
 from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.report.typed import from_json, sifted
+from jaxmon.facts.reader import from_json, sifted
 
 
 @dataclass(frozen=True)

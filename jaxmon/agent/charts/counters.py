@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 
 from jaxmon.agent.functions import FunctionTable
+from jaxmon.facts.spread import spread_of
 from jaxmon.indicators.loops import Loops
 from jaxmon.indicators.routes import Routes
-from jaxmon.report.spread import spread_of
 
 
 MOST_MEANS = 100

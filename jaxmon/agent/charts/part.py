@@ -16,8 +16,8 @@ from jaxmon.agent.charts.moments import Moment, Moments
 from jaxmon.agent.context import Context
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.clocks import monotonic, perf_counter, wall_time
+from jaxmon.facts.spread import spread_of
 from jaxmon.indicators.figures import Indicators
-from jaxmon.report.spread import spread_of
 from jaxmon.resources.process import peak_resident_bytes, resident_bytes
 from jaxmon.resources.processors import scheduling
 

@@ -13,16 +13,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from jaxmon.agent.goodput.identity import Moment
+from jaxmon.facts.run import CHECKPOINT, CRASHED, LOST, RECOVERY, STARTUP, RunRecord
 from jaxmon.indicators.labels import OTHER
 from jaxmon.indicators.timeline import COMPILE, DATA_WAIT, STEP
-from jaxmon.report.goodput.record import (
-    CHECKPOINT,
-    CRASHED,
-    LOST,
-    RECOVERY,
-    STARTUP,
-    RunRecord,
-)
 
 
 _MARKED, _UNKNOWN = "marked", "unknown"

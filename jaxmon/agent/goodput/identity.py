@@ -113,7 +113,7 @@ def is_run(settings: Settings) -> bool:
 
 def run_of(settings: Settings, environ: Mapping[str, str] | None = None) -> Run:
     """Return the run of *settings*, for which `is_run` is true."""
-    from jaxmon.report.goodput import record  # noqa: PLC0415 - few processes are runs
+    from jaxmon.facts import run as record  # noqa: PLC0415 - few processes are runs
 
     if settings.run_state is None:
         directory = rundir.locate(settings.run_dir, environ) / _DIRECTORY

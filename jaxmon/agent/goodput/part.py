@@ -25,14 +25,9 @@ from jaxmon.agent.scheduler import Worker
 from jaxmon.clocks import monotonic
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.facts.run import CHECKPOINT, STOPPED, NewerRecordError, RunRecord
 from jaxmon.indicators.loops import Loop, Loops
 from jaxmon.indicators.timeline import Timeline
-from jaxmon.report.goodput.record import (
-    CHECKPOINT,
-    STOPPED,
-    NewerRecordError,
-    RunRecord,
-)
 from jaxmon.threads import RLock
 
 

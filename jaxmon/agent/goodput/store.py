@@ -21,9 +21,9 @@ from jaxmon.agent.goodput.identity import Run, Writer
 from jaxmon.agent.goodput.succession import begun, supersedes
 from jaxmon.clocks import monotonic
 from jaxmon.errors import ConfigFileError, JaxmonError
+from jaxmon.facts import run as record
+from jaxmon.facts.run import NewerRecordError, RunRecord, RunRecordError
 from jaxmon.files import whole
-from jaxmon.report.goodput import record
-from jaxmon.report.goodput.record import NewerRecordError, RunRecord, RunRecordError
 
 
 # What a process left that was killed while it wrote.

@@ -5,13 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jaxmon.agent.goodput.identity import Moment, Run, Writer
-from jaxmon.report.goodput.record import (
-    KILLED,
-    SCHEMA,
-    UNSEEN,
-    WAITING,
-    RunRecord,
-)
+from jaxmon.facts.run import KILLED, SCHEMA, UNSEEN, WAITING, RunRecord
 
 
 # Of a scheduler's number that jumps.

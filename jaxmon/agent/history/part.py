@@ -34,8 +34,8 @@ from jaxmon.agent.versions import versions
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, series
+from jaxmon.facts.spread import Distribution
 from jaxmon.indicators.loops import Loops
-from jaxmon.report.spread import Distribution
 from jaxmon.rundir import locate, prepare
 
 
@@ -195,7 +195,7 @@ class History(Part):
                 self._report(one, then, settled.middle, "in an earlier run")
 
     def _report(self, one: Watched, then: float, now: float, when: str) -> None:
-        from jaxmon.report.layout import duration  # noqa: PLC0415 - rarely needed
+        from jaxmon.formats.layout import duration  # noqa: PLC0415 - rarely needed
 
         where = f" with {one.shapes}" if one.shapes else ""
         text = (
@@ -221,7 +221,7 @@ class History(Part):
         if isinstance(one, LoopSteps):
             settled, recent = one.waits.settled, one.waits.recent
             if settled is not None and recent is not None:
-                from jaxmon.report.layout import duration  # noqa: PLC0415 - likewise
+                from jaxmon.formats.layout import duration  # noqa: PLC0415 - likewise
 
                 yield (
                     f"waiting for data: {duration(settled.middle)} of a step → "

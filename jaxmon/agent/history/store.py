@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxmon.errors import ConfigFileError
+from jaxmon.facts.spread import Distribution
 from jaxmon.files import bounded, whole
 from jaxmon.formats import json_text, schema
-from jaxmon.report.spread import Distribution
 
 
 SCHEMA = 1

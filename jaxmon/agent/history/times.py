@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from jaxmon.report.spread import Distribution, distribution
+from jaxmon.facts.spread import Distribution, distribution
 
 
 ENOUGH = 24

@@ -11,10 +11,10 @@ from jaxmon.agent.events import EventLog
 from jaxmon.agent.reports.json_types import plain
 from jaxmon.agent.reports.overview import Overview
 from jaxmon.clocks import monotonic
+from jaxmon.facts.process import read
 from jaxmon.limits import Limits
 from jaxmon.originals import original
 from jaxmon.report.findings import find
-from jaxmon.report.model import read
 from jaxmon.report.text import summary
 
 

@@ -35,7 +35,7 @@ from jaxmon.agent.sampling.work import unready
 from jaxmon.agent.scheduler import Watcher, Worker
 from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.exposition.families import Family, histograms
-from jaxmon.report.spread import spread_of
+from jaxmon.facts.spread import spread_of
 
 
 # Maximum share of one core for sampling, and how much of it may accumulate.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from jaxmon.artifacts.promql.identity import Identity
+from jaxmon.promql.identity import Identity
 
 
 ONCALL = "jaxmon-oncall"

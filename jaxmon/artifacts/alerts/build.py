@@ -17,13 +17,13 @@ from jaxmon.artifacts.alerts.slowdowns import slowdown_group
 from jaxmon.artifacts.alerts.starts import starts_group
 from jaxmon.artifacts.events import events_group
 from jaxmon.artifacts.overviews.rules import overview_groups
-from jaxmon.artifacts.promql.identity import Identity
 from jaxmon.artifacts.slo import Slos
 from jaxmon.artifacts.slo.counting import Evaluation
 from jaxmon.artifacts.slo.rules import Group, Rule, recording_groups
 from jaxmon.artifacts.slo.severity import TICKET
 from jaxmon.artifacts.slo.site import Site
 from jaxmon.formats import durations
+from jaxmon.promql.identity import Identity
 
 
 Format = Literal["prometheus", "prometheusrule", "mimir"]

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from jaxmon.artifacts import events
 from jaxmon.artifacts.alerts.model import COUNT, Alert
-from jaxmon.artifacts.promql import eq
 from jaxmon.artifacts.slo.severity import PAGE, TICKET
 from jaxmon.limits import Limits
+from jaxmon.promql import eq
 
 
 _PROCESS = ("job", "instance", "worker")

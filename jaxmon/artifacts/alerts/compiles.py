@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from jaxmon import catalog
-from jaxmon.artifacts import events, promql
+from jaxmon import catalog, promql
+from jaxmon.artifacts import events
 from jaxmon.artifacts.alerts.model import COUNT, DEPLOY_NOISE, PROCESS, Alert
-from jaxmon.artifacts.promql import Expr, eq, gauge, histogram
 from jaxmon.artifacts.slo.severity import TICKET
 from jaxmon.formats import durations
 from jaxmon.limits import Limits
+from jaxmon.promql import Expr, eq, gauge, histogram
 
 
 _SLOW_SECONDS = 1.0

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from jaxmon import catalog
 from jaxmon.artifacts.alerts.model import Alert
-from jaxmon.artifacts.promql import counter, eq, gauge_over
 from jaxmon.artifacts.slo.severity import TICKET
 from jaxmon.formats import durations
 from jaxmon.limits import Limits
+from jaxmon.promql import counter, eq, gauge_over
 
 
 _BY = ("job", "run")

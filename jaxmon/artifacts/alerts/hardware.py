@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon import catalog
-from jaxmon.artifacts import promql
+from jaxmon import catalog, promql
 from jaxmon.artifacts.alerts.model import COUNT, PROCESS, Alert
-from jaxmon.artifacts.promql import Expr, Matcher, counter, eq, gauge, gauge_over
 from jaxmon.artifacts.slo.severity import PAGE, TICKET
 from jaxmon.formats import durations
 from jaxmon.limits import Limits
+from jaxmon.promql import Expr, Matcher, counter, eq, gauge, gauge_over
 
 
 _HOST = ("job", "instance")

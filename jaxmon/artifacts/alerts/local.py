@@ -8,11 +8,11 @@ from dataclasses import replace
 from jaxmon import catalog
 from jaxmon.artifacts.alerts.causes import cause_alerts
 from jaxmon.artifacts.alerts.model import Alert
-from jaxmon.artifacts.promql import Expr, counter, eq, gauge
 from jaxmon.artifacts.slo import Slos
 from jaxmon.artifacts.slo.changes import Local, Override
 from jaxmon.catalog import Metric
 from jaxmon.limits import Limits
+from jaxmon.promql import Expr, counter, eq, gauge
 
 
 # A series that exists if the label has the value, by label.

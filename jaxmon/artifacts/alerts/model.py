@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jaxmon.artifacts.alerts import boards
-from jaxmon.artifacts.promql import Expr
-from jaxmon.artifacts.promql.identity import Identity
 from jaxmon.artifacts.slo.severity import Severity
 from jaxmon.artifacts.slo.site import Site
+from jaxmon.promql import Expr
+from jaxmon.promql.identity import Identity
 
 
 DEPLOY_NOISE = (("deploy", "expected"),)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon import catalog
-from jaxmon.artifacts import events, promql
+from jaxmon import catalog, promql
+from jaxmon.artifacts import events
 from jaxmon.artifacts.alerts import starts
 from jaxmon.artifacts.alerts.model import COUNT, PROCESS, Alert
-from jaxmon.artifacts.promql import alerts, counter, eq, gauge, gauge_over
 from jaxmon.artifacts.slo.severity import PAGE, TICKET
 from jaxmon.limits import Limits
+from jaxmon.promql import alerts, counter, eq, gauge, gauge_over
 
 
 def target_down(limits: Limits, day: str) -> Alert:

@@ -7,12 +7,11 @@ draws. Joining them in every panel and alert would be unreadable.
 
 from __future__ import annotations
 
-from jaxmon import catalog
-from jaxmon.artifacts import promql
+from jaxmon import catalog, promql
 from jaxmon.artifacts.alerts.model import PROCESS
-from jaxmon.artifacts.promql import Expr, counter, gauge, histogram, recorded
 from jaxmon.artifacts.slo.rules import Group
 from jaxmon.formats import durations
+from jaxmon.promql import Expr, counter, gauge, histogram, recorded
 
 
 PROCESS_POWER = f"worker:{catalog.ACCELERATOR_POWER_WATTS.name}:sum"

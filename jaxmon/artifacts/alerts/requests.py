@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon import catalog
-from jaxmon.artifacts import events, promql
+from jaxmon import catalog, promql
+from jaxmon.artifacts import events
 from jaxmon.artifacts.alerts.model import DEPLOY_NOISE, Alert
-from jaxmon.artifacts.promql import Expr, counter, eq, gauge, histogram, ne
 from jaxmon.artifacts.slo.severity import PAGE, TICKET
 from jaxmon.formats import durations
 from jaxmon.limits import Limits
+from jaxmon.promql import Expr, counter, eq, gauge, histogram, ne
 
 
 _ROUTE = ("job", "route")

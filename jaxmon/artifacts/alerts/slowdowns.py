@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon import catalog
-from jaxmon.artifacts import promql
+from jaxmon import catalog, promql
 from jaxmon.artifacts.alerts.model import PROCESS, Alert
-from jaxmon.artifacts.promql import Expr, counter, gauge, histogram, recorded
 from jaxmon.artifacts.slo.rules import Group
 from jaxmon.artifacts.slo.severity import TICKET
 from jaxmon.formats import durations
 from jaxmon.limits import Limits
+from jaxmon.promql import Expr, counter, gauge, histogram, recorded
 
 
 SECONDS = f"program:{catalog.EXECUTION_SECONDS.name}_sum:rate5m"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from jaxmon import catalog
-from jaxmon.artifacts import events, promql
+from jaxmon import catalog, promql
+from jaxmon.artifacts import events
 from jaxmon.artifacts.alerts.model import COUNT, PROCESS, Alert
-from jaxmon.artifacts.promql import Expr, counter, eq, gauge, gauge_over, re
 from jaxmon.artifacts.slo.changes import Run
 from jaxmon.artifacts.slo.rules import Group
 from jaxmon.artifacts.slo.severity import INFO, PAGE, TICKET
 from jaxmon.formats import durations
 from jaxmon.limits import Limits
+from jaxmon.promql import Expr, counter, eq, gauge, gauge_over, re
 
 
 DEPLOY_ALERT = "JaxmonDeployInProgress"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon import catalog
-from jaxmon.artifacts import events, promql
+from jaxmon import catalog, promql
+from jaxmon.artifacts import events
 from jaxmon.artifacts.alerts.model import PROCESS, Alert
 from jaxmon.artifacts.alerts.power import DEVICE_TIME
-from jaxmon.artifacts.promql import Expr, counter, eq, gauge, histogram, re
 from jaxmon.artifacts.slo.severity import PAGE, TICKET
 from jaxmon.artifacts.slo.timed import busy, patience
 from jaxmon.formats import durations
 from jaxmon.limits import Limits
+from jaxmon.promql import Expr, counter, eq, gauge, histogram, re
 
 
 STALLED_ALERT, STALLED_SLO = "JaxmonTrainingStalled", "step-freshness"

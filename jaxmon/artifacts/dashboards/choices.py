@@ -9,7 +9,7 @@ from jaxmon.artifacts.dashboards.model import Annotation
 from jaxmon.artifacts.dashboards.variables import Variable
 from jaxmon.artifacts.overviews.alerting import FIRING
 from jaxmon.artifacts.overviews.processes import STARTS
-from jaxmon.artifacts.promql import alerts
+from jaxmon.promql import alerts
 
 
 _ALERT = ("alertname", "job", "severity")

@@ -14,8 +14,8 @@ from jaxmon.artifacts.dashboards.choices import ANNOTATIONS
 from jaxmon.artifacts.dashboards.model import Annotation, Notes
 from jaxmon.artifacts.overviews import functions
 from jaxmon.artifacts.overviews.alerting import FIRING
-from jaxmon.artifacts.promql import Expr, alerts, eq, recorded
 from jaxmon.artifacts.slo.severity import PAGE
+from jaxmon.promql import Expr, alerts, eq, recorded
 
 
 _STARTS, _ALERTS = ANNOTATIONS

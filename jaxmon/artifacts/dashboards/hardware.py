@@ -29,16 +29,8 @@ from jaxmon.artifacts.overviews.alerting import (
     FIRING,
 )
 from jaxmon.artifacts.overviews.model import Overview
-from jaxmon.artifacts.promql import (
-    Expr,
-    Matcher,
-    alerts,
-    counter,
-    gauge,
-    re,
-    up,
-)
 from jaxmon.catalog import Metric
+from jaxmon.promql import Expr, Matcher, alerts, counter, gauge, re, up
 
 
 GPU, _TPU = re("uuid", "$gpu"), re("uuid", "TPU-.+")

@@ -16,8 +16,8 @@ from typing import Literal
 
 from jaxmon.artifacts.dashboards.units import UNITS
 from jaxmon.artifacts.dashboards.variables import DependentVariable, Variable
-from jaxmon.artifacts.promql import Expr
 from jaxmon.catalog import BY_NAME
+from jaxmon.promql import Expr
 
 
 Kind = Literal["stat", "timeseries", "table", "heatmap", "state-timeline"]

@@ -12,18 +12,9 @@ from __future__ import annotations
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards.model import Mapping, Thresholds
 from jaxmon.artifacts.overviews import functions, requests
-from jaxmon.artifacts.promql import (
-    Expr,
-    Histogram,
-    call,
-    eq,
-    histogram,
-    ne,
-    ratio,
-    re,
-)
 from jaxmon.artifacts.slo import Slo, Slos
 from jaxmon.formats import durations
+from jaxmon.promql import Expr, Histogram, call, eq, histogram, ne, ratio, re
 
 
 JOB = re("job", "$job")

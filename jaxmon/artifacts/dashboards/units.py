@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmon.artifacts.promql.shape import PER_SECOND
+from jaxmon.promql.shape import PER_SECOND
 
 
 UNITS = {

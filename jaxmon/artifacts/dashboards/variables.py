@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jaxmon.artifacts.promql import Expr, Matcher, counter, gauge
 from jaxmon.catalog import Metric
+from jaxmon.promql import Expr, Matcher, counter, gauge
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from jaxmon import catalog
-from jaxmon.artifacts import promql
+from jaxmon import catalog, promql
 from jaxmon.artifacts.overviews.model import HOST, PROCESS, Overview, Windows
-from jaxmon.artifacts.promql import Expr, counter, eq, gauge, re
 from jaxmon.catalog import Metric
+from jaxmon.promql import Expr, counter, eq, gauge, re
 
 
 _GPU = (*HOST, "uuid")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from jaxmon import catalog
 from jaxmon.artifacts.overviews.accelerators import OWNED, READERS
 from jaxmon.artifacts.overviews.model import HOST, Overview, Windows
-from jaxmon.artifacts.promql import Expr, alerts, eq, ne, re
+from jaxmon.promql import Expr, alerts, eq, ne, re
 
 
 FIRING = (re("alertname", "Jaxmon.+"), eq("alertstate", "firing"))

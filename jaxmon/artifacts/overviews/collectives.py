@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.overviews.model import PROCESS, Overview, Windows
-from jaxmon.artifacts.promql import Expr, counter, ratio
+from jaxmon.promql import Expr, counter, ratio
 
 
 _KIND = ("job", "collective")

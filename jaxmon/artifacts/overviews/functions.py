@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxmon import catalog
 from jaxmon.artifacts import events
 from jaxmon.artifacts.overviews.model import PROCESS, Overview
-from jaxmon.artifacts.promql import counter, gauge
+from jaxmon.promql import counter, gauge
 
 
 _BY = ("job", "function")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from jaxmon.artifacts.promql import Expr, Matcher, gauge, recorded
-from jaxmon.artifacts.promql.shape import SCRAPED_LABELS, ExpressionType
 from jaxmon.catalog import RUNTIME_INFO, Metric
 from jaxmon.formats import durations
+from jaxmon.promql import Expr, Matcher, gauge, recorded
+from jaxmon.promql.shape import SCRAPED_LABELS, ExpressionType
 
 
 PROCESS = SCRAPED_LABELS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxmon import catalog
 from jaxmon.artifacts import events
 from jaxmon.artifacts.overviews.model import PROCESS, Overview
-from jaxmon.artifacts.promql import counter, eq, gauge, histogram
+from jaxmon.promql import counter, eq, gauge, histogram
 
 
 _BY = ("job", "loop")

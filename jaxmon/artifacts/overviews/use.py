@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.overviews.model import HOST, Overview
-from jaxmon.artifacts.promql import Expr, gauge, re
 from jaxmon.catalog import Metric
+from jaxmon.promql import Expr, gauge, re
 
 
 _GPUS, _TPUS = re("uuid", "GPU-.+"), re("uuid", "TPU-.+")

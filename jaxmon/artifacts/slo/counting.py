@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
-from jaxmon import catalog
-from jaxmon.artifacts import promql
-from jaxmon.artifacts.promql import Counter, Expr
-from jaxmon.artifacts.promql.shape import SCRAPED_LABELS
+from jaxmon import catalog, promql
 from jaxmon.formats import durations
+from jaxmon.promql import Counter, Expr
+from jaxmon.promql.shape import SCRAPED_LABELS
 
 
 RESTARTED, RETURNED = (

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from jaxmon.artifacts import promql
-from jaxmon.artifacts.promql import Counter, Expr, Histogram, Matcher
+from jaxmon import promql
 from jaxmon.artifacts.slo.counting import Evaluation, counted
 from jaxmon.catalog import Metric
+from jaxmon.promql import Counter, Expr, Histogram, Matcher
 
 
 @dataclass(frozen=True, slots=True)

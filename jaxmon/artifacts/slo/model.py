@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Self
 
-from jaxmon.artifacts import promql
-from jaxmon.artifacts.promql import Expr, Matcher
+from jaxmon import promql
 from jaxmon.artifacts.slo.burn import POLICY, Condition, Pair, pairs, windows
 from jaxmon.artifacts.slo.changes import Local, Override, Run
 from jaxmon.artifacts.slo.counting import Evaluation
@@ -16,6 +15,7 @@ from jaxmon.artifacts.slo.indicators import Indicator, Latency
 from jaxmon.artifacts.slo.site import Site
 from jaxmon.formats import durations
 from jaxmon.limits import Limits
+from jaxmon.promql import Expr, Matcher
 
 
 EVENTS, ERRORS = "slo:events:delta", "slo:errors:delta"

@@ -16,10 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from jaxmon import catalog
-from jaxmon.artifacts import promql
-from jaxmon.artifacts.promql import Expr
-from jaxmon.artifacts.promql.identity import Identity
+from jaxmon import catalog, promql
 from jaxmon.artifacts.slo import burn
 from jaxmon.artifacts.slo.counting import Evaluation, conditions
 from jaxmon.artifacts.slo.model import (
@@ -36,6 +33,8 @@ from jaxmon.artifacts.slo.model import (
     increase,
 )
 from jaxmon.formats import durations
+from jaxmon.promql import Expr
+from jaxmon.promql.identity import Identity
 
 
 Rule = dict[str, Any]

@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from jaxmon.artifacts.promql import Matcher
-from jaxmon.artifacts.promql.shape import SCRAPED_LABELS
 from jaxmon.artifacts.slo import patterns
 from jaxmon.artifacts.slo.indicators import Selector
 from jaxmon.artifacts.slo.source import Source
 from jaxmon.catalog import BY_NAME, Metric
+from jaxmon.promql import Matcher
+from jaxmon.promql.shape import SCRAPED_LABELS
 
 
 _KINDS = ("counter", "gauge", "histogram")

@@ -15,8 +15,8 @@ import yaml
 from jaxmon.errors import ConfigFileError, SloError
 from jaxmon.files.bounded import read_text
 from jaxmon.formats import durations
+from jaxmon.formats.layout import clean, shortened
 from jaxmon.formats.yaml_file import compose
-from jaxmon.report.layout import clean, shortened
 
 
 # In a text, which may have lines.

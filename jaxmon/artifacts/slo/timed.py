@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Self
 
-from jaxmon import catalog
-from jaxmon.artifacts import promql
-from jaxmon.artifacts.promql import Expr, gauge, histogram, re
-from jaxmon.artifacts.promql.shape import SCRAPED_LABELS
+from jaxmon import catalog, promql
 from jaxmon.artifacts.slo.counting import Evaluation
 from jaxmon.artifacts.slo.indicators import Selector
 from jaxmon.catalog import Metric
 from jaxmon.formats import durations
+from jaxmon.promql import Expr, gauge, histogram, re
+from jaxmon.promql.shape import SCRAPED_LABELS
 
 
 PAUSES = "(?i)(eval|valid|test|checkpoint|sav|restor|load|warm|init).*"

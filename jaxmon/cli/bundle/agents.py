@@ -17,16 +17,16 @@ from jaxmon.cli.bundle.archive import Archive
 from jaxmon.cli.selection import pick
 from jaxmon.cli.workers import TIMEOUT, Worker, running
 from jaxmon.errors import CommandError
+from jaxmon.facts.process import read
+from jaxmon.facts.reader import mapping
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.http.redaction import Secrets
 from jaxmon.limits import Limits
 from jaxmon.report import responses
 from jaxmon.report.findings import find
-from jaxmon.report.html.files import files_of
-from jaxmon.report.model import read
+from jaxmon.report.html.page import files_of
 from jaxmon.report.stacks import stacks
 from jaxmon.report.text import explanation
-from jaxmon.report.typed import mapping
 from jaxmon.resources import hung
 
 

@@ -160,7 +160,7 @@ def _add_sidecar(archive: Archive, url: str) -> None:
 
 def _alerts(archive: Archive, url: str, access: Access) -> list[dict[str, Any]] | None:
     """Return the active alerts, `None` if they could not be determined."""
-    from jaxmon.artifacts import promql
+    from jaxmon import promql
     from jaxmon.monitoring.prometheus import Prometheus
     from jaxmon.monitoring.session import MonitoringError
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaxmon.cli.bundle.agents import Process
-from jaxmon.report.layout import clean, shortened
+from jaxmon.formats.layout import clean, shortened
 
 
 _MOST = 80

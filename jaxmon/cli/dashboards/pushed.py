@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jaxmon.formats.layout import clean
 from jaxmon.grafana.plan import State
 from jaxmon.grafana.push import Folder, Outcome, Result
-from jaxmon.report.layout import clean
 
 
 DIFFERENT = 3

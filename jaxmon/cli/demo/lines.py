@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jaxmon.cli import output
 from jaxmon.cli.demo.alerts import ActiveAlert
-from jaxmon.report.layout import ELLIPSIS, INDENT, UNKNOWN, Column, clean, ending, size
-from jaxmon.report.layout import table as laid_out
+from jaxmon.formats.layout import ELLIPSIS, INDENT, UNKNOWN, Column, clean, ending, size
+from jaxmon.formats.layout import table as laid_out
 
 
 if TYPE_CHECKING:

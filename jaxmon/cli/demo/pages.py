@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from jaxmon.errors import CommandError
+from jaxmon.formats.layout import clean
 from jaxmon.http import client
 from jaxmon.http.urls import place_of, target_of
-from jaxmon.report.layout import clean
 
 
 _SECONDS = 5.0

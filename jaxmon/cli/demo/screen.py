@@ -25,7 +25,7 @@ from jaxmon.cli.demo.lines import (
     overview,
     runbook,
 )
-from jaxmon.report.layout import INDENT
+from jaxmon.formats.layout import INDENT
 
 
 _HEADING, _QUIET, _WARNING = "bold", "dim", "yellow"

@@ -16,8 +16,8 @@ from jaxmon.cli import declared, output
 from jaxmon.cli.exporter.signals import Signals, Stopped
 from jaxmon.cli.limits import from_file
 from jaxmon.errors import CommandError
+from jaxmon.formats.layout import clean
 from jaxmon.limits import Limits
-from jaxmon.report.layout import clean
 from jaxmon_exporter.options import PREFIX, Options
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from jaxmon.cli.gameday.drill import Drill, Phase
 from jaxmon.cli.gameday.places import Place
+from jaxmon.formats.layout import INDENT, UNKNOWN, Column, table, wrapped
 from jaxmon.gameday import Scenario
-from jaxmon.report.layout import INDENT, UNKNOWN, Column, table, wrapped
 
 
 _NAME, _GUIDE = 16, 4

@@ -15,7 +15,7 @@ from jaxmon.cli import output
 from jaxmon.cli.demo.lines import clock
 from jaxmon.cli.gameday.drill import Drill, Phase
 from jaxmon.cli.gameday.lines import progress
-from jaxmon.report.layout import INDENT
+from jaxmon.formats.layout import INDENT
 
 
 _NAME = 16

@@ -15,7 +15,7 @@ from jaxmon.errors import CommandError
 
 
 if TYPE_CHECKING:
-    from jaxmon.report.goodput.record import RunRecord
+    from jaxmon.facts.run import RunRecord
 
 _BROKEN, _NOTHING = 2, 3
 
@@ -68,7 +68,7 @@ def goodput(*, paths: tuple[Path, ...], sidecars: Sidecars, as_json: bool) -> No
 def _read(paths: tuple[Path, ...], broken: list[str]) -> Iterator[RunRecord]:
     """Yield the records in *paths*, and note in *broken* what is none, and why."""
     from jaxmon.errors import ConfigFileError
-    from jaxmon.report.goodput import record
+    from jaxmon.facts import run as record
 
     for path in paths:
         for one in record.paths(path):
@@ -80,7 +80,7 @@ def _read(paths: tuple[Path, ...], broken: list[str]) -> Iterator[RunRecord]:
 
 def _asked(sidecars: Sidecars) -> list[RunRecord]:
     """Return what the sidecars know, which remember attempts that have ended."""
-    from jaxmon.report.goodput import record
+    from jaxmon.facts import run as record
 
     found = []
     for host in sidecars.ask():

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jaxmon import catalog
+from jaxmon import catalog, promql
 from jaxmon.artifacts import events as of_processes
-from jaxmon.artifacts import promql
 from jaxmon.artifacts.alerts.power import PROCESS_POWER
-from jaxmon.artifacts.promql import Counter, Expr, Matcher, counter, gauge, ne
 from jaxmon.artifacts.slo.model import BUDGET_REMAINING, ERRORS, EVENTS, OBJECTIVE
 from jaxmon.formats import durations
+from jaxmon.promql import Counter, Expr, Matcher, counter, gauge, ne
 
 
 SERVICE = ("cluster", "namespace", "job")

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, tzinfo
 from functools import partial
 from typing import NamedTuple
 
-from jaxmon.artifacts.promql import Expr
 from jaxmon.cli.slo import firing, queries
 from jaxmon.cli.slo.firing import Fired, service
 from jaxmon.formats import durations
 from jaxmon.monitoring.prometheus import Prometheus, QueryError, Series
+from jaxmon.promql import Expr
 
 
 DAY = 86400.0

@@ -20,8 +20,7 @@ from jaxmon.cli.top.lines import (
 )
 from jaxmon.cli.top.reader import Seen
 from jaxmon.cli.top.state import State
-from jaxmon.report.findings.finding import NOTHING
-from jaxmon.report.layout import (
+from jaxmon.formats.layout import (
     UNKNOWN,
     Column,
     ago,
@@ -33,6 +32,7 @@ from jaxmon.report.layout import (
     size,
     wrapped,
 )
+from jaxmon.report.findings.finding import NOTHING
 from jaxmon.report.status.model import AgentSummary, FunctionSummary
 
 

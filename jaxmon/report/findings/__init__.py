@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
+from jaxmon.facts.process import Snapshot
 from jaxmon.report.findings import (
     cache,
     compiles,
@@ -28,7 +29,6 @@ from jaxmon.report.findings import (
 )
 from jaxmon.report.findings.finding import Finding, ranked
 from jaxmon.report.findings.neighbours import compared, compiled_together
-from jaxmon.report.model import Snapshot
 
 
 Rule: TypeAlias = Callable[[Snapshot], Iterable[Finding]]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.facts.process import Snapshot
 from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.formats.layout import counted
 from jaxmon.report.findings.finding import Finding
-from jaxmon.report.layout import counted
-from jaxmon.report.model import Snapshot
 
 
 NO_CACHE = (

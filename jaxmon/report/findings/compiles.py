@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from jaxmon.facts.process import Snapshot
 from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.formats.layout import counted, duration, share_of_time, times
 from jaxmon.report.findings.cache import NO_CACHE
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.findings.warm_starts import cold_requests
 from jaxmon.report.findings.words import WHY
-from jaxmon.report.layout import counted, duration, share_of_time, times
-from jaxmon.report.model import Snapshot
 
 
 _EFFECT_SECONDS = 0.0005

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.facts.events import Event
+from jaxmon.facts.marked import Failure
+from jaxmon.facts.process import Snapshot
+from jaxmon.formats.layout import ago, counted, share, times
 from jaxmon.limits import Limits
 from jaxmon.report.findings.finding import MOST_OF_A_MESSAGE, Finding, quoted
 from jaxmon.report.findings.words import (
@@ -15,9 +19,6 @@ from jaxmon.report.findings.words import (
     WARNINGS,
     error_advice,
 )
-from jaxmon.report.layout import ago, counted, share, times
-from jaxmon.report.model import Event, Snapshot
-from jaxmon.report.served import Failure
 
 
 # In JAX's own words: jax/_src/array.py, `_check_if_deleted`.

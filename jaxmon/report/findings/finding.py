@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from jaxmon.report.layout import ago
-from jaxmon.report.model import Event
+from jaxmon.facts.events import Event
+from jaxmon.formats.layout import ago
 from jaxmon.symptoms import SYMPTOMS, Symptom, Urgency
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.facts.memory import Device
+from jaxmon.facts.process import Snapshot
+from jaxmon.formats.layout import counted, duration, share, size, times
 from jaxmon.limits import Limits
 from jaxmon.report.findings.finding import Finding, quoted
-from jaxmon.report.layout import counted, duration, share, size, times
-from jaxmon.report.model import Device, Snapshot
 
 
 _DAY = 86_400.0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from jaxmon.facts.functions import Function
+from jaxmon.facts.process import Snapshot
 from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.formats.layout import duration
 from jaxmon.report.findings.finding import Finding
-from jaxmon.report.layout import duration
-from jaxmon.report.model import Function, Snapshot
 
 
 TOPICS_OF_HOST = ("compiled_together",)

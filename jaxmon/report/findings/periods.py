@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jaxmon.report.layout import duration, share
-from jaxmon.report.model import Snapshot
-from jaxmon.report.walltime import Period
+from jaxmon.facts.process import Snapshot
+from jaxmon.facts.walltime import Period
+from jaxmon.formats.layout import duration, share
 
 
 _MOST_LINES = 3

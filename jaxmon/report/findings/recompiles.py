@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
+from jaxmon.facts.events import Recompile
+from jaxmon.facts.functions import Function
+from jaxmon.facts.process import Snapshot
 from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.formats.layout import counted, duration, times
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.findings.words import EQUINOX, GROWS, WHY, recompile_advice
-from jaxmon.report.layout import counted, duration, times
-from jaxmon.report.model import Function, Recompile, Snapshot
 
 
 _MOST_EVIDENCE = 3

@@ -11,16 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.facts.process import Snapshot
+from jaxmon.facts.run import CHECKPOINT, LOST, RECOVERY, WAITING, RunRecord, plausible
 from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.formats.layout import counted, duration, share, times
 from jaxmon.report.findings.finding import Finding
-from jaxmon.report.goodput.record import (
-    CHECKPOINT,
-    LOST,
-    RECOVERY,
-    WAITING,
-    RunRecord,
-    plausible,
-)
 from jaxmon.report.goodput.saving import (
     Saving,
     failures,
@@ -28,8 +23,6 @@ from jaxmon.report.goodput.saving import (
     seconds_of_a_step,
 )
 from jaxmon.report.goodput.text import interruptions
-from jaxmon.report.layout import counted, duration, share, times
-from jaxmon.report.model import Snapshot
 
 
 # The sum of saves and lost steps hardly changes within this factor of the best.

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.facts.marked import Queue, Route
+from jaxmon.facts.process import Snapshot
 from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.formats.layout import counted, duration, share
 from jaxmon.limits import Limits
 from jaxmon.report.findings.finding import Finding
-from jaxmon.report.layout import counted, duration, share
-from jaxmon.report.model import Snapshot
-from jaxmon.report.served import Queue, Route
 
 
 _STEADY = 1 / 4

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.facts.events import Slower
+from jaxmon.facts.process import Snapshot
+from jaxmon.formats.layout import ago, duration
 from jaxmon.report.findings.finding import Finding
-from jaxmon.report.layout import ago, duration
-from jaxmon.report.model import Slower, Snapshot
 
 
 _EARLIER = (

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.facts.process import Snapshot
+from jaxmon.facts.walltime import HELPER_ADVICE, FailedHelper, Now
 from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.formats.layout import duration
 from jaxmon.limits import Limits
 from jaxmon.report.findings.finding import Finding
-from jaxmon.report.gone import ADVICE, Gone
-from jaxmon.report.layout import duration
-from jaxmon.report.model import Snapshot
-from jaxmon.report.walltime import Now
 
 
 _EARLIER = 60.0
@@ -72,12 +71,12 @@ def stalled(snapshot: Snapshot) -> Iterator[Finding]:
         now.place,
         f"The program has {doing} for {duration(now.seconds)}{where}{before}.",
         (*now.stack[:_MOST_LINES], *others, *map(str, gone)),
-        ADVICE if gone else _FREE_THE_LOCK if now.lock else action,
+        HELPER_ADVICE if gone else _FREE_THE_LOCK if now.lock else action,
         where=now.place,
     )
 
 
-def _waits_for(one: Gone, now: Now, limits: Limits) -> bool:
+def _waits_for(one: FailedHelper, now: Now, limits: Limits) -> bool:
     """Return whether what goes on *now* may be to wait for *one*, which is gone."""
     if one.age_seconds is None:
         return False

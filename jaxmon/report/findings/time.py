@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.facts.process import Snapshot
+from jaxmon.facts.walltime import Period
 from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.formats.layout import duration
 from jaxmon.report.findings import compiles, transfers
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.findings.periods import (
@@ -21,9 +24,6 @@ from jaxmon.report.findings.periods import (
     settled,
 )
 from jaxmon.report.findings.stalled import is_long
-from jaxmon.report.layout import duration
-from jaxmon.report.model import Snapshot
-from jaxmon.report.walltime import Period
 
 
 _MOST_LINES = 3

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import groupby
 
+from jaxmon.facts.events import TraceMistake
+from jaxmon.facts.process import Snapshot
+from jaxmon.formats.layout import times
 from jaxmon.report.findings.finding import Finding
-from jaxmon.report.layout import times
-from jaxmon.report.model import Snapshot, TraceMistake
 
 
 _CLOCKS = ("time.", "datetime.", "date.")

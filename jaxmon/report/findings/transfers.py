@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.facts.memory import Transfer
+from jaxmon.facts.process import Snapshot
 from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.formats.layout import duration, size, times
 from jaxmon.limits import Limits
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.findings.words import COPY, COPY_OF_NUMBERS, FETCH
-from jaxmon.report.layout import duration, size, times
-from jaxmon.report.model import Snapshot, Transfer
 
 
 _OF_A_NUMBER = 16

@@ -10,6 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from jaxmon.facts.functions import Function, Output
+from jaxmon.facts.marked import Quantity
+from jaxmon.facts.process import Snapshot
+from jaxmon.formats.layout import ago, counted, times
 from jaxmon.limits import Limits
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.findings.words import (
@@ -19,8 +23,6 @@ from jaxmon.report.findings.words import (
     NONFINITE,
     SPIKE,
 )
-from jaxmon.report.layout import ago, counted, times
-from jaxmon.report.model import Function, Output, Quantity, Snapshot
 
 
 _LOSS = frozenset(("loss", "losses", "nll", "mse", "perplexity", "ppl", "xent"))

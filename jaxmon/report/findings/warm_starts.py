@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.facts.marked import Route
+from jaxmon.facts.process import Snapshot
 from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.formats.layout import counted, duration
 from jaxmon.report.findings.finding import Finding
 from jaxmon.report.findings.recompiles import recompiles
-from jaxmon.report.layout import counted, duration
-from jaxmon.report.model import Snapshot
-from jaxmon.report.served import Route
 
 
 _MOST_EVIDENCE = 3

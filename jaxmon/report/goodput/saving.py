@@ -15,7 +15,7 @@ from __future__ import annotations
 from math import isfinite, sqrt
 from typing import NamedTuple
 
-from jaxmon.report.goodput.record import (
+from jaxmon.facts.run import (
     CHECKPOINT,
     DATA_WAIT,
     RECOVERY,

@@ -7,9 +7,9 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from jaxmon.catalog import RUN_ACTIVITIES
-from jaxmon.report.goodput.record import RunRecord, plausible
+from jaxmon.facts.run import RunRecord, plausible
+from jaxmon.formats.layout import Column, ago, counted, duration, share, times
 from jaxmon.report.goodput.saving import Saving, saving
-from jaxmon.report.layout import Column, ago, counted, duration, share, times
 from jaxmon.report.section import Section
 
 

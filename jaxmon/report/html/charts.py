@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import NamedTuple
 
+from jaxmon.facts.marked import Series
+from jaxmon.formats.layout import amount, duration, share, size
 from jaxmon.report.html.elements import NOTHING, Html, element, text
-from jaxmon.report.layout import amount, duration, share, size
-from jaxmon.report.model import Series
 
 
 _WIDTH, _HEIGHT = 360, 100

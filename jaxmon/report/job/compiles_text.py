@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from jaxmon.formats.layout import INDENT, duration, wrapped
 from jaxmon.report.job.compiles import Cause, Wasted
 from jaxmon.report.job.words import numbers, short, who
-from jaxmon.report.layout import INDENT, duration, wrapped
 
 
 _MOST_NUMBERS = 1000

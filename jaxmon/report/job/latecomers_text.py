@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from jaxmon.formats.layout import INDENT, duration, share, wrapped
 from jaxmon.report.job.latecomers import Latecomer
-from jaxmon.report.layout import INDENT, duration, share, wrapped
 
 
 _MOST_SHOWN = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from jaxmon.report.gone import Gone
+from jaxmon.facts.walltime import FailedHelper
 from jaxmon.report.job.latecomers import Latecomer
 from jaxmon.report.job.nccl import Seen
 from jaxmon.report.job.records import Rank
@@ -89,7 +89,7 @@ class Suspects:
     calls: int | None = None
 
     @property
-    def gone(self) -> tuple[Gone, ...]:
+    def gone(self) -> tuple[FailedHelper, ...]:
         """
         Helpers of the first of *ranks* that have failed, if it waits on the host: what
         it waits for may be one of them.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from jaxmon.formats.layout import INDENT, ago, counted, wrapped
 from jaxmon.report.job.model import Job, State
 from jaxmon.report.job.nccl import Seen
 from jaxmon.report.job.records import Rank
-from jaxmon.report.layout import INDENT, ago, counted, wrapped
 
 
 _MOST_NAMED = 3

@@ -6,11 +6,11 @@ import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from jaxmon.formats.layout import INDENT, counted, duration, wrapped
 from jaxmon.report.job.failures import Ending, Failure
 from jaxmon.report.job.post_mortem import Found, PostMortem
 from jaxmon.report.job.records import Said, Words
 from jaxmon.report.job.words import does, numbers, short
-from jaxmon.report.layout import INDENT, counted, duration, wrapped
 
 
 _MOST_JOBS = 20

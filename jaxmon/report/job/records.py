@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from jaxmon.facts.reader import from_json, mapping, sifted
+from jaxmon.facts.walltime import Now
 from jaxmon.formats import schema
+from jaxmon.formats.layout import clean
 from jaxmon.report.job import SCHEMA, course
 from jaxmon.report.job.inspector import Inspected
 from jaxmon.report.job.ras import Ras
 from jaxmon.report.job.setups import Setups
-from jaxmon.report.layout import clean
-from jaxmon.report.typed import from_json, mapping, sifted
-from jaxmon.report.walltime import Now
 
 
 MOST_RANKS = 1_000_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jaxmon.report.layout import clean
-from jaxmon.report.typed import mapping
+from jaxmon.facts.reader import mapping
+from jaxmon.formats.layout import clean
 
 
 _MOST_SETUPS = 1024

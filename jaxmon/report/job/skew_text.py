@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from jaxmon.formats.layout import INDENT, counted, wrapped
 from jaxmon.report.job.skew import PROGRAM, Difference, Odd
 from jaxmon.report.job.words import short, who
-from jaxmon.report.layout import INDENT, counted, wrapped
 
 
 _MOST_GROUPS = 5

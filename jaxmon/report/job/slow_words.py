@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from jaxmon.formats.layout import INDENT, ago, counted, duration, wrapped
 from jaxmon.report.job.slow import Slow, Slowness, Straggler
 from jaxmon.report.job.words import Words, numbers, short
-from jaxmon.report.layout import INDENT, ago, counted, duration, wrapped
 
 
 _MOST_SHOWN = 5

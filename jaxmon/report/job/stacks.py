@@ -11,9 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from jaxmon.formats.layout import INDENT, counted, shortened
 from jaxmon.report.job.records import Host
 from jaxmon.report.job.words import numbers
-from jaxmon.report.layout import INDENT, counted, shortened
 
 
 _MOST_GROUPS = 20

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.facts.walltime import Standing
+from jaxmon.formats.layout import INDENT, counted, duration, wrapped
 from jaxmon.report.job import (
     compiles_text,
     latecomers_text,
@@ -27,8 +29,6 @@ from jaxmon.report.job.words import (
     waits,
     who,
 )
-from jaxmon.report.layout import INDENT, counted, duration, wrapped
-from jaxmon.report.walltime import Standing
 
 
 _MOST_JOBS = 20

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxmon.formats.layout import INDENT, wrapped
 from jaxmon.report.job.model import FAILED, Job, Kind, State
-from jaxmon.report.layout import INDENT, wrapped
 from jaxmon.report.timeouts import FLAGS, Timeout, timeout
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from jaxmon.report.gone import ADVICE
+from jaxmon.facts.walltime import HELPER_ADVICE
+from jaxmon.formats.layout import ago, counted, duration, times
 from jaxmon.report.job.model import FAILED, Job, Kind, Suspects, Waiting
 from jaxmon.report.job.records import Rank, restarts
-from jaxmon.report.layout import ago, counted, duration, times
 
 
 _MOST_RANGES = 6
@@ -230,7 +230,7 @@ def advised(suspects: Suspects, count: int) -> str:
         return _ALL_IN_IT
     if suspects.kind is Kind.ELSEWHERE and suspects.ranks[0].now.barrier:
         return _EARLY
-    return ADVICE if suspects.gone else WORDS[suspects.kind].advice
+    return HELPER_ADVICE if suspects.gone else WORDS[suspects.kind].advice
 
 
 def behind(suspects: Suspects, waiting: Waiting) -> str:

@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 
 from jaxmon import catalog
 from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.formats.layout import amount, clean, counted, duration, share, size
 from jaxmon.limits import Limits
 from jaxmon.report.findings.errors import many_fail
 from jaxmon.report.findings.serving import hangs
 from jaxmon.report.findings.values import is_training_loss
-from jaxmon.report.layout import amount, clean, counted, duration, share, size
 from jaxmon.report.status.because import explained
 from jaxmon.report.status.model import (
     AcceleratorSummary,

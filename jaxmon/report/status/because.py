@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxmon import catalog
+from jaxmon.formats.layout import clean, times
 from jaxmon.report.findings.words import WHY
-from jaxmon.report.layout import clean, times
 from jaxmon.report.status.model import Reason
 from jaxmon.report.status.reading import Reading
 from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict

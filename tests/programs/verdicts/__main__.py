@@ -18,9 +18,9 @@ from contextlib import suppress
 
 import jaxmon
 from jaxmon.agent.agent import runtime_of
+from jaxmon.facts.process import read
 from jaxmon.limits.shared import current
 from jaxmon.report.findings import find
-from jaxmon.report.model import read
 
 
 _SCRAPED = 5.0

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from jaxmon import catalog
-from jaxmon.artifacts import promql
+from jaxmon import catalog, promql
 from jaxmon.artifacts.alerts.power import FUNCTION_POWER, PROCESS_POWER
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, states, table, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.overviews import accelerators as overviews
-from jaxmon.artifacts.promql import Expr, counter, gauge, recorded
+from jaxmon.promql import Expr, counter, gauge, recorded
 
 
 # As many as have room for their names.

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from jaxmon import catalog
-from jaxmon.artifacts import events, promql
+from jaxmon import catalog, promql
+from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, stat, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.dashboards.rows import now
 from jaxmon.artifacts.overviews import functions, processes
-from jaxmon.artifacts.promql import Expr, call, counter, eq, gauge, histogram
-from jaxmon.artifacts.promql.expressions import RANGE
 from jaxmon.artifacts.slo import Slos
+from jaxmon.promql import Expr, call, counter, eq, gauge, histogram
+from jaxmon.promql.expressions import RANGE
 
 
 _ZERO = call("vector", promql.number(0))

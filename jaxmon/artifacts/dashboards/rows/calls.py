@@ -7,9 +7,9 @@ from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
-from jaxmon.artifacts.promql import counter, gauge, histogram
-from jaxmon.artifacts.promql.expressions import RATE_INTERVAL
 from jaxmon.catalog import Metric
+from jaxmon.promql import counter, gauge, histogram
+from jaxmon.promql.expressions import RATE_INTERVAL
 
 
 def debug() -> Row:

@@ -8,10 +8,10 @@ from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, table, timeseries
 from jaxmon.artifacts.dashboards.model import Line, Row, Target
 from jaxmon.artifacts.overviews import functions, processes
-from jaxmon.artifacts.promql import eq, gauge, histogram
-from jaxmon.artifacts.promql.expressions import RANGE, RATE_INTERVAL
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations
+from jaxmon.promql import eq, gauge, histogram
+from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
 
 
 def oncall(slos: Slos) -> Row:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from jaxmon import catalog
-from jaxmon.artifacts import promql
+from jaxmon import catalog, promql
 from jaxmon.artifacts.dashboards import hardware, inuse
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, stat, table, timeseries
 from jaxmon.artifacts.dashboards.model import Line, Link, Row, Target
 from jaxmon.artifacts.overviews import use
-from jaxmon.artifacts.promql import Expr, call, gauge
 from jaxmon.artifacts.slo import Slos
+from jaxmon.promql import Expr, call, gauge
 
 
 _ZERO = call("vector", promql.number(0))

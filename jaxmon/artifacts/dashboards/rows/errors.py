@@ -7,7 +7,7 @@ from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.overviews import functions, processes
-from jaxmon.artifacts.promql.expressions import RANGE, RATE_INTERVAL
+from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
 
 
 def oncall() -> Row:

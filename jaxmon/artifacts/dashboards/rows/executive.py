@@ -14,9 +14,9 @@ from jaxmon.artifacts.dashboards.kinds import line, row, stat, table, timeseries
 from jaxmon.artifacts.dashboards.model import Line, Link, Row, Target
 from jaxmon.artifacts.dashboards.rows import now
 from jaxmon.artifacts.overviews import requests, training, use
-from jaxmon.artifacts.promql import Expr, Matcher, eq, ne, number, recorded
 from jaxmon.artifacts.slo import Slos
 from jaxmon.artifacts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
+from jaxmon.promql import Expr, Matcher, eq, ne, number, recorded
 
 
 _ONE = number(1)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jaxmon import catalog
-from jaxmon.artifacts import promql
+from jaxmon import catalog, promql
 from jaxmon.artifacts.alerts.starts import YOUNG
 from jaxmon.artifacts.dashboards import hardware, inuse
 from jaxmon.artifacts.dashboards import queries as q
@@ -20,18 +19,9 @@ from jaxmon.artifacts.dashboards.rows import (
     now,
 )
 from jaxmon.artifacts.overviews import functions
-from jaxmon.artifacts.promql import (
-    Expr,
-    call,
-    counter,
-    eq,
-    gauge,
-    recorded,
-    time,
-    up,
-)
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations
+from jaxmon.promql import Expr, call, counter, eq, gauge, recorded, time, up
 
 
 _ZERO = call("vector", promql.number(0))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from jaxmon import catalog
-from jaxmon.artifacts import promql
+from jaxmon import catalog, promql
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target, Thresholds
 from jaxmon.artifacts.overviews import accelerators as overviews
-from jaxmon.artifacts.promql import Expr, Matcher, counter, eq, gauge
 from jaxmon.catalog import Metric
+from jaxmon.promql import Expr, Matcher, counter, eq, gauge
 
 
 _BY, _NAMED = ("job", "instance", "uuid"), "{{instance}} {{uuid}}"

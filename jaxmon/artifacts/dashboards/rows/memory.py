@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from jaxmon import catalog
-from jaxmon.artifacts import promql
+from jaxmon import catalog, promql
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.overviews import processes
-from jaxmon.artifacts.promql import counter, eq, gauge
 from jaxmon.artifacts.slo import Slos
+from jaxmon.promql import counter, eq, gauge
 
 
 def oncall(slos: Slos) -> Row:

@@ -9,8 +9,8 @@ from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, states, table, timeseries
 from jaxmon.artifacts.dashboards.model import Line, Mapping, Row, Target
 from jaxmon.artifacts.overviews import processes
-from jaxmon.artifacts.promql import counter, eq, gauge, up
-from jaxmon.artifacts.promql.expressions import RATE_INTERVAL
+from jaxmon.promql import counter, eq, gauge, up
+from jaxmon.promql.expressions import RATE_INTERVAL
 
 
 _IN_FORCE = (Mapping("0", "failed", "red"), Mapping("1", "current", "green"))

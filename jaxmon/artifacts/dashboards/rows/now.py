@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmon.artifacts import promql
+from jaxmon import promql
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, stat, states, table, timeseries
@@ -16,10 +16,10 @@ from jaxmon.artifacts.dashboards.model import (
 )
 from jaxmon.artifacts.overviews import training
 from jaxmon.artifacts.overviews.alerting import FIRING
-from jaxmon.artifacts.promql import Expr, alerts_since, call, re, recorded, time
 from jaxmon.artifacts.slo import Slos
 from jaxmon.artifacts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
 from jaxmon.formats import durations
+from jaxmon.promql import Expr, alerts_since, call, re, recorded, time
 
 
 _ZERO = call("vector", promql.number(0))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from jaxmon import catalog
-from jaxmon.artifacts import promql
+from jaxmon import catalog, promql
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Line, Row, Target
-from jaxmon.artifacts.promql import counter, eq, gauge, time
+from jaxmon.promql import counter, eq, gauge, time
 
 
 def debug() -> Row:

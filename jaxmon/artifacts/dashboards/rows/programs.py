@@ -7,9 +7,9 @@ from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
 from jaxmon.artifacts.dashboards.model import Panel, Row, Target
-from jaxmon.artifacts.promql import gauge
-from jaxmon.artifacts.promql.expressions import RATE_INTERVAL
 from jaxmon.catalog import Metric
+from jaxmon.promql import gauge
+from jaxmon.promql.expressions import RATE_INTERVAL
 
 
 def debug() -> Row:

@@ -10,9 +10,9 @@ from jaxmon.artifacts.dashboards.kinds import line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Line, Panel, Row, Target
 from jaxmon.artifacts.dashboards.rows import compiles, monitoring
 from jaxmon.artifacts.overviews import use
-from jaxmon.artifacts.promql import Expr, counter, gauge, histogram, re, recorded
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations
+from jaxmon.promql import Expr, counter, gauge, histogram, re, recorded
 
 
 SPREAD = q.above(1.1, 1.3)

@@ -7,9 +7,9 @@ from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, stat, table, timeseries
 from jaxmon.artifacts.dashboards.model import Line, Link, Row, Target
 from jaxmon.artifacts.dashboards.rows import compiles, now, training
-from jaxmon.artifacts.promql import Expr, Matcher, counter, eq, gauge, histogram, ne
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations
+from jaxmon.promql import Expr, Matcher, counter, eq, gauge, histogram, ne
 
 
 _BY = ("job", "route")

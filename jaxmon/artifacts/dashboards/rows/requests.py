@@ -7,9 +7,9 @@ from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.overviews import requests as overviews
-from jaxmon.artifacts.promql import Histogram, counter, gauge, histogram
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations
+from jaxmon.promql import Histogram, counter, gauge, histogram
 
 
 def oncall(slos: Slos) -> Row:

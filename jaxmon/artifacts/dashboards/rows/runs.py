@@ -10,10 +10,10 @@ from jaxmon.artifacts.dashboards.model import Line, Link, Row, Target
 from jaxmon.artifacts.dashboards.rows import calls, executive, now, ranks
 from jaxmon.artifacts.overviews import flops as computed
 from jaxmon.artifacts.overviews import training as overviews
-from jaxmon.artifacts.promql import Expr, counter, eq, gauge, histogram, re
-from jaxmon.artifacts.promql.expressions import RATE_INTERVAL
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations
+from jaxmon.promql import Expr, counter, eq, gauge, histogram, re
+from jaxmon.promql.expressions import RATE_INTERVAL
 
 
 _BY = ("job", "loop")

@@ -8,10 +8,10 @@ from jaxmon.artifacts.dashboards.model import Link, Row, Target
 from jaxmon.artifacts.dashboards.rows import now
 from jaxmon.artifacts.overviews import functions, requests, training
 from jaxmon.artifacts.overviews.alerting import FIRING
-from jaxmon.artifacts.promql import alerts, re, recorded, up
 from jaxmon.artifacts.slo import Slos
 from jaxmon.artifacts.slo.model import CURRENT_BURN_RATE
 from jaxmon.formats import durations
+from jaxmon.promql import alerts, re, recorded, up
 
 
 _DEBUG = Link(

@@ -6,8 +6,8 @@ from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, states, table, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target, Thresholds
-from jaxmon.artifacts.promql import counter, gauge, histogram
 from jaxmon.catalog import Metric
+from jaxmon.promql import counter, gauge, histogram
 
 
 def debug() -> Row:

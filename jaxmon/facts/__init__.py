@@ -1,0 +1,1 @@
+"""What processes, hosts and jobs report, as typed records: each fact once."""

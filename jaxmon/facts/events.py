@@ -1,0 +1,145 @@
+"""What happened in a process: events, recompiles, warnings, errors, slowdowns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from jaxmon.facts.memory import place
+
+
+Json: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened."""
+
+    number: int = 0
+    time: float = 0.0
+    kind: str = ""
+    function: str = ""
+    message: str = ""
+    details: Json = field(default_factory=dict)
+    trace_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """
+    Description of how a call differs from those that the function was compiled for.
+    """
+
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recompile:
+    """
+    One recompile, its cause and its differences, but for those *omitted*; *place* is
+    the line of the program that jits or calls the function, *trace_id* that of the
+    request that waited, if it has a trace.
+    """
+
+    time: float = 0.0
+    function: str = ""
+    cause: str = "unknown"
+    differences: tuple[Difference, ...] = ()
+    omitted: int = 0
+    seconds: float | None = None
+    place: str = ""
+    trace_id: str = ""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The differences as text."""
+        return tuple(one.text for one in self.differences if one.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """What JAX warned of, by kind, function and line; *text* is that of the first."""
+
+    kind: str = ""
+    function: str = ""
+    where: str = ""
+    text: str = ""
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TraceMistake:
+    """
+    A mistake in a jitted function, from its source.
+
+    Attributes:
+        kind: ``frozen``, ``leaked``, ``printed`` or ``dropped``.
+        text: the call or the target of the assignment.
+        within: name of the Python function that contains it.
+        functions: the jitted functions that run it.
+    """
+
+    kind: str = ""
+    file: str = ""
+    line: int = 0
+    text: str = ""
+    within: str = ""
+    functions: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """File and line, as far as they are known."""
+        return place(self.file, self.line)
+
+
+@dataclass(frozen=True, slots=True)
+class Tracing:
+    """What is wrong in the source of jitted functions."""
+
+    mistakes: tuple[TraceMistake, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Slower:
+    """
+    A program of a function, or a loop, that is slower than before.
+
+    Attributes:
+        what: ``function`` or ``loop``.
+        shapes: of the program's arguments.
+        against: ``earlier`` in this run, or a ``past_run``.
+        since: Unix time of the first slow time, or of the end of the past run.
+        calls: how often it has been slow.
+        crowded: whether other processes hold the processors that are its device.
+        beside: what else happened then.
+        changed: what differs between the runs, such as flags.
+    """
+
+    what: str = ""
+    name: str = ""
+    shapes: str = ""
+    against: str = ""
+    settled_seconds: float = 0.0
+    recent_seconds: float = 0.0
+    since: float = 0.0
+    calls: float = 0.0
+    crowded: bool = False
+    beside: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Errors of all functions, and the paths of their reports in JSON."""
+
+    oom_reports: tuple[str, ...] = ()
+
+    @property
+    def readable_reports(self) -> list[str]:
+        """The paths of the text reports next to the JSON ones."""
+        return [
+            f"{one.removesuffix('.json')}.txt" if one.endswith(".json") else one
+            for one in self.oom_reports
+            if one
+        ]

@@ -1,0 +1,200 @@
+"""What a program marks: requests, steps, queues, checkpoints, values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jaxmon.facts.functions import Spread
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """The batches of a route; *fill_ratio* is their mean fill, `None` without any."""
+
+    count: int = 0
+    fill_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Finished requests of one outcome and start, and their latency."""
+
+    outcome: str = ""
+    start: str = ""
+    count: int = 0
+    mean_seconds: float | None = None
+    p50_seconds: float | None = None
+    p95_seconds: float | None = None
+    p99_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """
+    Requests that failed with one exception on one line.
+
+    Attributes:
+        error: class of the exception, or how the program responded.
+        where: ``file:line``; empty if it raised none.
+        latest: Unix time of the latest.
+    """
+
+    error: str = ""
+    where: str = ""
+    count: int = 0
+    latest: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The requests of one route; the oldest in progress began *oldest_seconds* ago."""
+
+    name: str = ""
+    in_progress: int = 0
+    oldest_seconds: float = 0.0
+    finished: tuple[Finished, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    batches: Batches = field(default_factory=Batches)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """
+    The steps of the loops of one name; `None` if there are none yet.
+
+    Attributes:
+        running: number of such loops that run now.
+        mean_seconds: of a step, waiting for its data included.
+        data_wait_ratio: fraction of the steps spent waiting for data.
+        last_step_seconds: since the last step, or the start of a loop.
+    """
+
+    name: str = ""
+    steps: int = 0
+    running: int = 0
+    mean_seconds: float | None = None
+    p50_seconds: float | None = None
+    p99_seconds: float | None = None
+    data_wait_ratio: float | None = None
+    last_step_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """
+    Saves or restores of checkpoints.
+
+    Attributes:
+        name: the operation, such as ``save``.
+        failures: those that failed.
+        failed_in_a_row: those of them after the latest that succeeded.
+    """
+
+    name: str = ""
+    failures: int = 0
+    failed_in_a_row: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """
+    The depth of one queue.
+
+    Attributes:
+        depth: items waiting now.
+        maximum: the most that ever waited.
+        growth: items more than *growth_seconds* ago; `None` if unknown.
+        growth_seconds: the time over which the depth is known, at most ten minutes.
+        lows: the lowest depth in each third of that time; empty if it was read too
+            rarely.
+        highs: the highest ones.
+    """
+
+    name: str = ""
+    depth: int = 0
+    maximum: int = 0
+    growth: int | None = None
+    growth_seconds: float = 0.0
+    lows: tuple[int, ...] = ()
+    highs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedValue:
+    """
+    A value that the program logged.
+
+    Attributes:
+        step: of the program, or counted from 1.
+        time: Unix time, if known.
+        kind: ``nan`` or ``inf``; empty if finite.
+        usual: the median before it.
+    """
+
+    step: int = 0
+    value: float = 0.0
+    time: float = 0.0
+    kind: str = ""
+    usual: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """
+    A quantity that the program logs, as in `jaxmon.indicators.trend`.
+
+    Attributes:
+        count: number of values.
+        nonfinite: how many are not finite.
+        run: how many of these are the latest.
+        since: the first of these.
+        latest: the latest finite value.
+        spikes: values far above those before them.
+        spike: the latest of these.
+        first: median of the first values.
+        best: lowest median of consecutive values.
+        floor: what nine tenths of the latest 50 values exceed.
+    """
+
+    name: str = ""
+    count: int = 0
+    nonfinite: int = 0
+    run: int = 0
+    since: LoggedValue | None = None
+    latest: LoggedValue | None = None
+    spikes: int = 0
+    spike: LoggedValue | None = None
+    first: float | None = None
+    best: float | None = None
+    floor: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """
+    How times vary, and what the process had at most.
+
+    Attributes:
+        steps: mean step times of a second each, by loop.
+        requests: mean latencies of a second each, of successful requests that waited
+            for no compile, by route.
+        work: times of the same piece of work in every run, on every machine.
+        peak_resident_bytes: the process's memory on its host, at most.
+        waiting: for which part of the time in which its threads could run they waited
+            for a processor.
+    """
+
+    steps: Mapping[str, Spread] = field(default_factory=dict)
+    requests: Mapping[str, Spread] = field(default_factory=dict)
+    work: Spread = field(default_factory=Spread)
+    peak_resident_bytes: float | None = None
+    waiting: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Values at Unix *times*, as many."""
+
+    times: tuple[float, ...] = ()
+    values: tuple[float, ...] = ()

@@ -1,0 +1,179 @@
+"""
+Untrusted JSON as dataclasses.
+
+Values that are missing, not of the field's type, or implausible leave the field at its
+default. All text is made safe to print on a terminal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import Any, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+
+from jaxmon.formats.layout import clean
+
+
+T = TypeVar("T")
+
+Reader: TypeAlias = Callable[[object], Any]
+"""Returns its argument as the type of a field, `None` if it is of another type."""
+
+
+def from_json(kind: type[T], value: object) -> T:
+    """
+    Return *value* as the dataclass *kind*, whose fields all have defaults: text,
+    numbers, switches, `Any`, dataclasses, and tuples and mappings of these. A field
+    whose metadata says ``added`` is not read.
+
+    An object in place of a list yields its values, each with its key as ``name``.
+    """
+    return sifted(kind, value)[0]
+
+
+def sifted(kind: type[T], value: object) -> tuple[T, tuple[str, ...]]:
+    """
+    Return what `from_json` does, and the fields with implausible numbers: not finite,
+    negative where none can be, or larger than anything that is measured.
+    """
+    dropped: dict[str, None] = {}
+    with _noting(dropped):
+        found: T = _dataclass(kind)(value)
+    return found, tuple(dropped)
+
+
+def seconds(value: object) -> float | None:
+    """Return *value*, `None` if it is no duration."""
+    return _plausible("seconds", float, 0.0, _MOST_SECONDS, value)
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """Return *value*, or an empty mapping if it is not a JSON object."""
+    return value if isinstance(value, Mapping) else {}
+
+
+# Three centuries, the largest number of 64 bits, and more operations than any computer
+# does in its life.
+_MOST_SECONDS, _MOST_COUNT, _MOST = 1e10, float(1 << 63), 1e30
+# Names of fields that cannot be negative; others may be losses, and differences.
+_UNSIGNED = (
+    r"^(?!saved|growth).*(?:seconds|bytes|ratio$)|^(?:count|calls|steps|starts)$"
+)
+_dropped: ContextVar[dict[str, None] | None] = ContextVar("dropped", default=None)
+
+# Inspecting the types of fields takes time.
+_known: dict[Any, Reader] = {}
+
+
+def _dataclass(kind: Any) -> Reader:
+    """Return what reads a *kind*."""
+    if (made := _known.get(kind)) is not None:
+        return made
+    hints = get_type_hints(kind)
+    readers = {
+        one.name: _reader(hints[one.name], one.name)
+        for one in dataclasses.fields(kind)
+        if "added" not in one.metadata
+    }
+
+    def read(value: object) -> Any:
+        given = mapping(value)
+        known = ((name, given[name]) for name in given if name in readers)
+        found = ((name, readers[name](one)) for name, one in known)
+        return kind(**{name: one for name, one in found if one is not None})
+
+    _known[kind] = read
+    return read
+
+
+def _reader(hint: Any, name: str) -> Reader:
+    if hint in (float, int):
+        return functools.partial(_plausible, name, hint, *_range(name, hint))
+    if (scalar := _SCALARS.get(hint)) is not None:
+        return scalar
+    if dataclasses.is_dataclass(hint):
+        return _dataclass(hint)
+    arguments = get_args(hint)
+    if get_origin(hint) is Mapping:
+        return functools.partial(_mapping, _reader(arguments[1], name))
+    if get_origin(hint) is tuple:
+        return functools.partial(_tuple, _reader(arguments[0], name))
+    return _reader(arguments[0], name)  # or `None`
+
+
+def _range(name: str, kind: type) -> tuple[float, float]:
+    """Return the least and the largest value that a field called *name* can have."""
+    most = _MOST_SECONDS if "seconds" in name else _MOST_COUNT if kind is int else _MOST
+    return (0.0 if re.search(_UNSIGNED, name) else -most), most
+
+
+def _plausible(
+    name: str, kind: type[int | float], least: float, most: float, value: object
+) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    # An integer may be too large for a float, but can be compared; NaN is in no range.
+    if least <= value <= most:
+        return kind(value)
+    if (dropped := _dropped.get()) is not None:
+        dropped[name] = None
+    return None
+
+
+@contextlib.contextmanager
+def _noting(dropped: dict[str, None]) -> Iterator[None]:
+    token = _dropped.set(dropped)
+    try:
+        yield
+    finally:
+        _dropped.reset(token)
+
+
+def _mapping(read: Reader, value: object) -> dict[str, Any]:
+    found = ((key, read(one)) for key, one in mapping(value).items())
+    return {clean(str(key)): one for key, one in found if one is not None}
+
+
+def _tuple(read: Reader, value: object) -> tuple[Any, ...]:
+    found = (read(one) for one in _items(value))
+    return tuple(one for one in found if one is not None)
+
+
+def _items(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return ({**mapping(one), "name": name} for name, one in value.items())
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+def _text(value: object) -> str | None:
+    """Return *value* in one harmless line, a number as text."""
+    if isinstance(value, str):
+        return clean(value)
+    return None if (number := _number(value)) is None else f"{number:.0f}"
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of more than 300 digits
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _switch(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _any(value: object) -> object:
+    """Return *value*, harmless if it is text; what is nested in it is read by name."""
+    return clean(value) if isinstance(value, str) else value
+
+
+_SCALARS = {str: _text, bool: _switch, Any: _any}

@@ -1,0 +1,221 @@
+"""The ledger of time: what the wall time of a process went into."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jaxmon.formats.layout import ago
+
+
+HELPER_ADVICE = (
+    "What it waits for may be gone; the log of the program, or of the kernel, shows "
+    "why. Let helpers pass their exceptions on to who waits for them, through the "
+    "queue or as futures."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedHelper:
+    """
+    A helper of the program that has failed.
+
+    Attributes:
+        kind: ``thread``, which an exception has ended, or ``process``, a child.
+        name: of it; empty if unknown.
+        type: class of the exception.
+        message: first line of its message.
+        where: ``file:line`` of the program that it came from.
+        function: in which function that is.
+        age_seconds: how long ago.
+        pid: of the process.
+        code: with which it exited; negative for a signal.
+    """
+
+    kind: str = ""
+    name: str = ""
+    type: str = ""
+    message: str = ""
+    where: str = ""
+    function: str = ""
+    age_seconds: float | None = None
+    pid: int = 0
+    code: int = 0
+
+    def __str__(self) -> str:
+        """Return what it was, and how it ended."""
+        name = f" {self.name}" if self.name else ""
+        if self.kind == "process":
+            return f"process{name} (pid {self.pid}) {_exited(self.code)}"
+        when = "" if self.age_seconds is None else f" {ago(max(self.age_seconds, 0.0))}"
+        said = f"{self.type}: {self.message}" if self.message else self.type
+        place = f", {self.where}" if self.where else ""
+        place += f" in {self.function}" if self.function else ""
+        return f"thread{name} ended{when} by {said}{place}"
+
+
+def _exited(code: int) -> str:
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+_LONG_SECONDS = 900.0
+_FEW_LOOKS = 100
+_SHORT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class StateTime:
+    """Seconds of one state, and half the width of their 95 % confidence interval."""
+
+    seconds: float = 0.0
+    error_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceTime:
+    """
+    Seconds of one state on one line, within an activity that the program marks, and
+    whether an event loop that serves requests waited meanwhile.
+    """
+
+    activity: str = ""
+    state: str = ""
+    place: str = ""
+    function: str = ""
+    event_loop: bool = False
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """
+    What a period went into.
+
+    Attributes:
+        seconds: its length.
+        looks: how often the program was looked at.
+        states: seconds by state; together the whole period.
+        activities: seconds by activity that the program marks.
+        places: the lines that took most.
+    """
+
+    seconds: float = 0.0
+    looks: int = 0
+    states: Mapping[str, StateTime] = field(default_factory=dict)
+    activities: Mapping[str, float] = field(default_factory=dict)
+    places: tuple[PlaceTime, ...] = ()
+
+    @property
+    def settled(self) -> bool:
+        """Whether there are enough looks to judge."""
+        return self.looks >= _FEW_LOOKS and self.seconds >= _SHORT_SECONDS
+
+    def of(self, *states: str) -> float:
+        """Return the seconds of *states* together."""
+        return sum(self.states[s].seconds for s in states if s in self.states)
+
+    def share(self, *states: str) -> float:
+        """Return the share of *states* together, from 0 to 1."""
+        return self.of(*states) / self.seconds if self.seconds > 0 else 0.0
+
+    def marked(self, state: str) -> float:
+        """Return the seconds of *state* in activities that the program marks."""
+        return sum(p.seconds for p in self.places if p.state == state and p.activity)
+
+    def lines(self, *states: str, marked: bool = True) -> list[tuple[str, float]]:
+        """
+        Return the lines of *states* and their seconds, most first.
+
+        Args:
+            states: which ones.
+            marked: whether time in activities that the program marks counts.
+        """
+        found: dict[str, float] = {}
+        for one in self.places:
+            if one.state in states and one.place and (marked or not one.activity):
+                found[one.place] = found.get(one.place, 0.0) + one.seconds
+        return sorted(found.items(), key=lambda item: -item[1])
+
+    def calls(self, function: str) -> str:
+        """Return the line that calls *function* most of the time, empty if unknown."""
+        places = [one for one in self.places if one.function == function and one.place]
+        return max(places, key=lambda one: one.seconds).place if places else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A thread that waits for a lock: lines of its stack, innermost first."""
+
+    name: str = ""
+    stack: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """
+    What the program is doing.
+
+    Attributes:
+        seconds: how long it has been doing that without a pause.
+        longest_before: how long it has been in that state before, at most.
+        longest_there: the same on that line.
+        changes: how often it has begun to do something else.
+        stack: lines of its stack, innermost first.
+        lock: whether it waits for a lock.
+        barrier: in what of JAX it waits for all processes of its job, if it does.
+        callback: whether it runs a function that a running XLA program has called.
+        others: if so, the other threads that do.
+        gone: threads and child processes of the program that have failed.
+    """
+
+    activity: str = ""
+    state: str = ""
+    place: str = ""
+    function: str = ""
+    seconds: float = 0.0
+    longest_before: float = 0.0
+    longest_there: float = 0.0
+    changes: int = 0
+    stack: tuple[str, ...] = ()
+    lock: bool = False
+    barrier: str = ""
+    callback: bool = False
+    others: tuple[Standing, ...] = ()
+    gone: tuple[FailedHelper, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hanging:
+    """Where the oldest request of a route is: lines of its stack, innermost first."""
+
+    name: str = ""
+    stack: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WallTime:
+    """
+    The ledger since the start and of the last minutes, and what goes on now.
+
+    Attributes:
+        recent: the last one to two minutes.
+        requests: those that have been in progress for long, the oldest of each route.
+    """
+
+    since_start: Period = field(default_factory=Period)
+    lately: Period = field(default_factory=Period)
+    recent: Period = field(default_factory=Period)
+    now: Now = field(default_factory=Now)
+    requests: tuple[Hanging, ...] = ()
+
+    @property
+    def period(self) -> Period:
+        """The last minutes of a process that has run for long, else its whole life."""
+        long = self.since_start.seconds > _LONG_SECONDS
+        return self.lately if long else self.since_start

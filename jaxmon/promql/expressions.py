@@ -1,0 +1,324 @@
+"""Instant vectors and scalars, and operations on them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from jaxmon.promql.shape import SCALAR, ExpressionType
+
+
+RATE_INTERVAL = "$__rate_interval"
+"""Grafana's window for a rate: at least four scrapes."""
+
+RANGE = "$__range"
+"""The time range that the person chose."""
+
+INTERVAL = "$__interval"
+"""The time between two points of a graph."""
+
+_WINDOW = re.compile(r"\d+(ms|[smhdwy])|\$__(rate_interval|range|interval)")
+
+_SELECTOR = re.compile(r"[a-zA-Z_:][\w:]*(\{.*\})?")
+
+_ATOMIC, _COMPARED, _SET = 3, 1, 0
+_ADDED, _MULTIPLIED = 2, 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class Expr:
+    """An instant vector (or scalar) as text, with how tightly it binds."""
+
+    text: str
+    binding: float = _ATOMIC
+    shape: ExpressionType = field(default=ExpressionType(), compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def sum(self, *by: str) -> Expr:
+        """Add up, keeping the labels *by*."""
+        return self._aggregate("sum", by)
+
+    def max(self, *by: str) -> Expr:
+        """Take the largest, keeping the labels *by*."""
+        return self._aggregate("max", by)
+
+    def min(self, *by: str) -> Expr:
+        """Take the smallest, keeping the labels *by*."""
+        return self._aggregate("min", by)
+
+    def avg(self, *by: str) -> Expr:
+        """Average, keeping the labels *by*."""
+        return self._aggregate("avg", by)
+
+    def count(self, *by: str) -> Expr:
+        """Count the series, keeping the labels *by*."""
+        return self._aggregate("count", by).of_unit("")
+
+    def median(self, *by: str) -> Expr:
+        """Return the median, keeping the labels *by*."""
+        text = f"quantile by ({', '.join(by)}) (0.5, {self.text})"
+        return Expr(text, shape=self.shape.keeping(by))
+
+    def count_values(self, label: str, *by: str) -> Expr:
+        """
+        Count the series of each value, which becomes *label*, keeping the labels *by*.
+        """
+        counted = self.count(*by).shape
+        labels = counted.labels and counted.labels | {label}
+        text = f'count_values by ({", ".join(by)}) ("{label}", {self.text})'
+        return Expr(text, shape=replace(counted, labels=labels))
+
+    def of_unit(self, unit: str) -> Expr:
+        """Return the same with another *unit*, if the real one cannot be derived."""
+        return Expr(self.text, self.binding, self.shape.measured(unit))
+
+    def topk(self, number: int) -> Expr:
+        """Keep the *number* largest."""
+        return Expr(f"topk({number}, {self.text})", shape=self.shape)
+
+    def bottomk(self, number: int, *by: str) -> Expr:
+        """Keep the *number* smallest, of each combination of the labels *by*."""
+        each = f" by ({', '.join(by)}) " if by else ""
+        return Expr(f"bottomk{each}({number}, {self.text})", shape=self.shape)
+
+    def worst(self, number: int) -> Expr:
+        """
+        Keep the *number* series that are largest at some time in Grafana's range, while
+        `topk` keeps those of each moment, which may be hundreds over a range.
+        """
+        return self.and_(self._over_range("max").topk(number))
+
+    def least(self, number: int) -> Expr:
+        """Keep the *number* series that are smallest at some time in the range."""
+        return self.and_(self._over_range("min").bottomk(number))
+
+    def quantile(self, q: float, *by: str) -> Expr:
+        """
+        Estimate the *q* quantile (0 to 1) of these buckets, keeping the labels *by*.
+        """
+        if not 0 <= q <= 1:
+            msg = f"quantile {q} is not within 0 to 1"
+            raise ValueError(msg)
+        buckets = self.sum("le", *by)
+        text = f"histogram_quantile({q:g}, {buckets})"
+        return Expr(text, shape=self.shape.keeping(by))
+
+    def __truediv__(self, other: Expr | float) -> Expr:
+        return self._binary("/", other, _MULTIPLIED)
+
+    def __mul__(self, other: Expr | float) -> Expr:
+        return self._binary("*", other, _MULTIPLIED)
+
+    def __add__(self, other: Expr | float) -> Expr:
+        return self._binary("+", other, _ADDED)
+
+    def __sub__(self, other: Expr | float) -> Expr:
+        return self._binary("-", other, _ADDED)
+
+    def __gt__(self, other: Expr | float) -> Expr:
+        return self._binary(">", other, _COMPARED)
+
+    def __ge__(self, other: Expr | float) -> Expr:
+        return self._binary(">=", other, _COMPARED)
+
+    def __lt__(self, other: Expr | float) -> Expr:
+        return self._binary("<", other, _COMPARED)
+
+    def reaching(self, other: Expr, *on: str) -> Expr:
+        """
+        Keep the series whose value is at least that of *other*'s one series with the
+        same labels *on*.
+        """
+        return self._binary(f">={_on(on)} group_left ()", other, _COMPARED)
+
+    def relative_to(self, other: Expr, *on: str) -> Expr:
+        """Divide each series by *other*'s one series with the same labels *on*."""
+        quotient = self._binary(f"/{_on(on)} group_left ()", other, _MULTIPLIED)
+        return replace(quotient, shape=replace(self.shape, unit="ratio"))
+
+    def less(self, other: Expr, *on: str) -> Expr:
+        """Subtract *other*'s one series with the same labels *on* from each series."""
+        return self._binary(f"-{_on(on)} group_left ()", other, _ADDED)
+
+    def equals(self, other: Expr | float) -> Expr:
+        """Keep the series whose value is *other*'s."""
+        return self._binary("==", other, _COMPARED)
+
+    def differing(self, other: Expr | float) -> Expr:
+        """Keep the series whose value is not *other*'s."""
+        return self._binary("!=", other, _COMPARED)
+
+    def above(self, other: Expr | float) -> Expr:
+        """Return 1 if a value is more than *other*'s, else 0."""
+        return self._binary("> bool", other, _COMPARED)
+
+    def below(self, other: Expr | float) -> Expr:
+        """Return 1 if a value is less than *other*'s, else 0."""
+        return self._binary("< bool", other, _COMPARED)
+
+    def over(
+        self,
+        function: Literal["avg", "count", "max", "sum"],
+        window: str,
+        resolution: str,
+    ) -> Expr:
+        """Aggregate over *window* (subquery), evaluated every *resolution*."""
+        subquery = f"({self.text})[{checked(window)}:{checked(resolution)}]"
+        return Expr(f"{function}_over_time({subquery})", shape=self.shape)
+
+    def and_(self, other: Expr, *on: str) -> Expr:
+        """
+        Keep the series that *other* has too, comparing the labels *on* (all by
+        default).
+        """
+        return self._binary(f"and{_on(on)}", other, _SET)
+
+    def or_(self, other: Expr) -> Expr:
+        """Add the series of *other* that are missing here."""
+        return self._binary("or", other, _SET)
+
+    def unless(self, other: Expr, *on: str) -> Expr:
+        """
+        Drop the series that *other* has too, comparing the labels *on* (all by
+        default).
+        """
+        return self._binary(f"unless{_on(on)}", other, _SET)
+
+    def provided(self, condition: Expr) -> Expr:
+        """Keep everything if *condition*, which has no labels, has a value."""
+        return self._binary("and on ()", condition, _SET)
+
+    def joined(self, info: Expr, on: tuple[str, ...], *, take: tuple[str, ...]) -> Expr:
+        """Take over the labels *take* from the info metric *info*, matched *on*."""
+        matching = f"* on ({', '.join(on)}) group_left ({', '.join(take)})"
+        product = self._binary(matching, info, _MULTIPLIED)
+        labels = self.shape.labels and self.shape.labels.union(take)
+        shape = ExpressionType(product.shape.metrics, labels, self.shape.unit)
+        return Expr(product.text, product.binding, shape)
+
+    def relabelled(self, target: str, source: str) -> Expr:
+        """Copy the label *source*, unless it is empty, to the label *target*."""
+        text = f'label_replace({self.text}, "{target}", "$1", "{source}", "(.+)")'
+        labels = self.shape.labels and self.shape.labels | {target}
+        return Expr(text, shape=replace(self.shape, labels=labels))
+
+    def labelled(self, label: str, value: str) -> Expr:
+        """Set *label* to *value* on all series."""
+        text = f'label_replace({self.text}, "{label}", "{value}", "", "")'
+        labels = None if self.shape.labels is None else self.shape.labels | {label}
+        return Expr(text, shape=replace(self.shape, labels=labels))
+
+    def offset(self, back: str) -> Expr:
+        """
+        Return the values of a selector *back* ago.
+
+        Raises:
+            ValueError: it is an expression; offsets are for each of its selectors.
+        """
+        return replace(self, text=f"{self._selector('an offset')}{offset(back)}")
+
+    def latest(self, window: str) -> Expr:
+        """
+        Return the latest values of a selector within *window*.
+
+        Raises:
+            ValueError: it is an expression.
+        """
+        text = f"last_over_time({self._selector('a window')}[{checked(window)}])"
+        return replace(self, text=text)
+
+    def over_range(self, function: Literal["count", "last", "max", "min"]) -> Expr:
+        """
+        Aggregate a selector over Grafana's range. The result is the same at each moment
+        of a graph, so Prometheus evaluates it once; use it to choose among many series.
+        `worst` and `least` use a subquery, whose parts are evaluated at each moment.
+
+        Raises:
+            ValueError: it is an expression; `worst` and `least` are for those.
+        """
+        text = f"{function}_over_time({self._selector('a window')}[{RANGE}] @ end())"
+        return replace(self, text=text)
+
+    def _selector(self, has: str) -> str:
+        if not _SELECTOR.fullmatch(self.text):
+            msg = f"{self.text} is not a selector, and only selectors have {has}"
+            raise ValueError(msg)
+        return self.text
+
+    def _over_range(self, function: Literal["max", "min"]) -> Expr:
+        """
+        Aggregate over Grafana's range, the same at each moment: evaluated only once.
+        """
+        subquery = f"({self.text})[{RANGE}:{INTERVAL}] @ end()"
+        return Expr(f"{function}_over_time({subquery})", shape=self.shape)
+
+    def _aggregate(self, operator: str, by: tuple[str, ...]) -> Expr:
+        kept = f" by ({', '.join(by)}) " if by else ""
+        return Expr(f"{operator}{kept}({self.text})", shape=self.shape.keeping(by))
+
+    def _binary(self, operator: str, other: Expr | float, binding: float) -> Expr:
+        right = other if isinstance(other, Expr) else number(other)
+        left_text = self._operand(binding, strict=False)
+        right_text = right._operand(binding, strict=True)  # noqa: SLF001 - one of us
+        # Without the matching: "and on (job)" combines as "and" does.
+        kind = operator.partition(" on ")[0]
+        shape = self.shape.beside(right.shape, kind)
+        return Expr(f"{left_text} {operator} {right_text}", binding, shape)
+
+    def _operand(self, binding: float, *, strict: bool) -> str:
+        loose = self.binding <= binding if strict else self.binding < binding
+        # Mixed or chained set operators and comparisons read better in brackets.
+        if loose or (self.binding == binding and binding <= _COMPARED):
+            return f"({self.text})"
+        return self.text
+
+
+def number(value: float) -> Expr:
+    """Return a scalar; whole numbers without a decimal point."""
+    return Expr(f"{value:.12g}", shape=SCALAR)
+
+
+def time() -> Expr:
+    """Return the evaluation time as a Unix timestamp."""
+    return Expr("time()", shape=SCALAR.measured("seconds"))
+
+
+def call(function: str, *arguments: Expr | str | float) -> Expr:
+    """
+    Return ``function(arguments…)`` for functions without a dedicated method, such as
+    ``vector``, ``clamp_max``, ``sort_desc``.
+    """
+    shapes = [one.shape for one in arguments if isinstance(one, Expr)]
+    vectors = [one for one in shapes if not one.scalar]
+    shape = next(iter(vectors or shapes), ExpressionType())
+    return Expr(f"{function}({', '.join(map(str, arguments))})", shape=shape)
+
+
+def ratio(part: Expr, whole: Expr) -> Expr:
+    """Return *part* / *whole*, nothing if *whole* is 0."""
+    return part / (whole > 0)
+
+
+def _on(labels: tuple[str, ...]) -> str:
+    return f" on ({', '.join(labels)})" if labels else ""
+
+
+def offset(back: str) -> str:
+    """Return the modifier for values *back* ago, nothing for ``""``."""
+    return f" offset {checked(back)}" if back else ""
+
+
+def checked(window: str) -> str:
+    """
+    Return *window* as it is.
+
+    Raises:
+        ValueError: it is not a duration, nor a variable of Grafana for one.
+    """
+    if not _WINDOW.fullmatch(window):
+        msg = f"{window!r} is not a window such as 5m, 1h or {RATE_INTERVAL}"
+        raise ValueError(msg)
+    return window

@@ -1,0 +1,326 @@
+"""
+What Prometheus stores, and conditions on its labels: counters, gauges and histograms of
+the catalogue, recorded series, and its own ``up`` and ``ALERTS``.
+"""
+
+from __future__ import annotations
+
+import re as re_module
+from dataclasses import dataclass, field
+from typing import Literal
+
+from jaxmon import catalog
+from jaxmon.catalog import Metric
+from jaxmon.promql.expressions import RATE_INTERVAL, Expr, checked, offset
+from jaxmon.promql.shape import SCRAPED_LABELS, ExpressionType, shape_of
+
+
+_LENGTH = re_module.compile(r"(\d+)([smhd])")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+# Alerts have the labels of their expression and their rule: too many to say.
+_ALERTS = ExpressionType(frozenset(["ALERTS"]), unit="")
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """One condition on a label."""
+
+    label: str
+    operator: Literal["=", "!=", "=~", "!~"]
+    value: str
+
+    def __str__(self) -> str:
+        escaped = self.value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'{self.label}{self.operator}"{escaped}"'
+
+
+def eq(label: str, value: str) -> Matcher:
+    """Match series whose *label* is *value*."""
+    return Matcher(label, "=", value)
+
+
+def ne(label: str, value: str) -> Matcher:
+    """Match series whose *label* is not *value*."""
+    return Matcher(label, "!=", value)
+
+
+def re(label: str, pattern: str) -> Matcher:
+    """Match series whose *label* matches *pattern* in full."""
+    return Matcher(label, "=~", pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """Monotonic series; only useful with `rate` or `increase`."""
+
+    selector: str
+    shape: ExpressionType = field(default=ExpressionType(), compare=False, repr=False)
+
+    def rate(self, window: str = RATE_INTERVAL) -> Expr:
+        """Return the rise per second over *window*."""
+        text = f"rate({self.selector}[{checked(window)}])"
+        return Expr(text, shape=self.shape.rated())
+
+    def increase(self, window: str = RATE_INTERVAL) -> Expr:
+        """Return the rise over *window*."""
+        text = f"increase({self.selector}[{checked(window)}])"
+        return Expr(text, shape=self.shape)
+
+    def rise(self, window: str = RATE_INTERVAL, *, known: str = "1h") -> Expr:
+        """
+        Return the rise over *window*, including series whose first sample is nonzero,
+        for which `increase` returns 0. For what a sidecar counts and for distributions:
+        it misses what a process counts as its predecessor did; see
+        `jaxmon.artifacts.events`.
+
+        Args:
+            window: how far back.
+            known: a series without a sample for this long is a new one.
+        """
+        born = self.total().unless(self.latest(known, back=window))
+        return self._new(born, window, known).or_(self.increase(window))
+
+    def mishaps(self, window: str = RATE_INTERVAL, *, known: str = "1h") -> Expr:
+        """
+        Return `rise` only for series that changed; three times cheaper when most are 0,
+        as error counts of devices are.
+        """
+        born = (self.total() > 0).unless(self.latest(known, back=window) > 0)
+        return self._new(born, window, known).or_(self.increase(window) > 0)
+
+    @staticmethod
+    def _new(born: Expr, window: str, known: str) -> Expr:
+        """Leave out processes that are old, and unknown because Prometheus was away."""
+        if not _LENGTH.fullmatch(window):
+            return born  # one of Grafana's; people see where a line begins
+        uptime = gauge(catalog.UPTIME_SECONDS)
+        seen = gauge_over(catalog.UPTIME_SECONDS, "last", known, back=window)
+        old = uptime > _seconds(window)
+        return born.unless(old.unless(seen, *SCRAPED_LABELS), *SCRAPED_LABELS)
+
+    def latest(self, window: str, *, back: str = "") -> Expr:
+        """Return the latest count within *window*, as of *back* ago."""
+        text = f"last_over_time({self.selector}[{checked(window)}]{offset(back)})"
+        return Expr(text, shape=self.shape)
+
+    def highest(self, window: str) -> Expr:
+        """Return the highest count within *window*, also of series that ended."""
+        text = f"max_over_time({self.selector}[{checked(window)}])"
+        return Expr(text, shape=self.shape)
+
+    def total(self) -> Expr:
+        """Return the count since the process started; for instant tables only."""
+        return Expr(self.selector, shape=self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """
+    Buckets, count and sum of one metric.
+
+    Args:
+        metric: what is observed.
+        matchers: conditions on the labels.
+        rare: whether the first observation of a series matters, as for compiles: the
+            series starts with it, see `Counter.rise`. Costs five times as much over a
+            range.
+    """
+
+    metric: Metric
+    matchers: tuple[Matcher, ...]
+    rare: bool = False
+
+    def quantile(self, q: float, *by: str, window: str = RATE_INTERVAL) -> Expr:
+        """Estimate the *q* quantile (0 to 1) per combination of the labels *by*."""
+        buckets = self._rise(self._series("bucket"), window)
+        return buckets.quantile(q, *by).of_unit(self.metric.unit)
+
+    def mean(self, *by: str, window: str = RATE_INTERVAL) -> Expr:
+        """Return the mean per combination of the labels *by*."""
+        total = self._rise(self.sum, window).sum(*by)
+        number = self._rise(self.count, window).sum(*by)
+        return (total / number).of_unit(self.metric.unit)
+
+    @property
+    def count(self) -> Counter:
+        """How many observations there were."""
+        return self._series("count")
+
+    @property
+    def sum(self) -> Counter:
+        """What the observations add up to."""
+        return self._series("sum")
+
+    def at_most(self, bound: float) -> Counter:
+        """
+        Return the count of observations up to *bound*, in the unit of the metric.
+
+        Raises:
+            ValueError: the histogram has no bucket that ends there.
+        """
+        if bound not in self.metric.buckets:
+            bounds = ", ".join(f"{b:g}" for b in self.metric.buckets)
+            msg = f"{self.metric.name} has no bucket {bound:g}; it has {bounds}"
+            raise ValueError(msg)
+        return self._series("bucket", eq("le", str(float(bound))))
+
+    def buckets(self, *by: str, window: str = RATE_INTERVAL, known: str = "1h") -> Expr:
+        """Return the increase of each bucket; *known* as in `Counter.rise`."""
+        series = self._series("bucket")
+        rise = (
+            series.rise(window, known=known) if self.rare else series.increase(window)
+        )
+        return rise.sum("le", *by)
+
+    def observed(self, window: str, *by: str) -> Expr:
+        """Return how many observations there were within *window*."""
+        return self._rise(self.count, window).sum(*by)
+
+    def _rise(self, series: Counter, window: str) -> Expr:
+        # Where rises are divided by each other, those per second do as well.
+        return series.rise(window) if self.rare else series.rate(window)
+
+    def _series(
+        self, suffix: Literal["bucket", "count", "sum"], *more: Matcher
+    ) -> Counter:
+        shape = shape_of(self.metric)
+        labels = shape.labels
+        if suffix == "bucket" and labels is not None:
+            labels |= {"le"}
+        unit = shape.unit if suffix == "sum" else ""
+        return Counter(
+            _selector(f"{self.metric.name}_{suffix}", (*self.matchers, *more)),
+            ExpressionType(shape.metrics, labels, unit),
+        )
+
+
+def counter(metric: Metric, *matchers: Matcher) -> Counter:
+    """Return the series of a counter."""
+    _check(metric, matchers, "counter")
+    return Counter(_selector(metric.name, matchers), shape_of(metric))
+
+
+def gauge(metric: Metric, *matchers: Matcher) -> Expr:
+    """Return the current values of a gauge or an info metric."""
+    _check(metric, matchers, "gauge", "info")
+    return Expr(_selector(metric.name, matchers), shape=shape_of(metric))
+
+
+def gauge_over(
+    metric: Metric,
+    function: Literal["avg", "max", "min", "last"],
+    window: str,
+    *matchers: Matcher,
+    back: str = "",
+) -> Expr:
+    """Return a gauge aggregated over *window*, as of *back* ago."""
+    selector = gauge(metric, *matchers)
+    text = f"{function}_over_time({selector}[{checked(window)}]{offset(back)})"
+    return Expr(text, shape=selector.shape)
+
+
+def gauge_slope(metric: Metric, window: str, *matchers: Matcher) -> Expr:
+    """Return the slope per second of a gauge over *window*, by linear regression."""
+    text = f"deriv({gauge(metric, *matchers)}[{checked(window)}])"
+    return Expr(text, shape=shape_of(metric).rated())
+
+
+def gauge_changes(metric: Metric, window: str, *matchers: Matcher) -> Expr:
+    """Return how often a gauge changed within *window*."""
+    text = f"changes({gauge(metric, *matchers)}[{checked(window)}])"
+    return Expr(text, shape=shape_of(metric).measured(""))
+
+
+def histogram(metric: Metric, *matchers: Matcher, rare: bool = False) -> Histogram:
+    """Return the series of a histogram; *rare* as in `Histogram`."""
+    _check(metric, matchers, "histogram")
+    return Histogram(metric, matchers, rare)
+
+
+def up(*matchers: Matcher) -> Expr:
+    """Return whether Prometheus could scrape its targets."""
+    shape = ExpressionType(frozenset(["up"]), frozenset(["job", "instance"]), "")
+    return Expr(_selector("up", matchers), shape=shape)
+
+
+def alerts(*matchers: Matcher) -> Expr:
+    """Return 1 for each pending and firing alert."""
+    return Expr(_selector("ALERTS", matchers), shape=_ALERTS)
+
+
+def alerts_since(*matchers: Matcher) -> Expr:
+    """Return since when each alert has been pending or firing, as a Unix timestamp."""
+    shape = _ALERTS.measured("seconds")
+    return Expr(_selector("ALERTS_FOR_STATE", matchers), shape=shape)
+
+
+def recorded(
+    name: str, *matchers: Matcher, labels: tuple[str, ...] = (), unit: str = "ratio"
+) -> Expr:
+    """
+    Return the series of a recording rule (``level:metric:operations``).
+
+    Args:
+        name: that of the rule.
+        matchers: conditions on the labels.
+        labels: of the series, if they matter.
+        unit: base unit of the values.
+
+    Raises:
+        ValueError: *name* is not a valid name of a recording rule.
+    """
+    if ":" not in name:
+        msg = f"{name!r} is not a recording rule; use counter, gauge or histogram"
+        raise ValueError(msg)
+    shape = ExpressionType(
+        frozenset([name]), frozenset(labels) if labels else None, unit
+    )
+    return Expr(_selector(name, matchers), shape=shape)
+
+
+def recorded_over(
+    function: Literal["min", "sum"], series: Expr, window: int | str
+) -> Expr:
+    """
+    Return the values of a recorded *series* aggregated over *window*: so many seconds,
+    or one of Grafana's.
+
+    The window is a millisecond shorter: Prometheus 2 includes the sample at its start,
+    which rules evaluated at the same time hit exactly, and Prometheus 3 does not.
+    """
+    if isinstance(window, int):
+        days, rest = divmod(window - 1, 86400)
+        hours, rest = divmod(rest, 3600)
+        units = {"d": days, "h": hours, "m": rest // 60, "s": rest % 60, "ms": 999}
+        window = "".join(f"{count}{unit}" for unit, count in units.items() if count)
+    return Expr(f"{function}_over_time({series}[{window}])", shape=series.shape)
+
+
+def _seconds(window: str) -> int:
+    match = _LENGTH.fullmatch(window)
+    return int(match[1]) * _UNITS[match[2]] if match else 0
+
+
+def _check(metric: Metric, matchers: tuple[Matcher, ...], *kinds: str) -> None:
+    if metric.kind not in kinds:
+        msg = f"{metric.name} is a {metric.kind}, not a {' or '.join(kinds)}"
+        raise ValueError(msg)
+    allowed = (*metric.labels, *SCRAPED_LABELS)
+    for matcher in matchers:
+        if matcher.label not in allowed:
+            msg = (
+                f"{metric.name} has no label {matcher.label!r}; it has "
+                f"{', '.join(allowed)}"
+            )
+            raise ValueError(msg)
+        values = dict(metric.values).get(matcher.label)
+        if values and matcher.operator in ("=", "!=") and matcher.value not in values:
+            msg = (
+                f"{matcher.label}={matcher.value!r} never occurs on {metric.name}; "
+                f"values are {', '.join(values)}"
+            )
+            raise ValueError(msg)
+
+
+def _selector(name: str, matchers: tuple[Matcher, ...]) -> str:
+    return f"{name}{{{','.join(map(str, matchers))}}}" if matchers else name
