@@ -54,9 +54,9 @@ from jaxmon.agent.part import Part
 from jaxmon.agent.recompiles.part import Recompiles
 from jaxmon.agent.reports.profile import Profiler
 from jaxmon.agent.reports.rank import Rank
-from jaxmon.agent.scheduler import Watcher
 from jaxmon.agent.trackers.part import Trackers
 from jaxmon.agent.warm.part import WarmStarts
+from jaxmon.agent.worker import Watcher
 from jaxmon.indicators.figures import Indicators
 
 

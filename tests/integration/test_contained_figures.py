@@ -15,7 +15,7 @@ import pytest
 
 from jaxmon.agent import Agent
 from jaxmon.agent.guard import LIMIT
-from jaxmon.agent.scheduler import Worker
+from jaxmon.agent.worker import Worker
 from tests import inside
 from tests.bombs import ERRORS, Bomb
 from tests.instrumented import instrumented, samples, value

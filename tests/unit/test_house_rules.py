@@ -195,6 +195,7 @@ ELSEWHERE = [
     "agent/tracing/sources",
     "agent/versions",
     "agent/warm/compiling",
+    "agent/worker",
     "indicators/decorate",
 ]
 

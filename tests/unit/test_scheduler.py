@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from jaxmon.agent.guard import LIMIT, Guard
-from jaxmon.agent.scheduler import Scheduler, Watcher, Worker
+from jaxmon.agent.scheduler import Scheduler
+from jaxmon.agent.worker import Watcher, Worker
 from jaxmon.threads import DaemonThread, running
 from tests.support import refuse_threads, until
 

@@ -36,7 +36,7 @@ from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.listeners import CACHE_STORED, TIME_SAVED
 from jaxmon.agent.jaxlink.patches import ModuleProxy
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.scheduler import Worker
+from jaxmon.agent.worker import Worker
 from jaxmon.catalog import Metric
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family, gauge, series

@@ -26,7 +26,7 @@ from jaxmon.agent.jaxlink.arrays import (
     with_underlying,
 )
 from jaxmon.agent.jaxlink.executables import Rerun, traced_program
-from jaxmon.agent.scheduler import Worker
+from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic
 from jaxmon.threads import Event
 

@@ -26,7 +26,7 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arrays import can_copy
 from jaxmon.agent.jaxlink.configuration import surroundings
 from jaxmon.agent.jaxlink.executables import Rerun, rerun_of
-from jaxmon.agent.scheduler import Worker
+from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic
 from jaxmon.threads import Event
 

@@ -17,7 +17,7 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import backends, executables
 from jaxmon.agent.loaded import Known, LoadedPrograms
-from jaxmon.agent.scheduler import Worker
+from jaxmon.agent.worker import Worker
 from jaxmon.http.messages import Request, Response, error_response
 
 

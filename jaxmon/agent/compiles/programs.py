@@ -27,7 +27,7 @@ from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.cluster import local_devices
 from jaxmon.agent.loaded import Known, LoadedPrograms, copy_bytes
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.scheduler import Worker
+from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, thread_time, wall_time
 from jaxmon.exposition.families import Family, Sample, labels_text, series
 from jaxmon.http.server import Handler

@@ -15,7 +15,7 @@ from jaxmon.agent.devices import part as identity
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.part import Part
-from jaxmon.agent.scheduler import Worker
+from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family
 from jaxmon.threads import Lock

@@ -21,7 +21,7 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.events import Event, logger
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Part
-from jaxmon.agent.scheduler import Worker
+from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family, series
 from jaxmon.otel.environment import logs_are_asked
 

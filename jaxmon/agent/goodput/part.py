@@ -21,7 +21,7 @@ from jaxmon.agent.goodput.store import Store, SupersededError
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.cluster import cluster
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.scheduler import Worker
+from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, gauge, series

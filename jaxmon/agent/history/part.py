@@ -29,8 +29,8 @@ from jaxmon.agent.history.watched import LoopSteps, Program, SlowerThanPast, Wat
 from jaxmon.agent.observers import Shapes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.sampling.shapes import text_of
-from jaxmon.agent.scheduler import Worker
 from jaxmon.agent.versions import versions
+from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, series

@@ -12,7 +12,7 @@ from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.memory.suspicion import Suspicion
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.scheduler import Worker
+from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family
 from jaxmon.threads import RLock

@@ -11,7 +11,7 @@ from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.memory import allocators
 from jaxmon.agent.memory.live import count_buffers, group_arrays
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.scheduler import Worker
+from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family, series
 
 

@@ -27,7 +27,7 @@ from jaxmon.agent.reports.directory import (
     ReportDirError,
     stem_of,
 )
-from jaxmon.agent.scheduler import Worker
+from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.threads import Event, Lock

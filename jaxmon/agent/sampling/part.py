@@ -32,7 +32,7 @@ from jaxmon.agent.sampling.sampler import Sampler
 from jaxmon.agent.sampling.shapes import array_classes, shapes_of
 from jaxmon.agent.sampling.window import SITE, CallEnd, DispatchWindow
 from jaxmon.agent.sampling.work import unready
-from jaxmon.agent.scheduler import Watcher, Worker
+from jaxmon.agent.worker import Watcher, Worker
 from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.exposition.families import Family, histograms
 from jaxmon.facts.spread import spread_of

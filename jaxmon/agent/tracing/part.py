@@ -22,8 +22,8 @@ from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import static_arguments
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.scheduler import Worker
 from jaxmon.agent.tracing.mistakes import Mistake
+from jaxmon.agent.worker import Worker
 from jaxmon.sources import display_path
 
 

@@ -16,7 +16,7 @@ from jaxmon import threads
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.part import Part
-from jaxmon.agent.scheduler import Scheduler, Worker
+from jaxmon.agent.scheduler import Scheduler
 from jaxmon.agent.trackers.figures import (
     Ideal,
     Reading,
@@ -26,6 +26,7 @@ from jaxmon.agent.trackers.figures import (
     totals,
 )
 from jaxmon.agent.trackers.targets import PREFIX, Target
+from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family
 from jaxmon.indicators.loops import Loop, Loops
 from jaxmon.indicators.timeline import Timeline
