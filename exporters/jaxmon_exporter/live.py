@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from jaxmon.exposition.families import Family
 from jaxmon.limits import Limits
-from jaxmon.report.status.history import History
+from jaxmon.report.status.history import ChartSamples
 from jaxmon.report.status.reading import read
 from jaxmon.report.status.window import Window
 from jaxmon_exporter.collecting import Clock
 
 
 if TYPE_CHECKING:
-    from jaxmon.report.status.history import Charts
+    from jaxmon.report.status.history import ShownCharts
     from jaxmon.report.status.model import CollectorSummary, Summary
     from jaxmon.report.status.verdicts import HostVerdict
     from jaxmon_exporter.polling import Status
@@ -48,7 +48,7 @@ class Live:
         self._limits = limits
         self._clock = clock
         self._window = Window()
-        self._history = History()
+        self._history = ChartSamples()
 
     def sample(self) -> None:
         """Keep the latest values, without those of functions."""
@@ -56,7 +56,7 @@ class Live:
         self._window.add(now)
         self._history.add(now)
 
-    def charts(self, worker: str | None) -> Charts | None:
+    def charts(self, worker: str | None) -> ShownCharts | None:
         """Return the samples of the host, or of one process; `None` without any."""
         return self._history.charts(worker)
 

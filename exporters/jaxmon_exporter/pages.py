@@ -14,7 +14,7 @@ from jaxmon.http.server import Request, Response
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from jaxmon.report.status.history import Charts
+    from jaxmon.report.status.history import ShownCharts
     from jaxmon.report.status.model import Summary
 
 Page: TypeAlias = Callable[[Request], Response]
@@ -74,7 +74,7 @@ def landing_page(request: Request) -> Response:
     return document.landing_page(request)
 
 
-def history_page(charts: Callable[[str | None], Charts | None]) -> Page:
+def history_page(charts: Callable[[str | None], ShownCharts | None]) -> Page:
     """Return the handler of ``/api/history``."""
 
     def handle(request: Request) -> Response:

@@ -1,6 +1,9 @@
 """
 Slower than before: what agents find in a run and its history, and what only a
 comparison over weeks and versions shows.
+
+Prometheus has no samples of a week ago, only sums: it compares means over an hour, of
+what is long enough to be a ticket (`Limits.slowdown`) whatever the noise.
 """
 
 from __future__ import annotations

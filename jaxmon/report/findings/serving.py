@@ -21,7 +21,7 @@ _MOST_LINES = 5
 
 
 def hangs(oldest: float, usual: float, limits: Limits) -> bool:
-    """Return whether a request hangs, where 95 % take up to *usual* seconds."""
+    """Return whether a request hangs, where 95 % of warm ones take *usual* seconds."""
     late = seconds_in(limits.late_request)
     return oldest >= max(late, limits.late_request_times * usual)
 
@@ -40,7 +40,7 @@ def hanging(snapshot: Snapshot) -> Iterator[Finding]:
             route.name,
             f"A request to {route.name} has been in progress for {duration(oldest)}"
             + (f", now at {place}" if place else "")
-            + f"; 95 % take up to {duration(usual)}.",
+            + f"; 95 % of warm requests take up to {duration(usual)}.",
             stack[:_MOST_LINES],
             "The stack shows what it waits for: a lock that another thread holds, a "
             "file, a socket, the device. `jaxmon explain --stacks` shows all threads.",
@@ -135,11 +135,10 @@ def event_loops(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _usual(route: Route, limits: Limits) -> float | None:
-    """Return what 95 % of the successful requests take, `None` if they are few."""
-    known = [one for one in route.finished if one.outcome == "success"]
-    least = limits.requests_judged
-    times = [one.p95_seconds for one in known if one.count >= least]
-    return max((one for one in times if one is not None), default=None)
+    """Return what 95 % of the warm requests take, `None` if they are few."""
+    kind, least = ("success", "warm"), limits.requests_judged
+    warm = (one for one in route.finished if (one.outcome, one.start) == kind)
+    return next((one.p95_seconds for one in warm if one.count >= least), None)
 
 
 def _grows(queue: Queue, limits: Limits) -> bool:

@@ -182,7 +182,7 @@ def _stuck(one: RequestSummary, limits: Limits) -> _Judgement:
         lead = f"requests to {clean(one['route'])} hang"
         return "degraded", (
             f"{lead}: {described} {duration(oldest)}; "
-            f"95 % take up to {duration(usual)}."
+            f"95 % of warm requests take up to {duration(usual)}."
         )
     return None
 
@@ -200,6 +200,7 @@ def _waiting(one: RequestSummary, limits: Limits) -> _Judgement:
 
 
 def _slow(one: RequestSummary, limits: Limits) -> _Judgement:
+    # Quantiles are estimates: by a bound between two buckets, they may seem to double.
     warm = one["warm"]
     if warm is None or warm["count"] < limits.requests_judged:
         return None
@@ -212,14 +213,17 @@ def _slow(one: RequestSummary, limits: Limits) -> _Judgement:
             continue
         if now >= max(limits.slow_requests * usual, usual + limits.slow_requests_by):
             return "degraded", (
-                f"requests to {clean(one['route'])} are slow: {part} up to "
+                f"warm requests to {clean(one['route'])} are slow: {part} up to "
                 f"{duration(now)}, before {duration(usual)}."
             )
     return None
 
 
 def _loops(known: Known) -> Iterator[Reason]:
-    """Yield loops that do not get on, or slower than before."""
+    """
+    Yield loops that do not get on, or slower than before: of the last minute there is
+    the mean only, and users wait for that.
+    """
     limits = known.limits
     least = seconds_in(limits.late_step)
     for one in known.loops:
