@@ -20,15 +20,12 @@ from _queue import Empty, SimpleQueue
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from jaxmon.agent.guard import Guard
 from jaxmon.clocks import monotonic, perf_counter, thread_time
 from jaxmon.threads import DaemonThread, RLock, current, unlist
 
-
-if TYPE_CHECKING:
-    from jaxmon.agent.worker import Worker
 
 Turn: TypeAlias = Callable[[], float | None]
 """Returns the seconds until its next call, `None` if there is none."""
@@ -43,6 +40,16 @@ _LONG_SECONDS = 1.0
 _MOST_THREADS = 3
 
 _SET_TIMER_SLACK = 29  # option of prctl, in nanoseconds, for the calling thread
+
+
+class JobSource(Protocol):
+    """What has jobs, each of which may take long; *name* is a site."""
+
+    name: str
+
+    def turn(self) -> None:
+        """Do the next job. Raises nothing."""
+        ...
 
 
 class ScheduledTurn:
@@ -92,7 +99,7 @@ class Scheduler:
         self._sleeps_until = -inf
         # For what may take long.
         self._hands: list[JobThread] = []
-        self._ready: SimpleQueue[Worker | None] = SimpleQueue()
+        self._ready: SimpleQueue[JobSource | None] = SimpleQueue()
         self._relieves = False
 
     def later(
@@ -118,7 +125,7 @@ class Scheduler:
             return None
         return entry
 
-    def ready(self, worker: Worker, *, urgent: bool = False) -> None:
+    def ready(self, worker: JobSource, *, urgent: bool = False) -> None:
         """Have a thread do the next job of *worker*: at once if that is *urgent*."""
         self._ready.put(worker)
         self.prepare(worker.name)
@@ -133,7 +140,7 @@ class Scheduler:
             self._relieves = True
             self.later(_LONG_SECONDS, self._relieve, site=SITE)
 
-    def again(self, worker: Worker) -> None:
+    def again(self, worker: JobSource) -> None:
         """Have the thread that calls this do the next job of *worker* in its turn."""
         if current() is not None:  # not in a child that the job has forked
             self._ready.put(worker)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 from weakref import ref
 
 from jaxmon import catalog
@@ -14,9 +14,6 @@ from jaxmon.indicators.labels import Labels
 from jaxmon.indicators.timeline import LoopCounts, LoopMark, Timeline
 from jaxmon.threads import RLock
 
-
-Items: TypeAlias = tuple[str, str]
-"""A loop, and what of it is counted."""
 
 # Between two readings; of more, the latest count.
 _MOST_NUMBERED = 64
@@ -158,8 +155,7 @@ class Loops:
         self.labels = Labels(limit)
         self.item_labels = Labels(limit)
         self._loops: dict[str, Loop] = {}
-        self._items: dict[Items, int] = {}
-        self._lock = RLock()
+        self._items: dict[tuple[str, str], int] = {}
 
     def __iter__(self) -> Iterator[Loop]:
         return iter(list(self._loops.values()))
@@ -188,17 +184,11 @@ class Loops:
         """Return the name of the outermost loop that runs, ``""`` if none does."""
         return next(iter([one.name for one in self if one.running]), "")
 
-    def items(self, loop: Loop, item: str) -> Items:
-        """Return where the items of *loop* are counted: from 0, so they appear."""
-        key = (loop.name, self.item_labels.admit(item))
-        with self._lock:
-            self._items.setdefault(key, 0)
-        return key
-
-    def count(self, items: Items, number: int) -> None:
-        """Add *number* items."""
-        with self._lock:
-            self._items[items] += number
+    def count_items(self, mark: LoopMark, loop: Loop, item: str) -> None:
+        """Count the items of *mark*, a run of *loop*: from 0, so that they appear."""
+        mark.item = loop.name, self.item_labels.admit(item)
+        self._items.setdefault(mark.item, 0)
+        mark.totals = self._items
 
     def explain(self) -> dict[str, dict[str, float | None]]:
         """Return the steps so far, by loop."""

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.recorder import Recorder, current, report
 from jaxmon.indicators.timeline import DATA_WAIT, LoopMark
 from jaxmon.indicators.tracing import LoopTrace, Tracer
-
-
-if TYPE_CHECKING:
-    from jaxmon.indicators.loops import Items
 
 
 SITE = "steps"
@@ -180,7 +176,7 @@ class Run(Generic[T]):
                 guard.failed(SITE)
         if self._each is None and guard.on(ITEMS_SITE):
             try:
-                observed.items = _number(self._items, batch)
+                observed.mark.items = _number(self._items, batch)
             except Exception:  # noqa: BLE001 - theirs: counted, the loop goes on
                 guard.failed(ITEMS_SITE, theirs=True)
 
@@ -199,20 +195,17 @@ class _RunRecorder:
         start: number of steps that were done before; `None` if unknown.
 
     Attributes:
-        items: of the batch that is worked on.
         outer: the traced loop around it.
         trace: its spans, if traces are on.
         mark: its activity.
     """
 
     __slots__ = (
-        "_counted",
         "_each",
         "_figures",
         "_tracer",
         "end",
         "indicators",
-        "items",
         "loops",
         "mark",
         "outer",
@@ -232,21 +225,21 @@ class _RunRecorder:
     ) -> None:
         self.indicators = indicators
         self.loops = indicators.loops
-        self.items = self._each = each or 0
+        self._each = each
         self.end: End = []
         self.outer: _RunRecorder | None = None
         self.trace: LoopTrace | None = None
         self._tracer: Tracer | None = None
-        self._counted: Items | None = None
         try:
             self._figures = self.loops.of(str(loop))
-            if item is not None:
-                self._counted = self.loops.items(self._figures, item)
             if start is not None:
                 self._figures.number(int(start))  # before it is seen to run
             self.mark = self._figures.begin(
                 indicators.timeline, self.end, run, opening=opening
             )
+            if item is not None:
+                self.loops.count_items(self.mark, self._figures, item)
+                self.mark.items = each or 0
             self.loops.changed()
             if indicators.tracer is not None:
                 # After the loop, whose first run may have enabled it.
@@ -259,8 +252,8 @@ class _RunRecorder:
         """Note that the batch is here."""
         mark, indicators = self.mark, self.indicators
         innermost = indicators.timeline.turn(mark, now(), finished=False)
-        # Steps that have neither items nor spans, of which only the times matter.
-        plain = self._counted is None and indicators.tracer is None
+        # Of steps that have no spans and the same number of items, only times matter.
+        plain = self._each is not None and indicators.tracer is None
         if innermost and plain and self.loops.on_step is None:
             mark.note = mark.turns.append
 
@@ -273,9 +266,7 @@ class _RunRecorder:
         indicators.timeline.turn(mark, at, finished=True, ids=ids)
         if self._tracer is not indicators.tracer:
             self._follow(indicators.tracer)
-        if self._counted is not None and (items := self.items):
-            self.items = self._each
-            self.loops.count(self._counted, items)
+        mark.items = self._each or 0
         if (on_step := self.loops.on_step) is not None:
             on_step(self._figures)
 

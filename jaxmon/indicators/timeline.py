@@ -98,9 +98,22 @@ class LoopMark(Mark):
         counts: of the loop.
         began: when the step that is open began.
         arrived: when its data arrived.
+        totals: of items by loop and item, if its steps have some.
+        item: where they are counted.
+        items: those of the step that is open.
     """
 
-    __slots__ = ("arrived", "began", "body", "counts", "note", "turns")
+    __slots__ = (
+        "arrived",
+        "began",
+        "body",
+        "counts",
+        "item",
+        "items",
+        "note",
+        "totals",
+        "turns",
+    )
 
     def __init__(
         self, stack: Stack, end: End, body: str, counts: LoopCounts, began: float
@@ -108,6 +121,9 @@ class LoopMark(Mark):
         super().__init__(DATA_WAIT, stack, end)
         self.turns: deque[float] = deque()
         self.note: Callable[[float], object] | None = None
+        self.totals: dict[tuple[str, str], int] | None = None
+        self.item = ("", "")
+        self.items = 0
         self.body = body
         self.counts = counts
         self.began = self.arrived = began
@@ -305,6 +321,10 @@ class Timeline:
         """
         stack = mark.stack
         with self._lock:
+            if (marks := stack.marks) and marks[-1] is mark:
+                mark.turns.append(-at if finished else at)
+                self._take_turns(mark, inf, ids)
+                return True
             # An inner loop may have ended without a call.
             self._settle(stack)
             mark.turns.append(-at if finished else at)
@@ -408,8 +428,8 @@ class Timeline:
         self, mark: LoopMark, until: float, ids: SpanIds | None = None
     ) -> None:
         turns, counts, seconds = mark.turns, mark.counts, self._seconds
-        owned = mark.stack is self._owner
-        if turns and mark.stack.marks[-1:] != [mark]:
+        owned, marks, totals = mark.stack is self._owner, mark.stack.marks, mark.totals
+        if turns and (not marks or marks[-1] is not mark):
             self._resume(mark, abs(turns[0]))
         while turns:
             # There is no call in here: an interruption comes before or after.
@@ -432,6 +452,8 @@ class Timeline:
             spent, mark.name, mark.began = at - mark.began, DATA_WAIT, at
             counts.steps += 1
             counts.last_step = at
+            if totals is not None:
+                totals[mark.item] += mark.items
             counts.seconds.observe(spent, ids)
 
     def _resume(self, mark: LoopMark, at: float) -> None:
