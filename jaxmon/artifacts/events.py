@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from jaxmon import catalog, promql
 from jaxmon.artifacts.slo.counting import Evaluation, conditions, counted
-from jaxmon.artifacts.slo.rules import Group
+from jaxmon.artifacts.slo.rules import RuleGroup
 from jaxmon.catalog import Metric
 from jaxmon.formats import durations
 from jaxmon.promql import Counter, Expr, Matcher
@@ -100,9 +100,9 @@ EVERY = (
 )
 
 
-def events_group(when: Evaluation, scale: float) -> Group:
+def events_group(when: Evaluation, scale: float) -> RuleGroup:
     """Return the rules that record all of them; *scale* divides durations."""
     when = replace(when, interval=_INTERVAL).scaled(scale)
     rules = [{"record": name, "expr": str(expr)} for name, expr in conditions(when)]
     rules += [one.rule(when) for one in EVERY]
-    return Group("jaxmon-events", when.interval, tuple(rules))
+    return RuleGroup("jaxmon-events", when.interval, tuple(rules))

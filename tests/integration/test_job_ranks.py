@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from jaxmon import life
+from jaxmon import endings
 from jaxmon.catalog.gpus import GPU_CLOCK_EVENT_ACTIVE
 from jaxmon.cli.main import main
 from jaxmon.errors import CommandError
 from jaxmon.exposition.families import Family, series
+from jaxmon.facts.ending import CRASHED, FINISHED, RUNNING, State
 from jaxmon.formats import json_text
 from jaxmon.http.server import Response, Server
 from jaxmon.report.job import records
-from jaxmon_exporter.options import Options
+from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.ranks import Beside
 from jaxmon_exporter.service import Service
 from jaxmon_exporter.throttling import throttled
@@ -35,7 +36,7 @@ def test_ranks_are_served_only_if_that_is_enabled_and_safe(run_dir: Path) -> Non
     """Without protection, on an address that others reach, the sidecar refuses."""
     for host in ("::", "0.0.0.0"):  # noqa: S104 - it is refused
         with pytest.raises(CommandError, match=r"--web-config.*--host 127\.0\.0\.1"):
-            Service(Options(host=host, run_dir=run_dir, peer_access=True))
+            Service(SidecarOptions(host=host, run_dir=run_dir, peer_access=True))
     with sidecar(run_dir) as address:
         done = why("--targets", address)
     assert done.exit_code == 3
@@ -50,7 +51,7 @@ def test_with_a_password_it_may_listen_everywhere(
     hashed = bcrypt.hashpw(b"right-password", bcrypt.gensalt(5)).decode()
     web = tmp_path / "web.yml"
     web.write_text(f"basic_auth_users:\n  ops: {hashed}\n")
-    Service(Options(run_dir=run_dir, peer_access=True, web_config=web))
+    Service(SidecarOptions(run_dir=run_dir, peer_access=True, web_config=web))
     agent(stack, run_dir, 0, report(0))
     password = tmp_path / "password"
     with sidecar(run_dir, peer_access=True, web_config=web) as address:
@@ -120,9 +121,9 @@ def test_how_a_process_ended_is_read_from_its_slot(
 ) -> None:
     """An orderly end, an uncaught exception and a kill are told apart."""
     ranks = ranks_of(run_dir, stack)
-    ends: dict[int, life.State] = {0: life.FINISHED, 1: life.CRASHED, 2: life.RUNNING}
+    ends: dict[int, State] = {0: FINISHED, 1: CRASHED, 2: RUNNING}
     agents = [agent(stack, run_dir, slot, report(slot)) for slot in ends]
-    lives = [life.Life(run_dir / f"agent-{slot}.life", 0o600) for slot in ends]
+    lives = [endings.EndWriter(run_dir / f"agent-{slot}.end", 0o600) for slot in ends]
     for one in lives:
         one.begin()
         stack.callback(one.abandon)
@@ -139,12 +140,12 @@ def test_a_rank_that_was_read_remains_known_as_such(
 ) -> None:
     """What it left when it failed says less than what it had reported."""
     ranks = ranks_of(run_dir, stack)
-    one = life.Life(run_dir / "agent-0.life", 0o600)
+    one = endings.EndWriter(run_dir / "agent-0.end", 0o600)
     one.begin()
     running = agent(stack, run_dir, 0, report(0))
     read(ranks)
-    one.say({"kind": "exception", "time": time.time()})
-    one.end(life.CRASHED)
+    one.update({"kind": "exception", "time": time.time()})
+    one.end(CRASHED)
     one.abandon()
     running.server.stop()
     for _ in range(3):

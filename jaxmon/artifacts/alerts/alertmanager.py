@@ -8,7 +8,7 @@ from jaxmon.artifacts.alerts.model import DEPLOY_NOISE, Options
 from jaxmon.artifacts.alerts.starts import DEPLOY_ALERT
 from jaxmon.artifacts.alerts.training import STALLED_ALERT, STALLED_SLO, TIME_ALERTS
 from jaxmon.artifacts.slo.severity import INFO, PAGE, TICKET
-from jaxmon.artifacts.slo.site import Route, Site
+from jaxmon.artifacts.slo.site import AlertRoute, Site
 from jaxmon.formats import durations
 
 
@@ -106,7 +106,7 @@ def _not(matcher: str) -> str:
     return matcher.replace("=", "!=", 1)
 
 
-def _matchers(route: Route) -> list[str]:
+def _matchers(route: AlertRoute) -> list[str]:
     return [f'{label}="{_escaped(value)}"' for label, value in route.match]
 
 
@@ -114,13 +114,13 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _name(receiver: str, route: Route | None = None) -> str:
+def _name(receiver: str, route: AlertRoute | None = None) -> str:
     return "-".join(
         [receiver, *(value for _, value in route.match)] if route else [receiver]
     )
 
 
-def _receivers(webhook: str, route: Route | None = None) -> list[dict[str, Any]]:
+def _receivers(webhook: str, route: AlertRoute | None = None) -> list[dict[str, Any]]:
     return [
         {
             "name": _name(one, route),

@@ -16,10 +16,10 @@ from jaxmon.artifacts.alerts.power import power_group
 from jaxmon.artifacts.alerts.slowdowns import slowdown_group
 from jaxmon.artifacts.alerts.starts import starts_group
 from jaxmon.artifacts.events import events_group
-from jaxmon.artifacts.overviews.rules import overview_groups
+from jaxmon.artifacts.overviews import overview_groups
 from jaxmon.artifacts.slo import Slos
 from jaxmon.artifacts.slo.counting import Evaluation
-from jaxmon.artifacts.slo.rules import Group, Rule, recording_groups
+from jaxmon.artifacts.slo.rules import Rule, RuleGroup, recording_groups
 from jaxmon.artifacts.slo.severity import TICKET
 from jaxmon.artifacts.slo.site import Site
 from jaxmon.formats import durations
@@ -63,12 +63,12 @@ def all_alerts(
     return tuple(overridden(alerts, slos.overrides))
 
 
-def all_groups(slos: Slos, options: Options) -> list[Group]:
+def all_groups(slos: Slos, options: Options) -> list[RuleGroup]:
     """Return every group of rules, those that record first."""
     return [*recording(slos, options), *groups(slos, options)]
 
 
-def recording(slos: Slos, options: Options) -> list[Group]:
+def recording(slos: Slos, options: Options) -> list[RuleGroup]:
     """Return the groups of recording rules, with the labels of the site."""
     when = Evaluation(delay=slos.site.delay)
     found = [
@@ -83,7 +83,7 @@ def recording(slos: Slos, options: Options) -> list[Group]:
     return [one.identified(identity) for one in found]
 
 
-def groups(slos: Slos, options: Options) -> list[Group]:
+def groups(slos: Slos, options: Options) -> list[RuleGroup]:
     """Return the groups of alerting rules: two for causes, one for each objective."""
     soon, later, seldom = (
         durations.scaled(one, options.scale) for one in (_SOON, _LATER, _SELDOM)
@@ -96,18 +96,18 @@ def groups(slos: Slos, options: Options) -> list[Group]:
         return tuple(one.document(slos.site) for one in found)
 
     found = [
-        Group(
+        RuleGroup(
             "jaxmon-causes",
             soon,
             rules(one for one in others if one.severity != TICKET),
         ),
-        Group(
+        RuleGroup(
             "jaxmon-causes-tickets",
             seldom,
             rules(one for one in others if one.severity == TICKET),
         ),
         *(
-            Group(
+            RuleGroup(
                 f"jaxmon-slo-{slo.name}-alerts",
                 soon if slo.page else later,
                 rules(one for one in alerts if one.name == slo.alert),
@@ -151,11 +151,11 @@ def render(
     }
 
 
-def _rules(found: Iterable[Group]) -> dict[str, Any]:
+def _rules(found: Iterable[RuleGroup]) -> dict[str, Any]:
     return {"groups": [group.document() for group in found]}
 
 
-def _resource(found: Iterable[Group], site: Site) -> dict[str, Any]:
+def _resource(found: Iterable[RuleGroup], site: Site) -> dict[str, Any]:
     resource = site.resource
     namespace = {"namespace": resource.namespace} if resource.namespace else {}
     return {

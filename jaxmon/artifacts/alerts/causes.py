@@ -22,7 +22,7 @@ from jaxmon.artifacts.alerts import (
     training,
 )
 from jaxmon.artifacts.alerts.model import Alert
-from jaxmon.artifacts.slo.changes import Run
+from jaxmon.artifacts.slo.changes import ExpectedRun
 from jaxmon.artifacts.slo.severity import PAGE
 from jaxmon.formats import durations
 from jaxmon.limits import Limits
@@ -32,7 +32,7 @@ def cause_alerts(
     limits: Limits,
     scale: float = 1,
     *,
-    runs: Iterable[Run] = (),
+    runs: Iterable[ExpectedRun] = (),
     page: str = PAGE,
 ) -> Iterator[Alert]:
     """

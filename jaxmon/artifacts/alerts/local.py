@@ -9,7 +9,7 @@ from jaxmon import catalog
 from jaxmon.artifacts.alerts.causes import cause_alerts
 from jaxmon.artifacts.alerts.model import Alert
 from jaxmon.artifacts.slo import Slos
-from jaxmon.artifacts.slo.changes import Local, Override
+from jaxmon.artifacts.slo.changes import LocalLimits, Override
 from jaxmon.catalog import Metric
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, counter, eq, gauge
@@ -103,7 +103,7 @@ def overridden(
             )
 
 
-def _subjects(local: Local) -> set[str]:
+def _subjects(local: LocalLimits) -> set[str]:
     """Return the labels that the alert itself must have."""
     return {label for label in dict(local.match) if label in {"job", *_WITNESSES}}
 
@@ -112,7 +112,7 @@ def _labels(alert: Alert) -> frozenset[str]:
     return alert.expr.shape.labels or frozenset()
 
 
-def _witness(local: Local) -> Expr:
+def _witness(local: LocalLimits) -> Expr:
     """Return series with the labels of *local*, while their subject is there."""
     labels = dict(local.match)
     special = next((one for one in _WITNESSES if one in labels), None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from jaxmon import catalog, promql
 from jaxmon.artifacts.alerts.model import PROCESS
-from jaxmon.artifacts.slo.rules import Group
+from jaxmon.artifacts.slo.rules import RuleGroup
 from jaxmon.formats import durations
 from jaxmon.promql import Expr, counter, gauge, histogram, recorded
 
@@ -26,7 +26,7 @@ FUNCTION_POWER = f"function:{catalog.ACCELERATOR_POWER_WATTS.name}:sum"
 _FUNCTION = (*PROCESS, "function")
 
 
-def power_group(scale: float) -> Group:
+def power_group(scale: float) -> RuleGroup:
     """Return the rules; *scale* divides their window, names keep it."""
     window, interval = (durations.scaled(one, scale) for one in ("5m", "30s"))
     rules = {
@@ -34,7 +34,7 @@ def power_group(scale: float) -> Group:
         DEVICE_TIME: _device_time(window),
         FUNCTION_POWER: _function_power(),
     }
-    return Group(
+    return RuleGroup(
         "jaxmon-power",
         interval,
         tuple({"record": name, "expr": str(expr)} for name, expr in rules.items()),

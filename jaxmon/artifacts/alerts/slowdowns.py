@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from jaxmon import catalog, promql
 from jaxmon.artifacts.alerts.model import PROCESS, Alert
-from jaxmon.artifacts.slo.rules import Group
+from jaxmon.artifacts.slo.rules import RuleGroup
 from jaxmon.artifacts.slo.severity import TICKET
 from jaxmon.formats import durations
 from jaxmon.limits import Limits
@@ -35,7 +35,7 @@ _NAME = "JaxmonSlowdown"
 _MEANING = "A function or a loop is slower than before."
 
 
-def slowdown_group(scale: float) -> Group:
+def slowdown_group(scale: float) -> RuleGroup:
     """Return the rules that record times; *scale* divides windows, names keep them."""
     window, interval = (durations.scaled(one, scale) for one in ("5m", "2m"))
     hour = durations.seconds(durations.scaled("1h", scale))
@@ -50,7 +50,7 @@ def slowdown_group(scale: float) -> Group:
         MEAN: promql.ratio(seconds, samples),
         VERSIONS: gauge(catalog.RUNTIME_INFO).count(*_VERSION),
     }
-    return Group(
+    return RuleGroup(
         "jaxmon-slowdowns",
         interval,
         tuple({"record": name, "expr": str(expr)} for name, expr in rules.items()),

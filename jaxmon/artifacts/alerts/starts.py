@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from jaxmon import catalog, promql
 from jaxmon.artifacts import events
 from jaxmon.artifacts.alerts.model import COUNT, PROCESS, Alert
-from jaxmon.artifacts.slo.changes import Run
-from jaxmon.artifacts.slo.rules import Group
+from jaxmon.artifacts.slo.changes import ExpectedRun
+from jaxmon.artifacts.slo.rules import RuleGroup
 from jaxmon.artifacts.slo.severity import INFO, PAGE, TICKET
 from jaxmon.formats import durations
 from jaxmon.limits import Limits
@@ -45,11 +45,11 @@ def _young_ratio(limits: Limits, hour: str) -> Expr:
     return promql.ratio(recent, gauge(catalog.RUNTIME_INFO).max(*PROCESS).count("job"))
 
 
-def starts_group(limits: Limits, scale: float) -> Group:
+def starts_group(limits: Limits, scale: float) -> RuleGroup:
     """Return the rule that records `YOUNG`; *scale* divides what is no threshold."""
     hour, interval = (durations.scaled(one, scale) for one in ("1h", "30s"))
     rule = {"record": YOUNG, "expr": str(_young_ratio(limits, hour))}
-    return Group("jaxmon-starts", interval, (rule,))
+    return RuleGroup("jaxmon-starts", interval, (rule,))
 
 
 def deploy_in_progress(limits: Limits, hour: str) -> Alert:
@@ -144,7 +144,7 @@ def crash_loop(limits: Limits) -> Alert:
     )
 
 
-def training_died(limits: Limits, runs: Iterable[Run]) -> Iterator[Alert]:
+def training_died(limits: Limits, runs: Iterable[ExpectedRun]) -> Iterator[Alert]:
     """
     Yield pages for a loop whose process ended without finishing, and for each expected
     run that has fewer processes than it should.

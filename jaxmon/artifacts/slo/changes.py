@@ -19,7 +19,7 @@ SUBJECTS = ("job", "loop", "route", "function")
 
 
 @dataclass(frozen=True, slots=True)
-class Local:
+class LocalLimits:
     """
     Other limits for some jobs, loops, routes or functions.
 
@@ -61,7 +61,7 @@ class Override:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ExpectedRun:
     """
     A job that is expected to run.
 
@@ -76,7 +76,7 @@ class Run:
 
 def local(
     source: Source, limits: Callable[[Source, tuple[str, ...]], dict[str, Any]]
-) -> Local:
+) -> LocalLimits:
     """Return an entry of ``local``; *limits* reads the limits of a mapping."""
     values = limits(source, ("match",))
     found = {key.text(): value for key, value in source.entries()}
@@ -85,7 +85,7 @@ def local(
     match = _match(found["match"])
     if not values:
         source.fail("no limits; at least one is required, such as stalled_after")
-    return Local(match, tuple(values.items()), source)
+    return LocalLimits(match, tuple(values.items()), source)
 
 
 def overrides(source: Source | None) -> tuple[Override, ...]:
@@ -95,7 +95,7 @@ def overrides(source: Source | None) -> tuple[Override, ...]:
     return tuple(_override(key, key.text(), value) for key, value in source.entries())
 
 
-def run(source: Source) -> Run:
+def run(source: Source) -> ExpectedRun:
     """Return an entry of ``runs``."""
     found = source.mapping(["match", "processes"])
     match = _match(found["match"])
@@ -104,7 +104,7 @@ def run(source: Source) -> Run:
     count = found["processes"].count()
     if count != int(count):
         found["processes"].fail(f"expected a whole number, found {count:g}")
-    return Run(match, int(count))
+    return ExpectedRun(match, int(count))
 
 
 def longer(source: Source, short: str, long: str) -> None:

@@ -9,9 +9,9 @@ from typing import Self
 
 from jaxmon import promql
 from jaxmon.artifacts.slo.burn import POLICY, Condition, Pair, pairs, windows
-from jaxmon.artifacts.slo.changes import Local, Override, Run
+from jaxmon.artifacts.slo.changes import ExpectedRun, LocalLimits, Override
 from jaxmon.artifacts.slo.counting import Evaluation
-from jaxmon.artifacts.slo.indicators import Indicator, Latency
+from jaxmon.artifacts.slo.indicators import Indicator, LatencyIndicator
 from jaxmon.artifacts.slo.site import Site
 from jaxmon.formats import durations
 from jaxmon.limits import Limits
@@ -85,7 +85,7 @@ class Slo:
     @property
     def threshold_seconds(self) -> float | None:
         """Maximum latency of an event, `None` for objectives not about latency."""
-        if isinstance(self.indicator, Latency):
+        if isinstance(self.indicator, LatencyIndicator):
             return self.indicator.threshold
         return None
 
@@ -161,9 +161,9 @@ class Slos:
     slos: tuple[Slo, ...]
     limits: Limits = field(default_factory=Limits)
     site: Site = field(default_factory=Site)
-    local: tuple[Local, ...] = ()
+    local: tuple[LocalLimits, ...] = ()
     overrides: tuple[Override, ...] = ()
-    runs: tuple[Run, ...] = ()
+    runs: tuple[ExpectedRun, ...] = ()
 
     def __iter__(self) -> Iterator[Slo]:
         return iter(self.slos)

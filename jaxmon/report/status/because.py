@@ -75,6 +75,8 @@ def _found(reason: Reason, processes: Sequence[ProcessVerdict]) -> Iterator[str]
             key=lambda one: (one["subject"] != reason["subject"], -_cost(one)),
         )
         yield from (text for one in fitting if (text := sentence_of(one)))
+    if reason["kind"] == "crashed":
+        yield from (one.verdict for one in processes if one.verdict)
     if reason["kind"] == "silent":
         yield from (f"It {one.trouble}." for one in processes if one.trouble)
     if reason["kind"] in _OF_TIME:
