@@ -53,7 +53,7 @@ from jaxmon.agent.oom.part import OomReports
 from jaxmon.agent.part import Part
 from jaxmon.agent.recompiles.part import Recompiles
 from jaxmon.agent.reports.profile import Profiler
-from jaxmon.agent.reports.rank import Rank
+from jaxmon.agent.reports.rank import RankPart
 from jaxmon.agent.trackers.part import Trackers
 from jaxmon.agent.warm.part import WarmStarts
 from jaxmon.agent.worker import Watcher
@@ -75,7 +75,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
     """
     wanted = context.settings
     programs, utilization, mistakes = None, None, list[Part]()
-    lead = _unknown
+    run_ahead = _unknown
     loaded = LoadedPrograms(context.jax)
     if wanted.programs:
         from jaxmon.agent.compiles.programs import Programs  # noqa: PLC0415
@@ -139,7 +139,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
             from jaxmon.agent.sampling.part import Sampling  # noqa: PLC0415
 
             found.append(sampling := Sampling(context, spanning))
-            lead = sampling.lead.look
+            run_ahead = sampling.run_ahead.look
             found.append(Charts(context, indicators, memory.snapshot))
             found.append(
                 SpeedHistory(
@@ -167,7 +167,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         indicators,
         compiles=compiles,
         programs=programs,
-        lead=lead,
+        run_ahead=run_ahead,
         errors=errors,
     )
     if devices is not None:
@@ -192,7 +192,7 @@ def _for_others(  # noqa: PLR0913 - what it is to show
     *,
     compiles: Compiles,
     programs: Programs | None,
-    lead: Callable[[], tuple[float, float]],
+    run_ahead: Callable[[], tuple[float, float]],
     errors: Errors,
 ) -> list[Part]:
     """Return what shows how this process gets on, to people and to a whole job."""
@@ -204,7 +204,7 @@ def _for_others(  # noqa: PLR0913 - what it is to show
 
         timeline, routes = indicators.timeline, indicators.routes
         time = WallTime(
-            context, timeline, routes, spanning, lead, gone=errors.gone.as_json
+            context, timeline, routes, spanning, run_ahead, gone=errors.gone.as_json
         )
         doing = time.doing
         errors.words.doing = time.position
@@ -217,7 +217,7 @@ def _for_others(  # noqa: PLR0913 - what it is to show
         run = RunGoodput(context, timeline, loops, crashed=errors.words.crashed)
         record = run.describe
         found.append(run)
-    rank = Rank(
+    rank = RankPart(
         context,
         doing=doing,
         run=record,
@@ -243,7 +243,7 @@ def _for_opentelemetry(context: Context, indicators: Indicators) -> list[Part]:
 
 
 def _unknown() -> tuple[float, float]:
-    """Stand for a lead that no sample shows."""
+    """Stand for what no sample shows."""
     return 0.0, 0.0
 
 

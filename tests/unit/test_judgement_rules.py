@@ -10,7 +10,13 @@ from tests.support import ROOT
 
 # Numbers of judgements that are no limits: they guard what is measured, or word it.
 NO_LIMITS = {
-    "compiles.py": {"_EFFECT_SECONDS", "_WORTH_A_LINE"},
+    "collectives.py": {"_DEVIATIONS", "_LEAST_RECORDED", "_OLDEST_SECONDS", "_WINDOWS"},
+    "compiles.py": {"_EFFECT_SECONDS", "_WORTH_A_LINE", "_WRITER"},
+    "differences.py": {"_DIGITS"},
+    "lags.py": {
+        *("_DEVIATIONS", "_IS_KNOWN", "_LASTS", "_MANY_STEPS", "_MOSTLY", "_OFTEN"),
+        *("_STEPS", "_STUDENT"),
+    },
     "periods.py": {"OF_A_LINE"},
     "memory.py": {"_DAY"},
     "runs.py": {"_NEAR"},
@@ -19,15 +25,20 @@ NO_LIMITS = {
     "time.py": {"_MORE", "_RARELY", "_EXPLAINED"},
     "transfers.py": {"_OF_A_NUMBER", "_SLOWEST"},
     "values.py": {"_SAME_SAMPLES"},
-    "verdict.py": {"_MOST_USUAL", "_RHYTHM", "_STARVED"},
+    "stragglers.py": {"_LITTLE_WAIT", "_NO_WAIT", "_OTHERS"},
+    "verdict.py": {"_MOST_USUAL", "_RHYTHM"},
     "answer.py": {"_MINUTE_LEAST", "_MINUTE_MOST"},
 }
-JUDGES = ("findings/*.py", "status/answer.py", "job/verdict.py")
+JUDGES = (
+    *("report/findings/*.py", "report/status/answer.py"),
+    *("job/verdict.py", "job/stragglers.py", "job/lags.py"),
+    *("job/collectives.py", "job/compiles.py", "job/differences.py"),
+)
 
 
 def test_what_is_judged_is_judged_by_limits():
     """A number that decides is in `jaxmon.limits`, where ``slo.yaml`` sets it."""
-    paths = [path for one in JUDGES for path in (ROOT / "jaxmon/report").glob(one)]
+    paths = [path for one in JUDGES for path in (ROOT / "jaxmon").glob(one)]
     found = {
         f"{path.name}: {name}"
         for path in paths

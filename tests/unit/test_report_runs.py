@@ -10,7 +10,7 @@ import pytest
 
 from jaxmon.facts.run import RunRecord
 from jaxmon.report.findings.finding import Finding
-from jaxmon.report.goodput.saving import saving
+from jaxmon.report.goodput import saving
 from jaxmon.symptoms import Urgency
 from tests.long_run import HOUR, RECORD, run
 from tests.reports import findings

@@ -16,13 +16,13 @@ from jaxmon.facts.run import CHECKPOINT, LOST, RECOVERY, WAITING, RunRecord, pla
 from jaxmon.formats.durations import seconds as seconds_in
 from jaxmon.formats.layout import counted, duration, share, times
 from jaxmon.report.findings.finding import Finding
-from jaxmon.report.goodput.saving import (
+from jaxmon.report.goodput import (
     Saving,
     failures,
+    interruptions,
     saving,
     seconds_of_a_step,
 )
-from jaxmon.report.goodput.text import interruptions
 
 
 # The sum of saves and lost steps hardly changes within this factor of the best.

@@ -18,7 +18,7 @@ from jaxmon.promql import (
     ne,
     re,
 )
-from jaxmon.report.goodput.saving import FEWEST_FAILURES, OUTSIDE
+from jaxmon.report.goodput import FEWEST_FAILURES, OUTSIDE
 
 
 _BY = ("job", "run")
