@@ -36,7 +36,6 @@ from jaxmon.agent.checks.determinism import Determinism
 from jaxmon.agent.checks.keys import Keys
 from jaxmon.agent.checks.logged import LoggedValues
 from jaxmon.agent.checks.numerics import Numerics
-from jaxmon.agent.compiles.compile import CompileAttribution
 from jaxmon.agent.compiles.misses import Misses
 from jaxmon.agent.compiles.part import Compiles
 from jaxmon.agent.context import Context
@@ -90,11 +89,10 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         from jaxmon.agent.devices.driver_metrics import DeviceMetrics  # noqa: PLC0415
 
         devices = DeviceMetrics(context)
-    attribution = CompileAttribution(indicators.timeline, indicators.compiles)
     lines = MemoryLines(context)
     cache = PersistentCache(context)
     recompiles = Recompiles(context)
-    misses = Misses(context, attribution)
+    misses = Misses(context, indicators.timeline)
     spanning = programs.spanning if programs is not None else tuple
     errors = Errors(
         context,
@@ -103,7 +101,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         words=LastWords(context, indicators.loops, spanning),
     )
     memory = Memory(context)
-    compiles = Compiles(context, misses, attribution, recompiles, cache)
+    compiles = Compiles(context, misses, indicators, recompiles, cache)
     found: list[Part] = [
         memory,
         lines,

@@ -167,6 +167,11 @@ class Worker:
             self._scheduler.later(self._gather, self._gathered, site=self.name)
         return True
 
+    def end_gathering(self) -> None:
+        """Have the jobs done that wait for others."""
+        if self._gather and not self._jobs.empty():
+            self._queue()
+
     def turn(self) -> None:
         """Do the next job, or the routine; on a thread of the scheduler."""
         done = Event()
@@ -185,7 +190,7 @@ class Worker:
             self._scheduler.again(self)
 
     def _is_over(self) -> bool:
-        return self._stopped or not self._guard.on(self.name)
+        return self._stopped or self.name in self._guard.off
 
     def _do_next(self) -> None:
         if self._is_over():
@@ -300,7 +305,7 @@ class Watcher:
 
     def submit(self, watched: Watched) -> bool:
         """Start polling *watched*; return whether it was accepted. Never blocks."""
-        if self._stopped or not self._guard.on(self._name):
+        if self._stopped or self._name in self._guard.off:
             return False
         if len(self._held) >= self._limit:
             self.refused.add()

@@ -161,7 +161,6 @@ def test_listed_items_are_found():
 # What these catch, they catch on threads of ours, while an agent starts, or as the
 # program exits; `decorate` passes it on to a generator of the program.
 ELSEWHERE = [
-    "agent/cache/cache_entry",
     "agent/cache/directory",
     "agent/checks/keys",
     "agent/checks/logged",

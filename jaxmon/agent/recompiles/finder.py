@@ -1,11 +1,19 @@
-"""Compares each compile with the earlier ones of its function."""
+"""
+Finds out, from JAX's frames, why a function is compiled again.
+
+The signature of each compile is compared with the earlier ones of its function. What is
+known of functions that are compiled while JAX transforms them is kept here, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import weakref
+from collections.abc import Callable, Hashable
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import TypeAlias
 
+from jaxmon import interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arguments import Call, call_served_by
@@ -15,36 +23,47 @@ from jaxmon.agent.jaxlink.jit import function_of
 from jaxmon.agent.jaxlink.program_lines import ProgramLineFinder
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.transformed import Transformed, transformed_at
-from jaxmon.agent.recompiles.causes import Cause, CauseFinder, History
+from jaxmon.agent.recompiles.causes import Cause, Histories, History
 from jaxmon.agent.recompiles.recreations import Created, created
-from jaxmon.agent.recompiles.signature_builder import SignatureBuilder
-from jaxmon.agent.recompiles.signatures import Options, Signature
-from jaxmon.agent.recompiles.transformations import (
-    Transformations,
-    TransformedFunction,
-)
+from jaxmon.agent.recompiles.signatures import Options, Signature, SignatureBuilder
 from jaxmon.agent.registry import Jit
 
 
 _IN_MESSAGE = 5
+_MAX_NAMES = 1_000
+_MAX_PROGRAMS = 64
 
 
-class PendingCause(NamedTuple):
-    """Compile cause determined beforehand. Holds no user objects."""
-
-    history: History | None
-    created: Created | None
-    signature: Signature | None
-    kind: History | None
-    cause: str | None
-    message: str
-    details: dict[str, Any]
-    compiled: tuple[Callable[[float], None], ...] = ()
+Known: TypeAlias = tuple[
+    History | None, Created | None, Signature | None, History | None
+]
 
 
-class Comparison:
+class PendingCause:
     """
-    Keeps the signatures of compiles, and compares new ones with them.
+    Compile cause determined beforehand. Holds no user objects.
+
+    Attributes:
+        known: history, creation, signature and kind, as in `Histories.of`.
+        cause: why it is compiled, `None` if for the first time.
+        place: the line of the program to be changed, empty if unknown.
+        noted: called with the seconds once it is compiled.
+        remembered: `Histories.remembered` when the cause was determined.
+    """
+
+    __slots__ = ("cause", "known", "noted", "place", "remembered")
+
+    def __init__(self, known: Known, cause: Cause | None, remembered: int) -> None:
+        self.known = known
+        self.cause = cause
+        self.place = ""
+        self.noted: list[Callable[[float], None]] = []
+        self.remembered = remembered
+
+
+class CauseFinder:
+    """
+    Compares each compile with the earlier ones of its function.
 
     Args:
         context: shared state of the agent.
@@ -61,7 +80,9 @@ class Comparison:
         settings = context_of(context.jax)
         self._signatures = SignatureBuilder(context.jax, settings.values)
         self._transformations = Transformations()
-        self._causes = CauseFinder(settings.names, values=context.settings.event_values)
+        self._histories = Histories(
+            settings.names, values=context.settings.event_values
+        )
 
     def find_cause(
         self, function: Function, frame: FrameType, below: FrameType
@@ -81,19 +102,18 @@ class Comparison:
         jitted, call = call_served_by(frame, below)
         if jitted is None:
             return None
-        history = self._causes.history(jitted.fun)
-        call, signature = self._signature(call)
-        new = self._created(function, jitted, history, signature)
-        pending = self._compare(history, new, signature)
+        history = self._histories.history(jitted.fun)
+        signature = None if call is None else self._signature(call)
+        created = None
+        if not (function.internal or (history is not None and history.compiled)):
+            created = self._created(jitted, signature)
+        pending = self._compare((history, created, signature, None), frame)
         if call is not None and not function.internal:
-            options: Options = ()
-            if signature is not None:
-                options = signature.options
-                nodes = [argument.node for argument in signature.arguments]
-                call = call._replace(nodes=nodes)
-            noted = [see(function, jitted, call, options) for see in self._observers]
-            pending = pending._replace(compiled=tuple([one for one in noted if one]))
-        return jitted, self._placed(pending, frame)
+            options: Options = () if signature is None else signature.options
+            for see in self._observers:
+                if (note := see(function, jitted, call, options)) is not None:
+                    pending.noted.append(note)
+        return jitted, pending
 
     def transformed(self, frame: FrameType) -> Transformed | None:
         """
@@ -163,7 +183,7 @@ class Comparison:
             operands
         )
         kind = one.history(found.kind)
-        return self._placed(self._compare(history, new, signature, kind), frame)
+        return self._compare((history, new, signature, kind), frame)
 
     def _transformed_function(
         self, function: Function, found: Transformed
@@ -172,7 +192,7 @@ class Comparison:
         known, jitted = self._transformations, found.jitted
         if jitted is None:
             return known.named(found)
-        _, signature = self._signature(found.call)
+        signature = None if found.call is None else self._signature(found.call)
         if known.known(jitted.fun) is None:
             jit = self._registry.jit_of(jitted.key)
             known.add(jitted.fun, function, self._new(jitted, jit, signature))
@@ -182,22 +202,8 @@ class Comparison:
             known.compiles(one, found)
         return one
 
-    def _placed(self, pending: PendingCause, frame: FrameType) -> PendingCause:
-        """Return *pending* with the line of the program to be changed."""
-        if pending.cause is not None and (place := self._place(pending, frame)):
-            pending.details["place"] = place
-        return pending
-
-    def _created(
-        self,
-        function: Function,
-        jitted: Jitted,
-        history: History | None,
-        signature: Signature | None,
-    ) -> Created | None:
+    def _created(self, jitted: Jitted, signature: Signature | None) -> Created | None:
         """Return what distinguishes a function of the program not compiled before."""
-        if function.internal or (history is not None and history.compiled):
-            return None
         try:
             return self._new(jitted, self._registry.jit_of(jitted.key), signature)
         except Exception:  # noqa: BLE001 - contained: the compile itself still counts
@@ -211,9 +217,9 @@ class Comparison:
         number = self._registry.number_of(jit)
         return created(jitted, jit, number=number, options=options)
 
-    def _place(self, pending: PendingCause, frame: FrameType) -> str:
+    def _place(self, created: Created | None, frame: FrameType) -> str:
         """Return the line of the program to be changed, an empty text if unknown."""
-        jit = None if pending.created is None else pending.created.jit
+        jit = None if created is None else created.jit
         try:
             line = self._lines.that_calls(frame) if jit is None else jit.line
         except Exception:  # noqa: BLE001 - contained: the count is the user's
@@ -232,56 +238,53 @@ class Comparison:
             pending: found by `find_cause`.
             seconds: time since the call started.
         """
-        for note in pending.compiled:
+        for note in pending.noted:
             note(seconds)
-        if pending.cause is None:
-            # Unless another thread has compiled it for the first time meanwhile.
-            pending = self._compare(*pending[:4])
-        self._causes.remember(*pending[:4], self._registry.now())
-        if pending.cause is None:
+        cause, histories = pending.cause, self._histories
+        if cause is None and pending.remembered != histories.remembered:
+            # Another thread may have compiled it for the first time meanwhile.
+            cause = self._cause(pending.known)
+        histories.remember(*pending.known, self._registry.now())
+        if cause is None:
             return None
-        function.count_recompile(pending.cause)
+        function.count_recompile(cause.name)
+        details: dict[str, object] = {"place": pending.place} if pending.place else {}
         self._events.add(
             "recompile",
             function.name,
-            pending.message,
-            **pending.details,
+            message(cause),
+            cause=cause.name,
+            differences=[one.as_json() for one in cause.differences],
+            omitted=cause.omitted,
+            **details,
             seconds=seconds,
         )
-        return pending.cause
+        return cause.name
 
-    def _compare(
-        self,
-        history: History | None,
-        new: Created | None,
-        signature: Signature | None,
-        kind: History | None = None,
-    ) -> PendingCause:
-        known = history, new, signature, kind
+    def _compare(self, known: Known, frame: FrameType) -> PendingCause:
+        """Return why what is *known* is compiled; *frame* calls the compiler."""
+        remembered = self._histories.remembered
+        pending = PendingCause(known, self._cause(known), remembered)
+        if pending.cause is not None:
+            pending.place = self._place(known[1], frame)
+        return pending
+
+    def _cause(self, known: Known) -> Cause | None:
         try:
-            cause = self._causes.of(*known)
+            return self._histories.of(*known)
         except Exception:  # noqa: BLE001 - contained: the count is the user's
             self._guard.failed(self._site)
-            cause = Cause("unknown", ())
-        if cause is None:
-            return PendingCause(*known, None, "", {})
-        details = {
-            "cause": cause.name,
-            "differences": [one.as_json() for one in cause.differences],
-            "omitted": cause.omitted,
-        }
-        return PendingCause(*known, cause.name, message(cause), details)
+            return Cause("unknown", ())
 
-    def _signature(self, call: Call | None) -> tuple[Call | None, Signature | None]:
-        """Return *call*, with its leaves by kind, and its signature if known."""
-        if call is None or not self._guard.on(self._site):
-            return call, None
+    def _signature(self, call: Call) -> Signature | None:
+        """Return the signature of *call*, if known; its leaves are read, too."""
+        if self._site in self._guard.off:
+            return None
         try:
-            call = call._replace(kinds=self._signatures.kinds(call))
-            return call, self._signatures.of(call)
+            return self._signatures.of(call)
         except Exception:  # noqa: BLE001 - contained: the compile itself still counts
             self._guard.failed(self._site)
-            return call, None
+            return None
 
 
 def message(cause: Cause) -> str:
@@ -291,3 +294,75 @@ def message(cause: Cause) -> str:
     if more:
         texts.append(f"and {more} more")
     return "; ".join(texts) or "no difference found"
+
+
+class TransformedFunction:
+    """
+    A function object that was compiled under a transformation.
+
+    Args:
+        function: its statistics.
+        created: how it was created.
+
+    Attributes:
+        signature: of the call that was transformed last, without its operands.
+    """
+
+    __slots__ = ("_histories", "created", "function", "signature")
+
+    def __init__(self, function: Function, created: Created) -> None:
+        self.function = function
+        self.created = created
+        self.signature: Signature | None = None
+        self._histories: dict[Hashable, History] = {}
+
+    def history(self, program: Hashable) -> History:
+        """Return the history of a *program*, or of all programs of a kind."""
+        if program not in self._histories and len(self._histories) >= _MAX_PROGRAMS:
+            self._histories.pop(next(iter(self._histories)), None)
+        fresh = History(self.created.fun)
+        return self._histories.setdefault(program, fresh)
+
+
+class Transformations:
+    """The functions that were compiled under a transformation."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, tuple[TransformedFunction, weakref.ref[object]]] = {}
+        # `None` if several functions have the name.
+        self._by_name: dict[str, TransformedFunction | None] = {}
+
+    def known(self, fun: object) -> TransformedFunction | None:
+        """Return what is known of *fun*."""
+        found = self._by_id.get(id(fun))
+        return found[0] if found else None
+
+    def add(self, fun: object, function: Function, created: Created) -> None:
+        """Add *fun*; it is dropped with it."""
+        key, one = id(fun), TransformedFunction(function, created)
+        try:
+            # The callback is C and runs before the id can be reused.
+            reference = weakref.ref(fun, functools.partial(self._by_id.pop, key))
+        except TypeError as error:
+            interrupts.pass_on(error)
+            return
+        self._by_id[key] = one, reference
+
+    def compiles(self, one: TransformedFunction, found: Transformed) -> None:
+        """Record that *one* is compiled in its call, under the names in *found*."""
+        if len(self._by_name) >= _MAX_NAMES:
+            self._by_name.clear()
+        for name in found.names:
+            before = self._by_name.get(name, one)
+            same = before is not None and before.function is one.function
+            self._by_name[name] = one if same else None
+
+    def named(self, found: Transformed) -> TransformedFunction | None:
+        """Return the function that a program outside of its call belongs to."""
+        # The first name is the source line, if JAX has it; many functions may have the
+        # same bare name.
+        one = self._by_name.get(found.names[0])
+        if one is None or len(found.names) > 1:
+            return one
+        fun = one.created.fun
+        return one if fun is not None and fun() is not None else None
