@@ -150,6 +150,7 @@ def test_a_deleted_executable_costs_its_own_figures_only() -> None:
         until(lambda: "g" in programs.snapshot(), "the second program")
     finally:
         programs.stop()
+        shared.scheduler.stop()
 
     snapshot = encoded(programs.snapshot()["f"])
     assert snapshot.pop("finished") > 0
@@ -176,6 +177,7 @@ def test_executables_that_find_no_place_are_refused_and_the_rest_let_go() -> Non
     finally:
         threading.Timer(0.05, gate.set).start()
         programs.stop()
+        shared.scheduler.stop()
 
     gc.collect()
     assert [ref() for ref in kept if ref() is not None] == []
@@ -198,6 +200,7 @@ def test_programs_of_functions_without_a_label_of_their_own_are_counted_only() -
         until(lambda: counted() == 2, "two programs")
     finally:
         programs.stop()
+        shared.scheduler.stop()
 
     assert encoded(programs.snapshot()) == {
         "other": {"programs": 2, "fingerprint": None, "finished": 0.0}
