@@ -146,7 +146,7 @@ def _going(number: int) -> dict[str, Any]:
 @cache
 def _course(busy: float, variant: int) -> list[str]:
     """Return the rows of a rank that loads for about that part of the time."""
-    from jaxmon.facts.time_by_call import COLUMNS
+    from jaxmon.facts.rank import COLUMNS
 
     chance = random.Random(variant)  # noqa: S311 - varies ranks, hides nothing
     rows = []

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jaxmon.facts.ending import KILLED
 from jaxmon.facts.rank import MOST_RANKS, SCHEMA, Rank
 from jaxmon.facts.reader import from_json, mapping, sifted
+from jaxmon.facts.record import NOTHING, Fact
 from jaxmon.facts.walltime import Standing
 from jaxmon.formats import schema
 from jaxmon.formats.layout import clean
@@ -21,8 +21,7 @@ _MOST_SETUPS, _MOST_NAMES, _LONGEST = 1024, 256, 128
 _REPORTED = ("xids", "gpus", "time", "nccl", "collectives", "addresses")
 
 
-@dataclass(frozen=True, slots=True)
-class XidError:
+class XidError(Fact):
     """An Xid error that the driver of a GPU reported."""
 
     uuid: str = ""
@@ -30,16 +29,14 @@ class XidError:
     age_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class ThrottledGpu:
+class ThrottledGpu(Fact):
     """Why a GPU is slower than it could be, by the driver."""
 
     uuid: str = ""
     throttled: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RasProcesses:
+class RasProcesses(Fact):
     """How many processes RAS knows, by whether they respond to each other."""
 
     responding: int = 0
@@ -47,8 +44,7 @@ class RasProcesses:
     dead: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class LaggingRank:
+class LaggingRank(Fact):
     """
     A rank that has launched fewer collectives than another one, while none launches
     more: how many fewer, address of its host, process, and its number for NCCL.
@@ -60,8 +56,7 @@ class LaggingRank:
     lag: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class MissingProcess:
+class MissingProcess(Fact):
     """A process that RAS does not reach, ``unresponsive`` or ``dead``."""
 
     host: str = ""
@@ -69,8 +64,7 @@ class MissingProcess:
     state: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Ras:
+class Ras(Fact):
     """
     What NCCL's RAS knows of a job.
 
@@ -86,15 +80,14 @@ class Ras:
 
     version: str = ""
     age_seconds: float = 0.0
-    processes: RasProcesses = field(default_factory=RasProcesses)
+    processes: RasProcesses = RasProcesses()
     stuck: int = 0
     lagging: int = 0
     behind: tuple[LaggingRank, ...] = ()
     missing: tuple[MissingProcess, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CollectiveTimes:
+class CollectiveTimes(Fact):
     """
     Collectives of some seconds: how many were launched and recorded, and of these the
     sum of their seconds and of the squares.
@@ -119,8 +112,7 @@ class CollectiveTimes:
         return max(spread, 0.0) / self.recorded
 
 
-@dataclass(frozen=True, slots=True)
-class CommunicatorRank:
+class CommunicatorRank(Fact):
     """
     A rank of a communicator, and its collectives of one kind and size class.
 
@@ -141,8 +133,7 @@ class CommunicatorRank:
     windows: tuple[CollectiveTimes, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class InspectedCollectives:
+class InspectedCollectives(Fact):
     """
     What NCCL Inspector recorded on a host.
 
@@ -157,8 +148,7 @@ class InspectedCollectives:
     ranks: tuple[CommunicatorRank, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class JobHost:
+class JobHost(Fact):
     """
     What a sidecar reports.
 
@@ -187,7 +177,7 @@ class JobHost:
     ranks: tuple[Rank, ...] = ()
     others: int = 0
     unknown: tuple[Rank, ...] = ()
-    stacks: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    stacks: Mapping[str, tuple[tuple[str, ...], ...]] = NOTHING
     xids: tuple[XidError, ...] = ()
     gpus: tuple[ThrottledGpu, ...] = ()
     runs: tuple[Any, ...] = ()
@@ -244,7 +234,7 @@ def host(target: str, document: object) -> JobHost:
             doubts.append(f"worker {rank.worker}: implausible values dropped: {names}")
         if _is_of_a_job(rank):
             setup = setups.get(str(one.get("setup")), {})
-            ranks.append(replace(rank, setup=setup))
+            ranks.append(rank.replace(setup=setup))
             stacks[rank.worker] = _stacks(one.get("stacks"))
             continue
         others += not rank.ended
@@ -253,8 +243,7 @@ def host(target: str, document: object) -> JobHost:
     reported = from_json(
         JobHost, {name: given[name] for name in _REPORTED if name in given}
     )
-    return replace(
-        reported,
+    return reported.replace(
         target=target,
         ranks=tuple(ranks),
         others=others,
@@ -267,8 +256,7 @@ def host(target: str, document: object) -> JobHost:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _StackedThreads:
+class _StackedThreads(Fact):
     """The content of ``/debug/stacks``."""
 
     threads: tuple[Standing, ...] = ()

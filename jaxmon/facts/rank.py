@@ -9,10 +9,10 @@ no times of day.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from jaxmon.facts.ending import ProcessEnd
+from jaxmon.facts.record import NOTHING, Fact
 from jaxmon.facts.walltime import Now
 
 
@@ -25,11 +25,45 @@ when newer output would mislead an older reader.
 MOST_RANKS = 1_000_000
 """No job has as many; a larger one is a mistake, or a lie."""
 
+COLUMNS = (
+    "calls",
+    "seconds",
+    "looks",
+    "waits",
+    "transfer",
+    "data_wait",
+    "python",
+    "gil",
+    "blocked",
+    "compile",
+    "held",
+    "starved",
+    "together",
+    "alone",
+    "known",
+    "ahead",
+    "behind",
+)
+"""
+Of a row of `Rank.course`: calls of what the ranks call together; wall seconds, and how
+often the program was looked at in them. The seconds consist of those in which it waited
+for the device, and by what it did otherwise (``held`` is when nothing of the process
+ran although it was due). Of all these its thread waited for a processor in those
+``starved``. Then device seconds, estimated from samples, of what the ranks call
+together and of other programs, and in how many of the wall seconds the former are
+known. Last, those in which the program was certainly ahead of its device: it had
+dispatched a call of what the ranks call together, and the device had not finished it;
+and those in which it was certainly behind: the device had finished what was dispatched
+last.
+"""
+
+MOST_ROWS = 64
+"""Of a rank; an agent keeps fewer."""
+
 _DIGITS = 7
 
 
-@dataclass(frozen=True, slots=True)
-class SharedFunction:
+class SharedFunction(Fact):
     """
     A function whose program runs on devices of several processes.
 
@@ -53,8 +87,7 @@ class SharedFunction:
     compile_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class RankLoop:
+class RankLoop(Fact):
     """A loop that the program marks: its steps, and the age of the latest."""
 
     name: str = ""
@@ -62,16 +95,14 @@ class RankLoop:
     age_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CallInterval:
+class CallInterval(Fact):
     """Seconds since the latest call of these functions, and a usual pause of them."""
 
     age_seconds: float | None = None
     usual_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class RunningCompiles:
+class RunningCompiles(Fact):
     """Compiles in progress: their number, and age and function of the oldest."""
 
     count: int = 0
@@ -79,8 +110,7 @@ class RunningCompiles:
     function: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RecentLine:
+class RecentLine(Fact):
     """A line where a rank was lately, in what state, and for how much of the time."""
 
     state: str = ""
@@ -89,8 +119,7 @@ class RecentLine:
     ratio: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Rank:
+class Rank(Fact):
     """
     A process of a job.
 
@@ -105,7 +134,7 @@ class Rank:
         functions: those called most of what it runs together with others.
         now: what it is doing.
         starved_ratio: how much of its time it waits for a processor; `None` if unknown.
-        course: what its time went into, by call: see `jaxmon.facts.time_by_call`.
+        course: what its time went into, by call: rows of `COLUMNS`, each as text.
         alone: with whose programs, of the functions that it runs alone, its device
             worked longest in the last seconds; empty if unknown.
         places: the lines where it was lately, other than in waits for the device, those
@@ -138,15 +167,15 @@ class Rank:
     observed_seconds: float = 0.0
     loops: tuple[RankLoop, ...] = ()
     functions: tuple[SharedFunction, ...] = ()
-    pace: CallInterval = field(default_factory=CallInterval)
-    now: Now = field(default_factory=Now)
-    compiling: RunningCompiles = field(default_factory=RunningCompiles)
+    pace: CallInterval = CallInterval()
+    now: Now = Now()
+    compiling: RunningCompiles = RunningCompiles()
     starved_ratio: float | None = None
     course: Any = ()
     alone: str = ""
     places: tuple[RecentLine, ...] = ()
     gpus: tuple[str, ...] = ()
-    setup: Mapping[str, str] = field(default_factory=dict, hash=False)
+    setup: Mapping[str, str] = NOTHING
     key_part: str = ""
     worker: str = ""
     since_seconds: float = 0.0
@@ -155,9 +184,11 @@ class Rank:
     ended: str = ""
     ended_seconds: float = 0.0
     closed_seconds: float | None = None
-    words: ProcessEnd = field(default_factory=ProcessEnd)
+    words: ProcessEnd = ProcessEnd()
     oom_kills: int | None = None
     host_oom_kills: int | None = None
+
+    by_name = ("loops", "functions")
 
     @property
     def responds(self) -> bool:

@@ -17,8 +17,7 @@ from itertools import accumulate, pairwise
 from statistics import median
 from typing import TypeAlias
 
-from jaxmon.facts.rank import Rank
-from jaxmon.facts.time_by_call import COLUMNS, MOST_ROWS
+from jaxmon.facts.rank import COLUMNS, MOST_ROWS, Rank
 
 
 _MOST_CHARACTERS = 512

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jaxmon.agent.walltime.time_by_call import CallPauses, DeviceSeconds, TimeByCallRows
-from jaxmon.facts.time_by_call import COLUMNS
+from jaxmon.facts.rank import COLUMNS
 from tests.job.ranks import report
 
 

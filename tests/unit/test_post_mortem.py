@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -52,7 +51,7 @@ def a_host(
     """
     asked = NOW + later
     found = host("h:1", {"ranks": list(reports), "time": asked + ahead, **more})
-    return replace(found, asked=asked, within=within)
+    return found.replace(asked=asked, within=within)
 
 
 def job_of(*hosts: JobHost) -> PostMortem:

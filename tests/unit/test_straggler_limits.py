@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.facts.time_by_call import COLUMNS
+from jaxmon.facts.rank import COLUMNS
 from jaxmon.job.comparison import time_by_call
 from jaxmon.job.model import Slowness
 from tests.job.judged import named, slowness

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jaxmon.facts.host import host
-from jaxmon.facts.time_by_call import COLUMNS
+from jaxmon.facts.rank import COLUMNS
 from jaxmon.job.model import SlowKind, Slowness, Straggler, Verdict
 from jaxmon.job.text import document, lines
 from jaxmon.job.verdict import judge

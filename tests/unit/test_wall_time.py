@@ -23,7 +23,7 @@ from jaxmon.agent.walltime.time_by_call import (
     TimeByCallRows,
 )
 from jaxmon.clocks import perf_counter
-from jaxmon.facts.time_by_call import COLUMNS, MOST_ROWS
+from jaxmon.facts.rank import COLUMNS, MOST_ROWS
 from jaxmon.job.comparison import time_by_call
 
 

@@ -28,7 +28,7 @@ from jaxmon.agent.jaxlink.activity import (
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER
 from jaxmon.agent.walltime.ledger import BLOCKED
 from jaxmon.clocks import perf_counter
-from jaxmon.facts.time_by_call import COLUMNS, MOST_ROWS
+from jaxmon.facts.rank import COLUMNS, MOST_ROWS
 
 
 _EVERY_SECONDS = 2.0

@@ -6,7 +6,7 @@ import functools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -236,4 +236,4 @@ def _asked(target: Target, session: Session, *, stacks: bool = False) -> JobHost
         raise ValueError(msg)
     answer = host(target.name, json_text.parse(response.body, odd_numbers=True))
     # It was made at some time in between.
-    return replace(answer, asked=wall + taken / 2, within=taken / 2)
+    return answer.replace(asked=wall + taken / 2, within=taken / 2)
