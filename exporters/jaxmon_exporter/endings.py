@@ -22,7 +22,10 @@ from jaxmon.catalog.gpus import GPU_XID_LAST_TIMESTAMP_SECONDS
 from jaxmon.endings import age_of
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels
+from jaxmon.facts.record import encoded
 from jaxmon.facts.ending import ProcessEnd
+from jaxmon.facts.host import XidError
+from jaxmon.facts.rank import Rank
 from jaxmon.resources import container
 from jaxmon.threads import DaemonThread
 from jaxmon_exporter.collecting import Clock
@@ -110,14 +113,18 @@ class ObservedRank:
                 for of, name in _OF_RANK.items()
                 if of in own and not self.rank.get(name)
             },
-            "since_seconds": max(now - self.read, 0.0),
-            "trouble": self.trouble,
-            "stopped": self.stopped,
-            "ended": ended,
-            "ended_seconds": max(now - self.since, 0.0) if ended else 0.0,
-            "closed_seconds": None if closed is None else max(now - closed, 0.0),
-            "words": words(end) if end is not None and said else {},
+            **encoded(
+                Rank(
+                    since_seconds=max(now - self.read, 0.0),
+                    trouble=self.trouble,
+                    stopped=self.stopped,
+                    ended=ended,
+                    ended_seconds=max(now - self.since, 0.0) if ended else 0.0,
+                    closed_seconds=None if closed is None else max(now - closed, 0.0),
+                )
+            ),
             **self.killed,
+            "words": words(end) if end is not None and said else {},
         }
 
 
@@ -276,7 +283,7 @@ class Closings:
         return True
 
 
-def xids(families: Iterable[Family], now: float) -> list[dict[str, Any]]:
+def xids(families: Iterable[Family], now: float) -> list[XidError]:
     """Return the latest Xid error of each kind and GPU, of the hour before *now*."""
     found = []
     for family in families:
@@ -284,6 +291,6 @@ def xids(families: Iterable[Family], now: float) -> list[dict[str, Any]]:
             for name, at in family.samples:
                 if at > 0 and 0 <= now - at <= KEPT_SECONDS:
                     of = labels(name)
-                    one = {"uuid": of.get("uuid", ""), "xid": of.get("xid", "")}
-                    found.append({**one, "age_seconds": now - at})
+                    uuid, xid = of.get("uuid", ""), of.get("xid", "")
+                    found.append(XidError(uuid, xid, now - at))
     return found[:_MOST_XIDS]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,8 +22,19 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import endings, rundir
+from jaxmon.catalog.gpus import GPU_CLOCK_EVENT_ACTIVE
 from jaxmon.endings import SlotEnds
+from jaxmon.exposition.families import Family
+from jaxmon.exposition.parse import labels
+from jaxmon.facts.record import encoded
 from jaxmon.facts.ending import KILLED, RUNNING, ProcessEnd
+from jaxmon.facts.host import (
+    InspectedCollectives,
+    JobHost,
+    Ras,
+    ThrottledGpu,
+    XidError,
+)
 from jaxmon.facts.rank import SCHEMA
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
@@ -52,10 +63,15 @@ _RECREATED_SECONDS = 15.0
 _STUCK_SECONDS = 15.0
 _TIMES_AS_USUAL = 3.0
 _LONGEST, _DIGITS = 200, 16
+_MOST_GPUS = 100
+# Of NVML's, those that lower the clocks of a GPU that works.
+_REASONS = frozenset(
+    ("sw_power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake")
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class HostSources:
     """
     What a sidecar knows besides its ranks.
 
@@ -66,13 +82,13 @@ class Beside:
         collectives: returns what NCCL Inspector recorded here, if anything.
     """
 
-    xids: Callable[[], list[dict[str, Any]]] = list
-    gpus: Callable[[], list[dict[str, Any]]] = list
-    nccl: Callable[[], dict[str, Any] | None] = lambda: None
-    collectives: Callable[[], dict[str, Any] | None] = lambda: None
+    xids: Callable[[], list[XidError]] = list
+    gpus: Callable[[], list[ThrottledGpu]] = list
+    nccl: Callable[[], Ras | None] = lambda: None
+    collectives: Callable[[], InspectedCollectives | None] = lambda: None
 
 
-_NOTHING = Beside()
+_NOTHING = HostSources()
 
 
 class Ranks:
@@ -82,7 +98,7 @@ class Ranks:
     Args:
         run_dir: where the agents are.
         failed: called with what fails, on the thread that reads.
-        beside: what else is known of this host.
+        sources: what else is known of this host.
         clock: seconds.
     """
 
@@ -91,12 +107,12 @@ class Ranks:
         run_dir: Path,
         failed: Callable[[BaseException], None],
         *,
-        beside: Beside = _NOTHING,
+        sources: HostSources = _NOTHING,
         clock: Clock = time.monotonic,
     ) -> None:
         self._run_dir = run_dir
         self._clock = clock
-        self._beside = beside
+        self._sources = sources
         self._closings = Closings(run_dir, clock)
         self._known: dict[str, ObservedRank] = {}
         self._host_kills: int | None = None
@@ -155,20 +171,24 @@ class Ranks:
             "ranks": found,
             "left_out": len(known) - len(found),
             "setups": setups.known,
-            **self._of_nccl(),
-            "xids": self._beside.xids(),
-            "gpus": self._beside.gpus(),
-            "collectives": self._beside.collectives(),
-            "time": time.time(),
+            **encoded(self._of_host()),
         }
 
-    def _of_nccl(self) -> dict[str, Any]:
-        """Return what RAS knows, whose processes have a host by its address."""
-        if (found := self._beside.nccl()) is None:
-            return {}
+    def _of_host(self) -> JobHost:
+        """Return what is known of this host besides its ranks."""
+        sources = self._sources
+        found = JobHost(
+            xids=tuple(sources.xids()),
+            gpus=tuple(sources.gpus()),
+            collectives=sources.collectives(),
+            time=time.time(),
+        )
+        if (ras := sources.nccl()) is None:
+            return found
+        # Its processes have a host by its address.
         from jaxmon.resources.addresses import addresses  # noqa: PLC0415 - few have it
 
-        return {"nccl": found, "addresses": addresses()}
+        return found.replace(nccl=ras, addresses=tuple(addresses()))
 
     def _read(self) -> None:
         with self._lock:
@@ -365,6 +385,21 @@ class Setups:
             self.known[digest] = setup
             self.size += len(text)
         return {**rank, "setup": digest}
+
+
+def throttled(families: Iterable[Family]) -> list[ThrottledGpu]:
+    """Return the GPUs that are throttled now, and why."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for family in families:
+        if family.metric.name == GPU_CLOCK_EVENT_ACTIVE.name:
+            for name, active in family.samples:
+                of = labels(name)
+                if active > 0 and of.get("reason") in _REASONS:
+                    found[of.get("uuid", "")].append(of["reason"])
+    return [
+        ThrottledGpu(uuid, tuple(sorted(reasons)))
+        for uuid, reasons in list(found.items())[:_MOST_GPUS]
+    ]
 
 
 def _fetched(

@@ -9,9 +9,10 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxmon.catalog import BUILD_INFO, DROPPED, INTERNAL_ERRORS, SCRAPE_SECONDS
 from jaxmon.errors import CommandError, JaxmonError
@@ -288,8 +289,11 @@ class Service:
         from jaxmon_exporter.collectors.inspector.collector import Inspector  # noqa: PLC0415 - few serve peers
         from jaxmon_exporter.collectors.nccl.collector import Nccl  # noqa: PLC0415 - likewise
         from jaxmon_exporter.endings import xids  # noqa: PLC0415 - few serve peers
-        from jaxmon_exporter.ranks import Beside, Ranks  # noqa: PLC0415 - likewise
-        from jaxmon_exporter.throttling import throttled  # noqa: PLC0415 - likewise
+        from jaxmon_exporter.ranks import (  # noqa: PLC0415 - likewise
+            HostSources,
+            Ranks,
+            throttled,
+        )
 
         guarded = self._gate is not None and self._gate.guards
         if not guarded and not ip_address(self._options.host).is_loopback:
@@ -299,19 +303,17 @@ class Service:
                 "(--web-config), or listen with --host 127.0.0.1"
             )
             raise CommandError(msg)
-        read_by: dict[str, Callable[[], dict[str, Any] | None]] = {}
-        for one in collectors:
-            if isinstance(one, Nccl):
-                read_by["nccl"] = one.found
-            elif isinstance(one, Inspector):
-                read_by["collectives"] = one.found
-        beside = Beside(
+        sources = HostSources(
             lambda: xids(self._contained("xids", self._polling.families), time.time()),
             lambda: throttled(self._contained("gpus", self._polling.families)),
-            **read_by,
         )
+        for collector in collectors:
+            if isinstance(collector, Nccl):
+                sources = replace(sources, nccl=collector.found)
+            elif isinstance(collector, Inspector):
+                sources = replace(sources, collectives=collector.found)
         failed = partial(self._count_error, "ranks")
-        return Ranks(self._options.run_dir, failed, beside=beside)
+        return Ranks(self._options.run_dir, failed, sources=sources)
 
     def _make_pusher(self) -> Pusher:
         from jaxmon_exporter.pushing import pusher  # noqa: PLC0415 - few push

@@ -27,7 +27,7 @@ reverse; parts disabled by settings are not imported.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxmon.agent.cache.part import PersistentCache
 from jaxmon.agent.calls.part import CallLayer
@@ -56,7 +56,8 @@ from jaxmon.agent.reports.rank import RankPart
 from jaxmon.agent.trackers.part import Trackers
 from jaxmon.agent.warm.part import WarmStarts
 from jaxmon.agent.worker import Watcher
-from jaxmon.facts.record import encoded
+from jaxmon.facts.rank import Rank
+from jaxmon.facts.run import RunRecord
 from jaxmon.indicators.figures import Indicators
 
 
@@ -197,7 +198,7 @@ def _for_others(  # noqa: PLR0913 - what it is to show
     """Return what shows how this process gets on, to people and to a whole job."""
     found = list[Part]()
     spanning = programs.spanning if programs is not None else tuple
-    doing: Callable[[], dict[str, Any]] = dict
+    doing: Callable[[], Rank] = Rank
     if context.settings.time_interval:
         from jaxmon.agent.walltime.part import WallTime  # noqa: PLC0415
 
@@ -208,20 +209,20 @@ def _for_others(  # noqa: PLR0913 - what it is to show
         doing = time.doing
         errors.words.doing = time.position
         found.append(time)
-    record: Callable[[], dict[str, Any]] = dict
+    record: Callable[[], RunRecord] = RunRecord
     if is_run(context.settings):
         from jaxmon.agent.goodput.part import RunGoodput  # noqa: PLC0415
 
         timeline, loops = indicators.timeline, indicators.loops
         run = RunGoodput(context, timeline, loops, crashed=errors.words.crashed)
-        record = _as_json(run.describe)
+        record = run.describe
         found.append(run)
     rank = RankPart(
         context,
         doing=doing,
         run=record,
         loops=indicators.loops,
-        programs=_as_json(programs.snapshot) if programs is not None else dict,
+        programs=programs.snapshot if programs is not None else dict,
         spanning=spanning,
         compiling=compiles.in_progress,
     )
@@ -239,10 +240,6 @@ def _for_opentelemetry(context: Context, indicators: Indicators) -> list[Part]:
 
         found.append(EventLogging(context))
     return found
-
-
-def _as_json(read: Callable[[], Any]) -> Callable[[], dict[str, Any]]:
-    return lambda: encoded(read())
 
 
 def _unknown() -> tuple[float, float]:

@@ -95,7 +95,7 @@ class RankLoop(Fact):
     age_seconds: float | None = None
 
 
-class CallInterval(Fact):
+class CallPause(Fact):
     """Seconds since the latest call of these functions, and a usual pause of them."""
 
     age_seconds: float | None = None
@@ -167,7 +167,7 @@ class Rank(Fact):
     observed_seconds: float = 0.0
     loops: tuple[RankLoop, ...] = ()
     functions: tuple[SharedFunction, ...] = ()
-    pace: CallInterval = CallInterval()
+    pace: CallPause = CallPause()
     now: Now = Now()
     compiling: RunningCompiles = RunningCompiles()
     starved_ratio: float | None = None

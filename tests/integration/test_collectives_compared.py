@@ -16,7 +16,7 @@ from jaxmon.job.verdict import judge
 from jaxmon_exporter.collectors.inspector import collectives
 from jaxmon_exporter.collectors.registry import NAMES
 from jaxmon_exporter.options import SidecarOptions
-from jaxmon_exporter.ranks import Beside, Ranks
+from jaxmon_exporter.ranks import HostSources, Ranks
 from jaxmon_exporter.service import Service
 from tests.fakes.agents import Serve
 from tests.fakes.nccl.inspector import NEW, OLD, Rank
@@ -84,7 +84,9 @@ def judging(directory: Path, run_dir: Path) -> Iterator[Callable[..., str]]:
     many.
     """
     inspected = Inspected(directory, run_dir, host=HOST)
-    ranks = Ranks(run_dir, fail, beside=Beside(collectives=inspected.collector.found))
+    ranks = Ranks(
+        run_dir, fail, sources=HostSources(collectives=inspected.collector.found)
+    )
 
     def said(seconds: float = 15.0) -> str:
         inspected.now += seconds
@@ -149,7 +151,7 @@ def test_ranks_are_compared_up_to_a_number(
         inspected.poll()
     found = inspected.collector.found()
     assert found is not None
-    assert 0 < len(found["ranks"]) <= RANKS
+    assert 0 < len(found.ranks) <= RANKS
 
 
 def test_the_rank_is_named_of_many(

@@ -21,9 +21,8 @@ from jaxmon.facts.host import host
 from jaxmon.formats import json_text
 from jaxmon.http.server import Response, Server
 from jaxmon_exporter.options import SidecarOptions
-from jaxmon_exporter.ranks import Beside
+from jaxmon_exporter.ranks import HostSources, throttled
 from jaxmon_exporter.service import Service
-from jaxmon_exporter.throttling import throttled
 from tests.job.ranks import report, waiting
 from tests.job.served import agent, ranks_of, read, sidecar
 
@@ -271,7 +270,9 @@ def test_throttled_gpus_are_served_beside_the_ranks(
         ("GPU-3", "hw_thermal"): 0,
     }
     family = Family(metric, [(series(metric, *of), on) for of, on in active.items()])
-    ranks = ranks_of(run_dir, stack, beside=Beside(gpus=lambda: throttled([family])))
+    ranks = ranks_of(
+        run_dir, stack, sources=HostSources(gpus=lambda: throttled([family]))
+    )
     agent(stack, run_dir, 0, {**report(0), "gpus": ["GPU-1"]})
     [gpu] = host("host-1:9467", read(ranks)).gpus
     assert gpu.uuid == "GPU-1"

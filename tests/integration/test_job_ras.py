@@ -12,7 +12,7 @@ from jaxmon.job.model import Verdict
 from jaxmon.job.text import lines
 from jaxmon.job.verdict import judge
 from jaxmon_exporter.collectors.nccl.collector import Nccl
-from jaxmon_exporter.ranks import Beside
+from jaxmon_exporter.ranks import HostSources
 from tests.fakes.nccl.jobs import Job as NcclJob
 from tests.fakes.nccl.jobs import job as nccl_job
 from tests.fakes.nccl.server import ras as nccl_ras
@@ -33,7 +33,9 @@ def verdict_with_ras(run_dir: Path, stack: ExitStack, job: NcclJob) -> str:
     for _ in range(2):
         list(found.collect())
     page = json.loads(
-        json.dumps(read(ranks_of(run_dir, stack, beside=Beside(nccl=found.found))))
+        json.dumps(
+            read(ranks_of(run_dir, stack, sources=HostSources(nccl=found.found)))
+        )
     )
     verdict = judge([host("host-1:9467", page)])
     return " ".join(" ".join(lines(verdict, 100)).split())

@@ -96,7 +96,7 @@ class Life:
     def report(self, count: int) -> dict[str, Any]:
         """Return the rank of a job with *count* ranks."""
         own = report(self._index, age=0.4, count=count)
-        return {**own, "course": self._course.as_json(), "places": []}
+        return {**own, "course": list(self._course.describe()), "places": []}
 
 
 def lives(

@@ -17,6 +17,7 @@ from jaxmon.catalog.gpus import GPU_XID_LAST_TIMESTAMP_SECONDS
 from jaxmon.endings import age_of
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts.ending import ProcessEnd
+from jaxmon.facts.host import XidError
 from jaxmon.resources import container, hung
 from jaxmon_exporter.endings import Closings, Kills, xids
 from tests.processes import exits_are_reported
@@ -160,4 +161,4 @@ def test_recent_xids_are_reported(age: float) -> None:
     ]
     other = Family(catalog.OOM_REPORTS, [("", now)])
     found = xids([other, Family(metric, samples)], now)
-    assert found == [{"uuid": "GPU-1", "xid": "79", "age_seconds": age}]
+    assert found == [XidError("GPU-1", "79", age)]

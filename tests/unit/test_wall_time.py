@@ -23,7 +23,7 @@ from jaxmon.agent.walltime.time_by_call import (
     TimeByCallRows,
 )
 from jaxmon.clocks import perf_counter
-from jaxmon.facts.rank import COLUMNS, MOST_ROWS
+from jaxmon.facts.rank import COLUMNS, MOST_ROWS, CallPause
 from jaxmon.job.comparison import time_by_call
 
 
@@ -157,7 +157,7 @@ def test_the_pace_is_that_of_calls() -> None:
     calls = [0]
     pace = CallPauses(lambda: calls[0])
     pace.check(100.0, compiles=False)
-    assert pace.as_json(101.0) == {"age_seconds": None, "usual_seconds": 0.0}
+    assert pace.describe(101.0) == CallPause(None, 0.0)
 
     now = 200.0
     for pause in (1.0, 40.0, 1.0, 7.0, 5.0):
@@ -166,7 +166,7 @@ def test_the_pace_is_that_of_calls() -> None:
         now += pause
     calls[0] += 1
     pace.check(now, compiles=False)
-    assert pace.as_json(now + 6.0) == {"age_seconds": 6.0, "usual_seconds": 7.0}
+    assert pace.describe(now + 6.0) == CallPause(6.0, 7.0)
 
 
 def test_a_pause_for_a_compile_is_not_usual() -> None:
@@ -181,7 +181,7 @@ def test_a_pause_for_a_compile_is_not_usual() -> None:
         (200, False),
     ):
         pace.check(float(now), compiles=compiles)
-    assert pace.as_json(200.0) == {"age_seconds": 0.0, "usual_seconds": 0.0}
+    assert pace.describe(200.0) == CallPause(0.0, 0.0)
 
 
 def test_a_thread_without_a_processor_is_starved() -> None:
@@ -213,7 +213,7 @@ class Samples(DeviceSeconds):
 
 
 def column(course: TimeByCallRows, name: str) -> list[float]:
-    return [float(row.split()[COLUMNS.index(name)]) for row in course.as_json()]
+    return [float(row.split()[COLUMNS.index(name)]) for row in course.describe()]
 
 
 def test_the_course_has_what_the_time_of_the_calls_went_into() -> None:
@@ -227,7 +227,7 @@ def test_the_course_has_what_the_time_of_the_calls_went_into() -> None:
         if number % 2:
             calls += 1
             course.mark(calls, now, number / 100)
-    rows = course.as_json()
+    rows = course.describe()
     assert len(rows) <= MOST_ROWS
     marked = sum(column(course, "seconds"))
     assert 20_000 - 4.0 <= marked <= 20_000

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxmon.agent.context import Context
 from jaxmon.agent.devices.part import hardware
@@ -21,7 +21,10 @@ from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.cluster import cluster
 from jaxmon.agent.part import Part
 from jaxmon.clocks import monotonic
+from jaxmon.facts.functions import Program
+from jaxmon.facts.rank import SCHEMA, Rank, RankLoop, RunningCompiles, SharedFunction
 from jaxmon.facts.record import dumps, encoded
+from jaxmon.facts.run import RunRecord
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.server import Handler
 from jaxmon.indicators.loops import Loops
@@ -44,7 +47,7 @@ class RankPart(Part):
 
     Args:
         context: shared state of the agent.
-        doing: returns what the program is doing, and its pace.
+        doing: returns the fields that say what the program is doing, and its pace.
         run: returns the record of its run, if this process keeps it.
         loops: the loops that it marks.
         programs: returns the latest program of each function.
@@ -59,10 +62,10 @@ class RankPart(Part):
         self,
         context: Context,
         *,
-        doing: Callable[[], Mapping[str, Any]],
-        run: Callable[[], Mapping[str, Any]],
+        doing: Callable[[], Rank],
+        run: Callable[[], RunRecord],
         loops: Loops,
-        programs: Callable[[], Mapping[str, Any]],
+        programs: Callable[[], Mapping[str, Program]],
         spanning: Callable[[], Collection[Function]],
         compiling: Callable[[], tuple[int, float, str]],
     ) -> None:
@@ -86,43 +89,39 @@ class RankPart(Part):
         """Return the endpoint."""
         return {"/debug/rank": self._page}
 
-    def describe(self) -> dict[str, Any]:
-        """Return the document. Takes some 100 µs, a millisecond in a hang."""
-        from jaxmon.facts.rank import SCHEMA  # noqa: PLC0415 - few have peers
-
-        found, doing = cluster(self._context.jax), self._doing()
-        attempt = attempt_of()
-        compiles, seconds, function = self._compiling()
-        now = dict(doing.get("now", {}))
-        for key in ("stack", "others"):
-            now[key] = list(now.get(key, ()))[:_MOST_LINES]
-        return {
-            "schema": SCHEMA,
-            "index": None if found is None else found.rank,
-            "count": None if found is None else found.size,
-            "coordinator": "" if found is None else found.coordinator[:_LONGEST],
-            "job": job_of(),
-            "attempt": "" if attempt is None else str(attempt),
-            "run": self._run(),
-            "host": os.uname().nodename[:_LONGEST],
-            "pid": os.getpid(),
-            "observed_seconds": max(monotonic() - self._began, 0.0),
-            "loops": {
-                one.name: {"steps": one.steps, "age_seconds": one.age}
-                for one in list(self._loops)[:_MOST_LOOPS]
-                if one.running
-            },
-            "functions": self._functions(),
-            "pace": doing.get("pace", {}),
-            "now": now,
-            "compiling": {"count": compiles, "seconds": seconds, "function": function},
-            "starved_ratio": doing.get("starved_ratio"),
-            "course": doing.get("course", []),
-            "alone": doing.get("alone", "")[:_LONGEST],
-            "places": doing.get("places", []),
-            "gpus": self._gpus(),
-            **self._set_up(),
-        }
+    def describe(self) -> Rank:
+        """Return the record. Takes some 100 µs, a millisecond in a hang."""
+        place, attempt, doing = cluster(self._context.jax), attempt_of(), self._doing()
+        stack, others = doing.now.stack[:_MOST_LINES], doing.now.others[:_MOST_LINES]
+        rank = Rank(
+            schema=SCHEMA,
+            index=None if place is None else place.rank,
+            count=None if place is None else place.size,
+            coordinator="" if place is None else place.coordinator[:_LONGEST],
+            job=job_of(),
+            attempt="" if attempt is None else str(attempt),
+            run=self._run(),
+            host=os.uname().nodename[:_LONGEST],
+            pid=os.getpid(),
+            observed_seconds=max(monotonic() - self._began, 0.0),
+            loops=tuple(
+                [
+                    RankLoop(loop.name, loop.steps, loop.age)
+                    for loop in list(self._loops)[:_MOST_LOOPS]
+                    if loop.running
+                ]
+            ),
+            functions=self._functions(),
+            pace=doing.pace,
+            now=doing.now.replace(stack=stack, others=others),
+            compiling=RunningCompiles(*self._compiling()),
+            starved_ratio=doing.starved_ratio,
+            course=doing.course,
+            alone=doing.alone[:_LONGEST],
+            places=doing.places,
+            gpus=tuple(self._gpus()),
+        )
+        return self._set_up(rank)
 
     def _gpus(self) -> list[str]:
         """Return the UUIDs of its GPUs, once they are known."""
@@ -132,42 +131,41 @@ class RankPart(Part):
             self._uuids = [one for one in known[:_MOST_GPUS] if one]
         return self._uuids or []
 
-    def _set_up(self) -> dict[str, Any]:
-        """Return what it has in common with others; nothing if that fails."""
+    def _set_up(self, rank: Rank) -> Rank:
+        """Return *rank* with what it has in common with others, unless that fails."""
         try:
             setup = self._setup
-            return {"setup": setup.read(), "key_part": setup.key_part()}
+            return rank.replace(setup=setup.read(), key_part=setup.key_part())
         except Exception:  # noqa: BLE001 - a hang is judged without it
             self._context.guard.failed("setup", stays_on=True)
-            return {}
+            return rank
 
     def _page(self, _: Request) -> Response:
         return Response(dumps(encoded(self.describe())).encode(), "application/json")
 
-    def _functions(self) -> dict[str, Any]:
+    def _functions(self) -> tuple[SharedFunction, ...]:
         """Return those called most of the functions that several processes run."""
-        programs = self._programs()
+        programs, nothing = self._programs(), Program()
         known = [(one, one.calls_and_hits()[0]) for one in self._spanning()]
         known.sort(key=lambda item: -item[1])
-        found = {}
-        for function, calls in known[:_MOST_FUNCTIONS]:
-            program = programs.get(function.name, {})
-            found[function.name] = {
-                # Without the call layer, or if jitted before the agent started.
-                "calls": calls if function.counted else None,
-                "fingerprint": program.get("fingerprint"),
-                "devices": program.get("devices"),
-                "programs": program.get("programs"),
-                **_compiles(function),
-            }
-        return found
+        return tuple(
+            [
+                _shared(function, calls, programs.get(function.name, nothing))
+                for function, calls in known[:_MOST_FUNCTIONS]
+            ]
+        )
 
 
-def _compiles(function: Function) -> dict[str, Any]:
-    """Return how often *function* was compiled and loaded, and how long that took."""
+def _shared(function: Function, calls: int, program: Program) -> SharedFunction:
     phase = function.phases.get("backend_compile")
-    return {
-        "compiled": function.compiles["compiled"].value,
-        "loaded": function.compiles["cache_hit"].value,
-        "compile_seconds": 0.0 if phase is None else phase.sum,
-    }
+    return SharedFunction(
+        function.name,
+        # Without the call layer, or if jitted before the agent started.
+        calls if function.counted else None,
+        program.fingerprint or "",
+        program.devices or 0,
+        program.programs,
+        function.compiles["compiled"].value,
+        function.compiles["cache_hit"].value,
+        0.0 if phase is None else phase.sum,
+    )

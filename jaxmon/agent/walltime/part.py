@@ -30,7 +30,7 @@ from jaxmon.agent.walltime.time_by_call import (
 from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts import walltime as facts
-from jaxmon.facts.record import encoded
+from jaxmon.facts.rank import Rank, RecentLine
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.server import Handler
 from jaxmon.indicators.recorder import recorder
@@ -189,35 +189,35 @@ class WallTime(Part):
             requests=self._hanging(),
         )
 
-    def doing(self) -> dict[str, Any]:
+    def doing(self) -> Rank:
         """
-        Return what goes on now, with its stack if the program does not get on, how long
-        ago it called a jitted function last, how much of its time it waits for a
-        processor, and, in a job, what its time went into; nothing if the ledger is
-        disabled.
+        Return, of a rank, what goes on now, with its stack if the program does not get
+        on, how long ago it called a jitted function last, how much of its time it waits
+        for a processor, and, in a job, what its time went into; nothing if the ledger
+        is disabled.
         """
         if self._thread is None:
-            return {}
+            return Rank()
         moment = perf_counter()
         now = self._looks.progress.describe(moment)
-        pause = self._pauses.as_json(moment)
+        pause = self._pauses.describe(moment)
         current = self._looks.progress.current
         if current is not None:
-            longest = max(now.seconds, pause["age_seconds"] or 0.0)
+            longest = max(now.seconds, pause.age_seconds or 0.0)
             there = (
                 self._standing(current.thread) if longest >= _LONG_FOR_OTHERS else {}
             )
             activity = now.activity or there.get("activity", "")
             now = now.replace(**{**there, "activity": activity})
-        rows = self._time_by_call.as_json()
-        return {
-            "now": encoded(now),
-            "pace": pause,
-            "starved_ratio": self._starvation.ratio,
-            "course": rows,
-            "alone": self._time_by_call.alone,
-            "places": self._busy_places() if rows else [],
-        }
+        rows = self._time_by_call.describe()
+        return Rank(
+            now=now,
+            pace=pause,
+            starved_ratio=self._starvation.ratio,
+            course=rows,
+            alone=self._time_by_call.alone,
+            places=self._busy_places() if rows else (),
+        )
 
     def position(self) -> dict[str, str]:
         """Return what goes on now, by field of the record that outlives the process."""
@@ -227,24 +227,23 @@ class WallTime(Part):
         awaited = now.function if now.state in _FOR_DEVICE else ""
         return {"activity": now.activity, "place": now.place, "awaited": awaited}
 
-    def _busy_places(self) -> list[dict[str, Any]]:
+    def _busy_places(self) -> tuple[RecentLine, ...]:
         """
         Return the lines where it was lately, other than in waits for the device, and
         for how much of the time.
         """
         recent = self._ledger.recent()
         entries = recent.corrected().items()
-        known = [item for item in entries if item[0].state not in _FOR_DEVICE]
-        known.sort(key=lambda item: -item[1])
-        return [
-            {
-                "state": one.state,
-                "place": one.place,
-                "activity": one.activity,
-                "ratio": seconds / recent.seconds,
-            }
-            for one, seconds in known[:_MOST_BUSY]
-        ]
+        busy = [item for item in entries if item[0].state not in _FOR_DEVICE]
+        busy.sort(key=lambda item: -item[1])
+        return tuple(
+            [
+                RecentLine(
+                    entry.state, entry.place, entry.activity, seconds / recent.seconds
+                )
+                for entry, seconds in busy[:_MOST_BUSY]
+            ]
+        )
 
     def pages(self) -> dict[str, Handler]:
         """Return the endpoint that shows the stacks of all threads."""

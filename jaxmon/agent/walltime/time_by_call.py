@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.activity import (
@@ -28,7 +28,7 @@ from jaxmon.agent.jaxlink.activity import (
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER
 from jaxmon.agent.walltime.ledger import BLOCKED
 from jaxmon.clocks import perf_counter
-from jaxmon.facts.rank import COLUMNS, MOST_ROWS
+from jaxmon.facts.rank import COLUMNS, MOST_ROWS, CallPause
 
 
 _EVERY_SECONDS = 2.0
@@ -216,9 +216,9 @@ class TimeByCallRows:
         self._totals, self._open = totals, dict.fromkeys(COLUMNS, 0.0)
         self._rows = _thinned([*self._rows, _row(now, row)], now)
 
-    def as_json(self) -> list[str]:
+    def describe(self) -> tuple[str, ...]:
         """Return the rows, the oldest first, each as text: it takes least to read."""
-        return [row.text for row in self._rows]
+        return tuple([row.text for row in self._rows])
 
 
 def _row(end: float, sums: Sums) -> CallRow:
@@ -306,10 +306,10 @@ class CallPauses:
         limit = max(_OVERDUE_SECONDS, _TIMES_AS_USUAL * self._gaps[0])
         return age if self.calls >= _RHYTHM and age >= limit else None
 
-    def as_json(self, now: float) -> dict[str, Any]:
+    def describe(self, now: float) -> CallPause:
         """
         Return the seconds since the latest call, `None` without any, and those of a
         pause that is usual: the longest but one so far.
         """
         age = max(now - self._since, 0.0) if self.calls else None
-        return {"age_seconds": age, "usual_seconds": self._gaps[0]}
+        return CallPause(age, self._gaps[0])

@@ -19,6 +19,11 @@ from typing import Any, NamedTuple
 from jaxmon import catalog
 from jaxmon.catalog.values import NCCL_COLLECTIVES, NCCL_MESSAGE_SIZES
 from jaxmon.exposition.families import Family, series
+from jaxmon.facts.host import (
+    CollectiveTimes,
+    CommunicatorRank,
+    InspectedCollectives,
+)
 from jaxmon_exporter.collecting import Clock
 from jaxmon_exporter.collectors.inspector.files import InspectedProcess
 
@@ -282,16 +287,16 @@ class RecentCollectives:
             self._windows.appendleft(_WindowSums(now - self._began, self._sums))
             self._began, self._sums = now, {}
 
-    def document(self) -> dict[str, Any] | None:
+    def describe(self) -> InspectedCollectives | None:
         """
-        Return the windows as JSON types, the newest first, `None` if there are none: of
-        the ranks that are in all of them, those of collectives that take longest.
+        Return the windows, the newest first, `None` if there are none: of the ranks
+        that are in all of them, those of collectives that take longest.
         """
         windows = list(self._windows)
         if len(windows) < _WINDOWS:
             return None
         newest = windows[0].sums
-        keys = [one for one in newest if all(one in window.sums for window in windows)]
+        keys = [key for key in newest if all(key in window.sums for window in windows)]
         if not keys:
             return None
         # Not by the seconds of each rank: the last one has fewest.
@@ -299,22 +304,13 @@ class RecentCollectives:
         for key in keys:
             spent[key.compared] += newest[key][2]
         keys.sort(key=lambda key: (spent[key.compared], key.compared), reverse=True)
-        return {
-            "seconds": [one.seconds for one in windows],
-            "ranks": [
-                {
-                    **key._asdict(),
-                    "windows": [
-                        dict(
-                            zip(
-                                ("launched", "recorded", "seconds", "squares"),
-                                window.sums[key],
-                                strict=True,
-                            )
-                        )
-                        for window in windows
-                    ],
-                }
+        return InspectedCollectives(
+            seconds=tuple(window.seconds for window in windows),
+            ranks=tuple(
+                CommunicatorRank(
+                    *key,
+                    tuple(CollectiveTimes(*window.sums[key]) for window in windows),
+                )
                 for key in keys[:_MOST_ROWS]
-            ],
-        }
+            ),
+        )

@@ -7,10 +7,10 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any
 
 from jaxmon import rundir
 from jaxmon.exposition.families import Family
+from jaxmon.facts.host import InspectedCollectives
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.report import responses
 from jaxmon_exporter.collecting import (
@@ -78,7 +78,7 @@ class Inspector:
         self._tallies = Tallies(clock)
         self._recent = RecentCollectives(clock)
         self._bad = Counter(dict.fromkeys(_REASONS, 0))
-        self._found: tuple[dict[str, Any] | None, float] = None, 0.0
+        self._found: tuple[InspectedCollectives | None, float] = None, 0.0
         self._clock = clock
 
     def collect(self) -> Iterable[Family]:
@@ -100,7 +100,7 @@ class Inspector:
         processes = self._directory.processes
         self._owners.keep(processes)
         self._recent.turn()
-        self._found = self._recent.document(), self._clock()
+        self._found = self._recent.describe(), self._clock()
         counters = list(self._tallies.families())
         if not processes and not self._tallies:
             raise CollectorUnavailable(NO_JOB, self._no_job(), costly=False)
@@ -110,15 +110,15 @@ class Inspector:
             partial_failures(self.name, {one: failures[one] for one in _REASONS}),
         ]
 
-    def found(self) -> dict[str, Any] | None:
+    def found(self) -> InspectedCollectives | None:
         """
-        Return by what ranks are compared, as JSON types, `None` if nothing is known;
-        called from other threads.
+        Return by what ranks are compared, `None` if nothing is known; called from other
+        threads.
         """
         found, made = self._found
         if found is None:
             return None
-        return {**found, "age_seconds": max(self._clock() - made, 0.0)}
+        return found.replace(age_seconds=max(self._clock() - made, 0.0))
 
     def close(self) -> None:
         """Nothing is held between polls."""

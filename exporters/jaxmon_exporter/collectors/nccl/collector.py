@@ -10,8 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jaxmon import catalog
 from jaxmon.catalog.values import (
@@ -20,13 +19,13 @@ from jaxmon.catalog.values import (
     NCCL_PROCESS_STATES,
 )
 from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.facts.host import LaggingRank, Ras, RasProcesses
 from jaxmon.http.fetch import TOO_LARGE, FetchError
 from jaxmon_exporter.collecting import NO_JOB, Clock, CollectorUnavailable
 from jaxmon_exporter.collectors.nccl import client
 
 
 if TYPE_CHECKING:
-    from jaxmon.facts.host import LaggingRank
     from jaxmon_exporter.collectors.nccl.replies import RasReport, UnevenCommunicator
 
 _NAMED = 8
@@ -142,24 +141,24 @@ class Nccl:
             self._query(place)
         return [] if self._known is None else list(self._families(self._known))
 
-    def found(self) -> dict[str, Any] | None:
+    def found(self) -> Ras | None:
         """
-        Return what the last query returned as JSON types, `None` if there was none;
-        called from other threads.
+        Return what the last query returned, `None` if there was none; called from other
+        threads.
         """
         if (known := self._known) is None:
             return None
         report, stuck = known.report, known.stuck
         behind = sorted(stuck.behind, key=lambda one: (-one.lag, one.host, one.rank))
-        return {
-            "version": report.version,
-            "age_seconds": max(self._clock() - known.taken, 0.0),
-            "processes": dict(report.processes),
-            "stuck": stuck.communicators,
-            "lagging": stuck.lagging,
-            "behind": [asdict(one) for one in behind[:_NAMED]],
-            "missing": [asdict(one) for one in report.absent[:_NAMED]],
-        }
+        return Ras(
+            report.version,
+            max(self._clock() - known.taken, 0.0),
+            RasProcesses(**report.processes),
+            stuck.communicators,
+            stuck.lagging,
+            tuple(behind[:_NAMED]),
+            report.absent[:_NAMED],
+        )
 
     def close(self) -> None:
         """Nothing is held between polls."""
