@@ -7,17 +7,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from jaxmon.exposition.families import Family
+from jaxmon.facts.reading import read
+from jaxmon.facts.recent import Window
 from jaxmon.limits import Limits
 from jaxmon.report.status.history import History
-from jaxmon.report.status.reading import read
-from jaxmon.report.status.window import Window
 from jaxmon_exporter.collecting import Clock
 
 
 if TYPE_CHECKING:
+    from jaxmon.facts.host import CollectorSummary, HostVerdict, Summary
     from jaxmon.report.status.history import Charts
-    from jaxmon.report.status.model import CollectorSummary, Summary
-    from jaxmon.report.status.verdicts import HostVerdict
     from jaxmon_exporter.polling import Status
 
 
@@ -70,7 +69,7 @@ class Live:
         Return the status as of now, with the findings in *verdict*: of the host, or of
         the process *worker*, `None` if there is none.
         """
-        from jaxmon.report.status.split import by_process  # noqa: PLC0415 - few look
+        from jaxmon.facts.reading import by_process  # noqa: PLC0415 - few look
         from jaxmon.report.status.summary import summarise  # noqa: PLC0415 - likewise
 
         now = read(self._families(), time=self._clock())

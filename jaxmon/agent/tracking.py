@@ -104,7 +104,7 @@ def _findings(runtime: Runtime) -> str:
     from jaxmon.agent.reports.json_types import plain  # noqa: PLC0415 - once, at the end
     from jaxmon.facts.process import read  # noqa: PLC0415
     from jaxmon.limits.shared import current  # noqa: PLC0415
-    from jaxmon.report.findings import find  # noqa: PLC0415
+    from jaxmon.symptoms.findings import find  # noqa: PLC0415
 
     events = [plain(event._asdict()) for event in runtime.context.events.since()]
     limits = current(runtime.context.settings.run_dir)

@@ -9,18 +9,15 @@ from typing import Any, Literal, TypeAlias
 
 from jaxmon import catalog
 from jaxmon.cli.sources import Source
+from jaxmon.facts.host import UNREAD, AgentSummary, HostVerdict, State, Summary
+from jaxmon.facts.reading import Reading, by_process, read
+from jaxmon.facts.recent import MINUTE, Recent, Window
 from jaxmon.formats.layout import UNKNOWN, amount
 from jaxmon.limits import Limits
-from jaxmon.report.findings.finding import NOTHING
 from jaxmon.report.programs import label, without_interpreter
-from jaxmon.report.status.model import AgentSummary, State, Summary
-from jaxmon.report.status.reading import Reading, read
-from jaxmon.report.status.recent import Recent
-from jaxmon.report.status.split import by_process
 from jaxmon.report.status.summary import summarise
-from jaxmon.report.status.verdicts import UNREAD, HostVerdict
-from jaxmon.report.status.window import MINUTE, Window
 from jaxmon.resources.hung import STOPPED
+from jaxmon.symptoms.findings import NOTHING
 
 
 Condition: TypeAlias = Literal["running", "stuck?", "stopped", "crashed"]

@@ -29,7 +29,7 @@ from jaxmon.formats.layout import (
 
 if TYPE_CHECKING:
     from jaxmon.cli.host import Process
-    from jaxmon.report.status.model import Summary
+    from jaxmon.facts.host import Summary
 
 _SCHEMA = 1
 _NONE = 1

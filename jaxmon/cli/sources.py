@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from jaxmon.errors import CommandError, PageError
 from jaxmon.exposition.families import Family
+from jaxmon.facts.host import HostVerdict, ProcessVerdict
 from jaxmon.facts.reader import seconds
 from jaxmon.limits import Limits
-from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
 
 
 if TYPE_CHECKING:

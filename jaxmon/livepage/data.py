@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
+from jaxmon.facts.host import Summary
 from jaxmon.http.messages import Request, Response, error_response
 from jaxmon.report.status.history import Charts
-from jaxmon.report.status.model import Summary
 
 
 _NO_STORE = {"Cache-Control": "no-store"}

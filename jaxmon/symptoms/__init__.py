@@ -1,18 +1,7 @@
 """
-Everything that can be wrong, once: findings, answers and alerts refer to it.
+Everything that can be wrong, once.
 
-``docs/symptoms.md`` is made of it.
+A module for each family of symptoms: how they are judged, by the facts of a process, by
+those of a host, and by an alert; the same limits in all three. `table` has them all,
+and findings, answers, alerts and ``docs/symptoms.md`` are made of it.
 """
-
-from __future__ import annotations
-
-from collections.abc import Mapping
-
-from jaxmon.symptoms.fleet import FLEET
-from jaxmon.symptoms.program import PROGRAM
-from jaxmon.symptoms.symptom import Symptom as Symptom
-from jaxmon.symptoms.symptom import Urgency as Urgency
-
-
-SYMPTOMS: Mapping[str, Symptom] = {one.name: one for one in (*PROGRAM, *FLEET)}
-"""By name."""

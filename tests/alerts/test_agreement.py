@@ -95,12 +95,12 @@ def outputs(number: float) -> Figures:
 
 # Of each: the alert, the reason on the page, and figures around its limits.
 CASES = {
-    memory: ("JaxmonDeviceMemoryHigh", "device_memory", (0.85, 0.9, 0.92)),
+    memory: ("JaxmonDeviceMemoryHigh", "memory", (0.85, 0.9, 0.92)),
     compile_: ("JaxmonCompileStuck", "compile_stuck", (400.0, 900.0, 901.0)),
-    step: ("JaxmonTrainingStalled", "loop_stuck", (30.0, 70.0, 600.0, 601.0)),
-    request: ("JaxmonRequestsHang", "requests_hang", (30.0, 70.0, 300.0, 301.0)),
-    loss: ("JaxmonNonFinite", "nonfinite", (1.0, 2.0, 3.0)),
-    norm: ("JaxmonNonFinite", "nonfinite", (9.0, 10.0, 11.0)),
+    step: ("JaxmonTrainingStalled", "stalled", (30.0, 70.0, 600.0, 601.0)),
+    request: ("JaxmonRequestsHang", "hanging", (30.0, 70.0, 300.0, 301.0)),
+    loss: ("JaxmonNonFinite", "nonfinite_value", (1.0, 2.0, 3.0)),
+    norm: ("JaxmonNonFinite", "nonfinite_value", (9.0, 10.0, 11.0)),
     outputs: ("JaxmonNonFinite", "nonfinite", (0.0, 1.0)),
 }
 

@@ -15,8 +15,8 @@ import yaml
 
 from jaxmon import catalog
 from jaxmon.artifacts import alerts
-from jaxmon.artifacts.slo.counting import Evaluation, counted
 from jaxmon.promql import counter, eq
+from jaxmon.promql.counting import Evaluation, counted
 from tests.exporter import exporters
 from tests.otlp import Series, page_samples
 from tests.otlp_stores import KINDS, Store, store

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from jaxmon.cli.main import main
 from jaxmon.formats import layout
-from jaxmon.report.findings import neighbours
+from jaxmon.symptoms import cache as neighbours
 from tests.explaining import BUSY, IDLE, PYTHON, explain
 from tests.support import Result, clean_environ, run_python, until
 

@@ -8,8 +8,10 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, series
-from jaxmon.report.status.reading import Reading
-from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
+from jaxmon.facts.host import HostVerdict, ProcessVerdict
+from jaxmon.facts.reading import Reading
+from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.findings import as_json
 from tests.status import ROUTE, START, Worker, reading, status
 
 
@@ -232,14 +234,7 @@ def test_processes_that_crashed_or_hang_are_reasons() -> None:
 def finding_on(
     topic: str, subject: str, verdict: str, *evidence: str, where: str = ""
 ) -> dict[str, Any]:
-    return {
-        "topic": topic,
-        "subject": subject,
-        "verdict": verdict,
-        "evidence": list(evidence),
-        "where": where,
-        "seconds": 0.0,
-    }
+    return as_json(Finding(topic, subject, verdict, evidence, "", where))
 
 
 def because(worker: Worker, before: Reading, process: ProcessVerdict) -> list[str]:
@@ -335,18 +330,14 @@ def test_what_has_been_slow_for_long_is_still_slow() -> None:
 
 def test_findings_are_reasons_unless_the_numbers_say_so() -> None:
     """A finding that costs users something is a reason, once for all processes."""
-
-    def finding(topic: str, subject: str, verdict: str) -> dict[str, Any]:
-        return finding_on(topic, subject, verdict)
-
     worker = Worker()
     worker.requests(160, "error")
     worker.set(catalog.VALUE_NONFINITE_RUN, 9, "loss")
     of = [
-        finding("requests", ROUTE, "160 requests failed."),
-        finding("nonfinite_value", "loss", "The logged loss is NaN."),
-        finding("leak", "0", "Memory of device 0 grew steadily."),
-        finding("recompile", "f", "f was recompiled."),
+        finding_on("requests", ROUTE, "160 requests failed."),
+        finding_on("nonfinite_value", "loss", "The logged loss is NaN."),
+        finding_on("leak", "0", "Memory of device 0 grew steadily."),
+        finding_on("recompile", "f", "f was recompiled."),
     ]
     verdict = HostVerdict(
         {"0": ProcessVerdict(findings=of), "1": ProcessVerdict(findings=of[2:])}

@@ -19,8 +19,8 @@ from jaxmon.cli.demo.lines import (
     totals_table,
 )
 from jaxmon.exposition.families import Family, series
-from jaxmon.report.status.model import Summary
-from jaxmon.report.status.reading import read
+from jaxmon.facts.host import Summary
+from jaxmon.facts.reading import read
 from jaxmon.report.status.summary import summarise
 
 

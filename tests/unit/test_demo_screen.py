@@ -17,7 +17,7 @@ from jaxmon.cli.demo.command import view
 from jaxmon.cli.demo.lines import DisplayState, Log
 from jaxmon.cli.demo.screen import Screen
 from jaxmon.exposition.families import Family, series
-from jaxmon.report.status.reading import read
+from jaxmon.facts.reading import read
 from jaxmon.report.status.summary import summarise
 from tests.hostile_text import HOSTILE, harmful
 

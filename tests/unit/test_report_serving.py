@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jaxmon.indicators.depth_history import DepthHistory
-from jaxmon.report.findings.finding import Finding
+from jaxmon.symptoms.finding import Finding
 from tests.reports import findings, function
 
 

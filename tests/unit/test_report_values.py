@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.report.findings.words import (
+from jaxmon.symptoms.values import (
     ALWAYS_NAN,
     DIVERGING,
     INFINITE,

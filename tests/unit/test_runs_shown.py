@@ -11,7 +11,7 @@ from jaxmon import catalog
 from jaxmon.exposition.families import series
 from jaxmon.facts.process import read
 from jaxmon.facts.run import RunRecord
-from jaxmon.report.goodput.saving import saving
+from jaxmon.facts.saving import saving
 from jaxmon.report.goodput.text import document
 from jaxmon.report.text import explanation
 from tests.alerts.promtool import evaluate

@@ -11,8 +11,7 @@ import pytest
 from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, gauge, labels_text
-from jaxmon.report.status.model import Summary
-from jaxmon.report.status.verdicts import UNREAD
+from jaxmon.facts.host import UNREAD, Summary
 from jaxmon_exporter.collectors.synthetic.collector import (
     ACCELERATORS,
     FUNCTIONS,

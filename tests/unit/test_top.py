@@ -16,9 +16,9 @@ from jaxmon.cli.top.reader import Seen
 from jaxmon.cli.top.state import ORDERS, State
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import parse, to_family
+from jaxmon.facts.host import HostVerdict, ProcessVerdict
 from jaxmon.formats.layout import columns
 from jaxmon.limits import Limits
-from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
 
 
 FINDING = {
@@ -29,6 +29,7 @@ FINDING = {
     "action": "Mend it.",
     "where": "train.py:9",
     "seconds": 0.0,
+    "severity": "ticket",
     "urgency": "failure",
 }
 

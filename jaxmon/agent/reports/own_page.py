@@ -14,16 +14,16 @@ from collections.abc import Callable
 from jaxmon.catalog import AGENT_UP
 from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, gauge
+from jaxmon.facts.host import HostVerdict, ProcessVerdict
+from jaxmon.facts.reading import read
+from jaxmon.facts.recent import Window
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.page import shared
 from jaxmon.limits.shared import current
 from jaxmon.livepage.data import history_page, json_response
 from jaxmon.livepage.document import landing_page
 from jaxmon.report.status.history import Charts, History
-from jaxmon.report.status.reading import read
 from jaxmon.report.status.summary import summarise
-from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
-from jaxmon.report.status.window import Window
 from jaxmon.version import version
 
 

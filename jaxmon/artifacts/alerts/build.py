@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import yaml
@@ -10,20 +11,20 @@ import yaml
 from jaxmon.artifacts import slo as slo_module
 from jaxmon.artifacts.alerts.alertmanager import configuration
 from jaxmon.artifacts.alerts.burn import burn_alerts
-from jaxmon.artifacts.alerts.local import causes, overridden
-from jaxmon.artifacts.alerts.model import Alert, Options
-from jaxmon.artifacts.alerts.power import power_group
-from jaxmon.artifacts.alerts.slowdowns import slowdown_group
-from jaxmon.artifacts.alerts.starts import starts_group
-from jaxmon.artifacts.events import events_group
+from jaxmon.artifacts.alerts.causes import causes, overridden
+from jaxmon.artifacts.alerts.power import recorded_power
+from jaxmon.artifacts.alerts.rules import Options, document
 from jaxmon.artifacts.overviews.rules import overview_groups
 from jaxmon.artifacts.slo import Slos
-from jaxmon.artifacts.slo.counting import Evaluation
 from jaxmon.artifacts.slo.rules import Group, Rule, recording_groups
-from jaxmon.artifacts.slo.severity import TICKET
 from jaxmon.artifacts.slo.site import Site
 from jaxmon.formats import durations
+from jaxmon.promql import Expr, events
+from jaxmon.promql.counting import Evaluation
 from jaxmon.promql.identity import Identity
+from jaxmon.symptoms.alert import TICKET, Alert, SiteLimits
+from jaxmon.symptoms.slowdowns import recorded_times
+from jaxmon.symptoms.starts import YOUNG, young_ratio
 
 
 Format = Literal["prometheus", "prometheusrule", "mimir"]
@@ -70,17 +71,29 @@ def all_groups(slos: Slos, options: Options) -> list[Group]:
 
 def recording(slos: Slos, options: Options) -> list[Group]:
     """Return the groups of recording rules, with the labels of the site."""
-    when = Evaluation(delay=slos.site.delay)
+    scale, when = options.scale, Evaluation(delay=slos.site.delay)
+    counting = replace(when, interval=events.INTERVAL).scaled(scale)
+    limits = SiteLimits.of(slos.limits, scale)
     found = [
-        *recording_groups(slos, when=when, scale=options.scale),
-        events_group(when, options.scale),
-        starts_group(slos.limits.scaled(options.scale), options.scale),
-        slowdown_group(options.scale),
-        power_group(options.scale),
-        *(overview_groups(options.scale) if options.drawn else ()),
+        *recording_groups(slos, when=when, scale=scale),
+        _group("events", counting.interval, events.rules(counting)),
+        *(
+            _group(name, durations.scaled(interval, scale), rules)
+            for name, interval, rules in (
+                ("starts", "30s", {YOUNG: young_ratio(limits)}),
+                ("slowdowns", "2m", recorded_times(scale)),
+                ("power", "30s", recorded_power(scale)),
+            )
+        ),
+        *(overview_groups(scale) if options.drawn else ()),
     ]
     identity = Identity(slos.site.service_labels, slos.site.process_labels)
     return [one.identified(identity) for one in found]
+
+
+def _group(name: str, interval: str, rules: Mapping[str, Expr]) -> Group:
+    documents = ({"record": record, "expr": str(rules[record])} for record in rules)
+    return Group(f"jaxmon-{name}", interval, tuple(documents))
 
 
 def groups(slos: Slos, options: Options) -> list[Group]:
@@ -93,7 +106,7 @@ def groups(slos: Slos, options: Options) -> list[Group]:
     others = [one for one in alerts if one.name not in burning]
 
     def rules(found: Iterable[Alert]) -> tuple[Rule, ...]:
-        return tuple(one.document(slos.site) for one in found)
+        return tuple(document(one, slos.site) for one in found)
 
     found = [
         Group(
@@ -170,10 +183,10 @@ def _resource(found: Iterable[Group], site: Site) -> dict[str, Any]:
     }
 
 
-def _yaml(document: dict[str, Any]) -> str:
+def _yaml(content: dict[str, Any]) -> str:
     # libyaml, if PyYAML has it, writes the same in a tenth of the time.
     base = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     # Without references from one list to another.
     dumper = type("Dumper", (base,), {"ignore_aliases": lambda *_: True})
-    text = yaml.dump(document, Dumper=dumper, sort_keys=False, width=100_000)
+    text = yaml.dump(content, Dumper=dumper, sort_keys=False, width=100_000)
     return f"{_HEADER}{text}"

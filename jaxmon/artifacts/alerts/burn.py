@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon.artifacts.alerts.model import DEPLOY_NOISE, Alert
 from jaxmon.artifacts.slo import Slo, burn
 from jaxmon.artifacts.slo.model import ERRORS, EVENTS
-from jaxmon.artifacts.slo.severity import PAGE, TICKET
 from jaxmon.formats import durations
+from jaxmon.symptoms.alert import DEPLOY_NOISE, PAGE, TICKET, Alert
 
 
 _DAY = 86400

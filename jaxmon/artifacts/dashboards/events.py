@@ -8,14 +8,14 @@ refresh, so they read what is recorded of a service.
 
 from __future__ import annotations
 
-from jaxmon.artifacts.alerts.slowdowns import SAMPLES, VERSIONS
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.choices import ANNOTATIONS
 from jaxmon.artifacts.dashboards.model import Annotation, Notes
 from jaxmon.artifacts.overviews import functions
 from jaxmon.artifacts.overviews.alerting import FIRING
-from jaxmon.artifacts.slo.severity import PAGE
 from jaxmon.promql import Expr, alerts, eq, recorded
+from jaxmon.symptoms.alert import PAGE
+from jaxmon.symptoms.slowdowns import SAMPLES, VERSIONS
 
 
 _STARTS, _ALERTS = ANNOTATIONS

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from jaxmon import catalog, promql
-from jaxmon.artifacts import events
 from jaxmon.artifacts.overviews.model import HOST, PROCESS, Overview, Windows, of_agents
 from jaxmon.formats import durations
-from jaxmon.promql import Expr, counter, eq, gauge, gauge_changes, histogram
+from jaxmon.promql import Expr, counter, eq, events, gauge, gauge_changes, histogram
 
 
 _START = catalog.PROCESS_START_TIME_SECONDS

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts import events
 from jaxmon.artifacts.overviews.model import Overview
-from jaxmon.promql import eq, gauge, histogram, ne
+from jaxmon.promql import eq, events, gauge, histogram, ne
 
 
 _BY = ("job", "route")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts import events
 from jaxmon.artifacts.overviews.model import PROCESS, Overview
-from jaxmon.promql import counter, eq, gauge, histogram
+from jaxmon.promql import counter, eq, events, gauge, histogram
 
 
 _BY = ("job", "loop")

@@ -6,13 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from jaxmon.artifacts.slo.severity import SEVERITIES, Severity
 from jaxmon.artifacts.slo.site import label, pairs
 from jaxmon.artifacts.slo.source import Source
 from jaxmon.formats import durations
+from jaxmon.symptoms.alert import SEVERITIES, ExpectedRun, Match, Severity
 
-
-Match = tuple[tuple[str, str], ...]
 
 SUBJECTS = ("job", "loop", "route", "function")
 """What limits may be local to, besides the labels of services."""
@@ -60,20 +58,6 @@ class Override:
     description: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """
-    A job that is expected to run.
-
-    Args:
-        match: labels of its processes, ``job`` among them.
-        processes: how many there should be.
-    """
-
-    match: Match
-    processes: int
-
-
 def local(
     source: Source, limits: Callable[[Source, tuple[str, ...]], dict[str, Any]]
 ) -> Local:
@@ -95,7 +79,7 @@ def overrides(source: Source | None) -> tuple[Override, ...]:
     return tuple(_override(key, key.text(), value) for key, value in source.entries())
 
 
-def run(source: Source) -> Run:
+def run(source: Source) -> ExpectedRun:
     """Return an entry of ``runs``."""
     found = source.mapping(["match", "processes"])
     match = _match(found["match"])
@@ -104,7 +88,7 @@ def run(source: Source) -> Run:
     count = found["processes"].count()
     if count != int(count):
         found["processes"].fail(f"expected a whole number, found {count:g}")
-    return Run(match, int(count))
+    return ExpectedRun(match, int(count))
 
 
 def longer(source: Source, short: str, long: str) -> None:

@@ -9,13 +9,14 @@ from typing import Self
 
 from jaxmon import promql
 from jaxmon.artifacts.slo.burn import POLICY, Condition, Pair, pairs, windows
-from jaxmon.artifacts.slo.changes import Local, Override, Run
-from jaxmon.artifacts.slo.counting import Evaluation
+from jaxmon.artifacts.slo.changes import Local, Override
 from jaxmon.artifacts.slo.indicators import Indicator, Latency
 from jaxmon.artifacts.slo.site import Site
 from jaxmon.formats import durations
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, Matcher
+from jaxmon.promql.counting import Evaluation
+from jaxmon.symptoms.alert import ExpectedRun
 
 
 EVENTS, ERRORS = "slo:events:delta", "slo:errors:delta"
@@ -163,7 +164,7 @@ class Slos:
     site: Site = field(default_factory=Site)
     local: tuple[Local, ...] = ()
     overrides: tuple[Override, ...] = ()
-    runs: tuple[Run, ...] = ()
+    runs: tuple[ExpectedRun, ...] = ()
 
     def __iter__(self) -> Iterator[Slo]:
         return iter(self.slos)

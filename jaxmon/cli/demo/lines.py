@@ -15,7 +15,7 @@ from jaxmon.formats.layout import table as laid_out
 
 
 if TYPE_CHECKING:
-    from jaxmon.report.status.model import DeviceSummary, FunctionSummary, Summary
+    from jaxmon.facts.host import DeviceSummary, FunctionSummary, Summary
 
 _STEP = "train_step"
 _LOW_HIT_RATE = 0.95

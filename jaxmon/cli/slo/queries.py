@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jaxmon import catalog, promql
-from jaxmon.artifacts import events as of_processes
 from jaxmon.artifacts.alerts.power import PROCESS_POWER
 from jaxmon.artifacts.slo.model import BUDGET_REMAINING, ERRORS, EVENTS, OBJECTIVE
 from jaxmon.formats import durations
 from jaxmon.promql import Counter, Expr, Matcher, counter, gauge, ne
+from jaxmon.promql import events as of_processes
 
 
 SERVICE = ("cluster", "namespace", "job")

@@ -7,9 +7,9 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from jaxmon.catalog import RUN_ACTIVITIES
-from jaxmon.facts.run import RunRecord, plausible
-from jaxmon.formats.layout import Column, ago, counted, duration, share, times
-from jaxmon.report.goodput.saving import Saving, saving
+from jaxmon.facts.run import RunRecord, interruptions, plausible
+from jaxmon.facts.saving import Saving, saving
+from jaxmon.formats.layout import Column, ago, counted, duration, share
 from jaxmon.report.section import Section
 
 
@@ -76,20 +76,6 @@ def document(record: RunRecord) -> dict[str, Any]:
         "seconds_between_saves": known.every or None,
         "best_seconds_between_saves": known.best,
     }
-
-
-def interruptions(record: RunRecord) -> Iterator[str]:
-    """Return a sentence on the interruptions, if there were any."""
-    if record.interrupted:
-        kinds = ", ".join(f"{n:,} {how}" for how, n in record.interruptions.items())
-        often = record.interrupted > 1
-        between = record.seconds_between if often else None
-        resume = record.seconds_to_resume
-        yield (
-            f"interrupted {times(record.interrupted)} ({kinds})"
-            + (f", every {duration(between)} on average" if between else "")
-            + (f"; the next step was done {duration(resume)} later" if resume else "")
-        )
 
 
 def _result(record: RunRecord) -> str:

@@ -11,20 +11,20 @@ from jaxmon import disclosure
 from jaxmon.catalog import AGENT_DIED, AGENT_UP
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.facts.events import Difference, Recompile
+from jaxmon.facts.host import HostVerdict, ProcessVerdict
 from jaxmon.facts.process import Snapshot, read
 from jaxmon.facts.reader import from_json, mapping
+from jaxmon.facts.reading import read as read_families
 from jaxmon.facts.walltime import WallTime
 from jaxmon.formats.layout import counted, shortened
 from jaxmon.limits import Limits
-from jaxmon.report.findings import find
-from jaxmon.report.findings.finding import Finding, verdict
 from jaxmon.report.notes import doubts
 from jaxmon.report.runs import SCHEMA
 from jaxmon.report.runs.json_text import as_text, plain
 from jaxmon.report.runs.model import Answer, Found
-from jaxmon.report.status.reading import read as read_families
 from jaxmon.report.status.summary import summarise
-from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
+from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.findings import as_json, find, verdict
 
 
 # What is kept of a snapshot, in this order.
@@ -103,7 +103,7 @@ def _document(facts: Facts) -> dict[str, Any]:
         "worker": facts.worker,
         "state": facts.state,
         "answer": _answer(facts, snapshot, findings),
-        "findings": [from_json(Found, one.as_json()) for one in findings],
+        "findings": [from_json(Found, as_json(one)) for one in findings],
         "quiet": verdict(findings),
         "notes": [*doubts(snapshot)],
         "versions": environment.versions,
@@ -126,7 +126,7 @@ def _answer(facts: Facts, snapshot: Snapshot, findings: Sequence[Finding]) -> An
     if facts.state == "crashed":
         families.append(gauge(AGENT_DIED, 1, facts.worker, ""))
     now = read_families(families, time=snapshot.process.now, worker=facts.worker)
-    verdicts = ProcessVerdict(findings=[one.as_json() for one in findings])
+    verdicts = ProcessVerdict(findings=[as_json(one) for one in findings])
     status = summarise(
         now,
         young=inf,

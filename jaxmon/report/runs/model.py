@@ -31,7 +31,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A finding, as in `jaxmon.report.findings.finding`."""
+    """A finding, as in `jaxmon.symptoms.finding`."""
 
     topic: str = ""
     subject: str = ""

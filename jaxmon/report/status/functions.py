@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from jaxmon import catalog
-from jaxmon.report.status.model import ErrorSummary, FunctionSummary, Totals
-from jaxmon.report.status.reading import Reading, in_order
+from jaxmon.facts.host import ErrorSummary, FunctionSummary, Totals
+from jaxmon.facts.reading import Reading, in_order
 
 
 # What agents call JAX's own functions, one by one or all together.

@@ -14,9 +14,9 @@ from typing import TypedDict
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
-from jaxmon.report.status.distributions import Distribution, total
-from jaxmon.report.status.reading import Key, Reading
-from jaxmon.report.status.recent import Recent
+from jaxmon.facts.distributions import Distribution, total
+from jaxmon.facts.reading import Key, Reading
+from jaxmon.facts.recent import Recent
 
 
 EVERY = 5.0

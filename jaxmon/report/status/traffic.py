@@ -6,15 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from jaxmon import catalog
-from jaxmon.report.status.distributions import Distribution, total
-from jaxmon.report.status.model import (
+from jaxmon.facts.distributions import Distribution, total
+from jaxmon.facts.host import (
     BatchSummary,
     Latency,
     QueueSummary,
     RequestSummary,
 )
-from jaxmon.report.status.reading import Key, Reading, in_order
-from jaxmon.report.status.recent import Recent
+from jaxmon.facts.reading import Key, Reading, in_order
+from jaxmon.facts.recent import Recent
 
 
 _WARM = "warm"

@@ -20,7 +20,7 @@ import jaxmon
 from jaxmon.agent.agent import runtime_of
 from jaxmon.facts.process import read
 from jaxmon.limits.shared import current
-from jaxmon.report.findings import find
+from jaxmon.symptoms.findings import as_json, find
 
 
 _SCRAPED = 5.0
@@ -59,7 +59,7 @@ def judge() -> None:
     runtime.refresh()
     events = [event._asdict() for event in runtime.context.events.since()]
     snapshot = read(runtime.overview.whole(), {"events": events}, current())
-    print(json.dumps([one.as_json() for one in find(snapshot)]), flush=True)
+    print(json.dumps([as_json(one) for one in find(snapshot)]), flush=True)
 
 
 def judge_and_end() -> None:

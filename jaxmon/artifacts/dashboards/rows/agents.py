@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jaxmon import catalog, promql
-from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, stat, timeseries
@@ -11,7 +10,7 @@ from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.dashboards.rows import now
 from jaxmon.artifacts.overviews import functions, processes
 from jaxmon.artifacts.slo import Slos
-from jaxmon.promql import Expr, call, counter, eq, gauge, histogram
+from jaxmon.promql import Expr, call, counter, eq, events, gauge, histogram
 from jaxmon.promql.expressions import RANGE
 
 

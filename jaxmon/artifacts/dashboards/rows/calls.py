@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.catalog import Metric
-from jaxmon.promql import counter, gauge, histogram
+from jaxmon.promql import counter, events, gauge, histogram
 from jaxmon.promql.expressions import RATE_INTERVAL
 
 

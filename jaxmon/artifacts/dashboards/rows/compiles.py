@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, table, timeseries
 from jaxmon.artifacts.dashboards.model import Line, Row, Target
 from jaxmon.artifacts.overviews import functions, processes
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations
-from jaxmon.promql import eq, gauge, histogram
+from jaxmon.promql import eq, events, gauge, histogram
 from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
 
 

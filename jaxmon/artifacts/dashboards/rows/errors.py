@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.overviews import functions, processes
+from jaxmon.promql import events
 from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jaxmon import catalog, promql
-from jaxmon.artifacts.alerts.starts import YOUNG
 from jaxmon.artifacts.dashboards import hardware, inuse
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, stat, table, timeseries
@@ -22,6 +21,7 @@ from jaxmon.artifacts.overviews import functions
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations
 from jaxmon.promql import Expr, call, counter, eq, gauge, recorded, time, up
+from jaxmon.symptoms.starts import YOUNG
 
 
 _ZERO = call("vector", promql.number(0))

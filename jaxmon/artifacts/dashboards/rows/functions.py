@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
 from jaxmon.artifacts.dashboards.model import Link, Panel, Row, Target, Thresholds
 from jaxmon.artifacts.slo import Slos
-from jaxmon.promql import Expr, counter
+from jaxmon.promql import Expr, counter, events
 
 
 RANGE = "$__range"

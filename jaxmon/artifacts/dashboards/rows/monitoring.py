@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, states, table, timeseries
 from jaxmon.artifacts.dashboards.model import Line, Mapping, Row, Target
 from jaxmon.artifacts.overviews import processes
-from jaxmon.promql import counter, eq, gauge, up
+from jaxmon.promql import counter, eq, events, gauge, up
 from jaxmon.promql.expressions import RATE_INTERVAL
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, stat, table, timeseries
 from jaxmon.artifacts.dashboards.model import Line, Link, Row, Target
@@ -12,7 +11,7 @@ from jaxmon.artifacts.overviews import flops as computed
 from jaxmon.artifacts.overviews import training as overviews
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations
-from jaxmon.promql import Expr, counter, eq, gauge, histogram, re
+from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, re
 from jaxmon.promql.expressions import RATE_INTERVAL
 
 

@@ -1,0 +1,112 @@
+"""
+Whether users are all right, in one sentence with its reasons.
+
+The numbers of the last minute decide, by the limits of findings and alerts; so a fault
+that is over is none any more. Findings add what only they can see. A fault is failing
+where its alert pages, and degraded where it is a ticket, or not due yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from jaxmon.facts.host import Answer, HostFacts, Reason, State
+from jaxmon.formats.layout import amount, counted
+from jaxmon.symptoms.reason import reason, said
+from jaxmon.symptoms.steps import named
+from jaxmon.symptoms.table import SYMPTOMS
+
+
+STATES: tuple[State, ...] = ("failing", "degraded", "fine", "unknown")
+"""The worst first."""
+
+# What users notice themselves is said first.
+_NOTICED = ("requests", "hanging", "cold_requests", "requests_slow", "stalled")
+
+_NO_PROCESS = "Not known: no instrumented process runs here."
+_NO_MARKS = "Not known: no program here marks its requests or steps."
+_MARK = (
+    'Mark what users wait for: @jaxmon.request("predict"), the middleware of '
+    "jaxmon.asgi or jaxmon.wsgi, or the interceptor of jaxmon.grpc for requests; "
+    "jaxmon.steps(loader) for a training loop."
+)
+
+
+def answer(facts: HostFacts) -> Answer:
+    """Return whether users are all right."""
+    # Some judge several symptoms.
+    judges = dict.fromkeys(one.reason for one in SYMPTOMS.values() if one.reason)
+    reasons = [found for judge in judges for found in judge(facts)]
+    reasons = [{**one, "because": _because(one, facts)} for one in reasons]
+    reasons += _of_findings(facts, reasons)
+    reasons.sort(key=_rank)
+    marked = bool(facts.requests or facts.loops)
+    advice = "" if marked or not facts.agents else _MARK
+    if reasons:
+        first, rest = reasons[0], len(reasons) - 1
+        lead = "No" if first["state"] == "failing" else "Not quite"
+        more = f" And {counted(rest, 'more reason')}." if rest else ""
+        text = f"{lead}: {first['text']}{more}"
+        return Answer(state=first["state"], text=text, reasons=reasons, advice=advice)
+    if not marked:
+        text = _NO_MARKS if facts.agents else _NO_PROCESS
+        return Answer(state="unknown", text=text, reasons=[], advice=advice)
+    return Answer(state="fine", text=_fine(facts), reasons=[], advice="")
+
+
+def _rank(one: Reason) -> tuple[int, bool]:
+    return STATES.index(one["state"]), one["kind"] not in _NOTICED
+
+
+def _because(about: Reason, facts: HostFacts) -> str:
+    """Return the likely cause in a sentence, empty if unknown."""
+    explain = SYMPTOMS[about["kind"]].because
+    causes = explain(facts, about) if explain else said(facts, about, about["kind"])
+    return next((one for one in causes if one and one not in about["text"]), "")
+
+
+def _of_findings(facts: HostFacts, reasons: Iterable[Reason]) -> Iterator[Reason]:
+    """Yield what only the findings know, each once for all processes."""
+    # A program that stands somewhere is what a loop that is stuck says.
+    known = {
+        (one["kind"], "" if one["kind"] == "stalled" else one["subject"])
+        for one in reasons
+    }
+    found: dict[tuple[str, str], Reason] = {}
+    for worker, process in facts.verdict.processes.items():
+        for one in process.findings or ():
+            topic, subject = one["topic"], one["subject"]
+            if not one["severity"] or (topic, subject) in known or (topic, "") in known:
+                continue
+            if (about := found.get((topic, subject))) is not None:
+                about["workers"].append(worker)
+                continue
+            about = reason(topic, one["severity"], one["verdict"], [worker], subject)
+            evidence = [*one["evidence"], one["where"]]
+            about["because"] = next(filter(None, evidence), "")
+            found[topic, subject] = about
+    yield from found.values()
+
+
+def _fine(facts: HostFacts) -> str:
+    """Return what goes on while nothing is wrong."""
+    said = []
+    rates = [one["rate"] for one in facts.requests if one["rate"] is not None]
+    if rates and sum(rates) > 0:
+        said.append(f"{amount(sum(rates))} requests a second, and none fails")
+        if any(one["recent_failed"] for one in facts.requests):
+            said[-1] = f"{amount(sum(rates))} requests a second, and hardly any fails"
+    running = [one for one in facts.loops if one["age"] is not None]
+    if len(running) == 1 and running[0]["rate"]:
+        loop = running[0]
+        rate = amount(loop["rate"] or 0)
+        steps = "step" if rate == "1" else "steps"
+        said.append(f"{rate} {steps} a second in {named(loop)}")
+    elif running:
+        said.append(f"{counted(len(running), 'loop')} at work")
+    elif ended := [one for one in facts.loops if one["rate"]]:
+        loop = max(ended, key=lambda one: one["steps"])
+        said.append(f"{named(loop)} ended after {counted(loop['steps'], 'step')}")
+    if not said:
+        return "Yes, as far as known: no request and no step in the last minute."
+    return f"Yes: {'; '.join(said)}."

@@ -1,0 +1,107 @@
+"""Why users are not all right: as its alert has it, failing or degraded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from jaxmon.facts.host import HostFacts, Reason, State
+from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.formats.layout import clean, duration
+from jaxmon.symptoms.alert import PAGE, TICKET, Severity
+
+
+_MOST_LISTED = 4
+# What is called a minute.
+_MINUTE_LEAST, _MINUTE_MOST = 50.0, 90.0
+
+
+def reason(
+    name: str, severity: Severity, text: str, workers: Iterable[str], subject: str = ""
+) -> Reason:
+    """
+    Return that the processes *workers* have the symptom *name*, with a *subject* such
+    as a route or a loop. What pages is failing.
+    """
+    return Reason(
+        state=state(severity),
+        kind=name,
+        subject=subject,
+        text=text,
+        because="",
+        workers=list(workers),
+    )
+
+
+def state(severity: Severity) -> State:
+    """Return how users are, where an alert has that *severity*."""
+    return "failing" if severity == PAGE else "degraded"
+
+
+def due(
+    text: str, age: float, after: str, severity: Severity, least: float = 0.0
+) -> tuple[Severity, str]:
+    """
+    Return the severity of what has lasted for *age* seconds, and *text* as a sentence
+    that says when an alert of *severity* follows, if it does not fire yet: *after* that
+    time, or *least* seconds if that is longer.
+    """
+    when = max(seconds_in(after), least)
+    if age > when:
+        return severity, f"{text}."
+    return TICKET, f"{text}; a {severity} follows at {duration(when)}."
+
+
+def listed(noun: str, names: Sequence[str]) -> str:
+    """Return ``workers 1, 2 and 7 more``."""
+    if len(names) == 1:
+        return f"{noun} {clean(names[0])}"
+    shown = ", ".join(map(clean, names[:_MOST_LISTED]))
+    more = len(names) - _MOST_LISTED
+    return f"{noun}s {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+def period(seconds: float | None) -> str:
+    """Return what the last so many *seconds* are called."""
+    if seconds is None or _MINUTE_LEAST <= seconds <= _MINUTE_MOST:
+        return "minute"
+    return duration(round(seconds)).replace(".0 s", " s")
+
+
+def findings(facts: HostFacts, about: Reason, topic: str) -> list[dict[str, Any]]:
+    """
+    Return the findings of *topic* on the processes that *about* is about: first the one
+    on the same route or loop, then the most expensive.
+    """
+    known = facts.verdict.processes
+    found = [
+        one
+        for worker in about["workers"]
+        if worker in known
+        for one in known[worker].findings or ()
+        if one["topic"] == topic
+    ]
+    found.sort(key=lambda one: (one["subject"] != about["subject"], -_cost(one)))
+    return found
+
+
+def said(facts: HostFacts, about: Reason, *topics: str) -> Iterator[str]:
+    """Yield what findings of *topics* say on the processes that *about* is about."""
+    for topic in topics:
+        yield from map(sentence, findings(facts, about, topic))
+
+
+def doing(facts: HostFacts, about: Reason) -> Iterator[str]:
+    """Yield where the time of these processes goes lately."""
+    known = facts.verdict.processes
+    yield from (known[one].doing for one in about["workers"] if one in known)
+
+
+def sentence(finding: Mapping[str, Any]) -> str:
+    """Return the cause that *finding* names."""
+    text, where = str(finding["verdict"]), str(finding["where"])
+    return f"{text} At {where}." if where and where not in text else text
+
+
+def _cost(finding: Mapping[str, Any]) -> float:
+    return float(finding["seconds"])
