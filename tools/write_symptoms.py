@@ -37,8 +37,9 @@ INTRODUCTION = """\
 
 Everything that jaxmon says of a program, a host or a job, once, by kind of failure.
 *Finding* is the topic in `jaxmon explain --json`, *page* what the answer of the live
-page, `ps` and `top` counts as a reason, whose `kind` is the same name. Alerts have a runbook of their name. Limits
-have these names in [`slo.yaml`](alerting.md), for screens and alerts alike."""
+page, `ps` and `top` counts as a reason, whose `kind` is the same name. Alerts have a
+runbook of their name. Limits have these names in [`slo.yaml`](alerting.md), for screens
+and alerts alike."""
 
 
 class Reads(dict[str, Any]):

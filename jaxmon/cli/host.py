@@ -141,14 +141,14 @@ class Host:
 
     Args:
         source: where to read.
-        limits: by which it is judged.
+        limits: by which it is judged; those of *source* if `None`.
         clock: Unix time.
     """
 
     def __init__(
         self,
         source: Source,
-        limits: Limits,
+        limits: Limits | None = None,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -174,7 +174,7 @@ class Host:
 
     def judge(self) -> None:
         """Read the findings."""
-        self._verdict = self._source.verdict(self._limits)
+        self._verdict = self._source.verdict(self._limits or self._source.limits())
 
     def summary(self) -> Summary:
         """Return the status of the host."""
@@ -217,7 +217,7 @@ class Host:
             whole=whole,
             run_dir=self._source.name,
             verdict=verdict,
-            limits=self._limits,
+            limits=self._limits or self._source.limits(),
         )
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jaxmon.errors import CommandError, PageError
 from jaxmon.exposition.families import Family
 from jaxmon.facts.host import HostVerdict, ProcessVerdict
-from jaxmon.facts.reader import seconds
-from jaxmon.limits import Limits
+from jaxmon.facts.reader import mapping, seconds
+from jaxmon.limits import Limits, shared
 
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ class Source(Protocol):
         Raises:
             CommandError: nothing could be read.
         """
+        ...
+
+    def limits(self) -> Limits:
+        """Return the limits to judge by, as far as they are known."""
         ...
 
     def verdict(self, limits: Limits) -> HostVerdict:
@@ -62,6 +66,10 @@ class Sockets:
                 return []
             raise CommandError(str(error)) from error
 
+    def limits(self) -> Limits:
+        """Return those of the run directory."""
+        return shared.current(self._run_dir)
+
     def verdict(self, limits: Limits) -> HostVerdict:
         """Evaluate what all agents report."""
         from jaxmon_exporter.judge import judge
@@ -75,13 +83,16 @@ class Sidecar:
     def __init__(self, session: Session, url: str) -> None:
         self.name = url
         self._session = session
+        self._limits: Limits | None = None
 
     def families(self) -> list[Family]:
-        """Read ``/metrics``."""
+        """Read ``/metrics``, and at first the limits."""
         from jaxmon.exposition.parse import parse, to_family
         from jaxmon.monitoring.session import MonitoringError
 
         try:
+            if self._limits is None:
+                self.verdict(Limits())
             text = self._session.get("/metrics").body.decode(errors="replace")
             return [to_family(one) for one in parse(text)]
         except MonitoringError as error:
@@ -90,6 +101,10 @@ class Sidecar:
             msg = f"{self.name} is no sidecar of jaxmon: {error}"
             raise CommandError(msg) from error
 
+    def limits(self) -> Limits:
+        """Return its own, or the defaults as long as it has not responded."""
+        return self._limits or Limits()
+
     def verdict(self, limits: Limits) -> HostVerdict:  # noqa: ARG002 - its own
         """Read the findings in ``/api/summary``, by the sidecar's limits."""
         from jaxmon.formats import json_text
@@ -97,10 +112,11 @@ class Sidecar:
 
         try:
             body = self._session.get("/api/summary").body
-            found = json_text.parse(body.decode(errors="replace"))
+            found = mapping(json_text.parse(body.decode(errors="replace")))
+            self._limits = shared.checked(mapping(found.get("limits")))
         except (MonitoringError, ValueError) as error:
             return HostVerdict(trouble=f"unknown: {error}")
-        agents = found.get("agents") if isinstance(found, dict) else None
+        agents = found.get("agents")
         processes = {
             str(one.get("worker")): _verdict(one)
             for one in (agents if isinstance(agents, list) else [])
@@ -133,7 +149,10 @@ def _finding(found: Mapping[str, Any]) -> dict[str, Any]:
             name: _text(found.get(name))
             for name in ("topic", "subject", "verdict", "action", "where")
         },
-        **{name: _text(found.get(name)) for name in ("urgency", "panel", "runbook")},
+        **{
+            name: _text(found.get(name))
+            for name in ("severity", "urgency", "panel", "runbook")
+        },
         "evidence": [_text(one) for one in evidence]
         if isinstance(evidence, list)
         else [],

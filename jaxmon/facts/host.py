@@ -275,7 +275,8 @@ class Summary(TypedDict):
     Everything that a screen shows.
 
     ``functions`` are the program's first, then JAX's own, by compile time; those of
-    more than 500 are omitted. ``whole`` is whether it is of all processes of a host, or
+    more than 500 are omitted. ``limits`` are those by which it is judged that are not
+    the defaults. ``whole`` is whether it is of all processes of a host, or
     of one. ``run_dir`` is where the sidecar looks for agents.
     """
 
@@ -283,6 +284,7 @@ class Summary(TypedDict):
     time: float
     whole: bool
     run_dir: str
+    limits: dict[str, Any]
     answer: Answer
     requests: list[RequestSummary]
     queues: list[QueueSummary]

@@ -46,6 +46,9 @@ class Source:
         page = self._pages.pop(0) if len(self._pages) > 1 else self._pages[0]
         return [to_family(one) for one in parse(page)]
 
+    def limits(self) -> Limits:
+        return Limits()
+
     def verdict(self, limits: Limits) -> HostVerdict:  # noqa: ARG002 - fixed
         process = ProcessVerdict(7, "python3 train.py", 9.0, [FINDING])
         return HostVerdict({"0": process})

@@ -77,6 +77,7 @@ def summarise(  # noqa: PLR0913 - what a status consists of
         time=now.time,
         whole=whole,
         run_dir=run_dir,
+        limits=dict(facts.limits.changed),
         answer=answer(facts),
         requests=list(facts.requests),
         queues=queues(now),
