@@ -17,6 +17,7 @@ from jaxmon_exporter.collecting import Clock
 if TYPE_CHECKING:
     from jaxmon.facts.host import CollectorSummary, HostVerdict, Summary
     from jaxmon.report.status.history import Charts
+    from jaxmon.symptoms.answer import Onsets
     from jaxmon_exporter.polling import Status
 
 
@@ -48,6 +49,7 @@ class Live:
         self._clock = clock
         self._window = Window()
         self._history = History()
+        self._onsets: Onsets | None = None
 
     def sample(self) -> None:
         """Keep the latest values, without those of functions."""
@@ -71,6 +73,7 @@ class Live:
         """
         from jaxmon.facts.reading import by_process  # noqa: PLC0415 - few look
         from jaxmon.report.status.summary import summarise  # noqa: PLC0415 - likewise
+        from jaxmon.symptoms import answer  # noqa: PLC0415 - likewise
 
         now = read(self._families(), time=self._clock())
         before = self._window.before(now.time)
@@ -80,6 +83,8 @@ class Live:
                 return None
             now, verdict = found, verdict.of(worker)
             before = by_process(before).get(worker) if before is not None else None
+        elif self._onsets is None:
+            self._onsets = answer.Onsets()
         return summarise(
             now,
             before,
@@ -88,6 +93,7 @@ class Live:
             run_dir=self._run_dir,
             verdict=verdict,
             limits=self._limits,
+            onsets=None if worker else self._onsets,
             collectors=[] if worker else [_collector(one) for one in statuses],
         )
 

@@ -17,6 +17,7 @@ from jaxmon.limits import Limits
 from jaxmon.report.programs import label, without_interpreter
 from jaxmon.report.status.summary import summarise
 from jaxmon.resources.hung import STOPPED
+from jaxmon.symptoms.answer import Onsets
 from jaxmon.symptoms.findings import NOTHING
 
 
@@ -159,6 +160,7 @@ class Host:
         self._now = _NOTHING_YET
         self._first: Reading | None = None
         self._verdict = UNREAD
+        self._onsets = Onsets()
 
     def poll(self) -> None:
         """
@@ -218,6 +220,7 @@ class Host:
             run_dir=self._source.name,
             verdict=verdict,
             limits=self._limits or self._source.limits(),
+            onsets=self._onsets if whole else None,
         )
 
 

@@ -9,9 +9,12 @@ where its alert pages, and degraded where it is a ticket, or not due yet.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import inf
 
 from jaxmon.facts.host import Answer, HostFacts, Reason, State
-from jaxmon.formats.layout import amount, counted
+from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.formats.layout import amount, counted, duration
+from jaxmon.limits import Limits
 from jaxmon.symptoms.reason import reason, said
 from jaxmon.symptoms.steps import named
 from jaxmon.symptoms.table import SYMPTOMS
@@ -19,6 +22,9 @@ from jaxmon.symptoms.table import SYMPTOMS
 
 STATES: tuple[State, ...] = ("failing", "degraded", "fine", "unknown")
 """The worst first."""
+
+# Seconds without a look after which it is not known what was meanwhile.
+_PAUSE = 30.0
 
 # What users notice themselves is said first.
 _NOTICED = ("requests", "hanging", "cold_requests", "requests_slow", "stalled")
@@ -32,13 +38,51 @@ _MARK = (
 )
 
 
-def answer(facts: HostFacts) -> Answer:
-    """Return whether users are all right."""
+class Onsets:
+    """
+    Since when symptoms are there, for one who looks again and again.
+
+    When those began that are there at the first look, or after a pause, is not known.
+    """
+
+    def __init__(self) -> None:
+        self._latest = -inf
+        self._since: dict[tuple[str, str], float | None] = {}
+
+    def note(self, reasons: Iterable[Reason], time: float) -> None:
+        """Note that there are *reasons* at this Unix time."""
+        known, watched = self._since, 0 <= time - self._latest < _PAUSE
+        self._since = {
+            key: known.get(key, time) if watched else None
+            for one in reasons
+            for key in [(one["kind"], one["subject"])]
+        }
+        self._latest = time
+
+    def follows(self, one: Reason, limits: Limits) -> str:
+        """Return since when *one* is, and when its alert follows, if that is known."""
+        wait = SYMPTOMS[one["kind"]].wait
+        since = self._since[one["kind"], one["subject"]]
+        if not wait or since is None:
+            return ""
+        lasted, whole = self._latest - since, seconds_in(getattr(limits, wait))
+        if lasted >= whole:
+            return ""
+        alert = "page" if one["state"] == "failing" else "ticket"
+        return f"; since {duration(lasted)}, a {alert} follows at {duration(whole)}"
+
+
+def answer(facts: HostFacts, onsets: Onsets | None = None) -> Answer:
+    """Return whether users are all right; *onsets* are those of earlier looks."""
     # Some judge several symptoms.
     judges = dict.fromkeys(one.reason for one in SYMPTOMS.values() if one.reason)
     reasons = [found for judge in judges for found in judge(facts)]
     reasons = [{**one, "because": _because(one, facts)} for one in reasons]
     reasons += _of_findings(facts, reasons)
+    if onsets is not None:
+        onsets.note(reasons, facts.now.time)
+        for one in reasons:
+            one["text"] = f"{one['text'][:-1]}{onsets.follows(one, facts.limits)}."
     reasons.sort(key=_rank)
     marked = bool(facts.requests or facts.loops)
     advice = "" if marked or not facts.agents else _MARK

@@ -9,7 +9,15 @@ from jaxmon.facts.host import HostFacts, Reason
 from jaxmon.formats import durations
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, Matcher, counter, eq, gauge, gauge_over
-from jaxmon.symptoms.alert import COUNT, PAGE, PROCESS, TICKET, Alert, SiteLimits
+from jaxmon.symptoms.alert import (
+    COUNT,
+    PAGE,
+    PROCESS,
+    TICKET,
+    Alert,
+    Severity,
+    SiteLimits,
+)
 from jaxmon.symptoms.reason import listed, reason
 from jaxmon.symptoms.symptom import AlertBuilder, Mode, Symptom
 
@@ -20,12 +28,20 @@ _GPUS, _TPUS = promql.re("uuid", "GPU-.+"), promql.re("uuid", "TPU-.+")
 
 
 def lost(facts: HostFacts) -> Iterator[Reason]:
-    """Yield accelerators that do not respond."""
-    found = [one["index"] for one in facts.accelerators if one["up"] is False]
-    if found:
-        does = "do" if len(found) > 1 else "does"
-        text = f"{listed('accelerator', found)} {does} not respond to the driver."
-        yield reason("accelerator", PAGE, text, [])
+    """Yield accelerators that do not respond, those first that a program uses."""
+    used = {one["uuid"] for one in facts.devices}
+    # To which GPU a part of one belongs is not known here.
+    parts = any(one.startswith("MIG-") for one in used)
+    found: dict[Severity, list[str]] = {PAGE: [], TICKET: []}
+    for one in facts.accelerators:
+        if one["up"] is False:
+            severity = PAGE if parts or one["uuid"] in used else TICKET
+            found[severity].append(one["index"])
+    for severity, indices in found.items():
+        if indices:
+            does = "do" if len(indices) > 1 else "does"
+            text = f"{listed('accelerator', indices)} {does} not respond to the driver."
+            yield reason("accelerator", severity, text, [], ", ".join(indices))
 
 
 def accelerator_lost(limits: SiteLimits) -> Iterator[Alert]:
@@ -250,6 +266,7 @@ SYMPTOMS = (
         reason=lost,
         alert="JaxmonAcceleratorLost",
         build=accelerator_lost,
+        wait="accelerator_lost_for",
     ),
     _alert("xid", "A GPU reports a critical error.", "JaxmonGpuXid", gpu_xid),
     _alert("ecc", "A GPU has faulty memory.", "JaxmonGpuEccErrors", gpu_ecc_errors),

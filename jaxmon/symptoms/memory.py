@@ -266,12 +266,14 @@ SYMPTOMS = (
         *(memory_high, catalog.DEVICE_MEMORY_BYTES, "On-call: Device memory in use"),
         *("JaxmonDeviceMemoryHigh", device_memory_high),
         reason=filling,
+        wait="device_memory_for",
     ),
     Symptom(
         *("leak", "F5", "Memory that a line allocated only grows.", FAILURE),
         *(leaks, catalog.LEAK_GROWTH_BYTES, "Debug: Suspected leak"),
         *("JaxmonMemoryLeak", memory_leak),
         severity=TICKET,
+        wait="leak_for",
     ),
     Symptom(
         *("fragmentation", "F2", "Much is free on a device, in small blocks.", HINT),

@@ -266,6 +266,7 @@ SYMPTOMS = (
         because=why_silent,
         alert="JaxmonAgentSilent",
         build=agent_silent,
+        wait="agent_silent_for",
     ),
     Symptom(
         *("hook_inactive", "", "A hook is inactive."),

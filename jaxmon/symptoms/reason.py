@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxmon.facts.host import HostFacts, Reason, State
-from jaxmon.formats.durations import seconds as seconds_in
 from jaxmon.formats.layout import clean, duration
 from jaxmon.symptoms.alert import PAGE, TICKET, Severity
 
@@ -39,17 +38,15 @@ def state(severity: Severity) -> State:
 
 
 def due(
-    text: str, age: float, after: str, severity: Severity, least: float = 0.0
+    text: str, age: float, after: float, severity: Severity
 ) -> tuple[Severity, str]:
     """
     Return the severity of what has lasted for *age* seconds, and *text* as a sentence
-    that says when an alert of *severity* follows, if it does not fire yet: *after* that
-    time, or *least* seconds if that is longer.
+    that says when its alert follows, if it does not fire yet: *after* so many seconds.
     """
-    when = max(seconds_in(after), least)
-    if age > when:
+    if age > after:
         return severity, f"{text}."
-    return TICKET, f"{text}; a {severity} follows at {duration(when)}."
+    return TICKET, f"{text}; a {severity} follows at {duration(after)}."
 
 
 def listed(noun: str, names: Sequence[str]) -> str:

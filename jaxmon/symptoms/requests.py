@@ -31,6 +31,8 @@ _MOST_EVIDENCE = 3
 _ROUTE = ("job", "route")
 # Fewer are chance.
 _CALLERS = 5
+# For how long requests must hang, as a part of the age of the oldest.
+_HANGS_FOR = 0.2
 
 
 def many_fail(failed: float, every: float, limits: Limits) -> bool:
@@ -184,7 +186,8 @@ def _stuck(one: RequestSummary, limits: Limits) -> Reason | None:
     if not one["recent"] and oldest >= late:
         lead = f"no request to {clean(one['route'])} finishes"
         text = f"{lead}: {described} {duration(oldest)}"
-        severity, text = due(text, oldest, limits.hang_after, PAGE)
+        after = seconds_in(limits.hang_after) * (1 + _HANGS_FOR)
+        severity, text = due(text, oldest, after, PAGE)
         return _of_route("hanging", severity, text, one)
     if usual and hangs(oldest, usual, limits):
         text = (
@@ -218,7 +221,7 @@ def requests_hang(limits: Limits) -> Iterator[Alert]:
     ):
         yield Alert(
             expr=expr,
-            for_=durations.text(durations.seconds(after) / 5),
+            for_=durations.text(durations.seconds(after) * _HANGS_FOR),
             severity=severity,
             description=(
                 "Requests come in and none is answered: they are in progress, or their "

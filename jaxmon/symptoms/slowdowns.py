@@ -90,7 +90,7 @@ def loops_slow(facts: HostFacts) -> Iterator[Reason]:
         usual, mean = one["usual"], one["mean"]
         if one["age"] is None or not usual or not mean or is_late(one, facts):
             continue
-        if mean >= facts.limits.slowdown * usual and one["rate"]:
+        if mean > facts.limits.slowdown * usual and one["rate"]:
             text = (
                 f"{named(one)} is slow: a step takes {duration(mean)}, before "
                 f"{duration(usual)}."
@@ -176,5 +176,6 @@ SYMPTOMS = (
         *("JaxmonSlowdown", slowdown),
         reason=loops_slow,
         because=why_slow,
+        wait="slowdown_for",
     ),
 )

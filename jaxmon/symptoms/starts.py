@@ -198,6 +198,7 @@ SYMPTOMS = (
         reason=crashed,
         alert="JaxmonTrainingDied",
         build=training_died,
+        wait="died_for",
     ),
     Symptom(
         *("crash_loop", "F8", "A process crashes again and again."),

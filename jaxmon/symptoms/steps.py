@@ -134,8 +134,9 @@ def loops_stalled(facts: HostFacts) -> Iterator[Reason]:
         if age is None or not is_late(one, facts):
             continue
         text = f"{named(one)} is stuck: its last step was {duration(age)} ago"
-        after, least = facts.limits.stalled_after, _patience(one, facts.limits)
-        severity, text = due(text, age, after, PAGE, least)
+        limits = facts.limits
+        after = max(seconds_in(limits.stalled_after), _patience(one, limits))
+        severity, text = due(text, age, after + seconds_in(limits.stalled_for), PAGE)
         yield reason("stalled", severity, text, [one["age_worker"]], one["loop"])
 
 

@@ -75,6 +75,7 @@ class Symptom(NamedTuple):
         together: judges it beside other processes of its host.
         reason: judges a host by the numbers of the last minute.
         severity: that of a finding in the answer; `None` if that is for `reason`.
+        wait: the limit by which its alert waits, if a reason comes earlier.
         because: says why it is so, for the answer; by default, findings of it do.
         missing: why there is no alert, or why no screen says it.
         other_runbook: the runbook, if it is another one than that of the alert.
@@ -92,6 +93,7 @@ class Symptom(NamedTuple):
     together: NeighbourJudge | None = None
     reason: HostJudge | None = None
     severity: Severity | None = None
+    wait: str = ""
     because: Explanation | None = None
     missing: str = ""
     other_runbook: str = ""

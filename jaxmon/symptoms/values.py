@@ -272,6 +272,7 @@ SYMPTOMS = (
         *("JaxmonNonFinite", non_finite),
         reason=values_lost,
         severity=TICKET,
+        wait="nonfinite_for",
     ),
     Symptom(
         *("nonfinite_value", "F4", "A logged value became NaN or infinite.", FAILURE),
@@ -279,6 +280,7 @@ SYMPTOMS = (
         *("JaxmonNonFinite", non_finite),
         reason=values_lost,
         severity=TICKET,
+        wait="nonfinite_for",
     ),
     Symptom(
         *("diverging", "F4", "A logged loss rises far above its best.", FAILURE),

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.facts.host import HostVerdict, ProcessVerdict
 from jaxmon.facts.reading import Reading
+from jaxmon.report.status.summary import summarise
+from jaxmon.symptoms.answer import Onsets
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import as_json
 from tests.status import ROUTE, START, Worker, reading, status
@@ -31,7 +33,7 @@ def hangs(worker: Worker) -> None:
 
 def hangs_for_long(worker: Worker) -> None:
     worker.set(catalog.REQUESTS_IN_PROGRESS, 12, ROUTE)
-    worker.set(catalog.REQUEST_OLDEST_SECONDS, 310, ROUTE)
+    worker.set(catalog.REQUEST_OLDEST_SECONDS, 370, ROUTE)
 
 
 def hangs_since_lately(worker: Worker) -> None:
@@ -69,7 +71,7 @@ def stands_still(worker: Worker) -> None:
 
 
 def stands_still_for_long(worker: Worker) -> None:
-    worker.set(catalog.STEP_AGE_SECONDS, 660, "train")
+    worker.set(catalog.STEP_AGE_SECONDS, 730, "train")
 
 
 def stands_still_and_compiles(worker: Worker) -> None:
@@ -142,7 +144,7 @@ CASES = {
     ),
     stands_still_for_long: (
         "failing",
-        "No: loop train is stuck: its last step was 11 min ago.",
+        "No: loop train is stuck: its last step was 12 min 10 s ago.",
     ),
     stands_still_and_compiles: ("fine", "Yes: 1 loop at work."),
     evaluates: ("fine", "Yes: 1 loop at work."),
@@ -349,3 +351,40 @@ def test_findings_are_reasons_unless_the_numbers_say_so() -> None:
         ("degraded", "Memory of device 0 grew steadily."),
     ]
     assert reasons[2]["workers"] == ["0", "1"]
+
+
+def test_a_reason_says_when_its_alert_follows() -> None:
+    """To one who saw it begin; what is there at the first look has no such time."""
+    onsets = Onsets()
+    worker = Worker()
+    worker.requests(1000)
+
+    def said(at: float) -> str:
+        found = summarise(reading(worker, at=START + at), onsets=onsets)
+        return found["answer"]["text"]
+
+    assert "memory" not in said(600)
+    device_is_full(worker)
+    full = "Not quite: device 0 is about to run out of memory: 93 % of 100 B in use"
+    follows = [f"since {one}, a ticket follows at 10 min." for one in ("0 s", "20.0 s")]
+    assert [said(620), said(640)] == [f"{full}; {one}" for one in follows]
+    for at in range(660, 1220, 20):
+        assert "; since" in said(at)
+    # The ticket is there; and after a pause, since when is not known.
+    assert [said(1220), said(1300), said(1320)] == [f"{full}."] * 3
+
+
+def test_an_accelerator_that_no_program_uses_is_not_failing() -> None:
+    """Its alert is a ticket, as a device may be drained; one in use pages."""
+    info = series(catalog.ACCELERATOR_INFO, "GPU-1", "0", "nvidia", "H100", "", "")
+    lost = [
+        Family(catalog.ACCELERATOR_INFO, [(info, 1.0)]),
+        gauge(catalog.ACCELERATOR_UP, 0, "GPU-1"),
+    ]
+    idle, busy = Worker(), Worker()
+    device_is_full(busy)
+    for worker, state in ((idle, "degraded"), (busy, "failing")):
+        reasons = status(worker, extra=lost)["answer"]["reasons"]
+        (found,) = [one for one in reasons if one["kind"] == "accelerator"]
+        assert found["text"] == "accelerator 0 does not respond to the driver."
+        assert found["state"] == state

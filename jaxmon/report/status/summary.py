@@ -24,7 +24,7 @@ from jaxmon.report.status.functions import MOST, errors, functions, shown, total
 from jaxmon.report.status.traffic import batches, queues, requests
 from jaxmon.report.status.training import loops
 from jaxmon.settings import RUNBOOKS
-from jaxmon.symptoms.answer import answer
+from jaxmon.symptoms.answer import Onsets, answer
 
 
 _UNKNOWN = ProcessVerdict()
@@ -41,6 +41,7 @@ def summarise(  # noqa: PLR0913 - what a status consists of
     verdict: HostVerdict = UNREAD,
     collectors: Sequence[CollectorSummary] = (),
     limits: Limits | None = None,
+    onsets: Onsets | None = None,
 ) -> Summary:
     """
     Return the status as of *now*.
@@ -56,6 +57,7 @@ def summarise(  # noqa: PLR0913 - what a status consists of
         verdict: the findings on them.
         collectors: of the sidecar.
         limits: by which it is judged; the defaults if `None`.
+        onsets: since when what is wrong is so, to be added to.
     """
     uptimes = now.of(catalog.UPTIME_SECONDS)
     verdict = verdict.current({worker: value for (worker,), value in uptimes.items()})
@@ -78,7 +80,7 @@ def summarise(  # noqa: PLR0913 - what a status consists of
         whole=whole,
         run_dir=run_dir,
         limits=dict(facts.limits.changed),
-        answer=answer(facts),
+        answer=answer(facts, onsets),
         requests=list(facts.requests),
         queues=queues(now),
         batches=batches(now, recent),
