@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jaxmon.report.runs.build import Facts, build
-from jaxmon.report.runs.model import Run
-from jaxmon.report.runs.read import parse
+from jaxmon.report.runs.summary import Facts, Run, build, parse
 
 
 VERSIONS = {"jax": "0.10.2", "platform": "gpu", "device": "H100", "processor": "cpu0"}

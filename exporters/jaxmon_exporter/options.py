@@ -82,7 +82,7 @@ def _listened(host: str) -> str:
 
 def _names(chosen: tuple[str, ...]) -> tuple[str, ...]:
     """Return *chosen* names that `Host` may have."""
-    from jaxmon.http.hosts import HostPolicy  # noqa: PLC0415 - see above
+    from jaxmon.http.routes import HostPolicy  # noqa: PLC0415 - see above
 
     HostPolicy(chosen)
     return chosen
@@ -90,9 +90,7 @@ def _names(chosen: tuple[str, ...]) -> tuple[str, ...]:
 
 def _page(url: str) -> str:
     """Return *url* if it can be fetched; empty stays empty."""
-    from jaxmon_exporter.collectors.dcgm.fetch import (  # noqa: PLC0415 - and a client
-        usable,
-    )
+    from jaxmon_exporter.collectors.dcgm import usable  # noqa: PLC0415 - and a client
 
     return usable(url) if url else ""
 

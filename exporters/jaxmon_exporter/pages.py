@@ -60,7 +60,7 @@ def summary_page(
 
 
 def _json(found: Summary | None) -> Response:
-    from jaxmon.livepage.data import json_response  # noqa: PLC0415 - few look
+    from jaxmon.livepage.document import json_response  # noqa: PLC0415 - few look
 
     if found is None:
         return error_response(HTTPStatus.NOT_FOUND, "no such process")
@@ -78,7 +78,7 @@ def history_page(charts: Callable[[str | None], Charts | None]) -> Page:
     """Return the handler of ``/api/history``."""
 
     def handle(request: Request) -> Response:
-        from jaxmon.livepage import data  # noqa: PLC0415 - most hosts have no viewer
+        from jaxmon.livepage import document as data  # noqa: PLC0415 - most hosts have no viewer
 
         return data.history_page(charts)(request)
 

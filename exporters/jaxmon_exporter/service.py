@@ -17,7 +17,7 @@ from jaxmon.catalog import BUILD_INFO, DROPPED, INTERNAL_ERRORS, SCRAPE_SECONDS
 from jaxmon.errors import CommandError, JaxmonError
 from jaxmon.exposition.families import Family, Histogram, gauge, series
 from jaxmon.facts.host import HostVerdict
-from jaxmon.http.hosts import HostPolicy
+from jaxmon.http.routes import HostPolicy
 from jaxmon.http.server import Request, Server, metrics_handler
 from jaxmon.report.status.history import EVERY
 from jaxmon.resources.container import ContainerFamilies
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from jaxmon.facts.host import Summary
     from jaxmon.otel.pusher import Pusher
     from jaxmon_exporter.collecting import Collector
-    from jaxmon_exporter.compat.names import DcgmNames
+    from jaxmon_exporter.compat import DcgmNames
     from jaxmon_exporter.prices import Prices
     from jaxmon_exporter.ranks import Ranks
     from jaxmon_exporter.web.gate import Gate
@@ -360,7 +360,7 @@ def _gate(path: Path) -> Gate:
 
 
 def _names() -> DcgmNames:
-    from jaxmon_exporter.compat.names import DcgmNames  # noqa: PLC0415 - see above
+    from jaxmon_exporter.compat import DcgmNames  # noqa: PLC0415 - see above
 
     return DcgmNames()
 

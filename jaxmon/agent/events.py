@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from jaxmon import interrupts
 from jaxmon.clocks import wall_time
-from jaxmon.otel import current
+from jaxmon.otel.traces import spans as current
 
 
 Kind = Literal[

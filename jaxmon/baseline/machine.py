@@ -8,7 +8,7 @@ from statistics import median
 from jaxmon.baseline.slower import CPU, is_crowded
 from jaxmon.baseline.times import Run as Timed
 from jaxmon.facts.functions import Function, Spread
-from jaxmon.report.runs.model import Run
+from jaxmon.report.runs.summary import Run
 
 
 FEWEST = 16

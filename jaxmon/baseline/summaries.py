@@ -22,7 +22,7 @@ from jaxmon.baseline.machine import TIMES, Machine, functions
 from jaxmon.errors import BaselineError
 from jaxmon.facts.functions import Spread
 from jaxmon.formats.layout import size
-from jaxmon.report.runs.model import Run
+from jaxmon.report.runs.summary import Run
 
 
 _SAME = ("platform", "device")

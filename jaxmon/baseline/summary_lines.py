@@ -22,7 +22,7 @@ from jaxmon.formats.layout import (
     wrapped,
 )
 from jaxmon.report.programs import label
-from jaxmon.report.runs.model import Run
+from jaxmon.report.runs.summary import Run
 
 
 SCHEMA = 1

@@ -21,7 +21,7 @@ from jaxmon.errors import CommandError, WireError
 
 if TYPE_CHECKING:
     from jaxmon.cli.workers import Worker
-    from jaxmon.profile.groups import By
+    from jaxmon.profile.operations import By
 
 
 _OK, _NOTHING = 200, 204
@@ -200,8 +200,8 @@ def _slow(worker: Worker, slower_than: float, deadline: float) -> Iterator[Profi
 def _show(worker: Worker, profile: Profile, out: Path, view: View) -> None:
     """Write the files of *profile*, and print its table."""
     from jaxmon.profile import operations, text, xspace
-    from jaxmon.profile.document import document
-    from jaxmon.profile.groups import grouped
+    from jaxmon.profile.operations import grouped
+    from jaxmon.profile.text import document
 
     try:
         space = xspace.parse(profile.space)
@@ -332,7 +332,7 @@ def _write(out: Path, name: str, space: bytes, planes: Iterable[Any]) -> dict[st
     import socket
 
     from jaxmon.files import whole as whole_file
-    from jaxmon.profile import perfetto
+    from jaxmon.profile import text as perfetto
 
     # Several programs may be recorded at once.
     directory = out / "plugins" / "profile" / name

@@ -16,10 +16,8 @@ from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import parse, to_family
 from jaxmon.facts.process import Snapshot, read
 from jaxmon.http.fetch import FetchError, fetch_all
-from jaxmon.report.runs.build import Facts, build
-from jaxmon.report.runs.model import Run
-from jaxmon.report.runs.read import RunError, read_file
-from jaxmon.report.runs.read import parse as parse_run
+from jaxmon.report.runs.summary import Facts, Run, RunError, build, read_file
+from jaxmon.report.runs.summary import parse as parse_run
 from jaxmon.symptoms.cache import is_worth_comparing
 
 

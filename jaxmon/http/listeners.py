@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from jaxmon.files.descriptor import OwnedSocket
 from jaxmon.http.messages import Request, Response
-from jaxmon.http.sockets import Socket
-from jaxmon.http.transport import Transport
+from jaxmon.http.sockets import Socket, Transport
 
 
 if TYPE_CHECKING:

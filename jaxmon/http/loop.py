@@ -16,7 +16,7 @@ from jaxmon.threads import unlist
 
 
 if TYPE_CHECKING:
-    from jaxmon.http.transport import Transport
+    from jaxmon.http.sockets import Transport
 
     _Socket: TypeAlias = OwnedSocket | Transport
 

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from jaxmon.files.descriptor import DescriptorLostError
 from jaxmon.http import listeners
-from jaxmon.http.connection_pool import ConnectionPool, Timeouts
-from jaxmon.http.hosts import HostPolicy
+from jaxmon.http.connections import ConnectionPool, Timeouts
 from jaxmon.http.listeners import Gate, Listener
 from jaxmon.http.loop import Loop
 from jaxmon.http.messages import Request, Response, now
 from jaxmon.http.page import metrics_handler
-from jaxmon.http.routes import Handler, Router
+from jaxmon.http.routes import Handler, HostPolicy, Router
 from jaxmon.http.sockets import READ
 from jaxmon.threads import DaemonThread, current
 

@@ -1,7 +1,7 @@
 """
 What jaxmon exports, pushed by the OpenTelemetry protocol (OTLP), and its traces.
 
-`environment` reads the standard variables, `identity` says who we are, `points` turns
+`environment` reads the standard variables, `resource` says who we are, `points` turns
 families into data points, `pipes` connects them to the SDK's own `exporters`, whose
 `session` limits responses, and `pusher` is the thread. The SDK is imported when it is
 used; `instrumentor` is loaded by ``opentelemetry-instrument``. Spans are in `traces`.

@@ -17,9 +17,8 @@ from opentelemetry._logs import LogRecord, SeverityNumber, get_logger_provider
 from opentelemetry.sdk._logs import LoggerProvider, LogRecordProcessor
 
 from jaxmon.otel.environment import protocol
-from jaxmon.otel.exporters import exporter
+from jaxmon.otel.exporters import exported, exporter
 from jaxmon.otel.resource import of_variables, resource
-from jaxmon.otel.unobserved import exported
 from jaxmon.version import version
 
 

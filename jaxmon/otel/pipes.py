@@ -19,9 +19,8 @@ from jaxmon.catalog.values import SEMANTIC
 from jaxmon.exposition.families import Family
 from jaxmon.otel import resource
 from jaxmon.otel.environment import CONSOLE, Plan
-from jaxmon.otel.exporters import exporter
+from jaxmon.otel.exporters import exported, exporter
 from jaxmon.otel.points import Converter
-from jaxmon.otel.unobserved import exported
 from jaxmon.version import version
 
 

@@ -11,14 +11,112 @@ such as a copy, belongs to the line that uses its result.
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
 from jaxmon import sources
-from jaxmon.profile import paths
 from jaxmon.profile.hlo import Computation, Frame, Instruction, Program
+
+
+# JAX names a computation that it calls; scopes with these names are rare enough.
+_CONTROL = frozenset(
+    [
+        "body",
+        "body_fun",
+        "branch",
+        "checkpoint",
+        "closed_call",
+        "cond",
+        "cond_fun",
+        "core_call",
+        "custom_jvp_call",
+        "custom_jvp_call_jaxpr",
+        "custom_lin",
+        "custom_vjp_call",
+        "custom_vjp_call_jaxpr",
+        "fun",
+        "main",
+        "pallas_call",
+        "pjit",
+        "rematted_computation",
+        "remat",
+        "remat2",
+        "run_state",
+        "scan",
+        "shard_map",
+        "shmap_body",
+        "transpose",
+        "while",
+        "xla_call",
+        "xla_pmap",
+    ]
+)
+_BRANCH = r"branch_\d+_fun"
+_WRAPPED = r"(\w+)\((.*)\)"
+_FUNCTIONS = ("jit", "pjit", "pmap", "xla_call")
+# Computed again in the backward pass, to save memory.
+_RECOMPUTED = "rematted_computation"
+_MOST_PARTS = 100
+
+
+class Path(NamedTuple):
+    """
+    What a path says.
+
+    Attributes:
+        scope: named scopes and the functions jitted within the outermost one.
+        primitive: JAX's, such as ``dot_general``; ``""`` for an argument.
+        backward: whether it is part of a backward pass.
+        recomputed: whether a backward pass computes it again, by `jax.checkpoint`.
+    """
+
+    scope: str
+    primitive: str
+    backward: bool
+    recomputed: bool
+
+
+def read(path: str) -> Path:
+    """Return what *path* says. Of operations that XLA merged, the first counts."""
+    path = path.partition(";")[0].partition(":")[0]
+    parts = _split(path)[:_MOST_PARTS]
+    if len(parts) < 2:  # noqa: PLR2004 - an argument, such as x['weights']
+        return Path("", "", backward=False, recomputed=False)
+    recomputed = _RECOMPUTED in parts
+    return Path(
+        "/".join(scope for part in parts[1:-1] if (scope := _scope(part))),
+        "" if "(" in parts[-1] else parts[-1],
+        backward="transpose(" in path and not recomputed,
+        recomputed=recomputed,
+    )
+
+
+def _split(path: str) -> list[str]:
+    """Return the parts of *path*; a slash in parentheses or brackets is part of one."""
+    parts, depth, begin = [], 0, 0
+    for at, character in enumerate(path):
+        if character in "([":
+            depth += 1
+        elif character in ")]":
+            depth -= 1
+        elif character == "/" and depth <= 0:
+            parts.append(path[begin:at])
+            begin = at + 1
+    return [*parts, path[begin:]]
+
+
+def _scope(part: str) -> str:
+    """Return the scope that *part* stands for, ``""`` if it is none."""
+    while wrapped := re.fullmatch(_WRAPPED, part):
+        if wrapped[1] in _FUNCTIONS and wrapped[2].startswith("_"):
+            return ""  # a helper of JAX
+        part = wrapped[2]
+    if part in _CONTROL or re.fullmatch(_BRANCH, part):
+        return ""
+    return part
 
 
 # How far away an operation may be that another is attributed to, and how many are
@@ -101,12 +199,12 @@ class Origin(NamedTuple):
     """
 
     place: Place | None
-    path: paths.Path
+    path: Path
     others: tuple[Place, ...] = ()
     inferred: bool = False
 
 
-NOWHERE = Origin(None, paths.read(""))
+NOWHERE = Origin(None, read(""))
 
 
 class Origins:
@@ -172,7 +270,7 @@ class Origins:
             if line not in heaviest or amount > heaviest[line][0]:
                 heaviest[line] = amount, place, inner
         if not work:
-            return Origin(self._place(instruction), paths.read(instruction.path))
+            return Origin(self._place(instruction), read(instruction.path))
         # A line of the program has precedence over one of a library.
         first, *others = sorted(
             work, key=lambda line: (heaviest[line][1].tier, -work[line])
@@ -180,7 +278,7 @@ class Origins:
         _, place, inner = heaviest[first]
         return Origin(
             place,
-            paths.read(inner.path or instruction.path),
+            read(inner.path or instruction.path),
             tuple(heaviest[line][1] for line in others[:_MOST_LINES]),
         )
 
@@ -239,7 +337,7 @@ class Origins:
             for computation in self._program.called(instruction):
                 for inner in _users_of_parameter(computation, at):
                     if (place := self._place(inner)) is not None:
-                        return Origin(place, paths.read(inner.path))
+                        return Origin(place, read(inner.path))
         return self._stated(instruction)
 
     def _place(self, instruction: Instruction) -> Place | None:

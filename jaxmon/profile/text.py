@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gzip
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from jaxmon import sources
 from jaxmon.formats.layout import (
@@ -16,9 +19,9 @@ from jaxmon.formats.layout import (
     shortened,
     table,
 )
-from jaxmon.profile.groups import By, Group, enough
-from jaxmon.profile.operations import Profile
+from jaxmon.profile.operations import By, Group, Operation, Profile, enough, scope_of
 from jaxmon.profile.origins import Place
+from jaxmon.profile.xspace import Event, Plane
 
 
 # Rows without --top: with what is above and below them, a screen of 32 lines.
@@ -139,3 +142,112 @@ def _where(place: Place | None) -> str:
     if place is None:
         return "no line known"
     return f"{clean(sources.display_path(place.file))}:{place.line}"
+
+
+def document(
+    profile: Profile, groups: Sequence[Group], by: By, labels: Mapping[str, str]
+) -> dict[str, Any]:
+    """
+    Return everything that is known.
+
+    Args:
+        profile: what the devices did.
+        groups: its operations, in groups.
+        by: what the operations of a group have in common.
+        labels: names of jitted functions by XLA's names of programs.
+    """
+    total, recorded = profile.seconds, profile.recorded
+    return {
+        "recorded": recorded,
+        "busy": profile.busy / recorded if recorded else None,
+        "located": profile.located / total if total else None,
+        "by": by,
+        "groups": [_group(group, total) for group in groups],
+        "operations": [
+            _operation(one, labels.get(one.program), total)
+            for one in profile.operations
+        ],
+    }
+
+
+def _group(group: Group, total: float) -> dict[str, Any]:
+    return {
+        **_place(group.place),
+        "library": group.kind.library or None,
+        "function": group.function,
+        "scope": group.scope,
+        "operation": group.operation or None,
+        "primitive": group.kind.primitive or None,
+        "count": group.count,
+        "seconds": group.seconds,
+        "backward_seconds": group.backward,
+        "recomputed_seconds": group.recomputed,
+        "share": group.seconds / total if total else None,
+    }
+
+
+def _operation(one: Operation, label: str | None, total: float) -> dict[str, Any]:
+    origin = one.origin
+    return {
+        "function": label,
+        "program": one.program,
+        "operation": one.name,
+        "count": one.count,
+        "seconds": one.seconds,
+        "share": one.seconds / total if total else None,
+        **_place(origin.place),
+        "scope": scope_of(one),
+        "primitive": origin.path.primitive or None,
+        "backward": origin.path.backward,
+        "recomputed": origin.path.recomputed,
+        "inferred": origin.inferred,
+        "fused_with": [f"{place.file}:{place.line}" for place in origin.others],
+    }
+
+
+def _place(place: Place | None) -> dict[str, Any]:
+    if place is None:
+        return {"file": None, "line": None, "in": None, "library": None, "own": False}
+    return {
+        "file": place.file,
+        "line": place.line,
+        "in": place.function or None,
+        "library": place.library or None,
+        "own": place.tier == sources.USER,
+    }
+
+
+def render(planes: Iterable[Plane]) -> bytes:
+    """
+    Return *planes* as compressed JSON: a process for each plane, a thread for each
+    line. Times are microseconds since the earliest line began.
+    """
+    planes = list(planes)
+    stamps = [line.timestamp for plane in planes for line in plane.lines]
+    zero = min(stamps, default=0)
+    events: list[dict[str, Any]] = []
+    for pid, plane in enumerate(planes, 1):
+        events.append(_name("process_name", pid, 0, plane.name))
+        for tid, line in enumerate(plane.lines, 1):
+            events.append(_name("thread_name", pid, tid, line.name))
+            offset = (line.timestamp - zero) / 1e3
+            events += [_complete(event, pid, tid, offset) for event in line.events]
+    document = {"displayTimeUnit": "ns", "traceEvents": events}
+    return gzip.compress(json.dumps(document).encode(), 6)
+
+
+def _name(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
+
+
+def _complete(event: Event, pid: int, tid: int, offset: float) -> dict[str, Any]:
+    known = {"hlo_op": event.op, "hlo_module": event.module}
+    return {
+        "ph": "X",
+        "name": event.name,
+        "pid": pid,
+        "tid": tid,
+        "ts": offset + event.start / 1e6,
+        "dur": event.duration / 1e6,
+        "args": {key: value for key, value in known.items() if value is not None},
+    }

@@ -30,10 +30,9 @@ from jaxmon.http import client
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.http.stream import Bounds, TooLargeError, connected
 from jaxmon.otel.environment import GRPC, HTTP
-from jaxmon.otel.exporters import exporter
-from jaxmon.otel.unobserved import exported
-from jaxmon_exporter.collectors.dcgm.fetch import fetch_page
-from jaxmon_exporter.collectors.tpu.channel import SLOW, Call, Failure, call_all
+from jaxmon.otel.exporters import exported, exporter
+from jaxmon_exporter.collectors.dcgm import fetch_page
+from jaxmon_exporter.collectors.tpu.messages import SLOW, Call, Failure, call_all
 from tests.fakes.hostile import ENDLESS, Answer, Hostile, hostile
 from tests.fakes.http2 import Http2Server, reply
 from tests.support import ROOT

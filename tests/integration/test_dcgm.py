@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from jaxmon.exposition.encode import encode
-from jaxmon_exporter.collectors.dcgm.collector import Dcgm
+from jaxmon_exporter.collectors.dcgm import Dcgm
 from jaxmon_exporter.polling import Poller
 from tests.fakes.dcgm import BLANKS, DcgmExporter, dcgm_exporter, labels, page
 from tests.fakes.nvml.gpus import UUID, failures

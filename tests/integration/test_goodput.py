@@ -17,7 +17,7 @@ from jaxmon.exposition.families import series
 from jaxmon.facts import run as records
 from jaxmon.facts.run import RunRecord
 from jaxmon.limits import Limits
-from jaxmon.report.runs.read import read_file
+from jaxmon.report.runs.summary import read_file
 from tests import ml_goodput
 from tests.goodput_runs import RUN, Fault, Supervised
 from tests.reports import findings

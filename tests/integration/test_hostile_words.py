@@ -20,7 +20,7 @@ from jaxmon.cli.main import main
 from jaxmon.http.fetch import FetchError
 from jaxmon.http.server import Handler, Response, Server
 from jaxmon.profile import xspace
-from jaxmon_exporter.collectors.dcgm.fetch import fetch_page
+from jaxmon_exporter.collectors.dcgm import fetch_page
 from tests.fakes.hostile import Answer, hostile
 from tests.fakes.http import FaultyServer, Reply, Seen
 from tests.hostile_text import HOSTILE, harmful

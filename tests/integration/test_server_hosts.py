@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from jaxmon.http.hosts import HostPolicy
+from jaxmon.http.routes import HostPolicy
 from jaxmon.http.server import Request, Response, Server
 from tests.guarded import CLIENTS, TLS, Site
 from tests.serving import everything, status

@@ -13,8 +13,7 @@ from opentelemetry.trace import StatusCode, format_span_id
 
 import jaxmon
 from jaxmon.indicators.work import payers
-from jaxmon.otel.traces.children import Child
-from jaxmon.otel.traces.compiled import Compiled
+from jaxmon.otel.traces.spans import Child, Compiled
 from tests.otlp_receiver import Receiver, Span
 from tests.preloaded import run_preloaded
 from tests.spans import Traced, ids, tracing

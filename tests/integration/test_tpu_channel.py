@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from jaxmon_exporter.collectors.tpu import messages
-from jaxmon_exporter.collectors.tpu.channel import (
+from jaxmon_exporter.collectors.tpu.messages import (
     CUT_OFF,
     GONE,
     SLOW,
@@ -22,7 +22,7 @@ from jaxmon_exporter.collectors.tpu.channel import (
     Target,
     call_all,
 )
-from jaxmon_exporter.collectors.tpu.listening import unreachable
+from jaxmon_exporter.collectors.tpu.runtimes import unreachable
 from tests.fakes.http2 import (
     RESET,
     STATUS_200,
@@ -261,7 +261,7 @@ def test_nothing_is_left_behind(runtime: Runtime) -> None:
 
 QUIET = """
 import os, sys
-from jaxmon_exporter.collectors.tpu.channel import Call, call_all
+from jaxmon_exporter.collectors.tpu.messages import Call, call_all
 print(call_all([Call("/x" * 100, "/a/b", b"")], 60))
 print(os.environ["GRPC_VERBOSITY"])
 """
@@ -279,7 +279,7 @@ def test_standard_error_is_left_alone() -> None:
 
 FORKED = """
 import os, sys
-from jaxmon_exporter.collectors.tpu.channel import Call, call_all
+from jaxmon_exporter.collectors.tpu.messages import Call, call_all
 calls = [Call(("127.0.0.1", int(sys.argv[1])), "/a/b", b"")]
 first = call_all(calls, 60)
 if (child := os.fork()) == 0:

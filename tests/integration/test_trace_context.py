@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 import jaxmon
 from jaxmon.grpc import Interceptor
 from jaxmon.indicators.work import named, payers
-from jaxmon.otel.traces.compiled import Compiled
+from jaxmon.otel.traces.spans import Compiled
 from jaxmon.wsgi import Middleware
 from tests.spans import Traced, ids, tracing
 from tests.support import until

@@ -12,10 +12,9 @@ from jaxmon.catalog import BY_NAME
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.exposition.parse import parse, to_family
-from jaxmon_exporter.collectors.synthetic.collector import Demo
-from jaxmon_exporter.compat import names as dcgm_names
-from jaxmon_exporter.compat.dcgm import FOREIGN
-from jaxmon_exporter.compat.names import DcgmNames
+from jaxmon_exporter import compat as dcgm_names
+from jaxmon_exporter.collectors.synthetic import Demo
+from jaxmon_exporter.compat import FOREIGN, DcgmNames
 from tests.fakes.nvml import pages
 from tests.support import ROOT
 
@@ -212,7 +211,7 @@ def test_no_other_module_makes_metrics_outside_the_catalogue() -> None:
         if path.parent != ROOT / "jaxmon" / "catalog"
         if re.search(r"(?<![\w.])Metric\(", path.read_text())
     }
-    assert makers == {"dcgm.py", "parse.py", "selectors.py"}
+    assert makers == {"compat.py", "parse.py", "selectors.py"}
 
 
 def test_devices_without_end_are_not_remembered() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jaxmon.catalog import ACCELERATOR_ENERGY_JOULES, BY_NAME, COMPILE_SECONDS
-from jaxmon_exporter.collectors.synthetic.collector import Demo
+from jaxmon_exporter.collectors.synthetic import Demo
 
 
 class Clock:

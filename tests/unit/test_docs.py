@@ -209,3 +209,12 @@ def headings(path: Path) -> set[str]:
     """Return the anchors of a document, as GitHub makes them."""
     found = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in found}
+
+
+def test_every_decision_stands_in_the_index_once() -> None:
+    """The index of decisions lists each record, by its title."""
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text()
+    for path in sorted(folder.glob("0*.md")):
+        title = path.read_text().partition("\n")[0].removeprefix("# ")
+        assert index.count(f"- [{title}]({path.name})") == 1, path.name

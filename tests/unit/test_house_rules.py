@@ -82,10 +82,10 @@ def test_only_limited_clients_connect():
         # The clients of everything else, by `stream`.
         *("jaxmon/http/stream.py", "jaxmon/http/fetch.py"),
         *("jaxmon/otel/exporters.py", "jaxmon/otel/session.py"),
-        *("exporters/jaxmon_exporter/collectors/tpu/channel.py",),
+        *("exporters/jaxmon_exporter/collectors/tpu/messages.py",),
         # These read nothing.
         *("jaxmon/rundir.py", "jaxmon/resources/hung.py", "jaxmon/doctor/nccl.py"),
-        *("exporters/jaxmon_exporter/collectors/tpu/listening.py",),
+        *("exporters/jaxmon_exporter/collectors/tpu/runtimes.py",),
     }
 
 
@@ -435,7 +435,7 @@ def test_command_lines_and_messages_are_shown_by_one_module():
         "jaxmon/cli/main.py",  # its own
         "jaxmon/cli/run.py",  # starts a process with them
         "jaxmon/disclosure.py",
-        "jaxmon/otel/identity.py",  # the script
+        "jaxmon/otel/resource.py",  # the script
         "jaxmon/resources/hung.py",  # by `disclosure.command`
     }
     assert set(with_text(r"sys\.(?:orig_)?argv\b|\borig_argv\b|/cmdline")) == readers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmon.profile.paths import read
+from jaxmon.profile.origins import read
 
 
 CASES = {

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from jaxmon.otel import identity
+from jaxmon.otel import resource as identity
 from jaxmon.otel.environment import is_asked, plan
 from jaxmon.settings import DEFAULT_PORT
 from jaxmon.settings import load as load_settings

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jaxmon.otel.environment import CONSOLE, GRPC, HTTP, is_asked, plan
-from jaxmon.otel.identity import attributes, container_id
+from jaxmon.otel.resource import attributes, container_id
 
 
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317"}

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.profile import groups, paths, text
-from jaxmon.profile.document import document
-from jaxmon.profile.groups import BY, By
-from jaxmon.profile.operations import Operation, Profile
+from jaxmon.profile import operations as groups
+from jaxmon.profile import origins as paths
+from jaxmon.profile import text
+from jaxmon.profile.operations import BY, By, Operation, Profile
 from jaxmon.profile.origins import NOWHERE, Origin, Place
+from jaxmon.profile.text import document
 
 
 HERE = Place("/app/model.py", 12, "Net.__call__", "flax Linear", 0)

@@ -14,11 +14,9 @@ import pytest
 from jaxmon import catalog
 from jaxmon.exposition.families import Histogram, gauge, histograms
 from jaxmon.report.html.elements import prose
-from jaxmon.report.html.files import files_of
-from jaxmon.report.html.page import page
+from jaxmon.report.html.page import files_of, page
 from jaxmon.report.runs import MOST_BYTES, SCHEMA
-from jaxmon.report.runs.build import Facts, build
-from jaxmon.report.runs.read import RunError, parse, read_file
+from jaxmon.report.runs.summary import Facts, RunError, build, parse, read_file
 from jaxmon.settings import RUNBOOKS
 from tests.hostile_text import HOSTILE, harmful
 from tests.runs import facts, function, spread

@@ -13,10 +13,8 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from jaxmon.deadline import Deadline
-from jaxmon.otel.traces import decision
-from jaxmon.otel.traces.batches import Batches
-from jaxmon.otel.traces.durations import Durations
-from jaxmon.otel.traces.tail import Tail
+from jaxmon.otel import environment as decision
+from jaxmon.otel.traces.provider import Batches, Durations, Tail
 from tests.support import refuse_threads, until
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon_exporter.collectors.tpu.addresses import PROBED_PORTS, Address, addresses
+from jaxmon_exporter.collectors.tpu.runtimes import PROBED_PORTS, Address, addresses
 
 
 ONE, PORTS, PRIMARY = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jaxmon_exporter.collectors.tpu.places import Place, cores, numbered, spread
+from jaxmon_exporter.collectors.tpu.figures import Place, cores, numbered, spread
 
 
 @pytest.mark.parametrize(

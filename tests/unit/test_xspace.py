@@ -8,7 +8,8 @@ import json
 import pytest
 
 from jaxmon.errors import WireError
-from jaxmon.profile import perfetto, xspace
+from jaxmon.profile import text as perfetto
+from jaxmon.profile import xspace
 from jaxmon.profile.xspace import Event, Line, Plane, Stated
 from tests.protobuf import field
 from tests.traces import op, other

@@ -93,7 +93,7 @@ def _inspector(options: Options, _: GiveUp) -> Collector | None:
 def _dcgm(options: Options, _: GiveUp) -> Collector | None:
     if not options.dcgm:
         return None
-    from jaxmon_exporter.collectors.dcgm.collector import Dcgm  # noqa: PLC0415 - see above
+    from jaxmon_exporter.collectors.dcgm import Dcgm  # noqa: PLC0415 - see above
 
     return Dcgm(options.dcgm, interval=options.dcgm_interval)
 
@@ -107,7 +107,7 @@ def _agents(options: Options, _: GiveUp) -> Collector:
 def _demo(options: Options, _: GiveUp) -> Collector | None:
     if not options.demo:
         return None
-    from jaxmon_exporter.collectors.synthetic.collector import Demo  # noqa: PLC0415 - see above
+    from jaxmon_exporter.collectors.synthetic import Demo  # noqa: PLC0415 - see above
 
     return Demo()
 

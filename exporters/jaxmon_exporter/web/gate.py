@@ -22,7 +22,7 @@ from jaxmon.catalog import WEB_CONFIG_SUCCESS
 from jaxmon.errors import CommandError, WebConfigError
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.http.messages import Request, Response, error_response
-from jaxmon.http.transport import Transport
+from jaxmon.http.sockets import Transport
 from jaxmon_exporter.web.config import WebConfig, load
 from jaxmon_exporter.web.tls import TlsTransport
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from jaxmon.http.sockets import READ, WRITE
-from jaxmon.http.transport import Transport
+from jaxmon.http.sockets import READ, WRITE, Transport
 
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from jaxmon.agent.jaxlink.orbax import Kind, in_orbax
 from jaxmon.indicators.activity_ages import FAILED, FINISHED
 from jaxmon.indicators.endings import End, now
-from jaxmon.otel.traces.compiled import Payer
+from jaxmon.otel.traces.spans import Payer
 from jaxmon.threads import RLock, get_ident
 
 

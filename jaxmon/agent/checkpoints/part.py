@@ -24,7 +24,7 @@ from jaxmon.exposition.families import Family, Histogram, histograms, series
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.indicators.work import payers
 from jaxmon.otel.traces import conventions
-from jaxmon.otel.traces.children import Child
+from jaxmon.otel.traces.spans import Child
 from jaxmon.threads import RLock
 
 

@@ -16,7 +16,7 @@ from jaxmon.indicators import work
 from jaxmon.indicators.compile_log import CompileLog
 from jaxmon.indicators.endings import End, noting, now
 from jaxmon.indicators.timeline import Timeline
-from jaxmon.otel.traces.compiled import CompileSpan
+from jaxmon.otel.traces.spans import CompileSpan
 from jaxmon.threads import get_ident
 
 

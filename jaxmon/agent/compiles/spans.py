@@ -10,7 +10,7 @@ from jaxmon.agent.observers import Observers
 from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.indicators.endings import now
 from jaxmon.indicators.work import payers
-from jaxmon.otel.traces.compiled import Compiled, CompileSpan, Phase
+from jaxmon.otel.traces.spans import Compiled, CompileSpan, Phase
 
 
 # Phases that no compile follows, as of `lower`, are forgotten.

@@ -19,7 +19,7 @@ from jaxmon.agent.jaxlink.transfer_sites import TransferSite
 
 
 if TYPE_CHECKING:
-    from jaxmon.otel.traces.children import Place
+    from jaxmon.otel.traces.spans import Place
 
 SITE = "transfers"
 

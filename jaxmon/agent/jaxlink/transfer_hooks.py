@@ -31,7 +31,7 @@ from jaxmon.indicators.endings import SingleUse
 
 
 if TYPE_CHECKING:
-    from jaxmon.otel.traces.children import Traces
+    from jaxmon.otel.traces.spans import Traces
 
 # The methods that read an array or a shard of it, by release; their callers cache the
 # result, so a second read does not come here.

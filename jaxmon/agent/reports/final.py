@@ -22,8 +22,8 @@ from jaxmon.clocks import wall_time
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family
 from jaxmon.limits.shared import current
-from jaxmon.report.html.files import files_of
-from jaxmon.report.runs.build import Facts
+from jaxmon.report.html.page import files_of
+from jaxmon.report.runs.summary import Facts
 from jaxmon.settings import Settings
 
 

@@ -20,8 +20,7 @@ from jaxmon.facts.recent import Window
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.page import shared
 from jaxmon.limits.shared import current
-from jaxmon.livepage.data import history_page, json_response
-from jaxmon.livepage.document import landing_page
+from jaxmon.livepage.document import history_page, json_response, landing_page
 from jaxmon.report.status.history import Charts, History
 from jaxmon.report.status.summary import summarise
 from jaxmon.version import version

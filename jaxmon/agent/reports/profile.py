@@ -25,7 +25,7 @@ from jaxmon.http.messages import Request, Response, error_response
 from jaxmon.http.server import Handler
 from jaxmon.indicators.routes import Routes
 from jaxmon.otel.traces import conventions
-from jaxmon.otel.traces.children import Child
+from jaxmon.otel.traces.spans import Child
 from jaxmon.threads import DaemonThread, RLock
 
 

@@ -19,8 +19,8 @@ from jaxmon.agent.observers import CountedError
 from jaxmon.agent.part import Part
 from jaxmon.exposition.families import Family
 from jaxmon.indicators.figures import Indicators
+from jaxmon.otel import environment as decision
 from jaxmon.otel.environment import is_disabled
-from jaxmon.otel.traces import decision
 from jaxmon.threads import RLock
 
 

@@ -21,7 +21,7 @@ from jaxmon.catalog import TRANSFER_DIRECTIONS
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.otel.traces import conventions
-from jaxmon.otel.traces.children import Child
+from jaxmon.otel.traces.spans import Child
 from jaxmon.sources import display_path
 from jaxmon.threads import RLock
 

@@ -23,7 +23,7 @@ from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.http.redaction import Secrets
 from jaxmon.limits import Limits
 from jaxmon.report import responses
-from jaxmon.report.html.files import files_of
+from jaxmon.report.html.page import files_of
 from jaxmon.report.stacks import stacks
 from jaxmon.report.text import explanation
 from jaxmon.resources import hung

@@ -9,9 +9,8 @@ from opentelemetry import trace
 
 from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.otel.traces import conventions
-from jaxmon.otel.traces.clock import Clock
-from jaxmon.otel.traces.compiled import Compiled, Payer
 from jaxmon.otel.traces.requests import RequestSpan, span_ids
+from jaxmon.otel.traces.spans import Clock, Compiled, Payer
 
 
 def payer_of(spans: Sequence[RequestSpan]) -> Payer:

@@ -18,11 +18,9 @@ from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.recorder import Guard
 from jaxmon.otel.traces import conventions
-from jaxmon.otel.traces.children import MOST, Child
-from jaxmon.otel.traces.clock import Clock
-from jaxmon.otel.traces.compiled import Payer
-from jaxmon.otel.traces.durations import Durations
+from jaxmon.otel.traces.provider import Durations
 from jaxmon.otel.traces.requests import SITE, emit, span_ids
+from jaxmon.otel.traces.spans import MOST, Child, Clock, Payer
 from jaxmon.threads import RLock
 
 

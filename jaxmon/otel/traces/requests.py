@@ -13,8 +13,7 @@ from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.indicators.recorder import Guard
 from jaxmon.indicators.tracing import Origin
 from jaxmon.otel.traces import conventions
-from jaxmon.otel.traces.children import MOST, Child
-from jaxmon.otel.traces.clock import Clock
+from jaxmon.otel.traces.spans import MOST, Child, Clock
 
 
 SITE = "traces"

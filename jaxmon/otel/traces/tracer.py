@@ -18,9 +18,6 @@ from jaxmon.indicators.steps import loop_trace
 from jaxmon.indicators.tracing import LoopTrace, Origin, RequestTrace
 from jaxmon.indicators.work import payers
 from jaxmon.otel.traces import compiles, conventions
-from jaxmon.otel.traces.children import Child, Place
-from jaxmon.otel.traces.clock import Clock
-from jaxmon.otel.traces.compiled import Compiled, Payer
 from jaxmon.otel.traces.loops import LoopSpan, LoopSpans
 from jaxmon.otel.traces.provider import OwnProvider, application_provider, exporter
 from jaxmon.otel.traces.requests import (
@@ -30,6 +27,7 @@ from jaxmon.otel.traces.requests import (
     request_span,
     span_ids,
 )
+from jaxmon.otel.traces.spans import Child, Clock, Compiled, Payer, Place
 from jaxmon.version import version
 
 

@@ -13,8 +13,13 @@ from ctypes import byref
 from dataclasses import dataclass
 
 from jaxmon import catalog
-from jaxmon_exporter.collectors.nvidia.codes import Handle, Nvml
-from jaxmon_exporter.collectors.nvidia.device import Device, Figure, Reading
+from jaxmon_exporter.collectors.nvidia.device import (
+    Device,
+    Figure,
+    Handle,
+    Nvml,
+    Reading,
+)
 
 
 Values = Sequence[float | None]

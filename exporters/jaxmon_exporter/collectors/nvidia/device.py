@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,18 +15,38 @@ from jaxmon.catalog import (
     ACCELERATOR_NUMA_NODE,
     ACCELERATOR_UP,
     GPU_INFO,
+    GPU_MIG_INFO,
+    GPU_MIG_MEMORY_SIZE_BYTES,
+    GPU_MIG_MEMORY_USED_BYTES,
+    GPU_MIG_MODE,
+    GPU_MIG_MULTIPROCESSORS,
     Metric,
 )
 from jaxmon.exposition.families import Sample, series
-from jaxmon_exporter.collectors.nvidia.codes import (
-    DRIVER,
-    LOST,
-    NO_PERMISSION,
-    NORMAL_ABSENCE,
-    UNSUPPORTED,
-    Handle,
-    Nvml,
-)
+
+
+# pynvml has no types; a handle and an event set are opaque pointers.
+Nvml: TypeAlias = Any
+Handle: TypeAlias = Any
+EventSet: TypeAlias = Any
+
+# The device, or the driver, will never be able to.
+UNSUPPORTED = {3, 13, 25, 26}
+# This device no longer responds; the others may.
+LOST = {15: "device_lost", 16: "reset_required", 28: "device_not_found"}
+# No device responds; NVML must be initialised again.
+DRIVER = {1: "uninitialized", 9: "driver_not_loaded", 12: "library_not_found"}
+DRIVER |= {18: "driver_mismatch"}
+INVALID_ARGUMENT = 2
+NO_PERMISSION = 4
+TIMEOUT = 10
+# No data now. pynvml raises 0 if NVML has an empty list.
+NORMAL_ABSENCE = {0, 6, TIMEOUT, 21, 27}
+
+
+def failure(code: int, otherwise: str) -> str:
+    """Return the reason under which a failed call is counted."""
+    return "no_permission" if code == NO_PERMISSION else otherwise
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -248,3 +268,65 @@ def _numa_node(sysfs: Path, address: str) -> int | None:
     except (OSError, ValueError):
         return None
     return node if node >= 0 else None
+
+
+# NVML divides a GPU into seven today; a driver that reports more is wrong.
+_MOST_DEVICES = 64
+
+
+def read(nvml: Nvml, device: Device, failures: Counter[str]) -> Iterator[Reading]:
+    """
+    Yield whether *device* is partitioned, and its MIG devices.
+
+    Raises:
+        DeviceLostError: it does not respond.
+        NVMLError: the driver as a whole failed.
+    """
+    if not device.is_due(read):
+        return
+    try:
+        mode, _ = nvml.nvmlDeviceGetMigMode(device.handle)
+        device.on_mig_mode(bool(mode))
+        yield GPU_MIG_MODE, (series(GPU_MIG_MODE, device.uuid), float(mode))
+        count = nvml.nvmlDeviceGetMaxMigDeviceCount(device.handle) if mode else 0
+    except nvml.NVMLError as error:
+        device.on_failure(read, error, failures)
+        return
+    for index in range(min(count, _MOST_DEVICES)):
+        try:
+            yield from _part(nvml, device, index)
+        except nvml.NVMLError as error:
+            # Not found is normal: a gap in the numbering, or an instance that was just
+            # destroyed.
+            device.on_failure((read, index), error, failures)
+
+
+def _part(nvml: Nvml, device: Device, index: int) -> Iterator[Reading]:
+    """Yield one MIG device; whole or not at all."""
+    if not device.is_due((read, index)):
+        return
+    part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(device.handle, index)
+    uuid = text(nvml.nvmlDeviceGetUUID(part))
+    memory = nvml.nvmlDeviceGetMemoryInfo(part)
+    attributes = nvml.nvmlDeviceGetAttributes_v2(part)
+    info = series(
+        GPU_MIG_INFO,
+        uuid,
+        device.uuid,
+        _profile(nvml, part),
+        nvml.nvmlDeviceGetGpuInstanceId(part),
+        nvml.nvmlDeviceGetComputeInstanceId(part),
+    )
+    yield GPU_MIG_INFO, (info, 1.0)
+    yield _figure(GPU_MIG_MEMORY_USED_BYTES, uuid, memory.used)
+    yield _figure(GPU_MIG_MEMORY_SIZE_BYTES, uuid, memory.total)
+    yield _figure(GPU_MIG_MULTIPROCESSORS, uuid, attributes.multiprocessorCount)
+
+
+def _profile(nvml: Nvml, part: Handle) -> str:
+    """Return ``1g.5gb`` of ``NVIDIA A100-SXM4-40GB MIG 1g.5gb``."""
+    return text(nvml.nvmlDeviceGetName(part)).rpartition(" MIG ")[2]
+
+
+def _figure(metric: Metric, uuid: str, value: float) -> Reading:
+    return metric, (series(metric, uuid), value)

@@ -14,8 +14,13 @@ from typing import Any
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
-from jaxmon_exporter.collectors.nvidia.codes import INVALID_ARGUMENT, Nvml
-from jaxmon_exporter.collectors.nvidia.device import Device, Figure, Reading
+from jaxmon_exporter.collectors.nvidia.device import (
+    INVALID_ARGUMENT,
+    Device,
+    Figure,
+    Nvml,
+    Reading,
+)
 
 
 # In the order of NVML's value types.

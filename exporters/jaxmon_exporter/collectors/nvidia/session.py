@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from jaxmon_exporter.collecting import CollectorUnavailable
-from jaxmon_exporter.collectors.nvidia.codes import DRIVER, Nvml
+from jaxmon_exporter.collectors.nvidia.device import DRIVER, Nvml
 
 
 DRIVER_MISMATCH = "driver_mismatch"

@@ -20,7 +20,7 @@ from jaxmon.catalog import ACCELERATOR_INFO, ACCELERATOR_UP, TPU_OWNER_PID
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.tpus import Chip
 from jaxmon_exporter.collecting import Clock, CollectorUnavailable, partial_failures
-from jaxmon_exporter.collectors.tpu import addresses as tpu_addresses
+from jaxmon_exporter.collectors.tpu import runtimes as tpu_addresses
 
 
 # Loaded when there is a TPU: half a megabyte and some milliseconds of every start.

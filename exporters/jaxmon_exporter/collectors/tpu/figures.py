@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from math import fsum
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from jaxmon.catalog import (
     ACCELERATOR_MEMORY_BANDWIDTH_RATIO,
@@ -33,14 +34,84 @@ from jaxmon.catalog import (
     Metric,
 )
 from jaxmon.exposition.families import Family, Sample, labels_text, series
-from jaxmon_exporter.collectors.tpu import places as tpu_places
 from jaxmon_exporter.collectors.tpu import reading as tpu_reading
 from jaxmon_exporter.collectors.tpu.messages import CoreState, Distribution
-from jaxmon_exporter.collectors.tpu.places import Key, Place
 from jaxmon_exporter.collectors.tpu.reading import Reading
 
 
 T = TypeVar("T")
+
+Key: TypeAlias = "tuple[str, int]"
+"""Name of a runtime, and a number that it uses."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """
+    Args:
+        chip: index of the chip among those of the host.
+        core: which core of the chip.
+    """
+
+    chip: int
+    core: int
+
+
+def numbered(keys: Iterable[Key], total: int) -> dict[Key, int]:
+    """
+    Return which of *total* cores or chips of this host each of *keys* means; empty if
+    ambiguous.
+
+    Args:
+        keys: in the order of the runtimes.
+        total: number of cores, or of chips.
+    """
+    known = list(dict.fromkeys(keys))
+    numbers = [number for _, number in known]
+    if not known or total < 1 or min(numbers) < 0:
+        return {}
+    if len(set(numbers)) == len(known):
+        # One numbering for all processes, which continues from host to host.
+        local = {key: key[1] % total for key in known}
+        return local if len(set(local.values())) == len(known) else {}
+    if len(known) != total:
+        return {}
+    # Each process counts for itself: they follow each other as their ports do.
+    order = {runtime: index for index, (runtime, _) in enumerate(reversed(known))}
+    ranked = sorted(known, key=lambda key: (-order[key[0]], key[1]))
+    return {key: index for index, key in enumerate(ranked)}
+
+
+def cores(keys: Iterable[Key], chips: int, per_chip: int) -> dict[Key, Place]:
+    """Return the place of each core that *keys* number."""
+    return {
+        key: Place(*divmod(number, per_chip))
+        for key, number in numbered(keys, chips * per_chip).items()
+    }
+
+
+def spread(
+    values: Mapping[int, T], places: Sequence[Place], per_chip: int
+) -> list[tuple[Place, T]]:
+    """
+    Return the value at each of *places*, which one process uses.
+
+    Some metrics have a value for each core, others, or on other chips, for each
+    chip, and number them in their own way; their order is the same.
+
+    Args:
+        values: by the numbers of their metric.
+        places: of all cores of the process.
+        per_chip: cores of a chip.
+    """
+    ordered = [values[number] for number in sorted(values)]
+    at = sorted(places)
+    if len(ordered) * per_chip == len(at):
+        ordered = [value for value in ordered for _ in range(per_chip)]
+    if len(ordered) != len(at):
+        return []
+    return list(zip(at, ordered, strict=True))
+
 
 # Of a process, not of a chip: metric, further labels, name at the runtime.
 _LATENCIES = (
@@ -107,7 +178,7 @@ class Figures:
         keys = [
             (one.runtime, state.chip) for one in self._readings for state in one.states
         ]
-        chips = self._complete(keys, tpu_places.numbered(keys, len(self._uuids)))
+        chips = self._complete(keys, numbered(keys, len(self._uuids)))
         for reading in self._readings:
             for state in reading.states:
                 chip = chips.get((reading.runtime, state.chip))
@@ -219,9 +290,7 @@ class Figures:
         chips: dict[int, list[float]] = defaultdict(list)
         for reading in self._readings:
             places = self._held_by(reading.runtime)
-            for place, percent in tpu_places.spread(
-                reading.numbers(name), places, self._per_chip
-            ):
+            for place, percent in spread(reading.numbers(name), places, self._per_chip):
                 chips[place.chip].append(percent / _PERCENT)
         return {chip: fsum(shares) / len(shares) for chip, shares in chips.items()}
 
@@ -237,9 +306,7 @@ class Figures:
 
     def _placed(self, keys: Iterable[Key]) -> dict[Key, Place]:
         known = list(keys)
-        return self._complete(
-            known, tpu_places.cores(known, len(self._uuids), self._per_chip)
-        )
+        return self._complete(known, cores(known, len(self._uuids), self._per_chip))
 
     def _complete(self, keys: Sequence[Key], placed: dict[Key, T]) -> dict[Key, T]:
         if keys and not placed:

@@ -7,25 +7,154 @@ is probed again by every poll.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+
+if TYPE_CHECKING:
+    from jaxmon_exporter.collectors.tpu.messages import Target
+import contextlib
 import logging
+import selectors
+import socket
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from errno import EAGAIN, EINPROGRESS
+from typing import Any
 
 from jaxmon.catalog import TPU_RUNTIME_UP
 from jaxmon.errors import WireError
 from jaxmon.exposition.families import Family, series
 from jaxmon_exporter.collectors.tpu import messages as tpu_messages
-from jaxmon_exporter.collectors.tpu.addresses import Address
-from jaxmon_exporter.collectors.tpu.channel import (
+from jaxmon_exporter.collectors.tpu.messages import (
+    GONE,
+    SLOW,
     Call,
     Failure,
     Reply,
     Target,
     call_all,
 )
-from jaxmon_exporter.collectors.tpu.listening import unreachable
 from jaxmon_exporter.collectors.tpu.reading import NAMES, UPTIME, Reading, further_names
+
+
+DEFAULT_PORT = 8431
+PROBED_PORTS = range(DEFAULT_PORT, DEFAULT_PORT + 8)
+
+_HERE = "127.0.0.1"
+_MOST_ADDRESSES = 16
+_HIGHEST_PORT = 65535
+
+
+class Address(NamedTuple):
+    """
+    Where a process may serve.
+
+    Args:
+        name: value of the label ``runtime``: the port, or the socket's file.
+        target: host and port, or the socket's path.
+    """
+
+    name: str
+    target: Target
+
+
+def addresses(environ: Mapping[str, str]) -> tuple[list[Address], bool]:
+    """
+    Return the candidate addresses of runtimes, and whether *environ* set them.
+
+    The variables are those that configure libtpu. Without them: the usual ports, most
+    of which are unused.
+    """
+    if text := environ.get("TPU_RUNTIME_METRICS_ADDRESS", "").strip():
+        return [_address(text)], True
+    if (listed := environ.get("TPU_RUNTIME_METRICS_PORTS")) is not None:
+        return [_local(port) for port in _ports(listed)], True
+    if ports := _ports(environ.get("TPU_RUNTIME_PRIMARY_METRIC_PORT", "")):
+        return [_local(port) for port in ports], True
+    return [_local(port) for port in PROBED_PORTS], False
+
+
+def _ports(text: str) -> list[int]:
+    found = [int(part) for part in text.split(",") if part.strip().isdecimal()]
+    right = dict.fromkeys(port for port in found if 0 < port <= _HIGHEST_PORT)
+    return list(right)[:_MOST_ADDRESSES]
+
+
+def _local(port: int) -> Address:
+    return Address(str(port), (_HERE, port))
+
+
+def _address(text: str) -> Address:
+    path = text.removeprefix("unix://").removeprefix("unix:")
+    host, _, port = text.rpartition(":")
+    if path != text or "/" in text or not (ports := _ports(port)):
+        return Address(path.rpartition("/")[2], path)
+    host = host.strip("[]")
+    # A wildcard address of a server cannot be connected to.
+    if host in ("", "localhost", "0.0.0.0"):  # noqa: S104 - nothing is bound
+        host = _HERE
+    elif host == "::":
+        host = "::1"
+    return Address(port, (host, ports[0]))
+
+
+# On the same host a port accepts or refuses immediately.
+_CONNECT_SECONDS = 0.2
+
+
+def unreachable(targets: Iterable[Target]) -> dict[Target, Failure]:
+    """
+    Return the *targets* where nothing is listening, and why.
+
+    All others may be listening: a host name is not resolved, and a slow host is left to
+    gRPC.
+    """
+    found: dict[Target, Failure] = {}
+    end = time.monotonic() + _CONNECT_SECONDS
+    with selectors.DefaultSelector() as waiting, contextlib.ExitStack() as stack:
+        for target in targets:
+            try:
+                family, address = _socket_address(target)
+            except (OSError, UnicodeError):
+                continue
+            try:
+                sock = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+                sock.setblocking(False)  # noqa: FBT003 - the standard library's
+                error = sock.connect_ex(address)
+            except OSError:  # such as a path that is too long
+                found[target] = GONE
+                continue
+            if error == EINPROGRESS:
+                waiting.register(sock, selectors.EVENT_WRITE, target)
+            elif error:  # of a Unix socket the queue may be full
+                found[target] = SLOW if error == EAGAIN else GONE
+        while waiting.get_map() and (left := end - time.monotonic()) > 0:
+            for key, _ in waiting.select(left):
+                waiting.unregister(key.fileobj)
+                if key.fileobj.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):  # type: ignore[union-attr]  # a socket
+                    found[key.data] = GONE
+    return found
+
+
+def _socket_address(target: Target) -> tuple[int, Any]:
+    """
+    Return the family and the address of *target*.
+
+    Raises:
+        OSError: its host is a name.
+        UnicodeError: likewise, and the name is invalid.
+    """
+    if isinstance(target, str):
+        return socket.AF_UNIX, target
+    host, port = target
+    numeric = socket.AI_NUMERICHOST
+    family, _, _, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=numeric
+    )[0]
+    return family, address
 
 
 log = logging.getLogger("jaxmon.exporter")

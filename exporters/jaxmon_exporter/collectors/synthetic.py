@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from jaxmon import catalog
 from jaxmon.catalog import (
@@ -32,13 +33,163 @@ from jaxmon.catalog import (
     Metric,
 )
 from jaxmon.exposition.families import Family, labels_text
-from jaxmon_exporter.collectors.synthetic import gpus as demo_gpus
-from jaxmon_exporter.collectors.synthetic import nccl as demo_nccl
+
+
+Figure: TypeAlias = tuple[Metric, float, tuple[object, ...]]
+
+_GIB = 1 << 30
+_MEGA = 1_000_000
+# Bytes per second of a GPU that is busy all the time.
+_PCIE, _NVLINK = 6e9, 1.4e11
+_PCIE_GENERATION, _PCIE_LANES = 5, 16
+_CLOCKS = {"graphics": 1980, "sm": 1980, "memory": 2619, "video": 1545}
+# Of the time in which a kernel runs: training in bfloat16.
+_ACTIVITY = (
+    (catalog.GPU_GRAPHICS_ACTIVE_RATIO, 1),
+    (catalog.GPU_SM_ACTIVE_RATIO, 0.93),
+    (catalog.GPU_SM_OCCUPANCY_RATIO, 0.31),
+    (catalog.GPU_TENSOR_ACTIVE_RATIO, 0.44),
+    (catalog.GPU_DRAM_ACTIVE_RATIO, 0.52),
+    (catalog.GPU_FP16_ACTIVE_RATIO, 0.04),
+    (catalog.GPU_FP32_ACTIVE_RATIO, 0.12),
+    (catalog.GPU_FP64_ACTIVE_RATIO, 0),
+    (catalog.GPU_INTEGER_ACTIVE_RATIO, 0.09),
+)
+_HEALTHY = (
+    (catalog.GPU_RECOVERY_ACTION, 0),
+    (catalog.GPU_SRAM_ECC_THRESHOLD_EXCEEDED, 0),
+    (catalog.GPU_ROW_REMAP_PENDING, 0),
+    (catalog.GPU_ROW_REMAP_FAILURE, 0),
+    (catalog.GPU_PERFORMANCE_STATE, 0),
+    (catalog.GPU_PERSISTENCE_MODE, 1),
+    (catalog.GPU_PCIE_REPLAYS, 2),
+    (catalog.GPU_FABRIC_STATE, 3),
+    (catalog.GPU_MIG_MODE, 0),
+    (catalog.GPU_BAR1_USED_BYTES, 2 << 20),
+    (catalog.GPU_BAR1_SIZE_BYTES, 128 * _GIB),
+)
+
+
+def gpu_figures(
+    elapsed: float, *, busy: float, worked: float, used: float, dusty: bool
+) -> Iterator[Figure]:
+    """
+    Yield metric, value and labels after ``uuid`` of one GPU.
+
+    Args:
+        elapsed: seconds since the fleet started.
+        busy: fraction of time in which a kernel ran.
+        worked: seconds in which kernels ran, the integral of *busy*.
+        used: bytes of memory in use, of 80 GiB.
+        dusty: throttled by heat for a tenth of the time.
+    """
+    for metric, value in _HEALTHY:
+        yield metric, value, ()
+    yield catalog.GPU_INFO, 1, ("96.00.74.00.01", "13.0")
+    reserved = _GIB // 2
+    yield catalog.ACCELERATOR_MEMORY_RESERVED_BYTES, reserved, ()
+    yield catalog.ACCELERATOR_MEMORY_FREE_BYTES, 80 * _GIB - reserved - round(used), ()
+    heat = 38 + 30 * busy + (14 if dusty else 0)
+    yield catalog.ACCELERATOR_TEMPERATURE_MARGIN_CELSIUS, round(87 - heat), ()
+    for clock, speed in _CLOCKS.items():
+        slow = 0.88 if dusty and clock in ("graphics", "sm") else 1
+        yield catalog.ACCELERATOR_CLOCK_HERTZ, round(speed * slow) * _MEGA, (clock,)
+    yield catalog.GPU_MEMORY_CONTROLLER_UTILIZATION_RATIO, round(0.6 * busy, 2), ()
+    for engine in catalog.ENGINES:
+        yield catalog.GPU_ENGINE_UTILIZATION_RATIO, 0, (engine,)
+    yield from _held_down(elapsed, worked, dusty=dusty)
+    for metric, share in _ACTIVITY:
+        yield metric, round(share * busy, 3), ()
+    yield from _errors()
+    yield from _traffic(worked)
+
+
+def _held_down(elapsed: float, worked: float, *, dusty: bool) -> Iterator[Figure]:
+    seconds = {"power": 0.2 * worked, "hw_thermal": 0.12 * elapsed if dusty else 0}
+    for reason in catalog.THROTTLE_REASONS:
+        held = round(seconds.get(reason, 0), 3)
+        yield catalog.GPU_THROTTLE_SECONDS, held, (reason,)
+    active = {"sw_power_cap", "hw_thermal"} if dusty else {"sw_power_cap"}
+    for event in catalog.CLOCK_EVENTS:
+        yield catalog.GPU_CLOCK_EVENT_ACTIVE, float(event in active), (event,)
+
+
+def _errors() -> Iterator[Figure]:
+    for severity in catalog.SEVERITIES:
+        corrected = severity == "corrected"
+        for scope in catalog.ECC_SCOPES:
+            count = 3 if corrected and scope == "aggregate" else 0
+            yield catalog.GPU_ECC_ERRORS, count, (severity, scope)
+            yield catalog.GPU_SRAM_ECC_ERRORS, 0, (severity, scope)
+        yield catalog.GPU_REMAPPED_ROWS, 1 if corrected else 0, (severity,)
+    for kind in catalog.PCIE_ERRORS:
+        yield catalog.GPU_PCIE_ERRORS, 0, (kind,)
+    for kind in catalog.NVLINK_ERRORS:
+        yield catalog.GPU_NVLINK_ERRORS, 0, (kind,)
+
+
+def _traffic(worked: float) -> Iterator[Figure]:
+    yield catalog.GPU_PCIE_TRANSMIT_BYTES, round(0.2 * _PCIE * worked), ()
+    yield catalog.GPU_PCIE_RECEIVE_BYTES, round(_PCIE * worked), ()
+    yield catalog.GPU_NVLINK_TRANSMIT_BYTES, round(_NVLINK * worked), ()
+    yield catalog.GPU_NVLINK_RECEIVE_BYTES, round(_NVLINK * worked), ()
+    for kind in catalog.LINK_KINDS:
+        yield catalog.GPU_PCIE_LINK_GENERATION, _PCIE_GENERATION, (kind,)
+        yield catalog.GPU_PCIE_LINK_WIDTH, _PCIE_LANES, (kind,)
+
+
+_COMMUNICATORS = 3
+_EVERY = 15.0
+# By collective and size of its message: how many a second, bytes of each, bytes on the
+# bus by seconds, and by bytes of the message on eight ranks. A training step gathers
+# parameters and scatters gradients.
+_GATHERED = "under_256MiB"
+_COLLECTIVES = (
+    ("AllGather", _GATHERED, 576.0, 26 << 20, 310e9, 7 / 8),
+    ("ReduceScatter", _GATHERED, 288.0, 52 << 20, 295e9, 7 / 8),
+    ("AllReduce", "under_1MiB", 27.0, 65_536, 4e9, 7 / 4),
+)
+
+
+def nccl_figures(elapsed: float, processes: int, gpus: int) -> Iterator[Figure]:
+    """Return what RAS says *elapsed* seconds after the start of the fleet."""
+    yield catalog.NCCL_INFO, 1, ("2.28.9", "13.0", "13.0")
+    for state in catalog.NCCL_PROCESS_STATES:
+        yield catalog.NCCL_PROCESSES, processes * (state == "responding"), (state,)
+    yield catalog.NCCL_GPUS, gpus, ()
+    yield catalog.NCCL_NODES, 1, ()
+    for state in catalog.NCCL_COMMUNICATOR_STATES:
+        running = _COMMUNICATORS * (state == "running")
+        yield catalog.NCCL_COMMUNICATORS, running, (state,)
+    # Now and then the ranks are read between two collectives.
+    between = elapsed // _EVERY % 4 == 0
+    for kind in catalog.NCCL_FAULTS:
+        uneven = int(between and kind == "mismatch")
+        yield catalog.NCCL_FAULTY_COMMUNICATORS, uneven, (kind,)
+    yield catalog.NCCL_LAGGING_RANKS, 0, ()
+    yield catalog.NCCL_REPLY_AGE_SECONDS, elapsed % _EVERY, ()
+    yield catalog.NCCL_COLLECTION_SECONDS, 0.002, ()
+    yield catalog.NCCL_COLLECTION_TIMEOUTS, 0, ()
+    for worker in range(processes):
+        yield from _inspected(elapsed, worker)
+
+
+def _inspected(elapsed: float, worker: int) -> Iterator[Figure]:
+    """Return what Inspector has recorded of a process."""
+    for collective, size, rate, message, bandwidth, factor in _COLLECTIVES:
+        labels = (worker, collective, size)
+        number = int(rate * elapsed)
+        yield catalog.NCCL_COLLECTIVES_RECORDED, number, labels
+        yield catalog.NCCL_MESSAGE_BYTES, number * message, labels
+        moved = number * message * factor
+        yield catalog.NCCL_BUS_BYTES, moved, labels
+        seconds = moved / bandwidth
+        yield catalog.NCCL_COLLECTIVE_SECONDS, seconds, labels
+        yield catalog.NCCL_UNRECORDED_COLLECTIVES, 0, (worker, collective)
 
 
 ACCELERATORS = 8
 WORKERS = 4
-_GIB = 1 << 30
 _MEMORY_BYTES = 80 * _GIB
 # Fraction of the arrays, and of the memory in use, by dtype.
 _DTYPES = (("bfloat16", 0.72, 0.6), ("float32", 0.2, 0.28), ("int32", 0.08, 0.02))
@@ -125,7 +276,7 @@ class Demo:
             self._accelerator(page, index, elapsed)
         for worker in range(WORKERS):
             self._agent(page, worker, elapsed, now)
-        for metric, value, labels in demo_nccl.figures(elapsed, WORKERS, ACCELERATORS):
+        for metric, value, labels in nccl_figures(elapsed, WORKERS, ACCELERATORS):
             page.add(metric, value, *labels)
         return page.families
 
@@ -157,7 +308,7 @@ class Demo:
         page.add(catalog.GPU_POWER_INSTANT_WATTS, round(power * 1.02, 1), uuid)
         page.add(catalog.GPU_POWER_AVERAGE_WATTS, round(power, 1), uuid)
         page.add(catalog.ACCELERATOR_NUMA_NODE, index // 4, uuid)
-        more = demo_gpus.figures(
+        more = gpu_figures(
             elapsed,
             busy=busy,
             worked=energy,

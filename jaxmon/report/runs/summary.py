@@ -1,14 +1,18 @@
-"""Builds the summary of a run out of what its agent reports."""
+"""The summary of a run: built from what is known of a process, written, and read."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from math import inf
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxmon import disclosure
 from jaxmon.catalog import AGENT_DIED, AGENT_UP
+from jaxmon.errors import ConfigFileError, JaxmonError
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.facts.events import Difference, Recompile
 from jaxmon.facts.host import HostVerdict, ProcessVerdict
@@ -16,15 +20,177 @@ from jaxmon.facts.process import Snapshot, read
 from jaxmon.facts.reader import from_json, mapping
 from jaxmon.facts.reading import read as read_families
 from jaxmon.facts.walltime import WallTime
+from jaxmon.files import bounded
+from jaxmon.formats import json_text, schema
 from jaxmon.formats.layout import counted, shortened
 from jaxmon.limits import Limits
 from jaxmon.report.notes import doubts
-from jaxmon.report.runs import SCHEMA
-from jaxmon.report.runs.json_text import as_text, plain
-from jaxmon.report.runs.model import Answer, Found
+from jaxmon.report.runs import MOST_BYTES, SCHEMA
 from jaxmon.report.status.summary import summarise
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import as_json, find, verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why users were not all right, and the likely cause, each in a sentence."""
+
+    state: str = ""
+    kind: str = ""
+    subject: str = ""
+    text: str = ""
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Whether users were all right since the start, in one sentence, and why not."""
+
+    state: str = "unknown"
+    text: str = ""
+    reasons: tuple[Reason, ...] = ()
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A finding, as in `jaxmon.symptoms.finding`."""
+
+    topic: str = ""
+    subject: str = ""
+    verdict: str = ""
+    evidence: tuple[str, ...] = ()
+    action: str = ""
+    where: str = ""
+    seconds: float = 0.0
+    urgency: str = ""
+    panel: str = ""
+    runbook: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """
+    The summary of a run.
+
+    Attributes:
+        schema: of the file; 0 if it has none.
+        written: Unix time.
+        host: name of the host.
+        worker: the slot of the process.
+        state: ``running``, ``finished``, or ``crashed`` after an uncaught exception.
+        quiet: what is said if nothing is to fix.
+        notes: why findings may be missing or wrong, and what is omitted.
+        versions: what its speed depends on besides the program, by name.
+        packages: versions of what is installed.
+        snapshot: all other facts.
+    """
+
+    schema: int = 0
+    written: float = 0.0
+    host: str = ""
+    worker: str = ""
+    state: str = "running"
+    answer: Answer = field(default_factory=Answer)
+    findings: tuple[Found, ...] = ()
+    quiet: str = ""
+    notes: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)
+    snapshot: Snapshot = field(default_factory=Snapshot)
+
+
+_DIGITS = 6
+# Beyond it, a number is a time, or of bytes.
+_LARGE = 1e6
+_LIST = r"\[[^][{}\"]*\]"
+
+
+def plain(value: Any, text: Callable[[str], str]) -> Any:
+    """
+    Return *value* in JSON types, numbers rounded and each text passed to *text*: fields
+    of dataclasses as they are declared, other keys sorted.
+    """
+    if isinstance(value, str):
+        return text(value)
+    if isinstance(value, float):
+        return _rounded(value)
+    if is_dataclass(value):
+        return {
+            one.name: plain(getattr(value, one.name), text) for one in fields(value)
+        }
+    if isinstance(value, Mapping):
+        return {text(str(key)): plain(value[key], text) for key in sorted(value)}
+    if isinstance(value, (list, tuple)):
+        return [plain(one, text) for one in value]
+    return value
+
+
+def as_text(document: Mapping[str, Any]) -> str:
+    """Return *document* as text, each list of numbers on a line; "" if too large."""
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+    text = re.sub(_LIST, lambda found: " ".join(found[0].split()), text) + "\n"
+    return text if len(text.encode("utf-8", "backslashreplace")) <= MOST_BYTES else ""
+
+
+def _rounded(value: float) -> float:
+    if abs(value) >= _LARGE:
+        return round(value, 3)
+    return float(f"{value:.{_DIGITS}g}")
+
+
+class RunError(JaxmonError):
+    """A file is no summary of a run."""
+
+
+def parse(text: str | bytes) -> Run:
+    """
+    Return the run in *text*.
+
+    Raises:
+        RunError: it is no summary, or one of a later jaxmon.
+    """
+    try:
+        document = mapping(json_text.parse(text, odd_numbers=True))
+    except ValueError as error:
+        msg = f"it is {error}"
+        raise RunError(msg) from error
+    if type(document.get("schema")) is not int or "functions" not in document:
+        msg = "it is no summary of a run; write one with `jaxmon report`"
+        raise RunError(msg)
+    try:
+        schema.require(document, SCHEMA, oldest=0)
+    except ValueError as error:
+        raise RunError(str(error)) from error
+    return replace(from_json(Run, document), snapshot=from_json(Snapshot, document))
+
+
+def read_file(path: Path) -> Run:
+    """
+    Return the run in the file *path*, or in the one summary of the directory *path*.
+
+    Raises:
+        RunError: there is none, there are several, or it is damaged.
+    """
+    if path.is_dir():
+        path = _only(path)
+    try:
+        return parse(bounded.read(path, most=MOST_BYTES, pipe=True))
+    except (ConfigFileError, RunError) as error:
+        msg = f"{path}: {error}"
+        raise RunError(msg) from error
+
+
+def _only(directory: Path) -> Path:
+    found = sorted((*directory.glob("run-*.json"), *directory.glob("summary.json")))
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        msg = f"{directory} has no summary; give a directory with one, or a file"
+    else:
+        names = ", ".join(one.name for one in found[-3:])
+        msg = f"{directory} has {len(found)} summaries; give one of them: {names}"
+    raise RunError(msg)
 
 
 # What is kept of a snapshot, in this order.
@@ -53,7 +219,7 @@ class Facts(NamedTuple):
         families: its metrics.
         host: name of the host.
         worker: its slot.
-        state: as in `jaxmon.report.runs.model.Run`.
+        state: as in `jaxmon.report.runs.summary.Run`.
         others: the functions of its neighbours.
         redacted: removes secrets from a text, besides those of well-known forms.
         limits: by which it is judged; the defaults if `None`.

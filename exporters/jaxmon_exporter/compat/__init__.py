@@ -1,1 +1,0 @@
-"""Other exporters' names for our metrics."""
