@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from jaxmon.artifacts import slo
-from jaxmon.artifacts.alerts.burn import burn_alerts
+from jaxmon.artifacts.alerts.build import burn_alerts
 from jaxmon.artifacts.reference import page, table
 from jaxmon.limits import LIMITS
 from jaxmon.symptoms.alert import Severity, SiteLimits
@@ -30,7 +30,7 @@ from jaxmon.symptoms.table import SYMPTOMS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "symptoms.md"
-MAKERS = ("Finding", "reason", "_of_route")
+MAKERS = ("Finding", "reason", "_of_route", "_costs")
 
 INTRODUCTION = """\
 # What can be wrong
@@ -57,7 +57,7 @@ class Reads(dict[str, Any]):
 
 def built(symptom: Symptom) -> tuple[list[Severity], list[str]]:
     """Return the severities of the alert of *symptom*, and the limits that it reads."""
-    if symptom.build is None:
+    if symptom.rule[1] is None:
         budgets = (one for one in slo.load() if one.alert == symptom.alert)
         return [one.severity for slo in budgets for one in burn_alerts(slo, 1)], []
     limits, reads = SiteLimits(), Reads()

@@ -8,7 +8,7 @@ from jaxmon.facts.memory import Device
 from jaxmon.facts.process import Process, Snapshot
 from jaxmon.formats.layout import INDENT, columns, duration, ending, shortened, size
 from jaxmon.report import marked, sections, tables
-from jaxmon.report.goodput.text import goodput
+from jaxmon.report.goodput import goodput
 from jaxmon.report.notes import notes
 from jaxmon.report.time_table import time_table
 from jaxmon.report.utilization import flops

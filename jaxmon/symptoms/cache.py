@@ -203,13 +203,13 @@ SYMPTOMS = (
     Symptom(
         *("compiled_together", "F6", "Processes compile the same program.", TIME),
         *(None, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
-        *("JaxmonThunderingCompilation", thundering_compilation),
+        rule=("JaxmonThunderingCompilation", thundering_compilation),
         together=compiled_together,
         other_runbook="JaxmonColdStarts",
     ),
     Symptom(
         *("cache", "F6", "Something prevents hits of the persistent cache.", HINT),
         *(cache, catalog.PERSISTENT_CACHE_REQUESTS, "Debug: Persistent cache hit rate"),
-        alert="JaxmonCacheHitRateBudgetBurn",
+        rule=("JaxmonCacheHitRateBudgetBurn", None),
     ),
 )

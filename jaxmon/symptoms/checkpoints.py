@@ -18,7 +18,7 @@ from jaxmon.symptoms.reason import period, reason
 from jaxmon.symptoms.symptom import FAILURE, NO_SCREEN, Symptom
 
 
-def checkpoints(snapshot: Snapshot) -> Iterator[Finding]:
+def failing(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect checkpoints of which the latest failed."""
     for one in snapshot.checkpoints:
         if not (failed := one.failed_in_a_row):
@@ -82,19 +82,13 @@ def checkpoint_age(limits: Limits) -> Alert:
 SYMPTOMS = (
     Symptom(
         *("checkpoint", "F8", "The latest saves of a checkpoint failed.", FAILURE),
-        *(
-            checkpoints,
-            catalog.CHECKPOINT_FAILURES,
-            "Training: Checkpoints that failed",
-        ),
+        *(failing, catalog.CHECKPOINT_FAILURES, "Training: Checkpoints that failed"),
         reason=saves_failing,
-        alert="JaxmonCheckpointFailed",
-        build=checkpoint_failed,
+        rule=("JaxmonCheckpointFailed", checkpoint_failed),
     ),
     Symptom(
         *("checkpoint_age", "F8", "A run makes no checkpoints."),
-        alert="JaxmonCheckpointAge",
-        build=checkpoint_age,
+        rule=("JaxmonCheckpointAge", checkpoint_age),
         missing=NO_SCREEN,
     ),
 )

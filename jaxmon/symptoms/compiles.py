@@ -31,13 +31,13 @@ _SLOW_SECONDS = 1.0
 
 def stuck(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect a stuck compile."""
-    longest = snapshot.compiling.oldest_seconds
-    late = longest > seconds_in(snapshot.limits.stuck_after)
-    if snapshot.compiling.count and late:
+    compiling = snapshot.compiling
+    text = _stuck(compiling.oldest_seconds, snapshot.limits)
+    if compiling.count and text:
         yield Finding(
             "compile_stuck",
             "",
-            f"A compile has been running for {duration(longest)}.",
+            f"A {text}",
             (),
             "Large unrolled loops compile slowly: use jax.lax.scan. If other "
             "processes are waiting too, check which rank runs a different program.",
@@ -47,10 +47,13 @@ def stuck(snapshot: Snapshot) -> Iterator[Finding]:
 def running_long(facts: HostFacts) -> Iterator[Reason]:
     """Yield processes whose compile does not finish."""
     for one in facts.agents:
-        age = one["compile_oldest"] or 0.0
-        if age > seconds_in(facts.limits.stuck_after):
-            text = f"a compile has been running for {duration(age)}."
-            yield reason("compile_stuck", TICKET, text, [one["worker"]])
+        if text := _stuck(one["compile_oldest"] or 0.0, facts.limits):
+            yield reason("compile_stuck", TICKET, f"a {text}", [one["worker"]])
+
+
+def _stuck(age: float, limits: Limits) -> str:
+    late = age > seconds_in(limits.stuck_after)
+    return f"compile has been running for {duration(age)}." if late else ""
 
 
 def compile_stuck(limits: Limits) -> Alert:
@@ -83,7 +86,7 @@ def compile_failed(limits: Limits) -> Alert:
     )
 
 
-def compile_dominated(snapshot: Snapshot) -> Iterator[Finding]:
+def dominated(snapshot: Snapshot) -> Iterator[Finding]:
     """
     Detect programs that mostly compile. The finding on requests that wait for that says
     more.
@@ -234,7 +237,7 @@ SYMPTOMS = (
     Symptom(
         *("compile_stuck", "F1", "A compile does not finish.", FAILURE),
         *(stuck, catalog.COMPILE_OLDEST_SECONDS, "On-call: Oldest compile in progress"),
-        *("JaxmonCompileStuck", compile_stuck),
+        rule=("JaxmonCompileStuck", compile_stuck),
         reason=running_long,
     ),
     Symptom(
@@ -250,19 +253,13 @@ SYMPTOMS = (
     ),
     Symptom(
         *("compile_share", "F1", "Compiles take much of the time.", TIME),
-        *(
-            compile_dominated,
-            catalog.COMPILE_SECONDS,
-            "Debug: Compile time by function",
-        ),
-        alert="JaxmonCompileSlow",
-        build=compile_slow,
+        *(dominated, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
+        rule=("JaxmonCompileSlow", compile_slow),
         other_runbook="JaxmonColdStarts",
     ),
     Symptom(
         *("compile_failed", "F1", "Compiles of a function fail."),
-        alert="JaxmonCompileFailed",
-        build=compile_failed,
+        rule=("JaxmonCompileFailed", compile_failed),
         missing=NO_SCREEN,
     ),
 )

@@ -257,15 +257,14 @@ def _alert(
     name: str, sentence: str, alert: str, build: AlertBuilder, mode: Mode = "F7"
 ) -> Symptom:
     missing = "the live page lists accelerators, without a judgement"
-    return Symptom(name, mode, sentence, alert=alert, build=build, missing=missing)
+    return Symptom(name, mode, sentence, rule=(alert, build), missing=missing)
 
 
 SYMPTOMS = (
     Symptom(
         *("accelerator", "F7", "An accelerator does not respond."),
         reason=lost,
-        alert="JaxmonAcceleratorLost",
-        build=accelerator_lost,
+        rule=("JaxmonAcceleratorLost", accelerator_lost),
         wait="accelerator_lost_for",
     ),
     _alert("xid", "A GPU reports a critical error.", "JaxmonGpuXid", gpu_xid),

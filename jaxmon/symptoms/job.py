@@ -174,7 +174,7 @@ def _alert(
     name: str, mode: Mode, sentence: str, alert: str, build: AlertBuilder
 ) -> Symptom:
     missing = "`jaxmon job why` says it, with all hosts at hand"
-    return Symptom(name, mode, sentence, alert=alert, build=build, missing=missing)
+    return Symptom(name, mode, sentence, rule=(alert, build), missing=missing)
 
 
 SYMPTOMS = (

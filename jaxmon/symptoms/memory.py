@@ -258,20 +258,20 @@ SYMPTOMS = (
     Symptom(
         *("oom", "F2", "A device ran out of memory.", FAILURE),
         *(out_of_memory, catalog.ERRORS, "Debug: Errors over time"),
-        *("JaxmonOutOfMemory", ran_out),
+        rule=("JaxmonOutOfMemory", ran_out),
         severity=TICKET,
     ),
     Symptom(
         *("memory", "F2", "The memory of a device is nearly used up.", FAILURE),
         *(memory_high, catalog.DEVICE_MEMORY_BYTES, "On-call: Device memory in use"),
-        *("JaxmonDeviceMemoryHigh", device_memory_high),
+        rule=("JaxmonDeviceMemoryHigh", device_memory_high),
         reason=filling,
         wait="device_memory_for",
     ),
     Symptom(
         *("leak", "F5", "Memory that a line allocated only grows.", FAILURE),
         *(leaks, catalog.LEAK_GROWTH_BYTES, "Debug: Suspected leak"),
-        *("JaxmonMemoryLeak", memory_leak),
+        rule=("JaxmonMemoryLeak", memory_leak),
         severity=TICKET,
         wait="leak_for",
     ),
@@ -287,8 +287,7 @@ SYMPTOMS = (
     ),
     Symptom(
         *("host_memory_growth", "F5", "A process keeps growing."),
-        alert="JaxmonHostMemoryGrowth",
-        build=host_memory_growth,
+        rule=("JaxmonHostMemoryGrowth", host_memory_growth),
         missing=NO_SCREEN,
     ),
 )

@@ -250,50 +250,44 @@ def spans_dropped(limits: Limits) -> Alert:
 SYMPTOMS = (
     Symptom(
         *("target_down", "", "A target cannot be scraped."),
-        alert="JaxmonTargetDown",
-        build=target_down,
+        rule=("JaxmonTargetDown", target_down),
         missing=RULES_ONLY,
     ),
     Symptom(
         *("service_vanished", "", "A service reports nothing."),
-        alert="JaxmonServiceVanished",
-        build=service_vanished,
+        rule=("JaxmonServiceVanished", service_vanished),
         missing=RULES_ONLY,
     ),
     Symptom(
         *("silent", "", "An agent does not respond."),
         reason=silent,
         because=why_silent,
-        alert="JaxmonAgentSilent",
-        build=agent_silent,
+        rule=("JaxmonAgentSilent", agent_silent),
         wait="agent_silent_for",
     ),
     Symptom(
         *("hook_inactive", "", "A hook is inactive."),
-        alert="JaxmonAgentHookInactive",
-        build=agent_hook_inactive,
+        rule=("JaxmonAgentHookInactive", agent_hook_inactive),
         missing="`NOTES` say it",
     ),
     Symptom(
         *("collector_down", "", "A collector fails."),
-        alert="JaxmonCollectorDown",
-        build=collector_down,
+        rule=("JaxmonCollectorDown", collector_down),
         missing="the page lists them",
     ),
     Symptom(
         *("web_config", "", "A web configuration is invalid."),
-        alert="JaxmonWebConfigFailed",
-        build=web_config_failed,
+        rule=("JaxmonWebConfigFailed", web_config_failed),
         missing=NO_SCREEN,
     ),
     Symptom(
         *("export", "", "Metrics that are pushed do not arrive.", HINT),
         *(metrics, catalog.OTLP_EXPORTS, "Debug: Failed exports by process"),
-        *("JaxmonExportFailing", export_failing),
+        rule=("JaxmonExportFailing", export_failing),
     ),
     Symptom(
         *("spans", "", "Spans are dropped.", HINT),
         *(spans, catalog.DROPPED, "Debug: Dropped spans by process"),
-        *("JaxmonSpansDropped", spans_dropped),
+        rule=("JaxmonSpansDropped", spans_dropped),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from jaxmon.facts.host import HostFacts, Reason, State
+from jaxmon.facts.host import HostFacts, Reason
 from jaxmon.formats.layout import clean, duration
 from jaxmon.symptoms.alert import PAGE, TICKET, Severity
 
@@ -23,18 +23,13 @@ def reason(
     as a route or a loop. What pages is failing.
     """
     return Reason(
-        state=state(severity),
+        state="failing" if severity == PAGE else "degraded",
         kind=name,
         subject=subject,
         text=text,
         because="",
         workers=list(workers),
     )
-
-
-def state(severity: Severity) -> State:
-    """Return how users are, where an alert has that *severity*."""
-    return "failing" if severity == PAGE else "degraded"
 
 
 def due(
@@ -78,7 +73,7 @@ def findings(facts: HostFacts, about: Reason, topic: str) -> list[dict[str, Any]
         for one in known[worker].findings or ()
         if one["topic"] == topic
     ]
-    found.sort(key=lambda one: (one["subject"] != about["subject"], -_cost(one)))
+    found.sort(key=lambda one: (one["subject"] != about["subject"], -one["seconds"]))
     return found
 
 
@@ -98,7 +93,3 @@ def sentence(finding: Mapping[str, Any]) -> str:
     """Return the cause that *finding* names."""
     text, where = str(finding["verdict"]), str(finding["where"])
     return f"{text} At {where}." if where and where not in text else text
-
-
-def _cost(finding: Mapping[str, Any]) -> float:
-    return float(finding["seconds"])

@@ -273,7 +273,7 @@ SYMPTOMS = (
     Symptom(
         *("recompile", "F3", "A function keeps recompiling.", TIME),
         *(recompiles, catalog.RECOMPILES, "Debug: Recompiles over time"),
-        *("JaxmonRecompileStorm", recompile_storm),
+        rule=("JaxmonRecompileStorm", recompile_storm),
     ),
     Symptom(
         *("recompiles", "F3", "Many functions recompile a few times each.", TIME),

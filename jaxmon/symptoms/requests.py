@@ -397,7 +397,7 @@ SYMPTOMS = (
         *(failed_requests, catalog.REQUESTS, "On-call: Requests by outcome"),
         reason=routes,
         because=why_failed,
-        alert="JaxmonRequestErrorBudgetBurn",
+        rule=("JaxmonRequestErrorBudgetBurn", None),
     ),
     Symptom(
         *("hanging", "F8", "Requests of a route do not finish.", FAILURE),
@@ -408,20 +408,18 @@ SYMPTOMS = (
         ),
         reason=routes,
         because=why_hanging,
-        alert="JaxmonRequestsHang",
-        build=requests_hang,
+        rule=("JaxmonRequestsHang", requests_hang),
     ),
     Symptom(
         *("cold_requests", "F1", "Requests wait for compiles.", TIME),
         *(cold_requests, catalog.REQUESTS, "On-call: Cold request ratio"),
-        *("JaxmonColdStarts", cold_starts),
+        rule=("JaxmonColdStarts", cold_starts),
         reason=routes,
         because=why_waiting,
     ),
     Symptom(
         *("cold_latency", "F1", "Requests wait too long for compiles."),
-        alert="JaxmonColdLatency",
-        build=cold_latency,
+        rule=("JaxmonColdLatency", cold_latency),
         missing=NO_SCREEN,
     ),
     Symptom(
@@ -432,12 +430,12 @@ SYMPTOMS = (
     ),
     Symptom(
         *("cold_start_budget", "F1", "Too many requests wait."),
-        alert="JaxmonColdStartBudgetBurn",
+        rule=("JaxmonColdStartBudgetBurn", None),
         missing=BUDGET,
     ),
     Symptom(
         *("warm_latency_budget", "F7", "Requests are too slow."),
-        alert="JaxmonWarmLatencyBudgetBurn",
+        rule=("JaxmonWarmLatencyBudgetBurn", None),
         missing=BUDGET,
     ),
 )

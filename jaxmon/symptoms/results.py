@@ -172,19 +172,18 @@ SYMPTOMS = (
     Symptom(
         *("determinism", "F4", "A function returned two results.", FAILURE),
         *(determinism, catalog.DETERMINISM_CHECKS, "Debug: Determinism checks"),
-        *("JaxmonCheckFailed", check_failed),
+        rule=("JaxmonCheckFailed", check_failed),
         severity=TICKET,
     ),
     Symptom(
         *("gradients", "F4", "Gradients differ from finite differences.", FAILURE),
         *(determinism, catalog.GRADIENT_CHECKS, "Debug: Gradient checks"),
-        *("JaxmonCheckFailed", check_failed),
+        rule=("JaxmonCheckFailed", check_failed),
         severity=TICKET,
     ),
     Symptom(
         *("silent_corruption", "F4", "A device computes wrongly."),
-        alert="JaxmonSilentCorruption",
-        build=silent_corruption,
+        rule=("JaxmonSilentCorruption", silent_corruption),
         missing=NO_SCREEN,
     ),
     Symptom(
@@ -194,8 +193,7 @@ SYMPTOMS = (
     ),
     Symptom(
         *("key_reuse", "F4", "A PRNG key is used twice."),
-        alert="JaxmonKeyReuse",
-        build=key_reuse,
+        rule=("JaxmonKeyReuse", key_reuse),
         missing=NO_SCREEN,
     ),
     Symptom(

@@ -19,10 +19,13 @@ from jaxmon.facts.run import (
     RECOVERY,
     WAITING,
     RunRecord,
+    Saving,
+    failures,
     interruptions,
     plausible,
+    saving,
+    seconds_of_a_step,
 )
-from jaxmon.facts.saving import Saving, failures, saving, seconds_of_a_step
 from jaxmon.formats import durations
 from jaxmon.formats.durations import seconds as seconds_in
 from jaxmon.formats.layout import counted, duration, share, times
@@ -302,8 +305,7 @@ SYMPTOMS = (
             catalog.RUN_FRUITLESS_ATTEMPTS,
             "Training: Attempts without progress",
         ),
-        alert="JaxmonRunNoProgress",
-        build=run_no_progress,
+        rule=("JaxmonRunNoProgress", run_no_progress),
     ),
     Symptom(
         *("old_checkpoint", "", "A run begins before its latest checkpoints.", TIME),
@@ -315,7 +317,7 @@ SYMPTOMS = (
         Symptom(
             *(name, "", sentence, urgency),
             *(restarts, metric, f"Training: {panel}"),
-            *(_GOODPUT, goodput_low),
+            rule=(_GOODPUT, goodput_low),
         )
         for name, sentence, urgency, metric, panel in (
             (

@@ -173,7 +173,7 @@ SYMPTOMS = (
     Symptom(
         *("slower", "F7", "A function or a loop is slower than before.", TIME),
         *(slower, catalog.SLOWDOWN, "Debug: Slower than before"),
-        *("JaxmonSlowdown", slowdown),
+        rule=("JaxmonSlowdown", slowdown),
         reason=loops_slow,
         because=why_slow,
         wait="slowdown_for",

@@ -177,33 +177,28 @@ def crash_loop(limits: Limits) -> Alert:
 SYMPTOMS = (
     Symptom(
         *("deploy", "", "Processes have just started."),
-        alert=DEPLOY_ALERT,
-        build=deploy_in_progress,
+        rule=(DEPLOY_ALERT, deploy_in_progress),
         missing=RULES_ONLY,
     ),
     Symptom(
         *("not_ready", "F1", "A process does not become ready."),
-        alert="JaxmonNotReady",
-        build=not_ready,
+        rule=("JaxmonNotReady", not_ready),
         missing=NO_SCREEN,
     ),
     Symptom(
         *("warmup_failed", "F1", "Signatures fail to warm up."),
-        alert="JaxmonWarmupFailed",
-        build=warmup_failed,
+        rule=("JaxmonWarmupFailed", warmup_failed),
         missing=NO_SCREEN,
     ),
     Symptom(
         *("crashed", "F8", "A training process died."),
         reason=crashed,
-        alert="JaxmonTrainingDied",
-        build=training_died,
+        rule=("JaxmonTrainingDied", training_died),
         wait="died_for",
     ),
     Symptom(
         *("crash_loop", "F8", "A process crashes again and again."),
-        alert="JaxmonCrashLoop",
-        build=crash_loop,
+        rule=("JaxmonCrashLoop", crash_loop),
         missing=NO_SCREEN,
     ),
 )

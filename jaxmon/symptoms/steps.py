@@ -238,14 +238,14 @@ SYMPTOMS = (
     Symptom(
         *("stalled", "F8", "A loop, or a thread of it, makes no progress.", FAILURE),
         *(stalled, catalog.STEP_AGE_SECONDS, "On-call: Age of the last step"),
-        *(STALLED_ALERT, training_stalled),
+        rule=(STALLED_ALERT, training_stalled),
         reason=loops_stalled,
         because=why_stalled,
         severity=TICKET,
     ),
     Symptom(
         *("step_freshness_budget", "F8", "A loop is often late."),
-        alert="JaxmonStepFreshnessBudgetBurn",
+        rule=("JaxmonStepFreshnessBudgetBurn", None),
         missing=BUDGET,
     ),
 )

@@ -70,8 +70,7 @@ class Symptom(NamedTuple):
         finding: judges a process by what its agent reports, since it started.
         metric: the metric that shows it over time, if there is one.
         panel: the dashboard and the panel, ``Debug: Recompiles over time``.
-        alert: the name of the alert.
-        build: builds it.
+        rule: the name of the alert, and what builds it: `None` if an objective does.
         together: judges it beside other processes of its host.
         reason: judges a host by the numbers of the last minute.
         severity: that of a finding in the answer; `None` if that is for `reason`.
@@ -88,8 +87,7 @@ class Symptom(NamedTuple):
     finding: ProcessJudge | None = None
     metric: Metric | None = None
     panel: str = ""
-    alert: str = ""
-    build: AlertBuilder | None = None
+    rule: tuple[str, AlertBuilder | None] = ("", None)
     together: NeighbourJudge | None = None
     reason: HostJudge | None = None
     severity: Severity | None = None
@@ -99,14 +97,18 @@ class Symptom(NamedTuple):
     other_runbook: str = ""
 
     @property
+    def alert(self) -> str:
+        """The name of the alert, empty if there is none."""
+        return self.rule[0]
+
+    @property
     def runbook(self) -> str:
         """The runbook to follow, empty if there is none."""
         return self.other_runbook or self.alert
 
     def alerts(self, limits: SiteLimits) -> list[Alert]:
         """Return its alerts, one or several; other rows may have the same."""
-        if self.build is None:
-            return []
-        made = self.build(limits)
+        name, build = self.rule
+        made = build(limits) if build else ()
         found = [made] if isinstance(made, Alert) else made
-        return [replace(one, name=self.alert) for one in found]
+        return [replace(one, name=name) for one in found]

@@ -76,12 +76,10 @@ class TimePart(NamedTuple):
             return
         # What a program marks is expected.
         lines = period.lines(self.state, marked=self.state != "blocked")
-        where = lines[0][0] if lines else ""
         lead, rest = self.verdict
         won = 0.0 if self.urgency is NOTE else of_all(took, period, snapshot)
         text = f"{lead} {part(took, period)}{rest}{mostly(lines, took)}"
-        evidence = further(lines)
-        yield Finding(self.topic, where, text, evidence, self.action, where, won)
+        yield _costs(self.topic, text, lines, self.action, won)
 
     def _took(self, snapshot: Snapshot, period: Period) -> float:
         took, now = period.of(self.state), snapshot.time.now
@@ -108,17 +106,15 @@ def eager(snapshot: Snapshot) -> Iterator[Finding]:
     if took - hidden < snapshot.limits.time_worth * period.seconds:
         return
     lines = period.lines("eager", *(["compile"] if traced else []))
-    yield Finding(
+    text = f"Operations outside of jit took {part(took, period)}"
+    yield _costs(
         "eager",
-        lines[0][0] if lines else "",
-        f"Operations outside of jit took {part(took, period)}"
-        + mostly(lines, dispatch),
-        further(lines),
+        f"{text}{mostly(lines, dispatch)}",
+        lines,
         "Call them within a function decorated with jax.jit: one program instead of "
         "one dispatch for each operation. Replace loops over elements by jax.vmap, "
         "jax.lax.scan or array operations.",
-        where=lines[0][0] if lines else "",
-        seconds=of_all(took, period, snapshot),
+        of_all(took, period, snapshot),
     )
 
 
@@ -137,16 +133,14 @@ def host(snapshot: Snapshot) -> Iterator[Finding]:
     if snapshot.requests and period.of("idle") > idle:
         return  # the device waits for requests
     lines = period.lines("python")
-    yield Finding(
+    did = "kept the device waiting for" if busy else "took"
+    yield _costs(
         "host",
-        lines[0][0] if lines else "",
-        f"Python {'kept the device waiting for' if busy else 'took'} "
-        f"{part(idle, period)}" + mostly(lines, took),
-        further(lines),
+        f"Python {did} {part(idle, period)}{mostly(lines, took)}",
+        lines,
         "Move this work out of the loop, to another thread or process, or do it while "
         "the device computes: between the call and the first read of its result.",
-        where=lines[0][0] if lines else "",
-        seconds=of_all(idle, period, snapshot),
+        of_all(idle, period, snapshot),
     )
 
 
@@ -176,17 +170,15 @@ def fetches(snapshot: Snapshot) -> Iterator[Finding]:
     if won < snapshot.limits.time_worth_estimated * period.seconds:
         return
     lines = period.lines("fetch")
-    yield Finding(
+    yield _costs(
         "fetch",
-        lines[0][0] if lines else "",
         f"Reading results took {part(waited, period)}; the device was computing for "
         f"{duration(computing)} of that{mostly(lines, waited)}",
-        further(lines),
+        lines,
         "Each read waits for all preceding device work, and the host cannot work "
         "ahead. Read a value one step later, every hundredth step, or several at once "
         "with jax.device_get.",
-        where=lines[0][0] if lines else "",
-        seconds=of_all(won, period, snapshot),
+        of_all(won, period, snapshot),
     )
 
 
@@ -272,6 +264,14 @@ def idle(snapshot: Snapshot) -> Iterator[Finding]:
     if took >= snapshot.limits.time_worth * period.seconds:
         text = f"The program was idle for {part(took, period)}."
         yield Finding("idle", "", text, (), "")
+
+
+def _costs(
+    topic: str, text: str, lines: list[tuple[str, float]], action: str, won: float
+) -> Finding:
+    """Return that something costs time, most of it at the first of *lines*."""
+    where = lines[0][0] if lines else ""
+    return Finding(topic, where, text, further(lines), action, where, won)
 
 
 def _jitted(snapshot: Snapshot) -> bool:
@@ -473,8 +473,7 @@ def _symptom(
     }.get(name, (catalog.WALL_SECONDS, "Where the time goes"))
     return Symptom(
         *(name, "F1" if name == "compiling" else "", sentence, urgency, finding),
-        alert=alert,
-        build=build,
+        rule=(alert, build),
         metric=metric,
         panel=f"Debug: {panel}",
         missing="" if alert else NOTHING if urgency is NOTE else LINES,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
+from typing import NamedTuple
 
 from jaxmon.facts.events import TraceMistake
 from jaxmon.facts.process import Snapshot
@@ -15,99 +16,91 @@ from jaxmon.symptoms.symptom import FAILURE, HINT, Symptom
 
 _CLOCKS = ("time.", "datetime.", "date.")
 _MOST_EVIDENCE = 3
+_CONSTANT = "is traced. Its value is a constant of the program"
+_MEASURE = "Measure outside of the jitted function, or pass the value as an argument."
 
 
-def frozen(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect values of the host that every later call reuses."""
-    yield from _frozen_values(snapshot)
-    yield from _advanced_values(snapshot)
+class Misuse(NamedTuple):
+    """
+    A kind of mistake.
+
+    Attributes:
+        kind: as the agent calls it.
+        topic: the name of the symptom.
+        text: what it does, with ``text``, ``place`` and ``function``.
+        again: what later calls do, with their number; if there are none, nothing is
+            lost. Empty if that does not matter.
+        action: what to do about it.
+    """
+
+    kind: str
+    topic: str
+    text: str
+    again: str
+    action: str
+
+    def judge(self, snapshot: Snapshot) -> Iterator[Finding]:
+        """Detect it, once in each function."""
+        for one, others in _grouped(snapshot, self.kind):
+            function = _subject(one)
+            calls = _repeated(snapshot, one) if self.again else None
+            if calls == 0:
+                continue
+            text = self.text.format(text=one.text, place=one.place, function=function)
+            if calls:
+                text += self.again.format(times=times(calls), calls=f"{calls:,}")
+            clock = self.kind == "frozen" and one.text.startswith(_CLOCKS)
+            action = _MEASURE if clock else self.action
+            yield Finding(
+                *(self.topic, function, f"{text}."),
+                *(_also(others), action),
+                where=one.place,
+            )
 
 
-def _frozen_values(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect times and random numbers of the host that every later call reuses."""
-    for one, others in _grouped(snapshot, "frozen"):
-        again = _repeated(snapshot, one)
-        if again == 0:
-            continue
-        clock = one.text.startswith(_CLOCKS)
-        yield Finding(
-            "frozen_value",
-            _subject(one),
-            f"{one.text} at {one.place} runs only while {_subject(one)} is traced. "
-            "Its value is a constant of the program"
-            + (f": it was reused {times(again)}." if again else "."),
-            _also(others),
-            "Measure outside of the jitted function, or pass the value as an argument."
-            if clock
-            else "Use jax.random with a key that is an argument, or pass the value as "
-            "an argument.",
-            where=one.place,
-        )
+_MISUSES = (
+    Misuse(
+        *("frozen", "frozen_value"),
+        f"{{text}} at {{place}} runs only while {{function}} {_CONSTANT}",
+        ": it was reused {times}",
+        "Use jax.random with a key that is an argument, or pass the value as an "
+        "argument.",
+    ),
+    Misuse(
+        *("advanced", "frozen_value"),
+        f"{{text}} changes at {{place}} only while {{function}} {_CONSTANT}",
+        ": it was reused {times}",
+        "Keep it in the state that the function takes and returns, or change it "
+        "outside, and pass it as an argument.",
+    ),
+    Misuse(
+        *("dropped", "dropped_update"),
+        "The result of {text} at {place} is not used, so nothing is updated: it "
+        "returns a new value",
+        "",
+        "Assign the result, as in x = x.at[i].set(y).",
+    ),
+    Misuse(
+        *("leaked", "leaked_tracer"),
+        "{place} stores a traced value ({text}), and only while {function} is traced. "
+        "It has no value there",
+        "",
+        "Return it from the jitted function, and store the result.",
+    ),
+    Misuse(
+        *("printed", "printed_tracer"),
+        "{text} at {place} runs only while {function} is traced, and shows a tracer, "
+        "not its value",
+        ". It did not run on {calls} later calls",
+        "Use jax.debug.print, or print what the function returns.",
+    ),
+)
 
 
-def _advanced_values(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect counters of the program that every later call takes for constants."""
-    for one, others in _grouped(snapshot, "advanced"):
-        again = _repeated(snapshot, one)
-        if again == 0:
-            continue
-        yield Finding(
-            "frozen_value",
-            _subject(one),
-            f"{one.text} changes at {one.place} only while {_subject(one)} is traced. "
-            "Its value is a constant of the program"
-            + (f": it was reused {times(again)}." if again else "."),
-            _also(others),
-            "Keep it in the state that the function takes and returns, or change it "
-            "outside, and pass it as an argument.",
-            where=one.place,
-        )
-
-
-def dropped(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect updates of arrays whose result is not used."""
-    for one, others in _grouped(snapshot, "dropped"):
-        yield Finding(
-            "dropped_update",
-            _subject(one),
-            f"The result of {one.text} at {one.place} is not used, so nothing is "
-            "updated: it returns a new value.",
-            _also(others),
-            "Assign the result, as in x = x.at[i].set(y).",
-            where=one.place,
-        )
-
-
-def leaked(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect traced values that are stored outside of their function."""
-    for one, others in _grouped(snapshot, "leaked"):
-        yield Finding(
-            "leaked_tracer",
-            _subject(one),
-            f"{one.place} stores a traced value ({one.text}), and only while "
-            f"{_subject(one)} is traced. It has no value there.",
-            _also(others),
-            "Return it from the jitted function, and store the result.",
-            where=one.place,
-        )
-
-
-def printed(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect messages about values that are unknown when they are written."""
-    for one, others in _grouped(snapshot, "printed"):
-        again = _repeated(snapshot, one)
-        if again == 0:
-            continue
-        yield Finding(
-            "printed_tracer",
-            _subject(one),
-            f"{one.text} at {one.place} runs only while {_subject(one)} is traced, "
-            "and shows a tracer, not its value"
-            + (f". It did not run on {again:,} later calls." if again else "."),
-            _also(others),
-            "Use jax.debug.print, or print what the function returns.",
-            where=one.place,
-        )
+def misuses(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect what happens only while functions are traced."""
+    for one in _MISUSES:
+        yield from one.judge(snapshot)
 
 
 def _grouped(
@@ -143,14 +136,14 @@ def _repeated(snapshot: Snapshot, mistake: TraceMistake) -> int | None:
 
 SYMPTOMS = tuple(
     Symptom(
-        *(name, "F4", sentence, urgency, finding),
+        *(name, "F4", sentence, urgency, misuses),
         severity=TICKET if urgency is FAILURE else None,
         missing="only the source of the program shows it",
     )
-    for name, sentence, urgency, finding in (
-        ("frozen_value", "A value of the host is a constant.", FAILURE, frozen),
-        ("dropped_update", "An update of an array is dropped.", FAILURE, dropped),
-        ("leaked_tracer", "A traced value outlives its trace.", FAILURE, leaked),
-        ("printed_tracer", "A traced value is printed.", HINT, printed),
+    for name, sentence, urgency in (
+        ("frozen_value", "A value of the host is a constant.", FAILURE),
+        ("dropped_update", "An update of an array is dropped.", FAILURE),
+        ("leaked_tracer", "A traced value outlives its trace.", FAILURE),
+        ("printed_tracer", "A traced value is printed.", HINT),
     )
 )

@@ -269,7 +269,7 @@ SYMPTOMS = (
     Symptom(
         *("nonfinite", "F4", "Outputs of a function became NaN.", FAILURE),
         *(outputs, catalog.NONFINITE_OUTPUTS, "On-call: Non-finite values"),
-        *("JaxmonNonFinite", non_finite),
+        rule=("JaxmonNonFinite", non_finite),
         reason=values_lost,
         severity=TICKET,
         wait="nonfinite_for",
@@ -277,7 +277,7 @@ SYMPTOMS = (
     Symptom(
         *("nonfinite_value", "F4", "A logged value became NaN or infinite.", FAILURE),
         *(quantities, catalog.VALUE_NONFINITE_RUN, "On-call: Non-finite values"),
-        *("JaxmonNonFinite", non_finite),
+        rule=("JaxmonNonFinite", non_finite),
         reason=values_lost,
         severity=TICKET,
         wait="nonfinite_for",

@@ -22,13 +22,7 @@ from tests.otlp import Series, page_samples
 from tests.otlp_stores import KINDS, Store, store
 from tests.panels import Grafana, is_sidecars, panels, problems, settled
 from tests.preloaded import run_preloaded, start_preloaded
-from tests.support import (
-    ROOT,
-    Prometheus,
-    clean_environ,
-    free_port,
-    until,
-)
+from tests.support import ROOT, Prometheus, clean_environ, free_port, until
 
 
 SCALE = 60

@@ -85,6 +85,7 @@ def test_json_has_everything(programs, run_dir):
         "action",
         "where",
         "seconds",
+        "severity",
         "urgency",
         "metric",
         "panel",

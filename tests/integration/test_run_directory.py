@@ -442,7 +442,7 @@ from pathlib import Path
 import jax, jaxmon
 from jaxmon.agent.goodput.identity import Run
 from jaxmon.agent.history import part, store
-from jaxmon.report.goodput import record
+from jaxmon.facts import run as record
 directory, victim = Path(os.environ["JAXMON_RUN_DIR"]), Path(sys.argv[1])
 runs = directory / "runs"
 runs.mkdir()

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.facts.run import RunRecord
-from jaxmon.facts.saving import saving
+from jaxmon.facts.run import RunRecord, saving
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import about
 from jaxmon.symptoms.symptom import Urgency

@@ -12,12 +12,7 @@ from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, gauge, labels_text
 from jaxmon.facts.host import UNREAD, Summary
-from jaxmon_exporter.collectors.synthetic import (
-    ACCELERATORS,
-    FUNCTIONS,
-    WORKERS,
-    Demo,
-)
+from jaxmon_exporter.collectors.synthetic import ACCELERATORS, FUNCTIONS, WORKERS, Demo
 from jaxmon_exporter.live import Live
 from jaxmon_exporter.polling import Status
 

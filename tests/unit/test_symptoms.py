@@ -12,7 +12,7 @@ import pytest
 
 from jaxmon import symptoms
 from jaxmon.artifacts import slo
-from jaxmon.artifacts.alerts.burn import burn_alerts
+from jaxmon.artifacts.alerts.build import burn_alerts
 from jaxmon.artifacts.alerts.causes import cause_alerts
 from jaxmon.cli.runbook import names
 from jaxmon.symptoms.alert import SiteLimits
@@ -51,7 +51,7 @@ def test_each_alert_is_of_a_symptom():
     """And none is of something that does not exist; rows that share one build it."""
     built = {one.name for one in cause_alerts(SiteLimits())}
     for name in built:
-        builds = {one.build for one in SYMPTOMS.values() if one.alert == name}
+        builds = {one.rule[1] for one in SYMPTOMS.values() if one.alert == name}
         assert len(builds) == 1, name
     built |= {one.name for each in slo.load() for one in burn_alerts(each, 1)}
     assert {one.alert for one in SYMPTOMS.values() if one.alert} == built

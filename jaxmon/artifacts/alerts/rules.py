@@ -8,6 +8,24 @@ from typing import Any
 
 from jaxmon.artifacts.slo.site import Site
 from jaxmon.promql.identity import Identity
+from jaxmon.symptoms import (
+    cache,
+    checkpoints,
+    compiles,
+    hardware,
+    job,
+    memory,
+    monitoring,
+    recompiles,
+    requests,
+    results,
+    runs,
+    slowdowns,
+    starts,
+    steps,
+    time,
+    values,
+)
 from jaxmon.symptoms.alert import Alert
 
 
@@ -17,71 +35,29 @@ Opened by what has no board of its own, as an objective: it shows all budgets. O
 services are selected there.
 """
 
+# By the module of the symptom.
 _BOARDS = {
-    "jaxmon-serving": (
-        "JaxmonColdLatency",
-        "JaxmonColdStarts",
-        "JaxmonRequestsHang",
-        "JaxmonServiceVanished",
-    ),
-    "jaxmon-training": (
-        "JaxmonCheckpointAge",
-        "JaxmonCheckpointFailed",
-        "JaxmonDataStarvation",
-        "JaxmonGoodputLow",
-        "JaxmonNcclStuck",
-        "JaxmonNonFinite",
-        "JaxmonRankSlow",
-        "JaxmonRankStuck",
-        "JaxmonRunNoProgress",
-        "JaxmonStraggler",
-        "JaxmonTimeLost",
-        "JaxmonTrainingDied",
-        "JaxmonTrainingStalled",
-    ),
-    "jaxmon-accelerators": (
-        "JaxmonAcceleratorIdle",
-        "JaxmonAcceleratorLost",
-        "JaxmonAcceleratorUnderused",
-        "JaxmonGpuEccErrors",
-        "JaxmonGpuNeedsReset",
-        "JaxmonGpuThrottled",
-        "JaxmonGpuXid",
-        "JaxmonTpuRuntimeDown",
-    ),
-    "jaxmon-fleet": (
-        "JaxmonCrashLoop",
-        "JaxmonDeployInProgress",
-        "JaxmonProgramsDiverge",
-        "JaxmonThunderingCompilation",
-    ),
-    "jaxmon-itself": (
-        "JaxmonAgentHookInactive",
-        "JaxmonAgentSilent",
-        "JaxmonCollectorDown",
-        "JaxmonExportFailing",
-        "JaxmonSpansDropped",
-        "JaxmonTargetDown",
-        "JaxmonWebConfigFailed",
-    ),
-    "jaxmon-debug": (
-        "JaxmonCheckFailed",
-        "JaxmonCompileFailed",
-        "JaxmonCompileSlow",
-        "JaxmonCompileStuck",
-        "JaxmonDeviceMemoryHigh",
-        "JaxmonHostMemoryGrowth",
-        "JaxmonKeyReuse",
-        "JaxmonMemoryLeak",
-        "JaxmonNotReady",
-        "JaxmonOutOfMemory",
-        "JaxmonRecompileStorm",
-        "JaxmonSilentCorruption",
-        "JaxmonSlowdown",
-        "JaxmonWarmupFailed",
-    ),
+    "jaxmon-serving": (requests,),
+    "jaxmon-training": (steps, values, checkpoints, runs, time, job),
+    "jaxmon-accelerators": (hardware,),
+    "jaxmon-fleet": (cache, starts),
+    "jaxmon-itself": (monitoring,),
+    "jaxmon-debug": (compiles, memory, recompiles, results, slowdowns),
 }
-_BOARD = {name: board for board, names in _BOARDS.items() for name in names}
+_BOARD = {
+    **{
+        one.alert: board
+        for board, modules in _BOARDS.items()
+        for module in modules
+        for one in module.SYMPTOMS
+        if one.rule[1]
+    },
+    "JaxmonNotReady": "jaxmon-debug",
+    "JaxmonProgramsDiverge": "jaxmon-fleet",
+    "JaxmonServiceVanished": "jaxmon-serving",
+    "JaxmonTrainingDied": "jaxmon-training",
+    "JaxmonWarmupFailed": "jaxmon-debug",
+}
 # Labels of alerts, and the variables that select by them.
 _VARIABLES = {
     "job": "job",

@@ -47,7 +47,7 @@ def goodput(*, paths: tuple[Path, ...], sidecars: Sidecars, as_json: bool) -> No
     instead, which were started with `--peer-access`. docs/goodput.md says what is
     recorded.
     """
-    from jaxmon.report.goodput.text import document, lines
+    from jaxmon.report.goodput import document, lines
 
     broken: list[str] = []
     found = list(_read(paths, broken)) if paths else _asked(sidecars)

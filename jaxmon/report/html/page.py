@@ -20,7 +20,7 @@ from jaxmon.formats.layout import (
     size,
 )
 from jaxmon.report import marked, sections, tables
-from jaxmon.report.goodput.text import goodput
+from jaxmon.report.goodput import goodput
 from jaxmon.report.html.charts import bar, charts, small_bar
 from jaxmon.report.html.elements import (
     BASE,

@@ -272,7 +272,7 @@ class Host:
         stacks: lines of the stacks of threads, by worker, innermost first.
         xids: the latest errors of its GPUs.
         gpus: those that are throttled now.
-        runs: records of runs that its processes keep; see `jaxmon.report.goodput`.
+        runs: records of runs that its processes keep; see `jaxmon.facts.run`.
         time: when this was made, by the clock of the host; `None` if unknown.
         asked: the same by the clock of who asked.
         within: how much earlier or later that may have been, in seconds.

@@ -7,8 +7,7 @@ from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.kinds import line, row, timeseries
 from jaxmon.artifacts.dashboards.model import Row, Target
 from jaxmon.artifacts.slo import Slos
-from jaxmon.facts.run import CHECKPOINT, STOPPED
-from jaxmon.facts.saving import FEWEST_FAILURES, OUTSIDE
+from jaxmon.facts.run import CHECKPOINT, FEWEST_FAILURES, OUTSIDE, STOPPED
 from jaxmon.promql import RATE_INTERVAL, Expr, Matcher, call, counter, eq, gauge, ne, re
 
 

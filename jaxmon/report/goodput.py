@@ -7,8 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from jaxmon.catalog import RUN_ACTIVITIES
-from jaxmon.facts.run import RunRecord, interruptions, plausible
-from jaxmon.facts.saving import Saving, saving
+from jaxmon.facts.run import RunRecord, Saving, interruptions, plausible, saving
 from jaxmon.formats.layout import Column, ago, counted, duration, share
 from jaxmon.report.section import Section
 
