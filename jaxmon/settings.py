@@ -78,8 +78,8 @@ class Settings:
     )
     few_buckets: str = setting(
         "Groups of metrics whose histograms are exported with three or four buckets "
-        "instead of six to twelve. The thresholds of the default objectives remain, "
-        "others may not.",
+        "instead of all. The thresholds of the default objectives remain, others may "
+        "not.",
         default="",
         give="some of calls, compile, requests, self, training, separated by commas, "
         "or all",

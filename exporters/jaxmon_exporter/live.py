@@ -10,13 +10,13 @@ from jaxmon.exposition.families import Family
 from jaxmon.facts.reading import read
 from jaxmon.facts.recent import Window
 from jaxmon.limits import Limits
-from jaxmon.report.status.history import History
+from jaxmon.report.status.history import ChartSamples
 from jaxmon_exporter.collecting import Clock
 
 
 if TYPE_CHECKING:
     from jaxmon.facts.host import CollectorSummary, HostVerdict, Summary
-    from jaxmon.report.status.history import Charts
+    from jaxmon.report.status.history import ShownCharts
     from jaxmon.symptoms.answer import Onsets
     from jaxmon_exporter.polling import Status
 
@@ -48,7 +48,7 @@ class Live:
         self._limits = limits
         self._clock = clock
         self._window = Window()
-        self._history = History()
+        self._history = ChartSamples()
         self._onsets: Onsets | None = None
 
     def sample(self) -> None:
@@ -57,7 +57,7 @@ class Live:
         self._window.add(now)
         self._history.add(now)
 
-    def charts(self, worker: str | None) -> Charts | None:
+    def charts(self, worker: str | None) -> ShownCharts | None:
         """Return the samples of the host, or of one process; `None` without any."""
         return self._history.charts(worker)
 

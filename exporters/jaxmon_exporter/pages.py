@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from jaxmon.facts.host import Summary
-    from jaxmon.report.status.history import Charts
+    from jaxmon.report.status.history import ShownCharts
 
 Page: TypeAlias = Callable[[Request], Response]
 SlowPage: TypeAlias = Callable[[Request], "Response | Future[Response]"]
@@ -74,7 +74,7 @@ def landing_page(request: Request) -> Response:
     return document.landing_page(request)
 
 
-def history_page(charts: Callable[[str | None], Charts | None]) -> Page:
+def history_page(charts: Callable[[str | None], ShownCharts | None]) -> Page:
     """Return the handler of ``/api/history``."""
 
     def handle(request: Request) -> Response:

@@ -135,14 +135,14 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         found.append(CallLayer(context))
         if wanted.sample_rate:
             from jaxmon.agent.charts.part import Charts  # noqa: PLC0415
-            from jaxmon.agent.history.part import History  # noqa: PLC0415
+            from jaxmon.agent.history.part import SpeedHistory  # noqa: PLC0415
             from jaxmon.agent.sampling.part import Sampling  # noqa: PLC0415
 
             found.append(sampling := Sampling(context, spanning))
             lead = sampling.lead.look
             found.append(Charts(context, indicators, memory.snapshot))
             found.append(
-                History(
+                SpeedHistory(
                     context,
                     indicators.loops,
                     programs=programs.snapshot if programs is not None else dict,

@@ -1,4 +1,4 @@
-"""Runs a command under an agent that records its measures."""
+"""Runs a command under an agent that records its measures, as often as needed."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from jaxmon.baseline import times
-from jaxmon.baseline.record import MOST_BYTES, Record, checked, from_processes
+from jaxmon.baseline.compare import CostComparison, compare, critical
+from jaxmon.baseline.record import (
+    MOST_BYTES,
+    Baseline,
+    Tolerance,
+    checked,
+    from_processes,
+    from_runs,
+    timed_run,
+)
 from jaxmon.bootstrap import environment
 from jaxmon.errors import BaselineError
 from jaxmon.files import bounded as bounded_file
@@ -44,11 +52,14 @@ _SETTINGS = {
 # What a compile takes is only seen where it happens.
 _WITHOUT_CACHE = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
 
+Runner: TypeAlias = Callable[[int], Baseline]
+"""Runs a command and returns its measures; its argument counts the runs from 0."""
+
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RecordedRun:
     """
     Args:
         code: exit code, as a shell reports it.
@@ -56,10 +67,12 @@ class Run:
     """
 
     code: int
-    record: Record
+    record: Baseline
 
 
-def run(command: Sequence[str], python: Sequence[str] = (sys.executable,)) -> Run:
+def run(
+    command: Sequence[str], python: Sequence[str] = (sys.executable,)
+) -> RecordedRun:
     """
     Run *command* unchanged, and return its exit code and measures.
 
@@ -87,7 +100,7 @@ def run(command: Sequence[str], python: Sequence[str] = (sys.executable,)) -> Ru
         with _signals_of(process):
             code = process.wait()
         record = from_processes(_left_in(directory))
-    return Run(code if code >= 0 else 128 - code, record)
+    return RecordedRun(code if code >= 0 else 128 - code, record)
 
 
 @contextlib.contextmanager
@@ -116,10 +129,46 @@ def _left_in(directory: Path) -> Iterator[dict[str, Any]]:
             )
             checked(document)
             if "times" in document:
-                times.checked(document["times"])
+                timed_run(document["times"])
         except (ValueError, OverflowError) as error:
             msg = (
                 f"a process wrote an unreadable record: {error}; run the command again"
             )
             raise BaselineError(msg) from error
         yield document
+
+
+def compare_runs(
+    old: Baseline | Runner,
+    new: Runner,
+    runs: int,
+    allowed: Mapping[str, Tolerance | None],
+) -> CostComparison:
+    """
+    Compare *new* with *old*, running them alternately if *old* is a command too.
+
+    Stops as soon as no further run could change that nothing is slower, mostly after
+    the first one, or if no number of runs could show it.
+
+    Args:
+        old: the baseline.
+        new: what to compare with it.
+        runs: how often a command runs at most, from 1.
+        allowed: tolerance by measure.
+
+    Raises:
+        BaselineError: the two are of different hardware.
+    """
+    before: list[Baseline] = []
+    after: list[Baseline] = []
+    while True:
+        if isinstance(old, Baseline):
+            known, planned = old, (len(old.runs), runs)
+        else:
+            before.append(old(len(before)))
+            known, planned = from_runs(before), (runs, runs)
+        after.append(new(len(after)))
+        found = compare(known, from_runs(after), allowed, runs=planned)
+        helps = found.slow_compiles or (found.unclear_times and critical(*planned) >= 0)
+        if len(after) >= runs or not helps:
+            return found

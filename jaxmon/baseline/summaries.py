@@ -1,28 +1,68 @@
-"""Compares the summaries of two runs: what takes longer, or needs more."""
+"""
+Compares the summaries of two runs: what takes longer, or needs more; for people and for
+programs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
 
 from jaxmon.baseline.changes import (
-    Change,
+    FEW,
+    TIMES,
     Judged,
+    Machine,
+    RunChange,
     Subject,
     What,
     failures,
     finished,
+    functions,
     of_function,
     peak,
     times,
 )
-from jaxmon.baseline.compare import differences
-from jaxmon.baseline.figures import Tolerance
-from jaxmon.baseline.machine import TIMES, Machine, functions
+from jaxmon.baseline.compare import Verdict, differences
+from jaxmon.baseline.record import Tolerance
 from jaxmon.errors import BaselineError
 from jaxmon.facts.functions import Spread
-from jaxmon.formats.layout import size
+from jaxmon.formats.layout import (
+    INDENT,
+    amount,
+    clean,
+    counted,
+    duration,
+    share,
+    shortened,
+    size,
+    wrapped,
+)
+from jaxmon.limits import Limits
+from jaxmon.report.programs import label
 from jaxmon.report.runs.summary import Run
+
+
+SCHEMA = 1
+"""Version of what `as_json` returns."""
+
+_TITLES: tuple[tuple[Verdict, str], ...] = (
+    ("better", "BETTER"),
+    ("unclear", "UNCLEAR"),
+    ("worse", "WORSE"),
+)
+_DOES = {
+    "execution_seconds": "executing it takes",
+    "dispatch_seconds": "dispatching it takes",
+    "step_seconds": "a step takes",
+    "request_seconds": "a warm request takes",
+    "compile_seconds": "compiling a program of it takes",
+}
+_MOST = 20
+_MOST_UNJUDGED = 6
+_MANY = 10
 
 
 _SAME = ("platform", "device")
@@ -33,7 +73,7 @@ _MOST_LINES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RunComparison:
     """
     Args:
         before: one run.
@@ -48,21 +88,26 @@ class Comparison:
 
     before: Run
     after: Run
-    changes: tuple[Change, ...]
+    changes: tuple[RunChange, ...]
     new: tuple[str, ...]
     vanished: tuple[str, ...]
     differences: tuple[str, ...]
     packages: tuple[str, ...]
     untimed: tuple[str, ...] = ()
 
-    def of(self, verdict: Judged) -> list[Change]:
+    def of(self, verdict: Judged) -> list[RunChange]:
         """Return the changes with that *verdict*."""
         return [one for one in self.changes if one.verdict == verdict]
 
 
-def compare(before: Run, after: Run) -> Comparison:
+def compare(before: Run, after: Run, limits: Limits) -> RunComparison:
     """
     Compare two runs.
+
+    Args:
+        before: one of them.
+        after: the other.
+        limits: by which times and failures are judged.
 
     Raises:
         BaselineError: they ran on different hardware.
@@ -74,9 +119,9 @@ def compare(before: Run, after: Run) -> Comparison:
             raise BaselineError(msg)
     known = bool(before.packages and after.packages)
     earlier, later = functions(before).keys(), functions(after).keys()
-    changes = tuple(sorted(_changes(before, after), key=_order))
+    changes = tuple(sorted(_changes(before, after, limits), key=_order))
     timed = {one.name for one in changes if one.measure in TIMES}
-    return Comparison(
+    return RunComparison(
         before,
         after,
         changes,
@@ -88,8 +133,8 @@ def compare(before: Run, after: Run) -> Comparison:
     )
 
 
-def _changes(before: Run, after: Run) -> Iterator[Change]:
-    machine = Machine(before, after)
+def _changes(before: Run, after: Run, limits: Limits) -> Iterator[RunChange]:
+    machine = Machine(before, after, limits)
     earlier = functions(before)
     for name, function in functions(after).items():
         if name in earlier:
@@ -104,7 +149,7 @@ def _changes(before: Run, after: Run) -> Iterator[Change]:
     routes = {one.name: one for one in before.snapshot.requests}
     for route in after.snapshot.requests:
         if route.name in routes:
-            change = failures(routes[route.name], route)
+            change = failures(routes[route.name], route, limits)
             if change is not None:
                 yield change
     yield from _memory(before, after)
@@ -116,7 +161,7 @@ def _marked(
     sides: tuple[Mapping[str, Spread], Mapping[str, Spread]],
     calls: Mapping[str, int],
     machine: Machine,
-) -> Iterator[Change]:
+) -> Iterator[RunChange]:
     old, new = sides
     for name in old.keys() & new.keys():
         found = old[name], new[name]
@@ -125,7 +170,7 @@ def _marked(
         yield from times(of, found, calls=number, machine=machine)
 
 
-def _memory(before: Run, after: Run) -> Iterator[Change]:
+def _memory(before: Run, after: Run) -> Iterator[RunChange]:
     old, new = before.snapshot, after.snapshot
     peaks = {one.device: one.peak for one in old.memory.devices}
     for device in new.memory.devices:
@@ -153,6 +198,188 @@ def _holders(before: Run, after: Run) -> Iterator[str]:
             yield f"{one.place} holds {size(one.bytes)}, {size(by)} more"
 
 
-def _order(change: Change) -> tuple[float, str, str, str]:
+def _order(change: RunChange) -> tuple[float, str, str, str]:
     """Return what changes are sorted by: those that cost most first."""
     return -change.lost, change.what, change.name, change.measure
+
+
+def lines(found: RunComparison, *, width: int) -> Iterator[str]:
+    """Yield the lines to print; what is worse comes last, where a log ends."""
+    yield shortened(f"before: {_run(found.before)}", width)
+    yield shortened(f"after:  {_run(found.after)}", width)
+    for changed in (*found.differences, *_few(found.packages)):
+        yield from wrapped(clean(changed), width, first="changed: ", rest=INDENT)
+    for title, names in (("new", found.new), ("vanished", found.vanished)):
+        for name in _few(names):
+            yield shortened(f"{title}: {clean(name)}", width)
+    for verdict, title in _TITLES:
+        changes = found.of(verdict)
+        if not changes:
+            continue
+        yield ""
+        yield title
+        shown = changes[:_MOST]
+        for number, change in enumerate(shown, 1):
+            yield from _change(number, change, width)
+        if left := len(changes) - len(shown):
+            yield f"{INDENT}and {left:,} more"
+    yield from _unjudged(found, width)
+    yield ""
+    yield from wrapped(clean(sentence(found)), width, rest=INDENT)
+
+
+def _unjudged(found: RunComparison, width: int) -> Iterator[str]:
+    """Yield what is not judged, why, and what is known of it."""
+    left = found.of("unjudged")
+    if not left and not found.untimed:
+        return
+    yield ""
+    yield "NOT JUDGED"
+    indent = INDENT * 2
+    if left:
+        yield from wrapped(f"{FEW}, one a second:", width, first=INDENT, rest=INDENT)
+    for one in left[:_MOST_UNJUDGED]:
+        yield from wrapped(clean(_ranged(one)), width, first=indent, rest=indent * 2)
+    if more := len(left) - _MOST_UNJUDGED:
+        yield from [f"{indent}{more} more"] if more > 0 else []
+    if found.untimed:
+        names = ", ".join(_few(found.untimed))
+        text = clean(f"without times in one of the runs: {names}")
+        yield from wrapped(text, width, first=INDENT, rest=indent)
+    text = (
+        "Runs of half a minute have enough; `jaxmon baseline` compares shorter ones. "
+        "All else was counted exactly, and is judged."
+    )
+    yield from wrapped(text, width, first=INDENT, rest=INDENT)
+
+
+def _ranged(one: RunChange) -> str:
+    """Return times with how they vary: of so few, a ratio would say too much."""
+    sides = [
+        f"{duration(middle)} ({duration(low)} to {duration(high)})"
+        for middle, (low, high) in zip((one.before, one.after), one.ranges, strict=True)
+    ]
+    of = " and ".join(f"{count:,}" for count in one.samples or ())
+    return f"{_named(one)}: {_DOES[one.measure]} {' → '.join(sides)}, {of} samples"
+
+
+def sentence(found: RunComparison) -> str:
+    """Return the outcome as a sentence without a full stop."""
+    compared = len({(one.what, one.name) for one in found.changes})
+    worse = found.of("worse")
+    if not compared:
+        return "nothing to compare: the runs have no function, loop or route in common"
+    if not worse:
+        judged = {(one.what, one.name) for one in found.changes if one.reason != FEW}
+        compared = len(judged)
+        unclear = len(found.of("unclear"))
+        more = f"; {counted(unclear, 'measure')} unclear" if unclear else ""
+        if left := len(found.of("unjudged")):
+            more += f"; {counted(left, 'time')} not judged"
+        return f"nothing worse among {counted(compared, 'thing')} compared{more}"
+    names = dict.fromkeys(_named(one) for one in worse)
+    first = ", ".join(list(names)[:3])
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""  # noqa: PLR2004
+    return f"worse than before: {first}{more}"
+
+
+def as_json(found: RunComparison) -> dict[str, Any]:
+    """Return the comparison in JSON types."""
+    return {
+        "schema": SCHEMA,
+        "worse": len(found.of("worse")),
+        "unclear": len(found.of("unclear")),
+        "unjudged": len(found.of("unjudged")),
+        "before": _identity(found.before),
+        "after": _identity(found.after),
+        "differences": list(found.differences),
+        "packages": list(found.packages),
+        "new": list(found.new),
+        "vanished": list(found.vanished),
+        "untimed": list(found.untimed),
+        "changes": [asdict(one) for one in found.changes],
+    }
+
+
+def _identity(run: Run) -> dict[str, Any]:
+    process = run.snapshot.process
+    return {
+        "program": process.program,
+        "host": run.host,
+        "pid": process.pid,
+        "written": run.written,
+        "observed_seconds": process.observed_seconds,
+        "state": run.state,
+    }
+
+
+def _run(run: Run) -> str:
+    process = run.snapshot.process
+    facts = [
+        label(process.program) or "a process",
+        _moment(run.written),
+        f"observed for {duration(process.observed_seconds)}",
+        f"JAX {process.jax}" if process.jax else "",
+    ]
+    return " · ".join(filter(None, facts))
+
+
+def _change(number: int, one: RunChange, width: int) -> Iterator[str]:
+    lead = f"{INDENT}{number}. "
+    indent = " " * len(lead)
+    place = f" ({one.place})" if one.place else ""
+    text = f"{_named(one)}{place}: {_said(one)}"
+    yield from wrapped(text, width, first=lead, rest=indent)
+    facts = []
+    if one.samples is not None:
+        old, new = (f"{count:,}" for count in one.samples)
+        facts.append(f"{old} and {new} {_counted(one)}")
+    if one.reason:
+        facts.append(f"cannot tell: {one.reason}")
+    for fact in (*facts, *one.evidence):
+        yield from wrapped(fact, width, first=f"{indent}{INDENT}", rest=indent * 2)
+
+
+def _counted(one: RunChange) -> str:
+    """Return what the samples are."""
+    if one.measure == "failed_requests":
+        return "requests"
+    return "programs" if one.measure == "compile_seconds" else "samples"
+
+
+def _named(one: RunChange) -> str:
+    if one.what in ("function", "process"):
+        return one.name
+    return f"{'requests to' if one.what == 'route' else one.what} {one.name}"
+
+
+def _said(one: RunChange) -> str:
+    before, after = one.before, one.after
+    if one.measure == "recompiles":
+        return f"recompiled {before:,.0f} → {after:,.0f} times"
+    if one.measure == "errors":
+        return f"failed {before:,.0f} → {after:,.0f} times"
+    if one.measure == "failed_requests":
+        return f"{share(before, 1)} → {share(after, 1)} failed"
+    if one.measure == "peak_bytes":
+        whose = "its program" if one.what == "function" else "it"
+        return f"{whose} needs {size(before)} → {size(after)} of memory at its peak"
+    if one.measure == "flops":
+        return f"its program computes {amount(before)} → {amount(after)} FLOP a call"
+    ratio = after / before if before else 0.0
+    times = f"{ratio:.1f} times as long" if ratio else "longer"
+    return f"{_DOES[one.measure]} {times}: {duration(before)} → {duration(after)}"
+
+
+def _few(names: tuple[str, ...]) -> Iterator[str]:
+    yield from names[:_MANY]
+    if (left := len(names) - _MANY) > 0:
+        yield f"{left} more"
+
+
+def _moment(time: float) -> str:
+    try:
+        moment = datetime.fromtimestamp(time, UTC)
+    except (OverflowError, ValueError, OSError):
+        return ""
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC" if time else ""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jaxmon.baseline.compare import Change, Comparison
-from jaxmon.baseline.figures import FIGURES, RUN_SECONDS, Tolerance
-from jaxmon.baseline.record import VERSIONS, Record
-from jaxmon.baseline.slower import Slowdown
+from jaxmon.baseline.compare import CostChange, CostComparison, RunTimeChange
+from jaxmon.baseline.record import (
+    MEASURES,
+    RUN_SECONDS,
+    VERSIONS,
+    Baseline,
+    Tolerance,
+)
 from jaxmon.formats.layout import (
     INDENT,
     Column,
@@ -41,9 +45,9 @@ _EXACT = 1_000_000
 
 
 def lines(
-    comparison: Comparison,
+    comparison: CostComparison,
     *,
-    tolerance: Tolerance | None = FIGURES[RUN_SECONDS].tolerance,
+    tolerance: Tolerance | None = MEASURES[RUN_SECONDS].tolerance,
     width: int = 80,
 ) -> Iterator[str]:
     """Return the lines to print; *tolerance* is that of run times."""
@@ -80,7 +84,7 @@ def lines(
     yield from wrapped(clean(verdict(comparison)), width, rest=INDENT)
 
 
-def verdict(comparison: Comparison) -> str:
+def verdict(comparison: CostComparison) -> str:
     """Return the outcome as a sentence without a full stop."""
     count = len(comparison.before.functions.keys() & comparison.after.functions.keys())
     worse = comparison.worse
@@ -96,7 +100,7 @@ def verdict(comparison: Comparison) -> str:
     return text
 
 
-def _versions(title: str, record: Record, width: int) -> Iterator[str]:
+def _versions(title: str, record: Baseline, width: int) -> Iterator[str]:
     parts = [
         f"{name} {record.versions[name]}"
         for name in VERSIONS
@@ -105,15 +109,15 @@ def _versions(title: str, record: Record, width: int) -> Iterator[str]:
     yield shortened(f"{title + ':':9} {clean(', '.join(parts))}", width)
 
 
-def _row(change: Change) -> list[str]:
-    unit = FIGURES[change.figure].unit
+def _row(change: CostChange) -> list[str]:
+    unit = MEASURES[change.measure].unit
     if change.before:
         share = f"{100 * (change.after / change.before - 1):+,.1f}%"
     else:
         share = f"+{_shown(change.after, unit)}"
     allowed = "any" if change.allowed is None else str(change.allowed)
     return [
-        change.figure,
+        change.measure,
         _shown(change.before, unit),
         _shown(change.after, unit),
         share,
@@ -122,7 +126,7 @@ def _row(change: Change) -> list[str]:
     ]
 
 
-def _time_row(time: Slowdown, allowed: str) -> list[str]:
+def _time_row(time: RunTimeChange, allowed: str) -> list[str]:
     return [
         time.measure,
         duration(time.before),
@@ -133,7 +137,7 @@ def _time_row(time: Slowdown, allowed: str) -> list[str]:
     ]
 
 
-def _unclear(comparison: Comparison, width: int) -> Iterator[str]:
+def _unclear(comparison: CostComparison, width: int) -> Iterator[str]:
     """Return for each reason of which functions nothing can be said."""
     by_reason: dict[str, dict[str, None]] = {}
     for one in comparison.unclear:

@@ -85,7 +85,7 @@ COMPILE_SECONDS = _compile.histogram(
     "Time spent tracing, lowering and compiling programs, by phase.",
     "function",
     ("phase", PHASES),
-    buckets=(0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
+    buckets=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
     few=(0.1, 1.0, 10.0, 100.0),
 )
 COMPILES = _compile.counter(

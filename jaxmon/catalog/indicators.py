@@ -12,6 +12,9 @@ from jaxmon.catalog.values import (
 )
 
 
+# Thirteen bounds for each decade, on average 19 % apart.
+_DECADE = (1.0, 1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 3.5, 4.2, 5.0, 6.0, 7.0, 8.5)
+
 # --- Requests --------------------------------------------------------------------
 
 _requests = Sheet("Requests")
@@ -23,8 +26,12 @@ REQUEST_SECONDS = _requests.histogram(
     "route",
     ("outcome", REQUEST_OUTCOMES),
     ("start", STARTS),
-    # 0.2 s and 1 s are thresholds of the default SLOs.
-    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
+    # 0.2 s and 1 s are thresholds of the default SLOs. What crosses a bound changes an
+    # estimate by less than what counts as slow, `Limits.slow_requests`.
+    buckets=(
+        *(0.005, 0.01, 0.025, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.5),
+        *(5.0, 7.0, 10.0, 15.0, 30.0),
+    ),
     few=(0.05, 0.2, 1.0, 5.0),
 )
 REQUESTS = _requests.counter(
@@ -76,8 +83,9 @@ STEP_SECONDS = _training.histogram(
     "loop",
     # Steps are alike: with wider ones, most are in a single bucket.
     buckets=(
-        *(0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5),
-        *(1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0),
+        *(0.001, 0.002, 0.003, 0.005),
+        *(float(f"{one}e{power}") for power in (-2, -1, 0, 1) for one in _DECADE),
+        100.0,
     ),
     few=(0.01, 0.1, 1.0, 10.0),
 )

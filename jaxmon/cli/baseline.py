@@ -19,8 +19,8 @@ from jaxmon.errors import BaselineError, CommandError, JaxmonError
 
 
 if TYPE_CHECKING:
-    from jaxmon.baseline.record import Record
-    from jaxmon.baseline.repeat import Measure
+    from jaxmon.baseline.record import Baseline
+    from jaxmon.baseline.run import Runner
 
 _MISUSE = 2
 
@@ -135,10 +135,10 @@ def compare(
     COMMAND runs again, up to --runs times, only while a program may turn out slower.
     """
     from jaxmon.baseline.compare import compare as compare_records
-    from jaxmon.baseline.figures import RUN_SECONDS, tolerances
-    from jaxmon.baseline.record import Record, read
-    from jaxmon.baseline.repeat import compare_runs
+    from jaxmon.baseline.record import RUN_SECONDS, Baseline, read, tolerances
+    from jaxmon.baseline.run import compare_runs
     from jaxmon.baseline.table import lines
+    from jaxmon.limits.shared import current
 
     if old is None and not words:
         msg = "give a recorded file, or a command with --against"
@@ -148,9 +148,9 @@ def compare(
         msg = "give either a command after --, or a recorded file with --from"
         raise click.UsageError(msg)
     with _as_misuse():
-        allowed = tolerances(given)
+        allowed = tolerances(given, current())
         before = read(Path(file)) if file else _measure(shlex.split(old or ""), runs)
-        if other is not None and isinstance(before, Record):
+        if other is not None and isinstance(before, Baseline):
             comparison = compare_records(before, read(other), allowed)
         else:
             comparison = compare_runs(before, _measure(command, runs), runs, allowed)
@@ -164,7 +164,7 @@ def compare(
         sys.exit(1)
 
 
-def _measure(words: Sequence[str], runs: int) -> Measure:
+def _measure(words: Sequence[str], runs: int) -> Runner:
     """
     Return a function that runs the command *words* and returns its measures; if the
     command fails, it exits with its code.
@@ -174,7 +174,7 @@ def _measure(words: Sequence[str], runs: int) -> Measure:
 
     python = [sys.executable, *interpreter_options(sys.orig_argv, sys.argv)]
 
-    def measure(number: int) -> Record:
+    def measure(number: int) -> Baseline:
         if number:
             output.line(f"run {number + 1} of at most {runs}", err=True)
         done = run(words, python)

@@ -46,13 +46,15 @@ def command(*, before: str, after: str, as_json: bool, run_dir: Path | None) -> 
     BEFORE and AFTER are summaries that `jaxmon report` or --summary-dir wrote, a
     directory with one, or a running process: its number, pid or name.
     """
-    from jaxmon.baseline.summaries import compare
-    from jaxmon.baseline.summary_lines import as_json as in_json
-    from jaxmon.baseline.summary_lines import lines
+    from jaxmon.baseline.summaries import as_json as in_json
+    from jaxmon.baseline.summaries import compare, lines
     from jaxmon.cli.runs import run_of
+    from jaxmon.limits.shared import current
 
     try:
-        found = compare(run_of(before, run_dir), run_of(after, run_dir))
+        found = compare(
+            run_of(before, run_dir), run_of(after, run_dir), current(run_dir)
+        )
     except BaselineError as error:
         raise CommandError(str(error), exit_code=2) from error
     if as_json:

@@ -85,8 +85,8 @@ class Process:
 
     @property
     def p95(self) -> float | None:
-        """Latency of its slowest route, or of the steps of its slowest loop."""
-        requests = [one["warm"] or one["cold"] for one in self.summary["requests"]]
+        """Of requests to its slowest route, or of the steps of its slowest loop."""
+        requests = [one["latency"] for one in self.summary["requests"]]
         times = [one["p95"] for one in requests if one is not None]
         times = times or [one["p95"] for one in self.summary["loops"]]
         return max((one for one in times if one is not None), default=None)

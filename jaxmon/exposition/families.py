@@ -20,7 +20,6 @@ from jaxmon.clocks import wall_time
 from jaxmon.exposition import exemplars, exponential
 from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.exposition.exponential import Exponential
-from jaxmon.exposition.quantiles import quantile
 from jaxmon.threads import RLock
 
 
@@ -108,6 +107,34 @@ def gauge(metric: Metric, value: float, *labels: object) -> Family:
     return Family(metric, [(series(metric, *labels), value)])
 
 
+def quantile(
+    bounds: Sequence[float], running: Sequence[float], fraction: float
+) -> float | None:
+    """
+    Return the value below which *fraction* of the observations lie, as Prometheus's
+    ``histogram_quantile`` estimates it; `None` without observations.
+
+    The observations of a bucket are taken as evenly spread over it. The estimate is at
+    most the highest bound.
+
+    Args:
+        bounds: upper bounds of the buckets, without an infinite one.
+        running: observations up to each bound, and all.
+        fraction: from 0 to 1.
+    """
+    if not bounds or running[-1] <= 0:
+        return None
+    rank = fraction * running[-1]
+    index = bisect_left(running, rank)
+    if index >= len(bounds):
+        return bounds[-1]
+    before = running[index - 1] if index else 0.0
+    low = bounds[index - 1] if index else min(0.0, bounds[0])
+    inside = running[index] - before
+    part = (rank - before) / inside if inside > 0 else 1.0
+    return low + (bounds[index] - low) * part
+
+
 class Histogram:
     """
     Counts observations into the buckets of *metric*, for one set of labels.
@@ -181,13 +208,10 @@ class Histogram:
             return self._sum / count if count else None
 
     def quantile(self, fraction: float) -> float | None:
-        """
-        Return the value below which *fraction* of the observations lie, estimated from
-        their counts and sum; at most the highest bound. `None` without observations.
-        """
+        """Return a `quantile` of the observations."""
         with self._lock:
-            running, total = list(accumulate(self._counts)), self._sum
-        return quantile(self._metric.buckets, running, total, fraction)
+            running = list(accumulate(self._counts))
+        return quantile(self._metric.buckets, running, fraction)
 
     def samples(self) -> list[Sample]:
         """Return buckets, sum and count, consistent with each other."""

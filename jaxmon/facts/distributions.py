@@ -7,15 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isfinite
 from typing import NamedTuple, Self
 
-from jaxmon.exposition.families import Family
+from jaxmon.exposition.families import Family, quantile
 from jaxmon.exposition.parse import labels
-from jaxmon.exposition.quantiles import quantile
 
 
 _LE = ',le="'
 
 
-class Distribution(NamedTuple):
+class Observations(NamedTuple):
     """
     The observations of a histogram.
 
@@ -51,14 +50,11 @@ class Distribution(NamedTuple):
         return self._replace(counts=counts, sum=self.sum - before.sum)
 
     def quantile(self, fraction: float) -> float | None:
-        """
-        Return the value below which *fraction* of the observations lie, estimated from
-        their counts and sum. `None` without observations.
-        """
-        return quantile(self.bounds[:-1], self.counts, self.sum, fraction)
+        """Return a `quantile` of the observations, `None` without any."""
+        return quantile(self.bounds[:-1], self.counts, fraction)
 
 
-def total(found: Iterable[Distribution]) -> Distribution | None:
+def total(found: Iterable[Observations]) -> Observations | None:
     """
     Return all observations of *found*, `None` without any; histograms with other bounds
     than the first one's are ignored.
@@ -69,12 +65,12 @@ def total(found: Iterable[Distribution]) -> Distribution | None:
     bounds = every[0].bounds
     same = [one for one in every if one.bounds == bounds]
     counts = array("d", map(sum, zip(*(one.counts for one in same), strict=True)))
-    return Distribution(bounds, counts, sum(one.sum for one in same))
+    return Observations(bounds, counts, sum(one.sum for one in same))
 
 
 def distributions(
     family: Family, default: Mapping[str, str]
-) -> dict[tuple[str, ...], Distribution]:
+) -> dict[tuple[str, ...], Observations]:
     """
     Return the histograms of *family* by process and labels.
 
@@ -113,13 +109,13 @@ def distributions(
 
 def _distribution(
     pairs: list[tuple[float, float]], observed: float
-) -> Distribution | None:
+) -> Observations | None:
     pairs.sort()
     bounds = tuple([bound for bound, _ in pairs])
     counts = array("d", [count for _, count in pairs])
     if bounds[-1] != inf or not isfinite(observed) or not all(map(isfinite, counts)):
         return None
-    return Distribution(_SAME.setdefault(bounds, bounds), counts, observed)
+    return Observations(_SAME.setdefault(bounds, bounds), counts, observed)
 
 
 def _number(text: str) -> float:

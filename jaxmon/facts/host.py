@@ -64,8 +64,9 @@ class RequestSummary(TypedDict):
     """
     The requests of one route in all processes.
 
-    ``rate``, ``error_ratio``, ``cold_ratio`` and the latencies are recent: ``warm`` of
-    requests that waited for no compile, ``cold`` of the others, `None` without any.
+    ``rate``, ``error_ratio``, ``cold_ratio`` and the latencies are recent: ``latency``
+    of all requests, ``warm`` of those that waited for no compile, ``cold`` of the
+    others, `None` without any.
     ``usual_p50`` and ``usual_p95`` are those of warm requests before. ``oldest`` is the
     age of the oldest request in progress, in the process ``oldest_worker``.
     """
@@ -81,6 +82,7 @@ class RequestSummary(TypedDict):
     rate: float | None
     error_ratio: float | None
     cold_ratio: float | None
+    latency: Latency | None
     warm: Latency | None
     cold: Latency | None
     usual_p50: float | None
@@ -112,11 +114,11 @@ class LoopSummary(TypedDict):
     """
     The steps of the loops of one name in all processes.
 
-    ``rate`` is that of the slowest process, ``p50``, ``p95`` and ``mean`` are of step
-    times, ``data_wait_ratio`` is the fraction of the steps spent waiting for data,
-    ``goodput`` that of the wall time spent in steps; all recent. ``usual`` is the mean
-    before. ``age`` is the time since the last step of the process ``age_worker``, the
-    longest; `None` if no such loop runs.
+    ``rate`` is that of the slowest process, ``mean`` is what a step takes, ``p50`` and
+    ``p95`` are of step times, ``data_wait_ratio`` is the fraction of the steps spent
+    waiting for data, ``goodput`` that of the wall time spent in steps; all recent.
+    ``usual`` is the mean before. ``age`` is the time since the last step of the process
+    ``age_worker``, the longest; `None` if no such loop runs.
     """
 
     loop: str

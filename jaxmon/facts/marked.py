@@ -75,6 +75,7 @@ class Loop:
     running: int = 0
     mean_seconds: float | None = None
     p50_seconds: float | None = None
+    p95_seconds: float | None = None
     p99_seconds: float | None = None
     data_wait_ratio: float | None = None
     last_step_seconds: float | None = None

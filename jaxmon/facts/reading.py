@@ -11,7 +11,7 @@ from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels
-from jaxmon.facts.distributions import Distribution, distributions
+from jaxmon.facts.distributions import Observations, distributions
 
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class Reading(NamedTuple):
 
     time: float
     values: Mapping[str, Mapping[Key, float]]
-    histograms: Mapping[str, Mapping[Key, Distribution]]
+    histograms: Mapping[str, Mapping[Key, Observations]]
     sums: Mapping[str, Mapping[str, float]]
 
     def of(self, metric: Metric) -> Mapping[Key, float]:
@@ -117,7 +117,7 @@ class Reading(NamedTuple):
                 found[tuple([row[name] for name in names])] += value
         return dict(found)
 
-    def distributions(self, metric: Metric) -> Mapping[Key, Distribution]:
+    def distributions(self, metric: Metric) -> Mapping[Key, Observations]:
         """Return the histograms of *metric*."""
         return self.histograms.get(metric.name, {})
 
@@ -158,7 +158,7 @@ def read(
             most of the series do.
     """
     values: dict[str, dict[Key, float]] = defaultdict(dict)
-    histograms: dict[str, dict[Key, Distribution]] = defaultdict(dict)
+    histograms: dict[str, dict[Key, Observations]] = defaultdict(dict)
     sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     default = {"worker": worker}
     wanted = _WANTED if details else _BRIEF

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from jaxmon.catalog import Metric
-from jaxmon.facts.distributions import Distribution
+from jaxmon.facts.distributions import Observations
 from jaxmon.facts.reading import Key, Reading
 
 
@@ -52,7 +52,7 @@ class Recent:
                 found[key] = value - before if before <= value else value
         return found
 
-    def distributions(self, metric: Metric) -> dict[Key, Distribution]:
+    def distributions(self, metric: Metric) -> dict[Key, Observations]:
         """Return what each histogram *metric* observed, if that is known."""
         return {
             key: one.since(self._distribution_before(metric, key))
@@ -72,7 +72,7 @@ class Recent:
                 found[worker] = (rose if rose >= 0 else value) / seconds
         return found
 
-    def usual(self, metric: Metric) -> dict[Key, Distribution]:
+    def usual(self, metric: Metric) -> dict[Key, Observations]:
         """Return what each histogram *metric* of processes that are old observed."""
         return {
             key: one
@@ -85,7 +85,7 @@ class Recent:
             return 0.0
         return self._before.of(metric).get(key, 0.0)
 
-    def _distribution_before(self, metric: Metric, key: Key) -> Distribution | None:
+    def _distribution_before(self, metric: Metric, key: Key) -> Observations | None:
         if self._before is None or not self._is_old(key[0]):
             return None
         return self._before.distributions(metric).get(key)

@@ -2,7 +2,8 @@
 How times of one kind vary, and whether they are longer than others, beyond noise.
 
 The one judgement on a slowdown from samples: of a running process against its own past,
-and of one run against another.
+and of one run against another. Both have the samples; `jaxmon.symptoms.slowdowns` and
+Prometheus have only sums and buckets, and compare means and quantiles of windows.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
-# By how much times must exceed those before: clocks of devices vary by a tenth.
-_MARGIN = 0.25
-_LEAST_SECONDS = 2e-5
+LEAST_SECONDS = 2e-5
+"""What is less is the resolution of clocks, and no slowdown."""
+
 _LOW, _MIDDLE, _HIGH = 0.25, 0.5, 0.9
 
 
@@ -31,14 +32,16 @@ class Distribution(NamedTuple):
     middle: float
     high: float
 
-    @property
-    def limit(self) -> float:
-        """What only slower times exceed, not those that vary as these do."""
-        return self.high * (1 + _MARGIN) + _LEAST_SECONDS
+    def limit(self, margin: float) -> float:
+        """
+        Return what only slower times exceed, not those that vary as these do; *margin*
+        is `Limits.slower`.
+        """
+        return self.high * (1 + margin) + LEAST_SECONDS
 
-    def slower_than(self, before: Distribution) -> bool:
+    def slower_than(self, before: Distribution, margin: float) -> bool:
         """Return whether these times are longer than those *before*, beyond noise."""
-        return self.low > before.limit
+        return self.low > before.limit(margin)
 
 
 def distribution(times: Sequence[float]) -> Distribution:

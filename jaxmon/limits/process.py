@@ -151,9 +151,14 @@ class ProcessLimits:
     )
     late_step = duration("1m", "Age of the last step from which a loop is late, ...")
     late_step_times = count(10, "... if that is so many times as long as a step takes.")
+    slower = ratio(
+        0.25,
+        "By how much three of four times must exceed nine of ten before to be slower; "
+        "clocks of devices vary by a tenth.",
+    )
     slowdown = count(
         1.5,
-        "How many times as long as before a function or step must take.",
+        "How many times as long as before what is slower must take, to be a ticket.",
     )
     nonfinite_values = count(
         10,

@@ -13,13 +13,13 @@ from jaxmon.facts.host import Summary
 from jaxmon.http.messages import Request, Response, error_response
 from jaxmon.http.page import accepts_gzip
 from jaxmon.report.html.elements import BASE, source_hash
-from jaxmon.report.status.history import Charts
+from jaxmon.report.status.history import ShownCharts
 
 
 _NO_STORE = {"Cache-Control": "no-store"}
 
 
-def json_response(document: Summary | Charts | Mapping[str, object]) -> Response:
+def json_response(document: Summary | ShownCharts | Mapping[str, object]) -> Response:
     """Return *document*, which has no number that JSON does not have."""
     body = json.dumps(document, allow_nan=False, separators=(",", ":"))
     return Response(
@@ -28,7 +28,7 @@ def json_response(document: Summary | Charts | Mapping[str, object]) -> Response
 
 
 def history_page(
-    charts: Callable[[str | None], Charts | None],
+    charts: Callable[[str | None], ShownCharts | None],
 ) -> Callable[[Request], Response]:
     """
     Return the handler of ``/api/history``: the samples of the host, or those of one

@@ -26,7 +26,7 @@ function showAnswer({state, text, reasons, advice}, summary) {
 function showMinute(summary) {
   const requests = summary.requests, rates = sum(requests, r => r.rate), recent = sum(requests, r => r.recent);
   const failed = part(sum(requests, r => r.recent_failed), recent), running = summary.loops.filter(l => known(l.age));
-  const slowest = Math.max(...requests.map(r => r.warm?.p95).filter(known)), compiling = sum(summary.agents, a => a.compiles_in_progress);
+  const slowest = Math.max(...requests.map(r => r.latency?.p95).filter(known)), compiling = sum(summary.agents, a => a.compiles_in_progress);
   const errors = (sum(requests, r => r.failed) || 0) + summary.totals.errors + summary.totals.failed_compiles;
   say(byId("t-requests"), rate(rates));
   say(byId("t-failed"), percent(failed));

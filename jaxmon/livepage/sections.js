@@ -24,7 +24,7 @@ const REQUESTS = [
 const LOOPS = [
   ["Loop", null, l => ({text: l.loop, note: several(l.workers)})],
   ["Steps/s", null, l => ({text: rate(l.rate), note: count(l.steps) + " in all"})],
-  ["Step: 50 · 95 %", null, l => ({text: known(l.p50) ? seconds(l.p50) + " · " + seconds(l.p95) : "–",
+  ["Step: mean · 95 %", null, l => ({text: known(l.mean) ? seconds(l.mean) + " · " + seconds(l.p95) : "–",
     note: known(l.usual) ? "mean before: " + seconds(l.usual) : ""})],
   ["Data wait", null, l => ({text: percent(l.data_wait_ratio), tone: l.data_wait_ratio > .3 ? "warn" : ""})],
   ["Goodput", null, l => plain(percent(l.goodput))],

@@ -38,7 +38,7 @@ def requests(snapshot: Snapshot, *, most: int = _MOST) -> Section:
         Column("START", 9, right=False),
         Column("COUNT", 10),
         Column("P50", 11),
-        Column("P99", 11),
+        Column("P95", 11),
     ]
     waiting = [
         f"{route.name} {route.in_progress:,} (the oldest for "
@@ -57,8 +57,8 @@ def steps(snapshot: Snapshot, *, most: int = _MOST) -> Section:
         Column("LOOP", right=False),
         Column("STEPS", 10),
         Column("A SECOND", 10),
-        Column("P50", 10),
-        Column("P99", 10),
+        Column("MEAN", 10),
+        Column("P95", 10),
         Column("DATA WAIT", 11),
         Column("LAST STEP", 15),
     ]
@@ -99,7 +99,7 @@ def _request(route: Route, one: Finished, *, first: bool) -> list[str]:
         one.start,
         f"{one.count:,}",
         _known(one.p50_seconds, duration),
-        _known(one.p99_seconds, duration),
+        _known(one.p95_seconds, duration),
     ]
 
 
@@ -108,8 +108,8 @@ def _loop(one: Loop) -> list[str]:
         one.name,
         f"{one.steps:,}",
         amount(1 / one.mean_seconds) if one.mean_seconds else UNKNOWN,
-        _known(one.p50_seconds, duration),
-        _known(one.p99_seconds, duration),
+        _known(one.mean_seconds, duration),
+        _known(one.p95_seconds, duration),
         _known(one.data_wait_ratio, lambda part: share(part, 1)),
         _known(one.last_step_seconds, ago) if one.running else "ended",
     ]

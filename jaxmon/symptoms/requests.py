@@ -136,7 +136,7 @@ def why_failed(facts: HostFacts, about: Reason) -> Iterator[str]:
 
 
 def hangs(oldest: float, usual: float, limits: Limits) -> bool:
-    """Return whether a request hangs, where 95 % take up to *usual* seconds."""
+    """Return whether a request hangs, where 95 % of warm ones take *usual* seconds."""
     late = seconds_in(limits.late_request)
     return oldest >= max(late, limits.late_request_times * usual)
 
@@ -155,7 +155,7 @@ def hanging(snapshot: Snapshot) -> Iterator[Finding]:
             route.name,
             f"A request to {route.name} has been in progress for {duration(oldest)}"
             + (f", now at {place}" if place else "")
-            + f"; 95 % take up to {duration(usual)}.",
+            + f"; 95 % of warm requests take up to {duration(usual)}.",
             stack[:_MOST_LINES],
             "The stack shows what it waits for: a lock that another thread holds, a "
             "file, a socket, the device. `jaxmon explain --stacks` shows all threads.",
@@ -164,11 +164,10 @@ def hanging(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _usual(route: Route, limits: Limits) -> float | None:
-    """Return what 95 % of the successful requests take, `None` if they are few."""
-    known = [one for one in route.finished if one.outcome == "success"]
-    least = limits.requests_judged
-    times = [one.p95_seconds for one in known if one.count >= least]
-    return max((one for one in times if one is not None), default=None)
+    """Return what 95 % of the warm requests take, `None` if they are few."""
+    kind, least = ("success", "warm"), limits.requests_judged
+    warm = (one for one in route.finished if (one.outcome, one.start) == kind)
+    return next((one.p95_seconds for one in warm if one.count >= least), None)
 
 
 def _stuck(one: RequestSummary, limits: Limits) -> Reason | None:
@@ -192,7 +191,7 @@ def _stuck(one: RequestSummary, limits: Limits) -> Reason | None:
     if usual and hangs(oldest, usual, limits):
         text = (
             f"requests to {clean(one['route'])} hang: {described} {duration(oldest)}; "
-            f"95 % take up to {duration(usual)}."
+            f"95 % of warm requests take up to {duration(usual)}."
         )
         return _of_route("hanging", TICKET, text, one)
     return None
@@ -372,6 +371,7 @@ def cold_latency(limits: Limits) -> Alert:
 
 
 def _slow(one: RequestSummary, limits: Limits) -> Reason | None:
+    # Quantiles are estimates: by a bound between two buckets, they may seem to double.
     warm = one["warm"]
     if warm is None or warm["count"] < limits.requests_judged:
         return None
@@ -384,7 +384,7 @@ def _slow(one: RequestSummary, limits: Limits) -> Reason | None:
             continue
         if now >= max(limits.slow_requests * usual, usual + limits.slow_requests_by):
             text = (
-                f"requests to {clean(one['route'])} are slow: {part} up to "
+                f"warm requests to {clean(one['route'])} are slow: {part} up to "
                 f"{duration(now)}, before {duration(usual)}."
             )
             return _of_route("requests_slow", TICKET, text, one)

@@ -1,4 +1,10 @@
-"""Slower than before: in a run, against an earlier one, over weeks and versions."""
+"""
+Slower than before: in a run, against an earlier one, over weeks and versions.
+
+Of the last minute there is the mean only, and users wait for that. Prometheus has no
+samples of a week ago, only sums: it compares means over an hour, of what is long enough
+to be a ticket (`Limits.slowdown`) whatever the noise.
+"""
 
 from __future__ import annotations
 

@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import pytest
 
 from jaxmon.agent import Agent
-from jaxmon.agent.history.part import History
+from jaxmon.agent.history.part import SpeedHistory
 from jaxmon.agent.history.times import ENOUGH
 from jaxmon.agent.sampling.part import Sampling
 from jaxmon.facts.process import read
+from jaxmon.limits import Limits, shared
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import find
 from tests import inside, naps
@@ -54,7 +55,7 @@ class Run:
     def __init__(self, agent: Agent, sampling: Sampling) -> None:
         self.agent = agent
         self._sampling = sampling
-        self._history = inside.part(agent, History)
+        self._history = inside.part(agent, SpeedHistory)
         self._history._spacing = 0.0
         self.step = naps.napping("step")
         self.pad = 0
@@ -106,6 +107,18 @@ def run(agent: Agent, sampling: Sampling, nap: None, accelerated: None) -> Run:
 
 
 MANY = 2 * ENOUGH
+
+
+def test_agents_judge_by_the_limits_of_their_host(
+    agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is slower is read from the file of limits, at each judgement."""
+    history = inside.part(agent, SpeedHistory)
+    assert history._margin() == Limits().slower
+    path = tmp_path / "limits.json"
+    path.write_text(json.dumps({"schema": shared.SCHEMA, "limits": {"slower": 0.9}}))
+    monkeypatch.setenv(shared.VARIABLE, str(path))
+    assert history._margin() == 0.9
 
 
 def test_program_that_does_more_work_in_mid_run_is_found(run: Run) -> None:
@@ -165,13 +178,13 @@ def test_new_program_is_named_beside_a_slowdown(run: Run) -> None:
 LOOP = """
 import json, time
 import jaxmon
-from jaxmon.agent.history.part import History
+from jaxmon.agent.history.part import SpeedHistory
 from jaxmon.symptoms.findings import as_json, find
 from jaxmon.facts.process import read
 from tests import inside
 
 agent = jaxmon.instrument(port=None, socket=False, sample_rate=1, memory_interval=0)
-history = inside.part(agent, History)
+history = inside.part(agent, SpeedHistory)
 
 def run(seconds, waits, number):
     for _ in range(number):
@@ -218,7 +231,7 @@ from tests import inside
 # Other tests keep the processors busy, more in one run than in the other.
 part._MOST_WAITING = 1.0
 agent = jaxmon.instrument(port=None, sample_rate=100, transfers=False)
-history = inside.part(agent, part.History)
+history = inside.part(agent, part.SpeedHistory)
 history._spacing = 0.0
 
 PAUSE = 0.1 if os.environ["XLA_FLAGS"] else 0.03

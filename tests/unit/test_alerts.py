@@ -261,12 +261,12 @@ def test_check_accepts_what_is_right(tmp_path):
 def test_check_names_the_line(tmp_path):
     """A file that cannot be used ends the command with a message, not a traceback."""
     path = tmp_path / "slo.yaml"
-    path.write_text(slo.default().replace("above: 0.2", "above: 0.3"))
+    path.write_text(slo.default().replace("above: 0.2", "above: 0.4"))
     result = jaxmon("check", path)
 
     assert result.exit_code == 1
     assert re.match(rf"Error: {re.escape(str(path))}:\d+: ", result.stderr)
-    assert "no bucket bound 0.3" in result.stderr
+    assert "no bucket bound 0.4" in result.stderr
 
 
 def test_check_shows_what_is_out_of_date(tmp_path):

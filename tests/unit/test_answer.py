@@ -128,7 +128,7 @@ CASES = {
     ),
     hangs_since_lately: ("degraded", "Not quite: requests to POST /predict hang: 12"),
     takes_long: ("fine", "Yes: 1.67 requests a second, and none fails; 1 loop"),
-    is_slow: ("degraded", "Not quite: requests to POST /predict are slow: 95 % take"),
+    is_slow: ("degraded", "Not quite: warm requests to POST /predict are slow: 95 %"),
     waits_for_compiles: (
         "degraded",
         "Not quite: 23 % of the requests to POST /predict",

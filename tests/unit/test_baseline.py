@@ -9,31 +9,34 @@ from typing import Any
 import pytest
 
 from jaxmon.baseline.compare import compare
-from jaxmon.baseline.figures import FIGURES, Tolerance, tolerances
 from jaxmon.baseline.record import (
-    Record,
+    MEASURES,
+    Baseline,
+    Tolerance,
     check_writable,
     from_processes,
     read,
+    tolerances,
     write,
 )
 from jaxmon.baseline.table import lines
 from jaxmon.errors import BaselineError
 from jaxmon.formats.layout import columns
+from jaxmon.limits import Limits
 
 
 VERSIONS = {"jax": "0.10.2", "python": "3.11.7", "platform": "cpu", "device": "cpu"}
 
 
-def record(versions: dict[str, str] | None = None, **functions: Any) -> Record:
+def record(versions: dict[str, str] | None = None, **functions: Any) -> Baseline:
     """Return a record; functions by name, with dots spelled as underscores."""
-    return Record(versions or VERSIONS, functions)
+    return Baseline(versions or VERSIONS, functions)
 
 
-def verdicts(before: Record, after: Record, *given: str) -> dict[str, str]:
+def verdicts(before: Baseline, after: Baseline, *given: str) -> dict[str, str]:
     """Return the verdict on each figure that changed, of one function."""
-    found = compare(before, after, tolerances(given))
-    return {change.figure: change.verdict for change in found.changes}
+    found = compare(before, after, tolerances(given, Limits()))
+    return {change.measure: change.verdict for change in found.changes}
 
 
 def test_record_survives_its_file(tmp_path: Path) -> None:
@@ -137,7 +140,7 @@ def test_processes_are_put_together() -> None:
     assert found.functions == {
         "f": {"compiles": 3, "compile_seconds": 0.3, "flops": 7, "fusions": 1}
     }
-    assert from_processes([]) == Record({}, {})
+    assert from_processes([]) == Baseline({}, {})
 
 
 @pytest.mark.parametrize(
@@ -176,8 +179,8 @@ def test_tolerances_decide(
 
 def test_same_figures_are_no_change() -> None:
     """A run like the baseline has nothing to show, of any figure."""
-    figures = dict.fromkeys(FIGURES, 7)
-    comparison = compare(record(f=figures), record(f=figures), tolerances(()))
+    figures = dict.fromkeys(MEASURES, 7)
+    comparison = compare(record(f=figures), record(f=figures), tolerances((), Limits()))
     assert (comparison.changes, comparison.worse) == ((), ())
     assert list(lines(comparison))[-1] == "no regression in 1 function"
 
@@ -204,18 +207,18 @@ def test_same_figures_are_no_change() -> None:
 def test_tolerances_that_are_none_are_refused(text: str) -> None:
     """A mistyped tolerance is an error, and not a looser gate."""
     with pytest.raises(BaselineError):
-        tolerances([text])
+        tolerances([text], Limits())
 
 
 def test_tolerances_are_shown_as_they_are_given() -> None:
     """What the table shows can be given as an option."""
     for text in ("5%", "2", "50%+0.5", "0"):
-        found = tolerances([f"flops={text}"])["flops"]
+        found = tolerances([f"flops={text}"], Limits())["flops"]
         assert str(found) == text
-    assert tolerances(["flops=off"])["flops"] is None
-    for figure in FIGURES.values():
+    assert tolerances(["flops=off"], Limits())["flops"] is None
+    for figure in MEASURES.values():
         given = f"{figure.name}={figure.tolerance}"
-        assert tolerances([given])[figure.name] == figure.tolerance
+        assert tolerances([given], Limits())[figure.name] == figure.tolerance
         assert figure.reason
     assert str(Tolerance()) == "0"
 
@@ -224,17 +227,17 @@ def test_other_hardware_is_not_compared() -> None:
     """Figures of a GPU say nothing about the CPU; another JAX is what one compares."""
     gpu = record({**VERSIONS, "platform": "gpu", "device": "H100"})
     with pytest.raises(BaselineError, match="keep a separate baseline for each"):
-        compare(record(), gpu, tolerances(()))
+        compare(record(), gpu, tolerances((), Limits()))
     newer = record({**VERSIONS, "jax": "0.12.0", "python": "3.13"})
-    compare(record(), newer, tolerances(()))
-    compare(record(), record({"jax": "0.10.2"}), tolerances(()))
+    compare(record(), newer, tolerances((), Limits()))
+    compare(record(), record({"jax": "0.10.2"}), tolerances((), Limits()))
 
 
 def test_functions_that_come_and_go_are_named() -> None:
     """They are no regressions by themselves; nor is a figure that one side lacks."""
     before = record(f={"compiles": 1, "peak_bytes": 5}, old={"compiles": 1})
     after = record(f={"compiles": 1, "code_bytes": 5}, new={"compiles": 9})
-    comparison = compare(before, after, tolerances(()))
+    comparison = compare(before, after, tolerances((), Limits()))
     assert (comparison.new, comparison.vanished) == (("new",), ("old",))
     assert comparison.worse == ()
     shown = list(lines(comparison))
@@ -252,17 +255,17 @@ def test_table_fits_a_terminal_and_ends_with_what_is_worse() -> None:
     characters of a file do not reach the terminal.
     """
     long = "package." * 30 + "step"
-    figures = dict.fromkeys(FIGURES, 123456789012345)
-    more = dict.fromkeys(FIGURES, 987654321098765432)
+    figures = dict.fromkeys(MEASURES, 123456789012345)
+    more = dict.fromkeys(MEASURES, 987654321098765432)
     hostile = {**VERSIONS, "jax": "0\x1b[2J" * 30}
     many = {f"extra_{i}": {"compiles": 1} for i in range(12)}
-    before = Record(hostile, {long: figures, "a": {"compiles": 2}, "b\x1b[31m": more})
-    after = Record(hostile, {long: more, "a": {"compiles": 1}, "b\x1b[31m": figures})
-    after = Record(after.versions, {**after.functions, **many})
-    shown = list(lines(compare(before, after, tolerances(()))))
+    before = Baseline(hostile, {long: figures, "a": {"compiles": 2}, "b\x1b[31m": more})
+    after = Baseline(hostile, {long: more, "a": {"compiles": 1}, "b\x1b[31m": figures})
+    after = Baseline(after.versions, {**after.functions, **many})
+    shown = list(lines(compare(before, after, tolerances((), Limits()))))
     assert max(map(columns, shown)) <= 80
     assert "\x1b" not in "".join(shown)
-    assert shown[-1] == f"{len(FIGURES)} regressions in 1 of 3 functions"
+    assert shown[-1] == f"{len(MEASURES)} regressions in 1 of 3 functions"
     names = [line for line in shown if line.startswith(("package", "a", "b\\"))]
     assert names[-1].startswith("package")
     headings = [line for line in shown if line.split()[:1] == ["BASELINE"]]

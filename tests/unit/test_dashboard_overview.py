@@ -37,7 +37,7 @@ SERIES = {
 }
 CASES = {
     "Success rate": ("", "{}", 1 - 30 / 6100),
-    "Request p95": ("", "{}", 0.19),
+    "p95, warm": ("", "{}", 0.19),
     "Run goodput": ("", "{}", 0.9 * 61 / (0.9 * 61 + 0.1 * 30)),
     "Cost per hour": ("", "{}", 48),
     "Services at a glance": ("Success", f"{{{JOB}}}", 1 - 30 / 6100),

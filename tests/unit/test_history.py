@@ -15,13 +15,13 @@ from jaxmon.report.status.history import (
     MOST_PROCESSES,
     POINTS,
     SERIES,
-    Charts,
-    History,
+    ChartSamples,
+    ShownCharts,
 )
 from tests.status import ROUTE, START, Worker, reading
 
 
-def charts(history: History, worker: str | None = None) -> Charts:
+def charts(history: ChartSamples, worker: str | None = None) -> ShownCharts:
     found = history.charts(worker)
     assert found is not None
     return found
@@ -30,7 +30,7 @@ def charts(history: History, worker: str | None = None) -> Charts:
 def test_samples_are_what_happened_between_them() -> None:
     """Rates are those of the five seconds, gauges those of the moment."""
     one, two = Worker(0), Worker(1)
-    history = History()
+    history = ChartSamples()
     for worker in (one, two):
         worker.requests(1000)
         worker.steps(50, 0.1)
@@ -39,6 +39,9 @@ def test_samples_are_what_happened_between_them() -> None:
     one.requests(20, took=0.04)
     one.requests(5, "error")
     two.requests(10, took=3.0)
+    # Of another route, many more and shorter ones: the chart has the slowest route.
+    for _ in range(1000):
+        two.observe(catalog.REQUEST_SECONDS, 0.01, "other", "success", "warm")
     one.steps(50, 0.1)
     two.steps(10, 0.5)
     one.set(catalog.COMPILES, 104, "f", "compiled")
@@ -54,7 +57,7 @@ def test_samples_are_what_happened_between_them() -> None:
     found = charts(history)
     assert (found["every"], found["times"]) == (EVERY, [START + 600, START + 605])
     latest = {name: values[-1] for name, values in found["series"].items()}
-    assert latest["requests"] == pytest.approx(7.0)
+    assert latest["requests"] == pytest.approx(207.0)
     assert latest["errors"] == pytest.approx(1.0)
     assert latest["p95"] is not None
     assert 2.5 < latest["p95"] <= 5.0
@@ -65,7 +68,7 @@ def test_samples_are_what_happened_between_them() -> None:
     # Before the first sample nothing is known, which is not 0.
     assert found["series"]["requests"][0] is None
     own = {name: values[-1] for name, values in charts(history, "1")["series"].items()}
-    assert (own["requests"], own["steps"]) == (2.0, 2.0)
+    assert (own["requests"], own["steps"]) == (202.0, 2.0)
     assert own["busy"] is own["device_memory"] is None
     json.dumps(found, allow_nan=False)
 
@@ -74,7 +77,7 @@ def test_a_process_that_does_nothing_has_zeros_and_one_that_is_gone_has_none() -
     """A line ends where a process does, and lies at 0 while it is idle."""
     worker = Worker()
     worker.requests(10)
-    history = History()
+    history = ChartSamples()
     for second in (0, 5):
         history.add(reading(worker, at=START + 600 + second))
     history.add(reading(at=START + 610))
@@ -83,7 +86,7 @@ def test_a_process_that_does_nothing_has_zeros_and_one_that_is_gone_has_none() -
 
 def test_memory_is_bounded_whatever_runs() -> None:
     """Days of processes that come and go take what 64 of them take for 15 minutes."""
-    history = History()
+    history = ChartSamples()
     metric = catalog.QUEUE_DEPTH
     for sample in range(3 * POINTS):
         depths = [
@@ -107,7 +110,7 @@ def test_a_slot_with_a_new_process_starts_anew() -> None:
     """What a new process counted since its start is not a jump."""
     old, new = Worker(), Worker(started=START + 603)
     old.requests(5000)
-    history = History()
+    history = ChartSamples()
     history.add(reading(old, at=START + 600))
     new.observe(catalog.REQUEST_SECONDS, 0.1, ROUTE, "success", "warm")
     history.add(reading(new, at=START + 605))

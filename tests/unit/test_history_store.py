@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from jaxmon.agent.history import store
-from jaxmon.agent.history.commit import commit_of
-from jaxmon.agent.history.store import PastRun, ProgramTimes
+from jaxmon.agent.history.store import PastRun, ProgramTimes, commit_of
 from jaxmon.facts.spread import Distribution
 
 

@@ -174,7 +174,6 @@ ELSEWHERE = [
     "agent/eventlog/part",
     "agent/goodput/part",
     "agent/goodput/store",
-    "agent/history/commit",
     "agent/history/store",
     "agent/jaxlink/hooks",
     "agent/jaxlink/listeners",

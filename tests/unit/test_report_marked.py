@@ -14,18 +14,18 @@ from jaxmon.report.text import explanation
 
 REQUESTS = """\
 REQUESTS
-  ROUTE                  OUTCOME       START         COUNT        P50        P99
-  /predict               success       warm          1,234      12 ms     0.25 s
-                         success       delayed           9      12 ms     0.25 s
+  ROUTE                  OUTCOME       START         COUNT        P50        P95
+  /predict               success       warm          1,234      12 ms      30 ms
+                         success       delayed           9      12 ms      30 ms
                          success       cold              2      1.5 s          -
-  /embed                 client error  warm              3      12 ms     0.25 s
+  /embed                 client error  warm              3      12 ms      30 ms
   in progress: /slow 2 (the oldest for 1 min 15 s)
 """
 STEPS = """\
 STEPS
-  LOOP             STEPS  A SECOND       P50       P99  DATA WAIT      LAST STEP
-  train               49      48.3     20 ms     30 ms       40 %        6 s ago
-  eval                 7      48.3     20 ms     30 ms       40 %          ended
+  LOOP             STEPS  A SECOND      MEAN       P95  DATA WAIT      LAST STEP
+  train               49      48.3     21 ms     30 ms       40 %        6 s ago
+  eval                 7      48.3     21 ms     30 ms       40 %          ended
   new                  0         -         -         -          -        6 s ago
 """
 QUEUES = """\
@@ -47,7 +47,7 @@ def route(*kinds: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def loop(**more: Any) -> dict[str, Any]:
     steps = {"steps": 49, "running": 1, "mean_seconds": 0.0207, "p50_seconds": 0.02}
-    rest = {"p99_seconds": 0.03, "data_wait_ratio": 0.4, "last_step_seconds": 6.2}
+    rest = {"p95_seconds": 0.03, "data_wait_ratio": 0.4, "last_step_seconds": 6.2}
     return {**steps, **rest, **more}
 
 
@@ -60,7 +60,7 @@ def test_requests_are_by_route_outcome_and_start() -> None:
         "requests": {
             "/embed": route(finished("client_error", "warm", 3)),
             "/predict": route(
-                finished("success", "cold", 2, p50_seconds=1.5, p99_seconds=None),
+                finished("success", "cold", 2, p50_seconds=1.5, p95_seconds=None),
                 finished("success", "delayed", 9),
                 finished("success", "warm", 1234),
                 finished("error", "warm", 0),
@@ -84,7 +84,7 @@ def test_steps_are_by_loop() -> None:
                 steps=0,
                 mean_seconds=None,
                 p50_seconds=None,
-                p99_seconds=None,
+                p95_seconds=None,
                 data_wait_ratio=None,
             ),
         }
@@ -130,7 +130,7 @@ def test_the_explanation_has_the_sections_in_order() -> None:
 def test_many_and_strange_ones_fit(width: int) -> None:
     """No line is longer than the terminal, and what is left out is counted."""
     name = "\u202ename\x1b[31m" * 20
-    odd = {"p50_seconds": -1, "p99_seconds": 1e300}
+    odd = {"p50_seconds": -1, "p95_seconds": 1e300}
     kinds = [finished("x" * 50, f"y{n}" * 30, (1 << 62) + n, **odd) for n in range(40)]
     overview = {
         "requests": {name: route(*kinds, in_progress=1 << 62, oldest_seconds=1e300)},

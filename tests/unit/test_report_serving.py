@@ -135,12 +135,12 @@ def test_padding_that_costs_nothing_is_not(figures: dict[str, Any]) -> None:
 
 def requests_of(finished: int, p95: float, oldest: float, **more: Any) -> list[Finding]:
     """Return the findings on a route with a request in progress for so long."""
-    kind = {"outcome": "success", "start": "warm", "count": finished}
-    route = {
-        "in_progress": 1,
-        "oldest_seconds": oldest,
-        "finished": [{**kind, "p95_seconds": p95}],
-    }
+    kind = {"outcome": "success", "count": finished}
+    warm, cold = (
+        {**kind, "start": start, "p95_seconds": seconds}
+        for start, seconds in (("warm", p95), ("cold", 60.0))
+    )
+    route = {"in_progress": 1, "oldest_seconds": oldest, "finished": [cold, warm]}
     return findings(None, requests={"predict": route}, **more)
 
 
@@ -155,7 +155,7 @@ def test_a_request_that_hangs_is_found_with_its_line() -> None:
     assert finding.evidence == tuple(stack)
     assert finding.verdict == (
         "A request to predict has been in progress for 40.0 s, now at store.py:8; 95 % "
-        "take up to 20 ms."
+        "of warm requests take up to 20 ms."
     )
 
 

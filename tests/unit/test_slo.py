@@ -44,7 +44,7 @@ def changed(old, new):
 
 LATENCY = """indicator:
       histogram: jaxmon_request_seconds{start="warm"}
-      above: 0.3
+      above: 0.4
 """
 
 
@@ -222,12 +222,12 @@ REFUSED = {
         changed(RATIO, LATENCY),
         8,
         (
-            "jaxmon_request_seconds has no bucket bound 0.3; the nearest are 0.2 and "
+            "jaxmon_request_seconds has no bucket bound 0.4; the nearest are 0.3 and "
             "0.5: use one of them, or set interpolate: true"
         ),
     ),
     "bound in words": (
-        changed(RATIO, LATENCY.replace("0.3", "200ms")),
+        changed(RATIO, LATENCY.replace("0.4", "200ms")),
         8,
         "expected a number above 0, found '200ms'",
     ),

@@ -9,20 +9,22 @@ from typing import Any
 
 import pytest
 
-from jaxmon.agent.history.times import ENOUGH, Times
+from jaxmon.agent.history.times import ENOUGH, RecentTimes
 from jaxmon.facts.spread import distribution
+from jaxmon.limits import Limits
 from tests.reports import findings
 
 
 LONG = 10 * ENOUGH
+MARGIN = Limits().slower
 
 
-def slow_at(seconds: Iterable[float]) -> tuple[Times, list[int]]:
+def slow_at(seconds: Iterable[float]) -> tuple[RecentTimes, list[int]]:
     """Add *seconds*, one a second; return the times, and when they were slow."""
-    times, found = Times(0.0), []
+    times, found = RecentTimes(0.0), []
     for now, one in enumerate(seconds):
         times.add(float(now), one)
-        if times.judge() is not None:
+        if times.judge(MARGIN) is not None:
             found.append(now)
     return times, found
 

@@ -8,14 +8,24 @@ from typing import Any
 
 import pytest
 
-from jaxmon.baseline.compare import compare
-from jaxmon.baseline.figures import FIGURES, RUN_SECONDS, Tolerance, tolerances
-from jaxmon.baseline.record import Record, from_processes, from_runs, read, write
-from jaxmon.baseline.repeat import compare_runs
-from jaxmon.baseline.slower import Slowdown, judge
+from jaxmon.baseline.compare import RunTimeChange, compare, judge
+from jaxmon.baseline.record import (
+    MEASURES,
+    RUN_SECONDS,
+    Baseline,
+    RunTimes,
+    TimedRun,
+    Tolerance,
+    from_processes,
+    from_runs,
+    read,
+    tolerances,
+    write,
+)
+from jaxmon.baseline.run import compare_runs
 from jaxmon.baseline.table import lines
-from jaxmon.baseline.times import Run, Times
 from jaxmon.errors import BaselineError
+from jaxmon.limits import Limits
 
 
 STEADY = (0.010, 0.0101, 0.0099, 0.0102, 0.0098)
@@ -30,13 +40,15 @@ def run(
     waited: float | None = 0.0,
     work: float = 2e-4,
     shapes: Sequence[str] = ("float32[8]",),
-) -> Run:
+) -> TimedRun:
     """Return a run in which the function ``f`` took so many seconds."""
-    times = Times(9, (wall,) * 5, (wall if processor is None else processor,) * 5)
-    return Run(waited, (work,) * 5, {"f": dict.fromkeys(shapes, times)})
+    times = RunTimes(9, (wall,) * 5, (wall if processor is None else processor,) * 5)
+    return TimedRun(waited, (work,) * 5, {"f": dict.fromkeys(shapes, times)})
 
 
-def runs(factor: float, processor: float | None = None, **options: Any) -> list[Run]:
+def runs(
+    factor: float, processor: float | None = None, **options: Any
+) -> list[TimedRun]:
     """Return five runs that took *factor* times as long as usual."""
     return [
         run(factor * one, (factor if processor is None else processor) * one, **options)
@@ -44,9 +56,11 @@ def runs(factor: float, processor: float | None = None, **options: Any) -> list[
     ]
 
 
-def judged(before: list[Run], after: list[Run], platform: str = "cpu") -> Slowdown:
+def judged(
+    before: list[TimedRun], after: list[TimedRun], platform: str = "cpu"
+) -> RunTimeChange:
     """Return the verdict on the function."""
-    tolerance = FIGURES[RUN_SECONDS].tolerance
+    tolerance = MEASURES[RUN_SECONDS].tolerance
     (found,) = judge(before, after, tolerance, platform=platform)
     return found
 
@@ -94,7 +108,7 @@ def test_steady_runs_are_judged(platform: str, factor: float, verdict: str) -> N
     ],
 )
 def test_what_is_not_the_programs_fault_is_no_regression(
-    before: list[Run], after: list[Run], verdict: str, reason: str
+    before: list[TimedRun], after: list[TimedRun], verdict: str, reason: str
 ) -> None:
     """A busy or slower machine and noise are told apart from a slower program."""
     found = judged(before, after)
@@ -122,14 +136,14 @@ def test_programs_of_one_function_are_compared_by_shapes() -> None:
     assert [one.shapes for one in two] == ["a", "b"]
 
 
-def record(found: list[Run], versions: dict[str, str] | None = None) -> Record:
-    return Record(versions or CPU, {"f": {"compiles": 1}}, tuple(found))
+def record(found: list[TimedRun], versions: dict[str, str] | None = None) -> Baseline:
+    return Baseline(versions or CPU, {"f": {"compiles": 1}}, tuple(found))
 
 
 def test_regression_is_shown_with_what_changed_beside_it() -> None:
     """The gate fails, and the last line names the flag."""
     after = {**CPU, "XLA_FLAGS": "--slow"}
-    found = compare(record(runs(1)), record(runs(3), after), tolerances(()))
+    found = compare(record(runs(1)), record(runs(3), after), tolerances((), Limits()))
     assert len(found.worse) == 1
     shown = list(lines(found))
     assert "changed: XLA_FLAGS: none → --slow" in shown
@@ -142,23 +156,25 @@ def test_regression_is_shown_with_what_changed_beside_it() -> None:
 
 def test_what_cannot_be_told_is_said() -> None:
     """Noise and another processor are named, and are no regression."""
-    noisy = compare(record(runs(1)), record(runs(2, 1, waited=1)), tolerances(()))
+    noisy = compare(
+        record(runs(1)), record(runs(2, 1, waited=1)), tolerances((), Limits())
+    )
     assert not noisy.worse
     assert any("cannot tell whether f is slower" in one for one in lines(noisy))
     other = record(runs(9), {**CPU, "processor": "EPYC"})
-    elsewhere = compare(record(runs(1)), other, tolerances(()))
+    elsewhere = compare(record(runs(1)), other, tolerances((), Limits()))
     assert (elsewhere.times, elsewhere.worse) == ((), ())
     assert any("the baseline is of another processor" in o for o in lines(elsewhere))
     # Of the device, which does the work, the model is the same.
     moved = record(runs(9), {**GPU, "processor": "EPYC"})
-    assert compare(record(runs(1), GPU), moved, tolerances(())).worse
+    assert compare(record(runs(1), GPU), moved, tolerances((), Limits())).worse
 
 
 def test_tolerance_of_run_times_is_an_option() -> None:
     """It may be larger, or off."""
     before, after = record(runs(1)), record(runs(3))
-    assert not compare(before, after, tolerances(["run_seconds=300%"])).worse
-    assert not compare(before, after, tolerances(["run_seconds=off"])).times
+    assert not compare(before, after, tolerances(["run_seconds=300%"], Limits())).worse
+    assert not compare(before, after, tolerances(["run_seconds=off"], Limits())).times
 
 
 def test_records_with_times_survive_their_file(tmp_path: Any) -> None:
@@ -193,7 +209,9 @@ def test_damaged_times_are_refused(tmp_path: Any, damage: Any) -> None:
 def test_processes_of_a_run_are_put_together() -> None:
     """Of a program that several processes run, the one with most calls counts."""
     many = run(0.01)
-    few = Run(0.5, (), {"f": {"float32[8]": Times(1, (0.02,) * 5, (0.02,) * 5)}})
+    few = TimedRun(
+        0.5, (), {"f": {"float32[8]": RunTimes(1, (0.02,) * 5, (0.02,) * 5)}}
+    )
     documents = [
         {"versions": CPU, "functions": {}, "times": one.as_json()}
         for one in (few, many)
@@ -206,10 +224,10 @@ def test_processes_of_a_run_are_put_together() -> None:
 class Command:
     """A command that takes so long, run by run; it says which ran in which order."""
 
-    def __init__(self, name: str, taken: list[Run], order: list[str]) -> None:
+    def __init__(self, name: str, taken: list[TimedRun], order: list[str]) -> None:
         self._name, self._taken, self._order = name, taken, order
 
-    def __call__(self, number: int) -> Record:
+    def __call__(self, number: int) -> Baseline:
         self._order.append(self._name)
         return record([self._taken[number]])
 
@@ -217,12 +235,14 @@ class Command:
 @pytest.mark.parametrize(
     ("after", "needed"), [(runs(1), 1), (runs(1.6), 5), (runs(9)[:1] + runs(1), 3)]
 )
-def test_command_runs_only_as_often_as_needed(after: list[Run], needed: int) -> None:
+def test_command_runs_only_as_often_as_needed(
+    after: list[TimedRun], needed: int
+) -> None:
     """Once nothing can turn out slower, it does not run again."""
     order: list[str] = []
     before = record(runs(1))
     command = Command("new", after, order)
-    found = compare_runs(before, command, 5, tolerances(()))
+    found = compare_runs(before, command, 5, tolerances((), Limits()))
     assert len(order) == needed
     assert bool(found.worse) == (needed == 5)
 
@@ -231,17 +251,17 @@ def test_two_commands_run_alternately() -> None:
     """What happens to the machine happens to both."""
     order: list[str] = []
     old, new = Command("old", runs(1), order), Command("new", runs(2), order)
-    assert compare_runs(old, new, 5, tolerances(())).worse
+    assert compare_runs(old, new, 5, tolerances((), Limits())).worse
     assert order == ["old", "new"] * 5
     order.clear()
-    assert not compare_runs(old, old, 5, tolerances(())).worse
+    assert not compare_runs(old, old, 5, tolerances((), Limits())).worse
 
 
 def test_few_runs_of_the_baseline_do_not_cost_more_runs() -> None:
     """If no number of runs could show anything, one is enough."""
     order: list[str] = []
     command = Command("new", runs(9), order)
-    found = compare_runs(record(runs(1)[:1]), command, 5, tolerances(()))
+    found = compare_runs(record(runs(1)[:1]), command, 5, tolerances((), Limits()))
     assert len(order) == 1
     assert "too few" in found.unclear[0].reason
 
@@ -264,13 +284,13 @@ def test_slow_compiles_get_another_chance(
     """
     order: list[int] = []
 
-    def command(number: int) -> Record:
+    def command(number: int) -> Baseline:
         order.append(number)
         figures = {"f": {"compiles": 1, "compile_seconds": seconds[number]}}
-        return Record(CPU, figures, (run(0.01, waited=waited),))
+        return Baseline(CPU, figures, (run(0.01, waited=waited),))
 
-    before = Record(CPU, {"f": {"compiles": 1, "compile_seconds": 1}}, tuple(runs(1)))
-    found = compare_runs(before, command, 5, tolerances(()))
+    before = Baseline(CPU, {"f": {"compiles": 1, "compile_seconds": 1}}, tuple(runs(1)))
+    found = compare_runs(before, command, 5, tolerances((), Limits()))
     assert [change.verdict for change in found.changes] == (
         [verdict] if verdict else []
     )

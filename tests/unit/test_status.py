@@ -44,6 +44,10 @@ def test_requests_of_the_last_minute_are_differences() -> None:
     assert route["cold"] is not None
     assert route["cold"]["count"] == 30
     assert 2.5 < (route["cold"]["p95"] or 0) <= 5.0
+    # Of all that succeeded, a quarter waited.
+    assert route["latency"] is not None
+    assert route["latency"]["count"] == 120
+    assert 2.5 < (route["latency"]["p95"] or 0) <= 5.0
     assert 0.01 < (route["usual_p95"] or 0) <= 0.025
     assert (route["in_progress"], route["oldest"]) == (3, 7.5)
     assert route["oldest_worker"] == "1"

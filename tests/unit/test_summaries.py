@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from jaxmon.baseline.changes import Change
-from jaxmon.baseline.machine import TIMES
-from jaxmon.baseline.summaries import compare
-from jaxmon.baseline.summary_lines import as_json, lines
+from jaxmon.agent.history.times import ENOUGH, RecentTimes
+from jaxmon.baseline import summaries
+from jaxmon.baseline.changes import TIMES, RunChange
+from jaxmon.baseline.record import RUN_SECONDS, tolerances
+from jaxmon.baseline.summaries import RunComparison, as_json, lines
 from jaxmon.errors import BaselineError
 from jaxmon.formats import layout
+from jaxmon.limits import Limits
 from tests.hostile_text import HOSTILE, harmful
 from tests.runs import VERSIONS, function, run, spread
 
@@ -27,7 +29,12 @@ def times(execution: float, dispatch: float = 0.0001, **options: Any) -> dict[st
     return function(spreads=dict(zip(("execution", "dispatch"), found, strict=True)))
 
 
-def changes(before: Any, after: Any, verdict: str = "worse") -> list[Change]:
+def compare(before: Any, after: Any, **limits: float) -> RunComparison:
+    """Compare two runs by the default limits, but for *limits*."""
+    return summaries.compare(before, after, Limits(**limits))
+
+
+def changes(before: Any, after: Any, verdict: str = "worse") -> list[RunChange]:
     """Return the changes with *verdict*."""
     return [one for one in compare(before, after).changes if one.verdict == verdict]
 
@@ -280,3 +287,18 @@ def test_hostile_names_fit_and_harm_nothing(width: int) -> None:
     assert all(layout.columns(line) <= width for line in text)
     assert "  and 10 more" in text
     assert as_json(found)["worse"] == 30
+
+
+def test_one_limit_says_what_is_slower() -> None:
+    """Of two runs, of one against its own past, and of the runs of a baseline."""
+    before, after = run({"f": times(0.01)}), run({"f": times(0.015)})
+    assert compare(before, after, slower=0.2).of("worse")
+    assert not compare(before, after, slower=0.9).of("worse")
+    for margin in (0.2, 0.9):
+        followed = RecentTimes(0.0)
+        for number in range(10 * ENOUGH):
+            followed.add(float(number), 0.01 if number < 5 * ENOUGH else 0.015)
+        assert (followed.judge(margin) is not None) == (margin < 0.5)
+        allowed = tolerances((), Limits(slower=margin))[RUN_SECONDS]
+        assert allowed is not None
+        assert allowed.allows(0.01, 0.015) == (margin > 0.5)

@@ -10,6 +10,7 @@ command; a directory that cannot be used costs nothing but that.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,11 +21,15 @@ from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.guard import log
-from jaxmon.agent.history import beside, store
-from jaxmon.agent.history.commit import commit_of
-from jaxmon.agent.history.store import PastRun, ProgramTimes
-from jaxmon.agent.history.waits import Waits
-from jaxmon.agent.history.watched import LoopSteps, Program, SlowerThanPast, Watched
+from jaxmon.agent.history import store
+from jaxmon.agent.history.store import PastRun, ProgramTimes, commit_of
+from jaxmon.agent.history.times import (
+    Followed,
+    LoopSteps,
+    SlowerThanPast,
+    TimedProgram,
+    Waits,
+)
 from jaxmon.agent.observers import Shapes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.sampling.shapes import text_of
@@ -45,8 +50,13 @@ _SPACING_SECONDS = 0.9
 _WRITE_SECONDS = 300.0
 _MOST_PROGRAMS = 200
 _MOST_OF_FUNCTION = 8
-# On a CPU, runs are comparable if threads waited about as long for processors.
+# Others hold the processors if threads wait for so much more of the time, and only runs
+# in which they did about as much are comparable, on a CPU.
 _MOST_WAITING = 0.15
+# Seconds before the first slow time, and after, in which something is beside it.
+_BEFORE, _AFTER = 60.0, 30.0
+_MOST_NAMED = 3
+_HARMLESS = ("gpu_idle", "none", "applications_clocks_setting")
 _CPU = "cpu"
 _NONE = "none"
 # Who upgraded longer ago knows.
@@ -57,7 +67,7 @@ _SAME = ("platform", "device", "devices")
 Read = Callable[[], Mapping[str, Any]]
 
 
-class History(Part):
+class SpeedHistory(Part):
     """
     Finds programs and loops that are slower than before.
 
@@ -82,7 +92,7 @@ class History(Part):
         self._all_loops = loops
         self._hlo = programs
         self._devices = devices
-        self._programs: dict[tuple[Function, Shapes], Program] = {}
+        self._programs: dict[tuple[Function, Shapes], TimedProgram] = {}
         self._sampled: dict[Function, list[int]] = {}
         self._loops: dict[str, LoopSteps] = {}
         every = _SAMPLES / settings.sample_rate if settings.sample_rate else _LONGEST
@@ -114,7 +124,7 @@ class History(Part):
             ):
                 return
             sampled = self._sampled.setdefault(function, [0])
-            fresh = Program(function, text_of(shapes), sampled, now)
+            fresh = TimedProgram(function, text_of(shapes), sampled, now)
             found = self._programs.setdefault(key, fresh)
         if now - found.added >= self._spacing:
             found.add(now, seconds)
@@ -138,8 +148,11 @@ class History(Part):
                 self._loops[loop.name] = LoopSteps(loop, now)
             else:
                 watched.poll(now)
-        for one in self._watched():
-            self._judge(one)
+        found = [one for one in self._watched() if one.times.settled is not None]
+        if found:
+            margin = self._margin()
+            for one in found:
+                self._judge(one, margin)
         if self._path is not None and monotonic() - self._written >= _WRITE_SECONDS:
             self._write()
 
@@ -168,11 +181,16 @@ class History(Part):
 
     # --- judging -----------------------------------------------------------------
 
-    def _watched(self) -> list[Watched]:
+    def _watched(self) -> list[Followed]:
         return [*list(self._programs.values()), *list(self._loops.values())]
 
-    def _judge(self, one: Watched) -> None:
-        was, found = one.times.slowdown, one.times.judge()
+    def _margin(self) -> float:
+        from jaxmon.limits.shared import current  # noqa: PLC0415 - for long runs only
+
+        return current(self._context.settings.run_dir).slower
+
+    def _judge(self, one: Followed, margin: float) -> None:
+        was, found = one.times.slowdown, one.times.judge(margin)
         if found is not None and was is None:
             crowded = tuple(self._crowded(found.since))
             one.crowded = bool(crowded)
@@ -180,14 +198,14 @@ class History(Part):
             self._report(one, found.settled.middle, found.recent.middle, "before")
         elif found is None:
             one.beside, one.crowded = (), False
-        if isinstance(one, Program) and self._past:
-            known, one.past = one.past, self._slower_than_past(one)
+        if isinstance(one, TimedProgram) and self._past:
+            known, one.past = one.past, self._slower_than_past(one, margin)
             settled = one.times.settled
             if one.past is not None and known is None and settled is not None:
                 then = one.past.then.seconds.middle
                 self._report(one, then, settled.middle, "in an earlier run")
 
-    def _report(self, one: Watched, then: float, now: float, when: str) -> None:
+    def _report(self, one: Followed, then: float, now: float, when: str) -> None:
         from jaxmon.formats.layout import duration  # noqa: PLC0415 - rarely needed
 
         where = f" with {one.shapes}" if one.shapes else ""
@@ -202,15 +220,15 @@ class History(Part):
             **_slowdown(one),
         )
 
-    def _beside(self, one: Watched, since: float) -> Iterator[str]:
-        yield from beside.compiled(list(self._compiles), since)
+    def _beside(self, one: Followed, since: float) -> Iterator[str]:
+        yield from _compiled(list(self._compiles), since)
         others = [
             (other.name, other.times.began)
             for other in self._programs.values()
             if other is not one
         ]
-        yield from beside.started(others, since)
-        yield from beside.throttled(self._devices)
+        yield from _started(others, since)
+        yield from _throttled(self._devices)
         if isinstance(one, LoopSteps):
             settled, recent = one.waits.settled, one.waits.recent
             if settled is not None and recent is not None:
@@ -224,7 +242,7 @@ class History(Part):
     def _crowded(self, since: float) -> Iterator[str]:
         """Yield whether others hold the processors, if these are the device."""
         if self._versions.get("platform") == _CPU:
-            yield from beside.crowded(*self._waits.around(since))
+            yield from _crowded(*self._waits.around(since))
 
     def _comparable(self, run: PastRun) -> bool:
         names: tuple[str, ...] = _SAME
@@ -234,13 +252,15 @@ class History(Part):
             return False
         return all(run.versions.get(n) == self._versions.get(n) for n in names)
 
-    def _slower_than_past(self, one: Program) -> SlowerThanPast | None:
+    def _slower_than_past(
+        self, one: TimedProgram, margin: float
+    ) -> SlowerThanPast | None:
         settled = one.times.settled
         if settled is None:
             return None
         for run in self._past:
             then = run.programs.get((one.name, one.shapes))
-            if then is None or not settled.slower_than(then.seconds):
+            if then is None or not settled.slower_than(then.seconds, margin):
                 continue
             if not self._as_crowded(run):
                 continue
@@ -337,7 +357,7 @@ class History(Part):
                 key = (one.name, one.kind, "earlier")
                 found[key] = max(found.get(key, 1.0), ratio)
             settled = one.times.settled
-            if self._past and isinstance(one, Program) and settled is not None:
+            if self._past and isinstance(one, TimedProgram) and settled is not None:
                 past = one.past
                 ratio = 1.0 if past is None else _times(settled, past.then.seconds)
                 key = (one.name, one.kind, "past_run")
@@ -346,7 +366,7 @@ class History(Part):
         return [Family(metric, [(series(metric, *k), v) for k, v in found.items()])]
 
 
-def _slowdown(one: Watched) -> dict[str, Any]:
+def _slowdown(one: Followed) -> dict[str, Any]:
     """Return how *one* is slower, in JSON types."""
     found, past, settled = one.times.slowdown, one.past, one.times.settled
     described: dict[str, Any] = {
@@ -379,3 +399,65 @@ def _slowdown(one: Watched) -> dict[str, Any]:
 
 def _times(now: Distribution, then: Distribution) -> float:
     return now.middle / max(then.middle, 1e-9)
+
+
+# What happened beside a slowdown, when it began: not its cause, but where to look.
+
+
+def _compiled(compiles: Iterable[tuple[float, str]], since: float) -> Iterator[str]:
+    """
+    Yield which functions were compiled then.
+
+    Args:
+        compiles: Unix time and function of each.
+        since: Unix time of the first slow time.
+    """
+    found = {name for time, name in compiles if _is_beside(time, since)}
+    if found:
+        yield f"{_named(sorted(found))} {_were(found)} compiled"
+
+
+def _started(others: Iterable[tuple[str, float]], since: float) -> Iterator[str]:
+    """
+    Yield which programs began to run then.
+
+    Args:
+        others: name and Unix time of the first sample, of each other program.
+        since: Unix time of the first slow time.
+    """
+    found = {name for name, began in others if _is_beside(began, since)}
+    if found:
+        yield f"{_named(sorted(found))} began to run"
+
+
+def _crowded(before: float | None, now: float | None) -> Iterator[str]:
+    """Yield whether threads wait longer for processors, as fractions of the time."""
+    if now is not None and now > (before or 0.0) + _MOST_WAITING:
+        earlier = "" if before is None else f", {before:.0%} before"
+        yield f"threads here wait for a processor {now:.0%} of the time{earlier}"
+
+
+def _throttled(read: Callable[[], Iterable[Family]]) -> Iterator[str]:
+    """Yield why GPUs of this process run at lower clocks, if the driver is read."""
+    reasons = {
+        match[1]
+        for family in read()
+        if family.metric is catalog.GPU_CLOCK_EVENT_ACTIVE
+        for series, value in family.samples
+        if value and (match := re.search('reason="([^"]*)"', series))
+    }
+    if found := sorted(reasons.difference(_HARMLESS)):
+        yield f"the GPU is throttled ({', '.join(found)})"
+
+
+def _is_beside(time: float, since: float) -> bool:
+    return -_BEFORE <= time - since <= _AFTER
+
+
+def _named(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _were(names: set[str]) -> str:
+    return "was" if len(names) == 1 else "were"

@@ -3,8 +3,9 @@ What programs took in earlier runs, in a file of the run directory.
 
 One file per command of a user. It keeps one run of each version (JAX, flags, driver,
 commit), the latest first, so that a slow version does not displace what the one before
-took. Processes of one version share an entry: each replaces the file as a whole, and
-what two write at the same moment is that of one of them.
+took. The commit is read from the checkout, without running git. Processes of one
+version share an entry: each replaces the file as a whole, and what two write at the
+same moment is that of one of them.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ _MOST_FILES = 64
 _MOST_RUNS = 8
 _MOST_PROGRAMS = 200
 _DIGITS = 5
+
+# Of a checkout.
+_DEEPEST = 16
+_COMMIT_DIGITS = 12
 
 
 class ProgramTimes(NamedTuple):
@@ -168,3 +173,46 @@ def _run(found: Mapping[str, Any]) -> PastRun:
             for name, shapes, fingerprint, low, middle, high in found["programs"]
         },
     )
+
+
+def commit_of(directory: Path) -> str:
+    """
+    Return the commit that is checked out in *directory* or a directory above it, empty
+    if unknown. Uncommitted changes are not seen. Reads a few small files.
+    """
+    for place in (directory, *directory.parents)[:_DEEPEST]:
+        git = place / ".git"
+        if git.is_file():  # a worktree or a submodule
+            git = place / _start_of(git).removeprefix("gitdir:").strip()
+        if git.is_dir():
+            return _head(git)
+    return ""
+
+
+def _head(git: Path) -> str:
+    head = _start_of(git / "HEAD")
+    if not head.startswith("ref:"):
+        return _shortened(head)
+    name = head.removeprefix("ref:").strip()
+    common = git / (_start_of(git / "commondir") or ".")
+    for found in (git, common):
+        if commit := _shortened(_start_of(found / name)):
+            return commit
+    for line in _start_of(common / "packed-refs").splitlines():
+        commit, _, packed = line.partition(" ")
+        if packed == name:
+            return _shortened(commit)
+    return ""
+
+
+def _shortened(commit: str) -> str:
+    is_hex = commit and not commit.strip("0123456789abcdef")
+    return commit[:_COMMIT_DIGITS] if is_hex else ""
+
+
+def _start_of(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(_MOST_BYTES).strip()
+    except OSError:
+        return ""

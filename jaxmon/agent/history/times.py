@@ -1,5 +1,5 @@
 """
-The times of one program or loop in this run: what is usual, and what they are now.
+The times of programs and loops in this run: what is usual, and what they are now.
 
 They are slower only if most of the recent times are above nearly all of those before,
 by a margin: so a few slow runs, or a function with two modes that were both seen
@@ -10,9 +10,14 @@ it later becomes faster than what was usual, that is usual from then on.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from jaxmon.agent.functions import Function
+from jaxmon.agent.history.store import PastRun, ProgramTimes
 from jaxmon.facts.spread import Distribution, distribution
+from jaxmon.indicators.loops import Loop
+from jaxmon.resources.processors import Scheduling, scheduling
 
 
 ENOUGH = 24
@@ -20,6 +25,9 @@ ENOUGH = 24
 
 # Times of a program that is warming up.
 _WARM_UP = 3
+# Between two readings of how long threads waited for processors.
+_SPACING_SECONDS = 1.0
+_MOST = 1000
 
 
 class Slowdown(NamedTuple):
@@ -44,7 +52,7 @@ class Slowdown(NamedTuple):
         return self.recent.middle / max(self.settled.middle, 1e-9)
 
 
-class Times:
+class RecentTimes:
     """
     The times of one program or loop.
 
@@ -87,31 +95,180 @@ class Times:
             return None
         return distribution([seconds for _, seconds, _ in recent])
 
-    def judge(self) -> Slowdown | None:
-        """Return whether it is slower than before, until it is as fast again."""
+    def judge(self, margin: float) -> Slowdown | None:
+        """
+        Return whether it is slower than before by *margin*, until it is as fast again.
+        """
         settled, recent = self.settled, self.recent
         if settled is None or recent is None:
             return None
-        if settled.slower_than(recent):
+        if settled.slower_than(recent, margin):
             self.settled = settled = recent
         known = self.slowdown
-        if recent.slower_than(settled):
+        if recent.slower_than(settled, margin):
             if known is None:
-                known = Slowdown(settled, recent, *self._beginning(settled))
+                known = Slowdown(
+                    settled, recent, *self._beginning(settled.limit(margin))
+                )
             self.slowdown = known._replace(settled=settled, recent=recent)
-        elif known is not None and recent.middle > settled.limit:
+        elif known is not None and recent.middle > settled.limit(margin):
             self.slowdown = known._replace(recent=recent)
         else:
             self.slowdown = None
         return self.slowdown
 
-    def _beginning(self, settled: Distribution) -> tuple[float, float]:
+    def _beginning(self, limit: float) -> tuple[float, float]:
         """
         Return when the slow times began, and after how many calls, as far as known.
         """
         found = (0.0, 0.0)
         for now, seconds, calls in reversed(self._recent):
-            if seconds <= settled.limit and found != (0.0, 0.0):
+            if seconds <= limit and found != (0.0, 0.0):
                 break
             found = (now, calls)
         return found
+
+
+class SlowerThanPast(NamedTuple):
+    """
+    A program that is slower than in an earlier run.
+
+    Attributes:
+        run: that run.
+        then: what it took there.
+        changed: what differs between that run and this one, ``name: old → new``.
+    """
+
+    run: PastRun
+    then: ProgramTimes
+    changed: tuple[str, ...]
+
+
+class Followed:
+    """
+    A program of a function, or a loop.
+
+    Attributes:
+        name: of the function or loop.
+        shapes: of the program's arguments, as text; empty for a loop.
+        times: how long it takes.
+        beside: what happened when it became slower.
+        crowded: whether other processes held the processors that it runs on by then.
+        past: how it is slower than in an earlier run, `None` if it is not.
+    """
+
+    kind = ""
+
+    def __init__(self, name: str, shapes: str, now: float) -> None:
+        self.name = name
+        self.shapes = shapes
+        self.times = RecentTimes(now)
+        self.beside: tuple[str, ...] = ()
+        self.crowded = False
+        self.past: SlowerThanPast | None = None
+
+    @property
+    def calls(self) -> float:
+        """How often it has run, as far as that is known."""
+        raise NotImplementedError
+
+
+class TimedProgram(Followed):
+    """
+    A program of *function*. Its calls are those of the function, in the proportion of
+    its samples.
+
+    Attributes:
+        samples: number of its samples.
+        added: Unix time of the last.
+        sampled: number of samples of all programs of the function, in one place.
+    """
+
+    kind = "function"
+
+    def __init__(
+        self, function: Function, shapes: str, sampled: list[int], now: float
+    ) -> None:
+        super().__init__(function.name, shapes, now)
+        self._function = function
+        self.samples = 0
+        self.added = 0.0
+        self.sampled = sampled
+
+    def add(self, now: float, seconds: float) -> None:
+        """Add a sample."""
+        self.added = now
+        self.samples += 1
+        self.sampled[0] += 1
+        self.times.add(now, seconds, self.calls)
+
+    @property
+    def calls(self) -> float:
+        """Calls of the function, as many as it has of the samples."""
+        return self._function.objects.calls * self.samples / max(self.sampled[0], 1)
+
+
+class LoopSteps(Followed):
+    """
+    The steps of *loop*: means over intervals, since single steps are not kept.
+
+    Attributes:
+        waits: how much of a step is waiting for data.
+    """
+
+    kind = "loop"
+
+    def __init__(self, loop: Loop, now: float) -> None:
+        super().__init__(loop.name, "", now)
+        self.waits = RecentTimes(now)
+        self._loop = loop
+        self._seen = (loop.steps, loop.seconds.sum, loop.waited)
+
+    def poll(self, now: float) -> None:
+        """Add the mean of the steps since the last time, if there were any."""
+        loop, (steps, seconds, waited) = self._loop, self._seen
+        self._seen = (loop.steps, loop.seconds.sum, loop.waited)
+        if (fresh := self._seen[0] - steps) > 0:
+            self.times.add(now, max(self._seen[1] - seconds, 0.0) / fresh, steps)
+            self.waits.add(now, max(self._seen[2] - waited, 0.0) / fresh)
+
+    @property
+    def calls(self) -> float:
+        """Steps."""
+        return self._loop.steps
+
+
+class Waits:
+    """Fractions of the time in which threads could run that they waited."""
+
+    def __init__(self) -> None:
+        self._found: deque[tuple[float, float | None]] = deque(maxlen=_MOST)
+        self._latest: Scheduling | None = None
+
+    def read(self, now: float) -> None:
+        """
+        Read how long they waited since the last time, at the Unix time *now*, at most
+        once a second: it costs 0.3 ms or more.
+        """
+        if self._found and now - self._found[-1][0] < _SPACING_SECONDS:
+            return
+        before, self._latest = self._latest, scheduling()
+        if self._latest is not None and before is not None:
+            self._found.append((now, self._latest.waiting(before)))
+
+    def mean(self) -> float | None:
+        """Return the mean, `None` if it is unknown."""
+        return _mean([waited for _, waited in self._found])
+
+    def around(self, moment: float) -> tuple[float | None, float | None]:
+        """Return the means before and since the Unix time *moment*."""
+        found = list(self._found)
+        return (
+            _mean([waited for time, waited in found if time < moment]),
+            _mean([waited for time, waited in found if time >= moment]),
+        )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

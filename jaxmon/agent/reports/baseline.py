@@ -35,7 +35,7 @@ _FIGURES = (
     "instructions",
 )
 
-# Of each distribution; see `jaxmon.baseline.times`.
+# Of each distribution; see `jaxmon.baseline.record`.
 _QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 _DIGITS = 4
 

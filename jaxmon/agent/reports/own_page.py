@@ -21,7 +21,7 @@ from jaxmon.http.messages import Request, Response
 from jaxmon.http.page import shared
 from jaxmon.limits.shared import current
 from jaxmon.livepage.document import history_page, json_response, landing_page
-from jaxmon.report.status.history import Charts, History
+from jaxmon.report.status.history import ChartSamples, ShownCharts
 from jaxmon.report.status.summary import summarise
 from jaxmon.version import version
 
@@ -49,7 +49,7 @@ class OwnPage:
         self._collect = collect
         self._worker = worker
         self._window = Window()
-        self._history = History()
+        self._history = ChartSamples()
         self._summary = shared(self._make, lambda _: None)
         self._charts = history_page(self._of)
 
@@ -81,6 +81,6 @@ class OwnPage:
             )
         )
 
-    def _of(self, worker: str | None) -> Charts | None:
+    def _of(self, worker: str | None) -> ShownCharts | None:
         # The process is all of it.
         return self._history.charts() if worker in (None, self._worker) else None

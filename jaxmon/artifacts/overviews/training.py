@@ -23,6 +23,15 @@ STEP_SECONDS = Overview(
     "increase5m",
     lambda window: histogram(catalog.STEP_SECONDS).buckets(*_BY, window=window.recent),
 )
+STEP_MEAN = Overview(
+    "job",
+    catalog.STEP_SECONDS,
+    "mean5m",
+    # None where no step was made.
+    lambda window: (
+        histogram(catalog.STEP_SECONDS).mean(*_BY, window=window.recent) >= 0
+    ),
+)
 DATA_WAIT = Overview(
     "job",
     catalog.DATA_WAIT_SECONDS,
@@ -96,7 +105,7 @@ SPIKES = Overview(
 )
 
 OFTEN = (
-    *(STEPS, STEP_SECONDS, DATA_WAIT, STEP_AGE, ACTIVITY, WAITING),
+    *(STEPS, STEP_SECONDS, STEP_MEAN, DATA_WAIT, STEP_AGE, ACTIVITY, WAITING),
     *(CHECKPOINT_AGE, ITEMS),
     *(VALUE, NONFINITE, NONFINITE_RUN, SPIKES),
 )

@@ -184,7 +184,7 @@ def _requests(one: Process, width: int) -> list[Line]:
     ]
     cells = []
     for of in one.summary["requests"]:
-        times = of["warm"] or of["cold"]
+        times = of["latency"]
         cells.append(
             [
                 of["route"],
@@ -204,7 +204,7 @@ def _steps(one: Process, width: int) -> list[Line]:
     layout = [
         Column("STEPS", right=False),
         Column("A SECOND", 10),
-        Column("P50", 9),
+        Column("MEAN", 9),
         Column("P95", 9),
         Column("DATA WAIT", 11),
         Column("GOODPUT", 9),
@@ -214,7 +214,7 @@ def _steps(one: Process, width: int) -> list[Line]:
         [
             of["loop"],
             _rate(of["rate"]),
-            _seconds(of["p50"]),
+            _seconds(of["mean"]),
             _seconds(of["p95"]),
             _share(of["data_wait_ratio"]),
             _share(of["goodput"]),

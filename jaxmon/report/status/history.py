@@ -14,9 +14,10 @@ from typing import TypedDict
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
-from jaxmon.facts.distributions import Distribution, total
+from jaxmon.facts.distributions import Observations
 from jaxmon.facts.reading import Key, Reading
 from jaxmon.facts.recent import Recent
+from jaxmon.report.status.traffic import slowest_p95
 
 
 EVERY = 5.0
@@ -36,15 +37,16 @@ SERIES = (
     "busy",
 )
 """
-Requests, failed requests and compiles a second, steps a second of the slowest process,
-seconds, items, bytes, and the mean utilization of the accelerators.
+Requests, failed requests and compiles a second, p95 of the slowest route, steps a
+second of the slowest process, items, bytes, and the mean utilization of the
+accelerators.
 """
 
 _HOST = ""
 _DIGITS = 5
 
 
-class Charts(TypedDict):
+class ShownCharts(TypedDict):
     """Samples, the oldest first: Unix times, and values by `SERIES`."""
 
     every: float
@@ -52,7 +54,7 @@ class Charts(TypedDict):
     series: dict[str, list[float | None]]
 
 
-class History:
+class ChartSamples:
     """Samples of the last quarter of an hour, in a ring."""
 
     def __init__(self) -> None:
@@ -91,7 +93,7 @@ class History:
                 del self._seen[worker]
                 self._rings.pop(worker, None)
 
-    def charts(self, worker: str | None = None) -> Charts | None:
+    def charts(self, worker: str | None = None) -> ShownCharts | None:
         """
         Return the samples of the host, or of the process *worker*; `None` if there are
         none of it.
@@ -102,7 +104,7 @@ class History:
         count = len(self._times)
         first = self._next % POINTS if count == POINTS else 0
         order = [(first + index) % POINTS for index in range(count)]
-        return Charts(
+        return ShownCharts(
             every=EVERY,
             times=[round(self._times[index], 1) for index in order],
             series={
@@ -132,21 +134,16 @@ def _samples(now: Reading, recent: Recent) -> dict[str, dict[str, float]]:
 
     requests = recent.distributions(catalog.REQUEST_SECONDS)
     failed = {key: one for key, one in requests.items() if key[2] == "error"}
-    good = {key: one for key, one in requests.items() if key[2] == "success"}
     put("requests", _rates(requests, recent), sum)
     put(
         "errors",
         {**dict.fromkeys(_rates(requests, recent), 0.0), **_rates(failed, recent)},
         sum,
     )
-    latencies = {
-        worker: one
-        for worker in {key[0] for key in good}
-        if (one := _p95(good[key] for key in good if key[0] == worker)) is not None
-    }
-    put("p95", latencies, None)
-    if (whole := _p95(good.values())) is not None:
-        found[_HOST]["p95"] = whole
+    for worker in {_HOST, *(key[0] for key in requests)}:
+        of = {key: one for key, one in requests.items() if worker in (_HOST, key[0])}
+        if (p95 := slowest_p95(of)) is not None:
+            found.setdefault(worker, {})["p95"] = p95
     put("steps", _rates(recent.distributions(catalog.STEP_SECONDS), recent), min)
     put("compiles", recent.sums(catalog.COMPILES), sum)
     put("queue", _sums(now, catalog.QUEUE_DEPTH), sum)
@@ -162,7 +159,7 @@ def _samples(now: Reading, recent: Recent) -> dict[str, dict[str, float]]:
 _Whole = Callable[[Iterable[float]], float]
 
 
-def _rates(found: Mapping[Key, Distribution], recent: Recent) -> dict[str, float]:
+def _rates(found: Mapping[Key, Observations], recent: Recent) -> dict[str, float]:
     """Return how many a second there were, by process."""
     rates: dict[str, float] = {}
     for key, one in found.items():
@@ -176,8 +173,3 @@ def _sums(now: Reading, metric: Metric) -> dict[str, float]:
     for key, value in now.of(metric).items():
         sums[key[0]] = sums.get(key[0], 0.0) + value
     return sums
-
-
-def _p95(found: Iterable[Distribution]) -> float | None:
-    every = total(found)
-    return None if every is None else every.quantile(0.95)

@@ -6,8 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from jaxmon import catalog
-from jaxmon.facts.distributions import Distribution, total
-from jaxmon.facts.host import BatchSummary, Latency, QueueSummary, RequestSummary
+from jaxmon.facts.distributions import Observations, total
+from jaxmon.facts.host import (
+    BatchSummary,
+    Latency,
+    QueueSummary,
+    RequestSummary,
+)
 from jaxmon.facts.reading import Key, Reading, in_order
 from jaxmon.facts.recent import Recent
 
@@ -47,6 +52,16 @@ def requests(now: Reading, recent: Recent) -> list[RequestSummary]:
     )
 
 
+def slowest_p95(found: Mapping[Key, Observations]) -> float | None:
+    """
+    Return the p95 of the route whose is highest, of all its successful requests, warm
+    or not; `None` without any.
+    """
+    routes = _by_route(found).values()
+    times = [_latency(_of(of, "success")) for of in routes]
+    return max((one["p95"] for one in times if one and one["p95"]), default=None)
+
+
 def queues(now: Reading) -> list[QueueSummary]:
     """Return the queues, the deepest first."""
     return sorted(
@@ -83,9 +98,9 @@ def batches(now: Reading, recent: Recent) -> list[BatchSummary]:
 
 def _request(
     route: str,
-    every: Mapping[Key, Distribution],
-    lately: Mapping[Key, Distribution],
-    usual: Mapping[Key, Distribution],
+    every: Mapping[Key, Observations],
+    lately: Mapping[Key, Observations],
+    usual: Mapping[Key, Observations],
     recent: Recent,
 ) -> RequestSummary:
     known = bool(lately) or not every
@@ -105,6 +120,7 @@ def _request(
         rate=_rate(lately, recent),
         error_ratio=failed / finished if finished else None,
         cold_ratio=waited / finished if finished else None,
+        latency=_latency(_of(lately, "success")),
         warm=_latency(_of(lately, "success", warm=True)),
         cold=_latency(_of(lately, "success", warm=False)),
         usual_p50=before.quantile(0.5) if before is not None else None,
@@ -116,8 +132,8 @@ def _request(
 
 
 def _of(
-    found: Mapping[Key, Distribution], outcome: str | None, *, warm: bool | None = None
-) -> list[Distribution]:
+    found: Mapping[Key, Observations], outcome: str | None, *, warm: bool | None = None
+) -> list[Observations]:
     """Return the histograms of *outcome*, and of the requests that were *warm*."""
     return [
         one
@@ -126,7 +142,7 @@ def _of(
     ]
 
 
-def _latency(found: Iterable[Distribution]) -> Latency | None:
+def _latency(found: Iterable[Observations]) -> Latency | None:
     every = total(found)
     if every is None or every.observed <= 0:
         return None
@@ -138,7 +154,7 @@ def _latency(found: Iterable[Distribution]) -> Latency | None:
     )
 
 
-def _rate(lately: Mapping[Key, Distribution], recent: Recent) -> float | None:
+def _rate(lately: Mapping[Key, Observations], recent: Recent) -> float | None:
     """Return how many a second there were, in all processes; `None` if unknown."""
     if not lately:
         return None
@@ -149,14 +165,14 @@ def _rate(lately: Mapping[Key, Distribution], recent: Recent) -> float | None:
     return sum(counts[worker] / seconds for worker, seconds in times.items() if seconds)
 
 
-def _count(found: Iterable[Distribution]) -> float:
+def _count(found: Iterable[Observations]) -> float:
     return sum(one.observed for one in found)
 
 
 def _by_route(
-    found: Mapping[Key, Distribution],
-) -> dict[str, dict[Key, Distribution]]:
-    routes: dict[str, dict[Key, Distribution]] = defaultdict(dict)
+    found: Mapping[Key, Observations],
+) -> dict[str, dict[Key, Observations]]:
+    routes: dict[str, dict[Key, Observations]] = defaultdict(dict)
     for key, one in found.items():
         routes[key[1]][key] = one
     return routes

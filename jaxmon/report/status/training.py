@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from jaxmon import catalog
-from jaxmon.facts.distributions import Distribution, total
+from jaxmon.facts.distributions import Observations, total
 from jaxmon.facts.host import LoopSummary
 from jaxmon.facts.reading import Key, Reading, in_order
 from jaxmon.facts.recent import Recent
@@ -60,7 +60,7 @@ def loops(now: Reading, recent: Recent) -> list[LoopSummary]:
     )
 
 
-def _ratio(waited: float, steps: Distribution | None) -> float | None:
+def _ratio(waited: float, steps: Observations | None) -> float | None:
     """Return what part of the *steps* was spent waiting."""
     if steps is None or steps.observed <= 0 or steps.sum <= 0:
         return None

@@ -49,7 +49,7 @@ def _headline(slos: Slos, runbooks: str) -> Line:
         ),
         stat(
             5002,
-            Target(_quantile(0.95), "Request p95", q.latency(slos, "warm-latency")),
+            Target(_quantile(0.95), "p95, warm", q.latency(slos, "warm-latency")),
             text="p95 of warm requests in the selected time range.",
             no_value=_RULES,
         ),
@@ -117,10 +117,10 @@ def _services(slos: Slos) -> Line:
             Target(_per_requests(_total(_price()), _total(_requests())), "Per 1,000"),
             Target(_per_items(_total(_price()), _total(_items())), "Per million"),
             text=(
-                "One line per service: success, latency, goodput, use of accelerators "
-                "and cost of 1,000 requests or a million items over the selected time "
-                "range; requests against last week; burn, requests and price now. The "
-                "name opens On-call."
+                "One line per service: success, latency of warm requests, goodput, use "
+                "of accelerators and cost of 1,000 requests or a million items over "
+                "the selected time range; requests against last week; burn, requests "
+                "and price now. The name opens On-call."
             ),
             labels=("job",),
             cell_links=(("job", _ONCALL),),

@@ -108,7 +108,7 @@ def _loops(slos: Slos) -> Line:
             Target(ranks.step_age().count(*_BY), "Ranks"),
             Target(counter(catalog.STEPS, *q.PROCESS).rate().max(*_BY), "Steps"),
             Target(q.known(steps.mean(*_BY)), "Step time"),
-            Target(q.known(steps.quantile(0.99, *_BY)), "p99"),
+            Target(q.known(steps.quantile(0.95, *_BY)), "p95"),
             Target(ranks.spread().max(*_BY), "Slowest rank", ranks.SPREAD),
             Target(data_wait(*_BY), "Data wait", q.above(slos.limits.data_wait)),
             Target(items, "Items"),

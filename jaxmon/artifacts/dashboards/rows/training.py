@@ -16,11 +16,7 @@ def oncall(slos: Slos) -> Row:
     """Return the signals of a training job."""
     by = ("job", "loop")
     named = "{{job}} {{loop}}"
-    seconds = tuple(
-        (q.known(quantile.of_unit("seconds")).worst(q.FEW), f"p{p * 100:g} {named}")
-        for p in (0.5, 0.99)
-        for quantile in (overviews.STEP_SECONDS(q.JOB).quantile(p, *by),)
-    )
+    p95 = q.known(overviews.STEP_SECONDS(q.JOB).quantile(0.95, *by).of_unit("seconds"))
     spent = overviews.ACTIVITY(q.JOB)
     # The legend has values, which of many processes are many seconds per second.
     activity = (spent.sum("activity") / call("scalar", spent.sum())).of_unit("ratio")
@@ -42,11 +38,14 @@ def oncall(slos: Slos) -> Row:
             timeseries(
                 302,
                 "Step time",
-                *(Target(quantile, legend) for quantile, legend in seconds),
+                Target(
+                    overviews.STEP_MEAN(q.JOB).max(*by).worst(q.FEW), f"mean {named}"
+                ),
+                Target(p95.worst(q.FEW), f"p95 {named}"),
                 text=(
                     "From one step to the next, including data wait, of the 20 slowest "
-                    "loops. p99 far above p50: recompiles, checkpoints, or one slow "
-                    "host."
+                    "loops. p95 far above the mean: recompiles, checkpoints, or one "
+                    "slow host."
                 ),
             ),
             timeseries(
