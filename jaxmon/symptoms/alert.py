@@ -61,12 +61,7 @@ class SiteLimits(Limits):
 
     @classmethod
     def of(
-        cls,
-        limits: Limits,
-        scale: float = 1,
-        *,
-        runs: Iterable[ExpectedRun] = (),
-        page: str = PAGE,
+        cls, limits: Limits, scale: float, runs: Iterable[ExpectedRun], page: str
     ) -> Self:
         """Return *limits*, with every duration divided by *scale*, and the rest."""
         made = cls(**limits.scaled(scale).changed)

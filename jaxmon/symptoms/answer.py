@@ -83,7 +83,8 @@ def answer(facts: HostFacts, onsets: Onsets | None = None) -> Answer:
         onsets.note(reasons, facts.now.time)
         for one in reasons:
             one["text"] = f"{one['text'][:-1]}{onsets.follows(one, facts.limits)}."
-    reasons.sort(key=_rank)
+    reasons.sort(key=lambda one: one["kind"] not in _NOTICED)
+    reasons.sort(key=lambda one: STATES.index(one["state"]))
     marked = bool(facts.requests or facts.loops)
     advice = "" if marked or not facts.agents else _MARK
     if reasons:
@@ -96,10 +97,6 @@ def answer(facts: HostFacts, onsets: Onsets | None = None) -> Answer:
         text = _NO_MARKS if facts.agents else _NO_PROCESS
         return Answer(state="unknown", text=text, reasons=[], advice=advice)
     return Answer(state="fine", text=_fine(facts), reasons=[], advice="")
-
-
-def _rank(one: Reason) -> tuple[int, bool]:
-    return STATES.index(one["state"]), one["kind"] not in _NOTICED
 
 
 def _because(about: Reason, facts: HostFacts) -> str:

@@ -14,7 +14,7 @@ from jaxmon.promql import alerts, counter, eq, events, gauge, gauge_over
 from jaxmon.symptoms import starts
 from jaxmon.symptoms.alert import COUNT, PAGE, PROCESS, TICKET, Alert, SiteLimits
 from jaxmon.symptoms.finding import Finding
-from jaxmon.symptoms.reason import listed, reason
+from jaxmon.symptoms.reason import listed, processes, reason
 from jaxmon.symptoms.symptom import HINT, NO_SCREEN, RULES_ONLY, Symptom
 
 
@@ -130,8 +130,7 @@ def silent(facts: HostFacts) -> Iterator[Reason]:
 
 def why_silent(facts: HostFacts, about: Reason) -> Iterator[str]:
     """Yield what keeps a process from responding."""
-    known = facts.verdict.processes
-    troubles = (known[one].trouble for one in about["workers"] if one in known)
+    troubles = (one.trouble for one in processes(facts, about))
     yield from (f"It {trouble}." for trouble in troubles if trouble)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from jaxmon.facts.host import HostFacts, Reason
+from jaxmon.facts.host import HostFacts, ProcessVerdict, Reason
 from jaxmon.formats.layout import clean, duration
 from jaxmon.symptoms.alert import PAGE, TICKET, Severity
 
@@ -65,14 +65,8 @@ def findings(facts: HostFacts, about: Reason, topic: str) -> list[dict[str, Any]
     Return the findings of *topic* on the processes that *about* is about: first the one
     on the same route or loop, then the most expensive.
     """
-    known = facts.verdict.processes
-    found = [
-        one
-        for worker in about["workers"]
-        if worker in known
-        for one in known[worker].findings or ()
-        if one["topic"] == topic
-    ]
+    every = (one for of in processes(facts, about) for one in of.findings or ())
+    found = [one for one in every if one["topic"] == topic]
     found.sort(key=lambda one: (one["subject"] != about["subject"], -one["seconds"]))
     return found
 
@@ -85,8 +79,13 @@ def said(facts: HostFacts, about: Reason, *topics: str) -> Iterator[str]:
 
 def doing(facts: HostFacts, about: Reason) -> Iterator[str]:
     """Yield where the time of these processes goes lately."""
+    yield from (one.doing for one in processes(facts, about))
+
+
+def processes(facts: HostFacts, about: Reason) -> list[ProcessVerdict]:
+    """Return what is wrong with the processes that *about* is about."""
     known = facts.verdict.processes
-    yield from (known[one].doing for one in about["workers"] if one in known)
+    return [known[worker] for worker in about["workers"] if worker in known]
 
 
 def sentence(finding: Mapping[str, Any]) -> str:

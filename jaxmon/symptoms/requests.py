@@ -16,7 +16,16 @@ from jaxmon.limits import Limits
 from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, ne
 from jaxmon.symptoms.alert import DEPLOY_NOISE, PAGE, TICKET, Alert, Severity
 from jaxmon.symptoms.finding import Finding, quoted
-from jaxmon.symptoms.reason import doing, due, findings, period, reason, said, sentence
+from jaxmon.symptoms.reason import (
+    doing,
+    due,
+    findings,
+    period,
+    processes,
+    reason,
+    said,
+    sentence,
+)
 from jaxmon.symptoms.recompiles import most_recompiled, recompiles
 from jaxmon.symptoms.symptom import BUDGET, FAILURE, NO_SCREEN, TIME, Symptom
 
@@ -122,10 +131,8 @@ def why_failed(facts: HostFacts, about: Reason) -> Iterator[str]:
     Yield that memory ran out on the line of most failures, which JAX's class of
     exception does not say; else what requests failed with, and other errors.
     """
-    known = facts.verdict.processes
-    for worker in about["workers"]:
-        found = known[worker].findings if worker in known else None
-        of = {one["topic"]: one for one in found or ()}
+    for process in processes(facts, about):
+        of = {one["topic"]: one for one in process.findings or ()}
         if "oom" in of and "requests" in of:
             where, first = of["oom"]["where"], of["requests"]["evidence"][:1]
             if where and first and f" at {where}:" in first[0]:

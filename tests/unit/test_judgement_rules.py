@@ -10,6 +10,7 @@ from tests.support import ROOT
 
 # Numbers of judgements that are no limits: they guard what is measured, or word it.
 NO_LIMITS = {
+    "answer.py": {"_PAUSE"},
     "compiles.py": {"_EFFECT_SECONDS", "_WORTH_A_LINE", "_SLOW_SECONDS"},
     "job.py": {"_LITTLE", "_LEAST_SECONDS", "_LEAST_SHARE", "_LEAST_PROCESSES"},
     "memory.py": {"_DAY"},

@@ -74,7 +74,7 @@ def recording(slos: Slos, options: Options) -> list[Group]:
     """Return the groups of recording rules, with the labels of the site."""
     scale, when = options.scale, Evaluation(delay=slos.site.delay)
     counting = replace(when, interval=events.INTERVAL).scaled(scale)
-    limits = SiteLimits.of(slos.limits, scale)
+    limits = SiteLimits.of(slos.limits, scale, (), PAGE)
     found = [
         *recording_groups(slos, when=when, scale=scale),
         _group("events", counting.interval, events.rules(counting)),

@@ -61,7 +61,7 @@ def causes(slos: Slos, scale: float) -> Iterator[Alert]:
 
     def build(limits: Limits) -> list[Alert]:
         page = slos.site.severity("page")
-        return cause_alerts(SiteLimits.of(limits, scale, runs=slos.runs, page=page))
+        return cause_alerts(SiteLimits.of(limits, scale, slos.runs, page))
 
     usual = build(slos.limits)
     others = [

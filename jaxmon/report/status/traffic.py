@@ -7,12 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from jaxmon import catalog
 from jaxmon.facts.distributions import Observations, total
-from jaxmon.facts.host import (
-    BatchSummary,
-    Latency,
-    QueueSummary,
-    RequestSummary,
-)
+from jaxmon.facts.host import BatchSummary, Latency, QueueSummary, RequestSummary
 from jaxmon.facts.reading import Key, Reading, in_order
 from jaxmon.facts.recent import Recent
 
