@@ -123,6 +123,27 @@ def command(words: Sequence[str]) -> str:
     return " ".join(_merged(shown for shown, _ in _command(words)))
 
 
+def own_command() -> str:
+    """
+    Return the command line of this process as it may be shown, without the directory of
+    its interpreter. A process that multiprocessing started has that of the program, and
+    its own name.
+    """
+    interpreter, *arguments = sys.orig_argv or [""]
+    suffix = []
+    if (worker := _multiprocessing_name()) is not None:
+        suffix = [f"({worker})"]
+        if any("multiprocessing." in one for one in arguments):
+            # What started it; `multiprocessing` has given it the program's arguments.
+            script, *rest = sys.argv or [""]
+            directory, name = os.path.split(script)
+            package = os.path.basename(directory)  # noqa: PTH119 - a text, no file
+            main = ["-m", package] if name == "__main__.py" and package else [script]
+            arguments = [*main, *rest]
+    words = [os.path.basename(interpreter), *arguments, *suffix]  # noqa: PTH119 - likewise
+    return command(words)
+
+
 def flags(value: str) -> str:
     """Return the *value* of a variable like ``XLA_FLAGS``; no paths, no files."""
     return " ".join(_merged(map(_flag, value.split())))
@@ -257,6 +278,14 @@ def _pieces(value: str, *, known: bool) -> Iterator[str]:
 
 
 # --- command lines -------------------------------------------------------------------
+
+
+def _multiprocessing_name() -> str | None:
+    """Return the name of a process that multiprocessing started, `None` for another."""
+    module = sys.modules.get("multiprocessing.process")
+    if module is None or module.parent_process() is None:
+        return None
+    return str(module.current_process().name)
 
 
 def _merged(words: Iterable[str]) -> Iterator[str]:

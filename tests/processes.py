@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import platform
+import re
 from pathlib import Path
+
+import pytest
 
 
 # What most programs begin with; JAX is imported before anything forks.
@@ -15,7 +19,17 @@ def get(url):
 """
 
 
+# Of any process whose descriptor one has.
+_RELEASE = re.match(r"(\d+)\.(\d+)", platform.release())
+KERNEL_REPORTS_EXITS = _RELEASE is not None and tuple(map(int, _RELEASE.groups())) >= (
+    6,
+    15,
+)
+exits_are_reported = pytest.mark.skipif(
+    not KERNEL_REPORTS_EXITS, reason="Linux reports exits from 6.15 on"
+)
+
+
 def files(run_dir: Path) -> list[str]:
     """Return the names in *run_dir*, sorted, without what outlives a process."""
-    stay = (".life", ".ended")
-    return sorted(path.name for path in run_dir.iterdir() if path.suffix not in stay)
+    return sorted(one.name for one in run_dir.iterdir() if one.suffix != ".end")

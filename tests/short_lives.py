@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from jaxmon import catalog
+from jaxmon import catalog, endings
+from jaxmon.facts.ending import ProcessEnd
 from jaxmon_exporter.collectors.agents.collector import Agents
 from tests.fakes.agents import page_of
 from tests.preloaded import run_preloaded
@@ -37,6 +39,18 @@ STEPS = 'jaxmon_steps_total{worker="0",loop="train"}'
 def job(run_dir: Path, number: int, then: str = "") -> Result:
     """Run a job with so many requests, compiles, and twice as many steps."""
     return run_preloaded("-c", JOB + then, str(number), run_dir=run_dir, seconds=90)
+
+
+def left(run_dir: Path) -> ProcessEnd:
+    """Return the record of the latest process of the first slot."""
+    return endings.slots(run_dir)["0"].latest
+
+
+def rewrite(path: Path, record: ProcessEnd) -> None:
+    """Write *record* over that of the same process in the file of a slot."""
+    with path.open("r+b") as file:
+        file.seek(record.starts % 2 * 4096)
+        file.write(json.dumps(record.as_json()).encode() + b"\n")
 
 
 def requests(page: dict[str, float]) -> float:

@@ -1,21 +1,153 @@
-"""What is known of the end of a process from outside, beside its last words."""
+"""
+What a sidecar knows of one process of a job: as it was last, and how it ended, by its
+own record (`jaxmon.facts.ending`) and from outside.
+
+An agent holds the file of its slot open (`jaxmon.endings`). The kernel closes it when
+the process is gone, however it ended, and reports that by inotify, to the millisecond.
+Polls would only say within seconds which of two processes died first.
+"""
 
 from __future__ import annotations
 
-import time
+import ctypes
+import os
+import re
+import struct
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from jaxmon.catalog.gpus import GPU_XID_LAST_TIMESTAMP_SECONDS
+from jaxmon.endings import age_of
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels
+from jaxmon.facts.ending import ProcessEnd
 from jaxmon.resources import container
+from jaxmon.threads import DaemonThread
+from jaxmon_exporter.collecting import Clock
 
 
-# Errors before are of no interest.
-_KEPT_SECONDS = 3600.0
+KEPT_SECONDS = 3600.0
+"""How long a process is reported after its end, and an error of a GPU."""
+
+# What a record says of the process, and as what its responses do.
+_OF_RANK = {
+    "rank": "index",
+    "ranks": "count",
+    "coordinator": "coordinator",
+    "pid": "pid",
+    "observed_seconds": "observed_seconds",
+}
+# And of the slot, whose series have that.
+_OF_SLOT = (
+    *("schema", "crashes", "state", "running"),
+    *("counted_since", "counted_until", "counted_bytes"),
+)
+# Agents write their record that often, and twice as much later they are gone.
+_WRITTEN_EVERY = 5.0
 _MOST_XIDS = 100
+_CLOSE_WRITE, _IGNORED = 0x8, 0x8000
+_CLOEXEC = 0o2000000
+_HEAD = "iIII"
+_SIZE = struct.calcsize(_HEAD)
+_BUFFER = 64 << 10
+_NAME = rb"agent-([0-9]{1,4})\.end"
+
+
+@dataclass(slots=True)
+class Known:
+    """
+    What is known of the process in a slot.
+
+    Attributes:
+        rank: what it reported last.
+        read: when, by the clock.
+        trouble: why it does not respond; empty if it does.
+        stopped: whether a signal or a debugger has stopped it.
+        ended: how it ended, empty if it has not; *since* when that is known.
+        stacks: the response of ``/debug/stacks`` when it did not get on, or before.
+        starts: which process of the slot it is, counted from 1; 0 if unknown.
+        end: its record; `None` if it has none, or another release's.
+        closed: when the kernel closed its files; `None` if unknown.
+        kills: what the kernel has killed for memory so far.
+        killed: how many of these between the last response and the end.
+    """
+
+    rank: Mapping[str, Any]
+    read: float
+    kills: Kills
+    starts: int = 0
+    end: ProcessEnd | None = None
+    closed: float | None = None
+    killed: Mapping[str, int | None] = field(default_factory=dict)
+    trouble: str = ""
+    stopped: bool = False
+    ended: str = ""
+    since: float = 0.0
+    stacks: Mapping[str, Any] = field(default_factory=dict)
+    stacks_read: float = 0.0
+
+    def is_same(self, rank: Mapping[str, Any], starts: int) -> bool:
+        """Return whether *rank* is from the same process."""
+        same = self.rank.get("pid") == rank.get("pid")
+        return same and (not self.starts or not starts or self.starts == starts)
+
+    def is_before(self, end: ProcessEnd) -> bool:
+        """Return whether it has ended, and *end* is of a later process of its slot."""
+        return bool(self.ended) and 0 < self.starts < end.starts
+
+    def as_json(self, now: float) -> dict[str, Any]:
+        """Return what is known, with ages at *now*."""
+        ended, closed, end = self.ended, self.closed, self.end
+        said = end is not None and (end.kind or ended)
+        own = end.as_json() if end is not None and said else {}
+        return {
+            **self.rank,
+            # It may have joined its job since, or was never read.
+            **{
+                name: own[of]
+                for of, name in _OF_RANK.items()
+                if of in own and not self.rank.get(name)
+            },
+            "since_seconds": max(now - self.read, 0.0),
+            "trouble": self.trouble,
+            "stopped": self.stopped,
+            "ended": ended,
+            "ended_seconds": max(now - self.since, 0.0) if ended else 0.0,
+            "closed_seconds": None if closed is None else max(now - closed, 0.0),
+            "words": words(end) if end is not None and said else {},
+            **self.killed,
+        }
+
+
+def words(end: ProcessEnd) -> dict[str, Any]:
+    """Return what a process said of its *end*, and its age, as JSON types."""
+    found = {
+        _OF_RANK.get(name, name): one
+        for name, one in end.as_json().items()
+        if name not in _OF_SLOT
+    }
+    age = age_of(end)
+    return found if age is None else {**found, "age_seconds": age}
+
+
+def left(end: ProcessEnd, now: float) -> Known | None:
+    """
+    Return what a process left that ended before it was ever read, such as for an
+    argument that is wrong; `None` if it has not failed and was no rank of a job.
+    """
+    age = age_of(end)
+    if not end.failed and end.rank is None:
+        return None
+    if age is None or age > KEPT_SECONDS:
+        return None
+    then = since = now - age
+    if not end.kind:  # it lived a little longer
+        since = min(now, then + 2 * _WRITTEN_EVERY)
+    known = Known({"host": os.uname().nodename}, then, Kills(None, None), end.starts)
+    known.end, known.ended, known.since = end, end.ended, since
+    return known
 
 
 class Kills:
@@ -58,22 +190,88 @@ class Kills:
         }
 
 
-def aged(words: Mapping[str, Any]) -> dict[str, Any]:
+class Closings:
     """
-    Return *words* with their age, by the clock that all processes of a host share and
-    that no one sets; by the wall clock if that is from before a restart.
+    Watches a run directory on a thread of its own, which sleeps until something is
+    closed there.
+
+    Args:
+        directory: the run directory.
+        clock: seconds.
     """
-    if not words:
-        return {}
-    found = dict(words)
-    for key, clock in (
-        ("boottime", time.clock_gettime(time.CLOCK_BOOTTIME)),
-        ("time", time.time()),
-    ):
-        written = words.get(key)
-        if isinstance(written, int | float) and (age := clock - written) >= 0:
-            return {**found, "age_seconds": age}
-    return found
+
+    def __init__(self, directory: Path, clock: Clock) -> None:
+        self._directory = directory
+        self._clock = clock
+        # The latest time, and the one before it.
+        self._closed: dict[str, tuple[float | None, float | None]] = {}
+        # The descriptor and the number of the watch; empty if nothing is watched.
+        self._watch: tuple[int, ...] = ()
+        self._stopped = False
+
+    def watch(self) -> None:
+        """
+        Watch, unless that is done, or impossible: there is no such directory yet, or
+        there are too many watches.
+        """
+        if self._watch or self._stopped or not self._directory.is_dir():
+            return
+        try:
+            libc = ctypes.CDLL(None, use_errno=True)
+            number = libc.inotify_init1(_CLOEXEC)
+            if number < 0:
+                return
+            path = os.fsencode(self._directory)
+            watch = libc.inotify_add_watch(number, path, _CLOSE_WRITE)
+            if watch < 0:
+                os.close(number)
+                return
+        except (OSError, AttributeError):  # another C library, another system
+            return
+        self._watch = number, watch
+        try:
+            DaemonThread("jaxmon-closings", lambda: self._follow(number)).start()
+        except RuntimeError:  # no threads left
+            self._watch = ()
+            os.close(number)
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._stopped = True
+        if watch := self._watch:
+            # The thread reads that, and ends.
+            ctypes.CDLL(None).inotify_rm_watch(*watch)
+
+    def at(self, worker: str, *, completed: bool = False) -> float | None:
+        """
+        Return when the record of *worker* was closed last, by the clock, other than by
+        who has *completed* it.
+        """
+        return self._closed.get(worker, (None, None))[completed]
+
+    def _follow(self, number: int) -> None:
+        try:
+            while self._take(os.read(number, _BUFFER)):
+                pass
+        except OSError:  # interrupted, out of memory: the next poll starts another
+            pass
+        finally:
+            self._watch = ()
+            os.close(number)
+
+    def _take(self, events: bytes) -> bool:
+        """Note what was closed; return whether the directory is still watched."""
+        now, at = self._clock(), 0
+        while at + _SIZE <= len(events):
+            _, mask, _, length = struct.unpack_from(_HEAD, events, at)
+            name = events[at + _SIZE : at + _SIZE + length].rstrip(b"\0")
+            at += _SIZE + length
+            if mask & _IGNORED:  # it was removed
+                return False
+            if match := re.fullmatch(_NAME, name):
+                worker = str(int(match[1]))
+                self._closed[worker] = now, self.at(worker)
+        return True
 
 
 def xids(families: Iterable[Family], now: float) -> list[dict[str, Any]]:
@@ -82,7 +280,7 @@ def xids(families: Iterable[Family], now: float) -> list[dict[str, Any]]:
     for family in families:
         if family.metric.name == GPU_XID_LAST_TIMESTAMP_SECONDS.name:
             for name, at in family.samples:
-                if at > 0 and 0 <= now - at <= _KEPT_SECONDS:
+                if at > 0 and 0 <= now - at <= KEPT_SECONDS:
                     of = labels(name)
                     one = {"uuid": of.get("uuid", ""), "xid": of.get("xid", "")}
                     found.append({**one, "age_seconds": now - at})

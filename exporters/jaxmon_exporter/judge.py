@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from jaxmon import rundir
+from jaxmon import endings, rundir
+from jaxmon.facts.ending import FINISHED
 from jaxmon.facts.host import HostVerdict, ProcessVerdict
 from jaxmon.facts.process import read
 from jaxmon.formats.layout import clean
@@ -90,6 +91,15 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
         worker: _seen(sockets[worker], one) if one.trouble else one
         for worker, one in processes.items()
     }
+    for worker, end in endings.ends(run_dir).items():
+        # What its socket says, if that is left, is only that it is gone.
+        gone = worker not in processes or processes[worker].trouble
+        if gone and end.ended != FINISHED:
+            processes[worker] = ProcessVerdict(
+                end.pid or None,
+                end.program[:_MOST_OF_A_PROGRAM],
+                verdict=clean(end.sentence)[:_MOST_OF_A_NOTE],
+            )
     together = [
         {**as_json(one), "workers": list(workers)} for workers, one in shared(known)
     ]

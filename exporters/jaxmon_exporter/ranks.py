@@ -16,23 +16,23 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from jaxmon import life, rundir
+from jaxmon import endings, rundir
+from jaxmon.endings import SlotEnds
+from jaxmon.facts.ending import KILLED, RUNNING, ProcessEnd
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.http.messages import Request, Response
 from jaxmon.report import responses
 from jaxmon.report.job import SCHEMA
 from jaxmon.resources import container, hung
-from jaxmon_exporter.closings import Closings
 from jaxmon_exporter.collecting import Clock
-from jaxmon_exporter.endings import Kills
-from jaxmon_exporter.known import KEPT_SECONDS, Known, how_ended, left
+from jaxmon_exporter.endings import KEPT_SECONDS, Closings, Kills, Known, left
 from jaxmon_exporter.refreshed import Refreshed
-from jaxmon_exporter.setups import Setups
 
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ _RECREATED_SECONDS = 15.0
 # Without progress for so long, or three times as long as usual, stacks are read.
 _STUCK_SECONDS = 15.0
 _TIMES_AS_USUAL = 3.0
-_LONGEST = 200
+_LONGEST, _DIGITS = 200, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +180,12 @@ class Ranks:
             sockets = dict(list(rundir.sockets(self._run_dir).items())[:_MOST_RANKS])
             answers = _fetched(sockets, "/debug/rank", _MOST_BYTES)
             # After the responses: what died meanwhile is dead.
-            slots = life.slots(self._run_dir)
+            slots = endings.slots(self._run_dir)
         except OSError:  # no agent has run here yet
             sockets, answers, slots = {}, {}, {}
         now, self._host_kills = self._clock(), container.host_oom_kills()
+        for worker, known in self._known.items():
+            self._read_record(known, slots.get(worker))
         for worker, answer in answers.items():
             slot = slots.get(worker)
             try:
@@ -195,34 +197,47 @@ class Ranks:
             self._left(worker, slots.get(worker), now)
         self._find_unread(slots, now)
         for worker, known in self._known.items():
-            self._listen(worker, known)
+            self._read_record(known, slots.get(worker))
+            self._note_closing(worker, known)
+        for worker, known in self._past:
+            self._read_record(known, slots.get(worker))
         while self._past and now - self._past[0][1].since > KEPT_SECONDS:
             self._past.popleft()
         self._keep_stacks(sockets, self._stuck(now))
 
-    def _find_unread(self, slots: Mapping[str, life.Slot], now: float) -> None:
+    def _find_unread(self, slots: Mapping[str, SlotEnds], now: float) -> None:
         """Note what processes left that ended before they were ever read."""
         for worker, slot in slots.items():
-            before = self._known.get(worker)
-            if before is None and len(self._known) >= _MOST_RANKS:
+            known = self._known.get(worker)
+            if known is None and len(self._known) >= _MOST_RANKS:
                 continue
-            if before is not None and not before.is_before(slot):
+            self._find_replaced(worker, slot.before, now)
+            if known is not None and not known.is_before(slot.latest):
                 continue
-            if (unread := left(self._path(worker), slot, now)) is not None:
-                if before is not None:
-                    self._past.append((worker, before))
+            unread = None if slot.ended is None else left(slot.ended, now)
+            if unread is not None:
+                if known is not None:
+                    self._past.append((worker, known))
                 self._known[worker] = unread
+
+    def _find_replaced(self, worker: str, end: ProcessEnd | None, now: float) -> None:
+        """Note likewise what the process left whose slot another one has."""
+        if end is None or (unread := left(end, now)) is None:
+            return
+        read = (one for of, one in (*self._past, *self._known.items()) if of == worker)
+        if all(one.starts != end.starts for one in read):
+            self._past.append((worker, unread))
 
     def _heard(
         self,
         worker: str,
         rank: Mapping[str, Any],
         path: Path,
-        slot: life.Slot | None,
+        slot: SlotEnds | None,
         now: float,
     ) -> None:
         before = self._known.get(worker)
-        starts = 0 if slot is None else slot.record.starts
+        starts = 0 if slot is None else slot.latest.starts
         if before is not None and before.is_same(rank, starts):
             made = Known(rank, now, before.kills, starts)
             made.stacks, made.stacks_read = before.stacks, before.stacks_read
@@ -231,42 +246,40 @@ class Ranks:
                 rank, now, Kills(hung.listener(path), self._host_kills), starts
             )
             if before is not None:
-                self._listen(worker, before)
-                # Its own record was that of the process before.
-                self._end(before, None, now)
-                self._listen(worker, before)
+                self._end(before, now)
+                self._note_closing(worker, before)
                 self._past.append((worker, before))
         made.kills.read(self._host_kills)
         self._known[worker] = made
 
-    def _listen(self, worker: str, known: Known) -> None:
-        """Note the last words of a process, and when its record was closed."""
+    @staticmethod
+    def _read_record(known: Known, slot: SlotEnds | None) -> None:
+        """Note what the record of a process says, which its successor leaves alone."""
+        if known.starts and slot is not None:
+            known.end = slot.of(known.starts) or known.end
+
+    def _note_closing(self, worker: str, known: Known) -> None:
+        """Note when the record of a process was closed."""
         if known.ended and known.closed is None:
-            closed = self._closings.at(worker) or 0.0
+            completed = known.end is not None and known.end.exited
+            closed = self._closings.at(worker, completed=completed) or 0.0
             # It may have been another process's, of before or after.
             if known.read - _EVERY <= closed <= known.since + _EVERY:
                 known.closed = closed
-        if not known.words:
-            found = life.last_words(self._path(worker))
-            if known.starts and found.get("starts") == known.starts:
-                known.words = found
-
-    def _path(self, worker: str) -> Path:
-        return self._run_dir / f"agent-{worker}.life"
 
     def _unheard(
         self,
         worker: str,
         path: Path,
         error: FetchError,
-        slot: life.Slot | None,
+        slot: SlotEnds | None,
         now: float,
     ) -> None:
         known = self._known.get(worker)
         if known is None:
             return  # it has never said that it is a rank
         if error.reason == fetch.GONE:
-            self._end(known, slot, now)
+            self._end(known, now)
             return
         if error.reason == fetch.LEFT:
             self._left(worker, slot, now)
@@ -275,25 +288,23 @@ class Ranks:
         known.trouble = responses.trouble(error)[:_LONGEST]
         known.stopped = pid is not None and hung.is_stopped(pid)
 
-    def _left(self, worker: str, slot: life.Slot | None, now: float) -> None:
+    def _left(self, worker: str, slot: SlotEnds | None, now: float) -> None:
         """Note that a process has no socket: it has ended, or a cleaner was here."""
         known = self._known[worker]
         if known.ended:
             if now - known.since > KEPT_SECONDS:
                 del self._known[worker]
             return
-        over = slot is not None and (
-            slot.record.state != life.RUNNING or slot.held is False
-        )
+        over = slot is not None and (slot.latest.state != RUNNING or slot.held is False)
         if over or now - known.read > _RECREATED_SECONDS:
-            self._end(known, slot, now)
+            self._end(known, now)
         else:
             known.trouble = "has no socket in the run directory"
 
-    def _end(self, known: Known, slot: life.Slot | None, now: float) -> None:
+    def _end(self, known: Known, now: float) -> None:
         if known.ended:
             return
-        known.ended = how_ended(slot, known.words)
+        known.ended = KILLED if known.end is None else known.end.ended
         known.since = now
         known.trouble, known.stopped = "", False
         known.killed = known.kills.since(self._host_kills)
@@ -328,6 +339,32 @@ class Ranks:
             except FetchError:
                 continue
             known.stacks_read = self._clock()
+
+
+class Setups:
+    """
+    The setups of ranks, of which those on a host usually share one: each once.
+
+    Attributes:
+        known: setups by digest.
+        size: their length as JSON.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[str, dict[str, Any]] = {}
+        self.size = 0
+
+    def shared(self, rank: dict[str, Any]) -> dict[str, Any]:
+        """Return *rank* with the digest of its setup, if it has one."""
+        setup = rank.get("setup")
+        if not isinstance(setup, dict):
+            return rank
+        text = json.dumps(setup, sort_keys=True)
+        digest = sha256(text.encode()).hexdigest()[:_DIGITS]
+        if digest not in self.known:
+            self.known[digest] = setup
+            self.size += len(text)
+        return {**rank, "setup": digest}
 
 
 def _fetched(

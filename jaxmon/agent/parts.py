@@ -207,6 +207,7 @@ def _for_others(  # noqa: PLR0913 - what it is to show
             context, timeline, routes, spanning, lead, gone=errors.gone.as_json
         )
         doing = time.doing
+        errors.words.doing = time.position
         found.append(time)
     record: Callable[[], dict[str, Any]] = dict
     if is_run(context.settings):

@@ -26,10 +26,12 @@ from jaxmon.agent.reduction import reduction_of
 from jaxmon.agent.serving import Serving
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.deadline import Deadline
+from jaxmon.endings import EndWriter
 from jaxmon.exposition import exponential
 from jaxmon.exposition.add import added, lasting, read
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, Histogram
+from jaxmon.facts.ending import CRASHED
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.page import metrics_handler
 from jaxmon.indicators.figures import Indicators
@@ -77,6 +79,10 @@ class Runtime:
             *parts_of(self.context, indicators),
             *(self._markers, Process(), Container()),
         )
+        self._words = next(
+            iter([one.words for one in self.parts if isinstance(one, Errors)])
+        )
+        self._ending = EndWriter()
         self._reduction = reduction_of(settings, self.context.table)
         self._live: OwnPage | None = None
         plan = pushing.planned(settings)
@@ -107,18 +113,17 @@ class Runtime:
                 },
             },
             self._on_server_error,
-            running=indicators.loops.running,
+            ending=self._ending,
+            position=self._words.position,
             began=self._started[1],
             deadline=self._guard.deadline,
         )
         indicators.flush = self.flush
         indicators.place_of = SourceLineFinder(jax).raised_at
         indicators.serverless = settings.serverless
-        indicators.loops.on_change = self.serving.note_loop
-        self._words = next(
-            iter([one.words for one in self.parts if isinstance(one, Errors)])
-        )
-        self._words.say = self.serving.say
+        loops = indicators.loops
+        loops.on_change = lambda: self._ending.run(loops.running())
+        self._words.say = self._ending.update
         self._pusher = pushing.prepared(plan, self.collect, settings, self._guard)
         self._own = OwnMetrics(
             self.context,
@@ -293,7 +298,7 @@ class Runtime:
         self._words.on_exit()
         crashed = self._words.crashed()
         if crashed:
-            self.serving.note_crash()
+            self._ending.end(CRASHED)
         if self._reports is not None:
             try:
                 self._reports.write(crashed=crashed)

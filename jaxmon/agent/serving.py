@@ -1,18 +1,37 @@
-"""Serves an agent's metrics on a TCP port, and on a Unix socket for the sidecar."""
+"""
+Serves an agent's metrics on a TCP port, and on a Unix socket for the sidecar, in a slot
+of the run directory, which also has the record of this process.
+
+Run directories are often under ``/tmp`` or ``/run``, where cleaners and logouts remove
+files of running programs. Existing connections keep working but new ones fail, so every
+few seconds the server's thread checks that its socket and lock still exist and, if not,
+listens again.
+
+Where another process took its path, and does not respond here, that is a process that
+was killed, or runs on another host that shares the directory. The latter takes the path
+back, and so on; after some turns, the agent leaves the slot to it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxmon import disclosure, interrupts, rundir
+from jaxmon import disclosure, endings, interrupts, rundir
 from jaxmon.agent.guard import log
-from jaxmon.agent.local_socket import EVERY, LocalSocket
 from jaxmon.deadline import Deadline
-from jaxmon.errors import JaxmonError
+from jaxmon.endings import EndWriter
+from jaxmon.errors import JaxmonError, PageError
+from jaxmon.exposition.add import prepare
+from jaxmon.facts.ending import FINISHED
+from jaxmon.files.descriptor import NONE_LEFT
+from jaxmon.http.listeners import Listener
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.server import Handler, Server
 from jaxmon.settings import SIDECAR_PORT, Settings
+from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
@@ -20,6 +39,10 @@ if TYPE_CHECKING:
 
 # Number of ports tried after a busy one.
 _PORTS = 64
+_LOST = "the program has closed jaxmon's descriptors, and with them its lock"
+_MOST_TURNS = 3
+# Seconds between two checks. One takes some 80 µs on the server's thread.
+_EVERY = 5.0
 
 
 class Serving:
@@ -31,7 +54,7 @@ class Serving:
         routes: handlers by path.
         local_routes: handlers only for the Unix socket.
         on_error: called with the site of each failure.
-        running: returns the name of the loop that runs, ``""`` for none.
+        ending, position: see `LocalSocket`.
         began: when counting began, by `monotonic`.
         deadline: of what waits when it stops.
 
@@ -46,7 +69,8 @@ class Serving:
         local_routes: Mapping[str, Handler],
         on_error: Callable[[str, BaseException], None],
         *,
-        running: Callable[[], str],
+        ending: EndWriter,
+        position: Callable[[], Mapping[str, Any]],
         began: float,
         deadline: Deadline,
     ) -> None:
@@ -55,7 +79,7 @@ class Serving:
         self._routes = dict(routes)
         self._local_routes = {path: _shown(one) for path, one in local_routes.items()}
         self._on_error = on_error
-        self._running, self._began = running, began
+        self._ending, self._position, self._began = ending, position, began
         self._server: Server | None = None
         self._local: LocalSocket | None = None
         self.url: str | None = None
@@ -94,21 +118,6 @@ class Serving:
             self._server = None
             return
         server.start()
-
-    def note_loop(self) -> None:
-        """Record which loop runs, for the sidecar; costs 15 µs if that has changed."""
-        if self._local is not None:
-            self._local.note_loop()
-
-    def note_crash(self) -> None:
-        """Record that an exception ends the program, for the sidecar."""
-        if self._local is not None:
-            self._local.note_crash()
-
-    def say(self, words: Mapping[str, Any]) -> None:
-        """Leave the last words of this process to the sidecar."""
-        if self._local is not None:
-            self._local.say(words)
 
     def withdraw(self, last: Callable[[str], bytes]) -> None:
         """
@@ -177,7 +186,13 @@ class Serving:
         if not self._settings.socket:
             return False
         directory = rundir.locate(self._settings.run_dir)
-        local = LocalSocket(server, directory, running=self._running, began=self._began)
+        local = LocalSocket(
+            server,
+            directory,
+            ending=self._ending,
+            position=self._position,
+            began=self._began,
+        )
         # Stored first, like the server.
         self._local = local
         try:
@@ -189,8 +204,219 @@ class Serving:
             )
             self._local = None
             return False
-        server.every(EVERY, local.check)
+        server.every(_EVERY, local.check)
         return True
+
+
+class LocalSocket:
+    """
+    A slot in the run *directory*, with the socket of *server*, and its record.
+
+    Args:
+        began: when counting began, by `monotonic`, as the page of *server* says.
+        ending: writes the record of this process.
+        position: returns which process this is and how far it has come, as fields of
+            that; called every few seconds.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        directory: Path,
+        *,
+        began: float,
+        ending: EndWriter | None = None,
+        position: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
+        self._server = server
+        self._ending = ending or EndWriter()
+        self._position = position
+        # The program may change its working directory.
+        self._directory = directory.absolute()
+        self._slot: rundir.Slot | None = None
+        self._listener: Listener | None = None
+        self._number: int | None = None
+        self._began = began
+        self._trouble = ""
+        self._has_noticed = False
+        # How often it has replaced another process's socket in its own slot.
+        self._turns = 0
+        self._closed = False
+        # Checks run on the server's thread, closing does not.
+        self._lock = RLock()
+
+    @property
+    def number(self) -> int | None:
+        """Number of the slot, `None` until there was one."""
+        return self._number
+
+    @property
+    def path(self) -> str | None:
+        """Path of the socket, `None` if there is none."""
+        slot = self._slot
+        return None if slot is None else str(slot.socket)
+
+    def open(self) -> None:
+        """
+        Listen in the previous slot, or else in the lowest free one; before the server
+        starts, or on its thread.
+
+        Raises:
+            RunDirError: the directory is unusable.
+            OSError: no descriptors are left.
+        """
+        slot = rundir.acquire(self._directory, first=self._number)
+        listener = None
+        try:
+            self._listener = listener = self._listen(slot)
+            slot.bound()
+        except BaseException:
+            if listener is not None:
+                slot.bound()
+            slot.release()
+            raise
+        self._slot, self._number = slot, slot.number
+        # Before it responds. It never raises, but for the program's exceptions.
+        self._ending.take(slot.socket.with_suffix(".end"), slot.mode)
+        if self._ending.continued is not None:
+            prepare()
+
+    def check(self) -> None:
+        """Listen again if the socket is gone; called on the server's thread."""
+        with self._lock:
+            if self._closed:
+                return
+            lost = self._has_lost()
+            if self._slot is not None and self._slot.in_place() and not lost:
+                self._ending.refresh(self._position())
+                return
+            # The program may not have finished closing, or not opened its own yet.
+            if lost and not self._has_noticed:
+                self._has_noticed = True
+                return
+            self._has_noticed = False
+            what = _LOST if lost else "jaxmon's run directory was modified"
+            taken, number = self._slot is not None and self._slot.is_taken, self._number
+            if taken and self._turns == _MOST_TURNS:
+                self._give_up()
+                return
+            self._release()
+            try:
+                self.open()
+                self._turns += taken and self._number == number
+            except (JaxmonError, OSError) as error:
+                if str(error) != self._trouble:
+                    self._trouble = str(error)
+                    log.warning(
+                        "%s; the sidecar cannot see this process until that is fixed: "
+                        "%s",
+                        what,
+                        error,
+                    )
+            else:
+                self._trouble = ""
+                log.warning("%s; the socket has been recreated at %s", what, self.path)
+
+    def withdraw(self) -> None:
+        """
+        Unlink the socket before the server stops, so that the sidecar finds no dead
+        one. The slot stays taken. Idempotent.
+        """
+        with self._lock:
+            self._closed = True
+            if self._slot is not None:
+                if self._slot.is_lost:
+                    log.warning(_LOST)
+                    self._slot.keep()
+                self._slot.withdraw()
+
+    def keep(self, last: Callable[[str], bytes]) -> None:
+        """
+        Write what was counted in this slot, for the sidecar and the next process. If
+        that fails, there is no file.
+
+        Args:
+            last: returns the counters of this agent as text, added to those in a text;
+                raises `PageError` if that has something else.
+        """
+        mine = self._ending
+        if mine.record is None:
+            return
+        since, text = self._began, b""
+        if mine.before is not None and mine.continued is not None:
+            since = mine.before.counted_since
+            with contextlib.suppress(ValueError, PageError):
+                text = last(endings.unpacked(mine.continued))
+        if not 0 < len(text) <= endings.MOST:
+            since, text = self._began, last("")
+        try:
+            if len(text) <= endings.MOST:
+                mine.keep(since, text)
+        except OSError as error:  # a full disk, too small a volume
+            interrupts.pass_on(error)
+
+    def close(self) -> None:
+        """Release the slot, so that the next agent finds it free."""
+        with self._lock:
+            self._closed = True
+            self._ending.end(FINISHED)
+            self._ending.abandon()
+            if self._slot is not None:
+                self._slot.release()
+                self._slot = None
+
+    def abandon(self) -> None:
+        """
+        Leave slot and socket to another process: in a forked child to the parent, as
+        the lock may be held by a thread that no longer exists.
+        """
+        self._closed = True
+        self._ending.abandon()
+        if self._slot is not None:
+            self._slot.abandon()
+            self._slot = None
+
+    def _listen(self, slot: rundir.Slot) -> Listener:
+        try:
+            return self._server.listen_unix(slot.socket, slot.mode)
+        except OSError as error:
+            interrupts.pass_on(error)
+            if error.errno in NONE_LEFT:
+                raise
+            raise rundir.no_socket(slot.socket, error) from error
+
+    def _give_up(self) -> None:
+        """Leave the slot, with all its files, to the process that keeps taking it."""
+        log.warning(
+            "another process keeps replacing jaxmon's socket %s; the sidecar cannot "
+            "see this process. If hosts share that directory, set JAXMON_RUN_DIR to a "
+            "directory of this host",
+            self.path,
+        )
+        if self._listener is not None:
+            self._server.close_listener(self._listener)
+            self._listener = None
+        self.abandon()
+
+    def _has_lost(self) -> bool:
+        """Return whether the program has closed a descriptor of ours."""
+        listener, slot = self._listener, self._slot
+        return (
+            (listener is not None and not listener.sock.is_ours)
+            or (slot is not None and slot.is_lost)
+            or self._ending.is_lost
+        )
+
+    def _release(self) -> None:
+        # First, or our own socket would respond when we search for a free slot.
+        if self._listener is not None:
+            self._server.close_listener(self._listener)
+            self._listener = None
+        self._ending.end(FINISHED)
+        self._ending.abandon()
+        if self._slot is not None:
+            self._slot.release()
+            self._slot = None
 
 
 def _shown(page: Handler) -> Handler:

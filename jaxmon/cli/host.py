@@ -109,7 +109,7 @@ class Process:
     def verdict(self) -> str:
         """What is wrong with it in a sentence, the worst first; not sanitised."""
         if self.condition == "crashed":
-            return "It ended without finishing."
+            return self.agent["verdict"] or "It ended without finishing."
         if reasons := self.summary["answer"]["reasons"]:
             text = reasons[0]["text"]
             return text[:1].upper() + text[1:]

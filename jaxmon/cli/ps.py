@@ -29,6 +29,7 @@ from jaxmon.formats.layout import (
 
 if TYPE_CHECKING:
     from jaxmon.cli.host import Process
+    from jaxmon.facts.ending import ProcessEnd
     from jaxmon.facts.host import Summary
 
 _SCHEMA = 1
@@ -128,7 +129,7 @@ def command(
 
 
 def _show(
-    summary: Summary, processes: Sequence[Process], finished: Mapping[str, float]
+    summary: Summary, processes: Sequence[Process], finished: Mapping[str, ProcessEnd]
 ) -> None:
     """Print whether users are all right, and a line for each process."""
     width = output.report_width()
@@ -184,30 +185,32 @@ def _devices(one: Process) -> str:
     return ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
 
 
-def _ended_rows(finished: Mapping[str, float]) -> Iterator[list[str]]:
-    for worker, since in finished.items():
-        blank = [UNKNOWN] * 3
-        yield [worker, UNKNOWN, duration(since), "", "ended", *blank, UNKNOWN]
+def _ended_rows(finished: Mapping[str, ProcessEnd]) -> Iterator[list[str]]:
+    from jaxmon.endings import age_of
+    from jaxmon.report.programs import without_interpreter
+
+    for worker, end in finished.items():
+        age = age_of(end)
+        yield [
+            worker,
+            str(end.pid or UNKNOWN),
+            UNKNOWN if age is None else duration(age),
+            *("", "ended", UNKNOWN),
+            clean(without_interpreter(end.program)) or UNKNOWN,
+            *(UNKNOWN, UNKNOWN),
+        ]
 
 
-def _finished(directory: Path, processes: Sequence[Process]) -> dict[str, float]:
-    """Return the slots whose process finished, and the seconds since."""
-    from jaxmon import life
+def _finished(directory: Path, processes: Sequence[Process]) -> dict[str, ProcessEnd]:
+    """Return the records of the slots whose process finished."""
+    from jaxmon import endings
 
     running = {one.number for one in processes}
-    found = {}
-    try:
-        slots = life.slots(directory)
-    except OSError:
-        return {}
-    for worker, slot in slots.items():
-        if worker not in running and slot.record.state == life.FINISHED:
-            try:
-                written = (directory / f"agent-{worker}.life").lstat().st_mtime
-            except OSError:
-                continue
-            found[worker] = max(time.time() - written, 0.0)
-    return found
+    return {
+        worker: end
+        for worker, end in endings.ends(directory).items()
+        if worker not in running and end.ended == "finished"
+    }
 
 
 def _of_others(directory: Path) -> Iterator[str]:
@@ -225,8 +228,10 @@ def _of_others(directory: Path) -> Iterator[str]:
 
 
 def _document(
-    summary: Summary, processes: Sequence[Process], finished: Mapping[str, float]
+    summary: Summary, processes: Sequence[Process], finished: Mapping[str, ProcessEnd]
 ) -> dict[str, Any]:
+    from jaxmon.endings import age_of
+
     return {
         "schema": _SCHEMA,
         "answer": summary["answer"],
@@ -252,8 +257,14 @@ def _document(
                 for one in processes
             ),
             *(
-                {"worker": worker, "state": "ended", "ended_seconds_ago": since}
-                for worker, since in finished.items()
+                {
+                    "worker": worker,
+                    "pid": end.pid or None,
+                    "command": end.program,
+                    "state": "ended",
+                    "ended_seconds_ago": age_of(end),
+                }
+                for worker, end in finished.items()
             ),
         ],
     }

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from jaxmon import rundir
+from jaxmon import endings, rundir
 from jaxmon.cli.workers import Worker, running
 from jaxmon.errors import CommandError
+from jaxmon.facts.ending import FINISHED
+from jaxmon.formats.layout import clean
 from jaxmon.report.programs import begins, names
 from jaxmon.resources import hung
 
@@ -50,6 +52,9 @@ def pick(
         )
     elif chosen:
         msg = f"{choice!r} may be any of these; give one by its number or pid:"
+    elif ended := _ends(choice, run_dir):
+        msg = f"{choice!r} does not run any more:"
+        raise CommandError(msg, details=ended, exit_code=2)
     else:
         msg = f"no process has the number, pid or name {choice!r}; running here:"
     raise CommandError(msg, details=listed(chosen or workers), exit_code=2)
@@ -71,7 +76,7 @@ def candidates(choice: str | None, run_dir: Path | None) -> list[Worker]:
             f"{run_dir or rundir.locate()}. Start one with `jaxmon run PROGRAM`, "
             "or set its directory with --run-dir."
         )
-        raise CommandError(msg)
+        raise CommandError(msg, details=_ends(choice, run_dir))
     return workers
 
 
@@ -88,6 +93,17 @@ def matching(workers: Sequence[Worker], choice: str | None) -> list[Worker]:
         if found:
             return found
     return []
+
+
+def _ends(choice: str | None, run_dir: Path | None) -> list[str]:
+    """Return a line for each process *choice* that did not finish, all for `None`."""
+    found = []
+    for number, end in endings.ends(run_dir or rundir.locate()).items():
+        known = {number, str(end.pid), *names(end.program)}
+        if end.ended != FINISHED and choice in {None, *known}:
+            what = ", ".join(filter(None, (f"pid {end.pid}", end.program)))
+            found.append(clean(f"worker {number} ({what}): {end.sentence}"))
+    return found[:_MOST_LISTED]
 
 
 def listed(workers: Sequence[Worker]) -> list[str]:

@@ -14,7 +14,15 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from jaxmon.formats.layout import clean
 
@@ -27,9 +35,9 @@ Reader: TypeAlias = Callable[[object], Any]
 
 def from_json(kind: type[T], value: object) -> T:
     """
-    Return *value* as the dataclass *kind*, whose fields all have defaults: text,
-    numbers, switches, `Any`, dataclasses, and tuples and mappings of these. A field
-    whose metadata says ``added`` is not read.
+    Return *value* as the dataclass, or another class, *kind*, whose fields all have
+    defaults: text, numbers, switches, `Any`, literals, these classes, and tuples and
+    mappings of all these. A field whose metadata says ``added`` is not read.
 
     An object in place of a list yields its values, each with its key as ``name``.
     """
@@ -75,10 +83,10 @@ def _dataclass(kind: Any) -> Reader:
     if (made := _known.get(kind)) is not None:
         return made
     hints = get_type_hints(kind)
+    fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    added = {one.name for one in fields if "added" in one.metadata}
     readers = {
-        one.name: _reader(hints[one.name], one.name)
-        for one in dataclasses.fields(kind)
-        if "added" not in one.metadata
+        name: _reader(hint, name) for name, hint in hints.items() if name not in added
     }
 
     def read(value: object) -> Any:
@@ -96,13 +104,14 @@ def _reader(hint: Any, name: str) -> Reader:
         return functools.partial(_plausible, name, hint, *_range(name, hint))
     if (scalar := _SCALARS.get(hint)) is not None:
         return scalar
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type):
         return _dataclass(hint)
-    arguments = get_args(hint)
-    if get_origin(hint) is Mapping:
-        return functools.partial(_mapping, _reader(arguments[1], name))
-    if get_origin(hint) is tuple:
-        return functools.partial(_tuple, _reader(arguments[0], name))
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return functools.partial(_literal, arguments)
+    if origin is Mapping or origin is tuple:
+        read = _reader(arguments[origin is Mapping], name)
+        return functools.partial(_mapping if origin is Mapping else _tuple, read)
     return _reader(arguments[0], name)  # or `None`
 
 
@@ -132,6 +141,10 @@ def _noting(dropped: dict[str, None]) -> Iterator[None]:
         yield
     finally:
         _dropped.reset(token)
+
+
+def _literal(values: tuple[object, ...], value: object) -> object:
+    return value if isinstance(value, str) and value in values else None
 
 
 def _mapping(read: Reader, value: object) -> dict[str, Any]:

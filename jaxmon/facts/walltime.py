@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from jaxmon.facts.ending import ProcessEnd
 from jaxmon.formats.layout import ago
 
 
@@ -56,12 +56,8 @@ class FailedHelper:
 
 
 def _exited(code: int) -> str:
-    if code >= 0:
-        return f"exited with code {code}"
-    try:
-        return f"was ended by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was ended by signal {-code}"
+    end = ProcessEnd(status=code) if code >= 0 else ProcessEnd(signal=-code)
+    return str(end).removesuffix(" without a word")
 
 
 _LONG_SECONDS = 900.0

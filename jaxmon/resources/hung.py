@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import socket
 import struct
@@ -22,6 +23,12 @@ _STATES = {
     "t": "stopped by a debugger",
     "Z": "ended, but not waited for",
 }
+# Linux: asm-generic/socket.h, since 6.5; linux/pidfd.h, since 6.15: mask, what else is
+# known of the process, and its exit code.
+_SO_PEERPIDFD = 77
+_PIDFD_INFO = struct.Struct("=Q52xi")
+_PIDFD_INFO_EXIT = 1 << 3
+_PIDFD_GET_INFO = 0xC040FF0B
 _MOST = 200
 _LONGEST = 500
 
@@ -41,6 +48,48 @@ def listener(path: Path) -> int | None:
         number: int = struct.unpack("3i", credentials)[0]
         return number or None
     return None
+
+
+def process_of(path: Path) -> int | None:
+    """
+    Return a descriptor of the process that listens on the Unix socket *path*, to be
+    closed by the caller; `None` if the kernel has none.
+    """
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(0.0)
+        client.connect(str(path))
+        return client.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
+    return None
+
+
+def exit_of(process: int) -> dict[str, int] | None:
+    """
+    Return the exit ``status`` of a process, or the ``signal`` that ended it; `None`
+    while it runs, or if the kernel does not say.
+
+    Args:
+        process: its descriptor.
+    """
+    known = bytearray(_PIDFD_INFO.pack(_PIDFD_INFO_EXIT, 0))
+    try:
+        fcntl.ioctl(process, _PIDFD_GET_INFO, known)
+    except OSError:
+        return None
+    mask, code = _PIDFD_INFO.unpack(known)
+    # Only after its parent has waited for it.
+    if not mask & _PIDFD_INFO_EXIT and not (code := _exit_of_zombie(process)):
+        return None
+    return {"signal": code & 0x7F} if code & 0x7F else {"status": code >> 8 & 0xFF}
+
+
+def _exit_of_zombie(process: int) -> int:
+    """Return the code of a process that its parent has not waited for, 0 if unknown."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        about = Path(f"/proc/self/fdinfo/{process}").read_text()
+        number = about.partition("\nPid:")[2].split()[0]
+        state, *_, code = _stat(int(number))
+        return int(code) if state == "Z" else 0
+    return 0
 
 
 def threads(pid: int) -> list[str]:
@@ -75,9 +124,8 @@ def age(pid: int) -> float | None:
     if it is gone or not visible.
     """
     with contextlib.suppress(OSError, ValueError, IndexError):
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
         # Linux: proc(5), the twentieth field behind the name; ticks since boot.
-        ticks = int(stat[stat.rindex(")") + 2 :].split()[19])
+        ticks = int(_stat(pid)[19])
         uptime = float(Path("/proc/uptime").read_text().split()[0])
         return max(uptime - ticks / os.sysconf("SC_CLK_TCK"), 0.0)
     return None
@@ -85,10 +133,15 @@ def age(pid: int) -> float | None:
 
 def is_stopped(pid: int) -> bool:
     """Return whether process *pid* is stopped by a signal or a debugger."""
-    with contextlib.suppress(OSError, ValueError):
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-        return stat[stat.rindex(")") + 2] in "Tt"
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return _stat(pid)[0] in "Tt"
     return False
+
+
+def _stat(pid: int) -> list[str]:
+    """Return what the kernel has of a process behind its name."""
+    stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    return stat[stat.rindex(")") + 2 :].split()
 
 
 def _line(task: Path) -> str:

@@ -10,7 +10,7 @@ from jaxmon.formats import durations
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, counter, eq, events, gauge, gauge_over, re
 from jaxmon.symptoms.alert import COUNT, INFO, PAGE, PROCESS, TICKET, Alert, SiteLimits
-from jaxmon.symptoms.reason import listed, reason
+from jaxmon.symptoms.reason import listed, processes, reason
 from jaxmon.symptoms.symptom import NO_SCREEN, RULES_ONLY, Symptom
 
 
@@ -108,6 +108,11 @@ def crashed(facts: HostFacts) -> Iterator[Reason]:
         yield reason("crashed", PAGE, f"{listed('worker', died)} crashed.", died)
 
 
+def why_crashed(facts: HostFacts, about: Reason) -> Iterator[str]:
+    """Yield how the processes ended."""
+    yield from (one.verdict for one in processes(facts, about))
+
+
 def training_died(limits: SiteLimits) -> Iterator[Alert]:
     """
     Yield pages for a loop whose process ended without finishing, and for each expected
@@ -193,6 +198,7 @@ SYMPTOMS = (
     Symptom(
         *("crashed", "F8", "A training process died."),
         reason=crashed,
+        because=why_crashed,
         rule=("JaxmonTrainingDied", training_died),
         wait="died_for",
     ),

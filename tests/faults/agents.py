@@ -31,7 +31,7 @@ import signal, sys
 # Before there are threads, which would take the signal.
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 from pathlib import Path
-from jaxmon.agent.local_socket import LocalSocket
+from jaxmon.agent.serving import LocalSocket
 from jaxmon.http.server import Response, Server
 server = Server({"/metrics": lambda _: Response(sys.argv[2].encode())})
 local = LocalSocket(server, Path(sys.argv[1]), began=0)

@@ -151,7 +151,7 @@ def planted(stage: Stage) -> None:
     (stage.run_dir / "agent-0.lock").hardlink_to(victim)
     (stage.run_dir / "agent-1.lock").symlink_to(victim)
     for number, plant in ((2, Path.hardlink_to), (3, Path.symlink_to)):
-        for name in ("agent-{}.life", "agent-{}.ended", ".agent-{}.sock"):
+        for name in ("agent-{}.end", ".agent-{}.sock"):
             plant(stage.run_dir / name.format(number), victim)
     agents = [process(stage, worker) for worker in (2, 3)]
     sidecar = sidecar_of(stage, 2, 3)

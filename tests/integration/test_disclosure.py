@@ -15,7 +15,7 @@ from typing import IO
 
 import pytest
 
-from jaxmon import life
+from jaxmon import endings
 from jaxmon.http.fetch import fetch_all
 from tests.otlp import receiver
 from tests.planted import ARGUMENTS, SECRETS
@@ -134,7 +134,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
                 found[one] = printed([*common, *one.split()], environ)
             found |= unpacked(packed)
             program.communicate("", timeout=120)
-            found["words"] = str(life.last_words(Path(run_dir) / "agent-0.life"))
+            found["words"] = str(endings.slots(Path(run_dir))["0"].latest.as_json())
             found["ended"] = printed([*common, "ps", "--ended", "--json"], environ)
             found |= {f"ended {one}": http_get(url + one) for one in SIDECAR}
         # The program's own traceback, and what JAX logs, are their own affair.
@@ -157,7 +157,7 @@ def test_it_is_in_nothing(left: dict[str, str]) -> None:
         if one in text
     ]
     assert not leaks, "\n".join(leaks)
-    kinds = ("otlp/got-", "otlp/logs-", "otlp/traces-", ".life", "bundle ", "/run-")
+    kinds = ("otlp/got-", "otlp/logs-", "otlp/traces-", ".end", "bundle ", "/run-")
     for kind in kinds:
         assert [one for one in left if kind in one], (kind, sorted(left))
 

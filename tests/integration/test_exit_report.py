@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon import life
+from jaxmon import endings
+from jaxmon.facts.ending import FINISHED
 from jaxmon.formats import layout
 from jaxmon.report.text import MOST_LINES
 from tests.preloaded import Program, start_preloaded
@@ -110,9 +111,9 @@ def test_a_second_interrupt_ends_only_what_waits(
     assert result.code == 7
     assert result.err == ""
     assert result.out == "second\n"
-    slot = life.slots(run_dir)["0"]
-    assert slot.record.state == life.FINISHED
-    assert sorted(one.suffix for one in run_dir.glob("agent-*")) == [".ended", ".life"]
+    slot = endings.slots(run_dir)["0"]
+    assert slot.latest.state == FINISHED
+    assert sorted(one.suffix for one in run_dir.glob("agent-*")) == [".end"]
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from jaxmon import life
+from jaxmon import endings
 from jaxmon.catalog.gpus import GPU_CLOCK_EVENT_ACTIVE
 from jaxmon.cli.main import main
 from jaxmon.errors import CommandError
 from jaxmon.exposition.families import Family, series
+from jaxmon.facts.ending import CRASHED, FINISHED, RUNNING, State
 from jaxmon.formats import json_text
 from jaxmon.http.server import Response, Server
 from jaxmon.report.job import records
@@ -120,9 +121,9 @@ def test_how_a_process_ended_is_read_from_its_slot(
 ) -> None:
     """An orderly end, an uncaught exception and a kill are told apart."""
     ranks = ranks_of(run_dir, stack)
-    ends: dict[int, life.State] = {0: life.FINISHED, 1: life.CRASHED, 2: life.RUNNING}
+    ends: dict[int, State] = {0: FINISHED, 1: CRASHED, 2: RUNNING}
     agents = [agent(stack, run_dir, slot, report(slot)) for slot in ends]
-    lives = [life.Life(run_dir / f"agent-{slot}.life", 0o600) for slot in ends]
+    lives = [endings.EndWriter(run_dir / f"agent-{slot}.end", 0o600) for slot in ends]
     for one in lives:
         one.begin()
         stack.callback(one.abandon)
@@ -139,12 +140,12 @@ def test_a_rank_that_was_read_remains_known_as_such(
 ) -> None:
     """What it left when it failed says less than what it had reported."""
     ranks = ranks_of(run_dir, stack)
-    one = life.Life(run_dir / "agent-0.life", 0o600)
+    one = endings.EndWriter(run_dir / "agent-0.end", 0o600)
     one.begin()
     running = agent(stack, run_dir, 0, report(0))
     read(ranks)
-    one.say({"kind": "exception", "time": time.time()})
-    one.end(life.CRASHED)
+    one.update({"kind": "exception", "time": time.time()})
+    one.end(CRASHED)
     one.abandon()
     running.server.stop()
     for _ in range(3):

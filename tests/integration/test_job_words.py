@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon import life
+from jaxmon import endings
+from jaxmon.facts.ending import CRASHED, FINISHED, State
 from jaxmon.formats import json_text
 from jaxmon.report.job import records
 from tests.ranks import report
@@ -22,16 +23,16 @@ def test_a_process_that_failed_before_it_was_read_is_reported(
     """Its last words are, for an hour; which rank it was is unknown."""
     # Not since the start of the system, which may be an hour ago or less.
     now = time.time()
-    ways: list[tuple[str, life.State, float]] = [
-        ("exception", life.CRASHED, now),
-        ("exit", life.FINISHED, now),
-        ("finished", life.FINISHED, now),
-        ("exception", life.CRASHED, now - 4000.0),
+    ways: list[tuple[str, State, float]] = [
+        ("exception", CRASHED, now),
+        ("exit", FINISHED, now),
+        ("finished", FINISHED, now),
+        ("exception", CRASHED, now - 4000.0),
     ]
     for slot, (kind, state, then) in enumerate(ways):
-        one = life.Life(run_dir / f"agent-{slot}.life", 0o600)
+        one = endings.EndWriter(run_dir / f"agent-{slot}.end", 0o600)
         one.begin()
-        one.say({"kind": kind, "time": then})
+        one.update({"kind": kind, "time": then, "boottime": None})
         one.end(state)
         one.abandon()
     ranks = ranks_of(run_dir, stack)
@@ -42,11 +43,18 @@ def test_a_process_that_failed_before_it_was_read_is_reported(
     ]
     assert len(records.host("h", read(ranks)).unknown) == 2
     agent(stack, run_dir, 0, report(0))
-    again = life.Life(run_dir / "agent-0.life", 0o600)
+    again = endings.EndWriter(run_dir / "agent-0.end", 0o600)
     again.begin()
     stack.callback(again.abandon)
     found = read(ranks)["ranks"]
     assert [of.get("index") for of in found] == [0, None, None]
+    for _ in range(2):  # as in a crash loop: the first was not read in time
+        one = endings.EndWriter(run_dir / "agent-7.end", 0o600)
+        one.begin()
+        one.update({"kind": "exit", "rank": 1})
+        one.abandon()
+    found = read(ranks)["ranks"]
+    assert [of["worker"] for of in found].count("7") == 2
 
 
 def test_which_rank_it_was_is_known_from_its_last_words(
@@ -55,9 +63,9 @@ def test_which_rank_it_was_is_known_from_its_last_words(
     """Each of several attempts that fail one after the other, read in time or not."""
     now = [100.0]
     ranks = ranks_of(run_dir, stack, clock=lambda: now[0])
-    place = {"count": 4, "coordinator": "a:1", "pid": 7, "observed_seconds": 3.0}
+    place = {"ranks": 4, "coordinator": "a:1", "pid": 7, "observed_seconds": 3.0}
     for index in range(3):
-        one = life.Life(run_dir / "agent-0.life", 0o600)
+        one = endings.EndWriter(run_dir / "agent-0.end", 0o600)
         one.begin()
         if index == 1:  # it is read, but has not joined its job yet
             early = {"index": None, "count": None, "coordinator": "", "pid": 7}
@@ -65,8 +73,8 @@ def test_which_rank_it_was_is_known_from_its_last_words(
             read(ranks)
             running.server.stop()
             (run_dir / "agent-0.sock").unlink()
-        one.say({"kind": "exception", "time": time.time(), "index": index, **place})
-        one.end(life.CRASHED)
+        one.update({"kind": "exception", "time": time.time(), "rank": index, **place})
+        one.end(CRASHED)
         one.abandon()
         now[0] += 10.0
         read(ranks)
@@ -92,17 +100,17 @@ def test_odd_last_words_hide_no_other_rank(
 ) -> None:
     """Whoever may write to the run directory cannot make the whole host unreadable."""
     ranks = ranks_of(run_dir, stack)
-    path = run_dir / "agent-0.life"
-    one = life.Life(path, 0o600)
+    path = run_dir / "agent-0.end"
+    one = endings.EndWriter(path, 0o600)
     one.begin()
     if joined:
         agent(stack, run_dir, 0, report(0))
         read(ranks)
-    one.say({"kind": "exception", "time": time.time()})
-    one.end(life.CRASHED)
+    one.update({"kind": "exception", "time": time.time()})
+    one.end(CRASHED)
     one.abandon()
-    line, words = path.read_bytes().split(b"{")
-    path.write_bytes(line + b"{" + words.partition(b"}")[0] + f", {odd}}}".encode())
+    known, _, _ = path.read_bytes().rpartition(b"}")
+    path.write_bytes(known + f", {odd}}}\n".encode())
     agent(stack, run_dir, 1, report(1))
     text = json.dumps(read(ranks))
     indices = [of.index for of in records.host("h", json_text.parse(text)).ranks]
@@ -115,10 +123,10 @@ def test_what_many_processes_left_hides_no_rank(
 ) -> None:
     """Whoever may write to the run directory can make any number of such files."""
     for slot in range(300):
-        one = life.Life(run_dir / f"agent-{slot}.life", 0o600)
+        one = endings.EndWriter(run_dir / f"agent-{slot}.end", 0o600)
         one.begin()
-        one.say({"kind": "exception", "time": time.time()})
-        one.end(life.CRASHED)
+        one.update({"kind": "exception", "time": time.time()})
+        one.end(CRASHED)
         one.abandon()
     ranks = ranks_of(run_dir, stack)
     assert len(read(ranks)["ranks"]) == 256
@@ -132,19 +140,20 @@ def test_what_a_process_left_is_as_old_as_its_words(
     run_dir: Path, stack: ExitStack
 ) -> None:
     """Those of an earlier process of the slot say nothing of the latest."""
-    one = life.Life(run_dir / "agent-0.life", 0o600)
+    one = endings.EndWriter(run_dir / "agent-0.end", 0o600)
     one.begin()
-    one.say({"kind": "exception", "time": time.time() - 100.0})
-    one.end(life.CRASHED)
+    one.update({"kind": "exception", "time": time.time() - 100.0, "boottime": None})
+    one.end(CRASHED)
     one.abandon()
     [found] = read(ranks_of(run_dir, stack))["ranks"]
     for age in ("ended_seconds", "since_seconds"):
         assert found[age] == pytest.approx(100.0, abs=50.0)
-    one = life.Life(run_dir / "agent-0.life", 0o600)
+    one = endings.EndWriter(run_dir / "agent-0.end", 0o600)
     one.begin()
-    one.end(life.CRASHED)
+    one.end(CRASHED)
     one.abandon()
-    assert read(ranks_of(run_dir, stack))["ranks"] == []
+    [found] = read(ranks_of(run_dir, stack))["ranks"]
+    assert found["ended_seconds"] == pytest.approx(100.0, abs=50.0)
 
 
 def test_last_words_are_kept_when_the_slot_has_another_process(
@@ -154,16 +163,16 @@ def test_last_words_are_kept_when_the_slot_has_another_process(
     now = [100.0]
     ranks = ranks_of(run_dir, stack, clock=lambda: now[0])
     for way in ("exit", "exception"):
-        one = life.Life(run_dir / "agent-0.life", 0o600)
+        one = endings.EndWriter(run_dir / "agent-0.end", 0o600)
         one.begin()
         running = agent(stack, run_dir, 0, report(0))
         read(ranks)
-        one.say({"kind": way, "boottime": 1.0})
+        one.update({"kind": way, "boottime": 1.0})
         one.abandon()
         running.server.stop()
         (run_dir / "agent-0.sock").unlink()
         now[0] += 10.0
-    one = life.Life(run_dir / "agent-0.life", 0o600)
+    one = endings.EndWriter(run_dir / "agent-0.end", 0o600)
     one.begin()
     stack.callback(one.abandon)
     agent(stack, run_dir, 0, report(0))

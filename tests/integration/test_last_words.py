@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from jaxmon import life
+from jaxmon import endings
+from jaxmon.facts.ending import CRASHED, FINISHED, ProcessEnd
 from tests.preloaded import run_preloaded
 
 
@@ -96,7 +97,10 @@ def words_of(
     path, run_dir = directory / "train.py", directory / "run"
     path.write_text(PROGRAM)
     done = run_preloaded(str(path), way, where, run_dir=run_dir, cwd=directory)
-    return life.last_words(run_dir / "agent-0.life"), done.code
+    [slot] = endings.slots(run_dir).values()
+    found = {name: getattr(slot.latest, name) for name in ProcessEnd.__annotations__}
+    causes = [one._asdict() for one in slot.latest.causes]
+    return {**found, "causes": causes}, done.code
 
 
 @pytest.mark.parametrize(
@@ -132,7 +136,7 @@ def test_a_program_leaves_how_it_ended(
     assert returned == code
     assert {key: found[key] for key in expected} == expected
     assert found["loop"] == "fit"
-    assert (found["index"], found["count"], found["coordinator"]) == JOB
+    assert (found["rank"], found["ranks"], found["coordinator"]) == JOB
     assert found["observed_seconds"] > 0
     assert before <= found["time"] <= time.time()
     assert since <= found["boottime"] <= time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -155,29 +159,29 @@ HANDLED = [
         (
             "reports",
             1,
-            life.CRASHED,
+            CRASHED,
             {"kind": "exit", "code": 1, "where": "train.py:20", "causes": HANDLED},
         ),
         (
             "as click does",
             1,
-            life.CRASHED,
+            CRASHED,
             {
                 "where": "train.py:20",
                 "causes": [*HANDLED, {"type": "__main__.Exit", "message": ""}],
             },
         ),
-        ("asyncio", 1, life.CRASHED, {"kind": "exit", "causes": HANDLED}),
-        ("starts again", 75, life.FINISHED, {"kind": "exit", "causes": HANDLED}),
-        ("in order", 0, life.FINISHED, {"kind": "finished"}),
+        ("asyncio", 1, CRASHED, {"kind": "exit", "causes": HANDLED}),
+        ("starts again", 75, FINISHED, {"kind": "exit", "causes": HANDLED}),
+        ("in order", 0, FINISHED, {"kind": "finished"}),
         (
             "runs out",
             1,
-            life.CRASHED,
+            CRASHED,
             {"kind": "exit", "message": "no memory", "oom": True},
         ),
-        ("caught at the end", 0, life.FINISHED, {"kind": "finished"}),
-        ("caught at the end, and exits", 0, life.FINISHED, {"kind": "finished"}),
+        ("caught at the end", 0, FINISHED, {"kind": "finished"}),
+        ("caught at the end, and exits", 0, FINISHED, {"kind": "finished"}),
     ],
 )
 def test_an_exception_may_be_turned_into_an_exit(  # noqa: PLR0917
@@ -192,8 +196,7 @@ def test_an_exception_may_be_turned_into_an_exit(  # noqa: PLR0917
     found, returned = words_of(way, tmp_path, where)
     assert returned == code
     assert {key: found[key] for key in expected} == expected
-    [slot] = life.slots(tmp_path / "run").values()
-    assert slot.record.state == state
+    assert found["state"] == state
 
 
 def test_alone_the_traceback_of_an_exit_is_the_programs(tmp_path: Path) -> None:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import zlib
 from pathlib import Path
 
 import pytest
 
-from jaxmon import ended, life
+from jaxmon import endings
 from jaxmon.clocks import monotonic
+from jaxmon.facts.ending import FINISHED
 from jaxmon_exporter.collectors.agents.collector import Agents
 from tests.fakes.agents import GOOD, Serve, failures, page_of
-from tests.short_lives import counts, job
+from tests.short_lives import counts, job, left, rewrite
 
 
 def test_old_counts_are_void(run_dir: Path) -> None:
     """After five minutes they are not served, and the next process begins anew."""
     job(run_dir, 2)
-    path = run_dir / "agent-0.ended"
-    found = ended.read(path)
-    assert found is not None
-    late = found.ended - ended.KEPT - 1
-    ended.write(path, found._replace(since=late - 1, ended=late), 0o600)
+    found = left(run_dir)
+    late = found.counted_until - endings.KEPT - 1
+    old = found.but(counted_since=late - 1, counted_until=late)
+    rewrite(run_dir / "agent-0.end", old)
     assert counts(run_dir) == (0, 0)
     job(run_dir, 1)
     assert counts(run_dir) == (1, 2)
@@ -47,7 +46,7 @@ def test_a_full_disk_loses_counts_and_nothing_else(run_dir: Path) -> None:
     full = (
         "import resource, sys\n"
         "sys.dont_write_bytecode = True\n"  # Python would keep half of it
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))\n"  # a record fits
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))\n"  # records fit
     )
     done = job(run_dir, 1, full).ok()
     assert done.err == ""
@@ -56,14 +55,12 @@ def test_a_full_disk_loses_counts_and_nothing_else(run_dir: Path) -> None:
     assert counts(run_dir) == (4, 8)
 
 
-def written(run_dir: Path, text: bytes, starts: int = 1) -> None:
-    """Write counts of the first slot with *text*, and a record with so many starts."""
-    now = monotonic()
-    raw = b"jaxmon %d %.3f %.3f\n" % (starts, now - 20, now - 10)
-    (run_dir / "agent-0.ended").write_bytes(raw + zlib.compress(text))
-    record = life.Life(run_dir / "agent-0.life", 0o600)
+def written(run_dir: Path, text: bytes) -> None:
+    """Have one more process of the first slot leave the counts *text*."""
+    record = endings.EndWriter(run_dir / "agent-0.end", 0o600)
     record.begin()
-    record.end(life.FINISHED)
+    record.keep(monotonic() - 20, text)
+    record.end(FINISHED)
     record.abandon()
 
 
@@ -97,13 +94,13 @@ def test_counts_are_not_trusted(run_dir: Path, serve: Serve, text: bytes) -> Non
     assert counts(run_dir) == (1, 2)
 
 
-def test_another_file_with_the_same_inode_is_read(run_dir: Path) -> None:
-    """File systems give a file that is removed to the next that is made."""
+def test_counts_of_another_process_are_read(run_dir: Path) -> None:
+    """They take the place of those before, in the same file."""
     agents = Agents(run_dir)
-    for starts, steps in ((1, 5), (2, 9)):
+    for steps in (5, 9):
         series = f'jaxmon_steps_total{{loop="a"}} {steps}'
         text = f"# TYPE jaxmon_steps_total counter\n{series}\n"
-        written(run_dir, text.encode(), starts)
+        written(run_dir, text.encode())
         page = page_of(agents)
         assert page['jaxmon_steps_total{worker="0",loop="a"}'] == steps
 
@@ -121,10 +118,10 @@ def test_an_agent_without_such_counts_is_served_as_it_is(
 ) -> None:
     """One of an earlier release neither removes nor continues what is there."""
     written(run_dir, GOOD)
-    record = life.Life(run_dir / "agent-0.life", 0o600)
+    record = endings.EndWriter(run_dir / "agent-0.end", 0o600)
     record.begin()
     serve(0, GOOD)
     page = page_of(Agents(run_dir))
-    record.end(life.FINISHED)
+    record.end(FINISHED)
     record.abandon()
     assert page['jaxmon_jit_calls_total{worker="0",function="f"}'] == 7

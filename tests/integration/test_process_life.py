@@ -149,7 +149,7 @@ def test_a_forked_child_is_free_of_its_parents_agent(
     assert noted["own"]["calls"][0].endswith(" 2")
     assert noted["page"] is True
     assert noted["running"] is True
-    records = ["agent-0.life", "agent-1.life", "agent-1.ended"]
+    records = ["agent-0.end", "agent-1.end"]
     assert noted["files"] == sorted(["agent-0.lock", "agent-0.sock", *records])
     assert len(noted["misses"]) == 1
     assert files(run_dir) == []
@@ -295,7 +295,7 @@ print(json.dumps([
 """
     result = preloaded_script(HEAD + source)
 
-    assert result.json() == [True, 1, True, ["MainThread", *leaks.THREADS], 4]
+    assert result.json() == [True, 1, True, ["MainThread", *leaks.THREADS], 3]
     assert len(result.err.splitlines()) == 1
     assert "jaxmon is already running with" in result.err
 

@@ -104,7 +104,7 @@ def test_descriptors_of_the_program_are_its_own(
         assert one["damaged"] == [], one
         assert one["results"] == [2.0, 3.0, 2.0], one
         assert one["record"] == [number, 0, "finished"], one
-        assert one["left"] == ["agent-0.ended", "agent-0.life"]
+        assert one["left"] == ["agent-0.end"]
         lines = sorted(said.splitlines())
         assert len(lines) == (0 if served else 2), said
         if not served:

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from jaxmon import life, rundir
+from jaxmon import endings, rundir
 from jaxmon.cli.main import main
+from jaxmon.facts.ending import FINISHED
 from jaxmon.formats import layout
 from tests.support import Result, clean_environ, freeze, until
 
@@ -80,12 +81,12 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             processes[name] = started(scripts, run_dir, name, source)
         # What their agents would have written.
         crashed, ended = (
-            life.Life(run_dir / f"agent-{slot}.life", 0o600) for slot in (2, 3)
+            endings.EndWriter(run_dir / f"agent-{slot}.end", 0o600) for slot in (2, 3)
         )
         for one in (crashed, ended):
             one.begin()
         crashed.run("train")
-        ended.end(life.FINISHED)
+        ended.end(FINISHED)
         for one in (crashed, ended):
             one.abandon()
         yield {"run_dir": run_dir, **processes}

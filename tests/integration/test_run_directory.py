@@ -37,7 +37,7 @@ import signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 from pathlib import Path
 from jaxmon.agent import serving
-from jaxmon.agent.local_socket import LocalSocket
+from jaxmon.agent.serving import LocalSocket
 from jaxmon.http.server import Response, Server
 name, every = sys.argv[2], float(sys.argv[3])
 if sys.argv[4:]:  # on another host: neither locks nor connections reach the others
@@ -448,9 +448,8 @@ runs = directory / "runs"
 runs.mkdir()
 plant = os.link if sys.argv[2] == "hard" else os.symlink
 for slot in range(2):
-    for name in ("agent-{}.lock", "agent-{}.life", ".agent-{}.sock", "agent-{}.sock",
-                 "agent-{}.ended", "agent-{}.ended-new"):
-        if slot or not name.endswith(("lock", "life")) or sys.argv[3] in name:
+    for name in ("agent-{}.lock", "agent-{}.end", ".agent-{}.sock", "agent-{}.sock"):
+        if slot or not name.endswith(("lock", "end")) or sys.argv[3] in name:
             plant(victim, directory / name.format(slot))
 plant(victim, record.path_of(runs, "planted"))
 plant(victim, directory / f"{os.getpid()}-1")
@@ -471,7 +470,7 @@ jaxmon.uninstrument()
 """
 
 
-@pytest.mark.parametrize(("kind", "where"), [("hard", "life"), ("soft", "lock")])
+@pytest.mark.parametrize(("kind", "where"), [("hard", "end"), ("soft", "lock")])
 def test_what_others_link_to_is_left_alone(
     run_dir: Path,
     tmp_path: Path,
@@ -494,5 +493,5 @@ def test_what_others_link_to_is_left_alone(
     assert victim.read_bytes() == b"precious" * 1000
     assert (after.st_mode, after.st_mtime_ns) == (before.st_mode, before.st_mtime_ns)
     assert "Traceback" not in result.err
-    socket = run_dir / f"agent-{0 if where == 'life' else 2}.sock"
+    socket = run_dir / f"agent-{0 if where == 'end' else 2}.sock"
     assert result.out == f"{socket}\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jaxmon import catalog, ended
+from jaxmon import catalog
 from jaxmon.clocks import monotonic
 from jaxmon.promql import counter
 from jaxmon.promql.counting import Evaluation, conditions, counted
@@ -21,7 +21,7 @@ from jaxmon_exporter.collectors.agents.collector import Agents
 from tests.exporter import exporters
 from tests.fakes.agents import failures, page_of, up
 from tests.preloaded import run_preloaded, start_preloaded
-from tests.short_lives import JOB, STEPS, counts, job, of, requests
+from tests.short_lives import JOB, STEPS, counts, job, left, of, requests
 from tests.support import Prometheus, clean_environ, free_port, run_python, until
 
 
@@ -68,9 +68,7 @@ def test_a_slow_start_is_no_restart_at_the_end(run_dir: Path) -> None:
     )
     source = SLOW_START + JOB + inside
     result = run_preloaded("-c", source, "1", run_dir=run_dir, seconds=90).ok()
-    left = ended.read(run_dir / "agent-0.ended")
-    assert left is not None
-    assert left.since <= float(result.out)
+    assert 0 < left(run_dir).counted_since <= float(result.out)
 
 
 def test_the_next_process_adds_to_it(run_dir: Path) -> None:
@@ -95,9 +93,10 @@ def test_the_next_process_adds_to_it(run_dir: Path) -> None:
 
 def ended_since(run_dir: Path) -> float:
     """Return how long the latest process of the first slot counted, at most."""
-    found = ended.read(run_dir / "agent-0.ended")
-    assert found is not None
-    return 0.0 if found.ended < found.since else monotonic() - found.ended
+    found = left(run_dir)
+    if found.counted_until < found.counted_since:
+        return 0.0
+    return monotonic() - found.counted_until
 
 
 def test_one_process_may_have_several_agents(run_dir: Path) -> None:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
+import tarfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import PIPE
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from jaxmon import life
+from jaxmon import endings
 from jaxmon.catalog import AGENT_CRASHES, AGENT_DIED, AGENT_STARTS
+from jaxmon.cli.main import main
+from jaxmon.facts import ending
+from jaxmon.facts.ending import FINISHED
 from jaxmon_exporter.collectors.agents.collector import Agents
-from tests.fakes.agents import GOOD, Serve, page_of
+from tests.fakes.agents import GOOD, Serve, failures, page_of
 from tests.preloaded import Program, run_preloaded, start_preloaded
-from tests.support import clean_environ, run_python, until
+from tests.processes import KERNEL_REPORTS_EXITS, exits_are_reported
+from tests.served_ranks import sidecar
+from tests.support import clean_environ, http_get, run_python, until
 
 
 HEAD = """
@@ -160,8 +169,22 @@ def test_a_living_process_has_not_died(run_dir: Path, agents: Agents) -> None:
 def test_a_loop_that_is_left_is_forgotten(run_dir: Path, agents: Agents) -> None:
     """Python says nothing to us when a loop is left by break; a check notices it."""
     program = f"{LOOP}    break\nprint('go', flush=True)\nsys.stdin.readline()\n"
-    with waiting(run_dir, program):
+    with waiting(run_dir, program) as process:
         until(lambda: seen(agents) == (1, 0, {"": 0}), "the loop to be forgotten")
+        process.kill()
+        process.wait(60)
+    # What it wrote then is known of it now.
+    until(lambda: seen(agents)[1], "the end")
+    if KERNEL_REPORTS_EXITS:
+        until(lambda: _completed(agents, run_dir), "the exit status")
+    end = endings.slots(run_dir)["0"].latest
+    assert (end.pid, end.loop, end.steps) == (process.pid, "train", 0)
+    assert end.ended == "killed"
+    assert "python" in end.program
+    assert end.observed_seconds > 0
+    how = "ended by SIGKILL" if KERNEL_REPORTS_EXITS else "killed, or ended without a"
+    assert end.sentence.startswith(f"It was {how}")
+    assert ", after step 0 of train; it was last seen at " in end.sentence
 
 
 def test_a_forked_child_changes_nothing(run_dir: Path, agents: Agents) -> None:
@@ -194,11 +217,11 @@ def test_counts_survive_a_cleaner(run_dir: Path, agents: Agents) -> None:
     with waiting(run_dir, program) as process:
         assert seen(agents) == (2, 1, {"": 0})
         shutil.rmtree(run_dir)
-        until((run_dir / "agent-0.life").exists, "the record to be back")
+        until((run_dir / "agent-0.end").exists, "the record to be back")
         until(lambda: seen(agents) == (2, 1, {"": 0}), "the agent to be back")
 
-        (run_dir / "agent-0.life").unlink()
-        until((run_dir / "agent-0.life").exists, "the record to be back")
+        (run_dir / "agent-0.end").unlink()
+        until((run_dir / "agent-0.end").exists, "the record to be back")
         until(lambda: seen(agents) == (2, 1, {"": 0}), "the agent to be back")
         process.communicate("\n")
 
@@ -208,10 +231,21 @@ def test_counts_survive_a_cleaner(run_dir: Path, agents: Agents) -> None:
     assert seen(agents) == (1, 0, {"": 0})
 
 
-def test_garbage_costs_one_record(run_dir: Path, agents: Agents) -> None:
-    """A file that is no record has no series, and the next agent replaces it."""
-    (run_dir / "agent-0.life").write_bytes(b"\xff" * 3000)
-    assert f'{AGENT_STARTS.name}{{worker="0"}}' not in page_of(agents)
+def test_garbage_costs_one_record(
+    run_dir: Path, agents: Agents, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    A file that is no record has no series, and the next agent replaces it; one of a
+    later release is a failure, once.
+    """
+    (run_dir / "agent-0.end").write_bytes(b"\xff" * 3000)
+    (run_dir / "agent-1.end").write_bytes(b'{"schema":2,"starts":2}\n')
+    for _ in range(2):
+        page = page_of(agents)
+        assert AGENT_STARTS.name not in "".join(page)
+        assert failures(page) == {"agent_page": 1}
+    [said] = caplog.messages
+    assert said.endswith("its schema is 2; this jaxmon reads up to 1: upgrade it")
 
     run(run_dir, "pass")
     assert seen(agents) == (1, 0, {"": 0})
@@ -234,23 +268,158 @@ def test_the_counter_never_goes_back(run_dir: Path, agents: Agents) -> None:
     A successor holds the slot a moment before it counts its predecessor: the crash that
     was exported stays so. A new file begins anew.
     """
-    path = run_dir / "agent-0.life"
-    first, second = life.Life(path, 0o600), life.Life(path, 0o600)
+    path = run_dir / "agent-0.end"
+    first, second = endings.EndWriter(path, 0o600), endings.EndWriter(path, 0o600)
     first.begin()
     first.abandon()
     assert seen(agents) == (1, 1, {"": 1})
 
     second._open()
-    second.hold()
+    second._hold()
     assert seen(agents) == (1, 1, {"": 0})
     second.abandon()
     second.begin()
     assert seen(agents) == (2, 1, {"": 0})
-    second.end(life.FINISHED)
+    second.end(FINISHED)
     second.abandon()
 
     path.unlink()
     second.begin()
     assert seen(agents) == (1, 0, {"": 0})
-    second.end(life.FINISHED)
+    second.end(FINISHED)
     second.abandon()
+
+
+WAYS = """
+import os, signal, sys, threading
+import jaxmon
+jaxmon.instrument(port=None, time_interval=0, memory_interval=0)
+def save():
+    raise OSError("the disk is gone")
+for step in jaxmon.steps(range(9), loop="fit"):
+    if step == 3:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        way = sys.argv[1]
+        if way == "raises":
+            save()
+        elif way == "exits":
+            sys.exit(int(sys.argv[2]))
+        elif way == "handles":
+            try:
+                save()
+            except OSError:
+                sys.exit(1)
+        elif way == "thread":
+            thread = threading.Thread(target=sys.exit, args=(5,))
+            thread.start()
+            thread.join()
+        elif way == "_exit":
+            os._exit(4)
+        elif way == "forks":
+            if (child := os.fork()) == 0:
+                os._exit(6)
+            os.waitpid(child, 0)
+        elif way == "uninstruments":
+            jaxmon.uninstrument()
+            os._exit(7)
+        else:
+            os.kill(os.getpid(), getattr(signal, way))
+"""
+CRASHES = {
+    "raises": "It raised OSError: the disk is gone, at train.py:6 in save after step 3 "
+    "of fit.",
+    "handles": "It exited with code 1 (after OSError: the disk is gone), at train.py:6 "
+    "in save after step 3 of fit.",
+    "_exit": "It exited with code 4 without a word.",
+    "SIGTERM": "It was ended by SIGTERM.",
+    "SIGKILL": "It was ended by SIGKILL.",
+    "SIGSEGV": "It was ended by SIGSEGV.",
+}
+FINISHES = {
+    "exits 0": "It finished, after step 3 of fit.",
+    "exits 3": "It finished with code 3, after step 3 of fit.",
+    "thread": "It finished, after step 9 of fit.",
+    "forks": "It finished, after step 9 of fit.",
+    "uninstruments": "It finished with code 7.",
+}
+
+
+@exits_are_reported
+def test_every_screen_says_how_each_process_ended(
+    run_dir: Path, agents: Agents, tmp_path: Path
+) -> None:
+    """
+    By its own word, or by the kernel's where it left none; of a slot that is taken
+    again, the record of the process before stays.
+    """
+    expected = {**CRASHES, **FINISHES}
+    script = tmp_path / "train.py"
+    script.write_text(WAYS)
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(_at_the_fourth(run_dir, script, w)) for w in expected
+        ]
+        page_of(agents)  # from here on, the sidecar follows them
+        for one in processes:
+            one.communicate("\n")
+    until(lambda: _completed(agents, run_dir), "the exit statuses")
+    found = endings.slots(run_dir)
+    ends = dict(zip(expected, (one.latest for one in found.values()), strict=True))
+    assert {way: one.sentence for way, one in ends.items()} == expected
+    assert [one.pid for one in ends.values()] == [one.pid for one in processes]
+
+    with sidecar(run_dir, enabled="agents", peer_access=True) as address:
+        listed = until(lambda: _listed(f"http://{address}"), "the findings")
+        bundle = tmp_path / "bundle.tar.gz"
+        local = json.loads(_printed("ps", "--json", "--ended", run_dir=run_dir))
+        _printed("bundle", f"--out={bundle}", run_dir=run_dir)
+    for number, (way, text) in enumerate(expected.items()):
+        of = [one for one in local["processes"] if one["worker"] == str(number)]
+        assert [one["pid"] for one in of] == [processes[number].pid], way
+        assert of[0]["state"] == ("crashed" if way in CRASHES else "ended")
+        with tarfile.open(bundle) as archive:
+            [name] = [n for n in archive.getnames() if f"-{number}/end.json" in n]
+            packed = archive.extractfile(name)
+            assert packed is not None
+            assert ending.read(json.loads(packed.read())) == ends[way]
+        if way in CRASHES:
+            assert of[0]["verdict"] == listed[number]["verdict"] == text
+            explained = _printed("explain", str(number), run_dir=run_dir)
+            assert text in explained
+    with _at_the_fourth(run_dir, script, "thread"):
+        assert endings.slots(run_dir)["0"].before == ends["raises"]
+
+
+@contextmanager
+def _at_the_fourth(run_dir: Path, script: Path, way: str) -> Iterator[Program]:
+    """Run the program until its fourth step, which ends it in this *way*."""
+    with start_preloaded(
+        *(str(script), *way.split()),
+        cwd=script.parent,
+        environ=clean_environ(run_dir),
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+        process.kill()
+
+
+def _completed(agents: Agents, run_dir: Path) -> bool:
+    page_of(agents)
+    return all(one.latest.exited for one in endings.slots(run_dir).values())
+
+
+def _listed(url: str) -> dict[int, Any]:
+    """Return the processes that the sidecar shows, once it has judged them."""
+    summary = json.loads(http_get(f"{url}/api/summary"))
+    found = {int(one["worker"]): one for one in summary["agents"] if one["verdict"]}
+    return found if len(found) == len(CRASHES) else {}
+
+
+def _printed(*command: str, run_dir: Path) -> str:
+    environ = {"JAXMON_RUN_DIR": str(run_dir), "COLUMNS": "1000"}
+    return CliRunner().invoke(main, command, env=environ).output

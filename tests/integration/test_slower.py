@@ -301,4 +301,4 @@ def test_directory_that_cannot_be_written_costs_only_the_comparison(
     assert again(place, SLOW, JAXMON_RUN_DIR=elsewhere) == []
     left = os.listdir(elsewhere)  # noqa: PTH208 - names only
     # How the process ended is recorded all the same.
-    assert sorted(left) == ["agent-0.ended", "agent-0.life", "history"]
+    assert sorted(left) == ["agent-0.end", "history"]

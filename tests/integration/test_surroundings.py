@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from jaxmon import life
+from jaxmon import endings
+from jaxmon.facts.ending import FINISHED
 from jaxmon.http import listeners
 from jaxmon.http.sockets import Socket
 from tests.instrumented import instrumented
@@ -396,4 +397,4 @@ def test_a_program_at_its_limits_is_not_disturbed(
     assert "jaxmon failed in causes: maximum recursion depth exceeded" in result.err
     lines = result.err.splitlines()
     assert [one for one in lines if not one.startswith("jaxmon ")] == []
-    assert life.slots(run_dir)["0"].record.state == life.FINISHED
+    assert endings.slots(run_dir)["0"].latest.state == FINISHED

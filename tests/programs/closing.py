@@ -25,7 +25,7 @@ from urllib.request import urlopen
 import jax
 
 import jaxmon
-from jaxmon import life
+from jaxmon import endings
 from jaxmon.agent import serving as agent_serving
 
 
@@ -145,19 +145,20 @@ def go_through(
     with tempfile.TemporaryDirectory() as directory:
         mine = way(ours, Path(directory))
         results = use(step, agent.url)
-        while wait and not (life.slots(run_dir)["0"].held and answers(agent.socket)):
+        while wait and not (endings.slots(run_dir)["0"].held and answers(agent.socket)):
             time.sleep(0.02)
-        alive = life.slots(run_dir)["0"]
+        alive = endings.slots(run_dir)["0"]
         jaxmon.uninstrument()
         bad = damaged(mine)
         for number in mine:
             with suppress(OSError):  # it is damaged
                 os.close(number)
+    left = endings.slots(run_dir)["0"].latest
     return {
         "results": results,
         "damaged": bad,
         "held": alive.held,
-        "record": life.slots(run_dir)["0"].record[:3],
+        "record": [left.starts, left.crashes, left.state],
         "left": sorted(one.name for one in run_dir.iterdir()),
     }
 

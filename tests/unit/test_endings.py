@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import pytest
 
 from jaxmon import catalog
 from jaxmon.catalog.gpus import GPU_XID_LAST_TIMESTAMP_SECONDS
+from jaxmon.endings import age_of
 from jaxmon.exposition.families import Family, series
-from jaxmon.resources import container
-from jaxmon_exporter.closings import Closings
-from jaxmon_exporter.endings import Kills, aged, xids
+from jaxmon.facts.ending import ProcessEnd
+from jaxmon.resources import container, hung
+from jaxmon_exporter.endings import Closings, Kills, xids
+from tests.processes import exits_are_reported
 from tests.support import until
 
 
@@ -39,18 +44,23 @@ def test_the_kernel_reports_when_a_record_was_closed(
     closings.watch()
     run_dir.mkdir()
     closings.watch()
-    with (run_dir / "agent-3.life").open("wb") as record:
+    with (run_dir / "agent-3.end").open("wb") as record:
         record.write(b"x")
         record.flush()
-        (run_dir / "agent-3.life").read_bytes()
+        (run_dir / "agent-3.end").read_bytes()
         (run_dir / "agent-4.lock").write_bytes(b"")
-        (run_dir / "agent-5.life").write_bytes(b"")
+        (run_dir / "agent-5.end").write_bytes(b"")
         until(lambda: closings.at("5"), "the first")
         assert closings.at("3") is None
         assert closings.at("4") is None
         before = time.monotonic()
     until(lambda: closings.at("3"), "the end")
-    assert before <= (closings.at("3") or 0.0) <= time.monotonic()
+    ended = closings.at("3")
+    assert before <= (ended or 0.0) <= time.monotonic()
+    with (run_dir / "agent-3.end").open("r+b"):  # as the sidecar adds an exit status
+        pass
+    until(lambda: closings.at("3") != ended, "the next")
+    assert closings.at("3", completed=True) == ended
 
 
 def test_a_directory_that_is_recreated_is_watched_again(
@@ -64,10 +74,46 @@ def test_a_directory_that_is_recreated_is_watched_again(
     def seen() -> float | None:
         run_dir.mkdir(exist_ok=True)
         closings.watch()
-        (run_dir / "agent-0.life").write_bytes(b"")
+        (run_dir / "agent-0.end").write_bytes(b"")
         return closings.at("0")
 
     until(seen, "the new directory")
+
+
+@exits_are_reported
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        ("os._exit(3)", {"status": 3}),
+        ("os.kill(os.getpid(), 9)", {"signal": 9}),
+    ],
+)
+def test_the_kernel_reports_how_a_process_exited(
+    tmp_path: Path, end: str, expected: dict[str, int]
+) -> None:
+    """As soon as it is gone, whether or not its parent has waited for it."""
+    path = tmp_path / "s"
+    program = (
+        "import os, socket, sys\n"
+        "one = socket.socket(socket.AF_UNIX)\n"
+        "one.bind(sys.argv[1])\n"
+        "one.listen()\n"
+        "print(flush=True)\n"
+        f"sys.stdin.read()\n{end}\n"
+    )
+    command = [sys.executable, "-c", program, str(path)]
+    with Popen(command, stdin=PIPE, stdout=PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        number = hung.process_of(path)
+        assert number is not None
+        assert hung.exit_of(number) is None
+        process.stdin.close()
+        until(lambda: hung.exit_of(number) == expected, "the end of a zombie")
+    assert hung.exit_of(number) == expected
+    os.close(number)
+    assert hung.process_of(tmp_path / "none") is None
 
 
 def test_kills_for_memory_are_counted_since_the_last_response(tmp_path: Path) -> None:
@@ -96,12 +142,11 @@ def test_kills_for_memory_are_counted_since_the_last_response(tmp_path: Path) ->
 def test_the_age_of_words_does_not_depend_on_the_wall_clock() -> None:
     """Unless they are from before a restart of the host."""
     boottime = time.clock_gettime(time.CLOCK_BOOTTIME)
-    words = {"kind": "exit", "boottime": boottime - 5.0, "time": time.time() + 900.0}
-    assert 5.0 <= aged(words)["age_seconds"] < 300.0
-    words = {"kind": "exit", "boottime": boottime + 9e6, "time": time.time() - 50.0}
-    assert 50.0 <= aged(words)["age_seconds"] < 350.0
-    assert aged({}) == {}
-    assert "age_seconds" not in aged({"kind": "exit", "boottime": "x"})
+    end = ProcessEnd(boottime=boottime - 5.0, time=time.time() + 900.0)
+    assert 5.0 <= (age_of(end) or 0.0) < 300.0
+    end = ProcessEnd(boottime=boottime + 9e6, time=time.time() - 50.0)
+    assert 50.0 <= (age_of(end) or 0.0) < 350.0
+    assert age_of(ProcessEnd()) is None
 
 
 @pytest.mark.parametrize("age", [0.0, 3500.0])

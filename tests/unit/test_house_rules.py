@@ -180,7 +180,6 @@ ELSEWHERE = [
     "agent/jaxlink/names/check",
     "agent/jaxlink/profiler",
     "agent/loaded",
-    "agent/local_socket",
     "agent/oom/part",
     "agent/reports/directory",
     "agent/reports/environment",
@@ -189,6 +188,7 @@ ELSEWHERE = [
     "agent/reports/mounts",
     "agent/reports/profile",
     "agent/runtime",
+    "agent/serving",
     "agent/traces/part",
     "agent/tracing/sources",
     "agent/versions",
@@ -427,7 +427,6 @@ def test_command_lines_and_messages_are_shown_by_one_module():
     readers = {
         "jaxmon/agent/history/part.py",  # names a file by their digest
         "jaxmon/agent/oom/facts.py",  # the name of the script
-        "jaxmon/agent/reports/overview.py",  # by `disclosure.command`
         "jaxmon/agent/warm/compiling.py",  # its own
         "jaxmon/bootstrap/sitecustomize.py",  # a comparison
         "jaxmon/cli/baseline.py",  # starts a process with them

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from jaxmon.facts.ending import ProcessEnd
 from jaxmon.report.job.failures import is_of_peers
 from jaxmon.report.job.post_mortem import Found, PostMortem, examine
 from jaxmon.report.job.post_mortem_document import document
 from jaxmon.report.job.post_mortem_text import lines
-from jaxmon.report.job.records import Host, Words, host
+from jaxmon.report.job.records import Host, host
 from tests.ranks import report, waiting
 
 
@@ -242,7 +243,7 @@ def test_errors_about_peers_are_recognised(
     kind: str, message: str, *, of_peers: bool
 ) -> None:
     """By what the runtime says; a connection of the program's own is its own."""
-    assert is_of_peers(Words("exception", kind, message)) == of_peers
+    assert is_of_peers(ProcessEnd(type=kind, message=message)) == of_peers
 
 
 def test_an_error_raised_while_handling_one_of_peers_is_of_peers() -> None:

@@ -1,5 +1,6 @@
 """
-The last words of a process: how it ended, where, how far it had come, and when.
+What a process says of its end (`jaxmon.facts.ending`): how it ended, where, how far it
+had come, and when; and how far it has come before that, as it may be killed.
 
 Written as soon as an uncaught exception is reported: what follows may take minutes, as
 JAX's wait for the other processes of a job does, or end by a signal. Otherwise written
@@ -11,27 +12,29 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
+import logging
 import sys
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from types import FrameType
+from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
-from jaxmon import disclosure
+from jaxmon import disclosure, endings
 from jaxmon.agent.context import Context
 from jaxmon.agent.errors.described import LONGEST, causes, described, is_oom, place
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.cluster import cluster
+from jaxmon.agent.jaxlink.hooks import Places
 from jaxmon.agent.jaxlink.probe import Probe
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, stack_of
-from jaxmon.clocks import monotonic, wall_time
+from jaxmon.clocks import monotonic
+from jaxmon.facts.ending import Underlying
 from jaxmon.indicators.endings import SingleUse, noting_python
 from jaxmon.indicators.loops import Loops
 
 
 SITE = "last_words"
+_ASYNCIO = "asyncio"
 
 # Processes of the smallest job.
 _JOB = 2
@@ -45,7 +48,8 @@ class LastWords:
         spanning: returns the functions that run on devices of other processes, too.
 
     Attributes:
-        say: writes the words.
+        say: writes the words, by field of the record.
+        doing: returns what the program does now, likewise.
     """
 
     def __init__(
@@ -64,7 +68,9 @@ class LastWords:
         self._caught: list[bool] = []
         self._of_error = False
         self._began = monotonic()
+        self._program = ""
         self.say: Callable[[Mapping[str, Any]], None] | None = None
+        self.doing: Callable[[], Mapping[str, str]] = dict
 
     def exiting(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """
@@ -110,7 +116,22 @@ class LastWords:
         if self._of_error and getattr(sys, "last_value", None) is not None:
             return
         with self._contained():
-            self._leave({"kind": "finished", **self._position(), **self._known_exit()})
+            known = self._known_exit()
+            self._leave({"kind": "finished", **self._reached(), **known})
+
+    def position(self) -> dict[str, Any]:
+        """
+        Return which process this is, and how far the program has come, by field of the
+        record. Takes some 50 µs, and the first time some milliseconds.
+        """
+        found: dict[str, Any] = {}
+        with self._contained():
+            # Of texts that are not needed at the start.
+            self._program = self._program or disclosure.own_command()[:LONGEST]
+            doing = {name: one[:LONGEST] for name, one in self.doing().items()}
+            running = self._loops.running()
+            found = {**self._reached(), **self._here(), **doing, "running": running}
+        return found  # noqa: RET504 - the block may end early
 
     def crashed(self) -> bool:
         """
@@ -140,14 +161,16 @@ class LastWords:
 
     def _leave(self, words: Mapping[str, Any]) -> None:
         if self.say is not None:
-            self.say(
-                {
-                    **words,
-                    **self._place_in_job(),
-                    "time": wall_time(),
-                    "boottime": time.clock_gettime(time.CLOCK_BOOTTIME),
-                }
-            )
+            said = [Underlying(**one) for one in words.get("causes", ())]
+            self.say({**words, "causes": tuple(said), **self._here()})
+
+    def _here(self) -> dict[str, Any]:
+        return {
+            "program": self._program,
+            **self._place_in_job(),
+            "observed_seconds": max(monotonic() - self._began, 0.0),
+            **endings.now(),
+        }
 
     def _error(self, error: BaseException) -> dict[str, Any]:
         line = self._lines.line_of(error)
@@ -156,7 +179,7 @@ class LastWords:
             **described(error),
             "oom": is_oom(error),
             **place(line),
-            **self._position(),
+            **self._reached(),
             "causes": [described(one) for one in causes(error)],
         }
 
@@ -177,7 +200,7 @@ class LastWords:
             "message": text.partition("\n")[0][:LONGEST],
             "oom": cause is not None and is_oom(cause),
             **place(lines.line_of(cause) if cause else lines.of(stack_of(frame))),
-            **self._position(),
+            **self._reached(),
             "causes": [words for words, _ in handled],
         }
 
@@ -190,14 +213,12 @@ class LastWords:
         if here is None or here.size < _JOB:
             return {}
         return {
-            "index": here.rank,
-            "count": here.size,
+            "rank": here.rank,
+            "ranks": here.size,
             "coordinator": here.coordinator[:LONGEST],
-            "pid": os.getpid(),
-            "observed_seconds": max(monotonic() - self._began, 0.0),
         }
 
-    def _position(self) -> dict[str, Any]:
+    def _reached(self) -> dict[str, Any]:
         """Return how far the program has come."""
         running = self._loops.running()
         loops = [(one.name == running, one.steps, one.name) for one in self._loops]
@@ -229,3 +250,85 @@ class LastWords:
 
 def _is_interactive() -> bool:
     return bool(sys.flags.interactive) or hasattr(sys, "ps1")
+
+
+class UncaughtHooks:
+    """
+    Uncaught errors reported by the interpreter and asyncio.
+
+    | place | reports |
+    |---|---|
+    | `sys.excepthook` | exceptions that end the program |
+    | `sys.exit` | its code, which Python does not report, and from where or why |
+    | `threading.excepthook` | exceptions that end a thread |
+    | `sys.unraisablehook` | exceptions of finalisers and of callbacks from C |
+    | the logger ``asyncio`` | exceptions of tasks and callbacks, never retrieved |
+
+    The hooks may be plain functions: they are called after the traceback was created.
+    asyncio offers one handler, which belongs to the program; the default one logs,
+    which a filter of the logger observes, including under uvloop.
+
+    Passes uncaught errors to *observe*, those that end the program to *words*, and
+    those that end a thread to *gone*; then continues as before.
+    """
+
+    def __init__(
+        self,
+        observe: Callable[[BaseException | None], None],
+        words: LastWords,
+        gone: Callable[[threading.Thread | None, object], None],
+    ) -> None:
+        self._observe = observe
+        self._words = words
+        self._gone = gone
+
+    def attach(self, at: Places) -> None:
+        """Install the hooks; *at* restores them."""
+        hook, thread_hook = sys.excepthook, threading.excepthook
+        unraisable_hook = sys.unraisablehook
+        observe, words, gone = self._observe, self._words, self._gone
+
+        def excepthook(
+            kind: type[BaseException], error: BaseException, tb: TracebackType | None
+        ) -> None:
+            words.on_uncaught(error)
+            observe(error)
+            hook(kind, error, tb)
+
+        def thread_excepthook(args: threading.ExceptHookArgs) -> None:
+            observe(args.exc_value)
+            gone(args.thread, args.exc_value)
+            thread_hook(args)
+
+        def unraisablehook(unraisable: Any) -> None:
+            observe(unraisable.exc_value)
+            unraisable_hook(unraisable)
+
+        _replace(at, sys, "excepthook", excepthook)
+        at.replace(sys, "exit", words.exiting(sys.exit))
+        _replace(at, threading, "excepthook", thread_excepthook)
+        _replace(at, sys, "unraisablehook", unraisablehook)
+        logging.getLogger(_ASYNCIO).addFilter(self._on_record)
+
+    def detach(self) -> None:
+        """Remove the filter from asyncio's logger. Idempotent."""
+        logging.getLogger(_ASYNCIO).removeFilter(self._on_record)
+
+    def _on_record(self, record: logging.LogRecord) -> bool:
+        # A record created by hand may have anything here.
+        found: object = record.exc_info
+        if isinstance(found, tuple):
+            self._observe(
+                next(
+                    iter([one for one in found if isinstance(one, BaseException)]), None
+                )
+            )
+        return True
+
+
+def _replace(at: Places, owner: ModuleType, name: str, ours: Any) -> None:
+    """Replace the hook ``owner.name``; *ours* looks like it, and is pickled by name."""
+    functools.update_wrapper(ours, getattr(owner, name))
+    ours.__module__, ours.__qualname__ = owner.__name__, name
+    ours.__annotations__ = {}
+    at.replace(owner, name, ours)

@@ -14,13 +14,12 @@ from weakref import ReferenceType, ref
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.errors.gone import GoneHelpers
-from jaxmon.agent.errors.last_words import LastWords
+from jaxmon.agent.errors.last_words import LastWords, UncaughtHooks
 from jaxmon.agent.errors.surfacing import (
     DeletedArrayHook,
     ErrorConstructionHook,
     ErrorObserver,
 )
-from jaxmon.agent.errors.uncaught import UncaughtHooks
 from jaxmon.agent.families import active, by_value
 from jaxmon.agent.functions import UNKNOWN, Function
 from jaxmon.agent.jaxlink import failures, patch_targets

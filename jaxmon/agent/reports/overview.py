@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -125,7 +124,7 @@ class Overview:
         jax = self._context.jax
         return {
             "pid": os.getpid(),
-            "program": _program(),
+            "program": disclosure.own_command()[:500],
             "started": self._started,
             "now": wall_time(),
             "observed_seconds": monotonic() - self._began,
@@ -203,31 +202,3 @@ def _figures(function: Function) -> dict[str, Any]:
 
 def _values(tallies: dict[str, Any]) -> dict[str, int]:
     return {name: tally.value for name, tally in tallies.copy().items() if tally.value}
-
-
-def _program() -> str:
-    """
-    Return the command line, with the interpreter's directory removed. A process started
-    by multiprocessing has that of the program, and its own name.
-    """
-    command, *arguments = sys.orig_argv or [""]
-    suffix = []
-    if (worker := _multiprocessing_name()) is not None:
-        suffix = [f"({worker})"]
-        if any("multiprocessing." in one for one in arguments):
-            # What started it; `multiprocessing` has given it the program's arguments.
-            script, *rest = sys.argv or [""]
-            directory, name = os.path.split(script)
-            package = os.path.basename(directory)  # noqa: PTH119 - a text, no file
-            main = ["-m", package] if name == "__main__.py" and package else [script]
-            arguments = [*main, *rest]
-    words = [os.path.basename(command), *arguments, *suffix]  # noqa: PTH119 - likewise
-    return disclosure.command(words)[:500]
-
-
-def _multiprocessing_name() -> str | None:
-    """Return the name of a process that multiprocessing started, `None` for another."""
-    module = sys.modules.get("multiprocessing.process")
-    if module is None or module.parent_process() is None:
-        return None
-    return str(module.current_process().name)

@@ -214,6 +214,14 @@ class WallTime(Part):
             "places": self._busy_places() if course else [],
         }
 
+    def position(self) -> dict[str, str]:
+        """Return what goes on now, by field of the record that outlives the process."""
+        if (current := self._looks.progress.current) is None:
+            return {}
+        now = current.entry
+        awaited = now.function if now.state in _FOR_DEVICE else ""
+        return {"activity": now.activity, "place": now.place, "awaited": awaited}
+
     def _busy_places(self) -> list[dict[str, Any]]:
         """
         Return the lines where it was lately, other than in waits for the device, and

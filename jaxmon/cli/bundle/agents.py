@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jaxmon import disclosure
+from jaxmon import disclosure, endings, rundir
 from jaxmon.cli import runs
 from jaxmon.cli.bundle import hlo
 from jaxmon.cli.bundle.archive import Archive
 from jaxmon.cli.selection import pick
 from jaxmon.cli.workers import TIMEOUT, Worker, running
 from jaxmon.errors import CommandError
+from jaxmon.facts.ending import ProcessEnd
 from jaxmon.facts.process import read
 from jaxmon.facts.reader import mapping
 from jaxmon.http.fetch import FetchError, fetch_all
@@ -89,6 +90,17 @@ def collect(
     if not workers:
         archive.missing["agents"] = "no instrumented process is running here"
     return _collected(archive, workers, programs, limits)
+
+
+def add_ends(archive: Archive, run_dir: Path | None) -> dict[str, ProcessEnd]:
+    """
+    Add the records of processes that have ended and have no successor to *archive*, and
+    return them by slot.
+    """
+    found = endings.ends(run_dir or rundir.locate())
+    for number, end in found.items():
+        archive.add_json(f"worker-{number}/end.json", end.as_json())
+    return found
 
 
 def _collected(

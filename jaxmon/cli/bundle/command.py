@@ -104,6 +104,7 @@ def command(
     processes = agents.collect(
         archive, run_dir, worker, programs=programs, limits=limits_of(run_dir)
     )
+    ends = agents.add_ends(archive, run_dir)
     _add_sidecar(archive, sidecar)
     disks = [run_dir or rundir.locate(), Path.cwd()]
     archive.add_json("host.json", facts(disks))
@@ -116,7 +117,7 @@ def command(
         host=host,
         moment=moment,
         processes=processes,
-        timeline=timeline.entries(processes, alerts or ()),
+        timeline=timeline.entries(processes, alerts or (), ends),
         alerts=alerts,
         missing=archive.missing,
     )

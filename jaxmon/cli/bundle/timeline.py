@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaxmon.cli.bundle.agents import Process
+from jaxmon.facts.ending import ProcessEnd
 from jaxmon.formats.layout import clean, shortened
 
 
@@ -28,7 +29,9 @@ class Entry:
 
 
 def entries(
-    processes: Iterable[Process], alerts: Iterable[Mapping[str, Any]]
+    processes: Iterable[Process],
+    alerts: Iterable[Mapping[str, Any]],
+    ends: Mapping[str, ProcessEnd],
 ) -> list[Entry]:
     """
     Return what happened, in order of time; of too much, the latest.
@@ -36,8 +39,12 @@ def entries(
     Args:
         processes: with their events; those of one kind and function become one entry.
         alerts: labels, and ``since`` in Unix time if known.
+        ends: the records of processes that have ended, by slot.
     """
     found = [*_of_alerts(alerts)]
+    for number, end in ends.items():
+        if (at := end.time) is not None:
+            found.append(Entry(at, at, 1, f"worker {number}", _line(end.sentence)))
     for process in processes:
         found += _of_process(process)
     return sorted(found, key=lambda one: (one.first, one.source))[-_MOST:]

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from jaxmon.report.job.records import CRASHED, KILLED, Host, Rank, Words
+from jaxmon.facts.ending import CRASHED, KILLED, ProcessEnd
+from jaxmon.report.job.records import Host, Rank
 
 
 # Thirty years: who reports more is wrong, or lies.
@@ -113,7 +114,7 @@ def failure(host: Host, rank: Rank) -> Failure | None:
     )
 
 
-def is_of_peers(words: Words) -> bool:
+def is_of_peers(words: ProcessEnd) -> bool:
     """Return whether *words* say that another process is gone, or unreachable."""
     messages = (words.message, *(one.message for one in words.causes))
     return any(
@@ -140,7 +141,7 @@ def _ending(rank: Rank) -> Ending | None:
 
 def _ages(rank: Rank) -> tuple[float, ...]:
     """Return how many seconds ago it failed: a range, if that is not known well."""
-    if rank.words.kind in {"exception", "exit"} and rank.words.age_seconds is not None:
+    if rank.words.failed and rank.words.age_seconds is not None:
         return (rank.words.age_seconds,)
     if rank.closed_seconds is not None:
         return (rank.closed_seconds,)

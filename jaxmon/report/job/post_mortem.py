@@ -14,10 +14,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from jaxmon.facts.ending import FINISHED
 from jaxmon.report.job.failures import Ending, Failure, failure, failures
 from jaxmon.report.job.model import Job, State, Suspects
 from jaxmon.report.job.places import apart_from, waiting_of
-from jaxmon.report.job.records import FINISHED, Host, Rank
+from jaxmon.report.job.records import Host, Rank
 from jaxmon.report.job.verdict import busy, judge
 
 

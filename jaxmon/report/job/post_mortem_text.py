@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from jaxmon.formats.layout import INDENT, counted, duration, wrapped
 from jaxmon.report.job.failures import Ending, Failure
 from jaxmon.report.job.post_mortem import Found, PostMortem
-from jaxmon.report.job.records import Said, Words
 from jaxmon.report.job.words import does, numbers, short
 
 
@@ -17,8 +15,6 @@ _MOST_JOBS = 20
 _MOST_FAILURES = 10
 _MOST_HOSTS = 10
 _MOST_GROUPS = 5
-# After a signal that a program handles itself, most exit with 128 and its number.
-_BY_SIGNAL = 128
 # Clocks that differ less mislead no one who reads logs.
 _SAME = 1.0
 
@@ -35,6 +31,15 @@ _ADVICE = {
     Ending.OOM_KILLED: "The kernel killed it, or a process beside it, for its memory: "
     "raise the limit, or load less.",
 }
+_IN_C = (
+    "A crash in C: `python -X faulthandler` prints where, `coredumpctl` may have the "
+    "core."
+)
+_BY_SIGNAL = dict.fromkeys(("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV"), _IN_C)
+_STOPPED = (
+    "A user, a scheduler, an eviction or the kernel sent it that signal: their logs "
+    "say which (`dmesg`, `kubectl describe pod`, `sacct`)."
+)
 
 
 def lines(found: Found, width: int) -> list[str]:
@@ -84,27 +89,12 @@ def headline(job: PostMortem) -> str:
 
 def what(failure: Failure) -> str:
     """Return how a rank failed, in its own words where it left some."""
-    words, ending = failure.rank.words, failure.ending
-    if words.kind == "exit":
-        said = f": {words.message}" if words.message else ""
-        after = next((f" (after {_said(one)})" for one in words.causes), "")
-        return f"exited with code {words.code}{_signal(words.code)}{said}{after}"
-    if ending is Ending.KILLED:
-        return "was killed, or ended without a word"
+    end, ending = failure.rank.words, failure.ending
     if ending is Ending.OOM_KILLED:
         return "was killed by the kernel for memory"
-    if ending is Ending.CRASHED:
+    if ending is Ending.CRASHED and not end.kind:
         return "ended by an uncaught exception"
-    text = _said(words)
-    causes = [one for one in words.causes if one.message or one.type]
-    if causes:
-        last = causes[-1]
-        text += f" (after {last.type}: {last.message})" if last.message else ""
-    return text
-
-
-def _said(one: Words | Said) -> str:
-    return f"{one.type}: {one.message}" if one.message else one.type
+    return str(end).removeprefix("raised ")
 
 
 def who(failure: Failure) -> str:
@@ -123,13 +113,6 @@ def _did(failure: Failure) -> str:
     return f"{'raised ' if said else ''}{what(failure)}"
 
 
-def _signal(code: int) -> str:
-    try:
-        return f" ({signal.Signals(code - _BY_SIGNAL).name})"
-    except ValueError:
-        return ""
-
-
 def _job(job: PostMortem, width: int) -> Iterator[str]:
     yield from wrapped(headline(job), width, rest=INDENT)
     first = job.first
@@ -137,7 +120,7 @@ def _job(job: PostMortem, width: int) -> Iterator[str]:
         yield from _bullet(f"first: {verdict(job)}", width)
         for text in _details(first):
             yield from wrapped(text, width, first=INDENT * 2, rest=INDENT * 3)
-        advice = _ADVICE[first.ending]
+        advice = _advice(first)
         yield from wrapped(advice, width, first=INDENT * 2, rest=INDENT * 2)
     elif job.consequences:
         yield from _bullet(_unknown(job), width)
@@ -155,6 +138,14 @@ def _job(job: PostMortem, width: int) -> Iterator[str]:
         yield from _bullet(text, width)
     if job.hangs and not job.failed:
         yield from _bullet(_HANGS, width)
+
+
+def _advice(failure: Failure) -> str:
+    """Return where to look further, by the signal if that is known."""
+    signal = failure.rank.words.signal_name
+    if failure.ending is not Ending.KILLED or not signal:
+        return _ADVICE[failure.ending]
+    return _BY_SIGNAL.get(signal, _STOPPED)
 
 
 def _bullet(text: str, width: int) -> list[str]:

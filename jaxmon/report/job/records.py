@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from jaxmon.facts.ending import KILLED, ProcessEnd
 from jaxmon.facts.reader import from_json, mapping, sifted
 from jaxmon.facts.walltime import Now
 from jaxmon.formats import schema
@@ -18,12 +19,6 @@ from jaxmon.report.job.setups import Setups
 
 MOST_RANKS = 1_000_000
 """No job has as many; a larger one is a mistake, or a lie."""
-
-KILLED, CRASHED, FINISHED = "killed", "crashed", "finished"
-"""
-How a process ended: without a word, as by SIGKILL, the kernel's OOM killer, a crash in
-C or `os._exit`; by an uncaught exception; in order.
-"""
 
 _MOST_FUNCTIONS = 64
 _MOST_ON_A_HOST = 1024
@@ -83,53 +78,6 @@ class Compiling:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """Class of an exception, and the first line of its message."""
-
-    type: str = ""
-    message: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """
-    The last words of a process.
-
-    Attributes:
-        kind: ``exception``, ``exit`` with another code than 0, or ``finished``; empty
-            if it left none.
-        type: class of the exception.
-        message: first line of its message, or of that of `sys.exit`.
-        oom: whether it is about memory of devices.
-        code: of `sys.exit`.
-        where: ``file:line`` of the program.
-        function: in which function that is.
-        loop: the loop that it was in; empty if it marks none.
-        steps: done in that loop.
-        called: what it has called most of what the ranks call together.
-        calls: how often.
-        causes: what the exception was raised from, or while handling.
-        time: when, by the wall clock of its host.
-        age_seconds: how long ago; `None` if unknown.
-    """
-
-    kind: str = ""
-    type: str = ""
-    message: str = ""
-    oom: bool = False
-    code: int = 0
-    where: str = ""
-    function: str = ""
-    loop: str = ""
-    steps: int = 0
-    called: str = ""
-    calls: int = 0
-    causes: tuple[Said, ...] = ()
-    time: float | None = None
-    age_seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Xid:
     """An Xid error that the driver of a GPU reported."""
 
@@ -176,7 +124,7 @@ class Rank:
         ended: how it ended, as far as is known; empty if it has not.
         ended_seconds: how long that has been known.
         closed_seconds: how long ago it ended, if the kernel reported that.
-        words: what it left.
+        words: its record, once it has ended or said how it ends.
         oom_kills: how many processes of its cgroup the kernel killed for memory
             between its last response and its end; `None` if unknown.
         host_oom_kills: the same, of the whole host.
@@ -212,7 +160,7 @@ class Rank:
     ended: str = ""
     ended_seconds: float = 0.0
     closed_seconds: float | None = None
-    words: Words = field(default_factory=Words)
+    words: ProcessEnd = field(default_factory=ProcessEnd)
     oom_kills: int | None = None
     host_oom_kills: int | None = None
     course: Any = None
@@ -347,7 +295,7 @@ def host(target: str, document: object) -> Host:
         rank = _bounded(read, setups.of(one))
         if rank is None:
             others += not read.ended
-            failed = read.words.kind in {"exception", "exit"} or read.ended == KILLED
+            failed = read.words.failed or read.ended == KILLED
             unknown += [read] * failed
             continue
         ranks.append(rank)

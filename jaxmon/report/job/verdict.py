@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from statistics import median
 
+from jaxmon.facts.ending import CRASHED, FINISHED, KILLED
 from jaxmon.formats.durations import seconds as seconds_in
 from jaxmon.limits import Limits
 from jaxmon.report.job import latecomers, stragglers
@@ -30,7 +31,7 @@ from jaxmon.report.job.places import (
     waiting_of,
 )
 from jaxmon.report.job.programs import deviating
-from jaxmon.report.job.records import CRASHED, FINISHED, KILLED, Host, Rank
+from jaxmon.report.job.records import Host, Rank
 
 
 # No pause that comes again and again is as long as a day.

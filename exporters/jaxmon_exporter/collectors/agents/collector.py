@@ -5,8 +5,8 @@ All agents' metrics are combined, distinguished by the label ``worker``. A fault
 affects only itself: a killed process only has ``jaxmon_agent_up 0`` while its socket
 exists, and so does one that hangs, floods, or does not serve metrics. A process that
 exits cleanly removes its socket. What it counted stays for a while, and its successor
-adds to it (`jaxmon.ended`). What else stays is of its slot: how many agents started in
-it, and how many of them did not finish.
+adds to it (`jaxmon.endings`). What else stays is of its slot: how many agents started
+in it, and how many of them did not finish.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from jaxmon import life, rundir
+from jaxmon import endings, rundir
 from jaxmon.catalog import AGENT_UP
+from jaxmon.endings import SlotEnds
 from jaxmon.errors import PageError
 from jaxmon.exposition.families import Family, series
 from jaxmon.http import fetch
@@ -28,8 +29,12 @@ from jaxmon_exporter.collecting import (
     CollectorUnavailable,
     partial_failures,
 )
-from jaxmon_exporter.collectors.agents.ended import EndedCounts, changed
-from jaxmon_exporter.collectors.agents.lives import Lives
+from jaxmon_exporter.collectors.agents.slots import (
+    EndedCounts,
+    ExitStatuses,
+    SlotSeries,
+    changed,
+)
 from jaxmon_exporter.precedence import unowned
 
 
@@ -70,7 +75,8 @@ class Agents:
         self.interval = interval
         self.deadline = timeout + 5.0
         self._run_dir = run_dir
-        self._lives = Lives()
+        self._series = SlotSeries()
+        self._exits = ExitStatuses(run_dir)
         self._ended = EndedCounts(run_dir, max_total)
         self._timeout = timeout
         self._max_bytes = max_bytes
@@ -79,6 +85,8 @@ class Agents:
         self._failures = Counter({f"agent_{reason}": 0 for reason in _FAILURES})
         self._failures[CONFLICT] = 0
         self._conflicting = False
+        # What is wrong with records of a later release.
+        self._refused: dict[str, str] = {}
 
     def collect(self) -> Iterable[Family]:
         """
@@ -98,10 +106,14 @@ class Agents:
             max_total=self._max_total,
         )
         # After the responses: what died meanwhile is dead, and what it counted is kept.
-        # In this order: a count that is not read yet has a process that is known.
-        for worker, trouble in self._ended.read().items():
+        refused: dict[str, str] = {}
+        slots = self._slots(refused)
+        for worker, trouble in self._ended.read(slots).items():
             self._trouble(f"{worker} (ended)", BAD_PAGE, trouble)
-        slots = self._slots()
+        for worker in refused.keys() - self._refused.keys():
+            self._trouble(f"{worker} (record)", BAD_PAGE, PageError(refused[worker]))
+        self._refused = refused
+        self._exits.follow(slots, sockets)
         pages, gone = self._pages(answers)
         up = Family(AGENT_UP, [])
         responded = set()
@@ -118,11 +130,12 @@ class Agents:
         found, owned, taken = [up], set[str](), dict[str, str]()
         for worker, page in self._ended.merged(known, slots):
             found += unowned(self._compatible(worker, page, taken), owned)
-        lives = self._lives.families(slots, up=responded, gone=gone)
-        return [*found, *lives, partial_failures(self.name, self._failures)]
+        ends = self._series.families(slots, up=responded, gone=gone)
+        return [*found, *ends, partial_failures(self.name, self._failures)]
 
     def close(self) -> None:
-        """Nothing is held between polls."""
+        """Follow no process any more."""
+        self._exits.close()
 
     def _pages(
         self, answers: dict[str, str | FetchError]
@@ -172,9 +185,9 @@ class Agents:
             raise CollectorUnavailable(NO_RUN_DIR, message, costly=False)
         return found
 
-    def _slots(self) -> dict[str, life.Slot]:
+    def _slots(self, refused: dict[str, str] | None = None) -> dict[str, SlotEnds]:
         try:
-            return life.slots(self._run_dir)
+            return endings.slots(self._run_dir, refused)
         except OSError:  # removed meanwhile; it was there for the sockets
             return {}
 

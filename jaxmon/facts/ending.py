@@ -1,0 +1,287 @@
+"""
+The end of a process: what it leaves in its slot (`jaxmon.endings`), and what its
+sidecar adds. Every screen and the post-mortem read this record, and nothing else says
+how a process ended.
+
+A process that is killed cannot write. So it writes from its start on, and every few
+seconds, what must be known then: which process it is, its command line and how far it
+has come. An exception, a `sys.exit` and an orderly end add how it ended, and the
+sidecar the exit status, as the kernel saw it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from jaxmon.formats import schema
+
+
+SCHEMA = 1
+
+State: TypeAlias = Literal["running", "finished", "crashed"]
+RUNNING: State = "running"
+FINISHED: State = "finished"
+CRASHED: State = "crashed"
+KILLED = "killed"
+"""How a process ended that left no word of its end."""
+
+# A word of a process that was killed before it had finished.
+_SAID = {"exception": CRASHED, "exit": FINISHED, "finished": FINISHED}
+# After a signal that a program handles itself, most exit with 128 and its number.
+_BY_SIGNAL = 128
+# More than any process counts, and what JSON readers keep exactly.
+_MOST = 1 << 53
+
+
+class Underlying(NamedTuple):
+    """Class of an exception, and the first line of its message."""
+
+    type: str = ""
+    message: str = ""
+
+    def __str__(self) -> str:
+        """Return both in a line."""
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+class ProcessEnd:
+    """
+    What is known of a process of a slot; never changed. A plain class: agents load it
+    when they start, and a named tuple of as many fields takes milliseconds.
+
+    Attributes:
+        starts: which process of its slot it is, counted from 1.
+        crashes: how many of those before it did not finish.
+        state: ``running`` unless it said otherwise: also of one that was killed.
+        running: the loop that runs; empty if none does.
+        pid: in its own namespace of processes.
+        program: its command line, as it may be shown.
+        rank: its number in its job; `None` if it is in none.
+        ranks: how many the job has.
+        coordinator: address of the coordinator of the job.
+        observed_seconds: for how long its agent had run.
+        loop: the loop that it was in; empty if it marks none.
+        steps: done in that loop.
+        called: what it has called most of what the ranks call together.
+        calls: how often.
+        activity: the activity that it was in lately, if it marks any.
+        place: the line where it was lately, as ``file:line``.
+        awaited: the function whose program it waited for there, if it did.
+        kind: ``exception``, ``exit`` with another code than 0, or ``finished``; empty
+            if it left no word.
+        type: class of the exception.
+        message: first line of its message, or of that of `sys.exit`.
+        oom: whether it is about memory of devices.
+        code: of `sys.exit`.
+        where: ``file:line`` of the program that it ended at.
+        function: in which function that is.
+        causes: what the exception was raised from, or while handling.
+        time: when this was written, by the wall clock.
+        boottime: the same by the clock that all processes of a host share.
+        age_seconds: how long ago that was; `None` if unknown. Never written.
+        status: with which code it exited, by the kernel; `None` if that is unknown.
+        signal: the number of the signal that ended it, by the kernel; 0 if none did.
+        counted_since: when the counts of the slot began that this process left, or
+            that it adds to; 0 if it does neither. By `jaxmon.clocks.monotonic`.
+        counted_until: when it left them.
+        counted_bytes: their size; 0 if it left none.
+    """
+
+    starts: int = 0
+    crashes: int = 0
+    state: State = RUNNING
+    running: str = ""
+    pid: int = 0
+    program: str = ""
+    rank: int | None = None
+    ranks: int | None = None
+    coordinator: str = ""
+    observed_seconds: float = 0.0
+    loop: str = ""
+    steps: int = 0
+    called: str = ""
+    calls: int = 0
+    activity: str = ""
+    place: str = ""
+    awaited: str = ""
+    kind: str = ""
+    type: str = ""
+    message: str = ""
+    oom: bool = False
+    code: int = 0
+    where: str = ""
+    function: str = ""
+    causes: tuple[Underlying, ...] = ()
+    time: float | None = None
+    boottime: float | None = None
+    age_seconds: float | None = None
+    status: int | None = None
+    signal: int = 0
+    counted_since: float = 0.0
+    counted_until: float = 0.0
+    counted_bytes: int = 0
+
+    def __init__(self, **known: Any) -> None:
+        self.__dict__.update(known)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ProcessEnd) and self.as_json() == other.as_json()
+
+    def __hash__(self) -> int:
+        return hash((self.starts, self.pid, self.time))
+
+    def __repr__(self) -> str:
+        return f"ProcessEnd({self.as_json()})"
+
+    def but(self, **known: Any) -> ProcessEnd:
+        """Return the same, but with what is *known*."""
+        return ProcessEnd(**{**self.__dict__, **known})
+
+    @property
+    def ended(self) -> str:
+        """How it ended, if it has: ``finished``, ``crashed`` or ``killed``."""
+        if self.state != RUNNING:
+            return self.state
+        return _SAID.get(self.kind, KILLED)
+
+    @property
+    def failed(self) -> bool:
+        """Whether it left the word that it failed."""
+        return self.kind in {"exception", "exit"}
+
+    @property
+    def exited(self) -> bool:
+        """Whether it is known how it exited, by the kernel."""
+        return self.status is not None or bool(self.signal)
+
+    @property
+    def signal_name(self) -> str:
+        """The name of the signal that ended it; empty if none did."""
+        number = self.signal
+        return _signal(number) or f"signal {number}" if number else ""
+
+    def __str__(self) -> str:
+        """Return how it ended, as the predicate of a sentence."""
+        if self.kind == "exception":
+            return f"raised {Underlying(self.type, self.message)}{self._after(-1)}"
+        if self.kind == "exit":
+            by = _signal(self.code - _BY_SIGNAL)
+            code = f"{self.code} ({by})" if by else str(self.code)
+            said = f": {self.message}" if self.message else ""
+            return f"exited with code {code}{said}{self._after(0)}"
+        if FINISHED in (self.state, self.kind):
+            return f"finished with code {self.status}" if self.status else "finished"
+        return self._silent()
+
+    def _silent(self) -> str:
+        """Return how one ended that left no word, as far as that is known."""
+        if self.state == CRASHED:
+            return "ended by an uncaught exception"
+        if self.signal:
+            return f"was ended by {self.signal_name}"
+        if self.status is not None:
+            return f"exited with code {self.status} without a word"
+        return "was killed, or ended without a word"
+
+    @property
+    def sentence(self) -> str:
+        """How and where it ended, and how far it had come, as a sentence."""
+        found = [str(self)]
+        if self.failed and self.where:
+            found.append(f"at {self.where} in {self.function}")
+        if self.loop:
+            found.append(f"after step {self.steps:,} of {self.loop}")
+        text = f"It {found[0]}{', ' if found[1:] else ''}{' '.join(found[1:])}"
+        return f"{text}{self._seen()}."
+
+    def _seen(self) -> str:
+        """Return where one was last that left no word."""
+        if self.kind or self.state == FINISHED:
+            return ""
+        found = [
+            *([f"in the activity {self.activity}"] if self.activity else []),
+            *([f"at {self.place}"] if self.place else []),
+            *([f"waiting for {self.awaited}"] if self.awaited else []),
+        ]
+        return f"; it was last seen {', '.join(found)}" if found else ""
+
+    def _after(self, index: int) -> str:
+        """Return one of its causes: the first one, or the last."""
+        if not self.causes or not str(one := self.causes[index]):
+            return ""
+        return f" (after {one})" if one.message or not index else ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what is known, as JSON types, without what has its default."""
+        known = self.__dict__.items()
+        found = {key: one for key, one in known if one != getattr(ProcessEnd, key)}
+        if self.causes:
+            found["causes"] = [one._asdict() for one in self.causes]
+        return {"schema": SCHEMA, **found}
+
+
+_OPTIONAL = {
+    **dict.fromkeys(("rank", "ranks", "status"), int),
+    **dict.fromkeys(("time", "boottime", "age_seconds"), float),
+}
+
+
+def _signal(number: int) -> str:
+    """Return the name of a signal, empty if there is none of that number."""
+    import signal  # noqa: PLC0415 - few processes end so
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return ""
+
+
+def read(document: object) -> ProcessEnd:
+    """
+    Return the record that *document* is. What of it is implausible is as if it were not
+    there: anyone may write anything in a run directory.
+
+    Raises:
+        NewerSchemaError: it is of a later release.
+        ValueError: it is no such record.
+    """
+    given = document if isinstance(document, Mapping) else {}
+    schema.require(given, SCHEMA)
+    found = {}
+    for name in ProcessEnd.__annotations__.keys() & given.keys():
+        kind = _OPTIONAL.get(name) or type(getattr(ProcessEnd, name))
+        if (one := _plausible(kind, given[name])) is not None:
+            found[name] = one
+    record = ProcessEnd(**found)
+    if record.starts < 1 or record.state not in (RUNNING, FINISHED, CRASHED):
+        msg = "no record of a process"
+        raise ValueError(msg)
+    return record
+
+
+def _plausible(kind: type, value: object) -> Any:
+    """Return *value* as a *kind*, `None` if it is none."""
+    if kind is tuple:
+        items = value if isinstance(value, list) else ()
+        return tuple(
+            Underlying(_text(one.get("type")), _text(one.get("message")))
+            for one in items
+            if isinstance(one, Mapping)
+        )
+    if isinstance(value, str):
+        return _text(value) if kind is str else None
+    if isinstance(value, bool):
+        return value if kind is bool else None
+    if not isinstance(value, (int, float)) or not 0 <= value < _MOST:
+        return None
+    if kind is float:
+        return float(value)
+    return value if kind is type(value) else None
+
+
+def _text(value: object) -> str:
+    """Return *value* if it is text that can be encoded."""
+    if not isinstance(value, str):
+        return ""
+    return value.encode(errors="replace").decode()

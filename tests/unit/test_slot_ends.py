@@ -1,0 +1,553 @@
+"""The file of a slot: how its processes ended, and what they counted."""
+
+from __future__ import annotations
+
+import os
+import resource
+import stat
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jaxmon import endings
+from jaxmon.clocks import monotonic
+from jaxmon.endings import EndWriter
+from jaxmon.facts.ending import CRASHED, FINISHED, RUNNING, ProcessEnd, State
+from jaxmon.formats.schema import NewerSchemaError
+from tests.support import clean_environ, run_python, until
+
+
+Known = tuple[int, int, str, str]
+
+
+def record(directory: Path, worker: str = "0") -> Known:
+    """Return which process is the latest of *worker*, crashes before, state, loop."""
+    return known(endings.slots(directory)[worker].latest)
+
+
+def known(of: ProcessEnd | None) -> Known:
+    """Return the same of a record."""
+    assert of is not None
+    return of.starts, of.crashes, of.state, of.running
+
+
+def live(path: Path, *states: State) -> None:
+    """Have one process after the other in the slot of *path*, with these ends."""
+    for state in states:
+        one = EndWriter(path, 0o600)
+        one.begin()
+        one.end(state)
+        one.abandon()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return the path of the first slot's record."""
+    return tmp_path / "agent-0.end"
+
+
+def test_a_process_counts_itself_and_says_how_it_ends(path: Path) -> None:
+    """While it lives, its slot is held and nothing died; the first end counts."""
+    one = EndWriter(path, 0o600)
+    one.begin()
+    assert record(path.parent) == (1, 0, RUNNING, "")
+    assert endings.slots(path.parent)["0"].held
+    assert endings.slots(path.parent)["0"].died is False
+
+    one.end(CRASHED)
+    one.end(FINISHED)
+    one.abandon()
+
+    assert record(path.parent) == (1, 0, CRASHED, "")
+    assert not endings.slots(path.parent)["0"].held
+    assert endings.slots(path.parent)["0"].died
+
+
+def test_a_successor_counts_those_that_did_not_finish(path: Path) -> None:
+    """Starts and crashes add up over the processes of a slot."""
+    live(path, FINISHED, CRASHED, RUNNING, FINISHED, RUNNING)
+
+    assert record(path.parent) == (5, 2, RUNNING, "")
+    assert endings.slots(path.parent)["0"].died
+    live(path, FINISHED)
+    assert record(path.parent) == (6, 3, FINISHED, "")
+    assert endings.slots(path.parent)["0"].died is False
+
+
+def test_a_killed_process_has_died(tmp_path: Path) -> None:
+    """It could not write anything; the kernel released its lock."""
+    path = tmp_path / "agent-7.end"
+    program = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from jaxmon.endings import EndWriter\n"
+        "one = EndWriter(Path(sys.argv[1]), 0o600)\n"
+        "one.begin()\n"
+        "one.run('train')\n"
+        "print('go', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(path)],
+        env=clean_environ(),
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        alive = endings.slots(tmp_path)["7"]
+        process.kill()
+
+    assert known(alive.latest) == (1, 0, RUNNING, "train")
+    assert alive.died is False
+    until(lambda: endings.slots(tmp_path)["7"].died, "the kernel to release the lock")
+    assert record(tmp_path, "7") == (1, 0, RUNNING, "train")
+
+
+def test_a_forked_child_leaves_the_record_alone(tmp_path: Path) -> None:
+    """
+    It writes nothing and holds nothing, even if it outlives its parent, which has died
+    then.
+    """
+    program = (
+        "import os, signal, sys, time\n"
+        "from pathlib import Path\n"
+        "from jaxmon.endings import EndWriter, FINISHED\n"
+        "one = EndWriter(Path(sys.argv[1]), 0o600)\n"
+        "one.begin()\n"
+        "if os.fork() == 0:\n"
+        "    one.abandon()\n"
+        "    one.run('train')\n"
+        "    one.end(FINISHED)\n"
+        "    one._hold()\n"
+        "    os.kill(os.getppid(), signal.SIGKILL)\n"
+        "    print('killed', flush=True)\n"
+        "    sys.stdin.readline()\n"
+        "    os._exit(0)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path / "agent-0.end")],
+        env=clean_environ(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout.readline() == "killed\n"
+        process.wait(60)
+        found = endings.slots(tmp_path)["0"]
+        process.stdin.write("\n")
+        process.stdin.flush()
+
+    assert known(found.latest) == (1, 0, RUNNING, "")
+    assert found.died
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["train", "", "a b ", '"x" "', "line\nbreak\\n", "für", "🚂"],
+)
+def test_a_loop_has_any_name(path: Path, name: str) -> None:
+    """It is read as it was written, whatever is in it."""
+    one = EndWriter(path, 0o600)
+    one.begin()
+    one.run(name)
+
+    assert record(path.parent) == (1, 0, RUNNING, name)
+    one.run("")
+    assert record(path.parent) == (1, 0, RUNNING, "")
+    one.abandon()
+
+
+def test_a_long_name_is_cut(path: Path) -> None:
+    """The record stays one line within its page."""
+    one = EndWriter(path, 0o600)
+    one.begin()
+    one.run("🚂" * 10_000)
+
+    assert record(path.parent)[3] == "🚂" * 33
+    assert path.stat().st_size <= 8192
+    one.abandon()
+
+
+WHOLE = b'{"schema":1,"starts":1,"state":"running"}\n'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n",
+        b"\0" * 9000,
+        b"x" * 1_000_000,
+        b"[1]\n",
+        b"\xff" * 4000,
+        b"[" * 3000 + b"\n",
+        WHOLE[:-1],
+        WHOLE.replace(b"1", b"2", 1),
+        WHOLE.replace(b'"schema":1,', b""),
+        WHOLE.replace(b"running", b"sleeping"),
+        WHOLE.replace(b'starts":1', b'starts":-1'),
+        WHOLE.replace(b'starts":1', b'starts":true'),
+        WHOLE.replace(b'starts":1', b'starts":2'),  # not in its page
+        WHOLE.replace(b'starts":1', b'starts":99999999999999999999'),
+        b'jaxmon 1 0 running "" of an earlier release\n',
+    ],
+)
+def test_what_is_no_record_counts_as_none(path: Path, content: bytes) -> None:
+    """Garbage, and the record of another release, are replaced by a first record."""
+    path.write_bytes(bytes(4096) + content)
+    assert endings.slots(path.parent) == {}
+    live(path, RUNNING)
+
+    assert record(path.parent) == (1, 0, RUNNING, "")
+    assert path.stat().st_size <= 8192
+
+
+def test_a_record_of_a_later_release_is_refused(path: Path) -> None:
+    """What it means is not guessed; the reader says why, and others are read."""
+    path.write_bytes(bytes(4096) + WHOLE.replace(b"1", b"2", 1))
+    live(path.with_name("agent-1.end"), FINISHED)
+    refused: dict[str, str] = {}
+
+    assert list(endings.slots(path.parent, refused)) == ["1"]
+    assert refused == {"0": "its schema is 2; this jaxmon reads up to 1: upgrade it"}
+    with pytest.raises(NewerSchemaError):
+        endings.slot(path)
+
+
+def test_what_is_implausible_in_a_record_is_dropped(path: Path) -> None:
+    """The rest is read, and text that cannot be encoded is replaced."""
+    odd = b'"pid":-3,"steps":1.5,"code":"3","oom":1,"time":NaN,"rank":true,"causes":[7]'
+    text = b'"message":"\\ud800","loop":["a"],"crashes":2'
+    path.write_bytes(bytes(4096) + WHOLE.replace(b"}", b"," + odd + b"," + text + b"}"))
+
+    assert endings.slots(path.parent)["0"].latest == ProcessEnd(
+        starts=1, crashes=2, message="?"
+    )
+
+
+def test_what_is_no_file_of_ours_is_left_alone(tmp_path: Path) -> None:
+    """
+    A directory, a pipe, a link of either kind and other names are neither followed nor
+    read.
+    """
+    other = tmp_path / "other"
+    other.write_bytes(b"precious")
+    (tmp_path / "agent-0.end").mkdir()
+    os.mkfifo(tmp_path / "agent-1.end")
+    (tmp_path / "agent-2.end").symlink_to(other)
+    (tmp_path / "agent-3.end").hardlink_to(other)
+    other.chmod(0o440)
+    (tmp_path / "agent-12345.end").write_bytes(bytes(4096) + WHOLE)
+    (tmp_path / "agent-x.end").write_bytes(bytes(4096) + WHOLE)
+    for number in range(4):
+        live(tmp_path / f"agent-{number}.end", CRASHED)
+
+    assert endings.slots(tmp_path) == {}
+    assert other.read_bytes() == b"precious"
+    assert stat.S_IMODE(other.stat().st_mode) == 0o440
+
+
+def test_without_a_file_there_is_no_record(tmp_path: Path) -> None:
+    """A directory that is gone, or read-only, costs the record and nothing else."""
+    gone = tmp_path / "gone" / "agent-0.end"
+    live(gone, FINISHED)
+    assert not gone.parent.exists()
+
+    readonly = tmp_path / "readonly"
+    readonly.mkdir()
+    live(readonly / "agent-0.end", FINISHED)
+    (readonly / "agent-0.end").chmod(0o444)
+    readonly.chmod(0o555)
+    program = (
+        "import os\n"
+        "from pathlib import Path\n"
+        "from jaxmon.endings import CRASHED, EndWriter, slots\n"
+        "if os.geteuid() == 0:\n"  # who may write anywhere
+        "    os.setuid(65534)\n"
+        "for one in (EndWriter(Path(f'agent-{n}.end'), 0o600) for n in range(2)):\n"
+        "    one.begin()\n"
+        "    one.run('train')\n"
+        "    one.end(CRASHED)\n"
+        "    print(one.record)\n"
+        "    one.abandon()\n"
+        "print(slots(Path('.'))['0'].latest.starts)\n"
+    )
+    assert run_python("-c", program, cwd=readonly).ok().out == "None\nNone\n1\n"
+    assert record(readonly) == (1, 0, FINISHED, "")
+
+
+def test_a_process_goes_on_counting_in_a_new_file(path: Path) -> None:
+    """
+    If the file was removed, its holder writes its record again; if another process
+    was in the slot meanwhile, both count.
+    """
+    live(path, CRASHED, CRASHED)
+    one = EndWriter(path, 0o600)
+    one.begin()
+    mine = one.record
+    assert known(mine) == (3, 2, RUNNING, "")
+
+    path.unlink()
+    one.refresh({"steps": 7})
+    assert record(path.parent) == known(mine)
+    assert endings.slots(path.parent)["0"].latest.steps == 7
+    one.end(FINISHED)
+    one.abandon()
+    one.begin(mine)
+    assert record(path.parent) == known(mine)
+    one.end(FINISHED)
+    one.abandon()
+
+    live(path, FINISHED)
+    one.begin(mine)
+    assert record(path.parent) == (5, 2, RUNNING, "")
+    one.abandon()
+
+
+def test_the_end_is_recorded_without_descriptors(path: Path) -> None:
+    """What is held open is written to if nothing can be opened."""
+    one = EndWriter(path, 0o600)
+    one.begin()
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limit[1]))
+    try:
+        one.run("train")
+        one.end(FINISHED)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    one.abandon()
+
+    assert record(path.parent) == (1, 0, FINISHED, "train")
+
+
+def test_another_record_at_the_path_is_left_alone(path: Path) -> None:
+    """A record that took the place of ours is its holder's, whoever has the lock."""
+    one, other = EndWriter(path, 0o600), EndWriter(path, 0o600)
+    one.begin()
+    path.unlink()
+    other.begin()
+    other.run("theirs")
+    before = path.read_bytes()
+    one.run("ours")
+    one.update({"kind": "exit"})
+    one.end(CRASHED)
+    one.abandon()
+
+    assert path.read_bytes() == before
+    other.abandon()
+
+
+def test_a_record_has_the_permissions_of_its_directory(path: Path) -> None:
+    """Others of the group may have the slot next, whatever the umask."""
+    before = os.umask(0o077)
+    try:
+        one = EndWriter(path, 0o660)
+        one.begin()
+        one.abandon()
+    finally:
+        os.umask(before)
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o660
+
+
+def test_a_lock_is_acquired_once_it_is_free(path: Path) -> None:
+    """A predecessor's may be released after its slot: the next attempt gets it."""
+    first, second = EndWriter(path, 0o600), EndWriter(path, 0o600)
+    first.begin()
+    second.begin()
+    first.abandon()
+    assert not endings.slots(path.parent)["0"].held
+
+    second.refresh({})
+    assert endings.slots(path.parent)["0"].held
+    second.abandon()
+
+
+def test_the_record_of_a_process_survives_its_successor(path: Path) -> None:
+    """Each has its own; what is too long for a page is left out, the rest is not."""
+    one = EndWriter(path, 0o600)
+    one.begin()
+    one.update({"kind": "exception", "message": "a" * 100, "rank": 0})
+    one.end(CRASHED)
+    first = one.record
+    one.abandon()
+    live(path, FINISHED)
+    slot = endings.slots(path.parent)["0"]
+    assert known(slot.latest) == (2, 1, FINISHED, "")
+    assert slot.before == slot.of(1) == first
+    assert (slot.of(1) or slot.latest).message == "a" * 100
+
+    two = EndWriter(path, 0o600)
+    two.begin()
+    said = {"kind": "exit", "code": 3, "where": "x.py:1", "message": "ü" * 4000}
+    two.update(said)
+    two.abandon()
+    slot = endings.slots(path.parent)["0"]
+    assert slot.of(1) is None
+    assert known(slot.before) == (2, 1, FINISHED, "")
+    assert (slot.latest.kind, slot.latest.code) == ("exit", 3)
+    assert (slot.latest.where, slot.latest.message) == ("x.py:1", "")
+    assert path.stat().st_size <= 8192
+
+
+def test_words_that_cannot_be_written_are_lost_without_a_sound(path: Path) -> None:
+    """If the file may not grow, the process ends as it would, with what it has."""
+    source = f"""
+import resource, sys
+from pathlib import Path
+from jaxmon.endings import EndWriter
+one = EndWriter(Path({str(path)!r}), 0o600)
+one.begin()
+sys.dont_write_bytecode = True  # Python would keep half of it
+resource.setrlimit(resource.RLIMIT_FSIZE, (4300, 4300))
+one.update({{"kind": "exception", "message": "full" * 100}})
+one.end("crashed")
+"""
+    run_python("-c", source).ok()
+    assert record(path.parent) == (1, 0, CRASHED, "")
+    assert endings.slots(path.parent)["0"].latest.message == ""
+
+
+# --- exit statuses -------------------------------------------------------------------
+
+
+def test_an_exit_status_is_added_to_the_record_of_what_is_gone(path: Path) -> None:
+    """Not to that of a process that lives, and not to another's."""
+    one, two = EndWriter(path, 0o600), EndWriter(path, 0o600)
+    one.begin()
+    endings.complete(path, 1, {"signal": 9})
+    assert endings.slots(path.parent)["0"].latest.signal == 0
+    one.abandon()
+    endings.complete(path, 2, {"signal": 9})
+    two.begin()
+    endings.complete(path, 1, {"signal": 9})
+    endings.complete(path, 1, {"status": 3})
+    slot = endings.slots(path.parent)["0"]
+    two.abandon()
+
+    assert slot.before is not None
+    assert (slot.before.signal, slot.before.status) == (9, None)
+    assert (slot.latest.signal, slot.latest.status) == (0, None)
+    victim = path.with_name("victim")
+    victim.hardlink_to(path)
+    endings.complete(path, 2, {"signal": 9})
+    assert endings.slots(path.parent)["0"].latest.signal == 0
+
+
+# --- counts --------------------------------------------------------------------------
+
+
+TEXT = b"jaxmon_steps_total 3\n"
+
+
+def counted(path: Path, text: bytes = TEXT) -> ProcessEnd:
+    """Have one process in the slot of *path* that leaves *text*; return its record."""
+    one = EndWriter(path, 0o660)
+    one.begin()
+    one.keep(monotonic() - 5, text)
+    one.end(FINISHED)
+    one.abandon()
+    return endings.slots(path.parent)["0"].latest
+
+
+def test_counts_that_are_left_are_read_and_continued(path: Path) -> None:
+    """By a process that follows one that finished; of the others, they are removed."""
+    first = counted(path)
+    assert endings.counts(path, first) == TEXT.decode()
+    assert first.counted_until - first.counted_since == pytest.approx(5, abs=1)
+    age = endings.counted_age(first)
+    assert age is not None
+    assert 0 <= age < 60
+    two = EndWriter(path, 0o600)
+    two.begin()
+    slot = endings.slots(path.parent)["0"]
+    assert slot.counted == slot.before == first
+    assert endings.unpacked(two.continued or b"") == TEXT.decode()
+    path.unlink()  # by a cleaner, and the process restores them
+    mine = two.record
+    two.abandon()
+    two.begin(mine)
+    assert endings.slots(path.parent)["0"].counted == first
+    assert endings.counts(path, first) == TEXT.decode()
+    two.end(CRASHED)
+    two.abandon()
+    live(path, RUNNING)
+    assert endings.slots(path.parent)["0"].counted is None
+    assert endings.counts(path, first) is None
+    three = EndWriter(path, 0o600)
+    three.begin()
+    three.keep(monotonic() - 5, TEXT)
+    three.end(CRASHED)
+    three.abandon()
+    assert endings.slots(path.parent)["0"].counted
+    live(path, RUNNING)
+    assert endings.slots(path.parent)["0"].counted is None
+    assert path.stat().st_size <= 8192
+
+
+@pytest.mark.parametrize("shift", [-endings.KEPT - 1, 3600.0])
+def test_counts_are_void_after_a_while(shift: float) -> None:
+    """Those of long ago, and those of a clock that began anew."""
+    now = monotonic()
+    of = ProcessEnd(
+        counted_since=now - 10_000, counted_until=now + shift, counted_bytes=3
+    )
+    assert endings.counted_age(of) is None
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        lambda: b"no compressed text",
+        lambda: zlib.compress(TEXT)[:-5],
+        lambda: zlib.compress(bytes(endings.MOST + 1)),
+        lambda: zlib.compress(bytes(1 << 26)),
+        lambda: zlib.compress(b"\xff\xfe"),
+    ],
+    ids=["malformed", "truncated", "large", "huge", "undecodable"],
+)
+def test_text_that_is_none_is_an_error(stored: Callable[[], bytes]) -> None:
+    """Malformed, truncated, too large when unpacked, or no text."""
+    with pytest.raises(ValueError, match=r"malformed|truncated|codec"):
+        endings.unpacked(stored())
+
+
+def test_what_does_not_fit_is_not_written(path: Path) -> None:
+    """There are no counts then, and the record stays; nor are others' read as ours."""
+    one = EndWriter(path, 0o600)
+    one.begin()
+    with pytest.raises(OSError, match="too large"):
+        one.keep(monotonic(), os.urandom(1 << 19))
+    one.abandon()
+    assert endings.slots(path.parent)["0"].counted is None
+    second = counted(path)
+    assert endings.counts(path, second.but(starts=1)) is None
+    assert endings.counts(path, second.but(counted_bytes=1 << 30)) is None
+
+
+def test_half_of_a_small_volume_stays_free(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sockets need space in a volume of a megabyte: counts must not fill it."""
+    real = os.statvfs(path.parent)
+    blocks = (1 << 20) // real.f_frsize
+
+    def small(_: object) -> os.statvfs_result:
+        fields = list(real)
+        fields[2], fields[4] = blocks, blocks // 2
+        return os.statvfs_result(fields)
+
+    monkeypatch.setattr(os, "statvfs", small)
+    one = EndWriter(path, 0o600)
+    one.begin()
+    with pytest.raises(OSError, match="No space left"):
+        one.keep(monotonic(), TEXT)
+    one.abandon()
+    assert endings.slots(path.parent)["0"].counted is None
