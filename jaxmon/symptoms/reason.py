@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxmon.facts.host import HostFacts, ProcessVerdict, Reason
@@ -80,6 +80,16 @@ def said(facts: HostFacts, about: Reason, *topics: str) -> Iterator[str]:
 def doing(facts: HostFacts, about: Reason) -> Iterator[str]:
     """Yield where the time of these processes goes lately."""
     yield from (one.doing for one in processes(facts, about))
+
+
+def said_or_doing(*topics: str) -> Callable[[HostFacts, Reason], Iterator[str]]:
+    """Return what explains a reason by findings of *topics*, else by what goes on."""
+
+    def explain(facts: HostFacts, about: Reason) -> Iterator[str]:
+        yield from said(facts, about, *topics)
+        yield from doing(facts, about)
+
+    return explain
 
 
 def processes(facts: HostFacts, about: Reason) -> list[ProcessVerdict]:

@@ -24,6 +24,7 @@ from jaxmon.symptoms.reason import (
     processes,
     reason,
     said,
+    said_or_doing,
     sentence,
 )
 from jaxmon.symptoms.recompiles import most_recompiled, recompiles
@@ -202,12 +203,6 @@ def _stuck(one: RequestSummary, limits: Limits) -> Reason | None:
         )
         return _of_route("hanging", TICKET, text, one)
     return None
-
-
-def why_hanging(facts: HostFacts, about: Reason) -> Iterator[str]:
-    """Yield where a request or the program hangs, else where its time goes."""
-    yield from said(facts, about, "hanging", "stalled")
-    yield from doing(facts, about)
 
 
 def requests_hang(limits: Limits) -> Iterator[Alert]:
@@ -414,7 +409,7 @@ SYMPTOMS = (
             "On-call: Oldest request in progress",
         ),
         reason=routes,
-        because=why_hanging,
+        because=said_or_doing("hanging", "stalled"),
         rule=("JaxmonRequestsHang", requests_hang),
     ),
     Symptom(

@@ -19,7 +19,7 @@ from jaxmon.formats.layout import ago, duration
 from jaxmon.promql import Expr, counter, gauge, histogram, recorded
 from jaxmon.symptoms.alert import PROCESS, TICKET, Alert, SiteLimits
 from jaxmon.symptoms.finding import Finding
-from jaxmon.symptoms.reason import doing, reason, said
+from jaxmon.symptoms.reason import reason, said_or_doing
 from jaxmon.symptoms.steps import is_late, named
 from jaxmon.symptoms.symptom import TIME, Symptom
 
@@ -104,12 +104,6 @@ def loops_slow(facts: HostFacts) -> Iterator[Reason]:
             yield reason("slower", TICKET, text, one["workers"], one["loop"])
 
 
-def why_slow(facts: HostFacts, about: Reason) -> Iterator[str]:
-    """Yield what takes longer, else where the time goes."""
-    yield from said(facts, about, "slower")
-    yield from doing(facts, about)
-
-
 def slowdown(limits: SiteLimits) -> Iterator[Alert]:
     """Yield tickets: against the run's and the function's past, a week, a version."""
     found = gauge(catalog.SLOWDOWN).max("job", "kind", "name", "against")
@@ -181,7 +175,7 @@ SYMPTOMS = (
         *(slower, catalog.SLOWDOWN, "Debug: Slower than before"),
         rule=("JaxmonSlowdown", slowdown),
         reason=loops_slow,
-        because=why_slow,
+        because=said_or_doing("slower"),
         wait="slowdown_for",
     ),
 )

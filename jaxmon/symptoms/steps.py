@@ -17,7 +17,7 @@ from jaxmon.promql import Expr, gauge, histogram, re
 from jaxmon.promql.shape import SCRAPED_LABELS
 from jaxmon.symptoms.alert import PAGE, PROCESS, TICKET, Alert
 from jaxmon.symptoms.finding import Finding
-from jaxmon.symptoms.reason import doing, due, reason, said
+from jaxmon.symptoms.reason import due, reason, said_or_doing
 from jaxmon.symptoms.symptom import BUDGET, FAILURE, Symptom
 
 
@@ -166,12 +166,6 @@ def named(loop: LoopSummary) -> str:
     return f"loop {clean(loop['loop'])}"
 
 
-def why_stalled(facts: HostFacts, about: Reason) -> Iterator[str]:
-    """Yield where the program stands, else where its time goes."""
-    yield from said(facts, about, "stalled")
-    yield from doing(facts, about)
-
-
 def training_stalled(limits: Limits) -> Alert:
     """Alert on a loop that makes no progress."""
     # The first step of a large model takes long to compile, and an evaluation is no
@@ -240,7 +234,7 @@ SYMPTOMS = (
         *(stalled, catalog.STEP_AGE_SECONDS, "On-call: Age of the last step"),
         rule=(STALLED_ALERT, training_stalled),
         reason=loops_stalled,
-        because=why_stalled,
+        because=said_or_doing("stalled"),
         severity=TICKET,
     ),
     Symptom(
