@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2s
 from math import isfinite, sqrt
@@ -22,7 +22,7 @@ from jaxmon.errors import ConfigFileError, JaxmonError
 from jaxmon.facts.reader import from_json
 from jaxmon.files import bounded
 from jaxmon.formats import json_text
-from jaxmon.formats.layout import clean, duration, times
+from jaxmon.formats.layout import clean
 
 
 SCHEMA = 1
@@ -273,20 +273,6 @@ def _known(found: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
         for one in names
         if (value := found.get(one, 0)) > 0
     }
-
-
-def interruptions(record: RunRecord) -> Iterator[str]:
-    """Return a sentence on the interruptions, if there were any."""
-    if record.interrupted:
-        kinds = ", ".join(f"{n:,} {how}" for how, n in record.interruptions.items())
-        often = record.interrupted > 1
-        between = record.seconds_between if often else None
-        resume = record.seconds_to_resume
-        yield (
-            f"interrupted {times(record.interrupted)} ({kinds})"
-            + (f", every {duration(between)} on average" if between else "")
-            + (f"; the next step was done {duration(resume)} later" if resume else "")
-        )
 
 
 FEWEST_FAILURES = 2

@@ -7,9 +7,10 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from jaxmon.catalog import RUN_ACTIVITIES
-from jaxmon.facts.run import RunRecord, Saving, interruptions, plausible, saving
+from jaxmon.facts.run import RunRecord, Saving, plausible, saving
 from jaxmon.formats.layout import Column, ago, counted, duration, share
 from jaxmon.report.section import Section
+from jaxmon.symptoms.runs import interruptions
 
 
 ACTIVITIES = {

@@ -21,7 +21,6 @@ from jaxmon.facts.run import (
     RunRecord,
     Saving,
     failures,
-    interruptions,
     plausible,
     saving,
     seconds_of_a_step,
@@ -206,6 +205,20 @@ def _waiting(record: RunRecord) -> Finding:
         tuple(interruptions(record)),
         _WAITING,
     )
+
+
+def interruptions(record: RunRecord) -> Iterator[str]:
+    """Return a sentence on the interruptions, if there were any."""
+    if record.interrupted:
+        kinds = ", ".join(f"{n:,} {how}" for how, n in record.interruptions.items())
+        often = record.interrupted > 1
+        between = record.seconds_between if often else None
+        resume = record.seconds_to_resume
+        yield (
+            f"interrupted {times(record.interrupted)} ({kinds})"
+            + (f", every {duration(between)} on average" if between else "")
+            + (f"; the next step was done {duration(resume)} later" if resume else "")
+        )
 
 
 def _how_it_saves(known: Saving | None) -> Iterator[str]:
