@@ -1,12 +1,14 @@
 """
-How settings are declared, read from the environment, and checked.
+How settings of agents and options of the sidecar are declared, and how settings are
+read from the environment and checked.
 
 A declaration is the metadata of a dataclass's field; its annotation is the type.
 """
 
 from __future__ import annotations
 
-from dataclasses import Field, field
+from collections.abc import Callable
+from dataclasses import MISSING, Field, field
 from typing import Any
 
 from jaxmon.errors import SettingsError
@@ -35,19 +37,22 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 
 class Declared:
     """
-    Metadata of a setting besides its name, type and default.
+    What a declaration says besides name, type and default.
 
-    Args:
+    Attributes:
         meaning: in sentences.
         give: description of valid values, if type and *within* do not say it.
         within: the lowest and the highest number.
         off: whether 0 is valid as well.
         among: the words of which valid values are lists.
+        choices: all valid values.
+        flag: on the command line, if it differs from the name.
+        variable: in the environment, if it cannot be derived from the flag.
+        metavar: placeholder for a value.
+        check: returns the validated value, or raises `ValueError`.
     """
 
-    __slots__ = ("among", "give", "meaning", "off", "within")
-
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a word of a declaration
         self,
         meaning: str,
         give: str,
@@ -55,32 +60,52 @@ class Declared:
         *,
         off: bool,
         among: tuple[str, ...],
+        choices: tuple[str, ...],
+        flag: str,
+        variable: str,
+        metavar: str | None,
+        check: Callable[[Any], Any] | None,
     ) -> None:
-        self.meaning = meaning
-        self.give = give
-        self.within = within
-        self.off = off
-        self.among = among
+        self.meaning, self.give, self.within, self.off = meaning, give, within, off
+        self.among, self.choices = among, choices
+        self.flag, self.variable, self.metavar = flag, variable, metavar
+        self.check = check
 
 
 def declared(setting: Field[Any]) -> Declared:
-    """Return the metadata of a field of `Settings`."""
-    known: Declared = setting.metadata["declared"]
-    return known
+    """Return what is declared of a field."""
+    found: Declared = setting.metadata["declared"]
+    return found
 
 
 def setting(  # noqa: PLR0913 - each is a word of a declaration
     meaning: str,
     *,
-    default: object,
+    default: Any = MISSING,
     give: str = "",
     within: tuple[float, float] | None = None,
     off: bool = False,
     among: tuple[str, ...] = (),
+    choices: tuple[str, ...] = (),
+    flag: str = "",
+    variable: str = "",
+    metavar: str | None = None,
+    check: Callable[[Any], Any] | None = None,
 ) -> Any:
     """Return a field with metadata; see `Declared`."""
-    known = Declared(meaning, give, within, off=off, among=among)
-    return field(default=default, metadata={"declared": known})
+    about = Declared(
+        meaning,
+        give,
+        within,
+        off=off,
+        among=among,
+        choices=choices,
+        flag=flag,
+        variable=variable,
+        metavar=metavar,
+        check=check,
+    )
+    return field(default=default, metadata={"declared": about})
 
 
 def words(text: str) -> list[str]:

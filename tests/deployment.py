@@ -18,7 +18,7 @@ import yaml
 from jaxmon.cli.main import load
 from jaxmon.settings import Settings
 from jaxmon_exporter.collectors.registry import NAMES
-from jaxmon_exporter.options import Options
+from jaxmon_exporter.options import SidecarOptions
 from tests import schemas
 from tests.schemas import Document
 from tests.support import ROOT
@@ -185,7 +185,9 @@ def assert_known(document: Document) -> None:
     for container in sidecars(document):
         variables = environ(container)
         ours = {name for name in variables if name.startswith("JAXMON_")}
-        port = int(variables.get("JAXMON_EXPORTER_PORT", Options(run_dir=Path()).port))
+        port = int(
+            variables.get("JAXMON_EXPORTER_PORT", SidecarOptions(run_dir=Path()).port)
+        )
         assert ours <= options
         assert set(variables.get("JAXMON_EXPORTER_DISABLE", "").split()) <= {*NAMES}
         assert [one["containerPort"] for one in container["ports"]] == [port]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from jaxmon.doctor.finding import Finding
+from jaxmon.doctor.finding import Check
 
 
-def by_status(findings: list[Finding]) -> dict[str, list[str]]:
+def by_status(findings: list[Check]) -> dict[str, list[str]]:
     """Return the texts of *findings* by status."""
     found: dict[str, list[str]] = {}
     for one in findings:

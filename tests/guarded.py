@@ -12,7 +12,7 @@ from typing import Any
 import trustme
 
 from jaxmon.http.server import Response, Server
-from jaxmon_exporter.web.gate import Gate
+from jaxmon_exporter.web.gate import AccessGate
 
 
 PAGE = b"the page\n"
@@ -31,7 +31,7 @@ class Site:
         self.path = directory / "web.yml"
         self._stack = stack
         self.port = 0
-        self.gate: Gate
+        self.gate: AccessGate
         self.errors: list[tuple[str, BaseException]] = []
 
     def certify(self, name: str = "localhost", **options: Any) -> None:
@@ -43,7 +43,7 @@ class Site:
 
     def serve(self, config: str, *, read_timeout: float = 60) -> None:
         self.path.write_text(config)
-        self.gate = Gate(self.path)
+        self.gate = AccessGate(self.path)
         self._stack.callback(self.gate.close)
         server = Server(
             {"/metrics": page, "/-/healthy": page},

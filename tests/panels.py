@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from jaxmon.artifacts.overviews.rules import OVERVIEWS
+from jaxmon.artifacts.overviews import OVERVIEWS
 from jaxmon.artifacts.slo.site import PROCESS_LABELS, SERVICE_LABELS
 from jaxmon.catalog import BY_NAME
 from tests.rendered import DASHBOARDS, distinct

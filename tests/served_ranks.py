@@ -10,7 +10,7 @@ from typing import Any
 
 from jaxmon.http.server import Response, Server
 from jaxmon_exporter.collectors.registry import NAMES
-from jaxmon_exporter.options import Options
+from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.ranks import Ranks
 from jaxmon_exporter.service import Service
 
@@ -65,7 +65,9 @@ def sidecar(run_dir: Path, *, enabled: str = "", **options: Any) -> Iterator[str
     """Run a sidecar of *run_dir*, with one collector at most; yield its address."""
     disabled = tuple(name for name in NAMES if name != enabled)
     service = Service(
-        Options(host="127.0.0.1", port=0, run_dir=run_dir, disabled=disabled, **options)
+        SidecarOptions(
+            host="127.0.0.1", port=0, run_dir=run_dir, disabled=disabled, **options
+        )
     )
     port = service.start()
     try:

@@ -66,7 +66,7 @@ ALLOWED = {
     ("jaxmon/agent/tracing/reading.py", "D5"): "variables of the user's function",
     ("jaxmon/agent/tracing/sources.py", "D5"): "code of the user's function",
     ("jaxmon/agent/tracing/sources.py", "D6"): "code of the user's function",
-    ("jaxmon/artifacts/internals_doc.py", "D1"): "says how to read the table",
+    ("jaxmon/artifacts/reference.py", "D1"): "says how to read the table",
     ("tools/check_door.py", "D1"): "this rule",
     ("tools/check_door.py", "D3"): "this rule",
 }

@@ -6,12 +6,12 @@ Options of `jaxmon exporter`, their variables and documentation are derived from
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from jaxmon.catalog.values import PUSHED_NAMES, SERVED
+from jaxmon.declarations import setting
 from jaxmon.limits import Limits
 from jaxmon.settings import SIDECAR_PORT
 from jaxmon_exporter.collectors.registry import NAMES
@@ -22,51 +22,6 @@ COMPAT = ("dcgm",)
 FINDINGS = ("trusted", "all", "off")
 
 _SECONDS = (0.1, 3600.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """
-    Metadata of an option besides its name, type and default.
-
-    Args:
-        meaning: in sentences.
-        flag: on the command line, if it differs from the name.
-        variable: in the environment, if it cannot be derived from the flag.
-        within: the lowest and the highest number.
-        choices: all valid values.
-        metavar: placeholder for a value.
-        check: returns the validated value, or raises `ValueError`.
-    """
-
-    meaning: str
-    flag: str = ""
-    variable: str = ""
-    within: tuple[float, float] | None = None
-    choices: tuple[str, ...] = ()
-    metavar: str | None = None
-    check: Callable[[Any], Any] | None = None
-
-
-def declared(option: Field[Any]) -> Declared | None:
-    """Return the metadata of a field of `Options`; `None` if it is not an option."""
-    known: Declared | None = option.metadata.get("declared")
-    return known
-
-
-def _option(  # noqa: PLR0913 - what is known of it, each where it is needed
-    meaning: str,
-    *,
-    default: Any = MISSING,
-    flag: str = "",
-    variable: str = "",
-    within: tuple[float, float] | None = None,
-    choices: tuple[str, ...] = (),
-    metavar: str | None = None,
-    check: Callable[[Any], Any] | None = None,
-) -> Any:
-    known = Declared(meaning, flag, variable, within, choices, metavar, check)
-    return field(default=default, metadata={"declared": known})
 
 
 def _listened(host: str) -> str:
@@ -106,7 +61,7 @@ def _place(address: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class SidecarOptions:
     """
     Options of the sidecar.
 
@@ -116,15 +71,15 @@ class Options:
 
     # All addresses by default, of IPv6 and IPv4: a sidecar is there to be scraped from
     # another host, and serves only metrics.
-    host: str = _option(
+    host: str = setting(
         "IP address to listen on, by default all; 127.0.0.1 for this host only.",
         default="::",
         check=_listened,
     )
-    port: int = _option(
+    port: int = setting(
         "TCP port; 0 means any free port.", default=SIDECAR_PORT, within=(0, 65535)
     )
-    allowed_hosts: tuple[str, ...] = _option(
+    allowed_hosts: tuple[str, ...] = setting(
         "Also accept this host name from browsers and local proxies: "
         "gpu-7.example.com, *.example.com, or * for any; repeatable. Remote "
         "scrapers may use any name regardless.",
@@ -133,91 +88,91 @@ class Options:
         metavar="NAME",
         check=_names,
     )
-    run_dir: Path = _option(  # noqa: RUF009 - a field
+    run_dir: Path = setting(  # noqa: RUF009 - a field
         (
             "Directory of the agents' sockets; by default this user's run directory. "
             "It need not exist yet."
         ),
         variable="JAXMON_RUN_DIR",
     )
-    agents_interval: float = _option(
+    agents_interval: float = setting(
         "Seconds between scrapes of the agents.", default=2.0, within=_SECONDS
     )
-    linger: float = _option(
+    linger: float = setting(
         "When stopped, wait up to this many seconds for a scrape of what ended "
         "processes counted: for the sidecar of a Kubernetes Job, less than "
         "`terminationGracePeriodSeconds`. 0 does not wait.",
         default=0.0,
         within=(0, 3600),
     )
-    findings: str = _option(
+    findings: str = setting(
         "Who sees the findings on the landing page, which name files, lines and "
         "values: clients on this host and those with a password or certificate, all, "
         "or no one.",
         default="trusted",
         choices=FINDINGS,
     )
-    peer_access: bool = _option(
+    peer_access: bool = setting(
         "Serve `/job` for `jaxmon job`: what each rank on this host is doing, with "
         "files and lines. Needs TLS or passwords (--web-config), or --host 127.0.0.1.",
         default=False,
     )
-    host_interval: float = _option(
+    host_interval: float = setting(
         "Seconds between polls of the host.", default=5.0, within=_SECONDS
     )
-    disks: tuple[Path, ...] = _option(
+    disks: tuple[Path, ...] = setting(
         "Watch the file system of this directory; repeatable. By default that of "
         "JAX's persistent cache, if JAX_COMPILATION_CACHE_DIR names one on this "
         "host.",
         default=(),
         flag="--disk",
     )
-    nvml_interval: float = _option(
+    nvml_interval: float = setting(
         "Seconds between polls of NVIDIA GPUs.", default=5.0, within=_SECONDS
     )
-    gpu_processes: int = _option(
+    gpu_processes: int = setting(
         "Export memory by pid for this many of the largest processes of each GPU; "
         "the others are added up. 0 disables it.",
         default=0,
         within=(0, 1000),
     )
-    exit_on_driver_mismatch: bool = _option(
+    exit_on_driver_mismatch: bool = setting(
         "Exit with code 1 if NVIDIA's driver is upgraded under this process or "
         "its devices are removed from this container: only a restart restores "
         "access.",
         default=False,
     )
-    gpm_interval: float = _option(
+    gpm_interval: float = setting(
         "Seconds between samples of GPU activity (Hopper and later).",
         default=5.0,
         within=_SECONDS,
     )
-    dcgm: str = _option(
+    dcgm: str = setting(
         "Fill gaps from a dcgm-exporter, such as http://localhost:9400/metrics. "
         "Off by default.",
         default="",
         metavar="URL",
         check=_page,
     )
-    dcgm_interval: float = _option(
+    dcgm_interval: float = setting(
         "Seconds between scrapes of the dcgm-exporter.",
         default=10.0,
         within=_SECONDS,
     )
-    dcgm_all_gpus: bool = _option(
+    dcgm_all_gpus: bool = setting(
         "Include its GPUs that NVML does not show to this process.",
         default=False,
     )
-    compat: str | None = _option(
+    compat: str | None = setting(
         "Export GPU metrics under dcgm-exporter's names as well, for dashboards "
         "made for it.",
         default=None,
         choices=COMPAT,
     )
-    tpu_interval: float = _option(
+    tpu_interval: float = setting(
         "Seconds between polls of TPUs.", default=5.0, within=_SECONDS
     )
-    nccl_ras: str = _option(
+    nccl_ras: str = setting(
         "Where NCCL's RAS listens, if a job on this host uses NCCL; the variable is "
         "NCCL's own.",
         default="localhost:28028",
@@ -225,29 +180,29 @@ class Options:
         metavar="HOST:PORT",
         check=_place,
     )
-    nccl_interval: float = _option(
+    nccl_interval: float = setting(
         "Seconds between queries of NCCL's RAS beside the first rank of a job; its "
         "other hosts query it more rarely.",
         default=15.0,
         within=_SECONDS,
     )
-    nccl_inspector: str = _option(
+    nccl_inspector: str = setting(
         "Read the files that NCCL Inspector writes to this directory; the variable is "
         "Inspector's own. It need not exist yet. Off by default.",
         default="",
         variable="NCCL_INSPECTOR_DUMP_DIR",
         metavar="DIR",
     )
-    nccl_inspector_host: str = _option(
+    nccl_inspector_host: str = setting(
         "Host name in the names of these files, by default this host's; * for any, in "
         "a directory that only this host writes to.",
         default="",
         metavar="NAME",
     )
-    nccl_inspector_interval: float = _option(
+    nccl_inspector_interval: float = setting(
         "Seconds between polls of these files.", default=15.0, within=_SECONDS
     )
-    disabled: tuple[str, ...] = _option(
+    disabled: tuple[str, ...] = setting(
         "Disable a collector; repeatable (in the variable, separate by spaces).",
         default=(),
         flag="--disable",
@@ -255,24 +210,24 @@ class Options:
     )
     prices: Mapping[str, float] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
-    web_config: Path | None = _option(  # noqa: RUF009 - a field
+    web_config: Path | None = setting(  # noqa: RUF009 - a field
         (
             "TLS, client certificates and passwords, in the format of Prometheus's "
             "exporters; reloaded when it or a certificate changes."
         ),
         default=None,
     )
-    otlp: bool = _option(
+    otlp: bool = setting(
         "Push all metrics by OTLP too, as OpenTelemetry's standard variables say, "
         "except those of agents that push their own; needs `jaxmon[otel]`.",
         default=False,
     )
-    otlp_names: str = _option(
+    otlp_names: str = setting(
         "Names of what is pushed by OTLP: as served, or by OpenTelemetry's semantic "
         "conventions where they exist.",
         default=SERVED,
         choices=PUSHED_NAMES,
     )
-    demo: bool = _option(
+    demo: bool = setting(
         "Add a synthetic fleet of 8 accelerators and 4 workers.", default=False
     )

@@ -26,7 +26,7 @@ from jaxmon.version import version
 from jaxmon_exporter import pages
 from jaxmon_exporter.collectors import registry
 from jaxmon_exporter.live import Live
-from jaxmon_exporter.options import Options
+from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.polling import PollerGroup
 from jaxmon_exporter.precedence import unserved
 from jaxmon_exporter.refreshed import Refreshed
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from jaxmon_exporter.compat import DcgmNames
     from jaxmon_exporter.prices import Prices
     from jaxmon_exporter.ranks import Ranks
-    from jaxmon_exporter.web.gate import Gate
+    from jaxmon_exporter.web.gate import AccessGate
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -83,7 +83,7 @@ class Service:
     """
 
     def __init__(
-        self, options: Options, *, give_up: Callable[[str], None] = log.error
+        self, options: SidecarOptions, *, give_up: Callable[[str], None] = log.error
     ) -> None:
         self._options = options
         self._version = version()
@@ -353,10 +353,10 @@ def _reason(error: OSError | OverflowError) -> str:
 # Rarely used endpoints are loaded on demand: half a megabyte, and startup time.
 
 
-def _gate(path: Path) -> Gate:
-    from jaxmon_exporter.web.gate import Gate  # noqa: PLC0415 - see above
+def _gate(path: Path) -> AccessGate:
+    from jaxmon_exporter.web.gate import AccessGate  # noqa: PLC0415 - see above
 
-    return Gate(path)
+    return AccessGate(path)
 
 
 def _names() -> DcgmNames:

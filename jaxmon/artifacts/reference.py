@@ -1,18 +1,18 @@
-"""Reference documentation: commands, metrics, settings."""
+"""Reference documentation, and what is generated of the settings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import Field, fields
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import click
 
 from jaxmon import catalog
-from jaxmon.artifacts.write import HEADER
-from jaxmon.catalog import Metric, conventions
+from jaxmon.artifacts.write import HEADER, WARNING
+from jaxmon.catalog import HOOK_ACTIVE, Metric, conventions
 from jaxmon.catalog.model import GAUGES
-from jaxmon.declarations import PREFIX, declared, wanted
+from jaxmon.declarations import DIRECTORY, PREFIX, declared, wanted
 from jaxmon.settings import Settings
 
 
@@ -250,3 +250,110 @@ def page(*parts: str) -> str:
     Return *parts* as one text, a blank line between them and a newline at the end.
     """
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+INTERNALS = "docs/jax-internals.md"
+
+
+class NameLike(Protocol):
+    """A name of JAX; see `jaxmon.agent.jaxlink.names.Name`."""
+
+    @property
+    def path(self) -> str:
+        """The name."""
+        ...
+
+    @property
+    def costs(self) -> Sequence[Metric | str]:
+        """What is lost without it."""
+        ...
+
+    @property
+    def seen(self) -> str:
+        """``y`` for each release that has it."""
+        ...
+
+    @property
+    def group(self) -> str:
+        """The alternatives it belongs to; one of them suffices."""
+        ...
+
+    @property
+    def hook(self) -> str:
+        """The hook that needs it."""
+        ...
+
+
+Sections: TypeAlias = Sequence[tuple[str, Sequence[NameLike]]]
+
+
+def internals(sections: Sections, releases: Sequence[str]) -> str:
+    """Return the document: how to read it, then one table for each of *sections*."""
+    tables = [
+        part
+        for title, names in sections
+        for part in (
+            f"## {title}",
+            table(("Name", "Without it", *releases), _name_rows(names)),
+        )
+    ]
+    return page(HEADER, "# JAX internals", _NAMES_INTRODUCTION, *tables)
+
+
+def _name_rows(names: Sequence[NameLike]) -> Iterator[tuple[str, ...]]:
+    for name in names:
+        alternatives = f"<br>*one of: {name.group}*" if name.group else ""
+        costs = ", ".join(
+            f"`{cost.name}`" if isinstance(cost, Metric) else cost
+            for cost in name.costs
+        )
+        hook = f"<br>*hook `{name.hook}` is inactive*" if name.hook else ""
+        marks = ["✓" if mark == "y" else "" for mark in name.seen]
+        yield f"`{name.path}`{alternatives}", f"{costs}{hook}", *marks
+
+
+_NAMES_INTRODUCTION = f"""
+Most of what jaxmon reports has no public API in JAX, so jaxmon uses names that may
+change with any release of JAX. All of them are in `jaxmon/agent/jaxlink/`, and `make
+lint` rejects them elsewhere. `make compat` compares this page with every supported JAX.
+
+`jaxmon doctor` lists the names that the installed JAX lacks, and which metrics are
+missing because of that. A hook that cannot attach reports so once in the log and by
+`{HOOK_ACTIVE.name}`; everything else continues to work.
+
+- `jax._src.pjit._infer_params` is an attribute of a module or a class, or a field.
+- `jax._src.pjit:_cpp_pjit.cache_miss` is a function whose frames are inspected;
+  `(fun)` after it is a variable in those frames.
+- `<jitted>._cache_size` is an attribute of an object that JAX creates.
+- `/jax/core/...` is an event of `jax.monitoring`.
+- Names in quotes are part of a message.
+- Of names with the same *one of* entry, one suffices.
+"""
+
+
+OPTIONS = "jaxmon/options.py"
+
+_OPTIONS_HEAD = f'''"""The settings as keyword arguments, for type checkers."""
+
+# {WARNING}
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import TypedDict
+
+
+class Options(TypedDict, total=False):
+    """What `jaxmon.instrument` takes; see `docs/settings.md`."""
+
+'''
+
+
+def options_module() -> str:
+    """Return the module."""
+    kinds = {one.name: str(one.type) for one in fields(Settings)}
+    lines = [
+        f"    {name}: {'str | PathLike[str] | None' if kind == DIRECTORY else kind}\n"
+        for name, kind in kinds.items()
+    ]
+    return _OPTIONS_HEAD + "".join(lines)

@@ -6,17 +6,13 @@ from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from jaxmon.cli.options import Number, Whole
-from jaxmon.declarations import declared as declared_setting
+from jaxmon.declarations import declared
 from jaxmon.settings import Settings
-
-
-if TYPE_CHECKING:
-    from jaxmon_exporter.options import Declared
 
 
 Chosen = dict[str, Any]
@@ -44,10 +40,13 @@ def settings(*names: str) -> Callable[[_Command], _Command]:
 
 def options(command: _Command) -> _Command:
     """Add the options of the sidecar; *command* is called with all, by name."""
-    from jaxmon_exporter.options import Options, declared
+    from jaxmon_exporter.options import SidecarOptions
 
-    every = [(one, declared(one)) for one in fields(Options)]
-    made = {one.name: _of_option(one, known) for one, known in every if known}
+    made = {
+        option.name: _of_option(option)
+        for option in fields(SidecarOptions)
+        if "declared" in option.metadata
+    }
     return _added(list(made.values()), tuple(made))(command)
 
 
@@ -69,7 +68,7 @@ def _added(
 
 
 def _of_setting(setting: Field[Any]) -> Callable[[_Command], _Command]:
-    known, kind = declared_setting(setting), str(setting.type)
+    known, kind = declared(setting), str(setting.type)
     flag = f"--{setting.name.replace('_', '-')}"
     if kind == "bool":
         flag = f"{flag}/--no-{flag[2:]}"
@@ -80,10 +79,10 @@ def _of_setting(setting: Field[Any]) -> Callable[[_Command], _Command]:
     )
 
 
-def _of_option(option: Field[Any], known: Declared) -> Callable[[_Command], _Command]:
+def _of_option(option: Field[Any]) -> Callable[[_Command], _Command]:
     from jaxmon_exporter.options import PREFIX
 
-    kind = str(option.type)
+    known, kind = declared(option), str(option.type)
     flag = known.flag or f"--{option.name.replace('_', '-')}"
     variable = PREFIX + flag[2:].replace("-", "_").upper()
     default = None if option.default is MISSING else option.default

@@ -4,20 +4,148 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from jaxmon.cli import noting, options, output
+from jaxmon.cli import options, output
+from jaxmon.cli.options import Url, with_options
 from jaxmon.cli.servers import ALERTMANAGER, Access
 from jaxmon.cli.servers import access as server_access
+from jaxmon.errors import CommandError, JaxmonError
 
 
 if TYPE_CHECKING:
-    from jaxmon.monitoring.silences import Window, Windows
+    from jaxmon.grafana.session import GrafanaSession
+    from jaxmon.monitoring.silences import DeployWindow, DeployWindows
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_TOKEN_FILE = "--grafana-token-file"  # noqa: S105 - the option's name
+_OPTIONS = (
+    click.option(
+        "--grafana",
+        "grafana_url",
+        type=Url(),
+        metavar="URL",
+        envvar="GRAFANA_URL",
+        show_envvar=True,
+        help="Grafana's URL as in the browser; boards there show the deployment.",
+    ),
+    click.option(
+        _TOKEN_FILE,
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="File containing Grafana's token; overrides GRAFANA_TOKEN.",
+    ),
+)
+
+
+def grafana(function: F) -> F:
+    """Add the options for a Grafana that shows the deployment."""
+    return with_options(*_OPTIONS)(function)
+
+
+@dataclass(frozen=True)
+class DeploymentNote:
+    """
+    A deployment of one service, as Grafana shows it.
+
+    Args:
+        session: with Grafana.
+        tags: by which boards, and the end of the deployment, find it.
+    """
+
+    session: GrafanaSession
+    tags: tuple[str, ...]
+
+    def begin(self, text: str, start: datetime, end: datetime) -> list[int]:
+        """
+        Note that it lasts from *start* to *end*, or extend what is noted; return the
+        annotations.
+
+        Raises:
+            GrafanaError: Grafana cannot be reached, or rejects it.
+        """
+        from jaxmon.grafana import annotations
+
+        if known := annotations.current(self.session, self.tags, start):
+            for one in known:
+                annotations.end(self.session, one.number, max(end, one.end))
+            return [one.number for one in known]
+        new = annotations.Deployment(self.tags, text, start, end)
+        return [annotations.add(self.session, new)]
+
+    def finish(self, now: datetime) -> list[int]:
+        """Let it end *now*; return the annotations. Raises as `begin` does."""
+        from jaxmon.grafana import annotations
+
+        known = annotations.current(self.session, self.tags, now)
+        for one in known:
+            annotations.end(self.session, one.number, now)
+        return [one.number for one in known]
+
+
+def noted(
+    url: str | None, token_file: Path | None, access: Access, scope: Mapping[str, str]
+) -> DeploymentNote | None:
+    """
+    Return the note of the service with the labels *scope*, `None` without a *url*;
+    nothing is sent yet.
+
+    Raises:
+        CommandError: there is no token.
+        GrafanaError: the URL, token or certificates are invalid.
+    """
+    if url is None:
+        return None
+    from jaxmon.artifacts.dashboards.header import DEPLOY_TAGS
+
+    session = replace(access, token_file=token_file).grafana(url, _TOKEN_FILE)
+    others = (f"{name}={value}" for name, value in scope.items() if name != "job")
+    return DeploymentNote(session, (*DEPLOY_TAGS, scope["job"], *others))
+
+
+@dataclass
+class Attempts:
+    """
+    Several things to do, each although another may fail.
+
+    Args:
+        failed: message of each failure, by what is left undone.
+        done: what succeeded.
+    """
+
+    failed: dict[str, str] = field(default_factory=dict)
+    done: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def of(self, success: str, failure: str) -> Iterator[None]:
+        """Run the block; the texts say what is then the case."""
+        try:
+            yield
+        except JaxmonError as error:
+            self.failed[failure] = str(error)
+        else:
+            self.done.append(success)
+
+    def check(self) -> None:
+        """
+        Raise what failed, and say what succeeded.
+
+        Raises:
+            CommandError: anything failed.
+        """
+        if not self.failed:
+            return
+        reasons = [f"{failure}: {why}" for failure, why in self.failed.items()]
+        details = [*reasons[1:], *(f"but {success}" for success in self.done)]
+        raise CommandError(reasons[0], details=details)
 
 
 _SCOPE = (
@@ -109,7 +237,7 @@ Example, in a pipeline:
 )
 @ALERTMANAGER
 @server_access
-@noting.grafana
+@grafana
 def start(
     *,
     job: str,
@@ -135,8 +263,8 @@ def start(
 
     windows = _windows(alertmanager, access)
     scope = _labels(job, cluster, namespace, labels)
-    note = noting.note(grafana_url, grafana_token_file, access, scope)
-    attempts = noting.Attempts()
+    note = noted(grafana_url, grafana_token_file, access, scope)
+    attempts = Attempts()
     now = datetime.now(UTC)
     end = now + length
     with attempts.of("the deploy window is open", "no deploy window was opened"):
@@ -167,7 +295,7 @@ def start(
 @options.with_options(*_SCOPE)
 @ALERTMANAGER
 @server_access
-@noting.grafana
+@grafana
 def stop(
     *,
     job: str,
@@ -186,9 +314,9 @@ def stop(
     """
     windows = _windows(alertmanager, access)
     scope = _labels(job, cluster, namespace, labels)
-    note = noting.note(grafana_url, grafana_token_file, access, scope)
+    note = noted(grafana_url, grafana_token_file, access, scope)
     wanted = " ".join(f"{name}={value}" for name, value in scope.items())
-    attempts = noting.Attempts()
+    attempts = Attempts()
     with attempts.of(
         "no deploy window is open", "the deploy window may be open until it ends"
     ):
@@ -228,11 +356,11 @@ def list_windows(*, as_json: bool, alertmanager: str, access: Access) -> None:
         output.line("no deploy window is open", err=True)
 
 
-def _windows(url: str, access: Access) -> Windows:
-    from jaxmon.monitoring.silences import Windows
+def _windows(url: str, access: Access) -> DeployWindows:
+    from jaxmon.monitoring.silences import DeployWindows
     from jaxmon.symptoms.alert import DEPLOY_NOISE
 
-    return Windows(access.session("Alertmanager", url), dict(DEPLOY_NOISE))
+    return DeployWindows(access.session("Alertmanager", url), dict(DEPLOY_NOISE))
 
 
 def _labels(
@@ -254,7 +382,7 @@ def _labels(
     return {**scope, **labels}
 
 
-def _until(window: Window, now: datetime) -> str:
+def _until(window: DeployWindow, now: datetime) -> str:
     minutes = max(0, round((window.end - now).total_seconds() / 60))
     return f"closes at {_clock(window.end)}, in {minutes} min"
 
@@ -267,7 +395,7 @@ def _clock(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%H:%M UTC")
 
 
-def _document(window: Window) -> dict[str, Any]:
+def _document(window: DeployWindow) -> dict[str, Any]:
     return {
         "id": window.identity,
         "labels": dict(window.scope),

@@ -14,7 +14,7 @@ from jaxmon.cli.options import RUN_DIR
 
 
 if TYPE_CHECKING:
-    from jaxmon.doctor.finding import Finding
+    from jaxmon.doctor.finding import Check
 
 
 _MARKS = {"ok": "ok", "note": "note", "warning": "WARN", "failure": "FAIL"}
@@ -59,7 +59,7 @@ def command(
         ctx.exit(1)
 
 
-def _findings(run_dir: Path | None, *, skip_jax: bool) -> list[Finding]:
+def _findings(run_dir: Path | None, *, skip_jax: bool) -> list[Check]:
     from jaxmon import rundir
     from jaxmon.doctor import (
         devices,
@@ -70,7 +70,7 @@ def _findings(run_dir: Path | None, *, skip_jax: bool) -> list[Finding]:
         sockets,
         versions,
     )
-    from jaxmon.doctor.finding import Finding
+    from jaxmon.doctor.finding import Check
     from jaxmon.errors import SettingsError
     from jaxmon.settings import Settings, load
 
@@ -78,7 +78,7 @@ def _findings(run_dir: Path | None, *, skip_jax: bool) -> list[Finding]:
         port = load({}).port
     except SettingsError:
         port = Settings().port  # the environment's own check reports it
-    checks: list[tuple[str, Callable[[], Iterable[Finding]]]] = [
+    checks: list[tuple[str, Callable[[], Iterable[Check]]]] = [
         (versions.AREA, versions.check),
         (environment.AREA, lambda: environment.check(os.environ)),
         (sockets.AREA, lambda: sockets.check(run_dir or rundir.locate(), port)),
@@ -89,17 +89,17 @@ def _findings(run_dir: Path | None, *, skip_jax: bool) -> list[Finding]:
     # Where JAX is missing, that is said once.
     if not skip_jax and versions.installed("jax") is not None:
         checks.append((selftest.HOOKS, lambda: selftest.check(os.environ)))
-    found: list[Finding] = []
+    found: list[Check] = []
     for area, check in checks:
         try:
             found += check()
         except Exception as error:  # noqa: BLE001 - the other checks are worth having
             text = f"check failed to run: {type(error).__name__}: {error}"
-            found.append(Finding(area, "warning", text))
+            found.append(Check(area, "warning", text))
     return found
 
 
-def _print(found: list[Finding], *, verbose: bool) -> None:
+def _print(found: list[Check], *, verbose: bool) -> None:
     from jaxmon.formats.layout import clean, wrapped
 
     width = output.report_width()
@@ -125,7 +125,7 @@ def _print(found: list[Finding], *, verbose: bool) -> None:
     )
 
 
-def _plain(one: Finding) -> dict[str, str]:
+def _plain(one: Check) -> dict[str, str]:
     return {
         "area": one.area,
         "status": one.status,

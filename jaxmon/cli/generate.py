@@ -23,22 +23,14 @@ def render() -> dict[str, str]:
     """Return every generated file as text by path, relative to the repository."""
     require("generate", "grafana_foundation_sdk")
     from jaxmon.agent.jaxlink import names
-    from jaxmon.artifacts import (
-        alerts,
-        autoscaling,
-        dashboards,
-        internals_doc,
-        options,
-        reference,
-        slo,
-    )
+    from jaxmon.artifacts import alerts, autoscaling, dashboards, reference, slo
     from jaxmon.cli.main import load, main
 
     return {
         "docs/cli.md": reference.commands(main, "jaxmon"),
-        internals_doc.PATH: internals_doc.render(names.SECTIONS, names.RELEASES),
+        reference.INTERNALS: reference.internals(names.SECTIONS, names.RELEASES),
         "docs/metrics.md": reference.metrics(),
-        options.PATH: options.render(),
+        reference.OPTIONS: reference.options_module(),
         "docs/settings.md": reference.settings(load("exporter")),
         "alerts/slo.yaml": slo.default(),
         **_in("alerts", alerts.render()),

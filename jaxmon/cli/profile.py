@@ -36,7 +36,7 @@ _PATIENCE = 60.0
 _MAX_BYTES = 256 << 20
 
 
-class Profile(NamedTuple):
+class AgentTrace(NamedTuple):
     """A trace of an agent, and what the agent says about it."""
 
     space: bytes
@@ -66,7 +66,7 @@ class Profile(NamedTuple):
         }
 
 
-class View(NamedTuple):
+class ProfileView(NamedTuple):
     """
     What is printed: rows of what, how many (`None` for enough), and whether as JSON.
     """
@@ -166,7 +166,7 @@ def command(
     if slower_than is not None and not 0.05 <= slower_than <= 30:  # noqa: PLR2004 - as its help says
         msg = "--slower-than is out of range; give 50ms to 30s"
         raise click.UsageError(msg)
-    view = View(by, top, as_json)
+    view = ProfileView(by, top, as_json)
     chosen = pick(worker, run_dir)
     _check_writable(out)
     if for_requests is None or slower_than is None:
@@ -186,7 +186,7 @@ def command(
     raise CommandError(msg)
 
 
-def _slow(worker: Worker, slower_than: float, deadline: float) -> Iterator[Profile]:
+def _slow(worker: Worker, slower_than: float, deadline: float) -> Iterator[AgentTrace]:
     """Yield a profile for each slow request of *worker*, for *deadline* seconds."""
     until = monotonic() + deadline
     while (left := until - monotonic()) > 0:
@@ -197,7 +197,7 @@ def _slow(worker: Worker, slower_than: float, deadline: float) -> Iterator[Profi
             yield profile
 
 
-def _show(worker: Worker, profile: Profile, out: Path, view: View) -> None:
+def _show(worker: Worker, profile: AgentTrace, out: Path, view: ProfileView) -> None:
     """Write the files of *profile*, and print its table."""
     from jaxmon.profile import operations, text, xspace
     from jaxmon.profile.operations import grouped
@@ -237,7 +237,7 @@ def _show(worker: Worker, profile: Profile, out: Path, view: View) -> None:
     output.line(f"  {files['perfetto']}")
 
 
-def _show_head(worker: Worker, profile: Profile, width: int) -> None:
+def _show_head(worker: Worker, profile: AgentTrace, width: int) -> None:
     """Print what was profiled."""
     from jaxmon.facts.process import read
     from jaxmon.formats.layout import clean
@@ -275,7 +275,7 @@ def _check_writable(out: Path) -> None:
         raise CommandError(msg)
 
 
-def _record(worker: Worker, query: str, seconds: float) -> Profile | None:
+def _record(worker: Worker, query: str, seconds: float) -> AgentTrace | None:
     """
     Return a trace of *worker*, which takes *seconds*; `None` if no request was slow.
 
@@ -308,7 +308,7 @@ def _record(worker: Worker, query: str, seconds: float) -> Profile | None:
         reason = said.strip().partition(": ")[2] or said
         msg = f"worker {worker.number} cannot be profiled: {reason}"
         raise CommandError(msg)
-    return Profile(response.body, response.headers)
+    return AgentTrace(response.body, response.headers)
 
 
 def _labels(worker: Worker) -> dict[str, str]:

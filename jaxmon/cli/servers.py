@@ -1,8 +1,10 @@
-"""Options for connecting to the Prometheus and Alertmanager of a site."""
+"""Options for connecting to the Prometheus, Alertmanager and Grafana of a site."""
 
 from __future__ import annotations
 
 import functools
+import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +18,21 @@ from jaxmon.errors import CommandError, ConfigFileError
 
 
 if TYPE_CHECKING:
+    from jaxmon.grafana.session import GrafanaSession
     from jaxmon.monitoring.session import Session
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+TOKEN_VARIABLE = "GRAFANA_TOKEN"  # noqa: S105 - the variable's name
+GRAFANA_HELP = f"""
+\b
+The token of a service account with the Editor role is read from
+{TOKEN_VARIABLE} or from --token-file, never from the command line, which
+other users can see. Proxies are taken from HTTPS_PROXY and NO_PROXY and are
+contacted over plain HTTP.
+"""
+
+_SILENT_SECONDS = 2.0
 # No token has a tenth of that.
 _MAX_BYTES = 1 << 16
 
@@ -48,36 +61,38 @@ def prometheus(*, required: bool) -> Callable[[F], F]:
     )
 
 
-_CONNECTION = (
-    click.option(
-        "--token-file",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="File containing a bearer token to send.",
-    ),
-    click.option(
-        "--ca-file",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="CA certificates (PEM) to trust instead of the system's.",
-    ),
-    click.option(
-        "--timeout",
-        default=10.0,
-        show_default=True,
-        type=Number(0.1, 300.0),
-        help="Timeout per request in seconds.",
-    ),
-    click.option(
-        "--insecure-http",
-        is_flag=True,
-        help="Allow sending credentials over unencrypted HTTP to another host.",
-    ),
-)
+def _connection(token: str, timeout: str, secrets: str) -> tuple[Callable[[F], F], ...]:
+    """Return the options of `Access`; the texts are of their help."""
+    return (
+        click.option(
+            "--token-file",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help=token,
+        ),
+        click.option(
+            "--ca-file",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="CA certificates (PEM) to trust instead of the system's.",
+        ),
+        click.option(
+            "--timeout",
+            default=10.0,
+            show_default=True,
+            type=Number(0.1, 300.0),
+            help=f"Timeout per request in seconds{timeout}.",
+        ),
+        click.option(
+            "--insecure-http",
+            is_flag=True,
+            help=f"Allow sending {secrets} over unencrypted HTTP to another host.",
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
     """
-    The options of `access`.
+    How to connect: the options of `access` and `grafana_access`.
 
     Args:
         token_file: holds a bearer token.
@@ -119,9 +134,43 @@ class Access:
             insecure_http=self.insecure_http,
         )
 
+    def grafana(self, url: str, option: str = "--token-file") -> GrafanaSession:
+        """
+        Return a session with the Grafana at *url*; nothing is sent yet. The *option* is
+        the one that names the token's file; without a file, the token is taken from the
+        environment.
 
-def access(function: F) -> F:
-    """Add the options for connecting to a command, which gets them as *access*."""
+        Raises:
+            CommandError: there is no token.
+            GrafanaError: the URL, token or certificates are invalid.
+        """
+        from jaxmon.grafana.session import GrafanaSession
+
+        if self.token_file is not None:
+            token = token_in(self.token_file, option)
+        elif not (token := os.environ.get(TOKEN_VARIABLE, "").strip()):
+            msg = f"no token; set {TOKEN_VARIABLE} or give {option}"
+            raise CommandError(msg)
+        output.hide(token)
+        return GrafanaSession(
+            url,
+            token=token,
+            ca_file=self.ca_file,
+            timeout=self.timeout,
+            insecure_http=self.insecure_http,
+            sleep=_wait,
+        )
+
+
+def _wait(seconds: float) -> None:
+    """Sleep, and print a notice if the wait is long."""
+    if seconds > _SILENT_SECONDS:
+        output.line(f"Grafana is busy; retrying in {seconds:.0f} s", err=True)
+    time.sleep(seconds)
+
+
+def _with_access(function: F) -> F:
+    """Collect the options of `_connection` into *access*."""
 
     @functools.wraps(function)
     def collected(
@@ -136,7 +185,30 @@ def access(function: F) -> F:
         return function(access=given, **others)
 
     made: Any = collected
-    return cast("F", with_options(*_CONNECTION)(made))
+    return cast("F", made)
+
+
+def access(function: F) -> F:
+    """Add the options for connecting to a command, which gets them as *access*."""
+    token = "File containing a bearer token to send."  # noqa: S105 - a help text
+    return with_options(*_connection(token, "", "credentials"))(_with_access(function))
+
+
+def grafana_access(function: F) -> F:
+    """Add the options for a Grafana to a command, which gets *url* and *access*."""
+    address = click.option(
+        "--url",
+        type=Url(),
+        metavar="URL",
+        required=True,
+        envvar="GRAFANA_URL",
+        show_envvar=True,
+        help="Grafana's URL as in the browser, including any path.",
+    )
+    token = f"File containing the token; overrides {TOKEN_VARIABLE}."
+    tries = "; requests are tried up to four times"
+    added = with_options(address, *_connection(token, tries, "the token"))
+    return added(_with_access(function))
 
 
 def token_in(file: Path, option: str = "--token-file") -> str:

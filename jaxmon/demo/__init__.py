@@ -1,6 +1,6 @@
 """
-Two small programs for `jaxmon demo`: a training loop and a model server.
+Small programs to observe and to break, and the scenarios in which they break.
 
-They are written as users would write them, and run as separate processes: ``python -m
-jaxmon.demo.train``, ``python -m jaxmon.demo.serve``.
+The programs are written as users would write them, and run as separate processes:
+``python -m jaxmon.demo.train``. `scenarios` has definitions only.
 """

@@ -12,10 +12,10 @@ import jaxmon
 
 agent = jaxmon.instrument()
 
-from jaxmon.demo.pace import Pace  # noqa: E402 - instrumented before anything else
+from jaxmon.demo.pace import ProgramPace  # noqa: E402 - instrumented before anything else
 
 
-def restore(pace: Pace) -> None:
+def restore(pace: ProgramPace) -> None:
     """
     Restore the checkpoint.
 
@@ -29,7 +29,7 @@ def restore(pace: Pace) -> None:
 
 def main() -> None:
     """Restore, then train."""
-    pace = Pace(__doc__ or "", pause=0.1, faults=["crash"])
+    pace = ProgramPace("fragile", __doc__, pause=0.1)
     print(f"metrics: {agent.url}", flush=True)
     restore(pace)
     # Only now: what crashes at once starts again at once.

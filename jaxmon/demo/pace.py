@@ -6,13 +6,14 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NoReturn
 
 import jaxmon
+from jaxmon.demo.scenarios import SCENARIOS, Program
 
 
-class Pace:
+class ProgramPace:
     """
     Ticks that the command line and signals govern.
 
@@ -21,14 +22,15 @@ class Pace:
     ``--seconds``.
 
     Args:
+        program: its scenarios are what ``--fault`` may name.
         description: for ``--help``.
         pause: seconds of each `rest`.
-        faults: what ``--fault`` may name.
     """
 
     def __init__(
-        self, description: str, *, pause: float, faults: Sequence[str]
+        self, program: Program, description: str | None, *, pause: float
     ) -> None:
+        faults = [each.name for each in SCENARIOS if each.program == program]
         parser = argparse.ArgumentParser(description=description)
         parser.add_argument(
             "--seconds", type=float, help="seconds to run; default: forever"

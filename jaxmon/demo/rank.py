@@ -20,7 +20,7 @@ import jax  # noqa: E402 - instrumented before anything binds jax.jit
 import numpy as np  # noqa: E402
 from jax.sharding import Mesh, NamedSharding, PartitionSpec  # noqa: E402
 
-from jaxmon.demo.pace import Pace  # noqa: E402
+from jaxmon.demo.pace import ProgramPace  # noqa: E402
 
 
 RANKS = 2
@@ -47,7 +47,7 @@ def main() -> None:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(os.environ["COORDINATOR"], RANKS, rank)
     # After that: JAX takes SIGTERM for a preemption, and waits for the other ranks.
-    pace = Pace(__doc__ or "", pause=0.5, faults=["diverge", "rank-stuck"])
+    pace = ProgramPace("rank", __doc__, pause=0.5)
     print(f"metrics: {agent.url}", flush=True)
     data = batch(ROWS)
     step(data).block_until_ready()

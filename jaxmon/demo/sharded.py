@@ -20,7 +20,7 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from jax.sharding import Mesh, NamedSharding, PartitionSpec  # noqa: E402
 
-from jaxmon.demo.pace import Pace  # noqa: E402
+from jaxmon.demo.pace import ProgramPace  # noqa: E402
 
 
 ROWS, COLUMNS = 32, 8
@@ -52,7 +52,7 @@ def flip(array: jax.Array, number: int) -> None:
 
 def main() -> None:
     """Train; mended, continue with what another device holds."""
-    pace = Pace(__doc__ or "", pause=0.05, faults=["corrupt"])
+    pace = ProgramPace("sharded", __doc__, pause=0.05)
     print(f"metrics: {agent.url}", flush=True)
     mesh = Mesh(np.array(jax.devices()), ("data",))
     everywhere, spread = (

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import jaxmon
 
@@ -22,15 +25,13 @@ import numpy as np  # noqa: E402
 import optax  # noqa: E402
 from flax import nnx  # noqa: E402
 
-from jaxmon.demo.checkpoints import Checkpoints  # noqa: E402
-from jaxmon.demo.pace import Pace  # noqa: E402
+from jaxmon.demo.pace import ProgramPace  # noqa: E402
 
 
 FEATURES, HIDDEN, CLASSES = 32, 128, 10
 BATCH = 64
 SLOW_SECONDS = 0.25
 NONSENSE = np.full((BATCH, FEATURES), np.nan, np.float32)
-FAULTS = ("die", "nan", "slow", "stall", "starve", "unsaved")
 EVALUATE_EVERY = 25
 SAVE_EVERY = 50
 REPORT_EVERY = 100
@@ -100,7 +101,7 @@ def evaluate(parameters: nnx.State, key: jax.Array, number: int) -> jax.Array:
 
 
 def batches(
-    pace: Pace, key: jax.Array
+    pace: ProgramPace, key: jax.Array
 ) -> Iterator[tuple[int, jax.typing.ArrayLike, jax.Array]]:
     """Yield the number of a step and its batch."""
     for step in pace:
@@ -112,7 +113,43 @@ def batches(
         yield step, NONSENSE if pace.suffers("nan") else x, label
 
 
-def save(checkpoints: Checkpoints, weights: nnx.State, *, writable: bool) -> None:
+class OrbaxSaver:
+    """Saves with Orbax, always over the checkpoint before."""
+
+    def __init__(self) -> None:
+        import orbax.checkpoint  # noqa: PLC0415 - takes seconds
+
+        self._orbax: Any = orbax.checkpoint
+        self._saver = orbax.checkpoint.Checkpointer(
+            orbax.checkpoint.StandardCheckpointHandler()
+        )
+        self._directory = TemporaryDirectory(prefix="jaxmon-demo-")
+        self._home = Path(self._directory.name) / "checkpoints"
+        self._gone = self._home.with_name("gone")
+        self._home.mkdir()
+
+    def save(self, leaves: list[Any], *, writable: bool) -> None:
+        """
+        Save *leaves*.
+
+        Args:
+            leaves: arrays.
+            writable: whether the directory is there; otherwise a file is in its place.
+
+        Raises:
+            OSError: it is not.
+        """
+        if writable and self._gone.exists():
+            self._home.unlink()
+            self._gone.rename(self._home)
+        elif not writable and not self._gone.exists():
+            self._home.rename(self._gone)
+            self._home.touch()
+        arguments = self._orbax.args.StandardSave({"parameters": leaves})
+        self._saver.save(self._home / "latest", args=arguments, force=True)
+
+
+def save(checkpoints: OrbaxSaver, weights: nnx.State, *, writable: bool) -> None:
     """Save *weights*, or report why not: training is worth more than one checkpoint."""
     try:
         checkpoints.save(jax.tree.leaves(weights), writable=writable)
@@ -122,10 +159,10 @@ def save(checkpoints: Checkpoints, weights: nnx.State, *, writable: bool) -> Non
 
 def main() -> None:
     """Train, evaluate now and then, report now and then."""
-    pace = Pace(__doc__ or "", pause=0.1, faults=FAULTS)
+    pace = ProgramPace("train", __doc__, pause=0.1)
     print(f"metrics: {agent.url}", flush=True)
     weights, state = parameters, jax.jit(optimizer.init)(parameters)
-    checkpoints = Checkpoints() if pace.may_suffer("unsaved") else None
+    checkpoints = OrbaxSaver() if pace.may_suffer("unsaved") else None
     training, validation = map(jax.random.key, (2, 3))
     # Compiled before the loop starts, so that its first steps are like the others.
     train_step(weights, state, *make_batch(training, 0))

@@ -10,7 +10,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import ModuleType
 
-from jaxmon.doctor.finding import Finding
+from jaxmon.doctor.finding import Check
 
 
 AREA = "devices"
@@ -27,7 +27,7 @@ def check(
     root: Path = Path("/"),
     package: Callable[[str], bool] | None = None,
     environ: Mapping[str, str] = os.environ,
-) -> Iterator[Finding]:
+) -> Iterator[Check]:
     """
     Yield findings about GPUs and TPUs. Initialises no device.
 
@@ -45,11 +45,11 @@ def check(
         yield from _tpu(package)
     if not gpu and not tpu:
         text = "no NVIDIA driver and no TPU found: programs will run on the CPU"
-        yield Finding(AREA, "ok", text)
+        yield Check(AREA, "ok", text)
     yield from _platforms(environ.get("JAX_PLATFORMS", ""), gpu=gpu, tpu=tpu)
 
 
-def _platforms(wanted: str, *, gpu: bool, tpu: bool) -> Iterator[Finding]:
+def _platforms(wanted: str, *, gpu: bool, tpu: bool) -> Iterator[Check]:
     """
     Yield whether JAX_PLATFORMS names hardware that is missing, or omits hardware that
     is present.
@@ -63,36 +63,36 @@ def _platforms(wanted: str, *, gpu: bool, tpu: bool) -> Iterator[Finding]:
                 f"JAX_PLATFORMS={wanted}, but there is no {what}: JAX will fail to "
                 "start"
             )
-            yield Finding(
+            yield Check(
                 AREA, "warning", text, "run jaxmon doctor where the program will run"
             )
     for known, here, what in (({"cuda", "gpu"}, gpu, "GPUs"), ({"tpu"}, tpu, "TPU")):
         if here and not names & known:
             text = f"JAX_PLATFORMS={wanted}: programs will not use the {what}"
-            yield Finding(
+            yield Check(
                 AREA, "warning", text, "unset it to let JAX use what is available"
             )
 
 
 def _nvidia(
     package: Callable[[str], bool], environ: Mapping[str, str]
-) -> Iterator[Finding]:
+) -> Iterator[Check]:
     """Yield what is to be said about the GPUs of a host that has an NVIDIA driver."""
     plugins = [major for major in _MAJORS if package(f"jax_cuda{major}_plugin")]
     if not plugins:
         text = "an NVIDIA driver is loaded, but JAX has no CUDA plugin"
         advice = "pip install 'jax[cuda13]' (or cuda12), or JAX runs on the CPU"
-        yield Finding(AREA, "warning", text, advice)
+        yield Check(AREA, "warning", text, advice)
     elif package("nvidia"):
         yield from _libraries(environ.get("LD_LIBRARY_PATH", ""))
     if not package("pynvml"):
         text = "nvidia-ml-py is missing: the sidecar cannot export GPU metrics"
-        yield Finding(AREA, "warning", text, "pip install 'jaxmon[nvidia]'")
+        yield Check(AREA, "warning", text, "pip install 'jaxmon[nvidia]'")
         return
     yield from _answers(plugins)
 
 
-def _libraries(search_path: str) -> Iterator[Finding]:
+def _libraries(search_path: str) -> Iterator[Check]:
     """Yield where the loader finds another CUDA before that of JAX's wheels."""
     for place in filter(None, search_path.split(":")):
         found = (one for name in _LIBRARIES for one in Path(place).glob(f"{name}.so*"))
@@ -102,13 +102,13 @@ def _libraries(search_path: str) -> Iterator[Finding]:
                 "unset it for programs with JAX, unless JAX was installed for the "
                 "host's CUDA"
             )
-            yield Finding(AREA, "warning", text, advice)
+            yield Check(AREA, "warning", text, advice)
             return
 
 
-def _answers(plugins: Sequence[int]) -> list[Finding]:
+def _answers(plugins: Sequence[int]) -> list[Check]:
     """Query NVML on a thread, because a dead driver never returns."""
-    answer: SimpleQueue[list[Finding]] = SimpleQueue()
+    answer: SimpleQueue[list[Check]] = SimpleQueue()
 
     def ask() -> None:
         try:
@@ -116,7 +116,7 @@ def _answers(plugins: Sequence[int]) -> list[Finding]:
         except Exception as error:  # noqa: BLE001 - silence would read as a hang
             text = f"querying NVML failed: {type(error).__name__}: {error}"
             advice = "pip install --upgrade nvidia-ml-py"
-            answer.put([Finding(AREA, "warning", text, advice)])
+            answer.put([Check(AREA, "warning", text, advice)])
 
     threading.Thread(target=ask, daemon=True).start()
     try:
@@ -124,10 +124,10 @@ def _answers(plugins: Sequence[int]) -> list[Finding]:
     except Empty:
         text = f"NVML did not respond within {_NVML_SECONDS:g} s"
         advice = "the driver is hung; check dmesg for Xid errors and reset the GPU"
-        return [Finding(AREA, "failure", text, advice)]
+        return [Check(AREA, "failure", text, advice)]
 
 
-def _ask_nvml(plugins: Sequence[int]) -> list[Finding]:
+def _ask_nvml(plugins: Sequence[int]) -> list[Check]:
     import pynvml  # noqa: PLC0415 - 70 ms, and often not there
 
     try:
@@ -143,10 +143,10 @@ def _ask_nvml(plugins: Sequence[int]) -> list[Finding]:
         advice = (
             "in a container, make the devices and libraries available (NVIDIA runtime)"
         )
-        return [Finding(AREA, "failure", text, advice)]
+        return [Check(AREA, "failure", text, advice)]
     driver = driver.decode() if isinstance(driver, bytes) else driver
     text = f"NVIDIA driver {driver}, GPUs: {count}"
-    found = [Finding(AREA, "ok" if count else "warning", text)]
+    found = [Check(AREA, "ok" if count else "warning", text)]
     if cuda is not None and plugins and cuda[0] < min(plugins):
         found.append(_too_old(cuda, min(plugins)))
     return found
@@ -161,7 +161,7 @@ def _cuda(pynvml: ModuleType) -> tuple[int, int] | None:
     return version // 1000, version % 1000 // 10
 
 
-def _too_old(cuda: tuple[int, int], plugin: int) -> Finding:
+def _too_old(cuda: tuple[int, int], plugin: int) -> Check:
     text = (
         f"the driver supports CUDA up to {cuda[0]}.{cuda[1]}, but JAX's plugin "
         f"needs CUDA {plugin}: JAX cannot use the GPUs"
@@ -169,7 +169,7 @@ def _too_old(cuda: tuple[int, int], plugin: int) -> Finding:
     advice = "install a newer driver"
     if cuda[0] in _MAJORS:
         advice += f", or pip install 'jax[cuda{cuda[0]}]'"
-    return Finding(AREA, "failure", text, advice)
+    return Check(AREA, "failure", text, advice)
 
 
 def _has_tpu(root: Path) -> bool:
@@ -185,12 +185,12 @@ def _has_tpu(root: Path) -> bool:
     return False
 
 
-def _tpu(package: Callable[[str], bool]) -> Iterator[Finding]:
+def _tpu(package: Callable[[str], bool]) -> Iterator[Check]:
     if package("libtpu"):
-        yield Finding(AREA, "ok", "TPU and libtpu found")
+        yield Check(AREA, "ok", "TPU and libtpu found")
     else:
         text = "TPU found, but libtpu is missing"
-        yield Finding(AREA, "warning", text, "pip install 'jax[tpu]'")
+        yield Check(AREA, "warning", text, "pip install 'jax[tpu]'")
     if not package("grpc"):
         text = "grpcio is missing: the sidecar cannot export TPU metrics"
-        yield Finding(AREA, "warning", text, "pip install 'jaxmon[tpu]'")
+        yield Check(AREA, "warning", text, "pip install 'jaxmon[tpu]'")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 
 from jaxmon.declarations import PREFIX
-from jaxmon.doctor.finding import Finding
+from jaxmon.doctor.finding import Check
 from jaxmon.errors import SettingsError
 from jaxmon.settings import Settings, load
 
@@ -27,38 +27,38 @@ _COSTLY = {
 _OFF = ("", "0", "false", "off", "no")
 
 
-def check(environ: Mapping[str, str]) -> Iterator[Finding]:
+def check(environ: Mapping[str, str]) -> Iterator[Check]:
     """Yield findings about *environ*."""
     yield _settings(environ)
     yield from _unknown(environ)
     for name, what in _COSTLY.items():
         if environ.get(name, "").lower() not in _OFF:
             advice = f"unset {name} in production"
-            yield Finding(AREA, "warning", f"{name}={environ[name]}: {what}", advice)
+            yield Check(AREA, "warning", f"{name}={environ[name]}: {what}", advice)
     if environ.get("JAX_ENABLE_X64", "").lower() not in _OFF:
         text = "JAX_ENABLE_X64: arrays can become float64, which costs memory and time"
-        yield Finding(AREA, "note", text)
+        yield Check(AREA, "note", text)
 
 
-def _settings(environ: Mapping[str, str]) -> Finding:
+def _settings(environ: Mapping[str, str]) -> Check:
     try:
         settings = load({}, environ)
     except SettingsError as error:
         advice = "fix or unset it; otherwise jaxmon.instrument() raises this error"
-        return Finding(AREA, "failure", str(error), advice)
+        return Check(AREA, "failure", str(error), advice)
     if not settings.enabled:
         advice = "unset it to enable jaxmon"
-        return Finding(AREA, "warning", "JAXMON_ENABLED disables jaxmon", advice)
+        return Check(AREA, "warning", "JAXMON_ENABLED disables jaxmon", advice)
     chosen = [f.name for f in fields(Settings) if environ.get(PREFIX + f.name.upper())]
     given = ", ".join(PREFIX + name.upper() for name in chosen)
-    return Finding(AREA, "ok", f"jaxmon's settings: {given or 'the defaults'}")
+    return Check(AREA, "ok", f"jaxmon's settings: {given or 'the defaults'}")
 
 
-def _unknown(environ: Mapping[str, str]) -> Iterator[Finding]:
+def _unknown(environ: Mapping[str, str]) -> Iterator[Check]:
     known = [PREFIX + field.name.upper() for field in fields(Settings)]
     for name in sorted(environ):
         if not name.startswith(PREFIX) or name in known or name.startswith(_OTHERS):
             continue
         close = difflib.get_close_matches(name, known, 1)
         advice = f"did you mean {close[0]}?" if close else "see docs/settings.md"
-        yield Finding(AREA, "warning", f"{name} is not a jaxmon setting", advice)
+        yield Check(AREA, "warning", f"{name} is not a jaxmon setting", advice)

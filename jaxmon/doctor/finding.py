@@ -11,7 +11,7 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Check:
     """
     Args:
         area: what was checked: ``versions``, ``hooks``, ``cache``...
@@ -27,6 +27,6 @@ class Finding:
     advice: str = ""
 
 
-def worst(findings: list[Finding]) -> Status:
+def worst(findings: list[Check]) -> Status:
     """Return the most severe status among *findings*."""
     return max((f.status for f in findings), key=STATUSES.index, default="ok")

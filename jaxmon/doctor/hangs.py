@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from jaxmon.doctor.finding import Finding
+from jaxmon.doctor.finding import Check
 from jaxmon.doctor.versions import Version, installed
 from jaxmon.report.timeouts import FLAGS, OF_START, TIMEOUTS, Timeout, has
 
@@ -23,9 +23,7 @@ _GPU_PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin")
 _MOST_DIGITS = 7
 
 
-def check(
-    environ: Mapping[str, str], version: Version = installed
-) -> Iterator[Finding]:
+def check(environ: Mapping[str, str], version: Version = installed) -> Iterator[Check]:
     """
     Yield findings about time limits, of jobs of several processes only.
 
@@ -44,11 +42,11 @@ def check(
                 "XLA aborts at flags that it does not know: remove it, or install "
                 f"jaxlib {_dotted(one.since)} or later"
             )
-            yield Finding(AREA, "warning", text, advice)
+            yield Check(AREA, "warning", text, advice)
         elif flags.get(one.flag, "").isdecimal() and not one.example.isdecimal():
             text = f"{FLAGS} has {one.flag}={flags[one.flag]}, without a unit"
             advice = f"XLA aborts at such a value: give one such as {one.example}"
-            yield Finding(AREA, "warning", text, advice)
+            yield Check(AREA, "warning", text, advice)
     if not are_several(environ):
         return
     wanted = TIMEOUTS.get(_platform(environ, version))
@@ -79,15 +77,15 @@ def _platform(environ: Mapping[str, str], version: Version) -> str:
     return "gpu" if any(map(version, _GPU_PLUGINS)) else ""
 
 
-def _limit(one: Timeout, flags: Mapping[str, str]) -> Iterator[Finding]:
+def _limit(one: Timeout, flags: Mapping[str, str]) -> Iterator[Check]:
     if value := flags.get(one.flag, one.default):
-        yield Finding(AREA, "ok", f"{one.flag}={value} {one.what}")
+        yield Check(AREA, "ok", f"{one.flag}={value} {one.what}")
         return
     text = "one process that is stuck stops all others of a job, with no time limit"
     if OF_START in flags:
         text += f": {OF_START} applies only while NCCL is set up"
     advice = f"{one.assignment} {one.what}; {one.price}"
-    yield Finding(AREA, "note", text, advice)
+    yield Check(AREA, "note", text, advice)
 
 
 def _flags(text: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from jaxmon import subprocesses
 from jaxmon.declarations import PREFIX
-from jaxmon.doctor.finding import Finding
+from jaxmon.doctor.finding import Check
 from jaxmon.formats import json_text
 
 
@@ -25,7 +25,7 @@ class _SelfTestError(Exception):
     """The self-test did not run; the message says why."""
 
 
-def check(environ: Mapping[str, str]) -> Iterator[Finding]:
+def check(environ: Mapping[str, str]) -> Iterator[Check]:
     """
     Yield findings about hooks, cache and JAX's internal names in a program with
     *environ*.
@@ -37,11 +37,11 @@ def check(environ: Mapping[str, str]) -> Iterator[Finding]:
         result = _run(environ)
     except _SelfTestError as error:
         advice = "try: python -c 'import jax; print(jax.numpy.ones(3))'"
-        yield Finding(HOOKS, "failure", str(error), advice)
+        yield Check(HOOKS, "failure", str(error), advice)
         return
     if problem := result.get("python"):
         text, _, advice = str(problem).partition("; ")
-        yield Finding(HOOKS, "failure", text, advice)
+        yield Check(HOOKS, "failure", text, advice)
         return
     yield from _hooks(result)
     yield from _internals(result)
@@ -71,7 +71,7 @@ def _run(environ: Mapping[str, str]) -> dict[str, Any]:
     return result
 
 
-def _hooks(result: Mapping[str, Any]) -> Iterator[Finding]:
+def _hooks(result: Mapping[str, Any]) -> Iterator[Check]:
     hooks = result.get("hooks") or {}
     missing = sorted(name for name, attached in hooks.items() if not attached)
     version = result.get("jax")
@@ -81,41 +81,38 @@ def _hooks(result: Mapping[str, Any]) -> Iterator[Finding]:
             "its metrics will be missing; install a JAX release that jaxmon was "
             "tested with"
         )
-        yield Finding(HOOKS, "failure", text, advice)
+        yield Check(HOOKS, "failure", text, advice)
     for what, (counted, expected) in (result.get("miscounted") or {}).items():
         text = f"a test program made {expected} {what}, but {counted} were counted"
-        yield Finding(HOOKS, "failure", text, "please report this with these versions")
+        yield Check(HOOKS, "failure", text, "please report this with these versions")
     for site, count in (result.get("internal_errors") or {}).items():
         text = f"jaxmon had {count} internal errors in {site}"
-        yield Finding(HOOKS, "warning", text, "please report this with these versions")
+        yield Check(HOOKS, "warning", text, "please report this with these versions")
     if hooks and not missing and not result.get("miscounted"):
-        yield Finding(HOOKS, "ok", f"all {len(hooks)} hooks attach to JAX {version}")
+        yield Check(HOOKS, "ok", f"all {len(hooks)} hooks attach to JAX {version}")
 
 
-def _internals(result: Mapping[str, Any]) -> Iterator[Finding]:
+def _internals(result: Mapping[str, Any]) -> Iterator[Check]:
     """Yield which names of JAX are missing, and which metrics depend on them."""
     version, missing = result.get("jax"), result.get("missing")
     advice = "install a JAX that jaxmon was tested on, or a newer jaxmon"
     for one in missing or []:
         names, costs = " or ".join(one["names"]), ", ".join(one["costs"])
-        text = (
-            f"JAX {version} has no {names} ({one['serves']}); missing without it: "
-            f"{costs}"
-        )
+        text = f"JAX {version} has no {names}; missing without it: {costs}"
         status = "failure" if one["hook"] else "warning"
-        yield Finding(INTERNALS, status, text, advice)  # type: ignore[arg-type]
+        yield Check(INTERNALS, status, text, advice)  # type: ignore[arg-type]
     if missing == []:
         text = f"JAX {version} has every name that jaxmon uses, or a substitute"
-        yield Finding(INTERNALS, "ok", text)
+        yield Check(INTERNALS, "ok", text)
 
 
-def _cache(cache: Mapping[str, Any]) -> Iterator[Finding]:
+def _cache(cache: Mapping[str, Any]) -> Iterator[Check]:
     directory = cache.get("directory")
     obstacles = cache.get("obstacles") or []
     for obstacle in obstacles:
         # Without a directory the cache is off, which is JAX's default.
         status = "warning" if directory else "note"
         text, advice = str(obstacle.get("message")), str(obstacle.get("advice") or "")
-        yield Finding(CACHE, status, text, advice)  # type: ignore[arg-type]
+        yield Check(CACHE, status, text, advice)  # type: ignore[arg-type]
     if directory and not obstacles:
-        yield Finding(CACHE, "ok", f"persistent cache in {directory}")
+        yield Check(CACHE, "ok", f"persistent cache in {directory}")

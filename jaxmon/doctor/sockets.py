@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jaxmon import rundir
-from jaxmon.doctor.finding import Finding
+from jaxmon.doctor.finding import Check
 from jaxmon.files.bounded import kind
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
@@ -24,7 +24,7 @@ _TIMEOUT = 3.0
 _MAX_BYTES = 64 << 10
 
 
-def check(directory: Path, port: int | None) -> Iterator[Finding]:
+def check(directory: Path, port: int | None) -> Iterator[Check]:
     """Yield findings about the run *directory* and the agents' *port*."""
     usable = _directory(directory)
     yield usable
@@ -34,7 +34,7 @@ def check(directory: Path, port: int | None) -> Iterator[Finding]:
         yield _port(port)
 
 
-def _directory(directory: Path) -> Finding:
+def _directory(directory: Path) -> Check:
     existed = os.path.lexists(directory)  # also where its parent cannot be entered
     # Under a name that no agent has, and no longer than theirs: a slot that is taken,
     # for however short, is one that the next agent does not get.
@@ -44,20 +44,20 @@ def _directory(directory: Path) -> Finding:
         with contextlib.closing(socket.socket(socket.AF_UNIX)) as probe:
             probe.bind(str(trial))
     except RunDirError as error:
-        return Finding(AREA, "failure", str(error), "agents will serve TCP only")
+        return Check(AREA, "failure", str(error), "agents will serve TCP only")
     except OSError as error:
         text = f"cannot create sockets in run directory {directory}: {error.strerror}"
-        return Finding(AREA, "failure", text, "set JAXMON_RUN_DIR to a local directory")
+        return Check(AREA, "failure", text, "set JAXMON_RUN_DIR to a local directory")
     finally:
         with contextlib.suppress(OSError):
             trial.unlink()
         if not existed:
             with contextlib.suppress(OSError):
                 directory.rmdir()
-    return Finding(AREA, "ok", f"run directory {directory}")
+    return Check(AREA, "ok", f"run directory {directory}")
 
 
-def _agents(directory: Path) -> Iterator[Finding]:
+def _agents(directory: Path) -> Iterator[Check]:
     sockets = rundir.sockets(directory)
     for worker, path in list(sockets.items()):
         if (found := _no_socket(path)) is not None:
@@ -76,19 +76,19 @@ def _agents(directory: Path) -> Iterator[Finding]:
                 "find out what owns it, for example with lsof, or use another "
                 "JAXMON_RUN_DIR"
             )
-            yield Finding(AREA, "warning", text, advice)
+            yield Check(AREA, "warning", text, advice)
         elif answer.reason != fetch.LEFT:
             text = f"agent {worker} does not respond: {answer}"
             advice = "its process may be stopped, or holding the GIL in native code"
-            yield Finding(AREA, "warning", text, advice)
+            yield Check(AREA, "warning", text, advice)
     if up:
-        yield Finding(AREA, "ok", f"agents running here: {', '.join(up)}")
+        yield Check(AREA, "ok", f"agents running here: {', '.join(up)}")
     if dead:
         text = f"sockets of killed processes: {', '.join(dead)}"
-        yield Finding(AREA, "note", f"{text}; the next agents replace them")
+        yield Check(AREA, "note", f"{text}; the next agents replace them")
 
 
-def _no_socket(path: Path) -> Finding | None:
+def _no_socket(path: Path) -> Check | None:
     """
     Say what lies at *path* in the place of an agent's socket, `None` for a socket.
     """
@@ -104,10 +104,10 @@ def _no_socket(path: Path) -> Finding | None:
         if stat.S_ISDIR(mode)
         else f"the next agent replaces it; if it is yours, move {path} away"
     )
-    return Finding(AREA, "warning", f"{path} is {what}, not a socket", advice)
+    return Check(AREA, "warning", f"{path} is {what}, not a socket", advice)
 
 
-def _port(port: int) -> Finding:
+def _port(port: int) -> Check:
     with contextlib.closing(socket.socket()) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -115,8 +115,8 @@ def _port(port: int) -> Finding:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 text = f"port {port} is unusable: {os.strerror(error.errno or 0)}"
-                return Finding(AREA, "warning", text, "set a different JAXMON_PORT")
+                return Check(AREA, "warning", text, "set a different JAXMON_PORT")
             text = f"port {port} is in use: the next agent will use the next free one"
             advice = "scrape the sidecar, which discovers agents through their sockets"
-            return Finding(AREA, "note", text, advice)
-    return Finding(AREA, "ok", f"port {port} is free")
+            return Check(AREA, "note", text, advice)
+    return Check(AREA, "ok", f"port {port} is free")

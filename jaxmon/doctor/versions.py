@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib import metadata
 
-from jaxmon.doctor.finding import Finding
+from jaxmon.doctor.finding import Check
 
 
 AREA = "versions"
@@ -38,7 +38,7 @@ def installed(package: str) -> str | None:
         return None
 
 
-def check(version: Version = installed) -> Iterator[Finding]:
+def check(version: Version = installed) -> Iterator[Check]:
     """
     Yield findings about Python, JAX, jaxlib and plugins.
 
@@ -49,12 +49,12 @@ def check(version: Version = installed) -> Iterator[Finding]:
     jax, jaxlib = version("jax"), version("jaxlib")
     if jax is None:
         advice = "install the build for your hardware, or pip install 'jaxmon[jax]'"
-        yield Finding(AREA, "failure", "JAX is not installed", advice)
+        yield Check(AREA, "failure", "JAX is not installed", advice)
         return
     yield _jax(jax)
     if jaxlib is None:
         advice = f"pip install jaxlib=={jax}"
-        yield Finding(AREA, "failure", "jaxlib is not installed", advice)
+        yield Check(AREA, "failure", "jaxlib is not installed", advice)
         return
     yield _jaxlib(jax, jaxlib)
     for package in _PLUGINS:
@@ -62,44 +62,44 @@ def check(version: Version = installed) -> Iterator[Finding]:
         if plugin is not None:
             yield _plugin(package, plugin, jaxlib)
     if libtpu := version("libtpu"):
-        yield Finding(AREA, "ok", f"libtpu {libtpu}")
+        yield Check(AREA, "ok", f"libtpu {libtpu}")
 
 
-def _python() -> Finding:
+def _python() -> Check:
     running, text = sys.version_info[:2], ".".join(map(str, sys.version_info[:3]))
     oldest, newest = PYTHONS
     if oldest <= running <= newest:
-        return Finding(AREA, "ok", f"Python {text}")
+        return Check(AREA, "ok", f"Python {text}")
     tested = f"{_dotted(oldest)} to {_dotted(newest)}"
     advice = f"jaxmon is tested with {tested}; check the hooks below"
-    return Finding(AREA, "warning", f"Python {text}", advice)
+    return Check(AREA, "warning", f"Python {text}", advice)
 
 
-def _jax(jax: str) -> Finding:
+def _jax(jax: str) -> Check:
     found = _parsed(jax)
     if found < OLDEST_JAX:
         advice = f"jaxmon needs JAX {_dotted(OLDEST_JAX)} or later"
-        return Finding(AREA, "failure", f"JAX {jax} is too old", advice)
+        return Check(AREA, "failure", f"JAX {jax} is too old", advice)
     if found[:2] > NEWEST_JAX:
         advice = (
             f"jaxmon was tested up to JAX {_dotted(NEWEST_JAX)}; check below that "
             "all hooks attach"
         )
-        return Finding(
+        return Check(
             AREA,
             "note",
             f"JAX {jax} is newer than any release jaxmon was tested with",
             advice,
         )
-    return Finding(AREA, "ok", f"JAX {jax}")
+    return Check(AREA, "ok", f"JAX {jax}")
 
 
-def _jaxlib(jax: str, jaxlib: str) -> Finding:
+def _jaxlib(jax: str, jaxlib: str) -> Check:
     if _parsed(jaxlib) == _parsed(jax):
-        return Finding(AREA, "ok", f"jaxlib {jaxlib}")
+        return Check(AREA, "ok", f"jaxlib {jaxlib}")
     # A newer jaxlib is an error, an older one down to a release's own limit works.
     newer = _parsed(jaxlib) > _parsed(jax)
-    return Finding(
+    return Check(
         AREA,
         "failure" if newer else "warning",
         f"jaxlib {jaxlib} is {'newer' if newer else 'older'} than JAX {jax}",
@@ -107,10 +107,10 @@ def _jaxlib(jax: str, jaxlib: str) -> Finding:
     )
 
 
-def _plugin(package: str, plugin: str, jaxlib: str) -> Finding:
+def _plugin(package: str, plugin: str, jaxlib: str) -> Check:
     if _parsed(plugin) == _parsed(jaxlib):
-        return Finding(AREA, "ok", f"{package} {plugin}")
-    return Finding(
+        return Check(AREA, "ok", f"{package} {plugin}")
+    return Check(
         AREA,
         "failure",
         f"{package} {plugin} is incompatible with jaxlib {jaxlib}: JAX may ignore "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from jaxmon.grafana.session import GrafanaError, JsonResponse, Session
+from jaxmon.grafana.session import GrafanaError, GrafanaSession, JsonResponse
 
 
 _OK, _FORBIDDEN, _NOT_FOUND = 200, 403, 404
@@ -42,7 +42,7 @@ class Noted:
     end: datetime
 
 
-def add(session: Session, deployment: Deployment) -> int:
+def add(session: GrafanaSession, deployment: Deployment) -> int:
     """
     Note *deployment* and return the annotation's ID.
 
@@ -65,7 +65,9 @@ def add(session: Session, deployment: Deployment) -> int:
     return number
 
 
-def current(session: Session, tags: Sequence[str], moment: datetime) -> list[Noted]:
+def current(
+    session: GrafanaSession, tags: Sequence[str], moment: datetime
+) -> list[Noted]:
     """
     Return the deployments with exactly these *tags* that began before *moment* and end
     after it.
@@ -92,7 +94,7 @@ def current(session: Session, tags: Sequence[str], moment: datetime) -> list[Not
         raise _refused(session, response, what) from None
 
 
-def end(session: Session, number: int, moment: datetime) -> None:
+def end(session: GrafanaSession, number: int, moment: datetime) -> None:
     """
     Let annotation *number* end at *moment*.
 
@@ -106,7 +108,9 @@ def end(session: Session, number: int, moment: datetime) -> None:
         raise _refused(session, response, f"ending annotation {number}")
 
 
-def _refused(session: Session, response: JsonResponse, what: str) -> GrafanaError:
+def _refused(
+    session: GrafanaSession, response: JsonResponse, what: str
+) -> GrafanaError:
     text = session.redacted(f"{response.status} {response.text('message')}".rstrip())
     advice = {
         _FORBIDDEN: "; the service account needs the Editor role",

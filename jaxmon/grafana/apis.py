@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from jaxmon.grafana.models import API_VERSION, GROUP, VERSION
 from jaxmon.grafana.resources import is_valid
-from jaxmon.grafana.session import GrafanaError, JsonResponse, Session
+from jaxmon.grafana.session import GrafanaError, GrafanaSession, JsonResponse
 
 
 _OK, _NOT_FOUND = 200, 404
@@ -31,7 +31,7 @@ class Apis:
     What cannot change while a push runs is asked once.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: GrafanaSession) -> None:
         self._session = session
         self._served: list[str] | None = None
         self._namespace = ""

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from jaxmon.grafana import resources
 from jaxmon.grafana.apis import Apis, NotServedError
-from jaxmon.grafana.content import Dashboard
-from jaxmon.grafana.session import GrafanaError, JsonResponse, Session
+from jaxmon.grafana.content import Board
+from jaxmon.grafana.session import GrafanaError, GrafanaSession, JsonResponse
 from jaxmon.grafana.stored import (
     ROOT_FOLDER,
     Observed,
@@ -39,14 +39,14 @@ class Grafana:
     request.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: GrafanaSession) -> None:
         self._session = session
         self._apis = Apis(session)
 
     @property
     def url(self) -> str:
         """Its URL, without a trailing slash."""
-        return self._session.url
+        return self._session.place
 
     def health(self) -> str:
         """Return Grafana's version, ``"unknown"`` if it is hidden."""
@@ -147,7 +147,7 @@ class Grafana:
             self._refused(f"dashboard {uid}", response)
         return resources.stored(response.data, self._session.redacted)
 
-    def save(self, desired: Dashboard, base: Stored | None, folder: str) -> SaveResult:
+    def save(self, desired: Board, base: Stored | None, folder: str) -> SaveResult:
         """
         Store *desired* as the next version, in its model.
 
@@ -186,9 +186,7 @@ class Grafana:
             self._refused(f"saving {desired.uid}", response)
         return SaveResult(_number(response, "version"), response.text("url"))
 
-    def _save_v2(
-        self, desired: Dashboard, base: Stored | None, folder: str
-    ) -> SaveResult:
+    def _save_v2(self, desired: Board, base: Stored | None, folder: str) -> SaveResult:
         response = self._apis.put(resources.written(desired, base, folder))
         if response.status == _EXISTS or _is_gone(response, desired.uid):
             raise ConflictError(self._text(response), status=response.status)

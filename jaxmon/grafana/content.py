@@ -48,7 +48,7 @@ class ContentError(JaxmonError, ValueError):
 
 
 @dataclass(frozen=True)
-class Dashboard:
+class Board:
     """
     A desired dashboard.
 
@@ -60,7 +60,7 @@ class Dashboard:
     uid: str
     title: str
     body: Body
-    twin: Dashboard | None = None
+    twin: Board | None = None
 
     @property
     def model(self) -> Model:
@@ -113,7 +113,7 @@ def is_uid(text: str) -> bool:
     return _UID.fullmatch(text) is not None
 
 
-def parse(text: str, source: str) -> Dashboard:
+def parse(text: str, source: str) -> Board:
     """
     Return the dashboard that *text* describes, in either of Grafana's models.
 
@@ -135,10 +135,10 @@ def parse(text: str, source: str) -> Dashboard:
     if not is_tagged(body):
         inner["tags"] = [*(inner.get("tags") or ()), TAG]
     uid = body["metadata"]["name"] if inner is not body else body["uid"]
-    return Dashboard(uid, inner["title"], body)
+    return Board(uid, inner["title"], body)
 
 
-def load(paths: Iterable[Path]) -> list[Dashboard]:
+def load(paths: Iterable[Path]) -> list[Board]:
     """
     Return the dashboards in files, and in the ``*.json`` files of directories.
 
@@ -161,14 +161,14 @@ def load(paths: Iterable[Path]) -> list[Dashboard]:
     return parse_all(texts)
 
 
-def parse_all(texts: Mapping[str, str]) -> list[Dashboard]:
+def parse_all(texts: Mapping[str, str]) -> list[Board]:
     """
     Return the dashboards in *texts*, which are by source; uids and titles are unique.
 
     Raises:
         ContentError: one cannot be pushed, or two share a uid or title.
     """
-    found: list[Dashboard] = []
+    found: list[Board] = []
     seen: dict[str, str] = {}
     for source, text in texts.items():
         one = parse(text, source)

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from jaxmon.grafana.content import (
     TAG,
-    Dashboard,
+    Board,
     digest,
     is_tagged,
     lines,
@@ -23,7 +23,7 @@ from jaxmon.grafana.models import shown
 from jaxmon.grafana.stored import Observed, Stored, Unreadable
 
 
-class State(StrEnum):
+class Relation(StrEnum):
     """How a dashboard in Grafana relates to the desired one."""
 
     CREATE = "create"
@@ -36,11 +36,11 @@ class State(StrEnum):
     UNKNOWN = "unknown"
 
 
-_WRITTEN = frozenset({State.CREATE, State.UPDATE})
+_WRITTEN = frozenset({Relation.CREATE, Relation.UPDATE})
 
 
 @dataclass(frozen=True)
-class Step:
+class PlannedStep:
     """
     One dashboard, what Grafana has under its uid, and how they relate.
 
@@ -49,9 +49,9 @@ class Step:
         reason: why it is not written; ``""`` if it is, or need not be.
     """
 
-    desired: Dashboard
+    desired: Board
     observed: Observed
-    state: State
+    state: Relation
     reason: str = ""
 
     def writes(self, *, force: bool = False) -> bool:
@@ -59,7 +59,7 @@ class Step:
         Return whether a push writes; *force* accepts edited dashboards, and nothing
         else.
         """
-        return self.state in _WRITTEN or (force and self.state is State.DRIFTED)
+        return self.state in _WRITTEN or (force and self.state is Relation.DRIFTED)
 
     def diff(self) -> list[str]:
         """Return a unified diff, stored to desired; empty if nothing differs."""
@@ -75,8 +75,8 @@ class Step:
 
 
 def decide(
-    desired: Dashboard, observed: Observed, *, folder: str, taken: Mapping[str, str]
-) -> Step:
+    desired: Board, observed: Observed, *, folder: str, taken: Mapping[str, str]
+) -> PlannedStep:
     """
     Return the step for one dashboard.
 
@@ -88,47 +88,47 @@ def decide(
     """
     if desired.twin and isinstance(observed, Stored) and observed.model == "v2":
         desired = desired.twin
-    state, reason = State.CREATE, ""
+    state, reason = Relation.CREATE, ""
     if isinstance(observed, Unreadable):
-        state = State.V2
+        state = Relation.V2
         reason = f"stored in another model than the classic: {observed.reason}"
     elif observed is not None:
         state, reason = _judged(desired, observed, folder)
     other = taken.get(desired.title, desired.uid)
     if state in _WRITTEN and other != desired.uid and not _has_title(observed, desired):
-        state = State.FOREIGN
+        state = Relation.FOREIGN
         reason = (
             f"the folder has another dashboard with this title, uid {other}; "
             "rename or move that one"
         )
-    return Step(desired, observed, state, reason)
+    return PlannedStep(desired, observed, state, reason)
 
 
-def _has_title(observed: Observed, desired: Dashboard) -> bool:
+def _has_title(observed: Observed, desired: Board) -> bool:
     return (
         isinstance(observed, Stored)
         and shown(observed.body).get("title") == desired.title
     )
 
 
-def _judged(desired: Dashboard, observed: Stored, folder: str) -> tuple[State, str]:
+def _judged(desired: Board, observed: Stored, folder: str) -> tuple[Relation, str]:
     if observed.model == "v2" and desired.model == "classic":
-        return State.V2, (
+        return Relation.V2, (
             "stored in Grafana's v2 model, which a classic dashboard would downgrade; "
             "push it in that model: --format auto or v2, or a file of that model"
         )
     stored = digest(observed.body)
     if stored == desired.digest and observed.folder == folder:
-        return State.UNCHANGED, ""
+        return Relation.UNCHANGED, ""
     if observed.provisioned:
-        return State.PROVISIONED, _keeper(observed)
+        return Relation.PROVISIONED, _keeper(observed)
     if not is_tagged(observed.body):
-        return State.FOREIGN, (
+        return Relation.FOREIGN, (
             f"an existing dashboard with this UID lacks the tag {TAG}; delete it, "
             "or add that tag to treat it as edited"
         )
     reason = _drift(observed, stored, folder)
-    return (State.DRIFTED, reason) if reason else (State.UPDATE, "")
+    return (Relation.DRIFTED, reason) if reason else (Relation.UPDATE, "")
 
 
 def _drift(observed: Stored, stored: str, folder: str) -> str:

@@ -19,9 +19,9 @@ from pathlib import Path
 from jaxmon.files import whole as whole_file
 from jaxmon.grafana.apis import NotServedError
 from jaxmon.grafana.client import ConflictError, Grafana
-from jaxmon.grafana.content import Dashboard
+from jaxmon.grafana.content import Board
 from jaxmon.grafana.models import Model
-from jaxmon.grafana.plan import State, Step, decide
+from jaxmon.grafana.plan import PlannedStep, Relation, decide
 from jaxmon.grafana.session import GrafanaError
 from jaxmon.grafana.stored import ROOT_FOLDER, Observed, Stored
 
@@ -47,7 +47,7 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PushPlan:
     """
     What a push would do.
 
@@ -60,8 +60,8 @@ class Plan:
 
     folder: Folder
     folder_missing: bool
-    steps: tuple[Step, ...]
-    wanted: Sequence[Dashboard]
+    steps: tuple[PlannedStep, ...]
+    wanted: Sequence[Board]
     taken: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def makes_folder(self, *, force: bool = False) -> bool:
@@ -72,7 +72,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Result:
+class PushResult:
     """
     What was found and done for one dashboard.
 
@@ -87,7 +87,7 @@ class Result:
 
     uid: str
     title: str
-    state: State
+    state: Relation
     outcome: Outcome
     model: Model = "classic"
     reason: str = ""
@@ -97,8 +97,8 @@ class Result:
 
 
 def make_plan(
-    grafana: Grafana, dashboards: Sequence[Dashboard], folder: Folder
-) -> Plan:
+    grafana: Grafana, dashboards: Sequence[Board], folder: Folder
+) -> PushPlan:
     """
     Return what must be done; only reads.
 
@@ -117,14 +117,14 @@ def make_plan(
         except GrafanaError as error:
             if error.status in (None, 401):
                 raise
-            step = Step(desired, None, State.UNKNOWN, str(error))
+            step = PlannedStep(desired, None, Relation.UNKNOWN, str(error))
         else:
             step = decide(desired, observed, folder=folder.uid, taken=taken)
         steps.append(step)
-    return Plan(folder, missing, tuple(steps), dashboards, taken)
+    return PushPlan(folder, missing, tuple(steps), dashboards, taken)
 
 
-def _observed(grafana: Grafana, desired: Dashboard) -> Observed:
+def _observed(grafana: Grafana, desired: Board) -> Observed:
     return grafana.dashboard(desired.uid, v2=desired.model == "v2")
 
 
@@ -144,7 +144,7 @@ class Push:
     backup_dir: Path = Path()
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
-    def apply(self, plan: Plan) -> list[Result]:
+    def apply(self, plan: PushPlan) -> list[PushResult]:
         """
         Return the outcome for each dashboard; one that fails does not stop the others.
 
@@ -155,7 +155,7 @@ class Push:
             self._make_folder(plan.folder)
         return [self._one(step, plan) for step in plan.steps]
 
-    def preview(self, plan: Plan) -> list[Result]:
+    def preview(self, plan: PushPlan) -> list[PushResult]:
         """Return what `apply` would find for each dashboard; writes nothing."""
         return [
             replace(unwritten(step), outcome=Outcome.PLANNED)
@@ -177,12 +177,12 @@ class Push:
             )
             raise GrafanaError(msg, status=error.status) from error
 
-    def _one(self, step: Step, plan: Plan) -> Result:
+    def _one(self, step: PlannedStep, plan: PushPlan) -> PushResult:
         if not step.writes(force=self.force):
             return unwritten(step)
         copy: Path | None = None
         try:
-            if isinstance(step.observed, Stored) and step.state is State.DRIFTED:
+            if isinstance(step.observed, Stored) and step.state is Relation.DRIFTED:
                 copy = back_up(
                     step.observed,
                     uid=step.desired.uid,
@@ -196,13 +196,13 @@ class Push:
             result = _failed(step, f"backup failed, so not replaced: {error}")
         return replace(result, backup=copy)
 
-    def _save(self, step: Step, plan: Plan) -> Result:
+    def _save(self, step: PlannedStep, plan: PushPlan) -> PushResult:
         """Save under the lock; if it was lost, plan again, once."""
         try:
             return self._save_once(step, plan.folder)
         except ConflictError:
             again = self._look_again(step, plan)
-        if again.state is State.UNCHANGED:
+        if again.state is Relation.UNCHANGED:
             return replace(
                 unwritten(again),
                 reason="already pushed, by this or a concurrent push",
@@ -217,13 +217,13 @@ class Push:
             reason = "keeps changing; wait for other pushes to finish and retry"
             return _failed(again, reason)
 
-    def _look_again(self, step: Step, plan: Plan) -> Step:
+    def _look_again(self, step: PlannedStep, plan: PushPlan) -> PlannedStep:
         # As it was given: somebody may have changed the model meanwhile.
         [desired] = [one for one in plan.wanted if one.uid == step.desired.uid]
         observed = _observed(self.grafana, desired)
         return decide(desired, observed, folder=plan.folder.uid, taken=plan.taken)
 
-    def _save_once(self, step: Step, folder: Folder) -> Result:
+    def _save_once(self, step: PlannedStep, folder: Folder) -> PushResult:
         desired = step.desired
         base = step.observed if isinstance(step.observed, Stored) else None
         saved = self.grafana.save(desired, base, folder.uid)
@@ -242,10 +242,10 @@ class Push:
         )
 
 
-def unwritten(step: Step) -> Result:
+def unwritten(step: PlannedStep) -> PushResult:
     """Return the result of a step for which nothing is written."""
     stored = step.observed
-    outcomes = {State.UNCHANGED: Outcome.UNCHANGED, State.UNKNOWN: Outcome.FAILED}
+    outcomes = {Relation.UNCHANGED: Outcome.UNCHANGED, Relation.UNKNOWN: Outcome.FAILED}
     return replace(
         _result(step, outcomes.get(step.state, Outcome.REFUSED)),
         reason=step.reason,
@@ -277,13 +277,13 @@ def back_up(stored: Stored, *, uid: str, directory: Path, now: datetime) -> Path
     raise AssertionError(stem)  # numbers do not end
 
 
-def _failed(step: Step, reason: str) -> Result:
+def _failed(step: PlannedStep, reason: str) -> PushResult:
     return replace(_result(step, Outcome.FAILED), reason=reason)
 
 
-def _result(step: Step, outcome: Outcome) -> Result:
+def _result(step: PlannedStep, outcome: Outcome) -> PushResult:
     desired = step.desired
-    return Result(desired.uid, desired.title, step.state, outcome, desired.model)
+    return PushResult(desired.uid, desired.title, step.state, outcome, desired.model)
 
 
 def _absolute(base: str, path: str) -> str:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from jaxmon.grafana.content import Dashboard
+from jaxmon.grafana.content import Board
 from jaxmon.grafana.models import API_VERSION, KIND, Body
 from jaxmon.grafana.stored import ROOT_FOLDER, Stored
 
@@ -82,7 +82,7 @@ def is_valid(resource: Any, uid: str) -> bool:
     )
 
 
-def written(desired: Dashboard, base: Stored | None, folder: str) -> dict[str, Any]:
+def written(desired: Board, base: Stored | None, folder: str) -> dict[str, Any]:
     """
     Return the resource that replaces *base*, under its lock, or that is new.
 

@@ -1,5 +1,5 @@
 """
-JSON over HTTP to one Grafana: time limits, retries, TLS, proxies, the token.
+JSON over HTTP to one Grafana: retries, beside what every session has.
 
 The token is sent to the configured address and nowhere else: no redirect is
 followed, and no error, log line or representation holds it.
@@ -16,23 +16,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
-from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult
 
-from jaxmon.errors import JaxmonError
-from jaxmon.formats.layout import clean
-from jaxmon.http import client
-from jaxmon.http.certificates import CertificatesError, trusted
-from jaxmon.http.redaction import Secrets
-from jaxmon.http.route import Route, RouteError
-from jaxmon.http.stream import Bounds, TooLargeError
-from jaxmon.http.urls import is_loopback, parts_of, without_user
-from jaxmon.version import version
+from jaxmon.http.client import Response
+from jaxmon.http.stream import TooLargeError
+from jaxmon.http.urls import without_user
+from jaxmon.monitoring.session import REDIRECTS, MonitoringError, Session
 
 
 ATTEMPTS = 4
-MAX_BYTES = 32 << 20
 MAX_WAIT_SECONDS = 30.0
 
 # Longest wait, in seconds, that is reported from a server's request.
@@ -41,11 +34,9 @@ _LONGEST_WAIT = 1e6
 _RETRIED = frozenset({429, 502, 503, 504})
 # What came with this was not done.
 _REFUSED = frozenset({429})
-_REDIRECTS = range(300, 400)
-_SHOWN = 300
 
 
-class GrafanaError(JaxmonError):
+class GrafanaError(MonitoringError):
     """
     A request to Grafana failed.
 
@@ -79,9 +70,9 @@ class JsonResponse:
 
 
 @dataclass
-class Session:
+class GrafanaSession(Session):
     """
-    Sends requests to one Grafana.
+    Sends requests to one Grafana, which all need a token.
 
     A request is retried, a bounded number of times, if Grafana or a proxy is busy (429,
     502, 503, 504) or the connection fails. This is safe for nearly every request made
@@ -89,37 +80,19 @@ class Session:
     repeating a save that did arrive is rejected. Others are not *repeatable*.
 
     Args:
-        url: of Grafana, as in a browser, including any path.
-        token: of a service account.
-        ca_file: CA certificates to trust instead of the system's.
-        timeout: seconds for each attempt.
-        insecure_http: allow sending the token unencrypted to another host.
         sleep: waits between attempts.
 
     Raises:
         GrafanaError: the address, token or certificate file is invalid.
     """
 
-    url: str
-    token: str = field(repr=False)
-    ca_file: Path | None = None
-    timeout: float = 10.0
-    insecure_http: bool = False
+    whose: str = field(default="Grafana", init=False)
+    max_bytes: int = 32 << 20
     sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
 
-    def __post_init__(self) -> None:
-        parts = _checked(self.url, insecure_http=self.insecure_http)
-        self.url = urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
-        self.url = self.url.rstrip("/")
-        if not self.token or not (self.token.isascii() and self.token.isprintable()):
-            msg = "the token is empty or contains invalid characters"
-            raise GrafanaError(msg)
-        try:
-            trust = trusted(parts, self.ca_file)
-            self._route = Route.by_environment(parts, trust)
-        except (CertificatesError, RouteError) as error:
-            raise GrafanaError(str(error)) from None
-        self._secrets = Secrets(self.token, *self._route.secrets, hidden="[token]")
+    error = GrafanaError
+    credentials = "token"
+    hidden = "[token]"
 
     def request(
         self,
@@ -143,13 +116,14 @@ class Session:
         Raises:
             GrafanaError: no response after all attempts, or one that is not Grafana's.
         """
-        target = urlsplit(self.url).path + path
-        target += f"?{urlencode(query, doseq=True)}" if query else ""
+        data = None if body is None else json.dumps(body).encode()
         retried = _RETRIED if repeatable else _REFUSED
         for attempt in range(1, ATTEMPTS + 1):
             last = attempt == ATTEMPTS
             try:
-                response = self._attempt(method, target, body)
+                response = _json_response(
+                    self._exchanged(method, path, query=query, body=data)
+                )
             except (OSError, HTTPException) as error:
                 if last or not repeatable or _is_final(error):
                     raise self._unreachable(error) from None
@@ -163,36 +137,18 @@ class Session:
             self.sleep(wait)
         raise AssertionError(ATTEMPTS)  # the last attempt returns or raises
 
-    def redacted(self, text: str) -> str:
-        """Return untrusted *text* shortened, on one line, without the token."""
-        line = " ".join(clean(self._secrets.redacted(text)).split())
-        return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
-
-    def _attempt(self, method: str, target: str, body: Any) -> JsonResponse:
-        headers = {
-            "Accept": "application/json",
-            "Authorization": f"Bearer {self.token}",
-            "User-Agent": f"jaxmon/{version()}",
-            **({} if body is None else {"Content-Type": "application/json"}),
-        }
-        data = None if body is None else json.dumps(body).encode()
-        bounds = Bounds(self.timeout, MAX_BYTES)
-        return _json_response(
-            self._route.exchange(method, target, bounds, headers=headers, body=data)
-        )
-
     def _usable(self, response: JsonResponse) -> JsonResponse:
         """Return *response* unless it cannot be from Grafana's API."""
-        if response.status in _REDIRECTS:
+        if response.status in REDIRECTS:
             place = self.redacted(response.location.partition("?")[0])
             msg = (
-                f"{self.url} redirects to {place or 'nowhere'}; use Grafana's own "
+                f"{self.place} redirects to {place or 'nowhere'}; use Grafana's own "
                 "URL, since the token is not sent anywhere else"
             )
             raise GrafanaError(msg, status=response.status)
         if response.data is None:
             msg = (
-                f"{self.url} returned {response.status} with "
+                f"{self.place} returned {response.status} with "
                 f"{self.redacted(response.problem)}; use Grafana's URL as in the "
                 "browser, including any path"
             )
@@ -203,42 +159,27 @@ class Session:
         asked = response.retry_after
         hint = f"; it requested a wait of {asked:,.0f} s" if asked else ""
         text = self.redacted(response.text("message"))
-        msg = f"{self.url} is busy: {response.status} {text}".rstrip() + hint
+        msg = f"{self.place} is busy: {response.status} {text}".rstrip() + hint
         return GrafanaError(f"{msg}; try again later", status=response.status)
 
-    def _unreachable(self, error: Exception) -> GrafanaError:
+    def _unreachable(self, error: Exception) -> MonitoringError:
         if isinstance(error, ssl.SSLCertVerificationError):
-            msg = (
-                f"the certificate of {self.url} is not trusted: "
-                f"{error.verify_message}; set its CA with --ca-file"
-            )
-            return GrafanaError(msg)
+            return self._untrusted(self.place, error)
         text = self.redacted(str(error) or type(error).__name__)
-        return GrafanaError(f"no response from {self.url}: {text}")
+        return GrafanaError(f"no response from {self.place}: {text}")
+
+    def _problem(self, parts: SplitResult) -> str:
+        if parts.query:
+            shown = without_user(self.url)
+            return f"not a valid Grafana URL: {shown!r}; remove the query string"
+        if parts.username is not None:
+            return "credentials in the URL are not supported; use a token"
+        if not (self.token and self.token.isascii() and self.token.isprintable()):
+            return "the token is empty or contains invalid characters"
+        return ""
 
 
-def _checked(url: str, *, insecure_http: bool) -> SplitResult:
-    """Return the parts of *url* if the token may be sent there."""
-    try:
-        parts = parts_of(url)
-    except ValueError as error:
-        raise GrafanaError(str(error)) from None
-    if parts.query:
-        msg = f"not a valid Grafana URL: {without_user(url)!r}; remove the query string"
-        raise GrafanaError(msg)
-    if parts.username is not None:
-        msg = "credentials in the URL are not supported; use a token"
-        raise GrafanaError(msg)
-    if parts.scheme == "http" and not (insecure_http or is_loopback(parts)):
-        msg = (
-            f"the token would be sent to {parts.hostname} unencrypted; use https, "
-            "or allow this with --insecure-http"
-        )
-        raise GrafanaError(msg)
-    return parts
-
-
-def _json_response(response: client.Response) -> JsonResponse:
+def _json_response(response: Response) -> JsonResponse:
     data, problem = None, "something that is not JSON"
     if "json" in response.type:
         try:

@@ -16,7 +16,7 @@ class QueryError(MonitoringError):
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class PrometheusSeries:
     """
     One series of a result.
 
@@ -45,7 +45,7 @@ class Prometheus:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def instant(self, query: str, at: float) -> list[Series]:
+    def instant(self, query: str, at: float) -> list[PrometheusSeries]:
         """
         Return the series that *query* yields at the Unix time *at*.
 
@@ -57,7 +57,7 @@ class Prometheus:
 
     def between(
         self, query: str, start: float, end: float, *, step: float
-    ) -> list[Series]:
+    ) -> list[PrometheusSeries]:
         """
         Return what *query* yields every *step* seconds from *start* to *end*, at most
         11,000 times; raises as `instant` does.
@@ -65,7 +65,7 @@ class Prometheus:
         times = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:.3f}"}
         return self._query("query_range", {"query": query, **times})
 
-    def _query(self, endpoint: str, query: Mapping[str, str]) -> list[Series]:
+    def _query(self, endpoint: str, query: Mapping[str, str]) -> list[PrometheusSeries]:
         response = self._session.get(f"/api/v1/{endpoint}", query)
         document = self._session.decoded(response)
         status = document.get("status") if isinstance(document, dict) else None
@@ -86,10 +86,10 @@ class Prometheus:
         return [one for one in found if one.points]
 
 
-def _series(one: Mapping[str, Any]) -> Series:
+def _series(one: Mapping[str, Any]) -> PrometheusSeries:
     points = one["values"] if "values" in one else [one["value"]]
     labels = {str(name): str(value) for name, value in one["metric"].items()}
-    return Series(labels, tuple(_numbers(points)))
+    return PrometheusSeries(labels, tuple(_numbers(points)))
 
 
 def _numbers(points: Any) -> Iterator[tuple[float, float]]:

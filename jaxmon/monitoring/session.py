@@ -1,20 +1,21 @@
 """
-JSON over HTTP to a Prometheus or an Alertmanager: time limits, TLS, proxies, tokens.
+JSON over HTTP to a server of a site's monitoring: time limits, TLS, proxies, tokens.
 
 A token or password is sent to the configured address and nowhere else: no redirect is
-followed, and no error holds it. Nothing is retried: a person waits for the response.
+followed, and no error, log line or representation holds it. Nothing is retried: a
+person waits for the response.
 """
 
 from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import SplitResult, urlencode, urlunsplit
 
 from jaxmon.errors import JaxmonError
@@ -30,7 +31,7 @@ from jaxmon.version import version
 
 MAX_BYTES = 64 << 20
 _SHOWN = 300
-_REDIRECTS = range(300, 400)
+REDIRECTS = range(300, 400)
 _DENIED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
@@ -66,6 +67,10 @@ class Session:
     address: str = ""
     max_bytes: int = MAX_BYTES
 
+    error: ClassVar[type[MonitoringError]] = MonitoringError
+    credentials: ClassVar[str] = "credentials"
+    hidden: ClassVar[str] = "[secret]"
+
     def __post_init__(self) -> None:
         parts = self._checked()
         self._path = parts.path.rstrip("/")
@@ -75,8 +80,8 @@ class Session:
             route = Route.by_environment(parts, trusted(parts, self.ca_file))
             self._route = replace(route, address=self.address)
         except (CertificatesError, RouteError) as error:
-            raise MonitoringError(str(error)) from None
-        self._secrets = Secrets(self.token, *self._route.secrets)
+            raise self.error(str(error)) from None
+        self._secrets = Secrets(self.token, *self._route.secrets, hidden=self.hidden)
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Response:
         """
@@ -132,25 +137,37 @@ class Session:
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
     ) -> Response:
-        target = self._path + path + (f"?{urlencode(query)}" if query else "")
+        try:
+            response = self._exchanged(method, path, query=query, body=body)
+        except (OSError, HTTPException) as error:
+            raise self._unreachable(error) from None
+        self._require_admitted(response)
+        return response
+
+    def _exchanged(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str | int | Sequence[str]] | None,
+        body: bytes | None,
+    ) -> Response:
+        """
+        Return the response to one request, of which *body* is JSON.
+
+        Raises:
+            OSError, HTTPException: there is none.
+        """
+        target = self._path + path
+        target += f"?{urlencode(query, doseq=True)}" if query else ""
         headers = {
             "Accept": "application/json",
             "User-Agent": f"jaxmon/{version()}",
             **({"Authorization": f"Bearer {self.token}"} if self.token else {}),
             **({} if body is None else {"Content-Type": "application/json"}),
         }
-        try:
-            response = self._route.exchange(
-                method,
-                target,
-                Bounds(self.timeout, self.max_bytes),
-                headers=headers,
-                body=body,
-            )
-        except (OSError, HTTPException) as error:
-            raise self._unreachable(error) from None
-        self._require_admitted(response)
-        return response
+        bounds = Bounds(self.timeout, self.max_bytes)
+        return self._route.exchange(method, target, bounds, headers=headers, body=body)
 
     def _require_admitted(self, response: Response) -> None:
         if response.status in _DENIED:
@@ -160,7 +177,7 @@ class Session:
                 "password in the URL, that may do this"
             )
             raise MonitoringError(msg)
-        if response.status in _REDIRECTS:
+        if response.status in REDIRECTS:
             where = response.headers.get("location", "").partition("?")[0]
             msg = (
                 f"{self.place} redirects to {self.redacted(where) or 'nowhere'}; give "
@@ -171,42 +188,49 @@ class Session:
     def _unreachable(self, error: Exception) -> MonitoringError:
         where = f"{self.whose} at {self.place}"
         if isinstance(error, ssl.SSLCertVerificationError):
-            msg = (
-                f"the certificate of {where} is not trusted: {error.verify_message}; "
-                "set its CA with --ca-file"
-            )
-        elif isinstance(error, TooLargeError):
+            return self._untrusted(where, error)
+        if isinstance(error, TooLargeError):
             msg = f"{where} returned too much: {self.redacted(str(error))}"
         else:
             text = self.redacted(str(error) or type(error).__name__)
             msg = f"no response from {where}: {text}; check the URL and the network"
         return MonitoringError(msg)
 
+    def _untrusted(
+        self, where: str, error: ssl.SSLCertVerificationError
+    ) -> MonitoringError:
+        msg = (
+            f"the certificate of {where} is not trusted: {error.verify_message}; "
+            "set its CA with --ca-file"
+        )
+        return self.error(msg)
+
     def _checked(self) -> SplitResult:
         """Return the parts of the URL if secrets may be sent there."""
         try:
             parts = parts_of(self.url)
         except ValueError as error:
-            raise MonitoringError(str(error)) from None
-        if parts.query or parts.fragment:
-            msg = f"{without_user(self.url)!r}: give a URL without ? and #"
-            raise MonitoringError(msg)
-        if not (self.token.isascii() and (self.token.isprintable())):
-            msg = "the token contains invalid characters"
-            raise MonitoringError(msg)
-        if self.token and parts.username is not None:
-            msg = "give either a token or a user in the URL, not both"
-            raise MonitoringError(msg)
-        secret = self.token or parts.password
-        if secret and parts.scheme == "http" and not is_loopback(parts):
-            if self.insecure_http:
-                return parts
+            raise self.error(str(error)) from None
+        if problem := self._problem(parts):
+            raise self.error(problem)
+        open_to_all = parts.scheme == "http" and not is_loopback(parts)
+        if (self.token or parts.password) and open_to_all and not self.insecure_http:
             msg = (
-                f"the credentials would be sent to {parts.hostname} unencrypted; use "
-                "https, or allow this with --insecure-http"
+                f"the {self.credentials} would be sent to {parts.hostname} "
+                "unencrypted; use https, or allow this with --insecure-http"
             )
-            raise MonitoringError(msg)
+            raise self.error(msg)
         return parts
+
+    def _problem(self, parts: SplitResult) -> str:
+        """Return what is wrong with URL or token, empty if nothing is."""
+        if parts.query or parts.fragment:
+            return f"{without_user(self.url)!r}: give a URL without ? and #"
+        if not (self.token.isascii() and self.token.isprintable()):
+            return "the token contains invalid characters"
+        if self.token and parts.username is not None:
+            return "give either a token or a user in the URL, not both"
+        return ""
 
 
 def _article(word: str) -> str:

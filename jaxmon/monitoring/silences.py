@@ -26,7 +26,7 @@ _OPEN = ("active", "pending")
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class DeployWindow:
     """
     An open deploy window.
 
@@ -52,7 +52,7 @@ class Window:
         return " ".join(f"{name}={value}" for name, value in self.scope.items())
 
 
-class Windows:
+class DeployWindows:
     """
     The deploy windows of one Alertmanager (0.25 or later, API v2).
 
@@ -65,7 +65,7 @@ class Windows:
         self._session = session
         self._noise = dict(noise)
 
-    def open(self) -> list[Window]:
+    def open(self) -> list[DeployWindow]:
         """
         Return the open windows, by service.
 
@@ -80,7 +80,7 @@ class Windows:
         found = [self._window(one) for one in silences if isinstance(one, dict)]
         return sorted(filter(None, found), key=lambda one: (one.service, one.start))
 
-    def of(self, scope: Mapping[str, str]) -> list[Window]:
+    def of(self, scope: Mapping[str, str]) -> list[DeployWindow]:
         """Return the open windows of exactly *scope*; raises as `open` does."""
         return [one for one in self.open() if one.scope == dict(scope)]
 
@@ -92,7 +92,7 @@ class Windows:
         by: str,
         comment: str,
         now: datetime | None = None,
-    ) -> Window:
+    ) -> DeployWindow:
         """
         Open a window that closes by itself after *length*, or extend the open one to
         that; it is never shortened, nor open for more than `LONGEST` in all.
@@ -107,21 +107,21 @@ class Windows:
             first = known[0]
             start, identity = first.start, first.identity
             end = min(max(end, first.end), first.start + LONGEST)
-        window = Window(identity, dict(scope), start, end, by, comment)
+        window = DeployWindow(identity, dict(scope), start, end, by, comment)
         made = replace(window, identity=self._put(window))
         # Two pipelines may have opened one each at the same time.
         for surplus in known[1:]:
             self._expire(surplus)
         return made
 
-    def stop(self, scope: Mapping[str, str]) -> list[Window]:
+    def stop(self, scope: Mapping[str, str]) -> list[DeployWindow]:
         """Close the windows of exactly *scope*; return them. Raises as `start` does."""
         known = self.of(scope)
         for window in known:
             self._expire(window)
         return known
 
-    def _put(self, window: Window) -> str:
+    def _put(self, window: DeployWindow) -> str:
         """Create or replace the silence of *window*; return its identity."""
         document = {
             **({"id": window.identity} if window.identity else {}),
@@ -146,7 +146,7 @@ class Windows:
             raise self._session.foreign(reason)
         return found
 
-    def _expire(self, window: Window) -> None:
+    def _expire(self, window: DeployWindow) -> None:
         path = f"/api/v2/silence/{quote(window.identity, safe='')}"
         response = self._session.delete(path)
         # It may have ended by itself since it was listed.
@@ -155,7 +155,7 @@ class Windows:
             msg = f"Alertmanager did not close the window: {response.status} {text}"
             raise MonitoringError(msg)
 
-    def _window(self, silence: Mapping[str, Any]) -> Window | None:
+    def _window(self, silence: Mapping[str, Any]) -> DeployWindow | None:
         """Return *silence* as a window, `None` if it is another one or has ended."""
         status = silence.get("status")
         state = status.get("state") if isinstance(status, dict) else None
@@ -172,7 +172,7 @@ class Windows:
                 datetime.fromisoformat(str(silence[name]))
                 for name in ("startsAt", "endsAt")
             )
-            return Window(
+            return DeployWindow(
                 identity=str(silence["id"]),
                 scope=scope,
                 start=start,

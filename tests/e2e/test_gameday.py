@@ -18,10 +18,10 @@ from typing import Any
 import psutil
 import pytest
 
-from jaxmon.cli.demo import stack
-from jaxmon.cli.demo.children import Children
-from jaxmon.cli.demo.stack import Programs
-from jaxmon.gameday import SCENARIOS
+from jaxmon.cli.gameday import stack
+from jaxmon.cli.gameday.children import Children
+from jaxmon.cli.gameday.stack import MonitoringPrograms
+from jaxmon.demo.scenarios import SCENARIOS
 from tests.support import QUICK_COMPILES, ROOT, clean_environ, require_program, until
 
 
@@ -34,9 +34,9 @@ _PRELOADED = (sys.executable, "-m", "tests.programs.gameday")
 
 
 @pytest.fixture
-def programs() -> Programs:
+def programs() -> MonitoringPrograms:
     """Return Prometheus and Alertmanager; skip where one is missing."""
-    return Programs(
+    return MonitoringPrograms(
         require_program("prometheus"), require_program("prometheus-alertmanager")
     )
 
@@ -98,7 +98,7 @@ _FEW = ("errors", "die", "gpu-lost")
 )
 @pytest.mark.timeout(DEADLINE + 60)
 def test_every_fault_brings_its_alert(
-    programs: Programs,
+    programs: MonitoringPrograms,
     nvml_library: Path,
     run_dir: Path,
     tmp_path: Path,
@@ -131,7 +131,7 @@ def test_every_fault_brings_its_alert(
 
 
 def test_an_interrupted_game_day_leaves_nothing(
-    programs: Programs, run_dir: Path
+    programs: MonitoringPrograms, run_dir: Path
 ) -> None:
     """Ctrl-C ends all processes, also those that are stopped, and removes all files."""
     with gameday(run_dir, "freeze") as process:
@@ -152,7 +152,7 @@ def test_an_interrupted_game_day_leaves_nothing(
 
 @pytest.mark.exhaustive
 def test_a_stack_in_use_is_drilled(
-    programs: Programs, run_dir: Path, tmp_path: Path
+    programs: MonitoringPrograms, run_dir: Path, tmp_path: Path
 ) -> None:
     """
     A Prometheus that runs already scrapes what is written for it, and its alerts are

@@ -20,12 +20,10 @@ import pytest
 from opentelemetry.sdk.metrics.export import MetricsData
 from opentelemetry.sdk.trace import TracerProvider
 
-from jaxmon.cli.demo import pages
-from jaxmon.cli.demo.stack import Stack
+from jaxmon.cli.gameday import stack
 from jaxmon.cli.workers import running
 from jaxmon.errors import CommandError
-from jaxmon.grafana import session as http
-from jaxmon.grafana.session import GrafanaError, Session
+from jaxmon.grafana.session import GrafanaError, GrafanaSession
 from jaxmon.http import client
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.http.stream import Bounds, TooLargeError, connected
@@ -60,7 +58,7 @@ def replaced(owner: object, name: str, value: object):
 
 
 def push(server: Hostile) -> None:
-    Session(server.url, TOKEN, timeout=SECONDS, sleep=lambda _: None).request(
+    GrafanaSession(server.url, TOKEN, timeout=SECONDS, sleep=lambda _: None).request(
         "GET", "/api/health"
     )
 
@@ -75,8 +73,8 @@ def get(server: Hostile) -> None:
 
 
 def prometheus(server: Hostile) -> None:
-    with replaced(pages, "_SECONDS", SECONDS):
-        Stack(server.url, "", Path()).alerts()
+    with replaced(stack, "_SECONDS", SECONDS):
+        stack.MonitoringStack(server.url, "", Path()).alerts()
 
 
 OVER_TCP: dict[str, tuple[Callable[[Hostile], None], tuple[type[Exception], ...]]] = {
@@ -153,10 +151,14 @@ def test_an_endless_answer_by_tls(name, monkeypatch, tmp_path):
     authority.issue_cert("127.0.0.1").configure_cert(context)
     trusted = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(str(trusted))
-    monkeypatch.setattr(http, "MAX_BYTES", 4 << 20)
     with hostile(ENDLESS[name], tls=context) as server:
-        session = Session(
-            server.url, TOKEN, trusted, timeout=SECONDS, sleep=lambda _: None
+        session = GrafanaSession(
+            server.url,
+            TOKEN,
+            trusted,
+            timeout=SECONDS,
+            max_bytes=4 << 20,
+            sleep=lambda _: None,
         )
         with pytest.raises(GrafanaError):
             session.request("GET", "/")
@@ -170,7 +172,7 @@ def test_a_server_that_never_agrees_on_tls():
     """The deadline holds for the handshake, too."""
     with hostile(ENDLESS["silence"]) as server:
         url = server.url.replace("http:", "https:")
-        session = Session(url, TOKEN, timeout=SECONDS, sleep=lambda _: None)
+        session = GrafanaSession(url, TOKEN, timeout=SECONDS, sleep=lambda _: None)
         with pytest.raises(GrafanaError, match="timed out"):
             session.request("GET", "/")
         with pytest.raises(FetchError) as raised:
@@ -184,7 +186,7 @@ def test_a_proxy_whose_answer_never_ends(name, monkeypatch):
     monkeypatch.setenv("no_proxy", "")
     with hostile(ENDLESS[name]) as server:
         monkeypatch.setenv("https_proxy", server.url)
-        session = Session(
+        session = GrafanaSession(
             "https://grafana.test", TOKEN, timeout=SECONDS, sleep=lambda _: None
         )
         with pytest.raises(GrafanaError, match="no response from"):
@@ -206,12 +208,13 @@ def test_the_size_ends_what_the_time_does_not(name, tmp_path):
         assert server.sent < most + UNDER_WAY
 
 
-def test_an_answer_that_is_too_large_is_asked_for_once(monkeypatch):
+def test_an_answer_that_is_too_large_is_asked_for_once():
     """Another request would bring as much again."""
-    monkeypatch.setattr(http, "MAX_BYTES", 2 << 20)
     waits: list[float] = []
     with hostile(ENDLESS["a body"]) as server:
-        session = Session(server.url, TOKEN, timeout=600, sleep=waits.append)
+        session = GrafanaSession(
+            server.url, TOKEN, timeout=600, max_bytes=2 << 20, sleep=waits.append
+        )
         with pytest.raises(GrafanaError, match="larger than 2 MiB"):
             session.request("GET", "/")
     assert waits == []

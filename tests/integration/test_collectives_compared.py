@@ -15,7 +15,7 @@ from jaxmon.report.job.text import lines
 from jaxmon.report.job.verdict import judge
 from jaxmon_exporter.collectors.inspector import recent
 from jaxmon_exporter.collectors.registry import NAMES
-from jaxmon_exporter.options import Options
+from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.ranks import Beside, Ranks
 from jaxmon_exporter.service import Service
 from tests.fakes.agents import Serve
@@ -189,7 +189,7 @@ def test_a_sidecar_serves_times_of_collectives(
     monkeypatch.setattr(recent, "_LEAST_SECONDS", 0.0)
     disabled = tuple(name for name in NAMES if name != "nccl_inspector")
     service = Service(
-        Options(
+        SidecarOptions(
             host="127.0.0.1",
             port=0,
             run_dir=run_dir,

@@ -64,14 +64,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "directory").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("jaxmon.cli.dashboards.connection.time.sleep", lambda _: None)
+    monkeypatch.setattr("jaxmon.cli.servers.time.sleep", lambda _: None)
 
     def started(*_: Any, **__: Any) -> Any:
         msg = "it would have been started"
         raise CommandError(msg)
 
     monkeypatch.setattr("jaxmon_exporter.service.Service", started)
-    monkeypatch.setattr("jaxmon.cli.demo.command._start", started)
+    monkeypatch.setattr("jaxmon.cli.gameday.demo._start", started)
     monkeypatch.setattr("jaxmon.cli.explain._watch", started)
     monkeypatch.setattr("jaxmon.cli.gameday.command._site", started)
     monkeypatch.setattr("jaxmon.cli.run._become", started)

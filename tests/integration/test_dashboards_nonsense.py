@@ -78,7 +78,7 @@ def test_absurd_times_to_wait(site, value, monkeypatch):
     What cannot be waited for ends the push with a line, the rest is as good as none.
     """
     waits: list[float] = []
-    monkeypatch.setattr("jaxmon.cli.dashboards.connection.time.sleep", waits.append)
+    monkeypatch.setattr("jaxmon.cli.servers.time.sleep", waits.append)
     value = value.encode().decode("latin-1")
     reply = Reply(503, {"message": "busy"}, {"Retry-After": value})
     site.grafana.fault("health", reply=reply, times=9)
@@ -100,7 +100,7 @@ def test_absurd_addresses_to_go_to(site, place):
     site.grafana.fault("health", reply=reply, times=9)
     done = site.push()
     assert done.code == 1
-    assert f"redirects to {place[:200]}" in done.err
+    assert f"redirects to {place[:100]}" in done.err
     assert len(done.err) < 600
 
 

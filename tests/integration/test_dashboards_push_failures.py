@@ -86,7 +86,7 @@ def test_a_server_that_asks_for_an_hour(site):
 def test_a_long_wait_is_announced(site, monkeypatch):
     """A wait is announced with its duration."""
     waits: list[float] = []
-    monkeypatch.setattr("jaxmon.cli.dashboards.connection.time.sleep", waits.append)
+    monkeypatch.setattr("jaxmon.cli.servers.time.sleep", waits.append)
     reply = Reply(429, {"message": "quota"}, {"Retry-After": "20"})
     site.grafana.fault("health", reply=reply)
     done = site.push().ok()

@@ -56,7 +56,7 @@ def test_a_certificate_that_nobody_vouches_for(tls_site, monkeypatch):
     Without it the push ends before the token is sent; asking again would not help.
     """
     waits: list[float] = []
-    monkeypatch.setattr("jaxmon.cli.dashboards.connection.time.sleep", waits.append)
+    monkeypatch.setattr("jaxmon.cli.servers.time.sleep", waits.append)
     options, tls_site.options = tls_site.options, ()
     done = tls_site.push()
     assert done.code == 1

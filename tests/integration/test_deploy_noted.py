@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from jaxmon.artifacts import alerts, slo
 from jaxmon.cli.main import main
 from jaxmon.monitoring.session import Session
-from jaxmon.monitoring.silences import Windows
+from jaxmon.monitoring.silences import DeployWindows
 from jaxmon.symptoms.alert import DEPLOY_NOISE
 from tests.alertmanager import Alertmanager
 from tests.fakes.grafana import FakeGrafana
@@ -42,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alertmanager]:
 def alertmanager(server: Alertmanager) -> Iterator[Alertmanager]:
     """Return the Alertmanager, without open windows after the test."""
     yield server
-    windows = Windows(Session("Alertmanager", server.url), dict(DEPLOY_NOISE))
+    windows = DeployWindows(Session("Alertmanager", server.url), dict(DEPLOY_NOISE))
     for window in windows.open():
         windows.stop(window.scope)
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from jaxmon.artifacts import alerts, slo
 from jaxmon.cli.main import main
 from jaxmon.monitoring.session import Session
-from jaxmon.monitoring.silences import LONGEST, Windows
+from jaxmon.monitoring.silences import LONGEST, DeployWindows
 from jaxmon.symptoms.alert import DEPLOY_NOISE
 from tests.alertmanager import Alertmanager
 from tests.support import Prometheus, free_port, http_get, until
@@ -40,7 +40,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alertmanager]:
 def alertmanager(server: Alertmanager) -> Iterator[Alertmanager]:
     """Return the Alertmanager, without open windows before and after the test."""
     yield server
-    windows = Windows(Session("Alertmanager", server.url), NOISE)
+    windows = DeployWindows(Session("Alertmanager", server.url), NOISE)
     for window in windows.open():
         windows.stop(window.scope)
 
@@ -168,7 +168,7 @@ def test_a_second_start_does_not_shorten(alertmanager):
 
 def test_a_window_is_never_open_for_longer_than_the_limit(alertmanager):
     """A pipeline that starts windows in a loop does not silence its service forever."""
-    windows = Windows(Session("Alertmanager", alertmanager.url), NOISE)
+    windows = DeployWindows(Session("Alertmanager", alertmanager.url), NOISE)
     now = datetime.now(UTC)
     windows.start({"job": "web"}, LONGEST, by="ci", comment="one", now=now)
     later = now + timedelta(hours=3)
@@ -181,7 +181,8 @@ def test_windows_opened_at_once_become_one(alertmanager):
     """Two pipelines may both open one; the next start leaves a single silence."""
     with ThreadPoolExecutor(4) as pool:
         windows = [
-            Windows(Session("Alertmanager", alertmanager.url), NOISE) for _ in range(4)
+            DeployWindows(Session("Alertmanager", alertmanager.url), NOISE)
+            for _ in range(4)
         ]
         for done in [
             pool.submit(

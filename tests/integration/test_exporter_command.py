@@ -130,9 +130,9 @@ def test_it_never_loads_jax(run_dir: Path) -> None:
     """Building the service imports neither JAX nor NVML's bindings."""
     source = (
         "import sys; from pathlib import Path\n"
-        "from jaxmon_exporter.options import Options\n"
+        "from jaxmon_exporter.options import SidecarOptions\n"
         "from jaxmon_exporter.service import Service\n"
-        "Service(Options(run_dir=Path('/nowhere'), demo=True))\n"
+        "Service(SidecarOptions(run_dir=Path('/nowhere'), demo=True))\n"
         "print([m for m in ('jax', 'jaxlib', 'pynvml', 'numpy') if m in sys.modules])\n"
     )
     assert run_python("-c", source, run_dir=run_dir).ok().out == "[]\n"

@@ -86,7 +86,7 @@ def test_a_signal_ends_it_while_files_are_loaded(
 
 ELSEWHERE = """
 import signal, threading
-from jaxmon.cli.exporter.signals import Signals
+from jaxmon.cli.exporter import Signals
 
 signals = Signals()
 signals.loaded()
@@ -141,8 +141,7 @@ main()
     [
         ("jaxmon.cli.main", -signal.SIGINT),
         ("click", -signal.SIGINT),
-        ("jaxmon.cli.exporter.command", 128 + signal.SIGINT),
-        ("jaxmon.cli.exporter.signals", 128 + signal.SIGINT),
+        ("jaxmon.cli.exporter", 128 + signal.SIGINT),
         ("jaxmon_exporter.service", 0),
     ],
 )

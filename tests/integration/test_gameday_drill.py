@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.cli.demo.children import Children
-from jaxmon.cli.gameday.drill import Drill, Patience, Phase
-from jaxmon.cli.gameday.lines import progress
+from jaxmon.cli.gameday.children import Children
+from jaxmon.cli.gameday.drill import Drill, DrillPhase, Patience
+from jaxmon.cli.gameday.results import progress
 from jaxmon.cli.gameday.site import Firing
 from jaxmon.cli.gameday.workload import Workload
-from jaxmon.gameday import BY_NAME
+from jaxmon.demo.scenarios import BY_NAME
 from tests.support import until
 
 
@@ -32,7 +32,7 @@ class Hand:
         self.drill = drill
         self.now = 0.0
 
-    def after(self, seconds: float, *firing: Firing) -> Phase:
+    def after(self, seconds: float, *firing: Firing) -> DrillPhase:
         """Advance the clock while these alerts fire; return the phase."""
         self.now += seconds
         self.drill.advance(self.now, firing)
@@ -41,17 +41,17 @@ class Hand:
     def until_broken(self) -> None:
         """Go on to the fault."""
         self.until_settling()
-        assert self.after(SCENARIO.usual_for + 1) is Phase.BROKEN
+        assert self.after(SCENARIO.usual_for + 1) is DrillPhase.BROKEN
 
     def until_settling(self) -> None:
         """Start, and wait until the sidecar is ready."""
         self.drill.start(self.now)
-        until(lambda: self.after(0) is Phase.SETTLING, "the sidecar")
+        until(lambda: self.after(0) is DrillPhase.SETTLING, "the sidecar")
 
     def finish(self) -> None:
         """Wait until all processes are gone."""
-        assert self.drill.phase is Phase.STOPPING
-        until(lambda: self.after(1) is Phase.DONE, "the end")
+        assert self.drill.phase is DrillPhase.STOPPING
+        until(lambda: self.after(1) is DrillPhase.DONE, "the end")
 
 
 @pytest.fixture
@@ -73,9 +73,9 @@ def hand(children: Children, run_dir: Path, tmp_path: Path) -> Hand:
 def test_a_fault_that_is_detected_and_resolved_passes(hand: Hand) -> None:
     """The times are those from the fault to the alert, and from its end to that."""
     hand.until_broken()
-    assert hand.after(2) is Phase.BROKEN
-    assert hand.after(3, EXPECTED) is Phase.MENDED
-    assert hand.after(4, EXPECTED, SLOW) is Phase.MENDED
+    assert hand.after(2) is DrillPhase.BROKEN
+    assert hand.after(3, EXPECTED) is DrillPhase.MENDED
+    assert hand.after(4, EXPECTED, SLOW) is DrillPhase.MENDED
     assert "JaxmonAcceleratorLost after 5 s, mended" in progress(hand.drill)
     hand.after(5)
 
@@ -93,7 +93,7 @@ def test_an_alert_that_does_not_arrive_is_missed(hand: Hand) -> None:
     """The wait has an end."""
     hand.until_broken()
     assert hand.drill.address is not None
-    assert hand.after(180) is Phase.BROKEN
+    assert hand.after(180) is DrillPhase.BROKEN
     hand.after(1)
 
     assert hand.drill.result.outcome == "missed"
@@ -137,8 +137,8 @@ def test_a_ticket_of_the_same_name_may_stay(hand: Hand) -> None:
 def test_what_the_start_brings_is_waited_for(hand: Hand) -> None:
     """The fault begins when nothing fires; what fired before is no effect of it."""
     hand.until_settling()
-    assert hand.after(60, OTHER) is Phase.SETTLING
-    assert hand.after(1) is Phase.BROKEN
+    assert hand.after(60, OTHER) is DrillPhase.SETTLING
+    assert hand.after(1) is DrillPhase.BROKEN
     hand.after(5, EXPECTED)
     hand.after(5)
 
@@ -174,7 +174,7 @@ def test_a_program_that_exits_fails(
     [kill] = started
     kill()
     deadline = time.monotonic() + 90
-    while hand.after(0) is Phase.BROKEN and time.monotonic() < deadline:
+    while hand.after(0) is DrillPhase.BROKEN and time.monotonic() < deadline:
         time.sleep(0.05)
 
     assert hand.drill.result.outcome == "failed"

@@ -20,7 +20,7 @@ from jaxmon.limits import Limits
 from jaxmon_exporter import judge as judging
 from jaxmon_exporter import service
 from jaxmon_exporter.judge import judge
-from jaxmon_exporter.options import Options
+from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.service import Service
 from tests.exporter import Exporter, exporters
 from tests.fakes.agents import Raw
@@ -300,7 +300,9 @@ def test_scrapes_do_not_wait_for_findings(
 
     monkeypatch.setattr(judging, "judge", wait)
     disabled = ("nvml", "gpm", "tpu")
-    options = Options(host="127.0.0.1", port=0, run_dir=run_dir, disabled=disabled)
+    options = SidecarOptions(
+        host="127.0.0.1", port=0, run_dir=run_dir, disabled=disabled
+    )
     running = Service(options)
     url = f"http://127.0.0.1:{running.start()}"
     found: list[Any] = []
@@ -348,7 +350,7 @@ def test_findings_are_for_those_who_may_read_them(
     monkeypatch.setattr(service, "_FINDINGS_TIMEOUT", LONG)
     monkeypatch.setattr(service, "_FINDINGS_PATIENCE", 3 * LONG)
     host.agent(0, recompiling())
-    running = Service(Options(run_dir=host.run_dir, **options))
+    running = Service(SidecarOptions(run_dir=host.run_dir, **options))
     request = Request("GET", "/api/summary", trusted=trusted)
     response = running._server.routes["/api/summary"](request)
     if not isinstance(response, Response):

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 from click.testing import CliRunner
 
-from jaxmon.cli.exporter.command import LogFormatter
+from jaxmon.cli.exporter import LogFormatter
 from jaxmon.cli.main import main
 from jaxmon.http.fetch import FetchError
 from jaxmon.http.server import Handler, Response, Server

@@ -20,7 +20,7 @@ from jaxmon.facts.ending import CRASHED, FINISHED, RUNNING, State
 from jaxmon.formats import json_text
 from jaxmon.http.server import Response, Server
 from jaxmon.report.job import records
-from jaxmon_exporter.options import Options
+from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.ranks import Beside
 from jaxmon_exporter.service import Service
 from jaxmon_exporter.throttling import throttled
@@ -36,7 +36,7 @@ def test_ranks_are_served_only_if_that_is_enabled_and_safe(run_dir: Path) -> Non
     """Without protection, on an address that others reach, the sidecar refuses."""
     for host in ("::", "0.0.0.0"):  # noqa: S104 - it is refused
         with pytest.raises(CommandError, match=r"--web-config.*--host 127\.0\.0\.1"):
-            Service(Options(host=host, run_dir=run_dir, peer_access=True))
+            Service(SidecarOptions(host=host, run_dir=run_dir, peer_access=True))
     with sidecar(run_dir) as address:
         done = why("--targets", address)
     assert done.exit_code == 3
@@ -51,7 +51,7 @@ def test_with_a_password_it_may_listen_everywhere(
     hashed = bcrypt.hashpw(b"right-password", bcrypt.gensalt(5)).decode()
     web = tmp_path / "web.yml"
     web.write_text(f"basic_auth_users:\n  ops: {hashed}\n")
-    Service(Options(run_dir=run_dir, peer_access=True, web_config=web))
+    Service(SidecarOptions(run_dir=run_dir, peer_access=True, web_config=web))
     agent(stack, run_dir, 0, report(0))
     password = tmp_path / "password"
     with sidecar(run_dir, peer_access=True, web_config=web) as address:

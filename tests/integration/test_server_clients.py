@@ -15,7 +15,7 @@ from time import monotonic
 import pytest
 
 from jaxmon.http.server import Response, Server
-from jaxmon_exporter.web.gate import Gate
+from jaxmon_exporter.web.gate import AccessGate
 from tests.guarded import TLS
 from tests.serving import BIG, Site, everything, head_of, sites, status
 from tests.support import require_program, until
@@ -284,7 +284,7 @@ class TestTls:
             read_timeout=3,
             on_error=lambda *error: self.errors.append(error),
         )
-        with closing(Gate(config)) as gate:
+        with closing(AccessGate(config)) as gate:
             port = server.listen_tcp("127.0.0.1", 0, gate=gate)
             server.start()
             yield port

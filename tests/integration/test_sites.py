@@ -15,7 +15,7 @@ import yaml
 from click.testing import CliRunner
 
 from jaxmon.artifacts import alerts, slo
-from jaxmon.artifacts.dashboards import Options, all_dashboards
+from jaxmon.artifacts.dashboards import DashboardOptions, all_dashboards
 from jaxmon.cli.main import main
 from tests.support import Prometheus, require_program, some
 
@@ -142,7 +142,7 @@ def test_every_dashboard_query_is_answered(
     name, path = site
     labels = LABELS[name]
     services = slo.load(path).site.service_labels
-    boards = all_dashboards(Options(slo=path))
+    boards = all_dashboards(DashboardOptions(slo=path))
     queries = {
         str(target.expr)
         for board in boards

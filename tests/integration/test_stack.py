@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.cli.demo import stack
-from jaxmon.cli.demo.children import Children
-from jaxmon.cli.demo.stack import Programs
+from jaxmon.cli.gameday import stack
+from jaxmon.cli.gameday.children import Children, free_ports
+from jaxmon.cli.gameday.stack import MonitoringPrograms
 from tests.support import free_port, http_get, require_program, until
 
 
 @pytest.fixture
-def programs() -> Programs:
+def programs() -> MonitoringPrograms:
     """Return both programs; skip where one is missing."""
-    return Programs(
+    return MonitoringPrograms(
         require_program("prometheus"), require_program("prometheus-alertmanager")
     )
 
@@ -32,7 +32,7 @@ def children(tmp_path: Path) -> Iterator[Children]:
 
 
 def test_alerts_of_the_rules_are_told(
-    programs: Programs, children: Children, tmp_path: Path
+    programs: MonitoringPrograms, children: Children, tmp_path: Path
 ) -> None:
     """The rules are evaluated in quick motion, on a target that does not answer."""
     targets = {"demo": f"127.0.0.1:{free_port()}"}
@@ -50,7 +50,7 @@ def test_alerts_of_the_rules_are_told(
 
 
 def test_overviews_are_recorded_for_dashboards_only(
-    programs: Programs, children: Children, tmp_path: Path
+    programs: MonitoringPrograms, children: Children, tmp_path: Path
 ) -> None:
     """Without any, all rules that alerts read are there, and no others."""
     found = stack.start(
@@ -64,17 +64,16 @@ def test_overviews_are_recorded_for_dashboards_only(
 
 
 def test_a_port_that_was_taken_meanwhile_is_given_up(
-    programs: Programs,
+    programs: MonitoringPrograms,
     children: Children,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Both are restarted on other ports; the first ones are stopped and forgotten."""
-    choose = stack._free_ports
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = int(taken.getsockname()[1])
-        choices = iter([[port, free_port()], [free_port(), port], choose()])
-        monkeypatch.setattr(stack, "_free_ports", lambda: next(choices))
+        choices = iter([[port, free_port()], [free_port(), port], free_ports(2)])
+        monkeypatch.setattr(stack, "free_ports", lambda _: next(choices))
         targets = {"demo": "127.0.0.1:1"}
         found = stack.start(programs, children, tmp_path, targets=targets, webhook=None)
 
@@ -88,13 +87,13 @@ def test_both_programs_are_needed(
 ) -> None:
     """One of them alone is as good as none; Alertmanager has two names."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    answers = [Programs.installed()]
+    answers = [MonitoringPrograms.installed()]
     for name in ("prometheus", "alertmanager"):
         program = tmp_path / name
         shutil.copy("/bin/true", program)
-        answers.append(Programs.installed())
+        answers.append(MonitoringPrograms.installed())
 
     assert answers[:2] == [None, None]
-    assert answers[2] == Programs(
+    assert answers[2] == MonitoringPrograms(
         str(tmp_path / "prometheus"), str(tmp_path / "alertmanager")
     )

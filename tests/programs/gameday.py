@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from jaxmon.cli.demo.children import Children, Process
 from jaxmon.cli.gameday import command
+from jaxmon.cli.gameday.children import Children, RunningProcess
 from jaxmon.cli.main import main
 from tests.preloaded import Preloaded
 
@@ -25,7 +25,7 @@ from tests.preloaded import Preloaded
 MODULES = (
     "flax.nnx",
     "optax",
-    "jaxmon.cli.exporter.command",
+    "jaxmon.cli.exporter",
     "jaxmon_exporter.service",
 )
 
@@ -45,7 +45,7 @@ class Launcher:
         stdout: IO[bytes],
         stderr: IO[bytes],
         start_new_session: bool,
-    ) -> Process:
+    ) -> RunningProcess:
         """Start a process, as `subprocess.Popen` does."""
         python, *rest = arguments
         if python != sys.executable or not self._preloaded.suits(env):

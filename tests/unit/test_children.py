@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.cli.demo.children import Children
+from jaxmon.cli.gameday.children import Children
 from jaxmon.errors import CommandError
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from jaxmon.cli.demo.children import Children
-from jaxmon.cli.demo.command import _Demo, _signals_interrupt
+from jaxmon.cli.gameday.children import Children
+from jaxmon.cli.gameday.demo import _Demo, _signals_interrupt
 from jaxmon.cli.main import main
 from jaxmon.facts.reading import read
 from jaxmon.report.status.summary import summarise

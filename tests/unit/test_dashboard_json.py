@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from jaxmon.artifacts.dashboards import render_all
-from jaxmon.artifacts.dashboards.events import DEPLOY_TAGS
+from jaxmon.artifacts.dashboards.header import DEPLOY_TAGS
 from jaxmon.catalog import BY_NAME
 from tests.rendered import (
     DASHBOARDS,

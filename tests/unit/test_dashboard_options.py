@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jaxmon.artifacts.dashboards import Options, render_all
+from jaxmon.artifacts.dashboards import DashboardOptions, render_all
 from tests.rendered import RENDERED, panels, reread
 from tests.support import ROOT
 
 
 def test_runbook_links_follow_the_option():
     """Panels about an alert link its runbook below the address that was given."""
-    text = "\n".join(render_all(Options(runbooks="https://wiki.example/rb/")).values())
+    text = "\n".join(
+        render_all(DashboardOptions(runbooks="https://wiki.example/rb/")).values()
+    )
     assert "https://wiki.example/rb/JaxmonRecompileStorm.md" in text
     assert "https://wiki.example/rb/${__value.text}.md" in text
     assert "github.com" not in text
@@ -26,7 +28,7 @@ def test_thresholds_follow_the_objectives(tmp_path: Path):
     path = tmp_path / "slo.yaml"
     shipped = (ROOT / "alerts" / "slo.yaml").read_text()
     path.write_text(shipped.replace("objective: 99.9%", "objective: 99.5%"))
-    other = render_all(Options(slo=path))["oncall.json"]
+    other = render_all(DashboardOptions(slo=path))["oncall.json"]
     for text, bound in ((RENDERED["oncall.json"], 0.001), (other, 0.005)):
         by_title = {one["title"]: one for one in panels(json.loads(text))}
         for title in ("Request error ratio", "Request errors"):
@@ -55,7 +57,7 @@ def test_any_objectives_will_do(number: int, tmp_path: Path):
     }
     path = tmp_path / "slo.yaml"
     path.write_text(yaml.safe_dump(document))
-    for text in render_all(Options(slo=path)).values():
+    for text in render_all(DashboardOptions(slo=path)).values():
         dashboard = json.loads(text)
         assert reread(dashboard) == dashboard
         for panel in panels(dashboard):
@@ -67,7 +69,9 @@ def test_any_objectives_will_do(number: int, tmp_path: Path):
 
 def test_site_options_reach_the_json():
     """Data source and refresh interval are preselected as asked for."""
-    text = render_all(Options(datasource="prom-eu", refresh="1m"))["debug.json"]
+    text = render_all(DashboardOptions(datasource="prom-eu", refresh="1m"))[
+        "debug.json"
+    ]
     dashboard = json.loads(text)
     first = dashboard["templating"]["list"][0]
     assert first["current"] == {"selected": True, "text": "prom-eu", "value": "prom-eu"}

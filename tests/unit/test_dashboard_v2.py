@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from jaxmon.artifacts.dashboards import Options, render_all
+from jaxmon.artifacts.dashboards import DashboardOptions, render_all
 from tests.classic import classic
 from tests.rendered import DASHBOARDS, panels, published, rendered_v2, resources
 
@@ -127,7 +127,7 @@ def test_links_and_annotations_are_not_hidden_in_a_menu(name):
 def test_rendering_is_stable():
     """The same input gives the same bytes, and another data source other ones."""
     assert render_all(form="v2") == rendered_v2()
-    chosen = render_all(Options(datasource="mimir"), "v2")
+    chosen = render_all(DashboardOptions(datasource="mimir"), "v2")
     current = json.loads(chosen["oncall.json"])["spec"]["variables"][0]["spec"][
         "current"
     ]
@@ -139,8 +139,7 @@ def test_nothing_is_lost_in_silence():
     # Not before the dashboards are rendered: at import, the SDK warns of this model.
     from grafana_foundation_sdk.models import dashboard as d
 
-    from jaxmon.artifacts.dashboards.v2.carrying import LostError
-    from jaxmon.artifacts.dashboards.v2.resource import resource
+    from jaxmon.artifacts.dashboards.v2 import LostError, resource
 
     text = d.VariableModel(type_val=d.VariableType.TEXTBOX, name="x")
     library = d.Panel(id_val=7, library_panel=d.LibraryPanelRef("x"))

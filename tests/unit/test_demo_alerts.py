@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from jaxmon.cli.demo.alerts import active
+from jaxmon.cli.gameday.stack import active
 from jaxmon.errors import CommandError
 
 

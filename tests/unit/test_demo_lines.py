@@ -8,16 +8,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from jaxmon import catalog
-from jaxmon.cli.demo.alerts import ActiveAlert
-from jaxmon.cli.demo.lines import (
+from jaxmon.cli.gameday.scene import (
     DisplayState,
-    Log,
+    SceneLog,
     alerts,
+    finish,
     one_line,
     overview,
     steps,
     totals_table,
 )
+from jaxmon.cli.gameday.screen import plain
+from jaxmon.cli.gameday.stack import ActiveAlert
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts.host import Summary
 from jaxmon.facts.reading import read
@@ -64,7 +66,7 @@ PLACES = {"live page": "http://127.0.0.1:9467/"}
 
 def table(summary: Summary, *, width: int, height: int) -> list[str]:
     """Return the overview of *summary* as text."""
-    return overview(summary, width=width, height=height).lines(width)
+    return plain(overview(summary, width=width, height=height))
 
 
 def alert(
@@ -154,7 +156,7 @@ def test_an_alert_is_shown_with_its_age() -> None:
         alert("JaxmonTargetDown", firing=False, subject="instance=host:1"),
     ]
 
-    heading, first, second = alerts(found, width=80).lines(80)
+    _, heading, first, second, _ = plain(alerts(found, width=80))
 
     assert heading.split() == ["ALERT", "STATE", "SEVERITY", "SUBJECT", "SINCE"]
     assert first.split()[:3] == ["JaxmonCacheHitRateBudgetBurn", "firing", "ticket"]
@@ -167,10 +169,10 @@ def test_a_long_list_of_alerts_is_cut() -> None:
     """Alerts that find no room are counted."""
     found = [alert(f"Alert{number}") for number in range(9)]
 
-    shown = alerts(found, width=80, most=4).lines(80)
+    shown = plain(alerts(found, width=80, most=4))
 
-    assert len(shown) == 1 + 4 + 1
-    assert shown[-1] == "  5 more"
+    assert len(shown) == 2 + 4 + 1 + 1
+    assert shown[-2] == "  5 more"
 
 
 def test_a_log_reports_what_changes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,7 +180,7 @@ def test_a_log_reports_what_changes(capsys: pytest.CaptureFixture[str]) -> None:
     Figures come now and then; a fault and an alert when they come and when they go.
     """
     firing = alert("Told")
-    log = Log(PLACES)
+    log = SceneLog(PLACES)
     log.show(DisplayState(0.0, SUMMARY, [], "fault x begins"))
     log.show(
         DisplayState(
@@ -206,8 +208,7 @@ def test_a_log_reports_what_changes(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_log_ends_with_what_still_fires(capsys: pytest.CaptureFixture[str]) -> None:
     """The last table names the alerts that are left."""
-    log = Log(PLACES)
-    log.finish(DisplayState(3.0, SUMMARY, [alert("Left")]))
+    finish(DisplayState(3.0, SUMMARY, [alert("Left")]))
 
     out = capsys.readouterr().out
     assert re.search(r"^  Left +firing", out, re.MULTILINE)

@@ -7,15 +7,15 @@ import re
 import sys
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 from rich.console import Console
 
 from jaxmon import catalog
-from jaxmon.cli.demo.alerts import ActiveAlert
-from jaxmon.cli.demo.command import view
-from jaxmon.cli.demo.lines import DisplayState, Log
-from jaxmon.cli.demo.screen import Screen
+from jaxmon.cli.gameday.scene import DisplayState, SceneLog, drawn, finish
+from jaxmon.cli.gameday.screen import Screen, view
+from jaxmon.cli.gameday.stack import ActiveAlert
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts.reading import read
 from jaxmon.report.status.summary import summarise
@@ -54,7 +54,8 @@ def screen(places=PLACES, width=80, height=24, environ=None):
         height=height,
         _environ=environ or {},
     )
-    with Screen(places, 60, console) as shown:
+    draw = partial(drawn, places=places, duration=60)
+    with Screen(draw, alternate=True, console=console) as shown:
         yield shown, stream
 
 
@@ -63,8 +64,8 @@ def frame(scene, **options):
     with screen(**options) as (shown, stream):
         stream.truncate(stream.seek(0))
         shown.show(scene)
-        drawn = stream.getvalue()
-    return re.sub(r"\x1b\[[\d;]*[mH]", "", drawn).split("\n")
+        output = stream.getvalue()
+    return re.sub(r"\x1b\[[\d;]*[mH]", "", output).split("\n")
 
 
 def alert(name, *, firing=True):
@@ -80,15 +81,15 @@ def test_what_is_drawn_fits_the_terminal(height, alerts):
     scene = DisplayState(1.0, SUMMARY, active, "fault stall starts in 0:00:06")
 
     lines = frame(scene, height=height)
-    drawn = "\n".join(lines)
+    text = "\n".join(lines)
 
     assert len(lines) == height
     assert max(map(len, lines)) <= 80
-    assert " m.f" in drawn
-    assert ("no alerts" in drawn) == (alerts == 0)
-    assert ("Alert0 " in drawn) == (alerts > 0)
-    assert ("runbook: jaxmon runbook show Alert0" in drawn) == (alerts > 0)
-    assert "fault stall starts" in drawn
+    assert " m.f" in text
+    assert ("no alerts" in text) == (alerts == 0)
+    assert ("Alert0 " in text) == (alerts > 0)
+    assert ("runbook: jaxmon runbook show Alert0" in text) == (alerts > 0)
+    assert "fault stall starts" in text
 
 
 @pytest.mark.parametrize(
@@ -145,12 +146,12 @@ def test_colours_can_be_turned_off():
     summary["functions"][0].update(hits=0.0)
     scene = DisplayState(1.0, summary, [alert("A")], "a fault")
 
-    def drawn(environ):
+    def on_screen(environ):
         with screen(environ=environ) as (shown, stream):
             shown.show(scene)
             return stream.getvalue()
 
-    colourful, plain = drawn({}), drawn({"NO_COLOR": "1"})
+    colourful, plain = on_screen({}), on_screen({"NO_COLOR": "1"})
     assert colourful.count("\x1b[33m") == 3
     assert re.findall(r"\x1b\[(?:3|4|9)\d", plain) == []
     words = re.sub(r"\x1b\[[\d;]*m", "", plain)
@@ -171,22 +172,21 @@ def test_the_last_figures_stay(capsys):
     """They are printed once the screen is left, and remain above the prompt."""
     with screen() as (shown, stream):
         shown.show(DisplayState(1.0, SUMMARY))
-        shown.finish(DisplayState(2.0, SUMMARY, [alert("Left")]))
-        assert stream.getvalue().count("\x1b[?1049l") == 1
+    assert stream.getvalue().count("\x1b[?1049l") == 1
+    finish(DisplayState(2.0, SUMMARY, [alert("Left")]))
 
     out = capsys.readouterr().out
     assert out.startswith("\n  After 0:00:02\n  steps 0  calls 270")
     assert re.search("^  Left +firing", out, re.MULTILINE)
-    assert stream.getvalue().count("\x1b[?1049l") == 1
 
 
 @pytest.mark.parametrize(
     ("stream", "term", "rich", "kind"),
     [
         (Terminal, "xterm", True, Screen),
-        (Terminal, "xterm", False, Log),
-        (Terminal, "dumb", True, Log),
-        (io.StringIO, "xterm", True, Log),
+        (Terminal, "xterm", False, SceneLog),
+        (Terminal, "dumb", True, SceneLog),
+        (io.StringIO, "xterm", True, SceneLog),
     ],
 )
 def test_what_suits_the_output(stream, term, rich, kind, monkeypatch):
@@ -196,5 +196,6 @@ def test_what_suits_the_output(stream, term, rich, kind, monkeypatch):
     if not rich:
         monkeypatch.setitem(sys.modules, "rich", None)
 
-    with view(PLACES, None) as shown:
+    draw = partial(drawn, places=PLACES, duration=None)
+    with view(draw, partial(SceneLog, PLACES)) as shown:
         assert type(shown) is kind

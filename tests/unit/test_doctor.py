@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from jaxmon.cli.doctor import command
+from jaxmon.cli.main import main
 from jaxmon.doctor import devices, environment, finding, selftest, versions
-from jaxmon.doctor.finding import Finding
+from jaxmon.doctor.finding import Check
 from tests.findings import by_status
 
 
@@ -132,7 +132,7 @@ def test_variables_that_matter(
 ) -> None:
     """A typing error, a bad value, and what slows JAX down are reported with advice."""
     findings = [one for one in environment.check(environ) if one.status != "ok"]
-    assert findings == [Finding("environment", status, text, advice)]  # type: ignore[arg-type]
+    assert findings == [Check("environment", status, text, advice)]  # type: ignore[arg-type]
 
 
 def test_variables_of_other_parts_are_left_alone() -> None:
@@ -222,14 +222,14 @@ def test_a_missing_hook_and_a_wrong_count_fail() -> None:
 
 def test_a_missing_name_says_what_it_costs() -> None:
     """A name that a hook needs is a failure, another a warning; none is in order."""
-    needed = {"names": ["a.b"], "serves": "x", "costs": ["m", "n"], "hook": "misses"}
-    other = {"names": ["c", "d"], "serves": "y", "costs": ["o"], "hook": ""}
+    needed = {"names": ["a.b"], "costs": ["m", "n"], "hook": "misses"}
+    other = {"names": ["c", "d"], "costs": ["o"], "hook": ""}
     found = by_status(
         list(selftest._internals({"jax": "9.9", "missing": [needed, other]}))
     )
     assert found == {
-        "failure": ["JAX 9.9 has no a.b (x); missing without it: m, n"],
-        "warning": ["JAX 9.9 has no c or d (y); missing without it: o"],
+        "failure": ["JAX 9.9 has no a.b; missing without it: m, n"],
+        "warning": ["JAX 9.9 has no c or d; missing without it: o"],
     }
     assert by_status(list(selftest._internals({"jax": "9.9", "missing": []}))) == {
         "ok": ["JAX 9.9 has every name that jaxmon uses, or a substitute"]
@@ -281,7 +281,7 @@ def test_without_jax_its_self_test_is_left_out(
 ) -> None:
     """That JAX is missing is reported once, not by every check that needs it."""
     monkeypatch.setattr(versions, "installed", lambda _: None)
-    result = CliRunner().invoke(command, ["--json", "--run-dir", str(run_dir)])
+    result = CliRunner().invoke(main, ["doctor", "--json", "--run-dir", str(run_dir)])
 
     areas = {one["area"] for one in json.loads(result.stdout)}
     assert areas == {"versions", "environment", "sockets", "devices"}
@@ -289,7 +289,7 @@ def test_without_jax_its_self_test_is_left_out(
 
 def test_the_worst_finding_decides() -> None:
     """Notes are not grave; a failure outweighs everything."""
-    of = [Finding("x", status, "") for status in finding.STATUSES]
+    of = [Check("x", status, "") for status in finding.STATUSES]
     assert finding.worst([]) == "ok"
     assert finding.worst(of[:2]) == "note"
     assert finding.worst(of) == "failure"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from jaxmon.doctor import hangs, nccl
-from jaxmon.doctor.finding import Finding
+from jaxmon.doctor.finding import Check
 from jaxmon.report.timeouts import TIMEOUTS, timeout
 from jaxmon.resources.libraries import processes_with
 from tests.findings import by_status
@@ -25,7 +25,7 @@ PACKAGES = {"jaxlib": "0.10.2", "jax-cuda12-plugin": "0.10.2"}
 QUIET: dict[str, Any] = {"processes": lambda _: []}
 
 
-def check(environ: Mapping[str, str], **packages: str) -> list[Finding]:
+def check(environ: Mapping[str, str], **packages: str) -> list[Check]:
     """Return what is found with these packages besides the usual ones."""
     known = PACKAGES | {name.replace("_", "-"): text for name, text in packages.items()}
     return list(hangs.check(environ, known.get))

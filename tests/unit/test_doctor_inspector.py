@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jaxmon.doctor import nccl
-from jaxmon.doctor.finding import Finding
+from jaxmon.doctor.finding import Check
 from tests.support import each
 
 
@@ -44,7 +44,7 @@ WRONG = {
 }
 
 
-def found(changed: dict[str, str | None], version: str = "2.28.9") -> list[Finding]:
+def found(changed: dict[str, str | None], version: str = "2.28.9") -> list[Check]:
     """Return what is found of a job with these variables, besides RAS."""
     environ = {name: one for name, one in {**JOB, **changed}.items() if one is not None}
     every = nccl.check(

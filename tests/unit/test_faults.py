@@ -7,8 +7,8 @@ import re
 import sys
 from pathlib import Path
 
-from jaxmon.cli.demo.children import Children
-from jaxmon.cli.demo.faults import Fault
+from jaxmon.cli.gameday.children import Children
+from jaxmon.cli.gameday.demo import Fault
 from tests.support import until
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import os
+import time
 from pathlib import Path
 
-from rich.console import Console
-
-from jaxmon.cli.demo.children import Children
-from jaxmon.cli.gameday.drill import Drill, Patience, Phase, Result
-from jaxmon.cli.gameday.screen import Screen
+from jaxmon.cli.gameday.children import Children
+from jaxmon.cli.gameday.drill import Drill, DrillPhase, DrillResult, Patience
+from jaxmon.cli.gameday.results import drawn
+from jaxmon.cli.gameday.screen import plain
 from jaxmon.cli.gameday.workload import Workload
-from jaxmon.gameday import SCENARIOS
+from jaxmon.demo.scenarios import SCENARIOS
 
 
 def drills(directory: Path) -> list[Drill]:
@@ -28,34 +27,23 @@ def drills(directory: Path) -> list[Drill]:
     ]
 
 
-def drawn(every: list[Drill], *, height: int, width: int = 80) -> list[str]:
-    """Return the lines that the screen shows."""
-    console = Console(
-        file=io.StringIO(), width=width, height=height, force_terminal=True
-    )
-    with console.capture() as capture:
-        screen = Screen(console)
-        console.print(screen.drawn(every))
-    return [line.rstrip() for line in capture.get().splitlines()]
-
-
-def plain(line: str) -> str:
-    """Return *line* without styles."""
-    return "".join(part.partition("m")[2] for part in f"m{line}".split("\x1b["))
+def lines_of(every: list[Drill], *, height: int) -> list[str]:
+    """Return the lines that a screen of that *height* shows."""
+    return plain(drawn(every, (80, height), began=time.monotonic()))
 
 
 def test_each_drill_has_a_line(tmp_path: Path) -> None:
     """A mark says how it went; the last line, how many are done."""
     every = drills(tmp_path)
     every[0].phase, every[0].result = (
-        Phase.DONE,
-        Result(outcome="passed", severity="page", detected=4.0, resolved=6.0),
+        DrillPhase.DONE,
+        DrillResult(outcome="passed", severity="page", detected=4.0, resolved=6.0),
     )
     every[1].phase, every[1].result = (
-        Phase.DONE,
-        Result(outcome="missed", reason="it did not fire"),
+        DrillPhase.DONE,
+        DrillResult(outcome="missed", reason="it did not fire"),
     )
-    lines = [plain(line) for line in drawn(every, height=len(every) + 2)]
+    lines = lines_of(every, height=len(every) + 2)
 
     assert len(lines) == len(every) + 1
     assert lines[0].startswith(f"  ✓ {every[0].scenario.name} ")
@@ -69,12 +57,12 @@ def test_each_drill_has_a_line(tmp_path: Path) -> None:
 def test_a_small_terminal_shows_what_runs(tmp_path: Path) -> None:
     """What has left a terminal cannot be redrawn, so there is never more than fits."""
     every = drills(tmp_path)
-    every[0].phase = Phase.DONE
+    every[0].phase = DrillPhase.DONE
     for one in every[1:4]:
-        one.phase = Phase.BROKEN
-    lines = [plain(line) for line in drawn(every, height=10)]
+        one.phase = DrillPhase.BROKEN
+    lines = lines_of(every, height=10)
 
     assert [line.split()[0] for line in lines[:-1]] == [
         one.scenario.name for one in every[1:4]
     ]
-    assert len(drawn(every, height=4)) == 3
+    assert len(lines_of(every, height=4)) == 3

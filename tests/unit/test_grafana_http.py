@@ -7,8 +7,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from jaxmon.grafana import session as http
-from jaxmon.grafana.session import ATTEMPTS, GrafanaError, Session
+from jaxmon.grafana.session import ATTEMPTS, GrafanaError, GrafanaSession
 from tests.fakes.http import FaultyServer, Reply
 from tests.support import free_port
 
@@ -32,7 +31,7 @@ def waits():
 @pytest.fixture
 def session(server, waits):
     """Return a session with the server."""
-    return Session(f"http://127.0.0.1:{server.port}", TOKEN, sleep=waits.append)
+    return GrafanaSession(f"http://127.0.0.1:{server.port}", TOKEN, sleep=waits.append)
 
 
 def test_an_answer_as_it_is(server, session):
@@ -85,7 +84,7 @@ def test_retry_after_nonsense(server, session, waits, value):
 def test_a_server_that_never_answers(server, waits):
     """Each attempt ends after the timeout, and the last one ends it all."""
     url = f"http://127.0.0.1:{server.port}"
-    session = Session(url, TOKEN, timeout=0.05, sleep=waits.append)
+    session = GrafanaSession(url, TOKEN, timeout=0.05, sleep=waits.append)
     server.fault("/x", stall=True, times=99)
     with pytest.raises(GrafanaError, match=f"no response from {url}: timed out"):
         session.request("GET", "/x")
@@ -94,16 +93,18 @@ def test_a_server_that_never_answers(server, waits):
 
 def test_nobody_listens(waits):
     """A refused connection is tried again, and then reported with its reason."""
-    session = Session(f"http://127.0.0.1:{free_port()}", TOKEN, sleep=waits.append)
+    session = GrafanaSession(
+        f"http://127.0.0.1:{free_port()}", TOKEN, sleep=waits.append
+    )
     with pytest.raises(GrafanaError, match="Connection refused") as raised:
         session.request("GET", "/x")
     assert raised.value.status is None
     assert len(waits) == ATTEMPTS - 1
 
 
-def test_an_answer_without_end_is_cut_off(server, session, monkeypatch):
+def test_an_answer_without_end_is_cut_off(server, session):
     """What is too long for a dashboard is not read into memory."""
-    monkeypatch.setattr(http, "MAX_BYTES", 1 << 20)
+    session.max_bytes = 1 << 20
     server.fault("/x", reply=Reply(200, "x" * (3 << 20)), times=9)
     with pytest.raises(GrafanaError, match="larger than 1 MiB"):
         session.request("GET", "/x")
@@ -155,7 +156,7 @@ def test_json_must_be_json(server, session):
 )
 def test_addresses_that_may_get_the_token(url):
     """Any https address, and http on this host."""
-    assert Session(url, TOKEN).url == url.rstrip("/")
+    assert GrafanaSession(url, TOKEN).place == url.rstrip("/")
 
 
 @pytest.mark.parametrize(
@@ -171,13 +172,13 @@ def test_addresses_that_may_get_the_token(url):
 def test_addresses_that_would_get_it_in_the_clear(url):
     """Plain http to another host has to be allowed."""
     with pytest.raises(GrafanaError, match=r"would be sent to .* unencrypted"):
-        Session(url, TOKEN)
-    assert Session(url, TOKEN, insecure_http=True).url == url.rstrip("/")
+        GrafanaSession(url, TOKEN)
+    assert GrafanaSession(url, TOKEN, insecure_http=True).place == url.rstrip("/")
 
 
 @pytest.mark.parametrize("token", ["", "a\r\nX-Evil: 1", "a\tb", "é"])
 def test_a_token_that_is_none(token):
     """It is refused, and not repeated: it might be nearly one."""
     with pytest.raises(GrafanaError, match="the token is empty or contains") as raised:
-        Session("https://example.com", token)
+        GrafanaSession("https://example.com", token)
     assert not token or token not in str(raised.value)

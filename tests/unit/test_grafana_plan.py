@@ -7,7 +7,7 @@ import json
 import pytest
 
 from jaxmon.grafana.content import digest, parse
-from jaxmon.grafana.plan import State, decide
+from jaxmon.grafana.plan import Relation, decide
 from jaxmon.grafana.stored import Stored, Unreadable
 
 
@@ -39,93 +39,93 @@ def stored(body, **changes):
 
 
 CASES = [
-    ("nothing", None, {}, State.CREATE, ""),
-    ("nothing, ours listed", None, {"On-call": "jaxmon-oncall"}, State.CREATE, ""),
-    ("nothing, title taken", None, {"On-call": "x"}, State.FOREIGN, "uid x"),
-    ("v2alpha1", Unreadable("too old"), {}, State.V2, "classic: too old"),
-    ("v2", stored(RESOURCE), {}, State.V2, "--format auto or v2"),
+    ("nothing", None, {}, Relation.CREATE, ""),
+    ("nothing, ours listed", None, {"On-call": "jaxmon-oncall"}, Relation.CREATE, ""),
+    ("nothing, title taken", None, {"On-call": "x"}, Relation.FOREIGN, "uid x"),
+    ("v2alpha1", Unreadable("too old"), {}, Relation.V2, "classic: too old"),
+    ("v2", stored(RESOURCE), {}, Relation.V2, "--format auto or v2"),
     (
         "managed",
         stored(OLD, provisioned=True, manager="terraform sre"),
         {},
-        State.PROVISIONED,
+        Relation.PROVISIONED,
         "managed by terraform sre, which allows no edits",
     ),
     (
         "edited back and forth",
         stored(OLD, later=True, author="user alice"),
         {},
-        State.DRIFTED,
+        Relation.DRIFTED,
         "version 3 was saved by user alice",
     ),
     (
         "edited with our record",
         stored(OLD, later=True, message=ours(BODY)),
         {},
-        State.DRIFTED,
+        Relation.DRIFTED,
         "was saved by sa-1-jaxmon",
     ),
     (
         "moved only",
         stored(OLD, later=True, folder="x"),
         {},
-        State.DRIFTED,
+        Relation.DRIFTED,
         "in folder x",
     ),
-    ("same", stored(BODY), {}, State.UNCHANGED, ""),
-    ("same, by alice", stored(BODY, message=""), {}, State.UNCHANGED, ""),
-    ("same, no history", stored(BODY, message=None), {}, State.UNCHANGED, ""),
-    ("same, title taken", stored(BODY), {"On-call": "x"}, State.UNCHANGED, ""),
-    ("same, provisioned", stored(BODY, provisioned=True), {}, State.UNCHANGED, ""),
-    ("same, moved", stored(BODY, folder="x"), {}, State.DRIFTED, "in folder x"),
-    ("old", stored(OLD), {}, State.UPDATE, ""),
-    ("old, title shared", stored(OLD), {"On-call": "x"}, State.UPDATE, ""),
+    ("same", stored(BODY), {}, Relation.UNCHANGED, ""),
+    ("same, by alice", stored(BODY, message=""), {}, Relation.UNCHANGED, ""),
+    ("same, no history", stored(BODY, message=None), {}, Relation.UNCHANGED, ""),
+    ("same, title taken", stored(BODY), {"On-call": "x"}, Relation.UNCHANGED, ""),
+    ("same, provisioned", stored(BODY, provisioned=True), {}, Relation.UNCHANGED, ""),
+    ("same, moved", stored(BODY, folder="x"), {}, Relation.DRIFTED, "in folder x"),
+    ("old", stored(OLD), {}, Relation.UPDATE, ""),
+    ("old, title shared", stored(OLD), {"On-call": "x"}, Relation.UPDATE, ""),
     (
         "old, new title taken",
         stored({**OLD, "title": "Old"}),
         {"On-call": "x", "Old": "jaxmon-oncall"},
-        State.FOREIGN,
+        Relation.FOREIGN,
         "uid x",
     ),
-    ("old, moved", stored(OLD, folder="x"), {}, State.DRIFTED, "in folder x"),
+    ("old, moved", stored(OLD, folder="x"), {}, Relation.DRIFTED, "in folder x"),
     (
         "old, provisioned",
         stored(OLD, provisioned=True),
         {},
-        State.PROVISIONED,
+        Relation.PROVISIONED,
         "provisioned",
     ),
     (
         "provisioned elsewhere",
         stored(BODY, provisioned=True, folder="x"),
         {},
-        State.PROVISIONED,
+        Relation.PROVISIONED,
         "provisioned",
     ),
-    ("no tag", stored({**OLD, "tags": []}), {}, State.FOREIGN, "lacks the tag"),
-    ("no tags", stored({**OLD, "tags": None}), {}, State.FOREIGN, "lacks the tag"),
+    ("no tag", stored({**OLD, "tags": []}), {}, Relation.FOREIGN, "lacks the tag"),
+    ("no tags", stored({**OLD, "tags": None}), {}, Relation.FOREIGN, "lacks the tag"),
     (
         "edited",
         stored(OLD, message="", author="alice"),
         {},
-        State.DRIFTED,
+        Relation.DRIFTED,
         "version 3 was saved by alice on 2026-11-20, not by a push",
     ),
     (
         "edited by nobody known",
         stored(OLD, message="x", author="", updated=""),
         {},
-        State.DRIFTED,
+        Relation.DRIFTED,
         "version 3 was saved, not by a push",
     ),
     (
         "edited under our message",
         stored(OLD, message=ours(BODY)),
         {},
-        State.DRIFTED,
+        Relation.DRIFTED,
         "not what the last push wrote",
     ),
-    ("no history", stored(OLD, message=None), {}, State.DRIFTED, "history"),
+    ("no history", stored(OLD, message=None), {}, Relation.DRIFTED, "history"),
 ]
 
 
@@ -142,18 +142,18 @@ def test_decision(observed, taken, state, reason):
     assert bool(step.reason) == bool(reason)
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", Relation)
 def test_what_is_written(state):
     """Only what is new or ours is written; force adds what drifted and nothing else."""
     step = decide(DESIRED, None, folder=FOLDER, taken={})
     step = type(step)(step.desired, step.observed, state)
-    assert step.writes() == (state in {State.CREATE, State.UPDATE})
-    assert step.writes(force=True) == (step.writes() or state is State.DRIFTED)
+    assert step.writes() == (state in {Relation.CREATE, Relation.UPDATE})
+    assert step.writes(force=True) == (step.writes() or state is Relation.DRIFTED)
 
 
 def test_every_state_is_decided():
     """The table above has a case of each state that comes from an observation."""
-    assert {case[3] for case in CASES} == set(State) - {State.UNKNOWN}
+    assert {case[3] for case in CASES} == set(Relation) - {Relation.UNKNOWN}
 
 
 def test_a_diff_shows_content_only():

@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli import output
-from jaxmon.cli.demo.alerts import active
-from jaxmon.cli.demo.lines import DisplayState, Log
-from jaxmon.cli.exporter.command import LogFormatter
+from jaxmon.cli.exporter import LogFormatter
+from jaxmon.cli.gameday.scene import DisplayState, SceneLog, finish
+from jaxmon.cli.gameday.stack import active
 from jaxmon.cli.main import COMMANDS, main
 from jaxmon.errors import CommandError, JaxmonError
 from tests.hostile_text import HOSTILE, harmful
@@ -173,7 +173,7 @@ def test_a_terminal_is_known_by_stream_and_environment(stream, environ, terminal
 
 def test_alerts_of_a_prometheus_that_is_none(monkeypatch):
     """What it says of them is shown in a line each."""
-    from jaxmon.cli.demo.pages import sanitised
+    from jaxmon.cli.gameday.stack import sanitised
 
     now = datetime.now(UTC).isoformat()
     labels = {"alertname": HOSTILE, "severity": "page", "route": HOSTILE}
@@ -187,10 +187,10 @@ def test_alerts_of_a_prometheus_that_is_none(monkeypatch):
     }
 
     def command():
-        shown = Log({"place": HOSTILE})
+        shown = SceneLog({"place": HOSTILE})
         scene = DisplayState(0.0, summary, active(told), HOSTILE)
         shown.show(scene)
-        shown.finish(scene)
+        finish(scene)
 
     out, _ = printed(command)
     assert harmful(out) == []

@@ -19,7 +19,7 @@ from jaxmon.exposition.families import Family, gauge
 from jaxmon.http.server import Request, Response
 from jaxmon_exporter import pages
 from jaxmon_exporter.collectors.registry import NAMES
-from jaxmon_exporter.options import Options
+from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.service import Service
 
 
@@ -48,7 +48,7 @@ def test_policy_names_exactly_the_text_of_the_page() -> None:
 
 def test_service_answers_before_it_was_polled() -> None:
     """Page and summary can be asked for at once, and say that nothing is known."""
-    service = Service(Options(run_dir=Path("/nowhere")))
+    service = Service(SidecarOptions(run_dir=Path("/nowhere")))
     page = encode(service.families()).decode()
     assert "jaxmon_build_info" in page
     assert "jaxmon_collector_success" not in page
@@ -63,7 +63,7 @@ def test_service_answers_before_it_was_polled() -> None:
 
 def test_own_failures_are_on_the_page(caplog: pytest.LogCaptureFixture) -> None:
     """What the server reports is counted by site and logged once."""
-    service = Service(Options(run_dir=Path("/nowhere")))
+    service = Service(SidecarOptions(run_dir=Path("/nowhere")))
     for _ in range(3):
         service._count_error("server:/metrics", ValueError("no"))
     line = 'jaxmon_internal_errors_total{site="server:/metrics"} 3'
@@ -88,7 +88,7 @@ def test_a_source_that_fails_costs_its_own_series(
             yield gauge(HOST_CPUS, cast("float", "many"))
             yield gauge(HOST_LOAD_1M, 0.5)
 
-    service = Service(Options(run_dir=Path("/nowhere"), prices={"H100": 1.0}))
+    service = Service(SidecarOptions(run_dir=Path("/nowhere"), prices={"H100": 1.0}))
     service._prices = cast("Prices", Broken())
     service._process = cast("ProcessFamilies", Broken())
     handle = service._server.routes["/metrics"]

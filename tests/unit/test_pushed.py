@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from jaxmon.cli.dashboards.pushed import PushReport
-from jaxmon.grafana.plan import State
-from jaxmon.grafana.push import Folder, Outcome, Result
+from jaxmon.grafana.plan import Relation
+from jaxmon.grafana.push import Folder, Outcome, PushResult
 
 
-def result(outcome, state=State.UPDATE, **more):
+def result(outcome, state=Relation.UPDATE, **more):
     """Return a result of *outcome*."""
-    return Result("jaxmon-oncall", "On-call", state, outcome, **more)
+    return PushResult("jaxmon-oncall", "On-call", state, outcome, **more)
 
 
 def pushed(*results, dry_run=False, makes_folder=False):
@@ -47,9 +47,9 @@ def test_text_is_calm_and_narrow():
     """
     long = "word " * 30
     told = pushed(
-        result(Outcome.CREATED, State.CREATE, url="https://g/d/jaxmon-oncall/x"),
-        result(Outcome.REFUSED, State.DRIFTED, reason=long),
-        result(Outcome.UPDATED, State.DRIFTED, backup=Path("b/oncall-v2.json")),
+        result(Outcome.CREATED, Relation.CREATE, url="https://g/d/jaxmon-oncall/x"),
+        result(Outcome.REFUSED, Relation.DRIFTED, reason=long),
+        result(Outcome.UPDATED, Relation.DRIFTED, backup=Path("b/oncall-v2.json")),
         makes_folder=True,
     )
     lines = told.lines()
@@ -68,10 +68,10 @@ def test_text_is_calm_and_narrow():
 @pytest.mark.parametrize(
     ("state", "outcome", "advised"),
     [
-        (State.DRIFTED, Outcome.REFUSED, True),
-        (State.DRIFTED, Outcome.UPDATED, False),
-        (State.FOREIGN, Outcome.REFUSED, False),
-        (State.UPDATE, Outcome.FAILED, False),
+        (Relation.DRIFTED, Outcome.REFUSED, True),
+        (Relation.DRIFTED, Outcome.UPDATED, False),
+        (Relation.FOREIGN, Outcome.REFUSED, False),
+        (Relation.UPDATE, Outcome.FAILED, False),
     ],
 )
 def test_advice_is_for_edits_only(state, outcome, advised):

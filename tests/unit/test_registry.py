@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from jaxmon_exporter.collectors.registry import LISTED, NAMES, make
-from jaxmon_exporter.options import Options
+from jaxmon_exporter.options import SidecarOptions
 from tests.support import ROOT, run_python
 
 
@@ -15,7 +15,7 @@ ASKED_FOR: dict[str, object] = {"dcgm": "http://x/", "nccl_inspector": "/nowhere
 
 
 def names(**chosen: object) -> tuple[list[str], list[str]]:
-    options = Options(run_dir=HERE, **chosen)  # type: ignore[arg-type]  # as named
+    options = SidecarOptions(run_dir=HERE, **chosen)  # type: ignore[arg-type]  # as named
     primary, secondary = make(options, print)
     return [one.name for one in primary], [one.name for one in secondary]
 
@@ -48,9 +48,9 @@ def test_what_is_left_out_is_not_loaded() -> None:
         "import sys\n"
         "from pathlib import Path\n"
         "from jaxmon_exporter.collectors.registry import NAMES\n"
-        "from jaxmon_exporter.options import Options\n"
+        "from jaxmon_exporter.options import SidecarOptions\n"
         "from jaxmon_exporter.service import Service\n"
-        "Service(Options(run_dir=Path('/nowhere'), disabled=NAMES))\n"
+        "Service(SidecarOptions(run_dir=Path('/nowhere'), disabled=NAMES))\n"
         "prefix = 'jaxmon_exporter.collectors.'\n"
         "print([one for one in sys.modules if one.startswith(prefix)])\n"
     )

@@ -15,7 +15,7 @@ from jaxmon.doctor import environment
 from jaxmon.errors import SettingsError
 from jaxmon.settings import Settings, load
 from jaxmon.testing.silent import SILENT
-from jaxmon_exporter.options import Options
+from jaxmon_exporter.options import SidecarOptions
 
 
 def test_arguments_win_over_variables_over_defaults() -> None:
@@ -69,7 +69,7 @@ def test_an_empty_variable_is_none() -> None:
             patch.setenv(name, "")
             assert option.consume_value(context, {}) == unset, name
         read += 1
-    assert read > len(fields(Options)) // 2
+    assert read > len(fields(SidecarOptions)) // 2
 
 
 def options_with_variables(

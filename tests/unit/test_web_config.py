@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from jaxmon.errors import WebConfigError
-from jaxmon_exporter.web.ciphers import openssl_name
 from jaxmon_exporter.web.config import _TLS as TLS_KEYS
-from jaxmon_exporter.web.config import Tls, WebConfig, load
+from jaxmon_exporter.web.config import Tls, WebConfig, load, openssl_name
 from tests.support import require_program
 
 

@@ -17,7 +17,7 @@ from jaxmon_exporter.collecting import Collector
 
 
 if TYPE_CHECKING:
-    from jaxmon_exporter.options import Options
+    from jaxmon_exporter.options import SidecarOptions
 
 
 GiveUp: TypeAlias = Callable[[str], None]
@@ -36,18 +36,18 @@ class CollectorEntry(NamedTuple):
     """
 
     name: str
-    make: Callable[[Options, GiveUp], Collector | None]
+    make: Callable[[SidecarOptions, GiveUp], Collector | None]
     library: Callable[[], str] = str
     fills_gaps: bool = False
 
 
-def _host(options: Options, _: GiveUp) -> Collector:
+def _host(options: SidecarOptions, _: GiveUp) -> Collector:
     from jaxmon_exporter.collectors.host import Host  # noqa: PLC0415 - see above
 
     return Host(interval=options.host_interval, directories=options.disks)
 
 
-def _nvml(options: Options, give_up: GiveUp) -> Collector:
+def _nvml(options: SidecarOptions, give_up: GiveUp) -> Collector:
     from jaxmon_exporter.collectors.nvidia.collector import NvidiaGpus  # noqa: PLC0415 - see above
 
     return NvidiaGpus(
@@ -57,25 +57,25 @@ def _nvml(options: Options, give_up: GiveUp) -> Collector:
     )
 
 
-def _gpm(options: Options, _: GiveUp) -> Collector:
+def _gpm(options: SidecarOptions, _: GiveUp) -> Collector:
     from jaxmon_exporter.collectors.nvidia.gpm import Gpm  # noqa: PLC0415 - see above
 
     return Gpm(interval=options.gpm_interval, all_rates=options.compat == "dcgm")
 
 
-def _tpu(options: Options, _: GiveUp) -> Collector:
+def _tpu(options: SidecarOptions, _: GiveUp) -> Collector:
     from jaxmon_exporter.collectors.tpu.collector import Tpus  # noqa: PLC0415 - see above
 
     return Tpus(interval=options.tpu_interval)
 
 
-def _nccl(options: Options, _: GiveUp) -> Collector:
+def _nccl(options: SidecarOptions, _: GiveUp) -> Collector:
     from jaxmon_exporter.collectors.nccl.collector import Nccl  # noqa: PLC0415 - see above
 
     return Nccl(options.nccl_ras, interval=options.nccl_interval)
 
 
-def _inspector(options: Options, _: GiveUp) -> Collector | None:
+def _inspector(options: SidecarOptions, _: GiveUp) -> Collector | None:
     if not options.nccl_inspector:
         return None
     from pathlib import Path  # noqa: PLC0415 - see above
@@ -90,7 +90,7 @@ def _inspector(options: Options, _: GiveUp) -> Collector | None:
     )
 
 
-def _dcgm(options: Options, _: GiveUp) -> Collector | None:
+def _dcgm(options: SidecarOptions, _: GiveUp) -> Collector | None:
     if not options.dcgm:
         return None
     from jaxmon_exporter.collectors.dcgm import Dcgm  # noqa: PLC0415 - see above
@@ -98,13 +98,13 @@ def _dcgm(options: Options, _: GiveUp) -> Collector | None:
     return Dcgm(options.dcgm, interval=options.dcgm_interval)
 
 
-def _agents(options: Options, _: GiveUp) -> Collector:
+def _agents(options: SidecarOptions, _: GiveUp) -> Collector:
     from jaxmon_exporter.collectors.agents.collector import Agents  # noqa: PLC0415 - see above
 
     return Agents(options.run_dir, interval=options.agents_interval)
 
 
-def _demo(options: Options, _: GiveUp) -> Collector | None:
+def _demo(options: SidecarOptions, _: GiveUp) -> Collector | None:
     if not options.demo:
         return None
     from jaxmon_exporter.collectors.synthetic import Demo  # noqa: PLC0415 - see above
@@ -135,7 +135,9 @@ NAMES = tuple(one.name for one in LISTED if one.name != "demo")
 """Those that run unless disabled, or once their source is configured."""
 
 
-def make(options: Options, give_up: GiveUp) -> tuple[list[Collector], list[Collector]]:
+def make(
+    options: SidecarOptions, give_up: GiveUp
+) -> tuple[list[Collector], list[Collector]]:
     """Return the collectors that read a source, and those that fill gaps."""
     primary: list[Collector] = []
     secondary: list[Collector] = []
@@ -145,7 +147,7 @@ def make(options: Options, give_up: GiveUp) -> tuple[list[Collector], list[Colle
     return primary, secondary
 
 
-def load_libraries(options: Options) -> None:
+def load_libraries(options: SidecarOptions) -> None:
     """
     Load the collectors' libraries before their threads start: threads that import at
     the same time take turns at every file, which costs a tenth of the startup time.
@@ -157,5 +159,5 @@ def load_libraries(options: Options) -> None:
                 import_module(library)
 
 
-def _enabled(options: Options) -> Iterator[CollectorEntry]:
+def _enabled(options: SidecarOptions) -> Iterator[CollectorEntry]:
     return (one for one in LISTED if one.name not in options.disabled)

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from jaxmon.errors import ConfigFileError, WebConfigError
 from jaxmon.files.bounded import read_text, require_regular
 from jaxmon.formats.yaml_file import compose
-from jaxmon_exporter.web import ciphers
 
 
 if TYPE_CHECKING:
@@ -356,9 +355,9 @@ def _headers(found: _ConfigValue) -> dict[str, str]:
 def _ciphers(names: Iterable[_ConfigValue]) -> Iterable[str]:
     """Yield OpenSSL's names of the suites *names* that are for TLS 1.2."""
     for name in names:
-        if name.text() not in ciphers.ALWAYS_ON:
-            cipher = ciphers.openssl_name(name.text())
-            if not ciphers.is_possible(cipher):
+        if name.text() not in ALWAYS_ON:
+            cipher = openssl_name(name.text())
+            if not is_possible(cipher):
                 name.fail("has an unsupported cipher suite")
             yield cipher
 
@@ -367,3 +366,41 @@ def _no_passphrase() -> str:
     # Without this, OpenSSL would prompt on the terminal, and wait.
     msg = "the key is encrypted; use one without a passphrase"
     raise WebConfigError(msg)
+
+
+# Suites of TLS 1.3 cannot be chosen, here or in Go.
+ALWAYS_ON = (
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+)
+
+
+def is_possible(cipher: str) -> bool:
+    """Return whether this OpenSSL has a suite of that OpenSSL name."""
+    # A name, not a list of them nor a rule, such as HIGH:!aNULL@SECLEVEL=0.
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", cipher):
+        return False
+    try:
+        # One at a time: OpenSSL silently drops unknown names from a list.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(cipher)
+    except ssl.SSLError:
+        return False
+    return True
+
+
+def openssl_name(name: str) -> str:
+    """
+    Return OpenSSL's name of a suite of TLS 1.2 that is given by Go's.
+
+    ``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`` is ``ECDHE-RSA-AES128-GCM-SHA256``, and
+    ``TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA`` is ``ECDHE-RSA-AES128-SHA``.
+    """
+    match = re.fullmatch(r"TLS_(\w+?)_WITH_(\w+)", name)
+    if match is None:
+        return name
+    exchange, rest = match.groups()
+    rest = re.sub(r"AES_(\d+)", r"AES\1", rest).replace("_CBC", "")
+    rest = rest.replace("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305")
+    prefix = "" if exchange == "RSA" else exchange.replace("_", "-") + "-"
+    return prefix + rest.replace("_", "-")

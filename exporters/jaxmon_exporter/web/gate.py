@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import logging
@@ -11,20 +12,25 @@ import socket
 import ssl
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from http import HTTPStatus
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from jaxmon.catalog import WEB_CONFIG_SUCCESS
 from jaxmon.errors import CommandError, WebConfigError
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.http.messages import Request, Response, error_response
-from jaxmon.http.sockets import Transport
+from jaxmon.http.sockets import READ, WRITE, Transport
 from jaxmon_exporter.web.config import WebConfig, load
-from jaxmon_exporter.web.tls import TlsTransport
+
+
+if TYPE_CHECKING:
+    import socket
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -41,7 +47,7 @@ _REFUSED = error_response(HTTPStatus.UNAUTHORIZED, "name and password")._replace
 )
 
 
-class Gate:
+class AccessGate:
     """
     The active web configuration. Reloaded when one of its files changes; an invalid
     change is logged once and exported as a metric, and the previous configuration stays
@@ -284,3 +290,76 @@ def _bcrypt() -> ModuleType:
     except ImportError:
         msg = "basic_auth_users needs bcrypt: pip install 'jaxmon[web]'"
         raise CommandError(msg) from None
+
+
+# OpenSSL must be given the same bytes again if it could not send all: no more at a
+# time, so that what a client takes can be seen.
+_RECORD = 1 << 14
+
+
+class TlsTransport(Transport):
+    """
+    The socket of a TLS client.
+
+    Args:
+        sock: just accepted, non-blocking.
+        context: with the server's certificate.
+        admits: returns whether the client's certificate, verified or `None`, is
+            accepted.
+
+    Raises:
+        OSError: the client is gone.
+    """
+
+    sock: ssl.SSLSocket
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        context: ssl.SSLContext,
+        admits: Callable[[Mapping[str, object] | None], bool],
+    ) -> None:
+        super().__init__(
+            context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        )
+        self._admits = admits
+
+    def handshake(self) -> None:
+        """
+        Perform the TLS handshake and check the client's certificate.
+
+        Raises:
+            OSError: the handshake failed, or the certificate is not accepted.
+        """
+        with self._unblocked():
+            self.sock.do_handshake()
+        if not self._admits(self.sock.getpeercert()):
+            raise ConnectionAbortedError
+
+    def receive(self, size: int) -> bytes:
+        """Return at most *size* bytes, ``b""`` once the client has finished sending."""
+        with self._unblocked():
+            return super().receive(size)
+
+    def send(self, data: memoryview) -> int:
+        """Send some of *data* and return how many bytes."""
+        with self._unblocked():
+            return super().send(data[:_RECORD])
+
+    def end(self) -> None:
+        """Close TLS, and send nothing more; incoming data is no longer decrypted."""
+        # It waits for the client's farewell, or there never was a handshake.
+        with contextlib.suppress(OSError, ValueError):
+            self.sock.unwrap()
+        super().end()
+
+    @contextmanager
+    def _unblocked(self) -> Iterator[None]:
+        try:
+            yield
+        except ssl.SSLWantReadError:
+            self.wants = READ
+            raise BlockingIOError from None
+        except ssl.SSLWantWriteError:
+            self.wants = WRITE
+            raise BlockingIOError from None

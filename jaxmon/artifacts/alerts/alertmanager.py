@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jaxmon.artifacts.alerts.rules import Options
-from jaxmon.artifacts.slo.site import Route, Site
+from jaxmon.artifacts.slo.site import AlertRoute, Site
 from jaxmon.formats import durations
 from jaxmon.symptoms.alert import DEPLOY_NOISE, INFO, PAGE, TICKET
 from jaxmon.symptoms.starts import DEPLOY_ALERT
@@ -107,7 +107,7 @@ def _not(matcher: str) -> str:
     return matcher.replace("=", "!=", 1)
 
 
-def _matchers(route: Route) -> list[str]:
+def _matchers(route: AlertRoute) -> list[str]:
     return [f'{label}="{_escaped(value)}"' for label, value in route.match]
 
 
@@ -115,13 +115,13 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _name(receiver: str, route: Route | None = None) -> str:
+def _name(receiver: str, route: AlertRoute | None = None) -> str:
     return "-".join(
         [receiver, *(value for _, value in route.match)] if route else [receiver]
     )
 
 
-def _receivers(webhook: str, route: Route | None = None) -> list[dict[str, Any]]:
+def _receivers(webhook: str, route: AlertRoute | None = None) -> list[dict[str, Any]]:
     return [
         {
             "name": _name(one, route),

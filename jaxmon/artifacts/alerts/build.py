@@ -13,10 +13,10 @@ from jaxmon.artifacts.alerts.alertmanager import configuration
 from jaxmon.artifacts.alerts.causes import causes, overridden
 from jaxmon.artifacts.alerts.power import recorded_power
 from jaxmon.artifacts.alerts.rules import Options, document
-from jaxmon.artifacts.overviews.rules import overview_groups
+from jaxmon.artifacts.overviews import overview_groups
 from jaxmon.artifacts.slo import Slo, Slos, burn
 from jaxmon.artifacts.slo.model import ERRORS, EVENTS
-from jaxmon.artifacts.slo.rules import Group, Rule, recording_groups
+from jaxmon.artifacts.slo.rules import Rule, RuleGroup, recording_groups
 from jaxmon.artifacts.slo.site import Site
 from jaxmon.formats import durations
 from jaxmon.promql import Expr, events
@@ -65,12 +65,12 @@ def all_alerts(
     return tuple(overridden(alerts, slos.overrides))
 
 
-def all_groups(slos: Slos, options: Options) -> list[Group]:
+def all_groups(slos: Slos, options: Options) -> list[RuleGroup]:
     """Return every group of rules, those that record first."""
     return [*recording(slos, options), *groups(slos, options)]
 
 
-def recording(slos: Slos, options: Options) -> list[Group]:
+def recording(slos: Slos, options: Options) -> list[RuleGroup]:
     """Return the groups of recording rules, with the labels of the site."""
     scale, when = options.scale, Evaluation(delay=slos.site.delay)
     counting = replace(when, interval=events.INTERVAL).scaled(scale)
@@ -92,12 +92,12 @@ def recording(slos: Slos, options: Options) -> list[Group]:
     return [one.identified(identity) for one in found]
 
 
-def _group(name: str, interval: str, rules: Mapping[str, Expr]) -> Group:
+def _group(name: str, interval: str, rules: Mapping[str, Expr]) -> RuleGroup:
     documents = ({"record": record, "expr": str(rules[record])} for record in rules)
-    return Group(f"jaxmon-{name}", interval, tuple(documents))
+    return RuleGroup(f"jaxmon-{name}", interval, tuple(documents))
 
 
-def groups(slos: Slos, options: Options) -> list[Group]:
+def groups(slos: Slos, options: Options) -> list[RuleGroup]:
     """Return the groups of alerting rules: two for causes, one for each objective."""
     soon, later, seldom = (
         durations.scaled(one, options.scale) for one in (_SOON, _LATER, _SELDOM)
@@ -110,18 +110,18 @@ def groups(slos: Slos, options: Options) -> list[Group]:
         return tuple(document(one, slos.site) for one in found)
 
     found = [
-        Group(
+        RuleGroup(
             "jaxmon-causes",
             soon,
             rules(one for one in others if one.severity != TICKET),
         ),
-        Group(
+        RuleGroup(
             "jaxmon-causes-tickets",
             seldom,
             rules(one for one in others if one.severity == TICKET),
         ),
         *(
-            Group(
+            RuleGroup(
                 f"jaxmon-slo-{slo.name}-alerts",
                 soon if slo.page else later,
                 rules(one for one in alerts if one.name == slo.alert),
@@ -165,11 +165,11 @@ def render(
     }
 
 
-def _rules(found: Iterable[Group]) -> dict[str, Any]:
+def _rules(found: Iterable[RuleGroup]) -> dict[str, Any]:
     return {"groups": [group.document() for group in found]}
 
 
-def _resource(found: Iterable[Group], site: Site) -> dict[str, Any]:
+def _resource(found: Iterable[RuleGroup], site: Site) -> dict[str, Any]:
     resource = site.resource
     namespace = {"namespace": resource.namespace} if resource.namespace else {}
     return {

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from jaxmon import catalog
 from jaxmon.artifacts.slo import Slos
-from jaxmon.artifacts.slo.changes import Local, Override
+from jaxmon.artifacts.slo.changes import LocalLimits, Override
 from jaxmon.catalog import Metric
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, counter, eq, gauge
@@ -135,7 +135,7 @@ def _place(alert: Alert) -> int:
     return len(_ORDER) if place < 0 else place
 
 
-def _subjects(local: Local) -> set[str]:
+def _subjects(local: LocalLimits) -> set[str]:
     """Return the labels that the alert itself must have."""
     return {label for label in dict(local.match) if label in {"job", *_WITNESSES}}
 
@@ -144,7 +144,7 @@ def _labels(alert: Alert) -> frozenset[str]:
     return alert.expr.shape.labels or frozenset()
 
 
-def _witness(local: Local) -> Expr:
+def _witness(local: LocalLimits) -> Expr:
     """Return series with the labels of *local*, while their subject is there."""
     labels = dict(local.match)
     special = next((one for one in _WITNESSES if one in labels), None)

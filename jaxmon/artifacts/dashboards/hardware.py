@@ -18,17 +18,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from jaxmon import catalog
 from jaxmon.artifacts.dashboards.queries import FEW, HOST, JOB, PROCESS
 from jaxmon.artifacts.dashboards.variables import DependentVariable
-from jaxmon.artifacts.overviews.accelerators import OWNED, OWNERS, READERS
-from jaxmon.artifacts.overviews.alerting import (
+from jaxmon.artifacts.overviews.accelerators import (
     ABOUT_GPUS,
     ABOUT_HOSTS,
     ALERTED,
     ALERTED_READERS,
     FIRING,
+    OWNED,
+    OWNERS,
+    READERS,
 )
-from jaxmon.artifacts.overviews.model import Overview
+from jaxmon.artifacts.overviews.model import OverviewRule
 from jaxmon.catalog import Metric
 from jaxmon.promql import Expr, Matcher, alerts, counter, gauge, re, up
 
@@ -80,14 +83,14 @@ def host_rate(metric: Metric, *matchers: Matcher) -> Expr:
     return counter(metric, *HOST, *matchers).rate().or_(others)
 
 
-def host_recorded(recorded: Overview) -> Expr:
+def host_recorded(recorded: OverviewRule) -> Expr:
     """Return what is recorded of the same sidecars."""
     others = recorded(_READER).and_(_readers(), *_BY_HOST)
     return recorded(*HOST).or_(others)
 
 
 def worst_of_services(
-    recorded: Overview, total: Callable[[Expr], Expr], number: int = FEW
+    recorded: OverviewRule, total: Callable[[Expr], Expr], number: int = FEW
 ) -> Expr:
     """
     Return the *number* largest *total* series of the hosts of the selected services,
@@ -97,14 +100,16 @@ def worst_of_services(
 
 
 def least_of_services(
-    recorded: Overview, total: Callable[[Expr], Expr], number: int = FEW
+    recorded: OverviewRule, total: Callable[[Expr], Expr], number: int = FEW
 ) -> Expr:
     """Return the *number* smallest ones."""
     return total(recorded()).and_(_extremes(recorded, total, "min").bottomk(number))
 
 
 def _extremes(
-    recorded: Overview, total: Callable[[Expr], Expr], function: Literal["max", "min"]
+    recorded: OverviewRule,
+    total: Callable[[Expr], Expr],
+    function: Literal["max", "min"],
 ) -> Expr:
     """
     Return the extremes over Grafana's range of what services have; evaluated once.
@@ -221,3 +226,20 @@ VARIABLES = (
         hidden=True,
     ),
 )
+
+
+_GPUS, _TPUS = re("uuid", "GPU-.+"), re("uuid", "TPU-.+")
+_CHIP = ("instance", "uuid")
+
+
+def of_job(metric: Metric) -> Expr:
+    """
+    Return a gauge of the accelerators that the chosen processes use, by job and uuid; a
+    TPU also by instance, as its uuid is only its position there.
+    """
+    gpus = gauge(catalog.DEVICE_INFO, *PROCESS, _GPUS).max("job", "uuid")
+    chips = gauge(catalog.DEVICE_INFO, *PROCESS, _TPUS).max("job", *_CHIP)
+    of_gpus = gauge(metric, *GPUS).max("uuid")
+    of_chips = gauge(metric, *HOST, _TPUS).max(*_CHIP)
+    found = gpus.joined(of_gpus, on=("uuid",), take=()).of_unit(metric.unit)
+    return found.or_(chips.joined(of_chips, on=_CHIP, take=()).of_unit(metric.unit))

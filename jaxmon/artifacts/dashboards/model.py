@@ -12,12 +12,32 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
-from jaxmon.artifacts.dashboards.units import UNITS
 from jaxmon.artifacts.dashboards.variables import DependentVariable, Variable
 from jaxmon.catalog import BY_NAME
 from jaxmon.promql import Expr
+from jaxmon.promql.shape import PER_SECOND
+
+
+UNITS = {
+    "": "short",
+    PER_SECOND: "ops",
+    "per minute": "opm",
+    "bytes": "bytes",
+    "bytes per second": "Bps",
+    "FLOPs per second": "flops",
+    "celsius": "celsius",
+    "dollars": "currencyUSD",
+    "hertz": "hertz",
+    "joules": "joule",
+    "ratio": "percentunit",
+    "seconds": "s",
+    "times": "suffix: ×",  # noqa: RUF001 - the sign that a reader expects
+    "watts": "watt",
+}
+"""Grafana's name of each unit."""
 
 
 Kind = Literal["stat", "timeseries", "table", "heatmap", "state-timeline"]
@@ -330,6 +350,86 @@ class Dashboard:
     def panels(self) -> tuple[Panel, ...]:
         """The panels of all rows."""
         return tuple(panel for row in self.rows for panel in row.panels)
+
+
+# --- what rows consist of ------------------------------------------------------------
+
+
+def row(number: int, title: str, *lines: Line, collapsed: bool = False) -> Row:
+    """Return *lines* under a heading."""
+    return Row(number, title, lines, collapsed)
+
+
+def line(*panels: Panel, height: int = 8) -> Line:
+    """Return *panels* side by side; they share the width."""
+    return Line(panels, height)
+
+
+def stat(number: int, target: Target, *, text: str, no_value: str = "") -> Panel:
+    """Return a single value, with the name and colours of its query."""
+    return panel(
+        "stat",
+        number,
+        target.legend,
+        target,
+        text=text,
+        thresholds=target.thresholds,
+        no_value=no_value,
+    )
+
+
+def panel(  # noqa: PLR0913 - what a panel has, each with a default
+    kind: Kind,
+    number: int,
+    title: str,
+    *targets: Target,
+    text: str,
+    width: int = 0,
+    minimum: float = 0,
+    maximum: float | None = None,
+    thresholds: Thresholds | None = None,
+    mappings: tuple[Mapping, ...] = (),
+    stacked: Stacking = "none",
+    alerts: tuple[str, ...] = (),
+    labels: tuple[str, ...] = (),
+    values_after: str = "",
+    cell_links: tuple[tuple[str, Link], ...] = (),
+    no_value: str = "",
+    sort: str = "",
+) -> Panel:
+    """Return a panel; its text follows its number, title and queries."""
+    return Panel(
+        id=number,
+        title=title,
+        kind=kind,
+        text=text,
+        targets=targets,
+        width=width,
+        minimum=minimum,
+        maximum=maximum,
+        thresholds=thresholds,
+        mappings=mappings,
+        stacked=stacked,
+        alerts=alerts,
+        labels=labels,
+        values_after=values_after,
+        cell_links=cell_links,
+        no_value=no_value,
+        sort=sort,
+    )
+
+
+heatmap = partial(panel, "heatmap")
+"""Returns how the values of a histogram are distributed over time."""
+
+states = partial(panel, "state-timeline")
+"""Returns states over time, as *mappings* name them."""
+
+table = partial(panel, "table")
+"""Returns current values, with a column for each query after the *labels*."""
+
+timeseries = partial(panel, "timeseries")
+"""Returns values over time."""
 
 
 def _problems(panel: Panel) -> Iterator[str]:

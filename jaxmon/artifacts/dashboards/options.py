@@ -15,7 +15,7 @@ Format: TypeAlias = Literal["classic", "v2"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class DashboardOptions:
     """
     How dashboards are rendered.
 

@@ -1,8 +1,8 @@
-"""Panels as Grafana's classic model has them."""
+"""Panels as Grafana's classic model has them, and what they say without data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from string import ascii_uppercase
 from typing import TypeVar
 
@@ -15,13 +15,16 @@ from grafana_foundation_sdk.builders import (
     table,
     timeseries,
 )
+from grafana_foundation_sdk.builders import dashboard as classic
 from grafana_foundation_sdk.models import common as c
 from grafana_foundation_sdk.models import dashboard as d
+from grafana_foundation_sdk.models.common import DataSourceRef
 from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-from jaxmon.artifacts.dashboards import empty, sdk, traces
+from jaxmon.artifacts.dashboards import traces
 from jaxmon.artifacts.dashboards.model import (
+    UNITS,
     Kind,
     Link,
     Mapping,
@@ -29,8 +32,41 @@ from jaxmon.artifacts.dashboards.model import (
     Target,
     Thresholds,
 )
-from jaxmon.artifacts.dashboards.units import UNITS
 from jaxmon.catalog import BY_NAME
+
+
+# Chosen at the top of the dashboard; file provisioning and the API resolve no inputs.
+DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+
+# Built in: annotations that Grafana keeps.
+GRAFANA = DataSourceRef(type_val="grafana", uid="-- Grafana --")
+
+
+def link(link: Link) -> d.DashboardLink:
+    """Return a link that opens in a new tab."""
+    built = classic.DashboardLink(link.title).type(d.DashboardLinkType.LINK)
+    return placed(built.url(link.url).target_blank(target_blank=True).build())
+
+
+def placed(link: d.DashboardLink) -> d.DashboardLink:
+    """Return *link*, made visible: the SDK hides every link in a menu."""
+    link.placement = None  # type: ignore[assignment]  # the encoder then leaves it out
+    return link
+
+
+def color(mode: d.FieldColorModeId) -> classic.FieldColor:
+    """Return the colour mode of a series."""
+    return classic.FieldColor().mode(mode)
+
+
+def thresholds(thresholds: Thresholds) -> classic.ThresholdsConfig:
+    """Return colours by absolute value."""
+    steps = [(None, thresholds.base), *thresholds.steps]
+    return (
+        classic.ThresholdsConfig()
+        .mode(d.ThresholdsMode.ABSOLUTE)
+        .steps([d.Threshold(value=value, color=color) for value, color in steps])
+    )
 
 
 # Grafana's own names of queries: A to Z, then AA to ZZ.
@@ -59,11 +95,11 @@ def render(panel: Panel, *, runbooks: str) -> d.Panel:
     found = [Link(f"Runbook {name}", f"{runbooks}{name}.md") for name in panel.alerts]
     found += traces.links(panel)
     if found:
-        built.links = [*map(sdk.link, found)]
+        built.links = [*map(link, found)]
     series = traces.series_links(panel)
     if series and built.field_config is not None:
         # As the SDK's models have them: like those of dashboards.
-        built.field_config.defaults.links = [*map(sdk.link, series)]
+        built.field_config.defaults.links = [*map(link, series)]
     return built
 
 
@@ -81,11 +117,11 @@ def column_title(label: str) -> str:
 def _stat(panel: Panel) -> d.Panel:
     builder = (
         _common(stat.Panel(), panel)
-        .color_scheme(sdk.color(d.FieldColorModeId.THRESHOLDS))
+        .color_scheme(color(d.FieldColorModeId.THRESHOLDS))
         .color_mode(_judged(panel))
         .graph_mode(c.BigValueGraphMode.NONE)
         .reduce_options(_last())
-        .thresholds(sdk.thresholds(panel.thresholds or _PLAIN))
+        .thresholds(thresholds(panel.thresholds or _PLAIN))
         .mappings([_unknown(_empty(panel))])
     )
     return builder.build()
@@ -115,7 +151,7 @@ def _timeseries(panel: Panel) -> d.Panel:
     stacking = c.StackingMode(panel.stacked)
     builder = (
         _common(timeseries.Panel(), panel)
-        .color_scheme(sdk.color(d.FieldColorModeId.PALETTE_CLASSIC))
+        .color_scheme(color(d.FieldColorModeId.PALETTE_CLASSIC))
         .line_width(1)
         .fill_opacity(_fill(panel))
         .show_points(c.VisibilityMode.NEVER)
@@ -127,7 +163,7 @@ def _timeseries(panel: Panel) -> d.Panel:
         dashed = common.GraphThresholdsStyleConfig().mode(
             c.GraphThresholdsStyleMode.DASHED
         )
-        builder.thresholds(sdk.thresholds(panel.thresholds)).thresholds_style(dashed)
+        builder.thresholds(thresholds(panel.thresholds)).thresholds_style(dashed)
     if panel.maximum is None and panel.unit in _LEAST_TOP:
         builder.axis_soft_max(_LEAST_TOP[panel.unit])
     return builder.build()
@@ -150,8 +186,8 @@ def _state_timeline(panel: Panel) -> d.Panel:
     )
     builder = (
         _common(statetimeline.Panel(), panel)
-        .color_scheme(sdk.color(d.FieldColorModeId.THRESHOLDS))
-        .thresholds(sdk.thresholds(panel.thresholds or _PLAIN))
+        .color_scheme(color(d.FieldColorModeId.THRESHOLDS))
+        .thresholds(thresholds(panel.thresholds or _PLAIN))
         .merge_values(merge_values=True)
         .show_value(c.VisibilityMode.NEVER)
         .fill_opacity(80)
@@ -239,7 +275,7 @@ def _column(target: Target) -> list[d.DynamicConfigValue]:
         # An increase is extrapolated; people count in whole numbers.
         properties.append(d.DynamicConfigValue("decimals", 0))
     if target.thresholds is not None:
-        steps = sdk.thresholds(target.thresholds).build()
+        steps = thresholds(target.thresholds).build()
         properties += [
             d.DynamicConfigValue("thresholds", steps),
             d.DynamicConfigValue("color", {"mode": "thresholds"}),
@@ -258,7 +294,7 @@ def _common(
 ) -> _Builder:
     """Set what every kind of panel has."""
     builder.title(panel.title).description(panel.description)
-    builder.datasource(sdk.DATASOURCE)
+    builder.datasource(DATASOURCE)
     if panel.kind != "table":
         builder.unit(UNITS[panel.unit])
     if panel.kind == "timeseries":
@@ -274,7 +310,7 @@ def _common(
         query = (
             prometheus.Dataquery()
             .ref_id(reference)
-            .datasource(sdk.DATASOURCE)
+            .datasource(DATASOURCE)
             .expr(str(target.expr))
             .format(format_)
             .legend_format(target.legend)
@@ -288,7 +324,7 @@ def _common(
 def _empty(panel: Panel) -> str:
     """Return what *panel* says without data."""
     brief = panel.kind == "stat"
-    return panel.no_value or empty.text(panel.metrics, brief=brief)
+    return panel.no_value or absence(panel.metrics, brief=brief)
 
 
 def _unknown(text: str, color: str = "transparent") -> d.SpecialValueMap:
@@ -326,3 +362,66 @@ _KINDS: dict[Kind, Callable[[Panel], d.Panel]] = {
     "table": _table,
     "timeseries": _timeseries,
 }
+
+
+# By the beginning of a metric's name, the longest one first.
+_SUBJECTS = {
+    "accelerator": "No accelerators",
+    "activity": "No activities",
+    "agent": "No agents",
+    "batch": "No batches",
+    "collector": "No sidecar",
+    "compile": "No compiles",
+    "container": "No container",
+    "data": "No loops",
+    "device": "No devices",
+    "device_allocations": "Not reported by the device",
+    "device_memory": "Not reported by the device",
+    "dispatch": "No sampled calls",
+    "errors": "No errors",
+    "execution": "No sampled calls",
+    "float64_promotions": "None",
+    "gpu": "No NVIDIA GPUs",
+    "hook": "No agents",
+    "host": "No sidecar",
+    "host_syncs": "No transfers",
+    "host_transfer": "No transfers",
+    "items": "No items",
+    "jax_warnings": "No warnings",
+    "jit": "No calls",
+    "leak": "None",
+    "live": "No arrays",
+    "nonfinite": "No sampled calls",
+    "persistent_cache": "No persistent cache",
+    "process": "No processes",
+    "program": "No programs",
+    "queue": "No queues",
+    "recompiles": "No recompiles",
+    "request": "No requests",
+    "slowdown": "None",
+    "step": "No loops",
+    "time": "No loops",
+    "tpu": "No TPUs",
+    "uptime": "No processes",
+    "value": "Nothing logged",
+    "wall": "No agents",
+}
+_OTHERS = "No processes"
+
+
+def absence(metrics: Sequence[str], *, brief: bool = False) -> str:
+    """
+    Return what to show when nothing was found of *metrics*, the first that has a
+    subject; recorded ones may also lack their rules, for which a *brief* text has no
+    room.
+    """
+    named = [name.split(":")[1:2] or [name] for name in metrics]
+    subjects = [_subject(name.removeprefix("jaxmon_")) for (name,) in named]
+    found = next(filter(None, subjects), _OTHERS)
+    recorded = any(":" in name for name in metrics)
+    return f"{found}, or no recording rules" if recorded and not brief else found
+
+
+def _subject(name: str) -> str:
+    found = [beginning for beginning in _SUBJECTS if name.startswith(beginning)]
+    return _SUBJECTS[max(found, key=len)] if found else ""

@@ -11,10 +11,19 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards.model import Mapping, Thresholds
-from jaxmon.artifacts.overviews import functions, requests
+from jaxmon.artifacts.overviews import services
 from jaxmon.artifacts.slo import Slo, Slos
 from jaxmon.formats import durations
-from jaxmon.promql import Expr, Histogram, call, eq, histogram, ne, ratio, re
+from jaxmon.promql import (
+    Expr,
+    Histogram,
+    call,
+    eq,
+    histogram,
+    ne,
+    ratio,
+    re,
+)
 
 
 JOB = re("job", "$job")
@@ -95,22 +104,22 @@ def latency(slos: Slos, name: str) -> Thresholds | None:
 
 def served(*by: str) -> Expr:
     """Return requests per second of services, excluding client errors."""
-    return requests.REQUESTS(JOB, ne("outcome", "client_error")).sum(*by)
+    return services.REQUESTS(JOB, ne("outcome", "client_error")).sum(*by)
 
 
 def failed(*by: str) -> Expr:
     """Return server errors per second of services."""
-    return requests.REQUESTS(JOB, eq("outcome", "error")).sum(*by)
+    return services.REQUESTS(JOB, eq("outcome", "error")).sum(*by)
 
 
 def cold(*by: str) -> Expr:
     """Return the requests per second that waited for a compile."""
-    return requests.REQUESTS(JOB, ne("start", "warm")).sum(*by)
+    return services.REQUESTS(JOB, ne("start", "warm")).sum(*by)
 
 
 def latency_of(start: str, quantile: float, *by: str) -> Expr:
     """Return a quantile of the latency of successful requests with this *start*."""
-    buckets = requests.REQUEST_SECONDS(JOB, eq("start", start))
+    buckets = services.REQUEST_SECONDS(JOB, eq("start", start))
     return known(buckets.quantile(quantile, *by).of_unit("seconds"))
 
 
@@ -124,7 +133,7 @@ def request_seconds(start: str) -> Histogram:
 
 def recompiling(*by: str) -> Expr:
     """Return the recompiles per minute of the function and process with most."""
-    return per_minute(functions.WORST_RECOMPILES(JOB).max(*by))
+    return per_minute(services.WORST_RECOMPILES(JOB).max(*by))
 
 
 def storm(slos: Slos) -> float:
@@ -144,8 +153,8 @@ def hit_rate(*by: str) -> Expr:
     Return the fraction of the services' calls that needed no tracing, per combination
     of labels.
     """
-    calls = functions.CALLS(JOB).sum(*by)
-    return share(functions.CACHE_HITS(JOB).sum(*by), calls)
+    calls = services.CALLS(JOB).sum(*by)
+    return share(services.CACHE_HITS(JOB).sum(*by), calls)
 
 
 def backend_compiles() -> Histogram:

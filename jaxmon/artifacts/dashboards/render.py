@@ -12,15 +12,15 @@ from grafana_foundation_sdk.builders import dashboard as classic
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as d
 
-from jaxmon.artifacts.dashboards import panels, sdk, traces
+from jaxmon.artifacts.dashboards import panels, traces
 from jaxmon.artifacts.dashboards.model import (
     Annotation,
     Dashboard,
     Notes,
     Row,
 )
-from jaxmon.artifacts.dashboards.options import Format, Options
-from jaxmon.artifacts.dashboards.v2.resource import resource
+from jaxmon.artifacts.dashboards.options import DashboardOptions, Format
+from jaxmon.artifacts.dashboards.v2 import resource
 from jaxmon.artifacts.dashboards.variables import DependentVariable, Variable
 
 
@@ -35,7 +35,9 @@ SCHEMA_VERSION = 39
 _ANNOTATION_STEP = "1m"
 
 
-def render(dashboard: Dashboard, options: Options, form: Format = "classic") -> str:
+def render(
+    dashboard: Dashboard, options: DashboardOptions, form: Format = "classic"
+) -> str:
     """Return *dashboard* as JSON, keys sorted, with a final newline."""
     built = build(dashboard, options)
     model = built if form == "classic" else resource(built)
@@ -44,7 +46,7 @@ def render(dashboard: Dashboard, options: Options, form: Format = "classic") -> 
     )
 
 
-def build(dashboard: Dashboard, options: Options) -> d.Dashboard:
+def build(dashboard: Dashboard, options: DashboardOptions) -> d.Dashboard:
     """Return *dashboard* in the classic model."""
     builder = (
         classic.Dashboard(dashboard.title)
@@ -73,7 +75,9 @@ def build(dashboard: Dashboard, options: Options) -> d.Dashboard:
     return built
 
 
-def _rows(rows: tuple[Row, ...], options: Options) -> list[d.Panel | d.RowPanel]:
+def _rows(
+    rows: tuple[Row, ...], options: DashboardOptions
+) -> list[d.Panel | d.RowPanel]:
     placed: list[d.Panel | d.RowPanel] = []
     y = 0
     for row in rows:
@@ -132,7 +136,7 @@ def _variable(variable: Variable | DependentVariable) -> classic.QueryVariable:
         classic.QueryVariable(name)
         .label(variable.title)
         .description(variable.text)
-        .datasource(sdk.DATASOURCE)
+        .datasource(panels.DATASOURCE)
         .definition(variable.query)
         .query({"query": variable.query, "refId": f"{name}-values"})
         .refresh(d.VariableRefresh.ON_TIME_RANGE_CHANGED)
@@ -159,19 +163,19 @@ def _annotation(annotation: Annotation | Notes) -> d.AnnotationQuery:
         .icon_color(annotation.color)
     )
     if isinstance(annotation, Notes):
-        built = builder.datasource(sdk.GRAFANA).build()
+        built = builder.datasource(panels.GRAFANA).build()
         tags = [*annotation.tags]
         # The SDK wants a query there, which this data source has none of.
         built.target = d.AnnotationTarget(  # type: ignore[assignment]
             limit=100, match_any=False, tags=tags, type_val="tags"
         )
     else:
-        builder.datasource(sdk.DATASOURCE).expr(str(annotation.expr)).step(
+        builder.datasource(panels.DATASOURCE).expr(str(annotation.expr)).step(
             _ANNOTATION_STEP
         )
         builder.title_format(annotation.title).text_format(annotation.text)
         built = builder.build()
-    built.placement = None  # type: ignore[assignment]  # as in sdk.placed
+    built.placement = None  # type: ignore[assignment]  # as in panels.placed
     return built
 
 
@@ -184,4 +188,4 @@ def _siblings() -> d.DashboardLink:
         .include_vars(include_vars=True)
         .keep_time(keep_time=True)
     )
-    return sdk.placed(builder.build())
+    return panels.placed(builder.build())

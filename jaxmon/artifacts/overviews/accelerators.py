@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from jaxmon import catalog, promql
-from jaxmon.artifacts.overviews.model import HOST, PROCESS, Overview, Windows
+from jaxmon.artifacts.overviews.model import (
+    HOST,
+    PROCESS,
+    OverviewRule,
+    Windows,
+    gauged,
+)
 from jaxmon.catalog import Metric
-from jaxmon.promql import Expr, counter, eq, gauge, re
+from jaxmon.promql import Expr, alerts, counter, eq, gauge, ne, re
 
 
 _GPU = (*HOST, "uuid")
@@ -27,24 +33,19 @@ def _owners(_: Windows) -> Expr:
     return used.or_(read).or_(parts).or_(whole).of_unit("")
 
 
-OWNERS = Overview("worker", catalog.DEVICE_INFO, "uuid", _owners)
+OWNERS = OverviewRule("worker", catalog.DEVICE_INFO, "uuid", _owners)
 # For boards on which only services are chosen: fewer series than by process.
-OWNED = Overview(
+OWNED = OverviewRule(
     "job", catalog.DEVICE_INFO, "uuid", lambda _: OWNERS().max("job", "uuid")
 )
-READERS = Overview(
+READERS = OverviewRule(
     "instance",
     catalog.ACCELERATOR_INFO,
     "uuid",
     lambda _: gauge(catalog.ACCELERATOR_INFO, _UNIQUE).max(*_GPU),
 )
-UTILIZATION = Overview(
-    "instance",
-    catalog.ACCELERATOR_UTILIZATION_RATIO,
-    "avg",
-    lambda _: gauge(catalog.ACCELERATOR_UTILIZATION_RATIO).avg(*HOST),
-)
-MEMORY = Overview(
+UTILIZATION = gauged(catalog.ACCELERATOR_UTILIZATION_RATIO, "avg", *HOST)
+MEMORY = OverviewRule(
     "instance",
     catalog.ACCELERATOR_MEMORY_USED_BYTES,
     "max_ratio",
@@ -53,25 +54,10 @@ MEMORY = Overview(
         gauge(catalog.ACCELERATOR_MEMORY_SIZE_BYTES).max(*_GPU),
     ).max(*HOST),
 )
-POWER = Overview(
-    "instance",
-    catalog.ACCELERATOR_POWER_WATTS,
-    "sum",
-    lambda _: gauge(catalog.ACCELERATOR_POWER_WATTS).sum(*HOST),
-)
-TEMPERATURE = Overview(
-    "instance",
-    catalog.ACCELERATOR_TEMPERATURE_CELSIUS,
-    "max",
-    lambda _: gauge(catalog.ACCELERATOR_TEMPERATURE_CELSIUS).max(*HOST),
-)
-UP = Overview(
-    "instance",
-    catalog.ACCELERATOR_UP,
-    "min",
-    lambda _: gauge(catalog.ACCELERATOR_UP).min(*HOST),
-)
-THROTTLED = Overview(
+POWER = gauged(catalog.ACCELERATOR_POWER_WATTS, "sum", *HOST)
+TEMPERATURE = gauged(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, "max", *HOST)
+UP = gauged(catalog.ACCELERATOR_UP, "min", *HOST)
+THROTTLED = OverviewRule(
     "instance",
     catalog.GPU_THROTTLE_SECONDS,
     "rate5m",
@@ -86,7 +72,7 @@ THROTTLED = Overview(
     ),
 )
 # Only critical Xids have a series from the start; the others are born with 1.
-XIDS = Overview(
+XIDS = OverviewRule(
     "instance",
     catalog.GPU_XID_ERRORS,
     "increase5m",
@@ -96,7 +82,7 @@ XIDS = Overview(
         .sum(*_GPU, "xid")
     ),
 )
-UNCORRECTED = Overview(
+UNCORRECTED = OverviewRule(
     "instance",
     catalog.GPU_ECC_ERRORS,
     "increase5m",
@@ -112,8 +98,8 @@ UNCORRECTED = Overview(
 )
 
 
-def _link_errors(metric: Metric, *kinds: str) -> Overview:
-    return Overview(
+def _link_errors(metric: Metric, *kinds: str) -> OverviewRule:
+    return OverviewRule(
         "instance",
         metric,
         "increase5m",
@@ -125,7 +111,70 @@ NVLINK_ERRORS = _link_errors(catalog.GPU_NVLINK_ERRORS, "type")
 PCIE_ERRORS = _link_errors(catalog.GPU_PCIE_ERRORS, "type")
 PCIE_REPLAYS = _link_errors(catalog.GPU_PCIE_REPLAYS)
 
-HOSTS = (OWNERS, UTILIZATION, MEMORY, POWER, TEMPERATURE, UP)
+# --- what each service uses, whoever reads it -------------------------------------
+#
+# A sidecar beside the program reads it, or a DaemonSet under a job of its own. Agents
+# export the uuid of each device that they use, which is where the job comes from. A GPU
+# that two jobs use counts for both.
+
+_GPUS, _TPUS = re("uuid", "GPU-.+"), re("uuid", "TPU-.+")
+
+
+def _of_jobs(metric: Metric, how: str) -> OverviewRule:
+    return OverviewRule(
+        "job", metric, how, lambda _: getattr(_used(metric), how)("job")
+    )
+
+
+def _used(metric: Metric) -> Expr:
+    gpus = gauge(catalog.DEVICE_INFO, _GPUS).max("job", "uuid")
+    chips = gauge(catalog.DEVICE_INFO, _TPUS).max(*_GPU)
+    values = gauge(metric, _GPUS).max("uuid")
+    of_chips = gauge(metric, _TPUS).max(*_GPU)
+    found = gpus.joined(values, on=("uuid",), take=()).or_(
+        chips.joined(of_chips, on=_GPU, take=())
+    )
+    return found.of_unit(metric.unit)
+
+
+UTILIZATION_OF_JOBS = _of_jobs(catalog.ACCELERATOR_UTILIZATION_RATIO, "avg")
+POWER_OF_JOBS = _of_jobs(catalog.ACCELERATOR_POWER_WATTS, "sum")
+PRICE_OF_JOBS = _of_jobs(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, "sum")
+TENSOR_CORES_OF_JOBS = _of_jobs(catalog.GPU_TENSOR_ACTIVE_RATIO, "avg")
+
+_OF_JOBS = (UTILIZATION_OF_JOBS, POWER_OF_JOBS, PRICE_OF_JOBS, TENSOR_CORES_OF_JOBS)
+
+# --- GPUs that firing alerts are about, and whose they are ------------------------
+#
+# Boards about services show the alerts of their hardware too, which another job may
+# report. At any time few GPUs have alerts; recorded, boards need not compare all of the
+# fleet's over their range.
+
+FIRING = (re("alertname", "Jaxmon.+"), eq("alertstate", "firing"))
+ABOUT_GPUS = (*FIRING, ne("uuid", ""))
+# Of a host that programs share, but not about the GPUs of others.
+ABOUT_HOSTS = (*FIRING, ne("instance", ""), eq("uuid", ""))
+
+
+def _read(windows: Windows) -> Expr:
+    """Return the GPUs that sidecars with alerts read, or read before they went down."""
+    return READERS().latest(windows.silent).and_(alerts(*ABOUT_HOSTS), *HOST)
+
+
+def _owned(windows: Windows) -> Expr:
+    """Return the GPUs of services that have alerts, or whose readers have."""
+    alerted = alerts(*ABOUT_GPUS).or_(ALERTED_READERS())
+    return OWNED().latest(windows.silent).and_(alerted, "uuid")
+
+
+ALERTED_READERS = OverviewRule("instance", catalog.ACCELERATOR_INFO, "alerted", _read)
+ALERTED = OverviewRule("job", catalog.DEVICE_INFO, "alerted", _owned)
+
+# In this order: the last reads the one before.
+HOSTS = (
+    *(OWNERS, UTILIZATION, MEMORY, POWER, TEMPERATURE, UP),
+    *(*_OF_JOBS, ALERTED_READERS, ALERTED),
+)
 # Who owns and reads what, boards about services read for each GPU over their range.
 SELDOM = (
     *(OWNED, READERS),

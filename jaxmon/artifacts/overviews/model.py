@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from jaxmon.catalog import RUNTIME_INFO, Metric
 from jaxmon.formats import durations
-from jaxmon.promql import Expr, Matcher, gauge, recorded
+from jaxmon.promql import Expr, Matcher, counter, gauge, recorded
+from jaxmon.promql.events import Events
 from jaxmon.promql.shape import SCRAPED_LABELS, ExpressionType
 
 
@@ -50,7 +51,7 @@ _NOMINAL = Windows()
 
 
 @dataclass(frozen=True, slots=True)
-class Overview:
+class OverviewRule:
     """
     A recorded series.
 
@@ -94,3 +95,50 @@ def of_agents(series: Expr) -> Expr:
     Return *series* of agents alone; other exporters have metrics called ``process_…``.
     """
     return series.and_(gauge(RUNTIME_INFO), *PROCESS)
+
+
+def gauged(metric: Metric, how: str, *by: str, rare: bool = False) -> OverviewRule:
+    """
+    Return an aggregation of a gauge, *how* as `Expr` has it; if it is *rare* that it is
+    not 0, nothing else is recorded.
+    """
+
+    def make(_: Windows) -> Expr:
+        found: Expr = getattr(gauge(metric), how)(*by)
+        return found > 0 if rare else found
+
+    return OverviewRule(_level(by), metric, how, make)
+
+
+def rated(metric: Metric, *by: str, rare: bool = False) -> OverviewRule:
+    """Return the rate of a counter; *rare* as for `gauged`."""
+
+    def make(window: Windows) -> Expr:
+        found = counter(metric).rate(window.recent).sum(*by)
+        return found > 0 if rare else found
+
+    return OverviewRule(_level(by), metric, "rate5m", make)
+
+
+def counted(events: Events, *by: str) -> OverviewRule:
+    """Return how many *events* there were."""
+    return OverviewRule(
+        _level(by),
+        events.metric,
+        "increase5m",
+        lambda window: events.within(window.recent).sum(*by),
+    )
+
+
+def rising(events: Events, *by: str) -> OverviewRule:
+    """Return the rate of *events*."""
+    return OverviewRule(
+        _level(by),
+        events.metric,
+        "rate5m",
+        lambda window: window.per_second(events.within(window.recent)).sum(*by),
+    )
+
+
+def _level(by: tuple[str, ...]) -> str:
+    return next((one for one in ("worker", "instance") if one in by), "job")

@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 from jaxmon import catalog, promql
-from jaxmon.artifacts.overviews.model import HOST, PROCESS, Overview, Windows, of_agents
+from jaxmon.artifacts.overviews.model import (
+    HOST,
+    PROCESS,
+    OverviewRule,
+    Windows,
+    counted,
+    gauged,
+    of_agents,
+    rated,
+)
 from jaxmon.formats import durations
-from jaxmon.promql import Expr, counter, eq, events, gauge, gauge_changes, histogram
+from jaxmon.promql import (
+    Expr,
+    counter,
+    eq,
+    events,
+    gauge,
+    gauge_changes,
+    histogram,
+)
 
 
 _START = catalog.PROCESS_START_TIME_SECONDS
@@ -20,28 +37,18 @@ def _young(window: Windows) -> Expr:
 
 
 # A process that starts elsewhere, as in Kubernetes, differs from no earlier one.
-STARTS = Overview(
+STARTS = OverviewRule(
     "job", catalog.UPTIME_SECONDS, "young3m", lambda window: _young(window).count("job")
 )
-RESTARTS = Overview(
+RESTARTS = OverviewRule(
     "instance",
     catalog.PROCESS_START_TIME_SECONDS,
     "changes10m",
     lambda window: of_agents(gauge_changes(_START, window.restarts)).sum(*HOST) > 0,
 )
-COMPILES_IN_PROGRESS = Overview(
-    "instance",
-    catalog.COMPILES_IN_PROGRESS,
-    "sum",
-    lambda _: gauge(catalog.COMPILES_IN_PROGRESS).sum(*HOST) > 0,
-)
-COMPILE_OLDEST = Overview(
-    "instance",
-    catalog.COMPILE_OLDEST_SECONDS,
-    "max",
-    lambda _: gauge(catalog.COMPILE_OLDEST_SECONDS).max(*HOST) > 0,
-)
-DEVICE_MEMORY = Overview(
+COMPILES_IN_PROGRESS = gauged(catalog.COMPILES_IN_PROGRESS, "sum", *HOST, rare=True)
+COMPILE_OLDEST = gauged(catalog.COMPILE_OLDEST_SECONDS, "max", *HOST, rare=True)
+DEVICE_MEMORY = OverviewRule(
     "instance",
     catalog.DEVICE_MEMORY_BYTES,
     "max_ratio",
@@ -52,25 +59,25 @@ DEVICE_MEMORY = Overview(
         )
     ).max(*HOST),
 )
-LIVE_BYTES = Overview(
+LIVE_BYTES = OverviewRule(
     "instance",
     catalog.LIVE_ARRAY_BYTES,
     "max",
     lambda _: gauge(catalog.LIVE_ARRAY_BYTES).sum(*_DEVICE).max(*HOST),
 )
-LIVE_ARRAYS = Overview(
+LIVE_ARRAYS = OverviewRule(
     "instance",
     catalog.LIVE_ARRAYS,
     "max",
     lambda _: gauge(catalog.LIVE_ARRAYS).sum(*_DEVICE).max(*HOST),
 )
-RESIDENT = Overview(
+RESIDENT = OverviewRule(
     "instance",
     catalog.PROCESS_RESIDENT_MEMORY_BYTES,
     "max",
     lambda _: of_agents(gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES)).max(*HOST),
 )
-HOST_MEMORY = Overview(
+HOST_MEMORY = OverviewRule(
     "instance",
     catalog.HOST_MEMORY_AVAILABLE_BYTES,
     "ratio",
@@ -79,10 +86,8 @@ HOST_MEMORY = Overview(
         gauge(catalog.HOST_MEMORY_SIZE_BYTES).sum(*HOST),
     ),
 )
-AGENT_UP = Overview(
-    "instance", catalog.AGENT_UP, "min", lambda _: gauge(catalog.AGENT_UP).min(*HOST)
-)
-CRASHES = Overview(
+AGENT_UP = gauged(catalog.AGENT_UP, "min", *HOST)
+CRASHES = OverviewRule(
     "worker",
     catalog.AGENT_CRASHES,
     "increase5m",
@@ -92,26 +97,16 @@ CRASHES = Overview(
         .sum(*PROCESS)
     ),
 )
-DIED = Overview(
-    "worker",
-    catalog.AGENT_DIED,
-    "max",
-    lambda _: gauge(catalog.AGENT_DIED).max(*PROCESS) > 0,
-)
-HOOKS = Overview(
-    "job",
-    catalog.HOOK_ACTIVE,
-    "min",
-    lambda _: gauge(catalog.HOOK_ACTIVE).min("job", "hook"),
-)
+DIED = gauged(catalog.AGENT_DIED, "max", *PROCESS, rare=True)
+HOOKS = gauged(catalog.HOOK_ACTIVE, "min", "job", "hook")
 # Of those that are active, which are nearly all, nothing is recorded.
-INACTIVE_HOOKS = Overview(
+INACTIVE_HOOKS = OverviewRule(
     "worker",
     catalog.HOOK_ACTIVE,
     "inactive",
     lambda _: gauge(catalog.HOOK_ACTIVE).equals(0).min(*PROCESS, "hook"),
 )
-SCRAPES = Overview(
+SCRAPES = OverviewRule(
     "worker",
     catalog.SCRAPE_SECONDS,
     "p95_5m",
@@ -119,35 +114,17 @@ SCRAPES = Overview(
         0.95, *PROCESS, window=window.recent
     ),
 )
-INTERNAL_ERRORS = Overview(
-    "job",
-    catalog.INTERNAL_ERRORS,
-    "increase5m",
-    lambda window: events.INTERNAL_ERRORS.within(window.recent).sum("job", "site"),
-)
-COLLECTORS = Overview(
+INTERNAL_ERRORS = counted(events.INTERNAL_ERRORS, "job", "site")
+COLLECTORS = OverviewRule(
     "job",
     catalog.COLLECTOR_SUCCESS,
     "avg",
     lambda _: gauge(catalog.COLLECTOR_SUCCESS).avg("job", "collector").of_unit("ratio"),
 )
-COLLECTOR_AGE = Overview(
-    "job",
-    catalog.COLLECTOR_AGE_SECONDS,
-    "max",
-    lambda _: gauge(catalog.COLLECTOR_AGE_SECONDS).max("job", "collector"),
-)
+COLLECTOR_AGE = gauged(catalog.COLLECTOR_AGE_SECONDS, "max", "job", "collector")
 # Collectors seldom fail: a series only where one does.
-COLLECTOR_ERRORS = Overview(
-    "instance",
-    catalog.COLLECTOR_ERRORS,
-    "rate5m",
-    lambda window: (
-        counter(catalog.COLLECTOR_ERRORS)
-        .rate(window.recent)
-        .sum(*HOST, "collector", "reason")
-        > 0
-    ),
+COLLECTOR_ERRORS = rated(
+    catalog.COLLECTOR_ERRORS, *HOST, "collector", "reason", rare=True
 )
 
 OFTEN = (

@@ -17,7 +17,7 @@ SUBJECTS = ("job", "loop", "route", "function")
 
 
 @dataclass(frozen=True, slots=True)
-class Local:
+class LocalLimits:
     """
     Other limits for some jobs, loops, routes or functions.
 
@@ -60,7 +60,7 @@ class Override:
 
 def local(
     source: Source, limits: Callable[[Source, tuple[str, ...]], dict[str, Any]]
-) -> Local:
+) -> LocalLimits:
     """Return an entry of ``local``; *limits* reads the limits of a mapping."""
     values = limits(source, ("match",))
     found = {key.text(): value for key, value in source.entries()}
@@ -69,7 +69,7 @@ def local(
     match = _match(found["match"])
     if not values:
         source.fail("no limits; at least one is required, such as stalled_after")
-    return Local(match, tuple(values.items()), source)
+    return LocalLimits(match, tuple(values.items()), source)
 
 
 def overrides(source: Source | None) -> tuple[Override, ...]:

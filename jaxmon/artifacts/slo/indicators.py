@@ -96,7 +96,7 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True)
-class Latency:
+class LatencyIndicator:
     """
     Observations of a histogram above *threshold*.
 

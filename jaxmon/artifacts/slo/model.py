@@ -9,8 +9,8 @@ from typing import Self
 
 from jaxmon import promql
 from jaxmon.artifacts.slo.burn import POLICY, Condition, Pair, pairs, windows
-from jaxmon.artifacts.slo.changes import Local, Override
-from jaxmon.artifacts.slo.indicators import Indicator, Latency
+from jaxmon.artifacts.slo.changes import LocalLimits, Override
+from jaxmon.artifacts.slo.indicators import Indicator, LatencyIndicator
 from jaxmon.artifacts.slo.site import Site
 from jaxmon.formats import durations
 from jaxmon.limits import Limits
@@ -86,7 +86,7 @@ class Slo:
     @property
     def threshold_seconds(self) -> float | None:
         """Maximum latency of an event, `None` for objectives not about latency."""
-        if isinstance(self.indicator, Latency):
+        if isinstance(self.indicator, LatencyIndicator):
             return self.indicator.threshold
         return None
 
@@ -162,7 +162,7 @@ class Slos:
     slos: tuple[Slo, ...]
     limits: Limits = field(default_factory=Limits)
     site: Site = field(default_factory=Site)
-    local: tuple[Local, ...] = ()
+    local: tuple[LocalLimits, ...] = ()
     overrides: tuple[Override, ...] = ()
     runs: tuple[ExpectedRun, ...] = ()
 

@@ -49,7 +49,7 @@ _PERIOD = "4m"
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RuleGroup:
     """Rules that Prometheus evaluates one after the other."""
 
     name: str
@@ -72,7 +72,7 @@ class Group:
 
 def recording_groups(
     slos: Iterable[Slo], *, when: Evaluation | None = None, scale: float = 1
-) -> Iterator[Group]:
+) -> Iterator[RuleGroup]:
     """
     Yield the rules of each objective: counts and short windows, long ones, the period.
 
@@ -92,10 +92,10 @@ def recording_groups(
         short = [one for one in windows if durations.seconds(one) <= _HOUR]
         name = f"jaxmon-slo-{slo.name}"
         counts = (*_counts(slo.scaled(scale), own), *_windows(slo, short, scale))
-        yield Group(f"{name}-short", own.interval, (*counts, _current(slo)))
+        yield RuleGroup(f"{name}-short", own.interval, (*counts, _current(slo)))
         long = windows[len(short) :]
-        yield Group(f"{name}-long", slow, tuple(_windows(slo, long, scale)))
-        yield Group(f"{name}-period", period, tuple(_period(slo, scale)))
+        yield RuleGroup(f"{name}-long", slow, tuple(_windows(slo, long, scale)))
+        yield RuleGroup(f"{name}-period", period, tuple(_period(slo, scale)))
 
 
 def _counts(slo: Slo, when: Evaluation) -> Iterator[Rule]:

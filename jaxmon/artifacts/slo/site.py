@@ -21,7 +21,7 @@ _TAKEN = ("job", "instance", "worker", "alertname", "severity", "le")
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class AlertRoute:
     """
     Where alerts of a team go instead.
 
@@ -75,7 +75,7 @@ class Site:
     runbooks: str = ""
     dashboards: str = ""
     webhook: str = "https://alerts.example.com/jaxmon"
-    routes: tuple[Route, ...] = ()
+    routes: tuple[AlertRoute, ...] = ()
     resource: Resource = Resource()
     delay: str = "15s"
 
@@ -161,12 +161,12 @@ def _severities(source: Source | None) -> tuple[tuple[Severity, str], ...]:
     return found
 
 
-def _route(source: Source) -> Route:
+def _route(source: Source) -> AlertRoute:
     found = source.mapping(["match", "webhook"])
     match = tuple((key.text(), value.text()) for key, value in found["match"].entries())
     if not match:
         found["match"].fail("no labels; at least one is required, such as owner")
-    return Route(match, url(found["webhook"]))
+    return AlertRoute(match, url(found["webhook"]))
 
 
 def _resource(source: Source) -> Resource:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.dashboards import connection
-from jaxmon.cli.options import Whole, moment, with_options
+from jaxmon.cli.options import Whole, moment
+from jaxmon.cli.servers import GRAFANA_HELP, Access, grafana_access
 
 
 @click.command(
-    epilog=f"""{connection.HELP}
+    epilog=f"""{GRAFANA_HELP}
 \b
 Example, in a pipeline:
   id=$(jaxmon dashboards annotate --job web --text "release 41")
@@ -21,7 +20,7 @@ Example, in a pipeline:
   jaxmon dashboards annotate --id "$id" --end now
 """
 )
-@with_options(*connection.SERVER)
+@grafana_access
 @click.option("--job", help="The service that is deployed.")
 @click.option("--text", help='What is deployed, such as "release 41".')
 @click.option(
@@ -53,10 +52,7 @@ Example, in a pipeline:
 def command(
     *,
     url: str,
-    token_file: Path | None,
-    ca_file: Path | None,
-    timeout: float,
-    insecure_http: bool,
+    access: Access,
     job: str | None,
     text: str | None,
     start: datetime,
@@ -70,12 +66,10 @@ def command(
     It gets the tags jaxmon, deploy and the job. Every board of jaxmon shows it; so does
     any that has an annotation query of the data source "-- Grafana --" by these tags.
     """
-    from jaxmon.artifacts.dashboards.events import DEPLOY_TAGS
+    from jaxmon.artifacts.dashboards.header import DEPLOY_TAGS
     from jaxmon.grafana import annotations
 
-    session = connection.session(
-        url, token_file, ca_file, timeout, insecure_http=insecure_http
-    )
+    session = access.grafana(url)
     if number is not None:
         if end is None or job or text or dashboard:
             msg = "--id goes with --end alone: it ends an annotation that exists"

@@ -2,23 +2,152 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.dashboards import annotate, connection, options
-from jaxmon.cli.dashboards.desired import Choice, Generation, folder_of
-from jaxmon.cli.options import with_options
+from jaxmon.cli.dashboards import annotate
+from jaxmon.cli.options import RUNBOOK_BASE, with_options
+from jaxmon.cli.servers import GRAFANA_HELP, TOKEN_VARIABLE, Access, grafana_access
 from jaxmon.errors import CommandError
 
 
 if TYPE_CHECKING:
     from jaxmon.artifacts.dashboards import Format
+    from jaxmon.grafana.content import Board
+    from jaxmon.grafana.push import Folder
 
 
-_PUSH_EPILOG = f"""{connection.HELP}
+FILES = click.argument("files", nargs=-1, type=click.Path(exists=True, path_type=Path))
+
+GENERATION = (
+    click.option(
+        "--slo",
+        "slo_file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Objectives and limits, as for jaxmon alerts build.",
+    ),
+    RUNBOOK_BASE,
+)
+
+FOLDER = click.option(
+    "--folder",
+    default="jaxmon",
+    show_default=True,
+    metavar="UID",
+    help='Folder UID for the dashboards; "general" is the top level.',
+)
+
+FORMAT = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["auto", "classic", "v2"]),
+    default="auto",
+    show_default=True,
+    help="Grafana's model of generated dashboards: classic, v2 (Grafana 13 and later), "
+    "or auto, the one in which Grafana stores each, and classic for new ones.",
+)
+
+
+def _uid(
+    _context: click.Context, _parameter: click.Parameter, uid: str | None
+) -> str | None:
+    if uid and not (uid.isprintable() and " " not in uid):
+        msg = f"{uid!r} is not a valid UID; use printable characters without spaces"
+        raise click.BadParameter(msg)
+    return uid
+
+
+DATASOURCE = click.option(
+    "--datasource",
+    callback=_uid,
+    metavar="UID",
+    help="UID of the Prometheus data source to preselect in new dashboards.",
+)
+
+
+Choice: TypeAlias = Literal["auto", "classic", "v2"]
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What shapes generated dashboards, as the command line has it."""
+
+    slo_file: Path | None
+    runbook_base: str | None
+    datasource: str | None = None
+
+    def rendered(self, form: Format = "classic") -> dict[str, str]:
+        """Return the generated dashboards, in the model *form*, by file name."""
+        from jaxmon.cli.extras import require
+
+        require("dashboards", "grafana_foundation_sdk")
+        from jaxmon.artifacts.dashboards import DashboardOptions, render_all
+
+        default = DashboardOptions()
+        return render_all(
+            DashboardOptions(
+                slo=self.slo_file,
+                runbooks=self.runbook_base or default.runbooks,
+                datasource=self.datasource or default.datasource,
+            ),
+            form,
+        )
+
+    def dashboards(self, files: Sequence[Path], form: Choice) -> list[Board]:
+        """
+        Return the dashboards in *files*, in their models, without any those that are
+        generated.
+        """
+        from jaxmon.grafana import content
+
+        if not files:
+            return self._generated(form)
+        if form != "auto" or self.slo_file or self.runbook_base or self.datasource:
+            msg = (
+                "--slo, --runbook-base, --datasource and --format apply to generated "
+                "dashboards; give either these or FILES"
+            )
+            raise click.UsageError(msg)
+        found = content.load(files)
+        if not found:
+            msg = "no dashboards: the given directories have no *.json files"
+            raise CommandError(msg)
+        return found
+
+    def _generated(self, form: Choice) -> list[Board]:
+        from jaxmon.grafana import content
+
+        if form != "auto":
+            return content.parse_all(self.rendered(form))
+        twins = {one.uid: one for one in content.parse_all(self.rendered("v2"))}
+        return [
+            replace(one, twin=twins[one.uid])
+            for one in content.parse_all(self.rendered("classic"))
+        ]
+
+
+def folder_of(uid: str, title: str = "") -> Folder:
+    """
+    Return the folder that the options name.
+
+    Raises:
+        UsageError: the uid is invalid.
+    """
+    from jaxmon.grafana.content import is_uid
+    from jaxmon.grafana.push import Folder
+
+    if not is_uid(uid):
+        msg = f"--folder={uid!r} is invalid; give 1 to 40 letters, digits, - or _"
+        raise click.UsageError(msg)
+    return Folder(uid, title)
+
+
+_PUSH_EPILOG = f"""{GRAFANA_HELP}
 \b
 Exit codes:
   0 Grafana has these dashboards
@@ -32,11 +161,11 @@ Exit codes:
 
 \b
 Example:
-  export {connection.TOKEN_VARIABLE}=glsa_...
+  export {TOKEN_VARIABLE}=glsa_...
   jaxmon dashboards push --url https://example.com/grafana --dry-run
 """
 
-_DIFF_EPILOG = f"""{connection.HELP}
+_DIFF_EPILOG = f"""{GRAFANA_HELP}
 \b
 Exit codes:
   0   Grafana has exactly these dashboards
@@ -77,7 +206,7 @@ command.add_command(annotate.command, "annotate")
     help="Grafana's model of a dashboard: classic for Grafana 10.4 and later, v2 for "
     "13 and later.",
 )
-@with_options(*options.GENERATION, options.DATASOURCE)
+@with_options(*GENERATION, DATASOURCE)
 def build(
     *,
     out: Path | None,
@@ -102,11 +231,12 @@ def build(
 
 @command.command(epilog=_PUSH_EPILOG)
 @with_options(
-    options.FILES,
-    *connection.OPTIONS,
-    *options.GENERATION,
-    options.DATASOURCE,
-    options.FORMAT,
+    FILES,
+    grafana_access,
+    FOLDER,
+    *GENERATION,
+    DATASOURCE,
+    FORMAT,
 )
 @click.option(
     "--folder-title",
@@ -144,10 +274,7 @@ def push(
     files: tuple[Path, ...],
     url: str,
     folder: str,
-    token_file: Path | None,
-    ca_file: Path | None,
-    timeout: float,
-    insecure_http: bool,
+    access: Access,
     slo_file: Path | None,
     runbook_base: str | None,
     datasource: str | None,
@@ -166,14 +293,13 @@ def push(
     are left alone and reported.
     """
     from jaxmon.cli.dashboards.pushed import PushReport
+    from jaxmon.grafana.client import Grafana
     from jaxmon.grafana.push import Push, make_plan
 
     place = folder_of(folder, folder_title)
     shape = Generation(slo_file, runbook_base, datasource)
     dashboards = shape.dashboards(files, form)
-    grafana = connection.grafana(
-        url, token_file, ca_file, timeout, insecure_http=insecure_http
-    )
+    grafana = Grafana(access.grafana(url))
     version = grafana.health()
     plan = make_plan(grafana, dashboards, place)
     job = Push(grafana, force=force, backup_dir=backup_dir)
@@ -195,7 +321,7 @@ def push(
 
 
 @command.command(epilog=_DIFF_EPILOG)
-@with_options(options.FILES, *connection.OPTIONS, *options.GENERATION, options.FORMAT)
+@with_options(FILES, grafana_access, FOLDER, *GENERATION, FORMAT)
 @click.pass_context
 def diff(
     ctx: click.Context,
@@ -203,10 +329,7 @@ def diff(
     files: tuple[Path, ...],
     url: str,
     folder: str,
-    token_file: Path | None,
-    ca_file: Path | None,
-    timeout: float,
-    insecure_http: bool,
+    access: Access,
     slo_file: Path | None,
     runbook_base: str | None,
     form: Choice,
@@ -218,25 +341,24 @@ def diff(
     and empty members are ignored.
     """
     from jaxmon.cli.dashboards.pushed import DIFFERENT
-    from jaxmon.grafana.plan import State
+    from jaxmon.grafana.client import Grafana
+    from jaxmon.grafana.plan import Relation
     from jaxmon.grafana.push import make_plan
 
     place = folder_of(folder)
     dashboards = Generation(slo_file, runbook_base).dashboards(files, form)
-    grafana = connection.grafana(
-        url, token_file, ca_file, timeout, insecure_http=insecure_http
-    )
+    grafana = Grafana(access.grafana(url))
     plan = make_plan(grafana, dashboards, place)
     for step in plan.steps:
         uid = step.desired.uid
-        if step.state is State.UNKNOWN:
+        if step.state is Relation.UNKNOWN:
             raise CommandError(step.reason)
-        if step.state is State.UNCHANGED:
+        if step.state is Relation.UNCHANGED:
             output.line(f"{uid}: no difference", err=True)
         else:
             output.line(f"{uid}: {step.state}: {step.reason}".rstrip(": "), err=True)
-        if step.state is not State.V2:
+        if step.state is not Relation.V2:
             for line in step.diff():
                 output.line(line, colour=_COLOURS.get(line[:1]))
-    same = all(step.state is State.UNCHANGED for step in plan.steps)
+    same = all(step.state is Relation.UNCHANGED for step in plan.steps)
     ctx.exit(0 if same else DIFFERENT)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaxmon.formats.layout import clean
-from jaxmon.grafana.plan import State
-from jaxmon.grafana.push import Folder, Outcome, Result
+from jaxmon.grafana.plan import Relation
+from jaxmon.grafana.push import Folder, Outcome, PushResult
 
 
 DIFFERENT = 3
@@ -19,9 +19,9 @@ PLANNED = 5
 
 _WIDTH = 80
 _PLANNED_WORDS = {
-    State.CREATE: "would create",
-    State.UPDATE: "would update",
-    State.DRIFTED: "would replace",
+    Relation.CREATE: "would create",
+    Relation.UPDATE: "would update",
+    Relation.DRIFTED: "would replace",
 }
 
 
@@ -42,7 +42,7 @@ class PushReport:
     folder: Folder
     makes_folder: bool
     dry_run: bool
-    results: Sequence[Result]
+    results: Sequence[PushResult]
 
     def exit_code(self) -> int:
         """Return the exit code that the help of the command promises."""
@@ -99,7 +99,7 @@ class PushReport:
     def advice(self) -> str:
         """Return what to do next, ``""`` if nothing."""
         drifted = any(
-            (result.state, result.outcome) == (State.DRIFTED, Outcome.REFUSED)
+            (result.state, result.outcome) == (Relation.DRIFTED, Outcome.REFUSED)
             for result in self.results
         )
         if not drifted:
@@ -113,13 +113,13 @@ class PushReport:
         return dict(Counter(result.outcome.value for result in self.results))
 
 
-def _word(result: Result) -> str:
+def _word(result: PushResult) -> str:
     if result.outcome is Outcome.PLANNED:
         return _PLANNED_WORDS[result.state]
     return result.outcome.value
 
 
-def _details(result: Result, indent: str) -> Iterator[str]:
+def _details(result: PushResult, indent: str) -> Iterator[str]:
     refused = result.outcome is Outcome.REFUSED
     reason = f"{result.state}: {result.reason}" if refused else result.reason
     for line in (reason, result.url, f"backup: {result.backup}"):

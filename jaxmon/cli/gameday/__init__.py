@@ -1,7 +1,9 @@
 """
-``jaxmon gameday``: provokes faults and checks that each brings its alert, and ends it.
+``jaxmon demo`` and ``jaxmon gameday``: programs that break, and what alerts say of it.
 
-`command` builds a `site`, which is where alerts are seen, and gives each scenario a
-`workload` of its own. A `drill` takes it from healthy to broken and back; `schedule`
-runs several at a time. `view` shows them, as `lines` or on a `screen`.
+Both start `children`, among them the `stack` of Prometheus and Alertmanager, and show
+on a `screen` what changes. `demo` shows a `scene` of two programs, one of which may
+break. `command` gives each scenario a `workload` of its own, which a `drill` takes from
+healthy to broken and back; `site` is where its alerts are seen, and `results` what came
+of it.
 """

@@ -4,33 +4,35 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.demo import programs, stack
-from jaxmon.cli.demo.children import Children
-from jaxmon.cli.demo.stack import Programs
 from jaxmon.cli.extras import require
-from jaxmon.cli.gameday import driver, lines, schedule
-from jaxmon.cli.gameday.drill import Drill, Patience
-from jaxmon.cli.gameday.places import places_of
-from jaxmon.cli.gameday.receiver import Receiver
-from jaxmon.cli.gameday.site import OwnSite, Site, TheirSite
-from jaxmon.cli.gameday.view import view
-from jaxmon.cli.gameday.workload import Workload
+from jaxmon.cli.gameday import children as programs
+from jaxmon.cli.gameday import results, stack
+from jaxmon.cli.gameday.children import Children
+from jaxmon.cli.gameday.drill import Drill, DrillPhase, Patience
+from jaxmon.cli.gameday.screen import StateView, view
+from jaxmon.cli.gameday.site import AlertSite, Firing, OwnSite, Receiver, TheirSite
+from jaxmon.cli.gameday.stack import MonitoringPrograms
+from jaxmon.cli.gameday.workload import Workload, require_driver
 from jaxmon.cli.options import Number, Url, Whole
+from jaxmon.demo.scenarios import BY_NAME, SCENARIOS, Scenario
 from jaxmon.errors import CommandError
 from jaxmon.files import scratch, whole
-from jaxmon.gameday import BY_NAME, SCENARIOS, Scenario
 
 
 _FAILED = 3
 # Programs sleep most of the time; their start is what takes processors.
 _PER_PROCESSOR = 4
+_TICK_SECONDS = 0.5
+_SILENCE_SECONDS = 60.0
 
 
 @click.command(
@@ -126,13 +128,13 @@ def command(
     minutes to half an hour.
     """
     if listed:
-        output.lines(lines.listing(SCENARIOS, width=output.report_width()))
+        output.lines(results.listing(SCENARIOS, width=output.report_width()))
         return
     if (against is None) != (targets is None):
         msg = "--against and --targets belong together: give both, or neither"
         raise click.UsageError(msg)
     scenarios = _chosen(names, every=every, driven=library is not None)
-    library = driver.require(library) if library is not None else None
+    library = require_driver(library) if library is not None else None
     require("gameday", "jax", "flax", "optax")
     if path is not None:
         # What cannot be written is better known now than in the end.
@@ -164,11 +166,13 @@ def command(
     _conclude(drills, path)
 
 
-def _run(drills: Sequence[Drill], site: Site, parallel: int | None) -> None:
+def _run(drills: Sequence[Drill], site: AlertSite, parallel: int | None) -> None:
     """Take all drills to their end, and show them meanwhile."""
     processors = os.cpu_count() or 1
-    with view() as shown:
-        schedule.run(
+    began = time.monotonic()
+    draw = partial(results.drawn, began=began)
+    with view(draw, partial(results.ProgressLog, began)) as shown:
+        _advance_all(
             # The longest first: the others fit in beside it.
             sorted(drills, key=lambda one: -one.scenario.usual_for),
             site,
@@ -178,6 +182,61 @@ def _run(drills: Sequence[Drill], site: Site, parallel: int | None) -> None:
         )
 
 
+def _advance_all(
+    drills: Sequence[Drill],
+    site: AlertSite,
+    shown: StateView[Sequence[Drill]],
+    *,
+    at_once: int,
+    starting: int,
+) -> None:
+    """
+    Take all *drills* to their end.
+
+    Args:
+        drills: in the order in which they start.
+        site: where their alerts are seen.
+        shown: shows them.
+        at_once: how many run at the same time.
+        starting: how many of these may be starting, which is what takes processor
+            time.
+
+    Raises:
+        CommandError: the site has not responded for a minute.
+    """
+    scraped: dict[str, str] = {}
+    firing: list[Firing] = []
+    heard = time.monotonic()
+    while any(one.phase is not DrillPhase.DONE for one in drills):
+        now = time.monotonic()
+        _start_next(drills, now, at_once=at_once, starting=starting)
+        try:
+            firing, heard = site.firing(), now
+        except CommandError:
+            if now - heard > _SILENCE_SECONDS:
+                raise
+        for drill in drills:
+            drill.advance(now, [one for one in firing if one.job == drill.job])
+        wanted = {one.job: one.address for one in drills}
+        targets = {job: address for job, address in wanted.items() if address}
+        if targets != scraped:
+            site.scrape(targets)
+            scraped = targets
+        shown.show(drills)
+        time.sleep(_TICK_SECONDS)
+
+
+def _start_next(
+    drills: Sequence[Drill], now: float, *, at_once: int, starting: int
+) -> None:
+    waiting = [one for one in drills if one.phase is DrillPhase.WAITING]
+    busy = len(drills) - len(waiting)
+    busy -= sum(one.phase is DrillPhase.DONE for one in drills)
+    begun = sum(one.phase is DrillPhase.STARTING for one in drills)
+    for drill in waiting[: max(min(at_once - busy, starting - begun), 0)]:
+        drill.start(now)
+
+
 def _conclude(drills: Sequence[Drill], path: Path | None) -> None:
     """
     Print the results, and write them to *path*.
@@ -185,16 +244,16 @@ def _conclude(drills: Sequence[Drill], path: Path | None) -> None:
     Raises:
         CommandError: a drill failed.
     """
-    places = places_of(one.scenario.alert for one in drills)
+    places = results.places_of(one.scenario.alert for one in drills)
     if path is not None:
-        document = lines.document(drills, places)
+        document = results.document(drills, places)
         whole.write(path, f"{json.dumps(document, indent=2)}\n".encode())
     output.line()
-    output.lines(lines.results(drills, width=output.report_width()))
+    output.lines(results.table_of(drills, width=output.report_width()))
     output.line()
-    output.lines(lines.guidance(drills, places))
+    output.lines(results.guidance(drills, places))
     output.line()
-    output.line(lines.verdict(drills))
+    output.line(results.verdict(drills))
     if failed := [one for one in drills if one.result.outcome != "passed"]:
         msg = "the game day found faults in the alerts"
         details = [f"{one.scenario.name}: {one.result.reason}" for one in failed]
@@ -237,7 +296,7 @@ def _site(
     against: str | None,
     targets: Path | None,
     scale: float,
-) -> Iterator[Site]:
+) -> Iterator[AlertSite]:
     """Yield where alerts are seen."""
     if against is not None and targets is not None:
         theirs = TheirSite(against.rstrip("/"), targets, scale)
@@ -249,7 +308,7 @@ def _site(
         finally:
             theirs.scrape({})
         return
-    if (installed := Programs.installed()) is None:
+    if (installed := MonitoringPrograms.installed()) is None:
         msg = (
             "prometheus and prometheus-alertmanager are not on the PATH; install both, "
             "or use --against"

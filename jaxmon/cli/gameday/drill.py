@@ -9,8 +9,8 @@ from typing import Literal
 
 from jaxmon.cli.gameday.site import Firing
 from jaxmon.cli.gameday.workload import Workload
+from jaxmon.demo.scenarios import Scenario
 from jaxmon.errors import CommandError
-from jaxmon.gameday import Scenario
 
 
 REFERENCE = 60.0
@@ -22,7 +22,7 @@ _LEAVE_SECONDS = 2.0
 Outcome = Literal["passed", "missed", "unresolved", "unexpected", "failed"]
 
 
-class Phase(Enum):
+class DrillPhase(Enum):
     """Where a drill is, with the word that says so."""
 
     WAITING = "waits for its turn"
@@ -59,7 +59,7 @@ class Patience:
 
 
 @dataclass(slots=True)
-class Result:
+class DrillResult:
     """
     What came of a drill.
 
@@ -96,8 +96,8 @@ class Drill:
         self, scenario: Scenario, workload: Workload, patience: Patience
     ) -> None:
         self.scenario = scenario
-        self.phase = Phase.WAITING
-        self.result = Result()
+        self.phase = DrillPhase.WAITING
+        self.result = DrillResult()
         self._workload = workload
         self._patience = patience
         self._since = 0.0
@@ -111,12 +111,16 @@ class Drill:
     @property
     def address(self) -> str | None:
         """What to scrape: ``host:port``, or nothing yet, or nothing more."""
-        observed = self.phase not in (Phase.WAITING, Phase.STOPPING, Phase.DONE)
+        observed = self.phase not in (
+            DrillPhase.WAITING,
+            DrillPhase.STOPPING,
+            DrillPhase.DONE,
+        )
         return self._workload.address if observed else None
 
     def start(self, now: float) -> None:
         """Start the programs."""
-        self._enter(Phase.STARTING, now)
+        self._enter(DrillPhase.STARTING, now)
         self._workload.start()
 
     def advance(self, now: float, firing: Collection[Firing]) -> None:
@@ -125,7 +129,7 @@ class Drill:
         its job. Does not block.
         """
         try:
-            if self.phase is not Phase.STOPPING or self._leaves:
+            if self.phase is not DrillPhase.STOPPING or self._leaves:
                 self._workload.keep()
             self._advance(now, frozenset(firing))
         except CommandError as error:
@@ -134,27 +138,27 @@ class Drill:
     def _advance(self, now: float, firing: frozenset[Firing]) -> None:
         spent = now - self._since
         match self.phase:
-            case Phase.STARTING:
+            case DrillPhase.STARTING:
                 self._note(firing)
                 if self._workload.is_ready():
-                    self._enter(Phase.SETTLING, now)
+                    self._enter(DrillPhase.SETTLING, now)
                 elif spent > self._patience.start:
                     self._end("failed", "its programs were not ready in time", now)
-            case Phase.SETTLING:
+            case DrillPhase.SETTLING:
                 self._settle(now, spent, firing)
-            case Phase.BROKEN:
+            case DrillPhase.BROKEN:
                 self._note(firing)
                 self._detect(now, spent, firing)
-            case Phase.MENDED:
+            case DrillPhase.MENDED:
                 self._note(firing)
                 self._resolve(now, spent, firing)
-            case Phase.STOPPING if not self._leaves:
+            case DrillPhase.STOPPING if not self._leaves:
                 # What is scraped until it exits looks like a target that is down.
                 if spent > _LEAVE_SECONDS:
                     self._leaves = True
                     self._workload.stop()
-            case Phase.STOPPING if self._workload.is_gone:
-                self._enter(Phase.DONE, now)
+            case DrillPhase.STOPPING if self._workload.is_gone:
+                self._enter(DrillPhase.DONE, now)
             case _:
                 pass
 
@@ -170,7 +174,7 @@ class Drill:
             # What the start of the programs brought is no effect of the fault.
             self.result.others = ()
             self._workload.begin()
-            self._enter(Phase.BROKEN, now)
+            self._enter(DrillPhase.BROKEN, now)
 
     def _detect(self, now: float, spent: float, firing: frozenset[Firing]) -> None:
         scenario, result = self.scenario, self.result
@@ -179,7 +183,7 @@ class Drill:
             if one.name == scenario.alert and one.severity == (wanted or one.severity):
                 result.detected, result.severity = spent, one.severity
                 self._workload.mend()
-                self._enter(Phase.MENDED, now)
+                self._enter(DrillPhase.MENDED, now)
                 return
         if spent > self._patience.scaled(self._patience.detect):
             reason = f"{scenario.alert} did not fire within {spent:.0f} s"
@@ -212,7 +216,7 @@ class Drill:
 
     def _end(self, outcome: Outcome, reason: str, now: float) -> None:
         self.result.outcome, self.result.reason = outcome, reason
-        self._enter(Phase.STOPPING, now)
+        self._enter(DrillPhase.STOPPING, now)
 
-    def _enter(self, phase: Phase, now: float) -> None:
+    def _enter(self, phase: DrillPhase, now: float) -> None:
         self.phase, self._since = phase, now

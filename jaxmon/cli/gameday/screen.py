@@ -1,46 +1,67 @@
-"""Drills on a terminal: a line for each, which rich redraws in place."""
+"""What changes, on a terminal: lines that rich, if installed, redraws in place."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
 from types import TracebackType
-from typing import Self
-
-from rich.console import Console, Group
-from rich.live import Live
-from rich.text import Text
+from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from jaxmon.cli import output
-from jaxmon.cli.demo.lines import clock
-from jaxmon.cli.gameday.drill import Drill, Phase
-from jaxmon.cli.gameday.lines import progress
-from jaxmon.formats.layout import INDENT
 
 
-_NAME = 16
-# The line below the drills, and the one that the cursor is on.
-_BESIDE = 2
-_STYLES = {
-    Phase.WAITING: "dim",
-    Phase.STARTING: "dim",
-    Phase.BROKEN: "yellow",
-}
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+BOLD, QUIET, WARNING = "bold", "dim", "yellow"
+
+Line = Sequence[tuple[str, str]]
+"""The parts of a line, each with its style."""
+
+Shown = TypeVar("Shown")
+Viewed_contra = TypeVar("Viewed_contra", contravariant=True)
+
+Draw = Callable[[Shown, tuple[int, int]], Iterable[Line]]
+"""Returns the lines of a state, for a width and a height."""
 
 
-class Screen:
+class StateView(Protocol[Viewed_contra]):
+    """Shows states, one after the other."""
+
+    def show(self, state: Viewed_contra, /) -> None:
+        """Show what is now."""
+
+
+class Screen(Generic[Shown]):
     """
-    Draws below what the terminal shows, and leaves the last state there.
+    Draws in place.
 
     Args:
+        draw: what to draw.
+        alternate: whether to draw on the alternate screen, which restores the
+            terminal's previous content; otherwise below it, where the last state stays.
         console: to draw on.
     """
 
-    def __init__(self, console: Console | None = None) -> None:
-        self._began = time.monotonic()
+    def __init__(
+        self,
+        draw: Draw[Shown],
+        *,
+        alternate: bool = False,
+        console: Console | None = None,
+    ) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._draw = draw
         self._console = console or Console()
+        # Only `show` draws, and the output of other code is not redirected.
         self._live = Live(
             console=self._console,
+            screen=alternate,
             auto_refresh=False,
             redirect_stdout=False,
             redirect_stderr=False,
@@ -59,49 +80,37 @@ class Screen:
     ) -> None:
         self._live.stop()
 
-    def show(self, drills: Sequence[Drill]) -> None:
+    def show(self, state: Shown, /) -> None:
         """Draw the current state."""
-        self._live.update(self.drawn(drills), refresh=True)
+        from rich.console import Group
 
-    def drawn(self, drills: Sequence[Drill]) -> Group:
-        """Return the current state, in no more lines than the terminal has."""
-        room = max(self._console.height - _BESIDE, 1)
-        shown = drills
-        if len(drills) > room:
-            # A terminal cannot redraw what has left it: those that change, then.
-            shown = [one for one in drills if _is_running(one)][:room]
-        return Group(*map(_line, shown), self._foot(drills))
-
-    def _foot(self, drills: Sequence[Drill]) -> Text:
-        elapsed = clock(time.monotonic() - self._began)
-        done = sum(one.result.outcome is not None for one in drills)
-        text = f"{INDENT}{elapsed}   {done} of {len(drills)} done   Ctrl-C stops"
-        return Text(text, "dim", no_wrap=True)
+        lines = self._draw(state, self._console.size)
+        self._live.update(Group(*map(_drawn, lines)), refresh=True)
 
 
-def _is_running(drill: Drill) -> bool:
-    return drill.phase not in (Phase.WAITING, Phase.DONE)
+def view(
+    draw: Draw[Shown], log: Callable[[], StateView[Shown]], *, alternate: bool = False
+) -> AbstractContextManager[StateView[Shown]]:
+    """Return what suits stdout: a screen, or a *log* if that is impossible."""
+    if output.is_terminal(sys.stdout) and find_spec("rich") is not None:
+        return Screen(draw, alternate=alternate)
+    return nullcontext(log())
 
 
-def _line(drill: Drill) -> Text:
-    mark, style = _mark(drill)
-    name = f"{drill.scenario.name:<{_NAME}}"
-    return Text.assemble(
-        INDENT,
-        (mark, style),
-        " ",
-        (name, "bold"),
-        # rich lets control characters through.
-        (output.safe(progress(drill)), style if mark != "✓" else ""),
-        no_wrap=True,
-        overflow="ellipsis",
-    )
+def plain(lines: Iterable[Line]) -> list[str]:
+    """Return *lines* without styles."""
+    return ["".join(text for text, _ in line) for line in lines]
 
 
-def _mark(drill: Drill) -> tuple[str, str]:
-    """Return a sign for the state of *drill*, and its style."""
-    if drill.result.outcome == "passed":
-        return "✓", "green"
-    if drill.result.outcome is not None:
-        return "✗", "red"
-    return " ", _STYLES.get(drill.phase, "")
+def clock(seconds: float) -> str:
+    """Return *seconds* as hours, minutes and seconds."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
+def _drawn(line: Line) -> Text:
+    """Return *line*, harmless: rich lets control characters through."""
+    from rich.text import Text
+
+    parts = ((output.safe(text), style) for text, style in line)
+    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")

@@ -1,21 +1,28 @@
-"""The processes of one scenario: its programs, and the sidecar that observes them."""
+"""
+The processes of one scenario: its programs, and the sidecar that observes them.
+
+Faults of GPUs come from a stand-in for NVIDIA's driver library: a ``libnvidia-ml.so.1``
+that reads its orders from files, as the fake in jaxmon's own tests does; jaxmon does
+not ship one.
+"""
 
 from __future__ import annotations
 
 import signal
-import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from jaxmon.cli.demo import programs
-from jaxmon.cli.demo.children import Child, Children
-from jaxmon.cli.gameday.driver import Driver
-from jaxmon.gameday import Scenario
+from jaxmon.cli.gameday import children as programs
+from jaxmon.cli.gameday.children import ChildProcess, Children
+from jaxmon.demo.scenarios import Scenario
+from jaxmon.errors import CommandError
 
 
 _LEAVE_SECONDS = 10.0
 _BROKEN = "--broken"
+LIBRARY = "libnvidia-ml.so.1"
+_GPUS = "2"
 
 
 class Workload:
@@ -55,9 +62,9 @@ class Workload:
             # Reports of a drill are no use to anyone.
             "JAXMON_REPORT_DIR": str(directory / "reports"),
         }
-        self._sidecar: Child | None = None
-        self._running: dict[int, Child] = {}
-        self._leaving: list[Child] = []
+        self._sidecar: ChildProcess | None = None
+        self._running: dict[int, ChildProcess] = {}
+        self._leaving: list[ChildProcess] = []
         self._leave_by = 0.0
         self._due: list[int] = []
         self._broken = False
@@ -176,7 +183,7 @@ class Workload:
         self._broken = broken
         self._leave()
         self._due = list(range(self.scenario.processes if self.scenario.program else 0))
-        self._coordinator = f"{programs.HOST}:{_free_port()}"
+        self._coordinator = f"{programs.HOST}:{programs.free_ports(1)[0]}"
 
     def _launch(self, index: int) -> None:
         scenario = self.scenario
@@ -216,13 +223,13 @@ class Workload:
     def _signal(self, number: signal.Signals) -> None:
         self._each(lambda child: child.process.send_signal(number))
 
-    def _each(self, act: Callable[[Child], None]) -> None:
+    def _each(self, act: Callable[[ChildProcess], None]) -> None:
         for child in self._running.values():
             act(child)
 
     def _leave(self) -> None:
         """Have all programs exit."""
-        self._each(Child.terminate)
+        self._each(ChildProcess.terminate)
         self._leaving += self._running.values()
         self._running = {}
         self._leave_by = time.monotonic() + _LEAVE_SECONDS
@@ -238,7 +245,55 @@ class Workload:
                 child.process.kill()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((programs.HOST, 0))
-        return int(probe.getsockname()[1])
+class Driver:
+    """
+    The stand-in, as one sidecar sees it.
+
+    Args:
+        library: directory that holds `LIBRARY`.
+        directory: for its orders; empty.
+    """
+
+    def __init__(self, library: Path, directory: Path) -> None:
+        self._library = library
+        self._control = directory / "driver-orders"
+        self._xids = directory / "driver-xids"
+        self.obey(())
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The variables that make a process load and obey it."""
+        return {
+            "LD_LIBRARY_PATH": str(self._library),
+            "FAKE_NVML_GPUS": _GPUS,
+            "FAKE_NVML_CONTROL": str(self._control),
+            "FAKE_NVML_XIDS": str(self._xids),
+        }
+
+    def obey(self, orders: Iterable[str]) -> None:
+        """Replace its orders."""
+        # Replaced at once: it reads the file at every call.
+        fresh = self._control.with_suffix(".new")
+        fresh.write_text("".join(f"{one}\n" for one in orders), encoding="utf-8")
+        fresh.replace(self._control)
+
+    def report(self, xids: Iterable[str]) -> None:
+        """Have it report Xid errors, each a device and a number."""
+        with self._xids.open("a", encoding="utf-8") as file:
+            file.writelines(f"{one}\n" for one in xids)
+
+
+def require_driver(library: Path) -> Path:
+    """
+    Return *library*, a directory, as an absolute path.
+
+    Raises:
+        CommandError: it does not hold a driver library.
+    """
+    if not (library / LIBRARY).is_file():
+        msg = (
+            f"{library} holds no {LIBRARY}; give the directory of a stand-in for the "
+            "driver, built from tests/fakes/nvml in jaxmon's repository"
+        )
+        raise CommandError(msg)
+    return library.resolve()

@@ -15,7 +15,7 @@ from jaxmon.cli.servers import access as server_access
 
 
 if TYPE_CHECKING:
-    from jaxmon.cli.slo.weekly import Report
+    from jaxmon.cli.slo.weekly import SloReport
 
 _SCHEMA = 1
 
@@ -91,14 +91,14 @@ def report(
     """
     from jaxmon.artifacts import slo
     from jaxmon.cli.slo.markdown import markdown
-    from jaxmon.cli.slo.weekly import Collector
+    from jaxmon.cli.slo.weekly import ReportCollector
     from jaxmon.monitoring.prometheus import Prometheus
 
     titles = {}
     if slo_file is not None:
         titles = {one.name: one.title for one in slo.load(slo_file)}
     end = until or datetime.now(UTC)
-    collector = Collector(
+    collector = ReportCollector(
         Prometheus(access.session("Prometheus", prometheus_url)),
         end=end,
         days=days,
@@ -112,7 +112,7 @@ def report(
     output.lines(markdown(found))
 
 
-def _document(found: Report) -> dict[str, Any]:
+def _document(found: SloReport) -> dict[str, Any]:
     return {
         "schema": _SCHEMA,
         "start": found.start,

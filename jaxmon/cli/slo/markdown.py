@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, tzinfo
 
 from jaxmon.cli.markdown import escaped, table
-from jaxmon.cli.slo.firing import Fired
-from jaxmon.cli.slo.weekly import RANKINGS, Cost, Objective, Ranked, Report
+from jaxmon.cli.slo.queries import Fired
+from jaxmon.cli.slo.weekly import RANKINGS, Objective, Ranked, ServiceCost, SloReport
 
 
 _UNKNOWN = "-"
@@ -15,7 +15,7 @@ _MOST_ALERTS = 30
 _HOUR, _MINUTE = 3600.0, 60.0
 
 
-def markdown(report: Report) -> str:
+def markdown(report: SloReport) -> str:
     """Return *report* as Markdown, with a line for what could not be determined."""
     zone = report.zone
     first, last = (_date(one, zone) for one in (report.start, report.end))
@@ -36,7 +36,7 @@ def markdown(report: Report) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _summary(report: Report) -> str:
+def _summary(report: SloReport) -> str:
     judged = [one for one in report.objectives if one.is_met is not None]
     missed = [one for one in judged if not one.is_met]
     pages = sum(one.count for one in report.fired if one.severity == "page")
@@ -115,7 +115,7 @@ def _alerts(
             yield f"And {rest} more."
 
 
-def _causes(report: Report) -> Iterator[str]:
+def _causes(report: SloReport) -> Iterator[str]:
     some = False
     for key, (title, _) in RANKINGS.items():
         if ranked := report.rankings.get(key):
@@ -140,7 +140,7 @@ def _ranking(ranked: Sequence[Ranked]) -> str:
     return table(head, rows)
 
 
-def _costs(costs: Sequence[Cost], missing: dict[str, str]) -> Iterator[str]:
+def _costs(costs: Sequence[ServiceCost], missing: dict[str, str]) -> Iterator[str]:
     if not costs:
         yield "" if "Cost" in missing else "No accelerators were held."
         return
@@ -152,7 +152,7 @@ def _costs(costs: Sequence[Cost], missing: dict[str, str]) -> Iterator[str]:
     )
 
 
-def _cost(one: Cost) -> tuple[str, ...]:
+def _cost(one: ServiceCost) -> tuple[str, ...]:
     dollars = _UNKNOWN
     if one.dollars is not None:
         dollars = f"{one.dollars:,.2f}"

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, tzinfo
 from functools import partial
 from typing import NamedTuple
 
-from jaxmon.cli.slo import firing, queries
-from jaxmon.cli.slo.firing import Fired, service
+from jaxmon.cli.slo import queries
+from jaxmon.cli.slo.queries import Fired, service
 from jaxmon.formats import durations
-from jaxmon.monitoring.prometheus import Prometheus, QueryError, Series
+from jaxmon.monitoring.prometheus import Prometheus, PrometheusSeries, QueryError
 from jaxmon.promql import Expr
 
 
@@ -109,7 +109,7 @@ class Ranked:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class ServiceCost:
     """
     What the accelerators of one service cost; `None` if Prometheus does not know.
 
@@ -136,7 +136,7 @@ class Cost:
 
 
 @dataclass
-class Report:
+class SloReport:
     """
     Args:
         end: Unix time up to which it reports.
@@ -155,7 +155,7 @@ class Report:
     objectives: list[Objective] = field(default_factory=list)
     fired: list[Fired] = field(default_factory=list)
     rankings: dict[str, list[Ranked]] = field(default_factory=dict)
-    costs: list[Cost] = field(default_factory=list)
+    costs: list[ServiceCost] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -176,7 +176,7 @@ RANKINGS: Mapping[str, tuple[str, Callable[[str], Expr]]] = {
 _UNITS = {"lost": _HOUR}
 
 
-class Collector:
+class ReportCollector:
     """
     Collects a report; a query that fails leaves its part out, and says why.
 
@@ -202,9 +202,9 @@ class Collector:
         self._titles = titles
         self._price = price
         # Windows of sums have whole seconds.
-        self._report = Report(float(int(end.timestamp())), days, end.tzinfo or UTC)
+        self._report = SloReport(float(int(end.timestamp())), days, end.tzinfo or UTC)
 
-    def collect(self) -> Report:
+    def collect(self) -> SloReport:
         """
         Return the report; about 20 queries, one after the other.
 
@@ -282,8 +282,8 @@ class Collector:
         except QueryError as error:
             report.missing[what] = str(error)
             return
-        at_all = self._instant(what, queries.fired(self._window))
-        report.fired = firing.fired(sampled, at_all, step=step)
+        at_all = self._instant(what, queries.fired_within(self._window))
+        report.fired = queries.fired(sampled, at_all, step=step)
 
     def _add_costs(self) -> None:
         read = partial(self._by_service, "Cost")
@@ -300,7 +300,9 @@ class Collector:
             if self._price is not None:
                 cost = hours * self._price
             energy = watts[where] * share / 1000 if where in watts else None
-            self._report.costs.append(Cost(where, hours, busy.get(where), energy, cost))
+            self._report.costs.append(
+                ServiceCost(where, hours, busy.get(where), energy, cost)
+            )
         self._report.costs.sort(key=lambda one: (-one.hours, one.service))
 
     def _by_objective(self, what: str, query: Expr) -> dict[tuple[str, str], float]:
@@ -311,7 +313,7 @@ class Collector:
             service(dict(one.labels)): one.value for one in self._instant(what, query)
         }
 
-    def _instant(self, what: str, query: Expr) -> list[Series]:
+    def _instant(self, what: str, query: Expr) -> list[PrometheusSeries]:
         try:
             return self._prometheus.instant(str(query), self._report.end)
         except QueryError as error:
@@ -341,11 +343,11 @@ class Collector:
         return found
 
 
-def _objective(series: Series) -> tuple[str, str]:
+def _objective(series: PrometheusSeries) -> tuple[str, str]:
     return series.labels.get("sloth_slo", ""), service(dict(series.labels))
 
 
-def _others(series: Series) -> dict[str, str]:
+def _others(series: PrometheusSeries) -> dict[str, str]:
     """Return the labels of *series* that do not identify its service."""
     return {
         name: value

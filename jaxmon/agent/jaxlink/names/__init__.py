@@ -8,37 +8,30 @@ names directly.
 
 from __future__ import annotations
 
-from jaxmon.agent.jaxlink.names import (
-    activity,
-    arguments,
-    cache,
-    calls,
-    compiles,
-    devices,
-    errors,
-    transfers,
-)
-from jaxmon.agent.jaxlink.names.model import RELEASES, Name
+from collections.abc import Sequence
+
+from jaxmon.agent.jaxlink.names import calls, compiles, runtime
+from jaxmon.agent.jaxlink.names.name import RELEASES, Name
 
 
-SECTIONS: tuple[tuple[str, tuple[Name, ...]], ...] = (
+SECTIONS: tuple[tuple[str, Sequence[Name]], ...] = (
     ("Creation of jitted functions", calls.CALLS),
     ("Missed calls", calls.MISSES),
-    ("Arguments of a compiled call", arguments.ARGUMENTS),
-    ("The same for pmap", arguments.PMAP),
-    ("Configuration", arguments.CONFIGURATION),
-    ("Arrays, shardings, devices", arguments.ARRAYS),
+    ("Arguments of a compiled call", calls.ARGUMENTS),
+    ("The same for pmap", calls.PMAP),
+    ("Configuration", calls.CONFIGURATION),
+    ("Arrays, shardings, devices", calls.ARRAYS),
     ("Compiles", compiles.COMPILES),
     ("Ahead of time", calls.AHEAD),
     ("Events", compiles.MONITORING),
     ("Programs", compiles.PROGRAMS),
-    ("The persistent cache", cache.CACHE),
+    ("The persistent cache", compiles.CACHE),
     ("Sampled calls", calls.SAMPLING),
-    ("Transfers", transfers.TRANSFERS),
-    ("What a thread is doing", activity.ACTIVITY),
-    ("Errors", errors.ERRORS),
-    ("Devices", devices.DEVICES),
-    ("The profiler", devices.PROFILER),
+    ("Transfers", runtime.TRANSFERS),
+    ("What a thread is doing", runtime.ACTIVITY),
+    ("Errors", runtime.ERRORS),
+    ("Devices", runtime.DEVICES),
+    ("The profiler", runtime.PROFILER),
 )
 """The names by purpose, in the order of the page."""
 

@@ -1,18 +1,20 @@
-"""Names on the path of a call: creation of jitted functions, and the miss path."""
+"""Names for calls, their arguments and their samples."""
 
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.agent.jaxlink.names.model import Costs, Name, each
+from jaxmon.agent.jaxlink.names.name import Costs, names
 
 
-_MISSES: Costs = (catalog.JIT_CACHE_MISSES, catalog.JIT_CACHE_HITS, catalog.RECOMPILES)
-_LABEL: Costs = ("the function label of misses and compiles",)
-_AHEAD: Costs = ("the function label of compiles ahead of time",)
-_JIT_LINE: Costs = ("the line that jits: whose function it is, and new_function",)
-_TRANSFORMED: Costs = ("recompiles under transformations", catalog.RECOMPILES)
-_PMAP: Costs = ("the function label for jax.pmap",)
 _EVAL_SHAPE: Costs = ("static arguments in jax.eval_shape of a counted function",)
+_AHEAD: Costs = ("the function label of compiles ahead of time",)
+_MISSES: Costs = (catalog.JIT_CACHE_MISSES, catalog.JIT_CACHE_HITS, catalog.RECOMPILES)
+_REASONS: Costs = ("reasons of misses without a compile",)
+_CAUSES: Costs = (catalog.RECOMPILES,)
+_PMAP: Costs = ("label and causes of functions from jax.pmap",)
+_OPTIONS: Costs = ("recompiles by the cause options",)
+_CONTEXT: Costs = ("recompiles by the cause context",)
+_SHARDING: Costs = ("recompiles by the causes sharding and committed",)
 _SAMPLES: Costs = (
     catalog.DISPATCH_SECONDS,
     catalog.EXECUTION_SECONDS,
@@ -20,245 +22,267 @@ _SAMPLES: Costs = (
 )
 
 CALLS = (
-    Name(
-        "jax._src.core.trace_state_clean",
-        "distinguishes calls of the program from those that JAX makes while tracing",
-        (*_MISSES, catalog.COMPILES, catalog.ERRORS, catalog.HOST_TRANSFERS, *_SAMPLES),
+    *names(
+        (
+            catalog.JIT_CACHE_MISSES,
+            catalog.JIT_CACHE_HITS,
+            catalog.RECOMPILES,
+            catalog.COMPILES,
+            catalog.ERRORS,
+            catalog.HOST_TRANSFERS,
+            catalog.DISPATCH_SECONDS,
+            catalog.EXECUTION_SECONDS,
+            catalog.NONFINITE,
+        ),
+        "yyyyy jax._src.core.trace_state_clean",
         hook="misses",
     ),
-    Name(
-        "jax._src.pjit._cpp_pjit",
-        "creates each jitted object; ours counts its calls",
+    *names(
         (catalog.JIT_CALLS, catalog.JIT_CACHE_HITS),
+        "yyyyy jax._src.pjit._cpp_pjit",
         hook="calls",
         replaced=True,
     ),
-    Name(
-        "jax.pmap",
-        "the same for pmap, inside JAX's wrapper; public, but may be removed",
-        ("calls of functions from jax.pmap",),
-    ),
-    Name(
-        "jax._src.api.jit",
-        "called by eval_shape; ours passes JAX's own object to it",
-        _EVAL_SHAPE,
-        hook="calls",
-    ),
-    Name(
-        "jax._src.api:eval_shape(fun)",
-        "contains the counted function to unwrap",
-        _EVAL_SHAPE,
-    ),
-    Name(
-        "<jitted>.__class__.PjitFunction",
-        "the name of JAX's class, which ours has as well",
+    *names(("calls of functions from jax.pmap",), "yyyyy jax.pmap"),
+    *names(_EVAL_SHAPE, "yyyyy jax._src.api.jit", hook="calls"),
+    *names(_EVAL_SHAPE, "yyyyy jax._src.api:eval_shape(fun)"),
+    *names(
         ("libraries that recognise jitted functions by that name",),
+        "yyyyy <jitted>.__class__.PjitFunction",
     ),
-    Name(
-        "<jitted>._cache_size",
-        "whether JAX has compiled a function",
-        ("compiles before a budget started",),
+    *names(("compiles before a budget started",), "yyyyy <jitted>._cache_size"),
+    *names(_AHEAD, "yyyyy <jitted>._fun", "-yyyy <jitted>._jit_info"),
+    *names(
+        ("the line that jits: whose function it is, and new_function",),
+        "yyyyy jax._src.pjit:make_jit",
     ),
-    Name(
-        "<jitted>._fun",
-        "the user's function of a jitted object",
-        _AHEAD,
-    ),
-    Name(
-        "<jitted>._jit_info",
-        "its PjitInfo: whether it donates arguments",
-        _AHEAD,
-        "-yyyy",
-    ),
-    Name(
-        "jax._src.pjit:make_jit",
-        "between the line that jits and _cpp_pjit, like api.jit and pjit.pjit",
-        _JIT_LINE,
-    ),
-    Name(
-        "jax._src.tree_util._HashableCallableShim",
-        "what a Partial holds, such as a result of jax.linearize",
+    *names(
         ("the label of such functions",),
+        "yyyyy jax._src.tree_util._HashableCallableShim",
     ),
-    Name(
-        "jax._src.export._export.Exported.fun_name",
-        "identifies exported programs",
+    *names(
         ("the label of exported programs",),
+        "yyyyy jax._src.export._export.Exported.fun_name",
     ),
 )
 
 MISSES = (
-    Name(
-        "jax._src.pjit._infer_params",
-        "called on each miss of jit",
-        _MISSES,
-        hook="misses",
-        replaced=True,
-    ),
-    Name(
-        "jax._src.api._cpp_pmap",
-        "present if pmap has its own cache; up to 0.7 creates each pmap",
+    *names(_MISSES, "yyyyy jax._src.pjit._infer_params", hook="misses", replaced=True),
+    *names(
         ("calls and misses of functions from jax.pmap",),
-        "yyy--",
+        "yyy-- jax._src.api._cpp_pmap",
         replaced=True,
     ),
-    Name(
-        "jax._src.api._prepare_pmap",
-        "called on each miss of a pmap with its own cache",
+    *names(
         ("misses of functions from jax.pmap",),
-        "yyy--",
+        "yyy-- jax._src.api._prepare_pmap",
         replaced=True,
     ),
-    Name(
-        "jax._src.pjit._get_fastpath_data",
-        "called when a missed call has succeeded",
-        ("reasons of misses without a compile",),
-        replaced=True,
+    *names(_REASONS, "yyyyy jax._src.pjit._get_fastpath_data", replaced=True),
+    *names(
+        ("the function label of misses and compiles",),
+        "yyyyy jax._src.pjit:_cpp_pjit.cache_miss",
     ),
-    Name(
-        "jax._src.pjit:_cpp_pjit.cache_miss",
-        "serves a missed call of jit; a copy of its code identifies the function",
-        _LABEL,
+    *names(
+        ("the function label of misses and compiles", catalog.RECOMPILES),
+        "yyyyy jax._src.pjit:_cpp_pjit.cache_miss({fun jit_info args kwargs "
+        "executable})",
     ),
-    *each(
-        "jax._src.pjit:_cpp_pjit.cache_miss(*)",
-        "fun jit_info args kwargs executable",
-        "the function, its PjitInfo, the arguments and the program of a missed call",
-        (*_LABEL, catalog.RECOMPILES),
+    *names(
+        ("recompiles under transformations", catalog.RECOMPILES),
+        "yyyyy jax._src.pjit:_pjit_call_impl_python",
+        "yyyyy jax._src.pjit:_pjit_call_impl_python({args jaxpr name})",
     ),
-    Name(
-        "jax._src.pjit:_pjit_call_impl_python",
-        "compiles a program of jit, also one of a transformed function",
-        _TRANSFORMED,
+    *names(_CAUSES, "yyyyy jax._src.core.Tracer"),
+    *names(
+        ("the function label for jax.pmap",), "yyy-- jax._src.api:_cpp_pmap.cache_miss"
     ),
-    *each(
-        "jax._src.pjit:_pjit_call_impl_python(*)",
-        "args jaxpr name",
-        "the operands, the program and its name",
-        _TRANSFORMED,
-    ),
-    Name(
-        "jax._src.core.Tracer",
-        "distinguishes arrays from the arguments of a transformed call",
-        (catalog.RECOMPILES,),
-    ),
-    Name(
-        "jax._src.api:_cpp_pmap.cache_miss",
-        "serves a missed call of a pmap with its own cache",
-        _PMAP,
-        "yyy--",
-    ),
-    Name(
-        "jax._src.pjit:_python_pjit_helper",
-        "called by cache_miss, with the arguments as JAX sees them",
+    *names(
         _MISSES,
-        "yyy--",
-        "helper",
+        "yyy-- jax._src.pjit:_python_pjit_helper",
+        "---yy jax._src.pjit:_run_python_pjit",
+        group="helper",
     ),
-    Name(
-        "jax._src.pjit:_run_python_pjit",
-        "the same since 0.10",
-        _MISSES,
-        "---yy",
-        "helper",
-    ),
-    *each(
-        "<jitted call>.unsafe_call.*",
-        "ordered_effects has_unordered_effects has_host_callbacks",
-        "effects of a program, which keep its calls off the fast path",
-        ("reasons of misses without a compile",),
+    *names(
+        _REASONS,
+        "yyyyy <jitted call>.unsafe_call.{ordered_effects has_unordered_effects "
+        "has_host_callbacks}",
     ),
 )
 
-AHEAD = (
-    Name(
-        "jax._src.pjit:jit_trace(jit_func)",
-        "the jitted object traced or lowered ahead of time",
-        _AHEAD,
-        "-yyyy",
-        "ahead of time",
+ARGUMENTS = (
+    *names(
+        _CAUSES,
+        "yyy-- jax._src.pjit:_python_pjit_helper({p args_flat})",
+        "---yy jax._src.pjit:_run_python_pjit({p args_flat})",
+        group="leaves of a call",
     ),
-    *each(
-        "jax._src.pjit:_make_jit_wrapper.trace(*)",
-        "fun jit_info",
-        "the same, as separate parts",
+    *names(_CAUSES, "yyyyy jax._src.pjit.PjitParams.{in_avals in_tree}"),
+    *names(
+        ("names of arguments in the differences of a recompile",),
+        "yyyyy jax._src.pjit.PjitParams.arg_names",
+        'y---- "<flat index "',
+    ),
+    *names(
+        _PMAP,
+        "-yyyy jax._src.core.shaped_abstractify",
+        "y---- jax._src.api_util.shaped_abstractify",
+        group="abstract value",
+    ),
+    *names(
+        ("recompiles by the cause new_function", "labels of compiles ahead of time"),
+        "yyyyy jax._src.pjit.PjitInfo.fun_sourceinfo",
+    ),
+    *names(
+        ("recompiles by the cause options", "recompiles by the cause static_argument"),
+        "yyyyy jax._src.pjit.PjitInfo.{static_argnums static_argnames}",
+    ),
+    *names(
+        _OPTIONS,
+        "yyyyy jax._src.pjit.PjitInfo.{donate_argnums donate_argnames "
+        "in_shardings_leaves out_shardings_leaves in_layouts_leaves "
+        "out_layouts_leaves device backend keep_unused inline}",
+        "-yyyy jax._src.pjit.PjitInfo.compiler_options_kvs",
+        "yyyyy jax._src.sharding_impls.UnspecifiedValue",
+        "----y jax._src.api.Inline.AUTO",
+    ),
+)
+
+PMAP = (
+    *names(
+        _PMAP,
+        "-yy-- jax._src.api:_cpp_pmap.cache_miss(prepare_pmap_fn)",
+        "y---- jax._src.api:_cpp_pmap.cache_miss({fun in_axes out_axes "
+        "static_broadcasted_tuple donate_tuple devices axis_size})",
+        group="options of pmap",
+    ),
+    *names(
+        _PMAP,
+        "yyy-- jax._src.api:_cpp_pmap.cache_miss({axis_name backend p})",
+        "yyy-- jax._src.api.PmapCallInfo.{flat_args in_tree}",
+        '---yy "jax._src.pmap"',
+        '--y-- "jax._src.linear_util"',
+        "--yyy jax._src.pmap:pmap.wrapped({infer_params args kwargs})",
+        "---yy jax._src.pmap.CachedShardMap.pmapped",
+        "--yyy jax._src.pmap:pmap.lower(infer_params)",
+        "--yyy jax._src.pmap:pmap.infer_params({static_broadcasted_tuple "
+        "in_axes donate_tuple devices backend axis_size axis_name})",
+    ),
+    *names(
+        _PMAP,
+        "--y-- jax._src.pmap:pmap.wrapped(p)",
+        "---yy jax._src.pmap:pmap.wrapped({cached dyn_args_flat})",
+        group="leaves of a pmap",
+    ),
+    *names(
+        _PMAP,
+        "--y-- jax._src.pmap:pmap.infer_params(f)",
+        "---yy jax._src.pmap:pmap.infer_params(wrapped_fun)",
+        group="function of a pmap",
+    ),
+    *names(
+        _OPTIONS,
+        "--y-- jax._src.pmap:pmap.infer_params(out_axes)",
+        "---yy jax._src.pmap:pmap.infer_params(out_axes_flat)",
+        group="out_axes of a pmap",
+    ),
+    *names(
+        _OPTIONS,
+        "yyyyy jax._src.core._TempAxisName",
+        '---yy "_internal_"',
+        'yyyyy "<axis 0x"',
+    ),
+)
+
+CONFIGURATION = (
+    *names(
+        _CONTEXT,
+        "yyyyy jax._src.config.trace_context",
+        "---yy jax._src.config.trace_context_names",
+        "yyyyy jax._src.config.enable_x64.value",
+    ),
+    *names(
+        _CONTEXT,
+        "--yyy jax._src.config.enable_x64.name",
+        "yyyyy jax._src.config.enable_x64._name",
+        group="name of a setting",
+    ),
+    *names(
+        _CONTEXT,
+        "--yyy jax._src.xla_metadata_lib.XlaMetadata",
+        "-y--- jax._src.xla_metadata.XlaMetadata",
+        group="metadata",
+    ),
+)
+
+ARRAYS = (
+    *names(
+        _SHARDING,
+        "yyyyy <array>._committed",
+        "yyyyy <sharding>._internal_device_list",
+        "yyyyy jax.sharding.{NamedSharding SingleDeviceSharding Mesh AbstractMesh}",
+        "yyyyy jax._src.sharding_impls.GSPMDSharding",
+        "-yyyy <mesh>.axis_types",
+    ),
+    *names(
+        _SHARDING,
+        "---yy <spec>.__class__.P",
+        "yyy-- <spec>.__class__.PartitionSpec",
+        group="class of a specification",
+    ),
+    *names(
+        ("text of static arguments that are trees",), "yyyyy <tree>.__class__.PyTreeDef"
+    ),
+    *names(
+        ("text of static arguments that are devices",),
+        "yyyyy <device>.__class__.Device",
+    ),
+    *names(
+        ("warm-up of signatures with such objects",),
+        "yyyyy jax._src.tree_util._registry",
+    ),
+    *names((catalog.LIVE_ARRAY_BYTES,), "yyyyy <array>.on_device_size_in_bytes"),
+)
+
+AHEAD = (
+    *names(
         _AHEAD,
-        seen="y----",
+        "-yyyy jax._src.pjit:jit_trace(jit_func)",
+        "y---- jax._src.pjit:_make_jit_wrapper.trace({fun jit_info})",
         group="ahead of time",
     ),
 )
 
 SAMPLING = (
-    Name(
-        "jax._src.api._nan_check_posthook",
-        "JAX's own check of each call, restored when enabled",
+    *names(
         _SAMPLES,
+        "yyyyy jax._src.api._nan_check_posthook",
+        "yyyyy jax._src.config.{debug_nans debug_infs}",
         hook="sampling",
     ),
-    *each(
-        "jax._src.api._post_hook_state.*",
-        "get_global set_global get_local set_local",
-        "the hook after each cached call",
+    *names(
         _SAMPLES,
-        seen="--yyy",
+        "--yyy jax._src.api._post_hook_state.{get_global set_global get_local "
+        "set_local}",
+        "yy--- jax._src.lib.jax_jit.{global_state thread_local_state}",
         group="hook after a call",
         hook="sampling",
     ),
-    Name(
-        "jax._src.config.config_ext.unset",
-        "the value of that hook on a thread where it is not set",
+    *names(_SAMPLES, "-yyyy jax._src.config.config_ext.unset"),
+    *names(
         _SAMPLES,
-        "-yyyy",
+        "-yyyy jax._src.config.debug_nans.get_global",
+        "y---- jax._src.config.debug_nans._value",
+        group="value of a setting",
     ),
-    *each(
-        "jax._src.lib.jax_jit.*",
-        "global_state thread_local_state",
-        "the same hook, as an attribute of these",
-        _SAMPLES,
-        seen="yy---",
-        group="hook after a call",
-        hook="sampling",
-    ),
-    *each(
-        "jax._src.config.*",
-        "debug_nans debug_infs",
-        "settings that enable JAX's own check",
-        _SAMPLES,
-        hook="sampling",
-    ),
-    Name(
-        "jax._src.config.debug_nans.get_global",
-        "their global values",
-        _SAMPLES,
-        "-yyyy",
-        "value of a setting",
-    ),
-    Name(
-        "jax._src.config.debug_nans._value",
-        "the same, up to 0.4",
-        _SAMPLES,
-        "y----",
-        "value of a setting",
-    ),
-    Name(
-        "<key>._base_array",
-        "the array inside an array of PRNG keys, which has is_ready",
-        (catalog.EXECUTION_SECONDS,),
-    ),
-    Name(
-        "<key>._impl",
-        "its kind of generator, for a copy",
-        ("determinism checks of calls that donate keys",),
-    ),
-    *each(
-        "<array>.*",
-        "is_deleted is_ready",
-        "read together: up to 0.10 the second crashes for a deleted array",
+    *names((catalog.EXECUTION_SECONDS,), "yyyyy <key>._base_array"),
+    *names(("determinism checks of calls that donate keys",), "yyyyy <key>._impl"),
+    *names(
         (catalog.EXECUTION_SECONDS, catalog.NONFINITE),
+        "yyyyy <array>.{is_deleted is_ready}",
     ),
-    Name(
-        "jax._src.pjit:_cpp_pjit.cache_miss(outs)",
-        "what a missed call returns",
+    *names(
         ("inspection of values that missed calls return",),
+        "yyyyy jax._src.pjit:_cpp_pjit.cache_miss(outs)",
     ),
 )

@@ -23,13 +23,11 @@ class Missing(NamedTuple):
 
     Attributes:
         names: alternatives, of which one would suffice.
-        serves: the purpose of the first of them.
         costs: what is missing: metric names or a description.
         hook: the hook that does not attach; empty if it does.
     """
 
     names: tuple[str, ...]
-    serves: str
     costs: tuple[str, ...]
     hook: str
 
@@ -59,7 +57,6 @@ def missing(
             costs = [getattr(one, "name", one) for one in first.costs]
             yield Missing(
                 tuple([one.path for one in group]),
-                first.serves,
                 tuple(map(str, costs)),
                 first.hook,
             )

@@ -1,319 +1,269 @@
-"""Names on the path of a compile: its cause, JAX's reports, its result."""
+"""Names for compiles, programs and the persistent cache."""
 
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.agent.jaxlink.names.model import Costs, Name, each
+from jaxmon.agent.jaxlink.names.name import Costs, names
 
 
-_COMPILES: Costs = (
-    catalog.COMPILES,
-    catalog.COMPILES_IN_PROGRESS,
-    catalog.COMPILE_SECONDS,
-)
-_FLOPS: Costs = (catalog.FLOPS, catalog.IDEAL_SECONDS, catalog.PROGRAM_MATRIX_FLOPS)
-_LOOPS: Costs = ("what bounds programs with loops",)
-_OUTCOME: Costs = ("outcomes of compiles whose events were missed",)
-_AHEAD: Costs = ("the function label of compiles ahead of time",)
-_PROGRAMS: Costs = (
-    catalog.PROGRAMS,
-    catalog.PROGRAM_INFO,
-    catalog.PROGRAM_FLOPS,
-    catalog.PROGRAM_ACCESSED_BYTES,
-)
-_CACHE: Costs = (catalog.PERSISTENT_CACHE_REQUESTS,)
-_LISTENERS: Costs = (catalog.COMPILE_SECONDS, *_CACHE)
+_LISTENERS: Costs = (catalog.COMPILE_SECONDS, catalog.PERSISTENT_CACHE_REQUESTS)
 _SCALARS: Costs = (catalog.CHECKPOINT_BYTES,)
 _REPEATED: Costs = ("determinism checks of sampled calls",)
+_LOOPS: Costs = ("what bounds programs with loops",)
+_FLOPS: Costs = (catalog.FLOPS, catalog.IDEAL_SECONDS, catalog.PROGRAM_MATRIX_FLOPS)
+_WRITES: Costs = (catalog.PERSISTENT_CACHE_WRITES, catalog.PERSISTENT_CACHE_OBSTACLE)
+_CACHE_ERRORS: Costs = (catalog.PERSISTENT_CACHE_ERRORS,)
+_TOO_LARGE: Costs = ("the obstacle too_large",)
 
 COMPILES = (
-    Name(
-        "jax._src.compiler.compile_or_get_cached",
-        "timed; a Python function, replaced by a copy for each call",
-        _COMPILES,
+    *names(
+        (catalog.COMPILES, catalog.COMPILES_IN_PROGRESS, catalog.COMPILE_SECONDS),
+        "yyyyy jax._src.compiler.compile_or_get_cached",
         hook="compiles",
         replaced=True,
     ),
-    Name(
-        "jax._src.compiler.backend_compile",
-        "calls XLA to compile a program",
-        _OUTCOME,
-        "yyy--",
-        "builds",
+    *names(
+        ("outcomes of compiles whose events were missed",),
+        "yyy-- jax._src.compiler.backend_compile",
+        "-yyyy jax._src.compiler.backend_compile_and_load",
+        group="builds",
         replaced=True,
     ),
-    Name(
-        "jax._src.compiler.backend_compile_and_load",
-        "the same since 0.6",
-        _OUTCOME,
-        "-yyyy",
-        "builds",
-        replaced=True,
+    *names(
+        (
+            catalog.PROGRAMS,
+            catalog.PROGRAM_INFO,
+            catalog.PROGRAM_FLOPS,
+            catalog.PROGRAM_ACCESSED_BYTES,
+            "labels of compiles not caused by a call",
+        ),
+        "yyyyy jax._src.interpreters.pxla:_cached_compilation({name xla_executable})",
     ),
-    *each(
-        "jax._src.interpreters.pxla:_cached_compilation(*)",
-        "name xla_executable",
-        "requests the compile: the program's name and the result",
-        (*_PROGRAMS, "labels of compiles not caused by a call"),
-    ),
-    *each(
-        "jax._src.interpreters.pxla:UnloadedPmapExecutable.from_hlo(*)",
-        "pci compiled",
-        "the same for pmap",
+    *names(
         ("programs of jax.pmap",),
-        seen="yyy--",
+        "yyy-- jax._src.interpreters.pxla:UnloadedPmapExecutable.from_hlo({pci "
+        "compiled})",
     ),
-    Name(
-        "jax._src.interpreters.pxla:UnloadedMeshExecutable.from_hlo(all_args_info)",
-        "JAX's information about the traced function",
-        _AHEAD,
-    ),
-    *each(
-        "jax._src.interpreters.pxla:lower_sharding_computation(*)",
-        "closed_jaxpr",
-        "the same while the program is lowered",
-        _AHEAD,
-    ),
-    Name(
-        "jax._src.interpreters.pxla:lower_sharding_computation(fun_name)",
-        "the program's name if the report has none, up to 0.6.0",
-        _AHEAD,
-    ),
-    Name(
-        "<jaxpr>.debug_info.func_src_info",
-        "name and line of the traced function",
-        _AHEAD,
+    *names(
+        ("the function label of compiles ahead of time",),
+        "yyyyy jax._src.interpreters.pxla:"
+        "UnloadedMeshExecutable.from_hlo(all_args_info)",
+        "yyyyy jax._src.interpreters.pxla:lower_sharding_computation(closed_jaxpr)",
+        "yyyyy jax._src.interpreters.pxla:lower_sharding_computation(fun_name)",
+        "yyyyy <jaxpr>.debug_info.func_src_info",
     ),
 )
 
 MONITORING = (
-    *each(
-        "jax._src.monitoring.*",
-        "register_event_listener register_event_duration_secs_listener "
-        "get_event_listeners get_event_duration_listeners",
-        "our listeners: registering and looking them up",
+    *names(
         _LISTENERS,
+        "yyyyy jax._src.monitoring.{register_event_listener "
+        "register_event_duration_secs_listener get_event_listeners "
+        "get_event_duration_listeners}",
         hook="monitoring",
     ),
-    *each(
-        "jax._src.monitoring.*",
-        "unregister_event_listener unregister_event_duration_listener",
-        "our listeners: removing them",
+    *names(
         _LISTENERS,
-        seen="--yyy",
+        "--yyy jax._src.monitoring.{unregister_event_listener "
+        "unregister_event_duration_listener}",
+        "yy--- jax._src.monitoring.{_unregister_event_listener_by_callback "
+        "_unregister_event_duration_listener_by_callback}",
         group="removing listeners",
         hook="monitoring",
     ),
-    *each(
-        "jax._src.monitoring.*",
-        "_unregister_event_listener_by_callback "
-        "_unregister_event_duration_listener_by_callback",
-        "the same, up to 0.8.0",
-        _LISTENERS,
-        seen="yy---",
-        group="removing listeners",
-        hook="monitoring",
-    ),
-    *each(
-        "jax._src.monitoring.*",
-        "register_scalar_listener get_scalar_listeners",
-        "bytes and start of checkpoints",
+    *names(
         _SCALARS,
-        seen="-yyyy",
+        "-yyyy jax._src.monitoring.{register_scalar_listener get_scalar_listeners}",
     ),
-    Name(
-        "jax._src.monitoring.unregister_scalar_listener",
-        "removing that listener",
+    *names(
         _SCALARS,
-        "--yyy",
-        "removing scalar listeners",
+        "--yyy jax._src.monitoring.unregister_scalar_listener",
+        "-y--- jax._src.monitoring._unregister_scalar_listener_by_callback",
+        group="removing scalar listeners",
     ),
-    Name(
-        "jax._src.monitoring._unregister_scalar_listener_by_callback",
-        "the same, up to 0.8.0",
-        _SCALARS,
-        "-y---",
-        "removing scalar listeners",
-    ),
-    Name(
-        "/jax/core/compile/jaxpr_trace_duration",
-        "duration of a trace",
+    *names(
         (catalog.COMPILE_SECONDS,),
+        "yyyyy /jax/core/compile/jaxpr_trace_duration",
+        "yyyyy /jax/compilation_cache/cache_retrieval_time_sec",
     ),
-    Name(
-        "/jax/core/compile/jaxpr_to_mlir_module_duration",
-        "duration of lowering",
+    *names(
         (catalog.COMPILE_SECONDS, catalog.TIME_SECONDS),
+        "yyyyy /jax/core/compile/jaxpr_to_mlir_module_duration",
     ),
-    Name(
-        "/jax/core/compile/backend_compile_duration",
-        "duration and end of a compile",
-        (catalog.COMPILES, *_PROGRAMS),
+    *names(
+        (
+            catalog.COMPILES,
+            catalog.PROGRAMS,
+            catalog.PROGRAM_INFO,
+            catalog.PROGRAM_FLOPS,
+            catalog.PROGRAM_ACCESSED_BYTES,
+        ),
+        "yyyyy /jax/core/compile/backend_compile_duration",
     ),
-    Name(
-        "/jax/compilation_cache/cache_retrieval_time_sec",
-        "time to load a program",
-        (catalog.COMPILE_SECONDS,),
+    *names(
+        (catalog.PERSISTENT_CACHE_REQUESTS,),
+        "yyyyy /jax/compilation_cache/compile_requests_use_cache",
     ),
-    Name(
-        "/jax/compilation_cache/compile_requests_use_cache",
-        "lookup in the persistent cache",
-        _CACHE,
+    *names(
+        (catalog.PERSISTENT_CACHE_REQUESTS, catalog.COMPILES),
+        "yyyyy /jax/compilation_cache/cache_hits",
     ),
-    Name(
-        "/jax/compilation_cache/cache_hits",
-        "persistent cache hit",
-        (*_CACHE, catalog.COMPILES),
+    *names(
+        (catalog.PERSISTENT_CACHE_WRITES,), "yyyyy /jax/compilation_cache/cache_misses"
     ),
-    Name(
-        "/jax/compilation_cache/cache_misses",
-        "an entry is about to be written, despite the name",
-        (catalog.PERSISTENT_CACHE_WRITES,),
-    ),
-    Name(
-        "/jax/compilation_cache/compile_time_saved_sec",
-        "whole seconds of compile time that a hit saved",
+    *names(
         (catalog.PERSISTENT_CACHE_SAVED_SECONDS,),
+        "yyyyy /jax/compilation_cache/compile_time_saved_sec",
     ),
 )
 
 PROGRAMS = (
-    *each(
-        "<executable>.*",
-        "hlo_modules cost_analysis get_compiled_memory_stats",
-        "XLA's information about a program",
-        _PROGRAMS,
+    *names(
+        (
+            catalog.PROGRAMS,
+            catalog.PROGRAM_INFO,
+            catalog.PROGRAM_FLOPS,
+            catalog.PROGRAM_ACCESSED_BYTES,
+        ),
+        "yyyyy <executable>.{hlo_modules cost_analysis get_compiled_memory_stats}",
     ),
-    *each(
-        "<memory>.*",
-        "argument_size_in_bytes output_size_in_bytes temp_size_in_bytes "
-        "generated_code_size_in_bytes",
-        "memory requirements of a program",
+    *names(
         (
             catalog.PROGRAM_ARGUMENT_BYTES,
             catalog.PROGRAM_OUTPUT_BYTES,
             catalog.PROGRAM_TEMPORARY_BYTES,
             catalog.PROGRAM_CODE_BYTES,
         ),
+        "yyyyy <memory>.{argument_size_in_bytes output_size_in_bytes "
+        "temp_size_in_bytes generated_code_size_in_bytes}",
     ),
-    Name(
-        "<memory>.peak_memory_in_bytes",
-        "peak memory of a program",
-        (catalog.PROGRAM_PEAK_BYTES,),
-        "--yyy",
-    ),
-    Name(
-        "jax._src.lib.xla_client.hlo.HloPrintOptions",
-        "prints HLO without source lines",
+    *names((catalog.PROGRAM_PEAK_BYTES,), "--yyy <memory>.peak_memory_in_bytes"),
+    *names(
         (catalog.PROGRAM_INFO, catalog.PROGRAMS),
-        "---yy",
-        "print options",
+        "---yy jax._src.lib.xla_client.hlo.HloPrintOptions",
+        "yyy-- jax._src.lib.xla_client._xla.HloPrintOptions",
+        group="print options",
     ),
-    Name(
-        "jax._src.lib.xla_client._xla.HloPrintOptions",
-        "the same, up to 0.8",
-        (catalog.PROGRAM_INFO, catalog.PROGRAMS),
-        "yyy--",
-        "print options",
-    ),
-    Name(
-        "<device>.client.live_executables",
-        "the programs that are loaded",
+    *names(
         ("source lines in profiles; the HLO of programs in a bundle",),
+        "yyyyy <device>.client.live_executables",
     ),
-    Name(
-        "<traced>.donate_argnums",
-        "which arguments of a call must be copied for a re-run",
+    *names(
         _REPEATED,
+        "yyyyy <traced>.donate_argnums",
+        "yyyyy <traced>.args_info",
+        "yyyyy <jaxpr>.effects",
     ),
-    Name("<traced>.args_info", "their tree, without static ones", _REPEATED),
-    Name("<jaxpr>.effects", "the same", _REPEATED),
-    Name("<jaxpr>.eqns", "the same; FLOPs", (*_REPEATED, *_FLOPS)),
-    Name(
-        "jax._src.lib.xla_client._xla.hlo_module_cost_analysis",
-        "XLA's analysis of the body of a loop",
+    *names(
+        (
+            "determinism checks of sampled calls",
+            catalog.FLOPS,
+            catalog.IDEAL_SECONDS,
+            catalog.PROGRAM_MATRIX_FLOPS,
+        ),
+        "yyyyy <jaxpr>.eqns",
+    ),
+    *names(
         _LOOPS,
+        "yyyyy jax._src.lib.xla_client._xla.hlo_module_cost_analysis",
+        'yyyyy "bytes accessed"',
     ),
-    Name(
-        "jax._src.lib.xla_client.hlo.hlo_module_from_text",
-        "reads the body of a loop",
+    *names(
         _LOOPS,
-        "---yy",
-        "reading HLO",
+        "---yy jax._src.lib.xla_client.hlo.hlo_module_from_text",
+        "yyy-- jax._src.lib.xla_client._xla.hlo_module_from_text",
+        group="reading HLO",
     ),
-    Name(
-        "jax._src.lib.xla_client._xla.hlo_module_from_text",
-        "the same, up to 0.8",
-        _LOOPS,
-        "yyy--",
-        "reading HLO",
-    ),
-    Name(
-        "jax.extend.core.primitives",
-        "JAX's own operations, of which few multiply matrices",
+    *names(
         _FLOPS,
+        "yyyyy jax.extend.core.primitives",
+        'yyyyy "rematted_computation"',
+        "yyyyy <product>.precision",
+        "-yyyy <ragged product>.ragged_dot_dimension_numbers",
+        "yyyyy jax._src.pallas.pallas_call:_pallas_call_jvp_rule({grid_mapping "
+        "cost_estimate})",
+        "yyyyy jax._src.pallas.core.GridMapping.grid",
+        "yyyyy jax._src.pallas.core.CostEstimate.flops",
+        "yyyyy <equation>.source_info.traceback.frames",
     ),
-    Name('"rematted_computation"', "what `jax.checkpoint` computes once more", _FLOPS),
-    Name(
-        "<shard_map>.newly_manual_axes",
-        "on how many shards a shard_map runs, since 0.10",
+    *names(
         _FLOPS,
-        "---yy",
-        "axes of a shard_map",
+        "---yy <shard_map>.newly_manual_axes",
+        "-yy-- <shard_map>.manual_axes",
+        "y---- <shard_map>.auto",
+        group="axes of a shard_map",
     ),
-    Name(
-        "<shard_map>.manual_axes",
-        "the same, up to 0.10.1",
-        _FLOPS,
-        "-yy--",
-        "axes of a shard_map",
+    *names(
+        (
+            catalog.FLOPS,
+            catalog.IDEAL_SECONDS,
+            catalog.PROGRAM_MATRIX_FLOPS,
+            catalog.KEY_REUSE,
+        ),
+        "yyyyy <literal>.val",
     ),
-    Name(
-        "<shard_map>.auto",
-        "the other axes, up to 0.6.0",
-        _FLOPS,
-        "y----",
-        "axes of a shard_map",
-    ),
-    Name("<product>.precision", "how precise a product is", _FLOPS),
-    Name(
-        "<ragged product>.ragged_dot_dimension_numbers",
-        "what is multiplied in groups of rows, since 0.5",
-        _FLOPS,
-        "-yyyy",
-    ),
-    *each(
-        "jax._src.pallas.pallas_call:_pallas_call_jvp_rule(*)",
-        "grid_mapping cost_estimate",
-        "how often a kernel runs, or what its author says of it",
-        _FLOPS,
-    ),
-    Name("jax._src.pallas.core.GridMapping.grid", "the same", _FLOPS),
-    Name("jax._src.pallas.core.CostEstimate.flops", "the same", _FLOPS),
-    Name(
-        "<equation>.source_info.traceback.frames",
-        "the line of an operation whose FLOPs are unknown",
-        _FLOPS,
-    ),
-    Name(
-        "<literal>.val",
-        "constants in a jaxpr: trips of loops, keys",
-        (*_FLOPS, catalog.KEY_REUSE),
-    ),
-    Name("<jaxpr>.invars", "which arguments are keys", (catalog.KEY_REUSE,)),
-    Name('"bytes accessed"', "XLA's analysis of the body of a loop", _LOOPS),
-    Name(
-        "jax._src.ffi:ffi_call(has_side_effect)",
-        "calls that are not repeated",
+    *names((catalog.KEY_REUSE,), "yyyyy <jaxpr>.invars"),
+    *names(
         _REPEATED,
-        "-yyyy",
-        "side effects of foreign functions",
+        "-yyyy jax._src.ffi:ffi_call(has_side_effect)",
+        "y---- jax._src.extend.ffi:ffi_call(has_side_effect)",
+        group="side effects of foreign functions",
     ),
-    Name(
-        "jax._src.extend.ffi:ffi_call(has_side_effect)",
-        "the same before 0.6",
-        _REPEATED,
-        "y----",
-        "side effects of foreign functions",
+)
+
+CACHE = (
+    *names(
+        _WRITES,
+        "yyyyy jax._src.compiler._cache_write",
+        hook="persistent_cache",
+        replaced=True,
+    ),
+    *names(
+        _WRITES,
+        "yyyyy jax._src.compiler:_compile_and_write_cache({cache_key "
+        "module_name compile_time host_callbacks})",
+    ),
+    *names(
+        _CACHE_ERRORS,
+        "yyyyy jax._src.compiler.warnings",
+        hook="persistent_cache",
+        replaced=True,
+    ),
+    *names(
+        _CACHE_ERRORS,
+        "yyyyy jax._src.compiler:_cache_write({cache_key module_name})",
+        "yyyyy jax._src.compiler:_cache_read(cache_key)",
+        "yyyyy jax._src.compiler:_is_executable_in_cache(cache_key)",
+    ),
+    *names(
+        _TOO_LARGE,
+        "yyyyy jax._src.lru_cache.warnings",
+        hook="persistent_cache",
+        replaced=True,
+    ),
+    *names(_TOO_LARGE, "yyyyy jax._src.lru_cache:LRUCache.put"),
+    *names(
+        ("obstacles not_in_use and unusable_directory",),
+        "yyyyy jax._src.compilation_cache.{_cache _cache_initialized "
+        "_cache_checked _cache_used}",
+        "yyyyy jax._src.path.epath_installed",
+        "yyyyy <persistent cache>._path",
+        "---yy jax.config.jax_compilation_cache_check_contents",
+    ),
+    *names(
+        ("the obstacle path_in_key",),
+        "yyyyy jax._src.compilation_cache.decompress_executable",
+        "yyyyy jax._src.lib.xla_client.CompileOptions",
+        "yyyyy jax._src.cache_key._hash_serialized_compile_options",
+        "yyyyy <compile options>.executable_build_options.debug_options."
+        "{xla_gpu_per_fusion_autotune_cache_dir xla_gpu_kernel_cache_file}",
+    ),
+    *names(
+        ("the obstacle not_writer", "the place of a process in its job"),
+        "yyyyy jax._src.distributed.global_state.process_id",
+    ),
+    *names(
+        ("the cause of compiles of a job that a shared cache does not save",),
+        "yyyyy jax._src.lib.xla_client.get_topology_for_devices",
     ),
 )

@@ -6,8 +6,15 @@ from jaxmon import catalog, promql
 from jaxmon.artifacts.alerts.power import FUNCTION_POWER, PROCESS_POWER
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, states, table, timeseries
-from jaxmon.artifacts.dashboards.model import Row, Target
+from jaxmon.artifacts.dashboards.model import (
+    Row,
+    Target,
+    line,
+    row,
+    states,
+    table,
+    timeseries,
+)
 from jaxmon.artifacts.overviews import accelerators as overviews
 from jaxmon.promql import Expr, counter, gauge, recorded
 

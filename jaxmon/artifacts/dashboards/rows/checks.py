@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
-from jaxmon.artifacts.dashboards.model import Row, Target
+from jaxmon.artifacts.dashboards.model import Row, Target, line, row, table, timeseries
 from jaxmon.promql import counter, gauge
 
 

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, table, timeseries
-from jaxmon.artifacts.dashboards.model import Line, Row, Target
-from jaxmon.artifacts.overviews import functions, processes
+from jaxmon.artifacts.dashboards.model import (
+    Line,
+    Row,
+    Target,
+    heatmap,
+    line,
+    row,
+    table,
+    timeseries,
+)
+from jaxmon.artifacts.overviews import processes, services
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations
 from jaxmon.promql import eq, events, gauge, histogram
@@ -15,7 +23,7 @@ from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
 
 def oncall(slos: Slos) -> Row:
     """Return recompiles, cache hits and compiles in progress."""
-    recompiles = functions.RECOMPILES(q.JOB)
+    recompiles = services.RECOMPILES(q.JOB)
     by_host = ("job", "instance")
     running = processes.COMPILES_IN_PROGRESS(q.JOB).sum(*by_host)
     oldest = processes.COMPILE_OLDEST(q.JOB).max(*by_host)
@@ -62,9 +70,7 @@ def oncall(slos: Slos) -> Row:
             timeseries(
                 404,
                 "Time spent compiling",
-                Target(
-                    functions.COMPILING(q.JOB).sum("phase").of_unit(""), "{{phase}}"
-                ),
+                Target(services.COMPILING(q.JOB).sum("phase").of_unit(""), "{{phase}}"),
                 text=(
                     "How many processes are tracing, lowering or compiling, on "
                     "average over five minutes, by phase; counted when a phase ends."

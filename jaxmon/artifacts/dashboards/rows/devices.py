@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from jaxmon import catalog, promql
-from jaxmon.artifacts.dashboards import hardware, inuse
+from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, stat, table, timeseries
-from jaxmon.artifacts.dashboards.model import Line, Link, Row, Target
-from jaxmon.artifacts.overviews import use
+from jaxmon.artifacts.dashboards.model import (
+    Line,
+    Link,
+    Row,
+    Target,
+    line,
+    row,
+    stat,
+    table,
+    timeseries,
+)
+from jaxmon.artifacts.overviews import accelerators
 from jaxmon.artifacts.slo import Slos
 from jaxmon.promql import Expr, call, gauge
 
@@ -109,12 +118,12 @@ def _headline(slos: Slos) -> Line:
 
 
 def _services() -> Line:
-    busy = inuse.of_job(catalog.ACCELERATOR_UTILIZATION_RATIO)
-    used = inuse.of_job(catalog.ACCELERATOR_MEMORY_USED_BYTES)
-    size = inuse.of_job(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
-    price = inuse.of_job(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR)
-    tensor = inuse.of_job(catalog.GPU_TENSOR_ACTIVE_RATIO)
-    present = inuse.of_job(catalog.ACCELERATOR_UP)
+    busy = hardware.of_job(catalog.ACCELERATOR_UTILIZATION_RATIO)
+    used = hardware.of_job(catalog.ACCELERATOR_MEMORY_USED_BYTES)
+    size = hardware.of_job(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
+    price = hardware.of_job(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR)
+    tensor = hardware.of_job(catalog.GPU_TENSOR_ACTIVE_RATIO)
+    present = hardware.of_job(catalog.ACCELERATOR_UP)
     model = hardware.accelerator(catalog.ACCELERATOR_INFO)
     return line(
         table(
@@ -125,7 +134,9 @@ def _services() -> Line:
             Target(busy.min("job"), "Lowest"),
             Target(promql.ratio(used.sum("job"), size.sum("job")), "Memory"),
             Target(tensor.avg("job"), "Tensor"),
-            Target(inuse.of_job(catalog.ACCELERATOR_POWER_WATTS).sum("job"), "Power"),
+            Target(
+                hardware.of_job(catalog.ACCELERATOR_POWER_WATTS).sum("job"), "Power"
+            ),
             Target(price.sum("job").of_unit("dollars"), "Per hour"),
             text=(
                 "What each service uses; one that is shared counts for each. Tensor: "
@@ -167,7 +178,7 @@ def worst() -> Row:
                 3801,
                 "Utilization by service",
                 Target(
-                    use.UTILIZATION(q.JOB).least(10),
+                    accelerators.UTILIZATION_OF_JOBS(q.JOB).least(10),
                     "{{job}}",
                 ),
                 text=(
@@ -182,7 +193,7 @@ def worst() -> Row:
                 3802,
                 "Power by service",
                 Target(
-                    use.POWER(q.JOB).worst(10),
+                    accelerators.POWER_OF_JOBS(q.JOB).worst(10),
                     "{{job}}",
                 ),
                 text=(

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
-from jaxmon.artifacts.dashboards.model import Row, Target
-from jaxmon.artifacts.overviews import functions, processes
+from jaxmon.artifacts.dashboards.model import Row, Target, line, row, table, timeseries
+from jaxmon.artifacts.overviews import processes, services
 from jaxmon.promql import events
 from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
 
 
 def oncall() -> Row:
     """Return error and restart panels."""
-    errors = functions.ERRORS(q.JOB)
+    errors = services.ERRORS(q.JOB)
     starts = processes.RESTARTS(q.JOB).sum("job", "instance")
     return row(
         6,

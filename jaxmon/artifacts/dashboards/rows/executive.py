@@ -10,10 +10,19 @@ from __future__ import annotations
 from typing import Literal
 
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, stat, table, timeseries
-from jaxmon.artifacts.dashboards.model import Line, Link, Row, Target
+from jaxmon.artifacts.dashboards.model import (
+    Line,
+    Link,
+    Row,
+    Target,
+    line,
+    row,
+    stat,
+    table,
+    timeseries,
+)
 from jaxmon.artifacts.dashboards.rows import now
-from jaxmon.artifacts.overviews import requests, training, use
+from jaxmon.artifacts.overviews import accelerators, services
 from jaxmon.artifacts.slo import Slos
 from jaxmon.artifacts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
 from jaxmon.promql import Expr, Matcher, eq, ne, number, recorded
@@ -76,7 +85,7 @@ def _headline(slos: Slos, runbooks: str) -> Line:
         stat(
             5005,
             Target(
-                _mean(use.UTILIZATION(q.JOB)).avg(),
+                _mean(accelerators.UTILIZATION_OF_JOBS(q.JOB)).avg(),
                 "Utilization",
             ),
             text=(
@@ -98,7 +107,7 @@ def _headline(slos: Slos, runbooks: str) -> Line:
 def _services(slos: Slos) -> Line:
     left = recorded(BUDGET_REMAINING, q.JOB).min("job")
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max("job").of_unit("times")
-    used = _mean(use.UTILIZATION(q.JOB)).max("job")
+    used = _mean(accelerators.UTILIZATION_OF_JOBS(q.JOB)).max("job")
     return line(
         table(
             5007,
@@ -137,7 +146,7 @@ def quality(slos: Slos) -> Row:
     whole = _requests(ne("outcome", "client_error")).sum("job")
     good = _ONE - q.share(bad, whole)
     before = _requests().offset(_WEEK).sum()
-    buckets = requests.REQUEST_SECONDS(q.JOB, eq("start", "warm"))
+    buckets = services.REQUEST_SECONDS(q.JOB, eq("start", "warm"))
     return row(
         51,
         "Quality",
@@ -187,7 +196,7 @@ def quality(slos: Slos) -> Row:
 
 def cost() -> Row:
     """Return what results cost, and how well what is paid for is used."""
-    used = use.UTILIZATION(q.JOB).max("job")
+    used = accelerators.UTILIZATION_OF_JOBS(q.JOB).max("job")
     step = _time(eq("activity", "step")).sum("job")
     return row(
         52,
@@ -240,7 +249,7 @@ def cost() -> Row:
 
 
 def _requests(*matchers: Matcher) -> Expr:
-    return requests.REQUESTS(q.JOB, *matchers)
+    return services.REQUESTS(q.JOB, *matchers)
 
 
 def _success(*by: str) -> Expr:
@@ -255,7 +264,7 @@ def _against_last_week(*by: str) -> Expr:
 
 
 def _quantile(part: float, *by: str) -> Expr:
-    buckets = requests.REQUEST_SECONDS(q.JOB, eq("start", "warm"))
+    buckets = services.REQUEST_SECONDS(q.JOB, eq("start", "warm"))
     return _of_buckets(part, _total(buckets), *by)
 
 
@@ -265,23 +274,23 @@ def _of_buckets(part: float, buckets: Expr, *by: str) -> Expr:
 
 def _time(*matchers: Matcher) -> Expr:
     # Of jobs with a loop: a server may mark activities, too.
-    steps = training.ACTIVITY(q.JOB, eq("activity", "step")).max("job")
-    return training.ACTIVITY(q.JOB, *matchers).and_(steps, "job")
+    steps = services.ACTIVITY(q.JOB, eq("activity", "step")).max("job")
+    return services.ACTIVITY(q.JOB, *matchers).and_(steps, "job")
 
 
 def _goodput(*by: str) -> Expr:
-    every = _total(training.ACTIVITY(q.JOB))
-    step = _total(training.ACTIVITY(q.JOB, eq("activity", "step")))
+    every = _total(services.ACTIVITY(q.JOB))
+    step = _total(services.ACTIVITY(q.JOB, eq("activity", "step")))
     loops = every.and_(step.max("job"), "job")
     return q.share(step.sum(*by), loops.sum(*by))
 
 
 def _price() -> Expr:
-    return use.PRICE(q.JOB)
+    return accelerators.PRICE_OF_JOBS(q.JOB)
 
 
 def _items() -> Expr:
-    return training.ITEMS(q.JOB)
+    return services.ITEMS(q.JOB)
 
 
 # Prices, requests and items are recorded at the same moments, so that sums over a range

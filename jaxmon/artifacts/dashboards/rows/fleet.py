@@ -5,10 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jaxmon import catalog, promql
-from jaxmon.artifacts.dashboards import hardware, inuse
+from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, stat, table, timeseries
-from jaxmon.artifacts.dashboards.model import Line, Link, Panel, Row, Target
+from jaxmon.artifacts.dashboards.model import (
+    Line,
+    Link,
+    Panel,
+    Row,
+    Target,
+    line,
+    row,
+    stat,
+    table,
+    timeseries,
+)
 from jaxmon.artifacts.dashboards.rows import (
     calls,
     compiles,
@@ -17,10 +27,19 @@ from jaxmon.artifacts.dashboards.rows import (
     monitoring,
     now,
 )
-from jaxmon.artifacts.overviews import functions
+from jaxmon.artifacts.overviews import services
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations
-from jaxmon.promql import Expr, call, counter, eq, gauge, recorded, time, up
+from jaxmon.promql import (
+    Expr,
+    call,
+    counter,
+    eq,
+    gauge,
+    recorded,
+    time,
+    up,
+)
 from jaxmon.symptoms.starts import YOUNG
 
 
@@ -105,7 +124,7 @@ def _services(slos: Slos) -> Panel:
     young = recorded(YOUNG, q.JOB, labels=("job",)).max("job")
     running = gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS).sum("job")
     crashes = counter(catalog.AGENT_CRASHES, *q.PROCESS).mishaps("$__range")
-    used = inuse.of_job(catalog.ACCELERATOR_UP).count("job")
+    used = hardware.of_job(catalog.ACCELERATOR_UP).count("job")
     return table(
         4007,
         "Services of the fleet",
@@ -174,7 +193,7 @@ def _ends() -> Panel:
     cpu = counter(catalog.PROCESS_CPU_SECONDS, *q.PROCESS).rate().max(*by)
     age = (time() - gauge(catalog.PROCESS_START_TIME_SECONDS, *q.PROCESS)).max(*by)
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS, *q.PROCESS).max(*by)
-    programs = functions.PROGRAMS(*q.PROCESS).max(*by)
+    programs = services.PROGRAMS(*q.PROCESS).max(*by)
     return table(
         4102,
         "Largest processes",
@@ -265,7 +284,7 @@ def starts(slos: Slos) -> Row:
             timeseries(
                 4303,
                 "Compiles of all services",
-                Target(functions.COMPILES(q.JOB).sum("outcome"), "{{outcome}}"),
+                Target(services.COMPILES(q.JOB).sum("outcome"), "{{outcome}}"),
                 text=(
                     "Programs compiled, loaded from the persistent cache, or failed, "
                     "within five minutes. Debug has those of a host or function."
@@ -278,8 +297,8 @@ def starts(slos: Slos) -> Row:
                 "Lowest persistent cache hit rates",
                 Target(
                     q.share(
-                        functions.LOOKUPS(q.JOB, eq("result", "hit")).sum("job"),
-                        functions.LOOKUPS(q.JOB).sum("job"),
+                        services.LOOKUPS(q.JOB, eq("result", "hit")).sum("job"),
+                        services.LOOKUPS(q.JOB).sum("job"),
                     ).least(q.FEW),
                     "{{job}}",
                 ),

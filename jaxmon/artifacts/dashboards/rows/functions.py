@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
-from jaxmon.artifacts.dashboards.model import Link, Panel, Row, Target, Thresholds
+from jaxmon.artifacts.dashboards.model import (
+    Link,
+    Panel,
+    Row,
+    Target,
+    Thresholds,
+    line,
+    row,
+    table,
+    timeseries,
+)
 from jaxmon.artifacts.slo import Slos
 from jaxmon.promql import Expr, counter, events
 

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, timeseries
-from jaxmon.artifacts.dashboards.model import Row, Target
+from jaxmon.artifacts.dashboards.model import Row, Target, line, row, timeseries
 from jaxmon.artifacts.slo import Slos
 from jaxmon.facts.run import CHECKPOINT, FEWEST_FAILURES, OUTSIDE, STOPPED
-from jaxmon.promql import RATE_INTERVAL, Expr, Matcher, call, counter, eq, gauge, ne, re
+from jaxmon.promql import (
+    RATE_INTERVAL,
+    Expr,
+    Matcher,
+    call,
+    counter,
+    eq,
+    gauge,
+    ne,
+    re,
+)
 
 
 _BY = ("job", "run")

@@ -5,8 +5,15 @@ from __future__ import annotations
 from jaxmon import catalog, promql
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
-from jaxmon.artifacts.dashboards.model import Row, Target, Thresholds
+from jaxmon.artifacts.dashboards.model import (
+    Row,
+    Target,
+    Thresholds,
+    line,
+    row,
+    table,
+    timeseries,
+)
 from jaxmon.artifacts.overviews import accelerators as overviews
 from jaxmon.catalog import Metric
 from jaxmon.promql import Expr, Matcher, counter, eq, gauge

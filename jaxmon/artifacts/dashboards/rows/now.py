@@ -5,7 +5,6 @@ from __future__ import annotations
 from jaxmon import promql
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, stat, states, table, timeseries
 from jaxmon.artifacts.dashboards.model import (
     Line,
     Link,
@@ -13,9 +12,15 @@ from jaxmon.artifacts.dashboards.model import (
     Row,
     Target,
     Thresholds,
+    line,
+    row,
+    stat,
+    states,
+    table,
+    timeseries,
 )
-from jaxmon.artifacts.overviews import training
-from jaxmon.artifacts.overviews.alerting import FIRING
+from jaxmon.artifacts.overviews import services
+from jaxmon.artifacts.overviews.accelerators import FIRING
 from jaxmon.artifacts.slo import Slos
 from jaxmon.artifacts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
 from jaxmon.formats import durations
@@ -156,7 +161,7 @@ def _headline(slos: Slos) -> Line:
         ),
         stat(
             106,
-            Target(training.STEP_AGE(q.JOB).max(), "Oldest step", stalled),
+            Target(services.STEP_AGE(q.JOB).max(), "Oldest step", stalled),
             text=(
                 "Time since the slowest running loop finished a step. If it keeps "
                 "growing, a loop is stuck."

@@ -5,8 +5,7 @@ from __future__ import annotations
 from jaxmon import catalog, promql
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, timeseries
-from jaxmon.artifacts.dashboards.model import Line, Row, Target
+from jaxmon.artifacts.dashboards.model import Line, Row, Target, line, row, timeseries
 from jaxmon.promql import counter, eq, gauge, time
 
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, table, timeseries
-from jaxmon.artifacts.dashboards.model import Panel, Row, Target
+from jaxmon.artifacts.dashboards.model import (
+    Panel,
+    Row,
+    Target,
+    line,
+    row,
+    table,
+    timeseries,
+)
 from jaxmon.catalog import Metric
 from jaxmon.promql import events, gauge
 from jaxmon.promql.expressions import RATE_INTERVAL

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, stat, table, timeseries
-from jaxmon.artifacts.dashboards.model import Line, Link, Row, Target
+from jaxmon.artifacts.dashboards.model import (
+    Line,
+    Link,
+    Row,
+    Target,
+    line,
+    row,
+    stat,
+    table,
+    timeseries,
+)
 from jaxmon.artifacts.dashboards.rows import compiles, now, training
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations

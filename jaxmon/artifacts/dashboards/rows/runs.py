@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, stat, table, timeseries
-from jaxmon.artifacts.dashboards.model import Line, Link, Row, Target
+from jaxmon.artifacts.dashboards.model import (
+    Line,
+    Link,
+    Row,
+    Target,
+    line,
+    row,
+    stat,
+    table,
+    timeseries,
+)
 from jaxmon.artifacts.dashboards.rows import calls, executive, now, ranks
-from jaxmon.artifacts.overviews import flops as computed
-from jaxmon.artifacts.overviews import training as overviews
+from jaxmon.artifacts.overviews import services as computed
+from jaxmon.artifacts.overviews import services as overviews
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations
 from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, re

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, table
-from jaxmon.artifacts.dashboards.model import Link, Row, Target
+from jaxmon.artifacts.dashboards.model import Link, Row, Target, line, row, table
 from jaxmon.artifacts.dashboards.rows import now
-from jaxmon.artifacts.overviews import functions, requests, training
-from jaxmon.artifacts.overviews.alerting import FIRING
+from jaxmon.artifacts.overviews import services
+from jaxmon.artifacts.overviews.accelerators import FIRING
 from jaxmon.artifacts.slo import Slos
 from jaxmon.artifacts.slo.model import CURRENT_BURN_RATE
 from jaxmon.formats import durations
@@ -23,7 +22,7 @@ _DEBUG = Link(
 
 def oncall(slos: Slos) -> Row:
     """Return one line for each service, coloured as its objectives."""
-    every = requests.REQUESTS(q.JOB).sum("job")
+    every = services.REQUESTS(q.JOB).sum("job")
     firing = alerts(q.JOB, *FIRING, re("severity", "page|ticket")).max(*now.ALERT)
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max("job").of_unit("times")
     columns = (
@@ -45,13 +44,13 @@ def oncall(slos: Slos) -> Row:
             "Cold",
             q.budget(slos, "cold-start"),
         ),
-        Target(training.STEPS(q.JOB).sum("job"), "Steps"),
+        Target(services.STEPS(q.JOB).sum("job"), "Steps"),
         Target(
-            training.STEP_AGE(q.JOB).max("job"),
+            services.STEP_AGE(q.JOB).max("job"),
             "Oldest step",
             q.above(durations.seconds(slos.limits.stalled_after)),
         ),
-        Target(functions.CALLS(q.JOB).sum("job"), "Calls"),
+        Target(services.CALLS(q.JOB).sum("job"), "Calls"),
         Target(q.hit_rate("job"), "Cache hits", q.objective(slos, "cache-hit-rate")),
         Target(q.recompiling("job"), "Recompiles", q.above(q.storm(slos))),
         Target(up(q.JOB).avg("job").of_unit("ratio"), "Targets up", q.below(1)),

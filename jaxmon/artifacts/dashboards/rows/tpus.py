@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import line, row, states, table, timeseries
-from jaxmon.artifacts.dashboards.model import Row, Target, Thresholds
+from jaxmon.artifacts.dashboards.model import (
+    Row,
+    Target,
+    Thresholds,
+    line,
+    row,
+    states,
+    table,
+    timeseries,
+)
 from jaxmon.catalog import Metric
 from jaxmon.promql import counter, gauge, histogram
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
-from jaxmon.artifacts.dashboards.kinds import heatmap, line, row, timeseries
-from jaxmon.artifacts.dashboards.model import Row, Target
-from jaxmon.artifacts.overviews import training as overviews
+from jaxmon.artifacts.dashboards.model import (
+    Row,
+    Target,
+    heatmap,
+    line,
+    row,
+    timeseries,
+)
+from jaxmon.artifacts.overviews import services as overviews
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations
 from jaxmon.promql import call, counter, histogram

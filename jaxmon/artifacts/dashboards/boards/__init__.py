@@ -1,1 +1,0 @@
-"""The dashboards, one module each: which rows it has, and for whom."""

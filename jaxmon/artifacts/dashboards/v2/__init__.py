@@ -1,1 +1,0 @@
-"""Dashboards in Grafana's v2 model, carried over from the classic one."""

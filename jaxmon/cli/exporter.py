@@ -1,0 +1,272 @@
+"""``jaxmon exporter``: the sidecar."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+import click
+
+from jaxmon import rundir
+from jaxmon.cli import declared, output
+from jaxmon.cli.limits import from_file
+from jaxmon.errors import CommandError
+from jaxmon.formats.layout import clean
+from jaxmon.limits import Limits
+from jaxmon_exporter.options import PREFIX, SidecarOptions
+
+
+_EPILOG = """
+\b
+Endpoints:
+  /              live overview of this host
+  /metrics       for Prometheus, text or OpenMetrics
+  /api/summary   data of the landing page, as JSON
+  /api/history   its charts, as JSON
+  /-/healthy     200 while this process is serving
+  /-/ready       200 once every collector has been polled
+
+\b
+Signals:
+  SIGTERM, SIGINT   stop, even during startup; a second one exits immediately
+  SIGHUP            reload --web-config and its certificates; options and prices
+                    need a restart
+
+\b
+Exit codes:
+  0   stopped by SIGTERM or SIGINT
+  1   could not start: the address is in use or not local; or, if enabled, exited
+      because the GPU driver was upgraded or removed
+  2   usage error: invalid option or variable
+
+\b
+Example:
+  jaxmon exporter --port 9467 --run-dir /run/jaxmon
+"""
+
+
+@click.command(epilog=_EPILOG)
+@declared.options
+@click.option(
+    "--prices",
+    "price_table",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    envvar=f"{PREFIX}PRICES",
+    show_envvar=True,
+    help="Price table, dollars per hour: YAML 'model: dollars' or CSV 'model,dollars'.",
+)
+@click.option(
+    "--price",
+    "prices",
+    metavar="MODEL=DOLLARS",
+    multiple=True,
+    envvar=f"{PREFIX}PRICE",
+    show_envvar=True,
+    help="Dollars per hour for one model, overrides --prices: H100=2.5; repeatable.",
+)
+@click.option(
+    "--limits",
+    "limits_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    envvar="JAXMON_LIMITS",
+    show_envvar=True,
+    help="Judge by the limits in this slo.yaml, or JSON; agents and commands that use "
+    "the same run directory then do, too.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+    default="info",
+    envvar=f"{PREFIX}LOG_LEVEL",
+    show_default=True,
+    show_envvar=True,
+    help="Minimum severity of log messages on standard error.",
+)
+def command(
+    chosen: declared.Chosen,
+    *,
+    price_table: Path | None,
+    prices: tuple[str, ...],
+    limits_file: Path | None,
+    log_level: str,
+) -> None:
+    """
+    Serve the metrics of this host: its JAX processes, GPUs and itself.
+
+    Collects from every instrumented process on the host over Unix sockets, so
+    Prometheus has one target per host. Runs until SIGTERM or SIGINT.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(
+        LogFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    )
+    logging.basicConfig(level=log_level.upper(), handlers=[handler])
+    signals = Signals()
+    chosen["run_dir"] = chosen["run_dir"] or rundir.locate()
+    chosen["disks"] = chosen["disks"] or _cache_directory()
+    try:
+        with _loading():
+            from jaxmon_exporter.service import Service
+
+            options = SidecarOptions(
+                **chosen,
+                prices=_prices(price_table, prices),
+                limits=from_file(limits_file) if limits_file else Limits(),
+            )
+            service = Service(options, give_up=signals.give_up)
+            bound = service.start()
+        signals.loaded()
+    except Stopped:
+        return
+    scheme = "https" if service.encrypted else "http"
+    output.line(
+        f"jaxmon exporter: {scheme}://{_reachable(options.host)}:{bound}/", err=True
+    )
+    output.line(f"jaxmon exporter: agents in {options.run_dir}", err=True)
+    try:
+        reason = signals.wait(service.reload)
+    finally:
+        service.stop()
+    if reason:
+        raise CommandError(reason)
+
+
+class LogFormatter(logging.Formatter):
+    """
+    Formats log records that quote agents, drivers and servers.
+
+    A message is one sanitised line, and the rest is indented, so that nothing in it
+    looks like another record.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return *record* as text."""
+        first, *rest = super().format(record).split("\n")
+        return "\n".join([clean(first), *(f"  {clean(one)}" for one in rest)])
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's
+        """Return the message of *record* with the time and the rest."""
+        record.message = clean(record.message)
+        return super().formatMessage(record)
+
+
+@contextlib.contextmanager
+def _loading() -> Iterator[None]:
+    """
+    Disable garbage collection in the block and freeze what it loads: scanning modules
+    repeatedly takes a tenth of startup time.
+    """
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        gc.enable()
+
+
+def _prices(table: Path | None, flags: Sequence[str]) -> Mapping[str, float]:
+    """Return dollars per hour by model; those of *flags* win."""
+    if not table and not flags:
+        return {}
+    from jaxmon_exporter.prices import from_file, from_flags
+
+    try:
+        found = from_flags(flags)
+    except CommandError as error:
+        raise click.UsageError(error.message) from error
+    return {**(from_file(table) if table else {}), **found}
+
+
+def _cache_directory() -> tuple[Path, ...]:
+    """Return the directory of JAX's persistent cache, if it is a local one."""
+    directory = os.environ.get("JAX_COMPILATION_CACHE_DIR", "")
+    return (Path(directory),) if directory and "://" not in directory else ()
+
+
+def _reachable(host: str) -> str:
+    """Return *host* as a URL host usable on this machine."""
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+        return "localhost"
+    return f"[{host}]" if ":" in host else host
+
+
+_STOP = "stop"
+_RELOAD = "reload"
+_MOST_BYTES = 4096
+
+
+class Stopped(BaseException):
+    """
+    Raised out of whatever the main thread does: SIGTERM or SIGINT came before
+    `Signals.wait`. Derives from `BaseException` so that startup error handling does not
+    swallow it.
+    """
+
+
+class Signals:
+    """
+    Handles this process's signals, and stop requests from other threads. Create it,
+    and wait on it, on the main thread.
+
+    SIGTERM and SIGINT stop, a second one immediately; SIGHUP reloads.
+
+    It waits for a byte in a pipe, which the interpreter writes for each signal: one
+    that comes just before the main thread blocks would not end any other wait, as
+    Python's handlers run between bytecodes.
+    """
+
+    def __init__(self) -> None:
+        # Its put() may interrupt its get() on the same thread, as a handler does.
+        self._events: SimpleQueue[str] = SimpleQueue()
+        self._loading = True
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        signal.signal(signal.SIGHUP, lambda *_: self._put(_RELOAD))
+
+    def give_up(self, reason: str) -> None:
+        """End `wait` with *reason*; thread-safe."""
+        self._put(reason)
+
+    def loaded(self) -> None:
+        """From now on, stop signals end `wait` instead of raising `Stopped`."""
+        self._loading = False
+
+    def wait(self, reload: Callable[[], None]) -> str:
+        """
+        Wait until stopped, and return the reason for a failure, ``""`` if there is
+        none.
+
+        Args:
+            reload: called at each SIGHUP.
+        """
+        while True:
+            try:
+                event = self._events.get_nowait()
+            except Empty:
+                os.read(self._woken, _MOST_BYTES)
+            else:
+                if event != _RELOAD:
+                    return "" if event == _STOP else event
+                reload()
+
+    def _stop(self, number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        # Also where it is raised into something that swallows it.
+        self._put(_STOP)
+        if self._loading:
+            raise Stopped
+
+    def _put(self, event: str) -> None:
+        self._events.put(event)
+        with suppress(BlockingIOError):  # full: it wakes up anyway
+            os.write(self._wake, b"\0")

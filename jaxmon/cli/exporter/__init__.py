@@ -1,1 +1,0 @@
-"""``jaxmon exporter``: the `command`, and the `signals` that stop and reload it."""

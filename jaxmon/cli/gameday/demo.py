@@ -1,0 +1,368 @@
+"""
+``jaxmon demo``: two instrumented programs, a sidecar, and what they show.
+
+If Prometheus and Alertmanager are installed they run as well, and a fault can be
+injected to watch its alert fire.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from jaxmon.cli import output
+from jaxmon.cli.extras import require
+from jaxmon.cli.gameday import children as programs
+from jaxmon.cli.gameday import stack
+from jaxmon.cli.gameday.children import ChildProcess, Children
+from jaxmon.cli.gameday.scene import (
+    DisplayState,
+    SceneLog,
+    drawn,
+    finish,
+    steps,
+    totals_table,
+)
+from jaxmon.cli.gameday.screen import clock, view
+from jaxmon.cli.gameday.stack import (
+    SCALE,
+    MonitoringPrograms,
+    MonitoringStack,
+    active,
+    fetch,
+)
+from jaxmon.cli.options import Number, Url, Whole
+from jaxmon.demo.scenarios import BY_NAME, SCENARIOS
+from jaxmon.errors import CommandError
+from jaxmon.files import scratch
+from jaxmon.settings import SIDECAR_PORT
+
+
+if TYPE_CHECKING:
+    from jaxmon.facts.host import Summary
+
+_JOB = "demo"
+_PORT = SIDECAR_PORT
+_PORTS = 64
+_START_SECONDS = 90.0
+_REDRAW_SECONDS = 1.0
+_PROGRAMS = {"serve": "serving", "train": "training"}
+
+PLACES = {one.name: _PROGRAMS[one.program] for one in SCENARIOS if one.in_demo}
+"""In which of the demo's programs each fault is."""
+
+
+@click.command(
+    epilog="""
+\b
+Examples:
+  jaxmon demo --duration 60
+  jaxmon demo --break stall
+"""
+)
+@click.option(
+    "--duration",
+    type=Number(min=1),
+    help="Run for this many seconds after startup; default: until Ctrl-C.",
+)
+@click.option(
+    "--port",
+    type=Whole(1, 65535),
+    default=_PORT,
+    show_default=True,
+    help="TCP port of the sidecar; if taken, the next free one.",
+)
+@click.option(
+    "--break",
+    "fault",
+    type=click.Choice(sorted(PLACES)),
+    help="Inject a fault; `jaxmon gameday --list` describes each.",
+)
+@click.option(
+    "--break-after",
+    type=Number(min=0),
+    default=30.0,
+    show_default=True,
+    help="Seconds until the fault starts.",
+)
+@click.option(
+    "--break-for",
+    type=Number(min=1),
+    default=60.0,
+    show_default=True,
+    help="Duration of the fault in seconds.",
+)
+@click.option(
+    "--prometheus/--no-prometheus",
+    "alerting",
+    default=True,
+    show_default=True,
+    help="Run Prometheus and Alertmanager if installed.",
+)
+@click.option(
+    "--webhook",
+    type=Url(path_follows=True),
+    metavar="URL",
+    help=(
+        "Base URL for Alertmanager notifications; /page and /ticket are appended. "
+        "Default: none are sent."
+    ),
+)
+def command(
+    *,
+    duration: float | None,
+    port: int,
+    fault: str | None,
+    break_after: float,
+    break_for: float,
+    alerting: bool,
+    webhook: str | None,
+) -> None:
+    """
+    Demonstrate jaxmon on this machine.
+
+    Starts a training loop (Flax and Optax) and a model server (plain JAX), both
+    instrumented, and a sidecar; then shows the sidecar's metrics live. Everything is
+    stopped and cleaned up at the end.
+
+    If prometheus and prometheus-alertmanager are installed, they run with the rules of
+    `jaxmon alerts build`, 60 times as fast as in production: a minute represents an
+    hour. Pending and firing alerts are listed; use --break to watch them fire and
+    resolve.
+    """
+    require("demo", "jax", "flax", "optax")
+    if fault and duration is not None and duration <= break_after:
+        msg = (
+            f"--duration {duration:g} ends before the fault starts, after "
+            f"{break_after:g} seconds; use a longer --duration or a smaller "
+            "--break-after"
+        )
+        raise click.UsageError(msg)
+    broken = Fault(fault, after=break_after, lasting=break_for) if fault else None
+    with (
+        _signals_interrupt(),
+        scratch.directory("jaxmon-demo-") as directory,
+        Children(programs.environ(str(directory), scale=SCALE), directory) as children,
+    ):
+        demo = _start(children, str(directory), port=port, fault=broken)
+        if alerting:
+            demo.stack = _start_stack(children, str(directory), demo, webhook)
+        summary = demo.watch(duration)
+        output.lines("\nStopping ...", err=True)
+    _conclude(summary)
+
+
+class Fault:
+    """
+    A fault, which signals start and end in a program.
+
+    Args:
+        name: one of `PLACES`.
+        after: seconds until it starts.
+        lasting: seconds for which it active.
+    """
+
+    def __init__(self, name: str, *, after: float, lasting: float) -> None:
+        self.name = name
+        self._begin, self._end = after, after + lasting
+        self._applied = False
+
+    @property
+    def place(self) -> str:
+        """The name of the affected program."""
+        return PLACES[self.name]
+
+    def apply(self, child: ChildProcess, elapsed: float) -> None:
+        """
+        Signal *child* if the fault starts or ends, *elapsed* seconds after startup.
+        """
+        if (broken := self.is_active(elapsed)) != self._applied:
+            self._applied = broken
+            number = signal.SIGUSR1 if broken else signal.SIGUSR2
+            child.process.send_signal(number)
+
+    def is_active(self, elapsed: float) -> bool:
+        """Return whether the fault is active."""
+        return self._begin <= elapsed < self._end
+
+    def description(self, elapsed: float) -> str:
+        """Describe the current state of the fault."""
+        if elapsed < self._begin:
+            return f"fault {self.name} starts in {clock(self._begin - elapsed)}"
+        if self.is_active(elapsed):
+            left = clock(self._end - elapsed)
+            return f"fault {self.name}: {BY_NAME[self.name].summary}; ends in {left}"
+        return f"fault {self.name} ended {clock(elapsed - self._end)} ago"
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """
+    Make SIGTERM and SIGHUP end the demo as Ctrl-C does, children included, but not one
+    that is ignored, as SIGHUP under nohup.
+    """
+    before = {
+        number: handler
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if (handler := signal.getsignal(number)) is not signal.SIG_IGN
+    }
+    for number in before:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _start(
+    children: Children, run_dir: str, *, port: int, fault: Fault | None
+) -> _Demo:
+    """Start sidecar and workloads."""
+    output.line("Starting a training loop, a model server and a sidecar ...")
+    sidecar = programs.start_sidecar(children, run_dir, port=_free_port(port))
+    # The agents take free ports; the sidecar was promised its own.
+    url = sidecar.says(programs.SIDECAR_READY, seconds=_START_SECONDS)
+    workloads = {}
+    for name, module in (("training", "train"), ("serving", "serve")):
+        faulty = fault is not None and fault.place == name
+        arguments = ["--fault", fault.name] if fault and faulty else []
+        workloads[name] = programs.start_program(
+            children, module, *arguments, name=name
+        )
+    agents = {
+        f"{name} metrics": child.says(programs.AGENT_READY, seconds=_START_SECONDS)
+        for name, child in workloads.items()
+    }
+    places = {"live page": f"{url}/", "sidecar metrics": f"{url}/metrics", **agents}
+    places["explanation"] = f"jaxmon explain 0 --run-dir {run_dir}"
+    return _Demo(children, workloads, places, url, fault)
+
+
+def _start_stack(
+    children: Children, directory: str, demo: _Demo, webhook: str | None
+) -> MonitoringStack | None:
+    """Start Prometheus and Alertmanager where they are installed."""
+    if (installed := MonitoringPrograms.installed()) is None:
+        output.line(
+            "Alerts are not shown: install prometheus and prometheus-alertmanager "
+            "to see them here."
+        )
+        return None
+    output.line(
+        f"Starting Prometheus and Alertmanager, {SCALE} times as fast as in "
+        "production ..."
+    )
+    # The sidecar has what the agents have: scraping both would count twice.
+    targets = {_JOB: demo.sidecar.removeprefix("http://")}
+    found = stack.start(
+        installed, children, Path(directory), targets=targets, webhook=webhook
+    )
+    demo.places |= {
+        "prometheus": f"{found.prometheus}/",
+        "alertmanager": f"{found.alertmanager}/",
+    }
+    return found
+
+
+def _free_port(first: int) -> int:
+    """
+    Return the first unused port from *first* on.
+
+    Raises:
+        CommandError: no port near it is free.
+    """
+    last = min(first + _PORTS, 65535)
+    for port in range(first, last + 1):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((programs.HOST, port))
+            except OSError:
+                continue
+            return port
+    msg = f"ports {first} to {last} are all taken; choose another with --port"
+    raise CommandError(msg)
+
+
+@dataclass
+class _Demo:
+    """
+    The running demo.
+
+    Args:
+        children: all processes.
+        workloads: processes that can have faults, by name.
+        places: URL or command, by what it shows.
+        sidecar: its URL.
+        fault: the fault to inject.
+        stack: Prometheus and Alertmanager.
+    """
+
+    children: Children
+    workloads: Mapping[str, ChildProcess]
+    places: dict[str, str]
+    sidecar: str
+    fault: Fault | None
+    stack: MonitoringStack | None = None
+
+    def watch(self, duration: float | None) -> Summary:
+        """
+        Show the summary until *duration* has elapsed or Ctrl-C; return the last one.
+        """
+        started = time.monotonic()
+        end = float("inf") if duration is None else started + duration
+        draw = partial(drawn, places=self.places, duration=duration)
+        log = partial(SceneLog, self.places)
+        with view(draw, log, alternate=True) as shown:
+            scene = self._scene(0.0)
+            try:
+                while (now := time.monotonic()) < end:
+                    self.children.check()
+                    scene = self._scene(now - started)
+                    shown.show(scene)
+                    time.sleep(max(0.0, min(_REDRAW_SECONDS, end - time.monotonic())))
+            except KeyboardInterrupt:
+                with suppress(CommandError):  # what was shown may be a second old
+                    scene = self._scene(time.monotonic() - started)
+        finish(scene)
+        return scene.summary
+
+    def _scene(self, elapsed: float) -> DisplayState:
+        """Perform due actions and return the scene to show."""
+        alerts = active(self.stack.alerts()) if self.stack is not None else None
+        summary = fetch("the sidecar", f"{self.sidecar}/api/summary")
+        scene = DisplayState(elapsed, cast("Summary", summary), alerts)
+        if (fault := self.fault) is None:
+            return scene
+        fault.apply(self.workloads[fault.place], elapsed)
+        return replace(
+            scene, fault=fault.description(elapsed), broken=fault.is_active(elapsed)
+        )
+
+
+def _conclude(summary: Summary) -> None:
+    """
+    Print the totals.
+
+    Raises:
+        CommandError: nothing was measured.
+    """
+    totals = summary["totals"]
+    output.line("Totals")
+    output.lines(totals_table(summary))
+    if not (totals["calls"] and totals["compiles"] and steps(summary)):
+        msg = (
+            "nothing was measured: calls, compiles and steps must be above 0; use "
+            "a longer --duration"
+        )
+        raise CommandError(msg)
