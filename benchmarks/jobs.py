@@ -15,7 +15,7 @@ from benchmarks.rows import Row
 
 
 if TYPE_CHECKING:
-    from jaxmon.report.job.records import Host
+    from jaxmon.facts.host import JobHost
 
 HOSTS, PER_HOST = 512, 8
 STUCK = 2_718
@@ -33,8 +33,8 @@ _NAMES = 50
 
 def measure() -> list[Row]:
     """Return CPU time and memory of reading, judging and printing, and their size."""
-    from jaxmon.report.job.text import lines
-    from jaxmon.report.job.verdict import judge
+    from jaxmon.job.text import lines
+    from jaxmon.job.verdict import judge
 
     pages = responses()
     size = sum(map(len, pages)) / _MIB
@@ -111,10 +111,10 @@ def responses(
     return pages
 
 
-def first_of(hosts: list[Host]) -> list[str]:
+def first_of(hosts: list[JobHost]) -> list[str]:
     """Return what is printed of the first failure."""
-    from jaxmon.report.job.post_mortem import examine
-    from jaxmon.report.job.post_mortem_text import lines
+    from jaxmon.job.post_mortem import examine
+    from jaxmon.job.post_mortem_text import lines
 
     return lines(examine(hosts), _WIDTH)
 
@@ -146,7 +146,7 @@ def _going(number: int) -> dict[str, Any]:
 @cache
 def _course(busy: float, variant: int) -> list[str]:
     """Return the rows of a rank that loads for about that part of the time."""
-    from jaxmon.report.job.columns import COLUMNS
+    from jaxmon.facts.time_by_call import COLUMNS
 
     chance = random.Random(variant)  # noqa: S311 - varies ranks, hides nothing
     rows = []
@@ -159,10 +159,10 @@ def _course(busy: float, variant: int) -> list[str]:
     return rows
 
 
-def read(pages: list[str]) -> list[Host]:
+def read(pages: list[str]) -> list[JobHost]:
     """Return the content of *pages*."""
+    from jaxmon.facts.host import host
     from jaxmon.formats import json_text
-    from jaxmon.report.job.records import host
 
     return [
         host(f"host-{number}:9467", json_text.parse(page, odd_numbers=True))
@@ -170,9 +170,9 @@ def read(pages: list[str]) -> list[Host]:
     ]
 
 
-def grouped(hosts: list[Host]) -> list[str]:
+def grouped(hosts: list[JobHost]) -> list[str]:
     """Return the stacks on *hosts* as they are printed."""
-    from jaxmon.report.job import stacks
+    from jaxmon.job import stacks
 
     return stacks.lines(stacks.groups(stacks.of_hosts(hosts)), _WIDTH)
 

@@ -29,15 +29,15 @@ def measure() -> list[Row]:
 def _of_leaves(leaves: int, rounds: int) -> list[Row]:
     from time import perf_counter
 
-    from jaxmon.agent.recompiles.comparison import Comparison
+    from jaxmon.agent.recompiles.finder import CauseFinder
 
     step, arguments = _program(leaves)
     whole, ours, signatures, comparisons = [], [], [], []
     with (
         stopwatch() as spent,  # before the probes keep the methods
         agent(),
-        stopwatch((Comparison, "_signature")) as building,
-        stopwatch((Comparison, "_compare")) as comparing,
+        stopwatch((CauseFinder, "_signature")) as building,
+        stopwatch((CauseFinder, "_compare")) as comparing,
     ):
         for number in range(rounds):
             given = arguments(number)

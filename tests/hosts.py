@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from jaxmon.facts.host import HostVerdict
+from jaxmon.facts.status import HostVerdict
 from jaxmon.http.server import Request, Response, Server
 from jaxmon.limits import Limits
 from jaxmon_exporter.judge import judge

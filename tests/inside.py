@@ -31,7 +31,7 @@ from jaxmon.agent.memory.part import Memory
 from jaxmon.agent.observers import Observers
 from jaxmon.agent.oom.part import OomReports
 from jaxmon.agent.part import Part
-from jaxmon.agent.recompiles.causes import CauseFinder
+from jaxmon.agent.recompiles.causes import Histories
 from jaxmon.agent.recompiles.part import Recompiles
 from jaxmon.agent.registry import Registry
 from jaxmon.agent.reports.profile import Profiler
@@ -133,9 +133,11 @@ def calls(agent: Agent) -> CallLayer:
     return part(agent, CallLayer)
 
 
-def causes(agent: Agent) -> CauseFinder:
-    """Return what finds out why something is compiled again."""
-    return recompiles(agent).comparison._causes
+def causes(agent: Agent) -> Histories:
+    """Return what says why something is compiled again."""
+    finder = recompiles(agent).finder
+    assert finder is not None
+    return finder._histories
 
 
 def recompiles(agent: Agent) -> Recompiles:

@@ -9,8 +9,8 @@ from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, Histogram, series
-from jaxmon.facts.host import UNREAD, HostVerdict, Summary
 from jaxmon.facts.reading import Reading, read
+from jaxmon.facts.status import UNREAD, HostVerdict, Summary
 from jaxmon.report.status.summary import summarise
 from jaxmon_exporter.collectors.agents.page import families
 

@@ -63,9 +63,11 @@ _COMMON = frozenset(
 ALLOWED = {
     ("jaxmon/agent/inspection.py", "D7"): "packages whose classes can be trusted",
     ("jaxmon/agent/recompiles/argument_trees.py", "D5"): "code of the user's function",
+    ("jaxmon/agent/recompiles/recreations.py", "D5"): "code of the user's function",
     ("jaxmon/agent/tracing/reading.py", "D5"): "variables of the user's function",
     ("jaxmon/agent/tracing/sources.py", "D5"): "code of the user's function",
     ("jaxmon/agent/tracing/sources.py", "D6"): "code of the user's function",
+    ("jaxmon/agent/warm/recorder.py", "D5"): "code of the user's function",
     ("jaxmon/artifacts/reference.py", "D1"): "says how to read the table",
     ("tools/check_door.py", "D1"): "this rule",
     ("tools/check_door.py", "D3"): "this rule",

@@ -56,7 +56,7 @@ _NAME = rb"agent-([0-9]{1,4})\.end"
 
 
 @dataclass(slots=True)
-class Known:
+class ObservedRank:
     """
     What is known of the process in a slot.
 
@@ -132,7 +132,7 @@ def words(end: ProcessEnd) -> dict[str, Any]:
     return found if age is None else {**found, "age_seconds": age}
 
 
-def left(end: ProcessEnd, now: float) -> Known | None:
+def left(end: ProcessEnd, now: float) -> ObservedRank | None:
     """
     Return what a process left that ended before it was ever read, such as for an
     argument that is wrong; `None` if it has not failed and was no rank of a job.
@@ -145,7 +145,9 @@ def left(end: ProcessEnd, now: float) -> Known | None:
     then = since = now - age
     if not end.kind:  # it lived a little longer
         since = min(now, then + 2 * _WRITTEN_EVERY)
-    known = Known({"host": os.uname().nodename}, then, Kills(None, None), end.starts)
+    known = ObservedRank(
+        {"host": os.uname().nodename}, then, Kills(None, None), end.starts
+    )
     known.end, known.ended, known.since = end, end.ended, since
     return known
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from jaxmon import endings, rundir
 from jaxmon.facts.ending import FINISHED
-from jaxmon.facts.host import HostVerdict, ProcessVerdict
 from jaxmon.facts.process import read
+from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from jaxmon.formats.layout import clean
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all

@@ -15,7 +15,7 @@ from jaxmon_exporter.collecting import Clock
 
 
 if TYPE_CHECKING:
-    from jaxmon.facts.host import CollectorSummary, HostVerdict, Summary
+    from jaxmon.facts.status import CollectorSummary, HostVerdict, Summary
     from jaxmon.report.status.history import ShownCharts
     from jaxmon.symptoms.answer import Onsets
     from jaxmon_exporter.polling import Status

@@ -14,7 +14,7 @@ from jaxmon.http.server import Request, Response
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from jaxmon.facts.host import Summary
+    from jaxmon.facts.status import Summary
     from jaxmon.report.status.history import ShownCharts
 
 Page: TypeAlias = Callable[[Request], Response]

@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING, Any
 from jaxmon import endings, rundir
 from jaxmon.endings import SlotEnds
 from jaxmon.facts.ending import KILLED, RUNNING, ProcessEnd
+from jaxmon.facts.rank import SCHEMA
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.http.messages import Request, Response
 from jaxmon.report import responses
-from jaxmon.report.job import SCHEMA
 from jaxmon.resources import container, hung
 from jaxmon_exporter.collecting import Clock
-from jaxmon_exporter.endings import KEPT_SECONDS, Closings, Kills, Known, left
+from jaxmon_exporter.endings import KEPT_SECONDS, Closings, Kills, ObservedRank, left
 from jaxmon_exporter.refreshed import Refreshed
 
 
@@ -98,10 +98,10 @@ class Ranks:
         self._clock = clock
         self._beside = beside
         self._closings = Closings(run_dir, clock)
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, ObservedRank] = {}
         self._host_kills: int | None = None
         # Those whose slot another process has now.
-        self._past: deque[tuple[str, Known]] = deque(maxlen=_MOST_RANKS)
+        self._past: deque[tuple[str, ObservedRank]] = deque(maxlen=_MOST_RANKS)
         # Two threads read: one of them also the stacks.
         self._lock = Lock()
         self._latest = Refreshed(
@@ -239,10 +239,10 @@ class Ranks:
         before = self._known.get(worker)
         starts = 0 if slot is None else slot.latest.starts
         if before is not None and before.is_same(rank, starts):
-            made = Known(rank, now, before.kills, starts)
+            made = ObservedRank(rank, now, before.kills, starts)
             made.stacks, made.stacks_read = before.stacks, before.stacks_read
         else:
-            made = Known(
+            made = ObservedRank(
                 rank, now, Kills(hung.listener(path), self._host_kills), starts
             )
             if before is not None:
@@ -253,12 +253,12 @@ class Ranks:
         self._known[worker] = made
 
     @staticmethod
-    def _read_record(known: Known, slot: SlotEnds | None) -> None:
+    def _read_record(known: ObservedRank, slot: SlotEnds | None) -> None:
         """Note what the record of a process says, which its successor leaves alone."""
         if known.starts and slot is not None:
             known.end = slot.of(known.starts) or known.end
 
-    def _note_closing(self, worker: str, known: Known) -> None:
+    def _note_closing(self, worker: str, known: ObservedRank) -> None:
         """Note when the record of a process was closed."""
         if known.ended and known.closed is None:
             completed = known.end is not None and known.end.exited
@@ -301,7 +301,7 @@ class Ranks:
         else:
             known.trouble = "has no socket in the run directory"
 
-    def _end(self, known: Known, now: float) -> None:
+    def _end(self, known: ObservedRank, now: float) -> None:
         if known.ended:
             return
         known.ended = KILLED if known.end is None else known.end.ended
@@ -377,8 +377,8 @@ def _fetched(
 
 def _since_progress(rank: Mapping[str, Any]) -> float | None:
     """Return for how long *rank* has not got on, `None` if that is not long."""
+    from jaxmon.facts.rank import Rank  # noqa: PLC0415 - few hosts have peers
     from jaxmon.facts.reader import from_json  # noqa: PLC0415 - likewise
-    from jaxmon.report.job.records import Rank  # noqa: PLC0415 - few hosts have peers
 
     known = from_json(Rank, rank)
     limit = max(_STUCK_SECONDS, _TIMES_AS_USUAL * known.pace.usual_seconds)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmon.catalog import BUILD_INFO, DROPPED, INTERNAL_ERRORS, SCRAPE_SECONDS
 from jaxmon.errors import CommandError, JaxmonError
 from jaxmon.exposition.families import Family, Histogram, gauge, series
-from jaxmon.facts.host import HostVerdict
+from jaxmon.facts.status import HostVerdict
 from jaxmon.http.routes import HostPolicy
 from jaxmon.http.server import Request, Server, metrics_handler
 from jaxmon.report.status.history import EVERY
@@ -36,7 +36,7 @@ from jaxmon_exporter.unseen import Unseen
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from jaxmon.facts.host import Summary
+    from jaxmon.facts.status import Summary
     from jaxmon.otel.pusher import Pusher
     from jaxmon_exporter.collecting import Collector
     from jaxmon_exporter.compat import DcgmNames

@@ -36,7 +36,6 @@ from jaxmon.agent.checks.determinism import Determinism
 from jaxmon.agent.checks.keys import Keys
 from jaxmon.agent.checks.logged import LoggedValues
 from jaxmon.agent.checks.numerics import Numerics
-from jaxmon.agent.compiles.compile import CompileAttribution
 from jaxmon.agent.compiles.misses import Misses
 from jaxmon.agent.compiles.part import Compiles
 from jaxmon.agent.context import Context
@@ -53,7 +52,7 @@ from jaxmon.agent.oom.part import OomReports
 from jaxmon.agent.part import Part
 from jaxmon.agent.recompiles.part import Recompiles
 from jaxmon.agent.reports.profile import Profiler
-from jaxmon.agent.reports.rank import Rank
+from jaxmon.agent.reports.rank import RankPart
 from jaxmon.agent.trackers.part import Trackers
 from jaxmon.agent.warm.part import WarmStarts
 from jaxmon.agent.watcher import Watcher
@@ -75,7 +74,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
     """
     wanted = context.settings
     programs, utilization, mistakes = None, None, list[Part]()
-    lead = _unknown
+    run_ahead = _unknown
     loaded = LoadedPrograms(context.jax)
     if wanted.programs:
         from jaxmon.agent.compiles.programs import Programs  # noqa: PLC0415
@@ -90,11 +89,10 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         from jaxmon.agent.devices.driver_metrics import DeviceMetrics  # noqa: PLC0415
 
         devices = DeviceMetrics(context)
-    attribution = CompileAttribution(indicators.timeline, indicators.compiles)
     lines = MemoryLines(context)
     cache = PersistentCache(context)
     recompiles = Recompiles(context)
-    misses = Misses(context, attribution)
+    misses = Misses(context, indicators.timeline)
     spanning = programs.spanning if programs is not None else tuple
     errors = Errors(
         context,
@@ -103,7 +101,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         words=LastWords(context, indicators.loops, spanning),
     )
     memory = Memory(context)
-    compiles = Compiles(context, misses, attribution, recompiles, cache)
+    compiles = Compiles(context, misses, indicators, recompiles, cache)
     found: list[Part] = [
         memory,
         lines,
@@ -139,7 +137,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
             from jaxmon.agent.sampling.part import Sampling  # noqa: PLC0415
 
             found.append(sampling := Sampling(context, spanning))
-            lead = sampling.lead.look
+            run_ahead = sampling.run_ahead.look
             found.append(Charts(context, indicators, memory.snapshot))
             found.append(
                 SpeedHistory(
@@ -167,7 +165,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         indicators,
         compiles=compiles,
         programs=programs,
-        lead=lead,
+        run_ahead=run_ahead,
         errors=errors,
     )
     if devices is not None:
@@ -192,7 +190,7 @@ def _for_others(  # noqa: PLR0913 - what it is to show
     *,
     compiles: Compiles,
     programs: Programs | None,
-    lead: Callable[[], tuple[float, float]],
+    run_ahead: Callable[[], tuple[float, float]],
     errors: Errors,
 ) -> list[Part]:
     """Return what shows how this process gets on, to people and to a whole job."""
@@ -204,7 +202,7 @@ def _for_others(  # noqa: PLR0913 - what it is to show
 
         timeline, routes = indicators.timeline, indicators.routes
         time = WallTime(
-            context, timeline, routes, spanning, lead, gone=errors.gone.as_json
+            context, timeline, routes, spanning, run_ahead, gone=errors.gone.as_json
         )
         doing = time.doing
         errors.words.doing = time.position
@@ -217,7 +215,7 @@ def _for_others(  # noqa: PLR0913 - what it is to show
         run = RunGoodput(context, timeline, loops, crashed=errors.words.crashed)
         record = run.describe
         found.append(run)
-    rank = Rank(
+    rank = RankPart(
         context,
         doing=doing,
         run=record,
@@ -243,7 +241,7 @@ def _for_opentelemetry(context: Context, indicators: Indicators) -> list[Part]:
 
 
 def _unknown() -> tuple[float, float]:
-    """Stand for a lead that no sample shows."""
+    """Stand for what no sample shows."""
     return 0.0, 0.0
 
 

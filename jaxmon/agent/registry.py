@@ -47,6 +47,11 @@ class Registry:
     The objects of one function, and their calls, are in `Function.objects`.
 
     Attributes:
+        by_code: the functions by the id of the code that their counted calls run when
+            they miss, with that code. Each function has its own copy, equal to JAX's.
+            So a frame identifies the function without reading variables, which costs a
+            microsecond or two, thousands of times while a large program is traced. A
+            pmap has no copy.
         codes_tell: whether `by_code` knows every counted function.
         added: called with each new object, before the program has it.
         complete: whether everything that the program jits from now on is added.
@@ -59,7 +64,7 @@ class Registry:
         self._entries: dict[int, tuple[Jit, weakref.ref[Any]]] = {}
         self._sources: dict[str, list[Jit]] = {}
         self._numbers = itertools.count()
-        self._codes: dict[int, tuple[Function, types.CodeType]] = {}
+        self.by_code: dict[int, tuple[Function, types.CodeType]] = {}
         self._makers: dict[Function, Callable[..., Any]] = {}
         self._existing: list[tuple[weakref.ref[Any], str]] | None = None
 
@@ -140,17 +145,6 @@ class Registry:
         """Return a number larger than those of all objects jitted before."""
         return next(self._numbers)
 
-    def by_code(self, code: types.CodeType) -> Function | None:
-        """
-        Return the function whose counted calls run *code* when they miss, if any.
-
-        Each function has its own copy of that code, equal to JAX's. So a frame
-        identifies the function without reading variables, which costs a microsecond or
-        two, thousands of times while a large program is traced. A pmap has no copy.
-        """
-        found = self._codes.get(id(code))
-        return found[0] if found else None
-
     def maker(
         self, original: Callable[..., Any], function: Function
     ) -> Callable[..., Any]:
@@ -163,7 +157,7 @@ class Registry:
             return original
         if function not in self._makers:
             code = missing.replace()
-            self._codes[id(code)] = (function, code)
+            self.by_code[id(code)] = (function, code)
             self._makers[function] = jit.with_code(original, missing, code)
         return self._makers[function]
 

@@ -63,7 +63,7 @@ class Watcher:
 
     def submit(self, watched: Watched) -> bool:
         """Start polling *watched*; return whether it was accepted. Never blocks."""
-        if self._stopped or not self._guard.on(self._name):
+        if self._stopped or self._name in self._guard.off:
             return False
         if len(self._watched) + self._submitted.qsize() >= self._limit:
             self.refused.add()

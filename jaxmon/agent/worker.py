@@ -113,7 +113,7 @@ class Worker:
         if thread is None:
             return
         self._jobs.put(None)
-        self._end_gathering()
+        self.end_gathering()
         if wait and thread is not current() and thread.is_alive():
             self._guard.join(thread)
         self._discard()
@@ -142,7 +142,7 @@ class Worker:
         done = Event()
         # Not by submit(): the queue may be full.
         self._jobs.put(done.set)
-        self._end_gathering()
+        self.end_gathering()
         self.start()
         # Counts turns, not time: the program may have replaced Python's clock.
         for _ in range(int(timeout / _TURN_SECONDS) + 1):
@@ -156,14 +156,14 @@ class Worker:
 
     def submit(self, job: Job) -> bool:
         """Queue *job*; return whether it was accepted. Never blocks."""
-        if self._stopped or not self._guard.on(self._name):
+        if self._stopped or self._name in self._guard.off:
             return False
         waiting = self._jobs.qsize()
         if waiting >= self._limit:
             self.refused.add()
             return False
         if waiting >= self._limit // 2:
-            self._end_gathering()
+            self.end_gathering()
         self._jobs.put(job)
         if self._thread is None:
             self.start()
@@ -197,7 +197,8 @@ class Worker:
         if not self._stopped:  # disabled: no other thread will run the queued jobs
             self._discard()
 
-    def _end_gathering(self) -> None:
+    def end_gathering(self) -> None:
+        """Have the jobs done that wait for others."""
         if self._gather and self._hurry.empty():
             self._hurry.put(None)
 

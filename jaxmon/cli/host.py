@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeAlias
 
 from jaxmon import catalog
 from jaxmon.cli.sources import Source
-from jaxmon.facts.host import UNREAD, AgentSummary, HostVerdict, State, Summary
 from jaxmon.facts.reading import Reading, by_process, read
 from jaxmon.facts.recent import MINUTE, Recent, Window
+from jaxmon.facts.status import UNREAD, AgentSummary, HostVerdict, State, Summary
 from jaxmon.formats.layout import UNKNOWN, amount
 from jaxmon.limits import Limits
 from jaxmon.report.programs import label, without_interpreter

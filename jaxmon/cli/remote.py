@@ -11,7 +11,7 @@ from jaxmon.formats import json_text
 
 
 if TYPE_CHECKING:
-    from jaxmon.facts.host import Summary
+    from jaxmon.facts.status import Summary
     from jaxmon.monitoring.session import Session
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from jaxmon.errors import CommandError, PageError
 from jaxmon.exposition.families import Family
-from jaxmon.facts.host import HostVerdict, ProcessVerdict
 from jaxmon.facts.reader import mapping, seconds
+from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from jaxmon.limits import Limits, shared
 
 

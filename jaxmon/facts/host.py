@@ -1,386 +1,294 @@
-"""
-The status of a host, or of one process, in JSON types.
-
-Seconds and bytes throughout, ratios from 0 to 1, `None` for unknown values. ``recent``
-is the last minute, or since a process started if that is less; totals are since the
-processes started. Text in it comes from programs and is not trusted.
-"""
+"""What the sidecar of a host reports of the jobs there: the content of ``/job``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from jaxmon.facts.reading import Reading
-from jaxmon.facts.recent import Recent
-from jaxmon.limits import Limits
+from jaxmon.facts.ending import KILLED
+from jaxmon.facts.rank import MOST_RANKS, SCHEMA, Rank
+from jaxmon.facts.reader import from_json, mapping, sifted
+from jaxmon.facts.walltime import Standing
+from jaxmon.formats import schema
+from jaxmon.formats.layout import clean
 
 
-State = Literal["failing", "degraded", "fine", "unknown"]
-"""Whether users are all right, the worst first; ``unknown`` if nothing is marked."""
+_MOST_ON_A_HOST = 1024
+_MOST_OF_A_DEVICE = 100
+_MOST_SETUPS, _MOST_NAMES, _LONGEST = 1024, 256, 128
+# Of a `JobHost`, what is read as it is.
+_REPORTED = ("xids", "gpus", "time", "nccl", "collectives", "addresses")
 
 
-class Reason(TypedDict):
+@dataclass(frozen=True, slots=True)
+class XidError:
+    """An Xid error that the driver of a GPU reported."""
+
+    uuid: str = ""
+    xid: str = ""
+    age_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledGpu:
+    """Why a GPU is slower than it could be, by the driver."""
+
+    uuid: str = ""
+    throttled: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RasProcesses:
+    """How many processes RAS knows, by whether they respond to each other."""
+
+    responding: int = 0
+    unresponsive: int = 0
+    dead: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LaggingRank:
     """
-    Why users are not all right, in one sentence; ``workers`` are the processes.
-
-    ``kind`` is the name of a symptom; `jaxmon.symptoms.table` has them all.
-    ``because`` is the likely cause in one sentence, with its line if that is known, and
-    empty without one. ``subject`` is the route, the loop or what else it is about.
-    """
-
-    state: State
-    kind: str
-    subject: str
-    text: str
-    because: str
-    workers: list[str]
-
-
-class Answer(TypedDict):
-    """
-    Whether users are all right.
-
-    ``text`` is one sentence; ``reasons`` are all that is wrong, the worst first;
-    ``advice`` says what to mark in the program if nothing is known.
-    """
-
-    state: State
-    text: str
-    reasons: list[Reason]
-    advice: str
-
-
-class Latency(TypedDict):
-    """Quantiles of the latency of successful requests; ``count`` is how many."""
-
-    count: float
-    p50: float | None
-    p95: float | None
-    p99: float | None
-
-
-class RequestSummary(TypedDict):
-    """
-    The requests of one route in all processes.
-
-    ``rate``, ``error_ratio``, ``cold_ratio`` and the latencies are recent: ``latency``
-    of all requests, ``warm`` of those that waited for no compile, ``cold`` of the
-    others, `None` without any.
-    ``usual_p50`` and ``usual_p95`` are those of warm requests before. ``oldest`` is the
-    age of the oldest request in progress, in the process ``oldest_worker``.
+    A rank that has launched fewer collectives than another one, while none launches
+    more: how many fewer, address of its host, process, and its number for NCCL.
     """
 
-    route: str
-    workers: list[str]
-    total: float
-    failed: float
-    client_errors: float
-    recent_seconds: float | None
-    recent: float | None
-    recent_failed: float | None
-    rate: float | None
-    error_ratio: float | None
-    cold_ratio: float | None
-    latency: Latency | None
-    warm: Latency | None
-    cold: Latency | None
-    usual_p50: float | None
-    usual_p95: float | None
-    in_progress: float | None
-    oldest: float | None
-    oldest_worker: str
+    host: str = ""
+    pid: int = -1
+    rank: int = -1
+    lag: int = 0
 
 
-class QueueSummary(TypedDict):
-    """A queue: items waiting now, in all processes that have it."""
+@dataclass(frozen=True, slots=True)
+class MissingProcess:
+    """A process that RAS does not reach, ``unresponsive`` or ``dead``."""
 
-    queue: str
-    workers: list[str]
-    depth: float
-
-
-class BatchSummary(TypedDict):
-    """The batches of a route; ``fill`` and ``rate`` are recent."""
-
-    route: str
-    workers: list[str]
-    total: float
-    rate: float | None
-    fill: float | None
+    host: str = ""
+    pid: int = -1
+    state: str = ""
 
 
-class LoopSummary(TypedDict):
+@dataclass(frozen=True, slots=True)
+class Ras:
     """
-    The steps of the loops of one name in all processes.
+    What NCCL's RAS knows of a job.
 
-    ``rate`` is that of the slowest process, ``mean`` is what a step takes, ``p50`` and
-    ``p95`` are of step times, ``data_wait_ratio`` is the fraction of the steps spent
-    waiting for data, ``goodput`` that of the wall time spent in steps; all recent.
-    ``usual`` is the mean before. ``age`` is the time since the last step of the process
-    ``age_worker``, the longest; `None` if no such loop runs.
+    Attributes:
+        version: of NCCL.
+        age_seconds: of its reply.
+        processes: of the job.
+        stuck: communicators whose ranks are at different collectives, and stay there.
+        lagging: ranks that are behind in one of them.
+        behind: some of these.
+        missing: some of the processes that it does not reach.
     """
 
-    loop: str
-    workers: list[str]
-    steps: float
-    rate: float | None
-    p50: float | None
-    p95: float | None
-    mean: float | None
-    usual: float | None
-    data_wait_ratio: float | None
-    goodput: float | None
-    age: float | None
-    age_worker: str
+    version: str = ""
+    age_seconds: float = 0.0
+    processes: RasProcesses = field(default_factory=RasProcesses)
+    stuck: int = 0
+    lagging: int = 0
+    behind: tuple[LaggingRank, ...] = ()
+    missing: tuple[MissingProcess, ...] = ()
 
 
-class ErrorSummary(TypedDict):
-    """Errors of one function and kind, in all processes."""
-
-    function: str
-    kind: str
-    workers: list[str]
-    count: float
-
-
-class Totals(TypedDict):
+@dataclass(frozen=True, slots=True)
+class CollectiveTimes:
     """
-    Calls and compiles.
-
-    ``hits`` and ``hit_rate`` are `None`, and ``calls`` is 0, if calls are not counted:
-    functions of JAX itself, or the call layer is off. ``compiles`` were built,
-    ``loads`` came from the persistent cache, ``failed_compiles`` did neither;
-    ``compile_seconds`` adds up all phases but loading. ``errors`` are those of jitted
-    functions and uncaught ones; failed requests have their own total.
+    Collectives of some seconds: how many were launched and recorded, and of these the
+    sum of their seconds and of the squares.
     """
 
-    calls: float
-    hits: float | None
-    misses: float
-    hit_rate: float | None
-    compiles: float
-    loads: float
-    failed_compiles: float
-    recompiles: float
-    compile_seconds: float
-    errors: float
+    launched: float = 0.0
+    recorded: float = 0.0
+    seconds: float = 0.0
+    squares: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        """Return how long one took."""
+        return self.seconds / self.recorded if self.recorded > 0 else 0.0
+
+    @property
+    def variance(self) -> float:
+        """Return the variance of that mean."""
+        if self.recorded <= 0:
+            return 0.0
+        spread = self.squares / self.recorded - self.mean * self.mean
+        return max(spread, 0.0) / self.recorded
 
 
-class FunctionSummary(Totals):
+@dataclass(frozen=True, slots=True)
+class CommunicatorRank:
     """
-    A function, summed over workers; ``causes`` are those of its recompiles, and
-    ``internal`` is whether it is JAX's own. Functions without activity are not listed.
-    """
+    A rank of a communicator, and its collectives of one kind and size class.
 
-    name: str
-    internal: bool
-    causes: dict[str, float]
-
-
-class AgentSummary(TypedDict):
-    """
-    An instrumented process. An unresponsive one has only worker and ``up``; one that
-    ``died`` ended without finishing, and none has its slot yet.
-
-    ``findings`` are those of ``jaxmon explain --json``, `None` if unknown; ``verdict``
-    is what it prints if nothing is to fix, else empty; ``trouble`` says why the
-    findings are unknown, empty if they have not been read yet; ``notes`` say why some
-    may be missing or wrong. ``observed_seconds`` is what they are about. ``pid`` and
-    ``program``, its command line, are known with the findings only, as is ``doing``,
-    where its time goes lately, in a sentence.
+    Attributes:
+        host: of its process *pid*.
+        communicator: the same on all ranks.
+        rank: of the communicator, which has *ranks*.
+        windows: the newest first.
     """
 
-    worker: str
-    up: bool
-    died: bool
-    jax: str | None
-    platform: str | None
-    started: float | None
-    age: float | None
-    resident_bytes: float | None
-    compiles_in_progress: float | None
-    compile_oldest: float | None
-    pid: int | None
-    program: str
-    observed_seconds: float | None
-    findings: list[dict[str, Any]] | None
-    verdict: str
-    trouble: str
-    notes: list[str]
-    doing: str
+    host: str = ""
+    pid: int = -1
+    communicator: str = ""
+    rank: int = 0
+    ranks: int = 0
+    collective: str = ""
+    size: str = ""
+    windows: tuple[CollectiveTimes, ...] = ()
 
 
-class FindingsSummary(TypedDict):
+@dataclass(frozen=True, slots=True)
+class InspectedCollectives:
     """
-    The findings of all processes.
+    What NCCL Inspector recorded on a host.
 
-    ``shared`` are those that several processes have in common, with a list of these as
-    ``workers``; ``age`` is in seconds, `None` if nothing was read; ``trouble`` says
-    why there are none; ``runbooks`` is where the runbooks are.
+    Attributes:
+        age_seconds: of all that.
+        seconds: of each window, the newest first.
+        ranks: those of its processes.
     """
 
-    shared: list[dict[str, Any]]
-    age: float | None
-    trouble: str
-    runbooks: str
+    age_seconds: float = 0.0
+    seconds: tuple[float, ...] = ()
+    ranks: tuple[CommunicatorRank, ...] = ()
 
 
-class AcceleratorSummary(TypedDict):
+@dataclass(frozen=True, slots=True)
+class JobHost:
     """
-    A device as seen by its driver, for all processes together; ``up`` is `None` if it
-    is unknown whether it responds to the driver.
-    """
+    What a sidecar reports.
 
-    uuid: str
-    index: str
-    model: str
-    up: bool | None
-    utilization: float | None
-    memory_used: float | None
-    memory_size: float | None
-    temperature: float | None
-    power: float | None
-    power_limit: float | None
-
-
-class DeviceSummary(TypedDict):
-    """A device as seen by JAX in one process; ``uuid`` is empty if unknown."""
-
-    worker: str
-    device: str
-    platform: str
-    kind: str
-    uuid: str
-    memory_in_use: float | None
-    memory_limit: float | None
-    live_arrays: float | None
-    live_array_bytes: float | None
-
-
-class CollectorSummary(TypedDict):
-    """A collector of the sidecar; ``absent`` is normal on a host without its source."""
-
-    name: str
-    success: bool
-    polled: bool
-    age: float | None
-    duration: float | None
-    reason: str
-    message: str
-    absent: bool
-    errors: dict[str, int]
-
-
-class Summary(TypedDict):
-    """
-    Everything that a screen shows.
-
-    ``functions`` are the program's first, then JAX's own, by compile time; those of
-    more than 500 are omitted. ``limits`` are those by which it is judged that are not
-    the defaults. ``whole`` is whether it is of all processes of a host, or
-    of one. ``run_dir`` is where the sidecar looks for agents.
+    Attributes:
+        target: its address.
+        trouble: why there is nothing of it; empty if there is.
+        ranks: the processes of its host that belong to a job.
+        others: how many belong to none, or have not joined theirs yet.
+        unknown: processes that failed, of which it is not known which rank of which job
+            they were, if any.
+        stacks: lines of the stacks of threads, by worker, innermost first.
+        xids: the latest errors of its GPUs.
+        gpus: those that are throttled now.
+        runs: records of runs that its processes keep; see `jaxmon.facts.run`.
+        time: when this was made, by the clock of the host; `None` if unknown.
+        asked: the same by the clock of who asked.
+        within: how much earlier or later that may have been, in seconds.
+        nccl: what NCCL's RAS knows of its job; `None` if nothing.
+        collectives: what NCCL Inspector recorded there; `None` if nothing.
+        addresses: of the host, if RAS knows something.
+        doubts: what of it is not read, and why, in clauses.
     """
 
-    version: str
-    time: float
-    whole: bool
-    run_dir: str
-    limits: dict[str, Any]
-    answer: Answer
-    requests: list[RequestSummary]
-    queues: list[QueueSummary]
-    batches: list[BatchSummary]
-    loops: list[LoopSummary]
-    errors: list[ErrorSummary]
-    totals: Totals
-    functions: list[FunctionSummary]
-    functions_omitted: int
-    agents: list[AgentSummary]
-    findings: FindingsSummary
-    accelerators: list[AcceleratorSummary]
-    devices: list[DeviceSummary]
-    collectors: list[CollectorSummary]
-
-
-class ProcessVerdict(NamedTuple):
-    """
-    What is wrong with one process.
-
-    Args:
-        pid: of the process.
-        program: its command line.
-        observed_seconds: since its agent was started.
-        findings: as in ``jaxmon explain --json``, `None` if unknown.
-        verdict: what is said if nothing is to fix, else ``""``.
-        trouble: why the findings are unknown, as the predicate of a sentence.
-        notes: why findings may be missing or wrong, in sentences.
-        doing: where its time goes lately, in a sentence; empty if unknown.
-    """
-
-    pid: int | None = None
-    program: str = ""
-    observed_seconds: float | None = None
-    findings: list[dict[str, Any]] | None = None
-    verdict: str = ""
+    target: str = ""
     trouble: str = ""
-    notes: Sequence[str] = ()
-    doing: str = ""
+    ranks: tuple[Rank, ...] = ()
+    others: int = 0
+    unknown: tuple[Rank, ...] = ()
+    stacks: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    xids: tuple[XidError, ...] = ()
+    gpus: tuple[ThrottledGpu, ...] = ()
+    runs: tuple[Any, ...] = ()
+    time: float | None = None
+    asked: float = 0.0
+    within: float = 0.0
+    nccl: Ras | None = None
+    collectives: InspectedCollectives | None = None
+    addresses: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def clock_offset(self) -> float | None:
+        """How much its clock is ahead of that of who asked; `None` if it may not be."""
+        if self.time is None or not self.asked:
+            return None
+        offset = self.time - self.asked
+        return offset if abs(offset) > self.within else None
 
 
-class HostVerdict(NamedTuple):
+def host(target: str, document: object) -> JobHost:
     """
-    What is wrong with the processes of a host.
+    Return the content of the ``/job`` of the sidecar at *target*.
 
-    Args:
-        processes: by worker.
-        shared: the findings that several processes have in common, with a list of
-            these as ``workers``.
-        trouble: why there are none.
-        age: seconds since the agents were queried; `None` if they were not.
+    Raises:
+        ValueError: it is something else, or of a later release.
     """
+    given = mapping(document)
+    documents = given.get("ranks")
+    schema.require(given, SCHEMA, oldest=0)
+    if not isinstance(documents, list):
+        msg = "its response is not that of a sidecar's /job"
+        raise ValueError(msg)  # noqa: TRY004 - a value of another origin, no mistake
+    ranks: list[Rank] = []
+    unknown: list[Rank] = []
+    runs: list[object] = []
+    doubts: list[str] = []
+    others, stacks = 0, {}
+    setups = {
+        name: _setup(one)
+        for name, one in list(mapping(given.get("setups")).items())[:_MOST_SETUPS]
+    }
+    for one in map(mapping, documents[:_MOST_ON_A_HOST]):
+        if run := one.get("run"):
+            runs.append(run)
+        try:
+            schema.require(one, SCHEMA, oldest=0)
+        except ValueError as error:
+            doubts.append(f"worker {one.get('worker')!s:.8}: {error}")
+            continue
+        rank, dropped = sifted(Rank, one)
+        if dropped:
+            names = ", ".join(dropped)
+            doubts.append(f"worker {rank.worker}: implausible values dropped: {names}")
+        if _is_of_a_job(rank):
+            setup = setups.get(str(one.get("setup")), {})
+            ranks.append(replace(rank, setup=setup))
+            stacks[rank.worker] = _stacks(one.get("stacks"))
+            continue
+        others += not rank.ended
+        if rank.words.failed or rank.ended == KILLED:
+            unknown.append(rank)
+    reported = from_json(
+        JobHost, {name: given[name] for name in _REPORTED if name in given}
+    )
+    return replace(
+        reported,
+        target=target,
+        ranks=tuple(ranks),
+        others=others,
+        unknown=tuple(unknown),
+        stacks=stacks,
+        xids=reported.xids[:_MOST_OF_A_DEVICE],
+        gpus=reported.gpus[:_MOST_OF_A_DEVICE],
+        runs=tuple(runs),
+        doubts=tuple(map(clean, doubts)),
+    )
 
-    processes: Mapping[str, ProcessVerdict] = {}
-    shared: list[dict[str, Any]] = []  # noqa: RUF012 - never changed
-    trouble: str = ""
-    age: float | None = None
 
-    def of(self, worker: str) -> HostVerdict:
-        """Return what is wrong with the process *worker* alone."""
-        known = self.processes.get(worker)
-        alone = {} if known is None else {worker: known}
-        return self._replace(processes=alone, shared=[])
+@dataclass(frozen=True, slots=True)
+class _StackedThreads:
+    """The content of ``/debug/stacks``."""
 
-    def current(self, uptimes: Mapping[str, float]) -> HostVerdict:
-        """
-        Return what is wrong with those processes that ran when the agents were queried:
-        others, by their *uptimes*, are successors that are not judged yet.
-        """
-        age = self.age or 0.0
-        gone = {worker for worker in self.processes if uptimes.get(worker, age) < age}
-        return self._replace(
-            processes={
-                worker: one
-                for worker, one in self.processes.items()
-                if worker not in gone
-            },
-            shared=[one for one in self.shared if gone.isdisjoint(one["workers"])],
-        )
+    threads: tuple[Standing, ...] = ()
 
 
-UNREAD = HostVerdict()
-"""Before anything was read."""
+def _is_of_a_job(rank: Rank) -> bool:
+    """Return whether *rank* is one of several processes of a job."""
+    if rank.index is None or rank.count is None:
+        return False
+    return 1 < rank.count <= MOST_RANKS and 0 <= rank.index < rank.count
 
 
-class HostFacts(NamedTuple):
-    """What is known of the processes of a host, and the limits to judge by."""
+def _setup(given: object) -> Mapping[str, str]:
+    return {
+        clean(str(name))[:_LONGEST]: clean(value)[:_LONGEST]
+        for name, value in list(mapping(given).items())[:_MOST_NAMES]
+        if isinstance(value, str)
+    }
 
-    now: Reading
-    recent: Recent
-    requests: Sequence[RequestSummary]
-    loops: Sequence[LoopSummary]
-    agents: Sequence[AgentSummary]
-    devices: Sequence[DeviceSummary]
-    accelerators: Sequence[AcceleratorSummary]
-    verdict: HostVerdict
-    limits: Limits
+
+def _stacks(document: object) -> tuple[tuple[str, ...], ...]:
+    threads = from_json(_StackedThreads, document).threads if document else ()
+    return tuple(one.stack for one in threads if one.stack)

@@ -230,6 +230,27 @@ class ProcessLimits:
         "5s",
         "How long the others may wait for a process that does not run any more.",
     )
+    rank_slow_share = ratio(
+        0.1,
+        "Minimum fraction of the time that the other processes of a job wait for one "
+        "that is called slow.",
+    )
+    rank_starved_share = ratio(
+        0.5,
+        "Minimum fraction of its time that a process of a job waits for a processor to "
+        "be called starved.",
+    )
+    rank_repeated_seconds = count(
+        1,
+        "Minimum time that a process of a job spends on compiling what the first one "
+        "loaded from the persistent cache, in seconds.",
+    )
+    rank_repeated_share = ratio(0.01, "Minimum fraction of its time that this is.")
+    rank_uncached_seconds = count(
+        30,
+        "Minimum time that a process of a restarted job spends on compiling without a "
+        "persistent cache, in seconds.",
+    )
 
     # Transfers.
     transfers_in_a_loop = count(

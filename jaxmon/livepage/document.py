@@ -9,7 +9,7 @@ from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 
-from jaxmon.facts.host import Summary
+from jaxmon.facts.status import Summary
 from jaxmon.http.messages import Request, Response, error_response
 from jaxmon.http.page import accepts_gzip
 from jaxmon.report.html.elements import BASE, source_hash

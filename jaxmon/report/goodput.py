@@ -1,4 +1,15 @@
-"""The record of a run, for people and as JSON types."""
+"""
+What the record of a run says: its goodput across restarts, and how often it saves
+checkpoints, and how often it should.
+
+Saves cost time, and so do steps since the latest save if the run fails. With failures
+at a constant rate, the sum is least if the time between saves is the root of twice the
+time of a save times the mean time between failures: J. W. Young, *A first order
+approximation to the optimum checkpoint interval*, Communications of the ACM 17(9),
+1974. J. T. Daly, *A higher order estimate of the optimum checkpoint interval for
+restart dumps*, Future Generation Computer Systems 22(3), 2006, refines it for saves
+that are not much shorter than that.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +24,7 @@ from jaxmon.report.section import Section
 from jaxmon.symptoms.runs import interruptions
 
 
-ACTIVITIES = {
+_ACTIVITIES = {
     "step": "steps, each once",
     "compile": "compiling",
     "data_wait": "waiting for data",
@@ -25,8 +36,6 @@ ACTIVITIES = {
     "marked": "activities that the program marks",
     "unknown": "unknown",
 }
-"""What is displayed for each activity."""
-
 _TITLE = "GOODPUT ACROSS RESTARTS"
 _LAYOUT = (
     Column("ACTIVITY", 36, right=False),
@@ -44,7 +53,7 @@ def goodput(found: RunRecord) -> Section:
     wall = record.wall
     spent = {name: record.seconds.get(name, 0.0) for name in RUN_ACTIVITIES}
     rows = [
-        (ACTIVITIES[name], duration(seconds), share(seconds, wall), "")
+        (_ACTIVITIES[name], duration(seconds), share(seconds, wall), "")
         for name, seconds in sorted(spent.items(), key=lambda item: -item[1])
         if seconds
     ]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import inf
 
-from jaxmon.facts.host import Answer, HostFacts, Reason, State
+from jaxmon.facts.status import Answer, HostFacts, Reason, State
 from jaxmon.formats.durations import seconds as seconds_in
 from jaxmon.formats.layout import amount, counted, duration
 from jaxmon.limits import Limits

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog
-from jaxmon.facts.host import HostFacts, Reason
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.reading import in_order
+from jaxmon.facts.status import HostFacts, Reason
 from jaxmon.formats import durations
 from jaxmon.formats.layout import clean, counted
 from jaxmon.limits import Limits

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from jaxmon import catalog, promql
-from jaxmon.facts.host import HostFacts, Reason
 from jaxmon.facts.process import Snapshot
+from jaxmon.facts.status import HostFacts, Reason
 from jaxmon.formats import durations
 from jaxmon.formats.durations import seconds as seconds_in
 from jaxmon.formats.layout import counted, duration, share_of_time, times

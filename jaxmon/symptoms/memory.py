@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog, promql
-from jaxmon.facts.host import HostFacts, Reason
 from jaxmon.facts.memory import Device
 from jaxmon.facts.process import Snapshot
+from jaxmon.facts.status import HostFacts, Reason
 from jaxmon.formats import durations
 from jaxmon.formats.layout import counted, duration, share, size, times
 from jaxmon.limits import Limits

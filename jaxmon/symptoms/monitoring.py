@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog, promql
-from jaxmon.facts.host import HostFacts, Reason
 from jaxmon.facts.process import Snapshot
+from jaxmon.facts.status import HostFacts, Reason
 from jaxmon.formats.durations import seconds as seconds_in
 from jaxmon.formats.layout import counted, duration
 from jaxmon.limits import Limits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from jaxmon.facts.host import HostFacts, ProcessVerdict, Reason
+from jaxmon.facts.status import HostFacts, ProcessVerdict, Reason
 from jaxmon.formats.layout import clean, duration
 from jaxmon.symptoms.alert import PAGE, TICKET, Severity
 

@@ -10,8 +10,8 @@ from itertools import pairwise
 from jaxmon import catalog, promql
 from jaxmon.facts.events import Recompile
 from jaxmon.facts.functions import Function
-from jaxmon.facts.host import HostFacts
 from jaxmon.facts.process import Snapshot
+from jaxmon.facts.status import HostFacts
 from jaxmon.formats.durations import seconds as seconds_in
 from jaxmon.formats.layout import clean, counted, duration, times
 from jaxmon.limits import Limits

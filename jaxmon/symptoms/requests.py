@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import islice
 
 from jaxmon import catalog, promql
-from jaxmon.facts.host import HostFacts, Reason, RequestSummary
 from jaxmon.facts.marked import Failure, Route
 from jaxmon.facts.process import Snapshot
+from jaxmon.facts.status import HostFacts, Reason, RequestSummary
 from jaxmon.formats import durations
 from jaxmon.formats.durations import seconds as seconds_in
 from jaxmon.formats.layout import ago, clean, counted, duration, share, times

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from jaxmon import catalog, promql
 from jaxmon.facts.events import Slower
-from jaxmon.facts.host import HostFacts, Reason
 from jaxmon.facts.process import Snapshot
+from jaxmon.facts.status import HostFacts, Reason
 from jaxmon.formats import durations
 from jaxmon.formats.layout import ago, duration
 from jaxmon.promql import Expr, counter, gauge, histogram, recorded

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from math import inf
 
 from jaxmon import catalog, promql
-from jaxmon.facts.host import HostFacts, LoopSummary, Reason
 from jaxmon.facts.process import Snapshot
+from jaxmon.facts.status import HostFacts, LoopSummary, Reason
 from jaxmon.facts.walltime import HELPER_ADVICE, FailedHelper, Now
 from jaxmon.formats import durations
 from jaxmon.formats.durations import seconds as seconds_in

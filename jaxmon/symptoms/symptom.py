@@ -8,8 +8,8 @@ from enum import IntEnum
 from typing import Literal, NamedTuple, TypeAlias
 
 from jaxmon.catalog import Metric
-from jaxmon.facts.host import HostFacts, Reason
 from jaxmon.facts.process import Snapshot
+from jaxmon.facts.status import HostFacts, Reason
 from jaxmon.symptoms.alert import Alert, Severity, SiteLimits
 from jaxmon.symptoms.finding import Finding
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from jaxmon import catalog, promql
 from jaxmon.facts.functions import Function, Output
-from jaxmon.facts.host import HostFacts, Reason
 from jaxmon.facts.marked import Quantity
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.reading import in_order
+from jaxmon.facts.status import HostFacts, Reason
 from jaxmon.formats.layout import ago, clean, counted, times
 from jaxmon.limits import Limits
 from jaxmon.promql import gauge

@@ -16,8 +16,8 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge, series
-from jaxmon.facts.host import HostVerdict, ProcessVerdict
 from jaxmon.facts.process import read
+from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from jaxmon.symptoms.findings import as_json, find
 from jaxmon.symptoms.symptom import Symptom
 from jaxmon.symptoms.table import SYMPTOMS

@@ -10,10 +10,10 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.parse import labels
-from jaxmon.report.job.records import host
-from jaxmon.report.job.stragglers import find
+from jaxmon.facts.host import host
+from jaxmon.job.stragglers import find_stragglers
 from tests.exporter import values
-from tests.jobs import Job, place, running
+from tests.job.running import Job, place, running
 from tests.support import http_get, until
 
 
@@ -66,7 +66,7 @@ def slow_rank(job: Job) -> tuple[int | None, str, str]:
     hosts = [
         host(one.url, json.loads(http_get(f"{one.url}/job"))) for one in job.sidecars
     ]
-    found = find([rank for one in hosts for rank in one.ranks], window=4.0)
+    found = find_stragglers([rank for one in hosts for rank in one.ranks], window=4.0)
     if found is None or len(found.stragglers) != 1:
         return None, "", ""
     [one] = found.stragglers

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from jaxmon.artifacts import alerts, slo
-from tests.jobs import Job, running
+from tests.job.running import Job, running
 from tests.support import Prometheus, http_get, until
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from jaxmon.report.job.compiles import Cause, wasted
-from jaxmon.report.job.records import Rank, host
-from tests.jobs import Job, running
+from jaxmon.facts.host import host
+from jaxmon.facts.rank import Rank
+from jaxmon.job.compiles import repeated
+from jaxmon.job.model import MissCause
+from jaxmon.limits import Limits
+from tests.job.running import Job, running
 from tests.support import http_get, until
 
 
+ANY = Limits(rank_repeated_seconds=0)
 FLAG = "XLA_FLAGS --xla_cpu_enable_fast_math"
 PASSES = "XLA_FLAGS --xla_disable_hlo_passes"
 # Without these passes the program is another one, for which the other rank waits.
@@ -80,17 +84,17 @@ def test_ranks_that_are_set_up_in_another_way_are_named(tmp_path: Path) -> None:
         }
         # Both had to compile, as the first that start.
         assert [functions(one)["train_step"] for one in ranks(job)] == [(1, 0)] * 2
-        assert wasted(ranks(job), least=0.0) is None
+        assert repeated(ranks(job), ANY) is None
 
     shared = cached(tmp_path / "shared")
     with running(2, setups={0: shared, 1: shared}) as job:
         until(lambda: trained(job), "programs")
         assert job.only()["differ"] == []
-        found = wasted(ranks(job), least=0.0)
+        found = repeated(ranks(job), ANY)
         done = [functions(one)["train_step"] for one in ranks(job)]
         if len({one.key_part for one in ranks(job)}) == 1:
             assert (found, done) == (None, [(0, 1), (0, 1)])
         else:
             assert found is not None
             assert (found.numbers, found.loaded) == ((1,), (0,))
-            assert (found.cause, done) == (Cause.KEYS, [(0, 1), (1, 0)])
+            assert (found.cause, done) == (MissCause.KEYS, [(0, 1), (1, 0)])

@@ -16,7 +16,7 @@ from jaxmon.http.server import Response, Server
 from tests.faults.matrix import Area
 from tests.faults.stage import Page, Sidecar, Stage, errors, success
 from tests.hostile_text import HOSTILE, harmful
-from tests.ranks import report
+from tests.job.ranks import report
 from tests.support import ROOT, clean_environ, freeze
 
 

@@ -27,8 +27,8 @@ from jaxmon.cli.selection import pick
 from jaxmon.cli.workers import Worker
 from jaxmon.exposition.parse import labels, parse
 from tests.exporter import exporters
-from tests.ranks import report, waiting
-from tests.served_ranks import agent, sidecar
+from tests.job.ranks import report, waiting
+from tests.job.served import agent, sidecar
 from tests.support import (
     QUICK_COMPILES,
     ROOT,

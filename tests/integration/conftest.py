@@ -19,8 +19,8 @@ from tests.explaining import running
 from tests.fakes.agents import Raw, Serve, behaving, serving
 from tests.fakes.grafana import FakeGrafana
 from tests.fakes.nvml.gpus import Gpus, fake_gpus
-from tests.inspected import Write, writing
 from tests.instrumented import instrumented
+from tests.job.inspected import Write, writing
 from tests.preloaded import Program
 from tests.push_site import Site, check_site
 

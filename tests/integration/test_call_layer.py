@@ -195,7 +195,7 @@ def test_functions_of_one_label_share_code() -> None:
 
         assert reference() is None
         assert list(registry._makers) == [function]
-        assert len(registry._codes) == 1
+        assert len(registry.by_code) == 1
         assert registry._entries == {}
 
 

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from jaxmon.report.job import records
-from jaxmon.report.job.text import lines
-from jaxmon.report.job.verdict import judge
-from jaxmon_exporter.collectors.inspector import recent
+from jaxmon.facts.host import host
+from jaxmon.job.text import lines
+from jaxmon.job.verdict import judge
+from jaxmon_exporter.collectors.inspector import collectives
 from jaxmon_exporter.collectors.registry import NAMES
 from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.ranks import Beside, Ranks
 from jaxmon_exporter.service import Service
 from tests.fakes.agents import Serve
 from tests.fakes.nccl.inspector import NEW, OLD, Rank
-from tests.inspected import Inspected, Write, writing
-from tests.ranks import report
+from tests.job.inspected import Inspected, Write, writing
+from tests.job.ranks import report
 from tests.support import http_get, until
 
 
@@ -91,7 +91,7 @@ def judging(directory: Path, run_dir: Path) -> Iterator[Callable[..., str]]:
         inspected.poll()
         ranks._read()
         page = json.loads(json.dumps(ranks.document(stacks=False)))
-        verdict = judge([records.host("host-0:9467", page)])
+        verdict = judge([host("host-0:9467", page)])
         return " ".join(" ".join(lines(verdict, 100)).split())
 
     inspected.poll()
@@ -139,7 +139,7 @@ def test_ranks_are_compared_up_to_a_number(
     job: Job, tmp_path: Path, run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program may create communicators without end."""
-    monkeypatch.setattr(recent, "_MOST_RANKS", RANKS)
+    monkeypatch.setattr(collectives, "_MOST_RECENT", RANKS)
     inspected = Inspected(tmp_path, run_dir, host=HOST)
     inspected.poll()
     for _ in range(3):
@@ -156,7 +156,7 @@ def test_the_rank_is_named_of_many(
     job: Job, tmp_path: Path, run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If a sidecar reports some ranks only, those of a communicator stay together."""
-    monkeypatch.setattr(recent, "_MOST_ROWS", RANKS)
+    monkeypatch.setattr(collectives, "_MOST_ROWS", RANKS)
     text = ""
     with judging(tmp_path, run_dir) as said:
         for _ in range(3):
@@ -186,7 +186,7 @@ def test_a_sidecar_serves_times_of_collectives(
     job: Job, tmp_path: Path, run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To those who may read its ranks, once there are three windows."""
-    monkeypatch.setattr(recent, "_LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(collectives, "_LEAST_SECONDS", 0.0)
     disabled = tuple(name for name in NAMES if name != "nccl_inspector")
     service = Service(
         SidecarOptions(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import jaxmon
-from jaxmon.agent.compiles import events
+from jaxmon.agent.compiles import compile as compiling
 from jaxmon.agent.events import Event
 from tests import inside
 from tests.instrumented import instrumented
@@ -99,9 +99,9 @@ def test_without_a_request_it_must_be_slow(
     def slow(x):
         return x + 2
 
-    monkeypatch.setattr(events, "SLOW_SECONDS", 1e6)
+    monkeypatch.setattr(compiling, "SLOW_SECONDS", 1e6)
     quick(1.0)
-    monkeypatch.setattr(events, "SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(compiling, "SLOW_SECONDS", 0.0)
     slow(1.0)
     assert compiles(agent, "quick") == []
     (event,) = compiles(agent, "slow")

@@ -82,7 +82,9 @@ def into_call_layer(agent: Agent, bomb: Bomb) -> None:
 
 
 def into_signatures(agent: Agent, bomb: Bomb) -> None:
-    inside.compiles(agent)._recompiles.comparison._signatures.of = bomb  # type: ignore[method-assign]
+    finder = inside.recompiles(agent).finder
+    assert finder is not None
+    finder._signatures.of = bomb  # type: ignore[method-assign]
 
 
 class Each:
@@ -170,7 +172,7 @@ def test_modules_that_cannot_be_loaded_cost_causes_only(
     function = jax.jit(lambda x: x + 1)
     with monkeypatch.context() as broken:
         # What Python raises for a module that is `None` here: ImportError.
-        broken.setitem(sys.modules, "jaxmon.agent.recompiles.comparison", None)
+        broken.setitem(sys.modules, "jaxmon.agent.recompiles.finder", None)
         for length in range(2, 2 + LIMIT):
             function(np.ones(length))
     assert value(agent, ERRORS, site="causes") == value(agent, ERRORS) == LIMIT

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
-from jaxmon.facts.host import HostVerdict, ProcessVerdict
+from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from jaxmon.http.server import Request, Response
 from jaxmon.limits import Limits
 from jaxmon_exporter import judge as judging

@@ -10,7 +10,7 @@ import pytest
 
 from tests.fakes.agents import Serve
 from tests.fakes.nccl.inspector import Rank
-from tests.inspected import (
+from tests.job.inspected import (
     HOST,
     Inspected,
     Write,

@@ -179,7 +179,7 @@ def loaded_again(
     def program(agent: Agent) -> None:
         for name in names:
             sys.modules.pop(name, None)
-        inside.recompiles(agent)._comparisons.clear()
+        inside.recompiles(agent)._finders.clear()
         miss(agent)
 
     return program

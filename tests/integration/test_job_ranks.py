@@ -17,15 +17,15 @@ from jaxmon.cli.main import main
 from jaxmon.errors import CommandError
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts.ending import CRASHED, FINISHED, RUNNING, State
+from jaxmon.facts.host import host
 from jaxmon.formats import json_text
 from jaxmon.http.server import Response, Server
-from jaxmon.report.job import records
 from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.ranks import Beside
 from jaxmon_exporter.service import Service
 from jaxmon_exporter.throttling import throttled
-from tests.ranks import report, waiting
-from tests.served_ranks import agent, ranks_of, read, sidecar
+from tests.job.ranks import report, waiting
+from tests.job.served import agent, ranks_of, read, sidecar
 
 
 def why(*arguments: str) -> Any:
@@ -34,9 +34,9 @@ def why(*arguments: str) -> Any:
 
 def test_ranks_are_served_only_if_that_is_enabled_and_safe(run_dir: Path) -> None:
     """Without protection, on an address that others reach, the sidecar refuses."""
-    for host in ("::", "0.0.0.0"):  # noqa: S104 - it is refused
+    for address in ("::", "0.0.0.0"):  # noqa: S104 - it is refused
         with pytest.raises(CommandError, match=r"--web-config.*--host 127\.0\.0\.1"):
-            Service(SidecarOptions(host=host, run_dir=run_dir, peer_access=True))
+            Service(SidecarOptions(host=address, run_dir=run_dir, peer_access=True))
     with sidecar(run_dir) as address:
         done = why("--targets", address)
     assert done.exit_code == 3
@@ -165,7 +165,7 @@ def test_a_rank_that_is_nested_deeply_hides_no_other(
     agent(stack, run_dir, 0, {**report(0), "places": deep})
     agent(stack, run_dir, 1, report(1))
     text = json.dumps(read(ranks))
-    [found] = records.host("h", json_text.parse(text)).ranks
+    [found] = host("h", json_text.parse(text)).ranks
     assert found.index == 1
 
 
@@ -273,7 +273,7 @@ def test_throttled_gpus_are_served_beside_the_ranks(
     family = Family(metric, [(series(metric, *of), on) for of, on in active.items()])
     ranks = ranks_of(run_dir, stack, beside=Beside(gpus=lambda: throttled([family])))
     agent(stack, run_dir, 0, {**report(0), "gpus": ["GPU-1"]})
-    [gpu] = records.host("host-1:9467", read(ranks)).gpus
+    [gpu] = host("host-1:9467", read(ranks)).gpus
     assert gpu.uuid == "GPU-1"
     assert gpu.throttled == ("hw_thermal", "sw_power_cap")
 
@@ -287,5 +287,5 @@ def test_ranks_that_are_set_up_alike_share_what_is_sent(
         agent(stack, run_dir, number, report(number, setup=setup))
     page = read(ranks_of(run_dir, stack))
     assert sorted(one["jax"] for one in page["setups"].values()) == ["0.10.1", "0.10.2"]
-    found = records.host("host-1", page)
+    found = host("host-1", page)
     assert [one.setup["jax"] for one in found.ranks] == ["0.10.2"] * 3 + ["0.10.1"]

@@ -7,17 +7,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from jaxmon.report.job import records
-from jaxmon.report.job.model import Verdict
-from jaxmon.report.job.text import lines
-from jaxmon.report.job.verdict import judge
+from jaxmon.facts.host import host
+from jaxmon.job.model import Verdict
+from jaxmon.job.text import lines
+from jaxmon.job.verdict import judge
 from jaxmon_exporter.collectors.nccl.collector import Nccl
 from jaxmon_exporter.ranks import Beside
 from tests.fakes.nccl.jobs import Job as NcclJob
 from tests.fakes.nccl.jobs import job as nccl_job
 from tests.fakes.nccl.server import ras as nccl_ras
-from tests.ranks import report, waiting
-from tests.served_ranks import agent, ranks_of, read, sidecar
+from tests.job.ranks import report, waiting
+from tests.job.served import agent, ranks_of, read, sidecar
 from tests.support import http_get, until
 
 
@@ -35,7 +35,7 @@ def verdict_with_ras(run_dir: Path, stack: ExitStack, job: NcclJob) -> str:
     page = json.loads(
         json.dumps(read(ranks_of(run_dir, stack, beside=Beside(nccl=found.found))))
     )
-    verdict = judge([records.host("host-1:9467", page)])
+    verdict = judge([host("host-1:9467", page)])
     return " ".join(" ".join(lines(verdict, 100)).split())
 
 
@@ -102,6 +102,6 @@ def test_that_ras_is_not_read_is_said_on_gpus_only() -> None:
     for platform, said in (("gpu", True), ("cpu", False)):
         some = [one | {"setup": "s"} for one in waiting(4)]
         page = {"ranks": some, "setups": {"s": {"platform": platform}}}
-        verdict = judge([records.host("h", page)])
+        verdict = judge([host("h", page)])
         text = " ".join(" ".join(lines(Verdict(verdict.jobs), 100)).split())
         assert ("no sidecar reads NCCL's RAS" in text) is said

@@ -11,10 +11,10 @@ import pytest
 
 from jaxmon import endings
 from jaxmon.facts.ending import CRASHED, FINISHED, State
+from jaxmon.facts.host import host
 from jaxmon.formats import json_text
-from jaxmon.report.job import records
-from tests.ranks import report
-from tests.served_ranks import agent, ranks_of, read
+from tests.job.ranks import report
+from tests.job.served import agent, ranks_of, read
 
 
 def test_a_process_that_failed_before_it_was_read_is_reported(
@@ -41,7 +41,7 @@ def test_a_process_that_failed_before_it_was_read_is_reported(
         ("crashed", "exception"),
         ("finished", "exit"),
     ]
-    assert len(records.host("h", read(ranks)).unknown) == 2
+    assert len(host("h", read(ranks)).unknown) == 2
     agent(stack, run_dir, 0, report(0))
     again = endings.EndWriter(run_dir / "agent-0.end", 0o600)
     again.begin()
@@ -78,7 +78,7 @@ def test_which_rank_it_was_is_known_from_its_last_words(
         one.abandon()
         now[0] += 10.0
         read(ranks)
-    found = records.host("h", read(ranks)).ranks
+    found = host("h", read(ranks)).ranks
     assert {of.index for of in found} == {0, 1, 2}
     assert {(of.count, of.coordinator, of.pid) for of in found} == {(4, "a:1", 7)}
     assert [of.ended for of in found] == ["crashed"] * 3
@@ -113,7 +113,7 @@ def test_odd_last_words_hide_no_other_rank(
     path.write_bytes(known + f", {odd}}}\n".encode())
     agent(stack, run_dir, 1, report(1))
     text = json.dumps(read(ranks))
-    indices = [of.index for of in records.host("h", json_text.parse(text)).ranks]
+    indices = [of.index for of in host("h", json_text.parse(text)).ranks]
     assert 1 in indices
     assert (0 in indices) is joined
 

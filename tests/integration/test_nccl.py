@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tests.fakes.nccl.jobs import Job, job
 from tests.fakes.nccl.json_reply import as_json
 from tests.fakes.nccl.server import ras
-from tests.nccl import (
+from tests.job.nccl import (
     aborted,
     ending,
     expected,

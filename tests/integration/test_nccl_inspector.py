@@ -10,11 +10,11 @@ import pytest
 
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.server import Handler
-from jaxmon_exporter.collectors.inspector import tallies
+from jaxmon_exporter.collectors.inspector import collectives
 from tests.exporter import Exporter, exporters, values
 from tests.fakes.agents import Serve
 from tests.fakes.nccl.inspector import NEW, OLD, Rank
-from tests.inspected import (
+from tests.job.inspected import (
     Inspected,
     Write,
     agent_in,
@@ -116,7 +116,7 @@ def test_numbers_of_as_many_as_are_kept(
     files: Path, write: Write, run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is known is forgotten for one more, and not before."""
-    monkeypatch.setattr(tallies, "_MOST_NUMBERS", 2)
+    monkeypatch.setattr(collectives, "_MOST_NUMBERS", 2)
     inspected = Inspected(files, run_dir)
     inspected.reason()
     writer, ranks = write(7, version=OLD), [Rank(0), Rank(1)]

@@ -11,16 +11,19 @@ import pytest
 
 from jaxmon.http.fetch import FetchError
 from jaxmon_exporter.collectors.nccl import client
-from jaxmon_exporter.collectors.nccl.client import is_here, place_of, query
-from jaxmon_exporter.collectors.nccl.json_reply import parse as parse_json
-from jaxmon_exporter.collectors.nccl.report import BrokenReplyError
-from jaxmon_exporter.collectors.nccl.text_reply import parse as parse_text
+from jaxmon_exporter.collectors.nccl.client import (
+    BrokenReplyError,
+    is_here,
+    place_of,
+    query,
+)
+from jaxmon_exporter.collectors.nccl.replies import parse_json, parse_text
 from tests.fakes.hostile import Answer, hostile
 from tests.fakes.nccl.jobs import Job, job
 from tests.fakes.nccl.json_reply import as_json
 from tests.fakes.nccl.server import ras
 from tests.fakes.nccl.text_reply import as_text
-from tests.nccl import expected, healthy, lossy, poller, values
+from tests.job.nccl import expected, healthy, lossy, poller, values
 from tests.support import each
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from jaxmon_exporter.collectors.inspector import files as inspector_files
-from jaxmon_exporter.collectors.inspector.record import BrokenRecordError, parse
+from jaxmon_exporter.collectors.inspector.collectives import BrokenRecordError, parse
 from tests.fakes.nccl.inspector import Rank, Writer
-from tests.inspected import HOST, Inspected, counted, expected, some
+from tests.job.inspected import HOST, Inspected, counted, expected, some
 
 
 WRONG: tuple[object, ...] = (

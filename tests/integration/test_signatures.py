@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from jaxmon.agent import Agent
-from jaxmon.agent.recompiles.signature_builder import SignatureBuilder
+from jaxmon.agent.recompiles.signatures import SignatureBuilder
 from tests import inside
 from tests.instrumented import instrumented
 

@@ -1,6 +1,7 @@
 """
 Counts what jaxmon does for each event of a program, without a clock: calls of its
-Python functions on the program's thread, and calls of other functions by these.
+Python functions on the program's thread, calls of other functions by these, and how
+many modules of jaxmon an event passes.
 
 Prints the mean of an event as JSON, and what a start loads, starts and allocates.
 """
@@ -47,26 +48,31 @@ start = {
 allowance: Any = importlib.import_module("jaxmon.agent.allowance")
 OURS = str(Path(jaxmon.__file__).parent)
 costs: dict[str, list[float]] = {}
+passed: dict[str, int] = {}
 
 
 def counted(name: str, events: Iterable[Callable[[], object]], *, after: int) -> None:
     """Count for all *events* but the first, which learn what recurs."""
     python = others = number = 0
+    files: set[str] = set()
 
     def see(frame: Any, event: str, _: object) -> None:
         nonlocal python, others
         if frame.f_code.co_filename.startswith(OURS):
+            files.add(frame.f_code.co_filename)
             python += event == "call"
             others += event == "c_call"
 
     for event in itertools.islice(events := iter(events), after):
         event()
     for event in events:
+        files.clear()
         sys.setprofile(see)
         event()
         sys.setprofile(None)
         number += 1
     costs[name] = [python / number, others / number]
+    passed[name] = len(files)
 
 
 def page() -> dict[str, float]:
@@ -149,6 +155,7 @@ sys.stdout.write(
         {
             "start": start,
             "costs": costs,
+            "passed": passed,
             "frequent": [total, *frequent.values()],
             "size": host.nbytes,
         }

@@ -57,7 +57,7 @@ for _name in (
     "runtime",
     "history.part",
     "compiles.programs",
-    "recompiles.signature_builder",
+    "recompiles.finder",
     "sampling.part",
     "traces.part",
     "tracing.part",

@@ -8,8 +8,8 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge, series
-from jaxmon.facts.host import HostVerdict, ProcessVerdict
 from jaxmon.facts.reading import Reading
+from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from jaxmon.report.status.summary import summarise
 from jaxmon.symptoms.answer import Onsets
 from jaxmon.symptoms.finding import Finding

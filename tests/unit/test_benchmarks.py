@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import compiles, document, exposition, jobs
-from jaxmon.report.job.model import Verdict
-from jaxmon.report.job.text import lines
-from jaxmon.report.job.verdict import judge
+from jaxmon.job.model import Verdict
+from jaxmon.job.text import lines
+from jaxmon.job.verdict import judge
 
 
 def test_every_observer_that_is_timed_exists() -> None:

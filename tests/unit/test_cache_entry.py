@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.agent.cache import cache_entry
-from jaxmon.agent.cache.cache_entry import creation_directory
+from jaxmon.agent.cache import directory
+from jaxmon.agent.cache.directory import creation_directory
 
 
 OPTIONS = b"\xb2\x136/mnt/cache/xla_gpu_per_fusion_autotune_cache_dir\xb8\x13"
@@ -41,7 +41,7 @@ def test_what_cannot_be_read_tells_nothing(
 ) -> None:
     """Corrupt, gone, or too large to take into memory."""
     file = entry(tmp_path, OPTIONS)
-    monkeypatch.setattr(cache_entry, "_MOST_BYTES", 3)
+    monkeypatch.setattr(directory, "_MOST_BYTES", 3)
     assert creation_directory(file, zlib.decompress) is None
     monkeypatch.undo()
     file.write_bytes(b"corrupt")

@@ -9,17 +9,11 @@ import numpy as np
 
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.leaf_types import Leaf
-from jaxmon.agent.recompiles.causes import SHOWN, Cause, CauseFinder
+from jaxmon.agent.recompiles.argument_trees import LEAF, Argument, Node
+from jaxmon.agent.recompiles.causes import SHOWN, Cause, Histories
 from jaxmon.agent.recompiles.recreations import created
-from jaxmon.agent.recompiles.signatures import (
-    LEAF,
-    Argument,
-    Node,
-    PartlyCompared,
-    Signature,
-    Static,
-    value_of,
-)
+from jaxmon.agent.recompiles.signatures import PartlyCompared, Signature, Static
+from jaxmon.agent.recompiles.values import value_of
 from jaxmon.agent.registry import Registry
 
 
@@ -48,9 +42,7 @@ def tree(*keys: str, count: int = 3) -> Signature:
     return Signature((Argument("x", by_name=False, node=node),), leaves, (), (), ())
 
 
-def judge(
-    causes: CauseFinder, made: Jitted, signature: Signature | None
-) -> Cause | None:
+def judge(causes: Histories, made: Jitted, signature: Signature | None) -> Cause | None:
     """Return why *made* is compiled, and let it be compiled."""
     history, new = (
         causes.history(made.fun),
@@ -71,7 +63,7 @@ def texts(cause: Cause | None) -> list[str]:
 
 def test_the_first_compile_has_no_cause() -> None:
     """Two functions from two lines are both new, which is no recompile."""
-    causes = CauseFinder()
+    causes = Histories()
 
     assert judge(causes, jitted(lambda: 1), call(leaf())) is None
     assert judge(causes, jitted(lambda: 2, "f at file.py:2"), call(leaf())) is None
@@ -79,7 +71,7 @@ def test_the_first_compile_has_no_cause() -> None:
 
 def test_equal_leaves_need_not_be_one_object() -> None:
     """They are until too many are known; the closest signature is so all the same."""
-    causes, fun = CauseFinder(), jitted(lambda: 1)
+    causes, fun = Histories(), jitted(lambda: 1)
     for sizes in ((1, 1), (5, 5)):
         judge(causes, fun, call(*map(leaf, sizes)))
 
@@ -90,7 +82,7 @@ def test_equal_leaves_need_not_be_one_object() -> None:
 
 def test_a_compile_that_could_not_be_told_makes_no_new_function() -> None:
     """The next one of the same object has nothing to be compared with."""
-    causes, fun = CauseFinder(), jitted(lambda: 1)
+    causes, fun = Histories(), jitted(lambda: 1)
     judge(causes, fun, None)
 
     assert name(judge(causes, fun, call(leaf()))) == "unknown"
@@ -98,7 +90,7 @@ def test_a_compile_that_could_not_be_told_makes_no_new_function() -> None:
 
 def test_another_shape_is_named() -> None:
     """Only a compile that differs in shapes alone from an earlier one says so."""
-    causes, fun = CauseFinder(), jitted(lambda: 1)
+    causes, fun = Histories(), jitted(lambda: 1)
     judge(causes, fun, call(leaf(1), leaf()))
 
     assert name(judge(causes, fun, call(leaf(2), leaf()))) == "shape"
@@ -108,7 +100,7 @@ def test_another_shape_is_named() -> None:
 
 def test_the_closest_of_earlier_signatures_is_compared_with() -> None:
     """Two leaves of another shape are closer than a tree with another key."""
-    causes, fun = CauseFinder(), jitted(lambda: 1)
+    causes, fun = Histories(), jitted(lambda: 1)
     judge(causes, fun, tree("a", "b", count=4))
     judge(causes, fun, tree("a", "b", "c", count=3))
 
@@ -123,7 +115,7 @@ def test_the_closest_of_earlier_signatures_is_compared_with() -> None:
 
 def test_a_leaf_that_differs_in_one_part_is_closer() -> None:
     """Another type is no other shape because the latest call had one."""
-    causes, fun = CauseFinder(), jitted(lambda: 1)
+    causes, fun = Histories(), jitted(lambda: 1)
     for size in (8, 16):
         judge(causes, fun, call(leaf(size), leaf()))
 
@@ -134,7 +126,7 @@ def test_a_leaf_that_differs_in_one_part_is_closer() -> None:
 
 def test_configuration_comes_before_what_follows_from_it() -> None:
     """Under jax_enable_x64 every dtype changes too; the setting is the cause."""
-    causes, fun = CauseFinder(["jax_enable_x64"]), jitted(lambda: 1)
+    causes, fun = Histories(["jax_enable_x64"]), jitted(lambda: 1)
     judge(causes, fun, call(leaf(1), context=(False,)))
 
     cause = judge(causes, fun, call(leaf(1, dtype="float64"), context=(True,)))
@@ -150,7 +142,7 @@ def test_the_most_frequent_change_of_leaves_is_the_cause() -> None:
     """
     One weak type among two new shapes does not make the compile one of weak types.
     """
-    causes, fun = CauseFinder(), jitted(lambda: 1)
+    causes, fun = Histories(), jitted(lambda: 1)
     judge(causes, fun, call(leaf(1), leaf(1), leaf()))
 
     cause = judge(causes, fun, call(leaf(2), leaf(2), leaf(weak=True)))
@@ -164,7 +156,7 @@ def test_the_same_again_was_evicted() -> None:
     A signature that was compiled before can only have been dropped since, also when
     more than sixteen others came between.
     """
-    causes, fun = CauseFinder(), jitted(lambda: 1)
+    causes, fun = Histories(), jitted(lambda: 1)
     for size in range(40):
         judge(causes, fun, call(leaf(size)))
 
@@ -173,7 +165,7 @@ def test_the_same_again_was_evicted() -> None:
 
 def test_two_lambdas_of_one_line_are_two() -> None:
     """What JAX says of their source is the same; their code is not."""
-    causes, source = CauseFinder(), "<lambda> at file.py:1"
+    causes, source = Histories(), "<lambda> at file.py:1"
     first, second = (lambda x: x + 1), (lambda x: x + 2)
 
     assert judge(causes, jitted(first, source), call(leaf())) is None
@@ -182,7 +174,7 @@ def test_two_lambdas_of_one_line_are_two() -> None:
 
 def test_a_new_function_of_the_same_line_is_named() -> None:
     """A recreated lambda is the cause, and other differences are reported as well."""
-    causes = CauseFinder()
+    causes = Histories()
     first, second = ((lambda: 1) for _ in range(2))
     judge(causes, jitted(first), call(leaf()))
 
@@ -195,7 +187,7 @@ def test_a_new_function_of_the_same_line_is_named() -> None:
 
 def test_a_long_list_of_differences_is_cut() -> None:
     """Of a thousand changed leaves the first are kept, and the rest counted."""
-    causes, fun = CauseFinder(), jitted(lambda: 1)
+    causes, fun = Histories(), jitted(lambda: 1)
     keys = [str(number) for number in range(1000)]
     judge(causes, fun, tree(*keys, count=1))
 
@@ -209,7 +201,7 @@ def test_few_signatures_of_many_leaves_are_kept() -> None:
     """
     What is remembered of one function is bounded in leaves, not just in signatures.
     """
-    causes, fun = CauseFinder(), jitted(lambda: 1)
+    causes, fun = Histories(), jitted(lambda: 1)
     keys = [str(number) for number in range(20_000)]
     for size in range(6):
         judge(causes, fun, tree(*keys, count=size))
@@ -220,7 +212,7 @@ def test_few_signatures_of_many_leaves_are_kept() -> None:
 
 def test_nothing_is_kept_of_a_function_that_is_gone() -> None:
     """Histories go with their functions; an unreferable one has none."""
-    causes = CauseFinder()
+    causes = Histories()
     for _ in range(100):
         judge(causes, jitted(lambda: 1), call(leaf()))
     judge(causes, jitted(3, "other"), call(leaf()))
@@ -233,7 +225,7 @@ def test_nothing_is_kept_of_a_function_that_is_gone() -> None:
 
 def test_a_call_without_a_signature_is_unknown() -> None:
     """If the arguments are unknown, the recompile still counts."""
-    causes, fun = CauseFinder(), jitted(lambda: 1)
+    causes, fun = Histories(), jitted(lambda: 1)
     judge(causes, fun, call(leaf()))
 
     assert name(judge(causes, fun, None)) == "unknown"
@@ -261,7 +253,7 @@ class Versioned:
 
 def test_what_a_class_hides_is_the_cause_if_nothing_else_is() -> None:
     """A difference that is certain comes first; the same again was evicted."""
-    causes, fun = CauseFinder(), jitted(lambda: 1)
+    causes, fun = Histories(), jitted(lambda: 1)
     judge(causes, fun, with_static(Versioned(1)))
 
     hidden = judge(causes, fun, with_static(Versioned(2)))
@@ -277,7 +269,7 @@ def test_what_a_class_hides_is_the_cause_if_nothing_else_is() -> None:
 
 def test_what_was_not_looked_at_in_full_is_not_called_evicted() -> None:
     """It may differ where it was not looked at; neither is claimed."""
-    causes, fun = CauseFinder(), jitted(lambda: 1)
+    causes, fun = Histories(), jitted(lambda: 1)
     judge(causes, fun, with_static(tuple(range(5_000))))
 
     cause = judge(causes, fun, with_static(tuple(range(5_000))))

@@ -8,18 +8,10 @@ from typing import Any
 import numpy as np
 
 from jaxmon.agent.jaxlink.leaf_types import Leaf
+from jaxmon.agent.recompiles.argument_trees import LEAF, NONE, Argument, Node
 from jaxmon.agent.recompiles.differences import differences
-from jaxmon.agent.recompiles.placements import Placement
-from jaxmon.agent.recompiles.signatures import (
-    LEAF,
-    NONE,
-    Argument,
-    Node,
-    Options,
-    Signature,
-    Static,
-    value_of,
-)
+from jaxmon.agent.recompiles.signatures import Options, Placement, Signature, Static
+from jaxmon.agent.recompiles.values import value_of
 
 
 class Plain:

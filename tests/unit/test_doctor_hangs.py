@@ -149,17 +149,17 @@ def test_this_process_has_loaded_its_own_libraries() -> None:
 @pytest.mark.parametrize("state", ["hung", "progressing"])
 def test_a_hang_is_told_what_would_have_ended_it(state: str) -> None:
     """On the platform and with the jaxlib of its ranks, and if no limit is set."""
-    from jaxmon.report.job.records import host
-    from jaxmon.report.job.timeouts_text import said
-    from jaxmon.report.job.verdict import judge
-    from tests.ranks import waiting
+    from jaxmon.facts.host import host
+    from jaxmon.job.text import time_limit
+    from jaxmon.job.verdict import judge
+    from tests.job.ranks import waiting
 
     def text(**setup: str) -> str:
         ranks = waiting(4, age=60.0 if state == "hung" else 0.1)
         for one in ranks:
             one["setup"] = "s"
         found = judge([host("h", {"ranks": ranks, "setups": {"s": setup}})])
-        return said(found.jobs[0])
+        return time_limit(found.jobs[0])
 
     gpu = {"platform": "gpu", "jaxlib": "0.10.2"}
     if state != "hung":

@@ -18,8 +18,8 @@ from jaxmon.agent.goodput.identity import Run, Writer
 from jaxmon.agent.goodput.store import Store, SupersededError
 from jaxmon.cli.main import main
 from jaxmon.facts import run as records
+from jaxmon.facts.host import host
 from jaxmon.facts.run import NewerRecordError, RunRecord, RunRecordError
-from jaxmon.report.job.records import host
 from jaxmon.settings import load
 from tests.simulated_run import RUN, Simulated, writer
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxmon.report.job.model import Kind, State
-from jaxmon.report.job.records import host
-from jaxmon.report.job.text import lines
-from jaxmon.report.job.verdict import judge
-from tests.judged import judged, only, text
-from tests.ranks import STEP, report, waiting
+from jaxmon.facts.host import host
+from jaxmon.job.model import JobState, SuspectKind
+from jaxmon.job.text import lines
+from jaxmon.job.verdict import judge
+from tests.job.judged import judged, only, text
+from tests.job.ranks import STEP, report, waiting
 
 
 def in_barrier(index: int, **options: Any) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def test_who_does_not_come_to_a_barrier_is_named() -> None:
     job = judged(*rest, report(3, state="blocked", place="save.py:9"))
     found = only(job)
     assert (found.kind, found.numbers, found.place) == (
-        Kind.BLOCKED,
+        SuspectKind.BLOCKED,
         (3,),
         "save.py:9",
     )
@@ -46,14 +46,14 @@ def test_who_does_not_come_to_the_end_is_named() -> None:
     """It has finished its calls, too, and the others wait in the barrier of JAX."""
     rest = [in_distributed(n, "shutdown") for n in range(3)]
     job = judged(*rest, report(3, state="blocked", place="upload.py:9"))
-    assert (only(job).kind, only(job).numbers) == (Kind.BLOCKED, (3,))
+    assert (only(job).kind, only(job).numbers) == (SuspectKind.BLOCKED, (3,))
     assert "ranks 0-2 wait in jax.distributed.shutdown, after call 812" in text(job)
 
 
 def test_who_does_not_join_is_waited_for() -> None:
     """For five minutes, as JAX waits; then it is a hang."""
-    waits = State.WAITING
-    for age, state in ((3.0, waits), (60.0, waits), (400.0, State.HUNG)):
+    waits = JobState.WAITING
+    for age, state in ((3.0, waits), (60.0, waits), (400.0, JobState.HUNG)):
         some = [
             in_distributed(n, "initialize", calls=None, age=None, since_seconds=2.0)
             for n in range(3)
@@ -61,7 +61,7 @@ def test_who_does_not_join_is_waited_for() -> None:
         for one in some:
             one["now"]["seconds"] = age - 2.0
         job = judged(*some)
-        assert (job.state, only(job).kind) == (state, Kind.GONE)
+        assert (job.state, only(job).kind) == (state, SuspectKind.MISSING)
         assert job.seconds == age
         said = text(job)
         assert "rank 3 is reported by no sidecar" in said
@@ -107,7 +107,7 @@ def test_who_does_not_initialise_its_devices_is_named() -> None:
         for n in range(1, 4)
     ]
     job = judged(first, *busy)
-    assert (job.state, only(job).kind) == (State.WAITING, Kind.BLOCKED)
+    assert (job.state, only(job).kind) == (JobState.WAITING, SuspectKind.BLOCKED)
     assert only(job).numbers == (1, 2, 3)
     assert "rank 0 waits in the initialisation of devices (train.py:9)" in text(job)
 
@@ -115,7 +115,7 @@ def test_who_does_not_initialise_its_devices_is_named() -> None:
 def test_who_comes_to_a_barrier_alone_is_named() -> None:
     """So is a rank in a barrier in which the others are not."""
     job = judged(*waiting(3, calls=813), in_barrier(3))
-    assert only(job).kind is Kind.ELSEWHERE
+    assert only(job).kind is SuspectKind.ELSEWHERE
     assert (
         "waits on another line, in sync_global_devices, train.py:70, for 1 min; has "
         "not dispatched call 813 of train_step"
@@ -123,7 +123,7 @@ def test_who_comes_to_a_barrier_alone_is_named() -> None:
     assert "such as an exception that it handles" in text(job)
     alone = report(3, state="device", function=STEP, place="eval.py:7")
     job = judged(*waiting(3), alone)
-    assert (only(job).kind, only(job).function) == (Kind.ELSEWHERE, STEP)
+    assert (only(job).kind, only(job).function) == (SuspectKind.ELSEWHERE, STEP)
     assert "waits on another line, in train_step, eval.py:7" in text(job)
     reads = report(0, calls=812, state="fetch", place="train.py:60")
     some = waiting(2, first=1, calls=830)

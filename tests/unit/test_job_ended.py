@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from jaxmon.report.job.document import worst
-from jaxmon.report.job.model import Kind, State
-from jaxmon.report.job.records import host
-from jaxmon.report.job.text import lines
-from jaxmon.report.job.verdict import judge
-from tests.judged import judged, only, text
-from tests.ranks import report, waiting
+from jaxmon.facts.host import host
+from jaxmon.job.model import JobState, SuspectKind
+from jaxmon.job.text import lines, worst
+from jaxmon.job.verdict import judge
+from tests.job.judged import judged, only, text
+from tests.job.ranks import report, waiting
 
 
 def test_how_a_process_ended_comes_first() -> None:
@@ -20,8 +19,11 @@ def test_how_a_process_ended_comes_first() -> None:
     killed = report(1, ended="killed", ended_seconds=8.0)
     failed = report(0, ended="crashed", ended_seconds=8.0)
     job = judged(failed, killed, *waiting(2, first=2, age=9.0))
-    assert [one.kind for one in job.suspects] == [Kind.KILLED, Kind.CRASHED]
-    assert job.state is State.HUNG
+    assert [one.kind for one in job.suspects] == [
+        SuspectKind.KILLED,
+        SuspectKind.CRASHED,
+    ]
+    assert job.state is JobState.HUNG
     assert "rank 1 (host-0, pid 1001) was killed" in text(job)
 
 
@@ -32,8 +34,8 @@ def test_errors_about_other_processes_come_last() -> None:
         report(n, ended="crashed", ended_seconds=8.0, words=words) for n in range(3)
     ]
     job = judged(*failed, report(3, state="blocked", place="read.py:9"))
-    assert [one.kind for one in job.suspects] == [Kind.BLOCKED, Kind.LOST]
-    assert job.state is State.HUNG
+    assert [one.kind for one in job.suspects] == [SuspectKind.BLOCKED, SuspectKind.LOST]
+    assert job.state is JobState.HUNG
     said = text(job)
     assert "ranks 0-2 (on host-0) ended by exceptions about other" in said
     assert said.index("rank 3") < said.index("ranks 0-2")
@@ -61,7 +63,7 @@ def test_while_a_rank_is_gone_the_one_that_logs_is_not_suspected(
 def test_a_process_that_finished_early_is_named() -> None:
     """A rank with fewer batches leaves the others in their next call."""
     job = judged(*waiting(3), report(3, ended="finished", ended_seconds=40.0))
-    assert (only(job).kind, job.state) == (Kind.FINISHED, State.HUNG)
+    assert (only(job).kind, job.state) == (SuspectKind.FINISHED, JobState.HUNG)
 
 
 PEER = "UNKNOWN: Gloo all-reduce failed: Connection closed by peer"
@@ -78,7 +80,7 @@ def test_an_exit_after_an_error_about_others_is_a_consequence(ended: str) -> Non
     }
     exited = report(3, ended=ended, ended_seconds=8.0, words=words)
     job = judged(*waiting(3, age=9.0), exited)
-    assert only(job).kind is Kind.LOST
+    assert only(job).kind is SuspectKind.LOST
 
 
 def test_a_process_that_exited_with_an_error_has_not_finished() -> None:
@@ -86,7 +88,7 @@ def test_a_process_that_exited_with_an_error_has_not_finished() -> None:
     words = {"kind": "exit", "code": 1, "age_seconds": 8.0}
     exited = report(3, ended="finished", ended_seconds=8.0, words=words)
     job = judged(*waiting(3, age=9.0), exited)
-    assert (only(job).kind, job.state) == (Kind.EXITED, State.HUNG)
+    assert (only(job).kind, job.state) == (SuspectKind.EXITED, JobState.HUNG)
     said = text(job)
     assert "rank 3 (host-0, pid 1003) exited with an error code, noticed 8" in said
     assert "job post-mortem` shows the code" in said
@@ -97,7 +99,7 @@ def test_a_process_that_was_interrupted_has_not_finished() -> None:
     words = {"kind": "exception", "type": "KeyboardInterrupt", "age_seconds": 8.0}
     gone = report(3, ended="finished", ended_seconds=8.0, words=words)
     job = judged(*waiting(3, age=9.0), gone)
-    assert (only(job).kind, job.state) == (Kind.CRASHED, State.HUNG)
+    assert (only(job).kind, job.state) == (SuspectKind.CRASHED, JobState.HUNG)
 
 
 def test_a_job_that_is_over_is_over() -> None:
@@ -106,14 +108,14 @@ def test_a_job_that_is_over_is_over() -> None:
     verdict = judge([host("a", {"ranks": some})])
     assert "post-mortem" not in " ".join(lines(verdict, 100))
     failed = judged(*some[:3], report(3, ended="killed", ended_seconds=9.0))
-    assert failed.state is State.ENDED
+    assert failed.state is JobState.ENDED
     assert "`jaxmon job post-mortem` shows which of them failed first" in text(failed)
-    assert worst(verdict) is State.ENDED
+    assert worst(verdict) is JobState.ENDED
 
 
 def test_a_stopped_process_is_named() -> None:
     """It is known from the kernel, since it does not respond."""
     some = report(2, stopped=True, trouble="does not respond", since_seconds=20.0)
     job = judged(*waiting(2), some, *waiting(1, first=3))
-    assert only(job).kind is Kind.STOPPED
+    assert only(job).kind is SuspectKind.STOPPED
     assert "for 20.0 s" in text(job)

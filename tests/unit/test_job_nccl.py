@@ -6,12 +6,12 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from jaxmon.report.job.model import Job
-from jaxmon.report.job.nccl_text import document, said
-from jaxmon.report.job.records import host
-from jaxmon.report.job.verdict import judge
+from jaxmon.facts.host import host
+from jaxmon.job.collectives import ras_document, ras_text
+from jaxmon.job.model import Job
+from jaxmon.job.verdict import judge
 from jaxmon.resources.addresses import addresses
-from tests.ranks import waiting
+from tests.job.ranks import waiting
 
 
 def judged(*found: dict[str, Any] | None) -> Job:
@@ -40,17 +40,17 @@ def test_hosts_tell_processes_with_one_number_apart() -> None:
     """By the address that NCCL uses; the latest reply counts."""
     behind = [{"host": "10.0.0.1", "pid": 7, "rank": 9, "lag": 1}]
     job = judged(ras(30.0), ras(2.0, behind=behind, lagging=1, stuck=1))
-    assert said(job) == (
+    assert ras_text(job) == (
         "NCCL's RAS, 2 s ago: rank 2 (host-1, pid 7) is 1 collective behind"
     )
-    found = document(job.nccl)
+    found = ras_document(job.nccl)
     assert found is not None
     assert found["behind"] == [{"rank": 2, "host": "10.0.0.1", "pid": 7, "lag": 1}]
     assert found["target"] == "host-1"
 
     elsewhere = [{"host": "10.0.0.9", "pid": 7, "state": "dead"}]
     job = judged(ras(missing=elsewhere), None)
-    assert "pid 7 on 10.0.0.9 is gone for NCCL" in said(job)
+    assert "pid 7 on 10.0.0.9 is gone for NCCL" in ras_text(job)
 
 
 def test_a_long_list_is_short() -> None:
@@ -66,7 +66,7 @@ def test_a_long_list_is_short() -> None:
         ),
         None,
     )
-    text = said(job)
+    text = ras_text(job)
     assert "697 more processes are missing" in text
     assert "497 more ranks are behind" in text
     assert len(text) < 400
@@ -77,7 +77,7 @@ def test_a_job_that_gets_on_has_no_need_of_it() -> None:
     ranks = waiting(4, age=0.1)
     page = {"ranks": ranks, "nccl": ras(lagging=1, behind=[{"host": "a", "lag": 1}])}
     [job] = judge([host("h", page)]).jobs
-    assert said(job) == ""
+    assert ras_text(job) == ""
 
 
 def test_addresses_are_those_of_the_kernel(tmp_path: Path) -> None:

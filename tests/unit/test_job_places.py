@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from jaxmon.report.job.places import elsewhere, is_local, waiting_of
-from jaxmon.report.job.records import Rank, host
-from tests.ranks import STEP, report
+from jaxmon.facts.host import host
+from jaxmon.facts.rank import Rank
+from jaxmon.job.waiting import elsewhere, is_local, waiting_of
+from tests.job.ranks import STEP, report
 
 
 EVAL = "__main__.evaluate"

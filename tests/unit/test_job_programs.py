@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxmon.report.job.model import Job, Kind
-from jaxmon.report.job.records import host
-from jaxmon.report.job.verdict import judge
-from tests.judged import judged, only, text
-from tests.ranks import STEP, report, waiting
+from jaxmon.facts.host import host
+from jaxmon.job.model import Job, SuspectKind
+from jaxmon.job.verdict import judge
+from tests.job.judged import judged, only, text
+from tests.job.ranks import STEP, report, waiting
 
 
 def test_another_branch_is_another_program() -> None:
@@ -17,7 +17,7 @@ def test_another_branch_is_another_program() -> None:
     other["functions"]["__main__.evaluate"] = {"calls": 1, "devices": 8}
     job = judged(*waiting(3), other)
     found = only(job)
-    assert (found.kind, found.numbers) == (Kind.PROGRAM, (3,))
+    assert (found.kind, found.numbers) == (SuspectKind.PROGRAM, (3,))
     assert found.function == "__main__.evaluate"
     assert job.waiting.numbers == (0, 1, 2)
 
@@ -27,7 +27,7 @@ def test_two_ranks_in_two_programs_are_both_named() -> None:
     other = report(1, calls=811, count=2, state="device", function="__main__.evaluate")
     other["functions"]["__main__.evaluate"] = {"calls": 1, "devices": 8}
     job = judged(*waiting(1, calls=812, count=2), other)
-    assert {one.kind for one in job.suspects} == {Kind.PROGRAM}
+    assert {one.kind for one in job.suspects} == {SuspectKind.PROGRAM}
     assert sorted(n for one in job.suspects for n in one.numbers) == [0, 1]
 
 
@@ -35,7 +35,7 @@ def test_another_program_of_the_same_function_is_named() -> None:
     """The fingerprint differs if an argument had another shape."""
     other = report(2, calls=812, state="device", function=STEP, fingerprint="bad")
     job = judged(*waiting(2), other, *waiting(1, first=3))
-    assert (only(job).kind, only(job).numbers) == (Kind.PROGRAM, (2,))
+    assert (only(job).kind, only(job).numbers) == (SuspectKind.PROGRAM, (2,))
 
 
 def test_hosts_that_compile_differently_accuse_none() -> None:
@@ -70,7 +70,7 @@ def staged(**late: Any) -> Job:
 
 def test_stages_of_a_pipeline_run_no_other_program_than_they_should() -> None:
     """If all wait for their devices, none of them is in the wrong branch."""
-    assert {one.kind for one in staged().suspects} <= {Kind.ELSEWHERE}
+    assert {one.kind for one in staged().suspects} <= {SuspectKind.ELSEWHERE}
 
 
 def test_a_rank_is_not_behind_in_what_its_stage_does_not_call() -> None:

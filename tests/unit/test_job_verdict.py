@@ -9,21 +9,22 @@ from typing import Any
 
 import pytest
 
+from jaxmon.facts.host import JobHost, host
 from jaxmon.http.fetch import FetchError
+from jaxmon.job.model import JobState, SuspectKind, Verdict
+from jaxmon.job.text import document, lines, worst
+from jaxmon.job.verdict import judge
+from jaxmon.limits import Limits
 from jaxmon.report import responses
-from jaxmon.report.job.document import document, worst
-from jaxmon.report.job.model import Kind, State, Verdict
-from jaxmon.report.job.records import Host, host
-from jaxmon.report.job.text import lines
-from jaxmon.report.job.verdict import judge
-from tests.judged import judged, only, text
-from tests.ranks import fetching, ranks, report, waiting
+from tests.job.judged import judged, named, only, text
+from tests.job.ranks import fetching, ranks, report, waiting
+from tests.job.rows import rows, runner
 
 
 def test_a_job_that_calls_is_progressing() -> None:
     """What ranks do at a moment, and which is ahead, accuses no rank."""
     job = judged(*ranks(4, age=0.4))
-    assert (job.state, job.suspects, job.ahead) == (State.PROGRESSING, (), ())
+    assert (job.state, job.suspects, job.dispatched) == (JobState.PROGRESSING, (), ())
     assert text(job).startswith("PROGRESSING: 4 ranks of 10.0.0.1:1234, on 1 host")
 
 
@@ -33,8 +34,12 @@ def test_the_rank_that_does_something_else_is_named() -> None:
     busy["now"]["stack"] = ["queue.py:171 in get", "data.py:41 in load_batch"]
     job = judged(*waiting(3, calls=812), busy)
     found = only(job)
-    assert job.state is State.HUNG
-    assert (found.kind, found.numbers, found.place) == (Kind.DATA, (3,), "data.py:41")
+    assert job.state is JobState.HUNG
+    assert (found.kind, found.numbers, found.place) == (
+        SuspectKind.DATA,
+        (3,),
+        "data.py:41",
+    )
     said = text(job)
     assert (
         "rank 3 (host-0, pid 1003) waits for data in load_batch, data.py:41, for "
@@ -71,15 +76,15 @@ def test_a_helper_that_has_failed_is_named_where_a_rank_waits() -> None:
 
 def test_what_a_rank_is_in_is_told_apart() -> None:
     """A lock, a file, Python, an activity, a compile and an own function differ."""
-    cases: dict[Kind, dict[str, Any]] = {
-        Kind.LOCK: {"state": "blocked", "lock": True},
-        Kind.BLOCKED: {"state": "blocked"},
-        Kind.IDLE: {"state": "idle"},
-        Kind.CODE: {"state": "python"},
-        Kind.DATA: {"state": "data_wait"},
-        Kind.COMPILE: {"state": "compile"},
-        Kind.ACTIVITY: {"state": "blocked", "activity": "checkpoint"},
-        Kind.LOCAL: {"state": "device", "function": "__main__.preprocess"},
+    cases: dict[SuspectKind, dict[str, Any]] = {
+        SuspectKind.LOCK: {"state": "blocked", "lock": True},
+        SuspectKind.BLOCKED: {"state": "blocked"},
+        SuspectKind.IDLE: {"state": "idle"},
+        SuspectKind.CODE: {"state": "python"},
+        SuspectKind.DATA: {"state": "data_wait"},
+        SuspectKind.COMPILE: {"state": "compile"},
+        SuspectKind.ACTIVITY: {"state": "blocked", "activity": "checkpoint"},
+        SuspectKind.LOCAL: {"state": "device", "function": "__main__.preprocess"},
     }
     for kind, doing in cases.items():
         job = judged(*waiting(3), report(3, calls=811, place="a.py:1", **doing))
@@ -103,10 +108,10 @@ def test_what_may_take_its_time_is_not_a_hang_at_once() -> None:
     ]
     for doing in found:
         job = judged(*waiting(3), report(3, calls=811, **doing))
-        assert job.state is State.WAITING
+        assert job.state is JobState.WAITING
         assert "hung from 15 min" in text(job)
         late = report(3, calls=811, age=1000.0, **doing)
-        assert judged(*waiting(3, age=1000.0), late).state is State.HUNG
+        assert judged(*waiting(3, age=1000.0), late).state is JobState.HUNG
 
 
 def test_an_activity_of_all_ranks_is_not_of_one() -> None:
@@ -123,30 +128,32 @@ def test_pauses_that_are_usual_are_no_hang() -> None:
     """Three times as long as usual is; a single rank cannot claim otherwise."""
     busy = report(3, calls=811, state="python", age=40.0, usual=60.0)
     calm = waiting(3, age=40.0, usual=60.0)
-    assert judged(*calm, busy).state is State.WAITING
-    assert judged(*waiting(3, age=200.0, usual=60.0), busy | {}).state is not State.HUNG
+    assert judged(*calm, busy).state is JobState.WAITING
+    assert (
+        judged(*waiting(3, age=200.0, usual=60.0), busy | {}).state is not JobState.HUNG
+    )
     late = report(3, calls=811, state="python", age=200.0, usual=60.0)
-    assert judged(*waiting(3, age=200.0, usual=60.0), late).state is State.HUNG
+    assert judged(*waiting(3, age=200.0, usual=60.0), late).state is JobState.HUNG
     liar = report(3, calls=811, state="python", age=40.0, usual=1e12)
-    assert judged(*waiting(3, age=40.0), liar).state is State.HUNG
+    assert judged(*waiting(3, age=40.0), liar).state is JobState.HUNG
 
 
 def test_a_job_that_starts_has_time() -> None:
     """Before the tenth call nothing is usual yet, so five minutes are allowed."""
     starting = [*waiting(3, calls=2), report(3, calls=1, state="python")]
-    assert judged(*starting).state is State.WAITING
+    assert judged(*starting).state is JobState.WAITING
     late = [
         *waiting(3, calls=2, age=400.0),
         report(3, calls=1, state="python", age=400.0),
     ]
-    assert judged(*late).state is State.HUNG
+    assert judged(*late).state is JobState.HUNG
 
 
 def test_dispatching_ahead_is_no_fault() -> None:
     """Ranks that wait for results, some calls apart, all wait for the device."""
     some = [fetching(n, calls=812 + n % 3) for n in range(8)]
     job = judged(*some)
-    assert (job.state, job.suspects) == (State.HUNG, ())
+    assert (job.state, job.suspects) == (JobState.HUNG, ())
     said = text(job)
     assert "all ranks" in said
     assert "Look at the network" in said
@@ -155,7 +162,7 @@ def test_dispatching_ahead_is_no_fault() -> None:
 def test_all_in_one_call_is_not_a_ranks_fault() -> None:
     """If all have dispatched the same call, the network or a device is suspect."""
     job = judged(*waiting(4))
-    assert (job.state, job.suspects) == (State.HUNG, ())
+    assert (job.state, job.suspects) == (JobState.HUNG, ())
     assert "No process holds the others up" in text(job)
 
 
@@ -178,7 +185,7 @@ def test_a_callback_holds_up_the_program_that_calls_it() -> None:
         ]
         busy["now"]["callback"] = True
         job = judged(*waiting(3, calls=812), busy)
-        assert (only(job).kind, only(job).numbers) == (Kind.CALLBACK, (3,))
+        assert (only(job).kind, only(job).numbers) == (SuspectKind.CALLBACK, (3,))
         said = text(job)
         assert "runs a callback of an XLA program in host_lookup, lookup.py:9" in said
 
@@ -189,7 +196,7 @@ def test_a_rank_that_waits_on_another_line_is_named() -> None:
     other = report(7, count=8, calls=41, state="fetch", place="train.py:40")
     job = judged(*rest, other)
     found = only(job)
-    assert (found.kind, found.numbers) == (Kind.ELSEWHERE, (7,))
+    assert (found.kind, found.numbers) == (SuspectKind.ELSEWHERE, (7,))
     assert (found.place, job.waiting.numbers) == ("train.py:40", tuple(range(7)))
     said = text(job)
     assert "rank 7 (host-0, pid 1007) waits on another line, train.py:40, for" in said
@@ -207,7 +214,7 @@ def test_of_two_that_wait_on_two_lines_the_one_behind_is_named() -> None:
         )
         found = only(judged(*some))
         assert (found.kind, found.numbers, found.calls) == (
-            Kind.ELSEWHERE,
+            SuspectKind.ELSEWHERE,
             (behind,),
             50,
         )
@@ -215,12 +222,12 @@ def test_of_two_that_wait_on_two_lines_the_one_behind_is_named() -> None:
 
 def test_ranks_that_are_missing_are_gone_or_unseen() -> None:
     """It depends on whether all hosts have answered."""
-    assert only(judged(*waiting(3))).kind is Kind.GONE
+    assert only(judged(*waiting(3))).kind is SuspectKind.MISSING
     here = host("host-1:9467", {"ranks": waiting(3)})
-    away = Host("host-2:9467", "connection refused")
+    away = JobHost("host-2:9467", "connection refused")
     verdict = judge([here, away])
     [job] = verdict.jobs
-    assert only(job).kind is Kind.UNSEEN
+    assert only(job).kind is SuspectKind.UNREACHABLE
     said = "\n".join(lines(verdict, 100))
     assert "1 of 2 hosts did not answer:\n  host-2:9467: connection refused" in said
 
@@ -241,7 +248,7 @@ def test_jobs_are_told_apart_by_their_coordinator() -> None:
     fine = ranks(4, age=0.1, coordinator="10.0.0.9:1")
     hung = [*waiting(3), report(3, calls=811, state="python")]
     verdict = judge([host("a", {"ranks": [*fine, *hung]})])
-    assert [one.state for one in verdict.jobs] == [State.HUNG, State.PROGRESSING]
+    assert [one.state for one in verdict.jobs] == [JobState.HUNG, JobState.PROGRESSING]
 
 
 def test_a_restarted_rank_replaces_the_one_before() -> None:
@@ -249,7 +256,7 @@ def test_a_restarted_rank_replaces_the_one_before() -> None:
     old = report(3, ended="killed", ended_seconds=100.0)
     job = judged(*ranks(3, age=0.1), old, report(3, age=0.1))
     assert job.suspects == ()
-    assert job.state is State.PROGRESSING
+    assert job.state is JobState.PROGRESSING
 
 
 def test_clocks_are_not_compared() -> None:
@@ -262,20 +269,20 @@ def test_clocks_are_not_compared() -> None:
 def test_without_the_call_layer_steps_tell_it() -> None:
     """Steps that the program marks are as good for whether it gets on."""
     some = [report(n, calls=None, age=None, step_age=0.5) for n in range(4)]
-    assert judged(*some).state is State.PROGRESSING
+    assert judged(*some).state is JobState.PROGRESSING
     late = [
         report(n, calls=None, age=None, step_age=60.0, state="fetch") for n in range(3)
     ]
     last = report(3, calls=None, age=None, step_age=60.0, state="python")
     job = judged(*late, last)
-    assert (job.state, only(job).numbers) == (State.HUNG, (3,))
+    assert (job.state, only(job).numbers) == (JobState.HUNG, (3,))
 
 
 def test_without_any_measure_nothing_is_claimed() -> None:
     """A job of which it is unknown whether it gets on is not called hung."""
     some = [report(n, calls=None, age=None) for n in range(4)]
     job = judged(*some)
-    assert job.state is State.UNKNOWN
+    assert job.state is JobState.UNKNOWN
     assert "the job starts, or its calls are not counted" in text(job)
 
 
@@ -283,6 +290,19 @@ def test_a_rank_that_has_no_processor_is_mentioned() -> None:
     """It gets on, only slowly."""
     job = judged(*ranks(3, age=0.1), report(3, age=0.1, starved=0.9))
     assert "rank 3: waiting for a processor most of the time" in text(job)
+
+
+def test_limits_decide_who_is_slow_and_who_is_starved() -> None:
+    """The others wait 45 % of the time for one, which lacks a processor for 60 %."""
+    job = [*(runner(n) for n in range(3)), runner(3, rows(data_wait=0.95), starved=0.6)]
+    for limits, accused in (
+        (Limits(), [3]),
+        (Limits(rank_slow_share=0.5, rank_starved_share=0.7), []),
+    ):
+        found = judged(*job, limits=limits)
+        assert found.slowness is not None
+        assert named(found.slowness) == accused
+        assert list(found.starved) == accused
 
 
 def test_what_is_no_rank_is_left_out() -> None:
@@ -300,7 +320,7 @@ def test_what_is_no_rank_is_left_out() -> None:
     found = host("a", {"ranks": strange})
     assert (found.ranks, found.others) == ((), len(strange))
     verdict = judge([found])
-    assert worst(verdict) is State.UNKNOWN
+    assert worst(verdict) is JobState.UNKNOWN
     assert lines(verdict, 100)[-2:] == [
         "No rank of a job on 1 host.",
         "8 observed processes there belong to no job, or have not joined theirs yet.",

@@ -11,8 +11,14 @@ from tests.support import ROOT
 # Numbers of judgements that are no limits: they guard what is measured, or word it.
 NO_LIMITS = {
     "answer.py": {"_PAUSE"},
-    "compiles.py": {"_EFFECT_SECONDS", "_WORTH_A_LINE", "_SLOW_SECONDS"},
+    "compiles.py": {"_EFFECT_SECONDS", "_WORTH_A_LINE", "_SLOW_SECONDS", "_WRITER"},
     "job.py": {"_LITTLE", "_LEAST_SECONDS", "_LEAST_SHARE", "_LEAST_PROCESSES"},
+    "collectives.py": {"_DEVIATIONS", "_LEAST_RECORDED", "_OLDEST_SECONDS", "_WINDOWS"},
+    "differences.py": {"_DIGITS"},
+    "lags.py": {
+        *("_DEVIATIONS", "_IS_KNOWN", "_LASTS", "_MANY_STEPS", "_MOSTLY", "_OFTEN"),
+        *("_STEPS", "_STUDENT"),
+    },
     "memory.py": {"_DAY"},
     "reason.py": {"_MINUTE_LEAST", "_MINUTE_MOST"},
     "requests.py": {"_CALLERS", "_HANGS_FOR"},
@@ -22,9 +28,14 @@ NO_LIMITS = {
     "steps.py": {"_EARLIER", "_RHYTHM", "PATIENCE"},
     "time.py": {"OF_A_LINE", "_MORE", "_RARELY", "_EXPLAINED"},
     "transfers.py": {"_OF_A_NUMBER", "_SLOWEST"},
-    "verdict.py": {"_MOST_USUAL", "_RHYTHM", "_STARVED"},
+    "stragglers.py": {"_LITTLE_WAIT", "_NO_WAIT", "_OTHERS"},
+    "verdict.py": {"_MOST_USUAL", "_RHYTHM"},
 }
-JUDGES = ("symptoms/*.py", "report/job/verdict.py")
+JUDGES = (
+    "symptoms/*.py",
+    *("job/verdict.py", "job/stragglers.py", "job/lags.py"),
+    *("job/collectives.py", "job/compiles.py", "job/differences.py"),
+)
 
 
 def test_what_is_judged_is_judged_by_limits():

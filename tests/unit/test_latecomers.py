@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from jaxmon.report.job.latecomers_text import document, lines
-from jaxmon.report.job.model import Job
-from jaxmon.report.job.records import host
-from jaxmon.report.job.verdict import judge
-from tests.ranks import report
+from jaxmon.facts.host import host
+from jaxmon.job.collectives import late_document, late_lines
+from jaxmon.job.model import Job
+from jaxmon.job.verdict import judge
+from jaxmon.limits import Limits
+from tests.job.ranks import report
 from tests.support import each
 
 
@@ -81,7 +82,9 @@ def collectives(
     }
 
 
-def judged(*found: dict[str, Any] | None, age: float = 0.1) -> Job:
+def judged(
+    *found: dict[str, Any] | None, age: float = 0.1, limits: Limits | None = None
+) -> Job:
     """Return the verdict on a job that gets on, from hosts with these collectives."""
     each_has = RANKS // len(found)
     pages = [
@@ -97,12 +100,12 @@ def judged(*found: dict[str, Any] | None, age: float = 0.1) -> Job:
         )
         for place, one_host in enumerate(found)
     ]
-    [job] = judge(pages).jobs
+    [job] = judge(pages, limits).jobs
     return job
 
 
 def named(job: Job) -> list[int | None]:
-    return [one.rank.index for one in job.latecomers]
+    return [one.rank.index for one in job.late_ranks]
 
 
 def by(number: int, seconds: float) -> Late:
@@ -112,17 +115,20 @@ def by(number: int, seconds: float) -> Late:
 
 def test_the_last_one_is_named_by_what_the_others_wait() -> None:
     """Its kernels are the shortest; how long the others wait is how late it is."""
-    job = judged(collectives(timed(by(5, 20e-3))))
-    [one] = job.latecomers
+    recorded = collectives(timed(by(5, 20e-3)))
+    job = judged(recorded)
+    [one] = job.late_ranks
+    more = Limits(rank_slow_share=one.ratio * 1.01)
+    assert judged(recorded, limits=more).late_ranks == ()
     assert one.rank.index == 5
     assert one.ratio == pytest.approx(20e-3 * STEPS / SECONDS, rel=0.05)
     assert one.median - one.mean == pytest.approx(20e-3, rel=0.05)
-    text = " ".join(" ".join(lines(job.latecomers, 90)).split())
+    text = " ".join(" ".join(late_lines(job.late_ranks, 90)).split())
     assert text.startswith(
         "NCCL Inspector: rank 5 (host-0, pid 1005) comes last to AllGather of 16 to "
         "256 MiB among 8 ranks: its kernels take 1 ms, those of the median rank 21 ms"
     )
-    [said] = document(job.latecomers)
+    [said] = late_document(job.late_ranks)
     assert (said["rank"], said["nccl_rank"]) == (5, 5)
     assert said["verdict"] in text
 
@@ -192,8 +198,8 @@ def test_it_is_named_once() -> None:
     for collective, late in (("AllReduce", 30e-3), ("ReduceScatter", 10e-3)):
         more = collectives(timed(by(5, late)))["ranks"]
         found["ranks"] += [{**one, "collective": collective} for one in more]
-    [one] = judged(found).latecomers
-    assert (one.rank.index, one.timed.collective) == (5, "AllReduce")
+    [one] = judged(found).late_ranks
+    assert (one.rank.index, one.collectives.collective) == (5, "AllReduce")
 
 
 def test_the_ranks_of_another_job_are_not_named() -> None:
@@ -230,12 +236,12 @@ def test_three_are_shown() -> None:
     found["ranks"] += [{**one, "size": "larger"} for one in more]
     job = judged(found)
     assert named(job) == [3, 2, 1, 0]
-    text = list(lines(job.latecomers, 300))
+    text = list(late_lines(job.late_ranks, 300))
     assert [one.partition(" (")[0].strip() for one in text[:3]] == [
         f"NCCL Inspector: rank {number}" for number in (3, 2, 1)
     ]
     assert text[3].strip() == "and 1 more"
-    assert len(document(job.latecomers)) == 4
+    assert len(late_document(job.late_ranks)) == 4
 
 
 def test_it_is_late_in_each_window() -> None:
@@ -252,7 +258,7 @@ def test_no_one_waits_longer_than_time_passes() -> None:
     for each_rank in windows:
         for one in each_rank:
             one["launched"] = 1e9
-    [found] = judged(collectives(windows)).latecomers
+    [found] = judged(collectives(windows)).late_ranks
     assert 0.9 < found.ratio <= 1
 
 
@@ -262,7 +268,7 @@ def test_a_sample_is_enough() -> None:
     for each_rank in windows:
         for one in each_rank:
             one["launched"] *= 10
-    [found] = judged(collectives(windows)).latecomers
+    [found] = judged(collectives(windows)).late_ranks
     assert found.ratio == pytest.approx(20e-3 * 300 / SECONDS, rel=0.1)
 
 
@@ -271,7 +277,7 @@ def test_gpus_of_a_process_are_told_apart_by_nccl() -> None:
     found = collectives(timed(by(5, 20e-3)))
     for one in found["ranks"]:
         one["pid"] = 1000 + one["rank"] // 4
-    text = " ".join(lines(judged(found).latecomers, 200))
+    text = " ".join(late_lines(judged(found).late_ranks, 200))
     assert "rank 1 (host-0, pid 1001) comes last" in text
     assert "among 8 ranks, as rank 5 of NCCL" in text
 
@@ -281,7 +287,7 @@ def test_a_later_release_may_have_other_sizes() -> None:
     found = collectives(timed(by(5, 20e-3)))
     for one in found["ranks"]:
         one["size"] = "over_1TiB"
-    [said] = document(judged(found).latecomers)
+    [said] = late_document(judged(found).late_ranks)
     assert "comes last to AllGather among 8 ranks" in said["verdict"]
 
 
@@ -295,9 +301,9 @@ def test_odd_reports_are_read() -> None:
             found = collectives(timed(by(5, 20e-3), steps=20))
             for one in found["ranks"][4:]:
                 one[field] = odd
-            list(lines(judged(found).latecomers, 80))
+            list(late_lines(judged(found).late_ranks, 80))
         for field in ("launched", "recorded", "seconds", "squares"):
             found = collectives(timed(by(5, 20e-3), steps=20))
             for one in found["ranks"][4:]:
                 one["windows"][0][field] = odd
-            list(lines(judged(found).latecomers, 80))
+            list(late_lines(judged(found).late_ranks, 80))

@@ -7,7 +7,7 @@ import sys
 import threading
 
 from jaxmon.agent.counted import CountedFunction
-from jaxmon.agent.live import LiveObjects
+from jaxmon.agent.functions import LiveObjects
 
 
 def counted(objects: LiveObjects) -> CountedFunction:

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from jaxmon.facts.ending import ProcessEnd
-from jaxmon.report.job.failures import is_of_peers
-from jaxmon.report.job.post_mortem import Found, PostMortem, examine
-from jaxmon.report.job.post_mortem_document import document
-from jaxmon.report.job.post_mortem_text import lines
-from jaxmon.report.job.records import Host, host
-from tests.ranks import report, waiting
+from jaxmon.facts.host import JobHost, host
+from jaxmon.job.failures import is_of_peers
+from jaxmon.job.post_mortem import PostMortem, PostMortems, examine
+from jaxmon.job.post_mortem_text import document, lines
+from tests.job.ranks import report, waiting
 
 
 NOW = 1_800_000_000.0
@@ -46,7 +45,7 @@ def a_host(
     later: float = 0.0,
     ahead: float = 0.0,
     **more: Any,
-) -> Host:
+) -> JobHost:
     """
     Return the content of a sidecar's response, *later* than the first, whose clock is
     *ahead* of that of who asked.
@@ -56,18 +55,18 @@ def a_host(
     return replace(found, asked=asked, within=within)
 
 
-def job_of(*hosts: Host) -> PostMortem:
+def job_of(*hosts: JobHost) -> PostMortem:
     [found] = examine(hosts).jobs
     return found
 
 
-def first_of(*hosts: Host) -> int | None:
+def first_of(*hosts: JobHost) -> int | None:
     """Return the rank that failed first."""
     found = job_of(*hosts).first
     return None if found is None else found.rank.index
 
 
-def text_of(found: Found) -> str:
+def text_of(found: PostMortems) -> str:
     return " ".join("\n".join(lines(found, 78)).split())
 
 
@@ -184,7 +183,7 @@ def test_ranks_that_jax_ends_after_a_failure_are_no_cause() -> None:
 def test_errors_of_peers_alone_leave_the_cause_open() -> None:
     """Then it is on a host that did not answer, or in the network."""
     peers = [report(n, count=3, **raised(9.0, message=PEER)) for n in (0, 1)]
-    found = examine([a_host(*peers), Host("far:1", "no response")])
+    found = examine([a_host(*peers), JobHost("far:1", "no response")])
     [job] = found.jobs
     assert job.first is None
     assert job.failed

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxmon.report.job.document import document
-from jaxmon.report.job.model import Job, Verdict
-from jaxmon.report.job.records import host
-from jaxmon.report.job.skew import skew
-from jaxmon.report.job.text import lines
-from jaxmon.report.job.verdict import judge
-from tests.ranks import STEP, report
+from jaxmon.facts.host import host
+from jaxmon.job.differences import deviating_ranks
+from jaxmon.job.model import Job, Verdict
+from jaxmon.job.text import document, lines
+from jaxmon.job.verdict import judge
+from tests.job.ranks import STEP, report
 
 
 COMMON = {
@@ -52,7 +51,7 @@ def differences(job: Job) -> list[tuple[tuple[int, ...], list[tuple[str, str, st
     """Return who differs, and in what."""
     return [
         (one.numbers, [(of.name, of.own, of.usual) for of in one.differences])
-        for one in skew(job.ranks)
+        for one in deviating_ranks(job.ranks)
     ]
 
 

@@ -7,8 +7,8 @@ import pytest
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram
 from jaxmon.facts.distributions import distributions
-from jaxmon.facts.host import HostVerdict, ProcessVerdict
 from jaxmon.facts.recent import Window
+from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import as_json
 from tests.status import ROUTE, START, Worker, reading, status

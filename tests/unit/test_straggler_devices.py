@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from jaxmon.report.job.slow import Slow, Slowness
-from tests.courses import changed, rows, runner
-from tests.judged import named, slowness
+from jaxmon.job.model import SlowKind, Slowness
+from tests.job.judged import named, slowness
+from tests.job.rows import changed, rows, runner
 
 
 # The others wait for 0.55 of their time for it, and its host waits as well.
@@ -78,7 +78,7 @@ def test_a_device_that_works_alone_does_not_idle() -> None:
     """It is slow because of that, not because of its host."""
     found = among({**BUSY, "together": 0.9}, rows(**SLOW, together=0.4, alone=0.4))
     assert named(found) == [LAST]
-    assert found.stragglers[0].kind is Slow.COMPUTE
+    assert found.stragglers[0].kind is SlowKind.COMPUTE
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
@@ -91,7 +91,7 @@ def test_who_is_held_for_half_of_what_others_waited_cannot_run(
     """Whatever its device does; of two, the other one is what is usual."""
     found = among(BUSY, rows(held=held, python=python), ranks)
     assert named(found) == expected
-    assert {one.kind for one in found.stragglers} <= {Slow.HOST}
+    assert {one.kind for one in found.stragglers} <= {SlowKind.HOST}
 
 
 def test_a_function_is_named_only_if_the_device_is_why() -> None:
@@ -99,17 +99,17 @@ def test_a_function_is_named_only_if_the_device_is_why() -> None:
     usual = [runner(one) for one in range(LAST)]
     loads = runner(LAST, rows(data_wait=0.95), alone="__main__.metrics")
     [found] = slowness(*usual, loads).stragglers
-    assert (found.kind, found.function) == (Slow.DATA, "")
+    assert (found.kind, found.function) == (SlowKind.DATA, "")
     works = rows(data_wait=0.5, together=0.1, alone=0.4)
     ranks = [runner(one, rows(data_wait=0.5, together=0.5)) for one in range(LAST)]
     now = runner(LAST, works, alone="__main__.metrics")
     [found] = slowness(*ranks, now).stragglers
-    assert (found.kind, found.function) == (Slow.COMPUTE, "__main__.metrics")
+    assert (found.kind, found.function) == (SlowKind.COMPUTE, "__main__.metrics")
     # What it runs now is not what it ran then.
     over = [*works[4:], *rows(4, data_wait=0.5, together=0.5)]
     before = runner(LAST, over, alone="__main__.metrics")
     [found] = slowness(*ranks, before).former
-    assert (found.kind, found.function) == (Slow.COMPUTE, "")
+    assert (found.kind, found.function) == (SlowKind.COMPUTE, "")
 
 
 @pytest.mark.parametrize(("known", "expected"), [(0.55, [LAST]), (0.45, [])])

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from jaxmon.report.job.columns import COLUMNS
-from jaxmon.report.job.course import read
-from jaxmon.report.job.slow import Slowness
-from tests.courses import changed, rows, runner
-from tests.judged import named, slowness
+from jaxmon.facts.time_by_call import COLUMNS
+from jaxmon.job.comparison import time_by_call
+from jaxmon.job.model import Slowness
+from tests.job.judged import named, slowness
+from tests.job.rows import changed, rows, runner
 
 
 USUAL = 0.5
@@ -145,5 +145,5 @@ ROW = " ".join(map(str, CALM[0]))
 )
 def test_a_course_that_cannot_be_is_none(course: Any) -> None:
     """The rank is judged without it, and so are the others."""
-    assert read([ROW, ROW]) is not None
-    assert read(course) is None
+    assert time_by_call([ROW, ROW]) is not None
+    assert time_by_call(course) is None

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from jaxmon.facts.host import host
+from jaxmon.job.model import Slowness
+from jaxmon.job.verdict import judge
 from jaxmon.limits import Limits
-from jaxmon.report.job.records import host
-from jaxmon.report.job.slow import Slowness
-from jaxmon.report.job.verdict import judge
-from tests.courses import lives
+from tests.job.rows import lives
 
 
 NEVER = Limits(rank_stuck_after="12d")

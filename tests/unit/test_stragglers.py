@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 
-from jaxmon.report.job.columns import COLUMNS
-from jaxmon.report.job.document import document
-from jaxmon.report.job.model import Verdict
-from jaxmon.report.job.records import host
-from jaxmon.report.job.slow import Slow, Slowness, Straggler
-from jaxmon.report.job.text import lines
-from jaxmon.report.job.verdict import judge
-from tests.courses import as_text, rows, runner
-from tests.judged import slowness
+from jaxmon.facts.host import host
+from jaxmon.facts.time_by_call import COLUMNS
+from jaxmon.job.model import SlowKind, Slowness, Straggler, Verdict
+from jaxmon.job.text import document, lines
+from jaxmon.job.verdict import judge
+from tests.job.judged import slowness
+from tests.job.rows import as_text, rows, runner
 
 
 def verdict(*ranks: dict[str, Any], **of_host: Any) -> Verdict:
@@ -46,7 +44,7 @@ def test_the_rank_that_waits_least_is_the_one_that_others_wait_for() -> None:
     slow = runner(3, rows(data_wait=0.95), line="data.py:9")
     found = slowness(*others(), slow)
     one = only(found)
-    assert (one.rank.index, one.kind, one.place) == (3, Slow.DATA, "data.py:9")
+    assert (one.rank.index, one.kind, one.place) == (3, SlowKind.DATA, "data.py:9")
     assert one.ratio == pytest.approx(0.45)
     assert one.spent == pytest.approx(0.19)
     assert one.median == pytest.approx(0.1)
@@ -65,13 +63,13 @@ def test_the_rank_that_waits_least_is_the_one_that_others_wait_for() -> None:
 def test_what_it_does_instead_is_told_apart() -> None:
     """Loading, Python, the GIL, a lock, compiles, transfers and a busy host differ."""
     kinds = {
-        "data_wait": Slow.DATA,
-        "python": Slow.PYTHON,
-        "gil": Slow.GIL,
-        "blocked": Slow.BLOCKED,
-        "compile": Slow.COMPILE,
-        "transfer": Slow.TRANSFER,
-        "held": Slow.HOST,
+        "data_wait": SlowKind.DATA,
+        "python": SlowKind.PYTHON,
+        "gil": SlowKind.GIL,
+        "blocked": SlowKind.BLOCKED,
+        "compile": SlowKind.COMPILE,
+        "transfer": SlowKind.TRANSFER,
+        "held": SlowKind.HOST,
     }
     for column, kind in kinds.items():
         spent = {column: 0.3, "data_wait": 0.65}
@@ -80,7 +78,7 @@ def test_what_it_does_instead_is_told_apart() -> None:
         assert only(slowness(*others(), runner(3, rows(**spent)))).kind is kind
     # Python that has no processor is Python that takes longer.
     starved = rows(data_wait=0.5, python=0.45, starved=0.4)
-    assert only(slowness(*others(), runner(3, starved))).kind is Slow.HOST
+    assert only(slowness(*others(), runner(3, starved))).kind is SlowKind.HOST
 
 
 def test_healthy_ranks_are_not_accused() -> None:
@@ -168,7 +166,7 @@ def test_a_device_that_idles_gives_a_synchronous_rank_away() -> None:
     """It waits for its device as well, but that waited less for others."""
     slow = rows(python=0.6, together=0.4)
     found = slowness(*others(3, python=0.1, together=0.9), runner(3, slow))
-    assert only(found).kind is Slow.PYTHON
+    assert only(found).kind is SlowKind.PYTHON
 
 
 def test_a_device_that_is_seen_without_work_gives_it_away_too() -> None:
@@ -176,7 +174,7 @@ def test_a_device_that_is_seen_without_work_gives_it_away_too() -> None:
     python = (0.1, 0.1, 0.6, 0.1)
     ahead = (0.3, 0.3, 0.1, 0.3)
     found = recorded(python=python, ahead=ahead, behind=(0.1, 0.1, 0.3, 0.1))
-    assert only(found).kind is Slow.PYTHON
+    assert only(found).kind is SlowKind.PYTHON
     same = recorded(python=python, ahead=ahead, behind=(0.1, 0.1, 0.03, 0.1))
     assert not same.stragglers
     seldom = recorded(python=python, ahead=(0.03,) * 4, behind=(0.0, 0.0, 0.06, 0.0))
@@ -191,7 +189,7 @@ def test_a_device_that_works_alone_is_found_by_its_samples() -> None:
     found = slowness(*ranks)
     one = only(found)
     assert "on its devices, most of all validate, for 0.14 s" in text(verdict(*ranks))
-    assert (one.rank.index, one.kind) == (3, Slow.COMPUTE)
+    assert (one.rank.index, one.kind) == (3, SlowKind.COMPUTE)
     assert one.spent == pytest.approx(0.14)
     assert found.lost == pytest.approx(0.08)
 
@@ -227,7 +225,7 @@ def test_since_when_and_what_was_before_are_known() -> None:
     found = slowness(*[runner(n, calm) for n in range(3)], recovered)
     assert found.stragglers == ()
     [one] = found.former
-    assert (one.rank.index, one.kind) == (3, Slow.DATA)
+    assert (one.rank.index, one.kind) == (3, SlowKind.DATA)
     assert 45.0 <= one.ended_seconds <= 75.0
     assert 75.0 <= one.seconds <= 135.0
 
@@ -263,7 +261,7 @@ def test_a_wait_in_a_copy_may_be_for_others() -> None:
     victims = [runner(n, rows(python=0.1, transfer=0.9)) for n in range(3)]
     found = slowness(*victims, runner(3, rows(python=0.95)))
     one = only(found)
-    assert (one.rank.index, one.kind) == (3, Slow.PYTHON)
+    assert (one.rank.index, one.kind) == (3, SlowKind.PYTHON)
 
 
 def test_throttled_gpus_are_named_beside_it() -> None:

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from jaxmon.agent.callables import bare_name, place_of
+from jaxmon.agent.functions import bare_name, place_of
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.recompiles.signatures import text_of, value_of
 from jaxmon.agent.recompiles.value_inspection import LIMIT, Inspection
+from jaxmon.agent.recompiles.values import text_of, value_of
 
 
 class Rude:

@@ -13,15 +13,18 @@ import pytest
 
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import other_threads
-from jaxmon.agent.walltime.course import Course, Devices, DeviceSeconds
 from jaxmon.agent.walltime.ledger import Entry, Found, Period, TimeLedger
-from jaxmon.agent.walltime.pace import Pace
 from jaxmon.agent.walltime.progress import Progress
-from jaxmon.agent.walltime.starvation import Starvation
-from jaxmon.agent.walltime.tasks import Task, seconds_held
+from jaxmon.agent.walltime.tasks import Starvation, Task, seconds_held
+from jaxmon.agent.walltime.time_by_call import (
+    CallPauses,
+    DeviceSeconds,
+    DeviceTime,
+    TimeByCallRows,
+)
 from jaxmon.clocks import perf_counter
-from jaxmon.report.job.columns import COLUMNS, MOST_ROWS
-from jaxmon.report.job.course import read
+from jaxmon.facts.time_by_call import COLUMNS, MOST_ROWS
+from jaxmon.job.comparison import time_by_call
 
 
 STEP = Entry("", "device", "train.py:9", "train.step")
@@ -152,7 +155,7 @@ def test_stacks_are_not_read_while_the_collector_is_due(monkeypatch):
 def test_the_pace_is_that_of_calls() -> None:
     """The age is that of the latest call, and a usual pause the longest but one."""
     calls = [0]
-    pace = Pace(lambda: calls[0])
+    pace = CallPauses(lambda: calls[0])
     pace.check(100.0, compiles=False)
     assert pace.as_json(101.0) == {"age_seconds": None, "usual_seconds": 0.0}
 
@@ -169,7 +172,7 @@ def test_the_pace_is_that_of_calls() -> None:
 def test_a_pause_for_a_compile_is_not_usual() -> None:
     """Else the first compile of a job would hide hangs that are as long."""
     calls = iter((1, 1, 2, 2, 3))
-    pace = Pace(lambda: next(calls))
+    pace = CallPauses(lambda: next(calls))
     for now, compiles in (
         (1, False),
         (50, True),
@@ -205,17 +208,17 @@ class Samples(DeviceSeconds):
     def __init__(self) -> None:
         super().__init__(tuple)
 
-    def since(self, now: float, calls: float) -> Devices:
-        return Devices(now / 100, calls, is_known=True)
+    def since(self, now: float, calls: float) -> DeviceTime:
+        return DeviceTime(now / 100, calls, is_known=True)
 
 
-def column(course: Course, name: str) -> list[float]:
+def column(course: TimeByCallRows, name: str) -> list[float]:
     return [float(row.split()[COLUMNS.index(name)]) for row in course.as_json()]
 
 
 def test_the_course_has_what_the_time_of_the_calls_went_into() -> None:
     """Nothing is lost, however much is merged, and what held the process is apart."""
-    course, now, calls = Course(Samples()), 100.0, 0
+    course, now, calls = TimeByCallRows(Samples()), 100.0, 0
     course.look("python", now, 0.0)
     for number in range(40_000):
         now += 0.5
@@ -239,13 +242,13 @@ def test_the_course_has_what_the_time_of_the_calls_went_into() -> None:
     assert max(seconds[-30:]) <= 6.5
     # What is old is not in a single row.
     assert marked - seconds[0] >= 900
-    assert read(rows) is not None
+    assert time_by_call(rows) is not None
     assert len(json.dumps(rows)) < 8192
 
 
 def test_the_lead_lasts_no_longer_than_the_time_between_looks() -> None:
     """It is reported since the call, or the end of its work; what is held is apart."""
-    course = Course(Samples())
+    course = TimeByCallRows(Samples())
     course.look("python", 10.0, 0.0)
     for now, held, lead in (
         (12.0, 0.0, (1.5, 0.0)),
@@ -265,7 +268,7 @@ def test_the_lead_lasts_no_longer_than_the_time_between_looks() -> None:
 
 def test_the_course_begins_anew_when_the_calls_in_common_are_known() -> None:
     """Until then all calls count; the numbers of the ranks must be comparable."""
-    course = Course(Samples())
+    course = TimeByCallRows(Samples())
     for now, calls in ((10.0, 50), (20.0, 60), (30.0, 7), (40.0, 9)):
         course.look("fetch", now, 0.0)
         course.mark(calls, now, 0.0)
@@ -304,9 +307,9 @@ def test_device_seconds_are_those_of_samples_and_of_all_calls() -> None:
     called(30, alone)
     called(1, other)
     now = perf_counter()
-    assert devices.since(now, 10) == Devices(2.5, 4.25, is_known=True, function="g")
-    assert devices.since(now, 0) == Devices(0.0, 0.0, is_known=False)
+    assert devices.since(now, 10) == DeviceTime(2.5, 4.25, is_known=True, function="g")
+    assert devices.since(now, 0) == DeviceTime(0.0, 0.0, is_known=False)
     called(10, together)
-    assert devices.since(now, 30) == Devices(2.5, 0.0, is_known=False)
+    assert devices.since(now, 30) == DeviceTime(2.5, 0.0, is_known=False)
     called(10, together)
-    assert devices.since(now + 60.0, 10) == Devices(0.0, 0.0, is_known=False)
+    assert devices.since(now + 60.0, 10) == DeviceTime(0.0, 0.0, is_known=False)

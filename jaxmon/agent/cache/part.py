@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
 from jaxmon.agent.cache import directory as cache_directory
-from jaxmon.agent.cache.directory import DirectoryScan
-from jaxmon.agent.cache.errors import CacheErrors
-from jaxmon.agent.cache.scanner import DirectoryScanner
-from jaxmon.agent.cache.uncached import CacheMiss, UncachedByReason, reason_not_stored
+from jaxmon.agent.cache.directory import DirectoryScan, DirectoryScanner
+from jaxmon.agent.cache.uncached import (
+    CacheErrors,
+    CacheMiss,
+    UncachedByReason,
+    reason_not_stored,
+)
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function

@@ -1,12 +1,20 @@
-"""Persistent cache misses, and why JAX did not store the compiled programs."""
+"""
+Persistent cache misses, why JAX did not store the compiled programs, and the entries
+that could not be read or written.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from jaxmon.agent.jaxlink.cache import JaxCache
+from jaxmon import disclosure
+from jaxmon.agent.counters import Tally
+from jaxmon.agent.events import EventLog
+from jaxmon.agent.jaxlink.cache import SUFFIX, Failed, JaxCache
 from jaxmon.threads import RLock
 
 
@@ -15,6 +23,7 @@ _FUNCTIONS = 50
 
 NAMED = 3
 """Maximum number of functions or modules listed in a message."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class UncachedPrograms(NamedTuple):
@@ -125,3 +134,49 @@ class UncachedByReason:
     def by_reason(self) -> Mapping[str, UncachedPrograms]:
         """Return the programs not cached so far, by reason."""
         return dict(self._refused)
+
+
+class CacheErrors:
+    """
+    Counts errors, records each as an event, and remembers the latest.
+
+    Attributes:
+        counts: errors by operation: ``read`` and ``write``.
+        last: class and message of the latest.
+        trouble: what keeps the file system from reading or writing entries; `None` once
+            an entry has been read or written again.
+    """
+
+    def __init__(self, events: EventLog) -> None:
+        self.counts = {"read": Tally(), "write": Tally()}
+        self.last: str | None = None
+        self.trouble: str | None = None
+        self._events = events
+
+    def add(self, failed: Failed, error: BaseException) -> None:
+        """Record that an operation *failed* with *error*."""
+        self.counts[failed.operation].add()
+        message = self.last = disclosure.error(error)
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            message = os.strerror(error.errno) if error.errno else message
+            full = "the file system is full, or a quota was reached: "
+            self.trouble = (full if error.errno in _FULL else "") + message
+        file, advice = f"{failed.key}{SUFFIX}", ""
+        if failed.operation == "read" and not isinstance(error, OSError):
+            advice = (
+                f" JAX does not replace unreadable entries: delete the file {file}."
+            )
+        done = "read" if failed.operation == "read" else "written"
+        self._events.add(
+            "cache",
+            None,
+            f"An entry for {failed.module} could not be {done}: {message}.{advice}",
+            operation=failed.operation,
+            module=failed.module,
+            file=file,
+            error=type(error).__name__,
+        )
+
+    def over(self) -> None:
+        """Note that an entry has been read or written: the trouble is over."""
+        self.trouble = None

@@ -65,7 +65,7 @@ class Keys(Part):
 
     def lowered(self, function: Function, frame: FrameType) -> None:
         """Note from which keys the program draws that is lowered below *frame*."""
-        if function.internal or not self._guard.on(SITE):
+        if function.internal or SITE in self._guard.off:
             return
         try:
             drawn = drawn_from(frame)

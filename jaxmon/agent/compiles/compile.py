@@ -1,4 +1,7 @@
-"""One compile, from start until it is counted."""
+"""
+One compile, from start until it is counted, and its event: if a request waited for it,
+or if it took long.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,22 @@ from itertools import repeat
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from jaxmon.agent.events import EventLog
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.jit import copied
 from jaxmon.agent.jaxlink.other_threads import held
 from jaxmon.agent.jaxlink.probe import ending
 from jaxmon.indicators import work
-from jaxmon.indicators.compile_log import CompileLog
 from jaxmon.indicators.endings import End, noting, now
-from jaxmon.indicators.timeline import Timeline
-from jaxmon.otel.traces.spans import CompileSpan
 from jaxmon.threads import get_ident
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.recompiles.comparison import PendingCause
+    from jaxmon.agent.recompiles.finder import PendingCause
+    from jaxmon.otel.traces.spans import CompileSpan
+
+SLOW_SECONDS = 1.0
+"""What a compile that no request waits for must take to be an event."""
 
 
 class Compile:
@@ -108,34 +113,38 @@ class Compile:
         return after > before and not any(self._looks)
 
 
-class CompileAttribution:
-    """
-    Attributes tracing, lowering and compiling to the waiting request and activity.
+class CompileEvents:
+    """Records compiles that are no recompiles: those have events of their own."""
 
-    Each method is called on the compiling thread.
-    """
+    def __init__(self, events: EventLog) -> None:
+        self._events = events
 
-    def __init__(self, timeline: Timeline, compiles: CompileLog) -> None:
-        self._timeline = timeline
-        self._compiles = compiles
-
-    def tracing_begins(self, end: End) -> bool:
+    def ended(self, compile_: Compile, *, looked_up: bool) -> None:
         """
-        Start attributing a trace that lasts until *end*; return whether there is a
-        request or activity to attribute it to.
-        """
-        return self._timeline.open_compile(end) is not None
+        Record *compile_* if it took long, or if a request waited for it.
 
-    def compile_begins(self, began: float, end: End) -> None:
+        Args:
+            compile_: the compile, which has succeeded.
+            looked_up: whether a persistent cache was checked.
         """
-        Start attributing a compile that lasts until *end*, for a call that *began* then
-        and has traced and lowered since.
+        ended, hit = compile_.end[0], compile_.hit
+        seconds = ended - compile_.began
+        # One that JAX did not report is noticed late, perhaps within another request.
+        waiting = work.payers()
+        requests = sum([one.started < ended for one in waiting]) if waiting else 0
+        if not requests and seconds < SLOW_SECONDS:
+            return
+        how = "loaded from the persistent cache" if hit else "compiled"
+        who = "" if not requests else f" while {_counted(requests)} waited"
+        self._events.add(
+            "compile",
+            compile_.function.name,
+            f"{how} in {seconds:.3g} s{who}",
+            cache="hit" if hit else "miss" if looked_up else "off",
+            seconds=seconds,
+            requests=requests,
+        )
 
-        Loading from the persistent cache counts as a compile.
-        """
-        work.compile_begins(self._compiles, began, end)
-        self.tracing_begins(end)
 
-    def lowered(self, seconds: float) -> None:
-        """Attribute lowering, of which JAX reports only the end."""
-        self._timeline.compiled(seconds)
+def _counted(requests: int) -> str:
+    return "a request" if requests == 1 else f"{requests} requests"

@@ -68,6 +68,7 @@ class HloPage:
         if not self._worker.submit(functools.partial(self._answer, int(text), answer)):
             message = "too many programs are being compiled; try again later"
             return error_response(HTTPStatus.SERVICE_UNAVAILABLE, message)
+        self._worker.end_gathering()
         return answer
 
     def _answer(self, newest: int, answer: Future[Response]) -> None:

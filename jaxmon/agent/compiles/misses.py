@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmon import catalog
-from jaxmon.agent.compiles.compile import CompileAttribution
 from jaxmon.agent.context import Context
 from jaxmon.agent.families import active, series_of
 from jaxmon.agent.functions import UNKNOWN, Function
+from jaxmon.agent.inspection import package_of
 from jaxmon.agent.jaxlink import patch_targets
 from jaxmon.agent.jaxlink.frames import (
     Jitted,
@@ -33,13 +33,26 @@ from jaxmon.agent.part import Part
 from jaxmon.clocks import perf_counter
 from jaxmon.exposition.families import Family
 from jaxmon.indicators.endings import End, noting
+from jaxmon.indicators.timeline import Timeline
 
+
+if TYPE_CHECKING:
+    from jaxmon.agent.jaxlink.arguments import Missed
 
 # The program nests few calls (callbacks, constants computed while tracing); the bound
 # only keeps stale frame ids from accumulating.
 _OPEN = 32
 _LOOKED = 16
 """Maximum number of misses without a compile examined per function."""
+
+_SHOWN = 3
+_DEPTH = 4
+_SEARCHED = 1000
+_EFFECTS = {
+    "ordered": "has ordered effects, such as jax.debug.print(ordered=True)",
+    "unordered": "has effects, such as jax.debug.print",
+    "callback": "calls the host, such as jax.pure_callback",
+}
 
 
 class Miss:
@@ -72,19 +85,19 @@ class Misses(Part):
 
     Args:
         context: shared state of the agent.
-        attribution: attributes compiles to requests.
+        timeline: attributes compiles to the activity that waits for them.
     """
 
     name = "misses"
 
-    def __init__(self, context: Context, attribution: CompileAttribution) -> None:
+    def __init__(self, context: Context, timeline: Timeline) -> None:
         self._jax = context.jax
         self._table = context.table
         self._events = context.events
         self._registry = context.registry
         self._returned = context.observers.returned
         self._sites = context.sites
-        self._attribution = attribution
+        self._timeline = timeline
         self._looked: dict[Function, int] = {}
         self._reported: set[tuple[Function, str]] = set()
         self._hooks: Hooks | None = None
@@ -136,12 +149,14 @@ class Misses(Part):
         Observe the function that JAX runs on every miss, including calls with effects,
         which always miss, and ahead of time, which is not a call.
         """
-        serving, entered = frame, self._registry.by_code(frame.f_code)
+        known = self._registry.by_code.get(id(frame.f_code))
+        serving, entered = frame, known and known[0]
         if entered is None:
             if (found := entry_of(frame)) is None:
                 return None
             if found is not frame:  # to 0.8
-                serving, entered = found, self._registry.by_code(found.f_code)
+                known = self._registry.by_code.get(id(found.f_code))
+                serving, entered = found, known and known[0]
         entry, calls = id(serving), self._thread.calls
         if not self._clean():
             calls.pop(entry, None)  # the id of an earlier frame
@@ -158,7 +173,7 @@ class Misses(Part):
         # The original traces the function unless it is already traced.
         end: End = []
         try:
-            if self._attribution.tracing_begins(end):
+            if self._timeline.open_compile(end) is not None:
                 return ending(original, noting(end))
         except BaseException:  # no longer recorded
             end.append(0)
@@ -191,8 +206,8 @@ class Misses(Part):
             return  # otherwise each would look like a miss whose start was not observed
         if self._thread.calls.pop(id(frame), None) is not None:
             return
-        known = self._registry
-        entered = known.by_code(frame.f_code) or known.by_key(jitted.key)
+        known = self._registry.by_code.get(id(frame.f_code))
+        entered = known[0] if known else self._registry.by_key(jitted.key)
         function = entered or self._table.of(jitted.fun)
         (function.entered_missed if entered else function.other_missed).add()
 
@@ -211,11 +226,90 @@ class Misses(Part):
         if looked >= _LOOKED or function.internal:
             return
         self._looked[function] = looked + 1
-        # Few misses come here, and in most programs none.
-        from jaxmon.agent.recompiles.miss_reasons import why_missed  # noqa: PLC0415
-
-        reason = why_missed(frame, original)
+        reason = _why_missed(frame, original)
         if reason is None or (function, reason.name) in self._reported:
             return
         self._reported.add((function, reason.name))
         self._events.add("miss", function.name, reason.text, reason=reason.name)
+
+
+class Reason(NamedTuple):
+    """Machine-readable reason and human-readable message."""
+
+    name: str
+    text: str
+
+
+def _why_missed(frame: FrameType, original: Callable[..., Any]) -> Reason | None:
+    """
+    Return why the call served by *frame* missed.
+
+    Args:
+        frame: the frame that requests the data for the fast path.
+        original: JAX's function that decides it.
+    """
+    from jaxmon.agent.jaxlink.arguments import missed  # noqa: PLC0415 - rarely needed
+    from jaxmon.agent.jaxlink.executables import effect_of  # noqa: PLC0415 - likewise
+
+    call = missed(frame)
+    effect = effect_of(call.executable, original)
+    if effect is not None:
+        text = (
+            "every call takes the slow path, about half a millisecond: the "
+            f"function {_EFFECTS[effect]}; nothing is recompiled"
+        )
+        return Reason("effects", text)
+    found = list(_numpy(call))
+    if found:
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        text = (
+            f"argument {', '.join(found[:_SHOWN])}{more}: a NumPy array where a "
+            "JAX array was cached, or vice versa; misses once per kind, no "
+            "recompile"
+        )
+        return Reason("numpy_argument", text)
+    text = (
+        "no compile was needed: compiled ahead of time, or cached for a different "
+        "kind of argument (NumPy array, Python number, JAX array)"
+    )
+    return Reason("other", text)
+
+
+def _numpy(call: Missed) -> Iterator[str]:
+    """
+    Yield the NumPy arrays among the arguments, including those in plain containers.
+    """
+    # Loaded with what finds causes, at the first compile.
+    from jaxmon.agent.recompiles.argument_trees import (  # noqa: PLC0415
+        names_of,
+        parameters_of,
+    )
+
+    args, kwargs = call.args, call.kwargs
+    names = names_of(parameters_of(call.fun, len(args), kwargs), len(args))
+    given: list[tuple[str, Any]] = [
+        (names[position], value)
+        for position, value in enumerate(args)
+        if position not in call.static
+    ]
+    given += [(n, value) for n, value in kwargs.items() if n not in call.static]
+    left = [_SEARCHED]
+    for name, value in given:
+        yield from _inside(name, value, left, 0)
+
+
+def _inside(where: str, value: Any, left: list[int], depth: int) -> Iterator[str]:
+    from jaxmon.agent.recompiles.values import text_of  # noqa: PLC0415 - as above
+
+    left[0] -= 1
+    kind = type(value)
+    if left[0] < 0 or depth > _DEPTH:
+        return
+    if package_of(kind) == "numpy":
+        yield where
+    elif kind is dict:
+        for key, item in value.items():
+            yield from _inside(f"{where}[{text_of(key)}]", item, left, depth + 1)
+    elif kind is list or kind is tuple:
+        for number, item in enumerate(value):
+            yield from _inside(f"{where}[{number}]", item, left, depth + 1)

@@ -8,18 +8,20 @@ monotonic clock around ``compile_or_get_cached``.
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
 from jaxmon.agent.cache.part import PersistentCache
-from jaxmon.agent.compiles.compile import Compile, CompileAttribution
-from jaxmon.agent.compiles.events import CompileEvents
+from jaxmon.agent.compiles.compile import (
+    Compile,
+    CompileEvents,
+)
 from jaxmon.agent.compiles.misses import Miss, Misses
-from jaxmon.agent.compiles.spans import CompileSpans
 from jaxmon.agent.context import Context
 from jaxmon.agent.families import active, by_value
 from jaxmon.agent.functions import UNKNOWN, Function
@@ -48,6 +50,12 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.recompiles.part import Recompiles
 from jaxmon.exposition.families import Family, gauge, histograms
 from jaxmon.indicators.endings import now
+from jaxmon.indicators.work import compile_begins
+
+
+if TYPE_CHECKING:
+    from jaxmon.agent.compiles.spans import CompileSpans
+    from jaxmon.indicators.recorder import Recorder
 
 
 class _Thread(threading.local):
@@ -66,7 +74,7 @@ class Compiles(Part):
     Args:
         context: shared state of the agent.
         misses: identifies functions, and distinguishes calls from other uses.
-        attribution: attributes compile time to requests and activities.
+        indicators: requests and activities that wait for compiles.
         recompiles: determines the causes of recompiles.
         cache: records each lookup in the persistent cache.
 
@@ -80,7 +88,7 @@ class Compiles(Part):
         self,
         context: Context,
         misses: Misses,
-        attribution: CompileAttribution,
+        indicators: Recorder,
         recompiles: Recompiles,
         cache: PersistentCache,
     ) -> None:
@@ -91,9 +99,9 @@ class Compiles(Part):
         self._executable = context.observers.executable
         self._compiled = context.observers.compiled
         self._cache = cache
-        self._spans = CompileSpans(context.observers)
+        self._observers = context.observers
         self._events = CompileEvents(context.events)
-        self._attribution = attribution
+        self._timeline, self._log = indicators.timeline, indicators.compiles
         self._clean: Callable[[], bool] = bool  # until attached: never
         # `None` if several functions come from one line, as in generated code.
         self._sources: dict[str, Function | None] = {}
@@ -108,7 +116,7 @@ class Compiles(Part):
 
     def attach(self, hooks: Hooks) -> None:
         """Receive JAX's events, and observe its compiles."""
-        self._clean, self._heard = hooks.is_calling, hooks.heard
+        self._clean = hooks.is_calling
         hooks.hear(
             {CACHE_USED: self._on_look_up, CACHE_HIT: self._on_hit},
             {
@@ -119,6 +127,8 @@ class Compiles(Part):
             },
         )
         hooks.listen(observes=lambda: not self.deaf)
+        if hooks.listeners is not None:
+            self._heard = hooks.listeners.restore
         hooks.attach("compiles", self._take)
 
     def _take(self, at: Places) -> None:
@@ -147,8 +157,14 @@ class Compiles(Part):
         try:
             if served is not None:
                 compile_.began = served[0].started
-            self._attribution.compile_begins(compile_.began, compile_.end)
-            self._spans.begins(compile_)
+            # The call has traced and lowered since it began. Loading from the
+            # persistent cache counts as a compile.
+            compile_begins(self._log, compile_.began, compile_.end)
+            self._timeline.open_compile(compile_.end)
+            for check in list(self._observers.compiling):
+                check()
+            if self._observers.tracer is not None:
+                self._spans.begins(compile_)
             self._thread.latest = self._unsettled[id(compile_)] = compile_
             # Not a local variable: a stored traceback would keep it alive.
             return compile_.watched(original)
@@ -182,15 +198,17 @@ class Compiles(Part):
         # Up to 0.9 every nested jit reports its trace within the outer trace.
         if self._clean() or not is_nested(frame):
             function = self._phase_function("trace", frame, fun_name)
-            ids = self._spans.phase("trace", seconds)
+            traced = self._observers.tracer is not None
+            ids = self._spans.phase("trace", seconds) if traced else None
             function.observe_phase("trace", seconds, ids)
 
     def _on_lowered(self, seconds: float, fun_name: str | None) -> None:
         frame = sys._getframe(2)  # noqa: SLF001
         function = self._phase_function("lower", frame, fun_name)
-        ids = self._spans.phase("lower", seconds)
+        traced = self._observers.tracer is not None
+        ids = self._spans.phase("lower", seconds) if traced else None
         function.observe_phase("lower", seconds, ids)
-        self._attribution.lowered(seconds)
+        self._timeline.compiled(seconds)  # JAX reports only the end
         for observe in self._lowered:
             observe(function, frame)
 
@@ -199,7 +217,8 @@ class Compiles(Part):
 
     def _on_retrieval(self, seconds: float, _: str | None) -> None:
         if (compile_ := self._current) is not None:
-            ids = self._spans.retrieved(compile_, seconds)
+            span = compile_.span
+            ids = None if span is None else self._spans.retrieved(compile_, seconds)
             compile_.function.observe_phase("cache_retrieval", seconds, ids)
 
     def _take_report(self, frame: FrameType) -> None:
@@ -224,6 +243,13 @@ class Compiles(Part):
             return served[0].function
         program = program_at(frame)
         return self._function(program, fun_name or program.name)
+
+    @functools.cached_property
+    def _spans(self) -> CompileSpans:
+        # Loaded once there is a tracer.
+        from jaxmon.agent.compiles.spans import CompileSpans  # noqa: PLC0415
+
+        return CompileSpans(self._observers)
 
     @property
     def _current(self) -> Compile | None:
@@ -287,8 +313,9 @@ class Compiles(Part):
     ) -> None:
         """Record the call that caused *compile_*."""
         miss.compiled = True
-        found = self._recompiles.find_cause(miss.function, frame, inner)
-        if found is not None:
+        finder = self._recompiles.finder
+        found = finder and finder.find_cause(miss.function, frame, inner)
+        if found:
             jitted, compile_.pending = found
             self._remember(jitted, miss.function)
 
@@ -296,15 +323,16 @@ class Compiles(Part):
         """
         Return the compile called by *frame*, ahead of time or under a transformation.
         """
-        found = self._recompiles.transformed(frame)
+        finder = self._recompiles.finder
+        found = finder and finder.transformed(frame)
         function = None
-        if found is not None and found.jitted is None:
-            function = self._recompiles.owner_of(found)
+        if finder and found and found.jitted is None:
+            function = finder.owner_of(found)
         if function is None:
             function = self._function(program_at(frame), name_at(frame))
         compile_ = Compile(function, frame, outer)
-        if found is not None:
-            cause = self._recompiles.find_transformed_cause(function, found, frame)
+        if finder and found:
+            cause = finder.find_transformed_cause(function, found, frame)
             compile_.pending = cause
         return compile_
 
@@ -333,11 +361,14 @@ class Compiles(Part):
         outcome = "failed" if failed else "cache_hit" if compile_.hit else "compiled"
         function.compiles[outcome].add()
         cause = None
-        if compile_.pending is not None and not failed:
+        pending = compile_.pending
+        if pending and not failed and (finder := self._recompiles.finder):
             seconds = ended - compile_.began
-            cause = self._recompiles.record(function, compile_.pending, seconds=seconds)
+            cause = finder.record(function, pending, seconds=seconds)
         looked_up = compile_.looked_up and self._cache.configured
-        ids = self._spans.ended(compile_, outcome, cause, looked_up=looked_up)
+        ids = None
+        if compile_.span is not None:
+            ids = self._spans.ended(compile_, outcome, cause, looked_up=looked_up)
         if cause is None and not failed:
             self._events.ended(compile_, looked_up=looked_up)
         if outcome != "cache_hit":

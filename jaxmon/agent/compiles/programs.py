@@ -2,7 +2,8 @@
 Program statistics from XLA executables.
 
 The compiling thread only queues the executable (microseconds); a background thread
-analyses it, at a fraction of the compile time, and releases it.
+analyses it with others half a second later, or when asked, at a fraction of the compile
+time, and releases it.
 
 XLA's own fingerprint of an executable covers source lines, and differs between an
 executable that was compiled and the same one loaded from the persistent cache. Hosts
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple
 from jaxmon import catalog
 from jaxmon.agent.compiles.hlo_page import HloPage
 from jaxmon.agent.context import Context
+from jaxmon.agent.counters import Tally
 from jaxmon.agent.flops.part import Lowered, Utilization
 from jaxmon.agent.functions import OTHER, UNKNOWN, Function
 from jaxmon.agent.jaxlink import executables
@@ -47,11 +49,15 @@ _DOUBLE = rf"= \(?f64\[\d[^=\n]* (?:dot\(|convolution\(|{_LIBRARY})"
 # Executables queued for analysis, which keeps them alive. Analysis is faster than
 # compiling, so only loading a great many from the persistent cache fills the queue.
 _WAITING = 64
+# Small programs follow each other: reading them together takes less.
+_GATHER_SECONDS = 0.5
+# A scrape waits so long for programs that wait for others.
+_SCRAPE_SECONDS = 0.05
 
 # What XLA says of a large program may take a twentieth of the time that compiling it
 # took. It is asked at once, unless that takes more than so much of the time; then, of
 # the programs of a function, for the latest at intervals.
-_SHARE, _LITTLE_SECONDS = 0.005, 0.002
+_SHARE, _LITTLE_SECONDS = 0.0025, 0.002
 _INTERVAL_SECONDS = 2.0
 
 # Distinct programs remembered per function; later ones count as new.
@@ -125,8 +131,10 @@ def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
         fusions += text.count(" fusion(")
         head = text.partition("\n")[0]
         devices = max(devices, _number(_PARTITIONS, head) * _number(_REPLICAS, head))
-        promotes = promotes or _promotes(head, text)
-        double = double or re.search(_DOUBLE, text) is not None
+        # Few programs compute in float64, and the search takes milliseconds.
+        if "f64[" in text:
+            promotes = promotes or _promotes(head)
+            double = double or re.search(_DOUBLE, text) is not None
     fingerprint = digest.hexdigest()[:_DIGITS] if comparable else None
     return Hlo(
         fingerprint, instructions, fusions, devices, promotes, double, length, copy
@@ -138,10 +146,10 @@ def _number(pattern: str, head: str) -> int:
     return int(found[1]) if found else 1
 
 
-def _promotes(head: str, text: str) -> bool:
+def _promotes(head: str) -> bool:
     # Argument and result types are before and after "->".
     arguments = head.partition("entry_computation_layout=")[2]
-    return "f64[" in text and "f64[" not in arguments.partition("->")[0]
+    return "f64[" not in arguments.partition("->")[0]
 
 
 class _Record:
@@ -164,6 +172,8 @@ class _Record:
         self.finished = 0.0
         self.double = False
         self.figures: dict[str, float] = {}
+        # What is exported of it, by metric; empty until that is asked for. Replaced
+        # after each change: a scrape meanwhile fills one that is no longer used.
         self.samples: dict[str, Sample] = {}
 
     def add(self, fingerprint: str | None) -> None:
@@ -174,6 +184,13 @@ class _Record:
             self.programs += 1
             if len(self.seen) < _REMEMBERED:
                 self.seen.add(fingerprint)
+
+    def samples_of(self, name: str) -> dict[str, Sample]:
+        """Return what is exported of it, by metric, for the function *name*."""
+        found = self.samples
+        if not found:
+            found.update(_samples(name, self))
+        return found
 
 
 class Programs(Part):
@@ -199,12 +216,14 @@ class Programs(Part):
         # Identity of the latest program of each function, until XLA says what it takes.
         self._unweighed: dict[Function, int] = {}
         self._due = 0.0
+        self._queued, self._read = Tally(), Tally()
         self._worker = Worker(
             "programs",
             context.guard,
             every=_INTERVAL_SECONDS,
             routine=self._weigh_late,
             limit=_WAITING,
+            gather=_GATHER_SECONDS,
         )
         self._hlo = HloPage(context.jax, context.guard, self._worker, loaded)
         self._records: dict[Function, _Record] = {}
@@ -225,17 +244,25 @@ class Programs(Part):
 
         Args:
             function: the function compiled.
-            executable: XLA's loaded executable; kept until analysed, usually at once.
+            executable: XLA's loaded executable; kept until analysed, half a second.
         """
         self.loaded.forget(executable)
         lowered = self._utilization.lowered(function)
-        job = functools.partial(self._read, function, executable, wall_time(), lowered)
-        if not self._worker.submit(job):
+        now = wall_time()
+        job = functools.partial(self._analyse, function, executable, now, lowered)
+        if self._worker.submit(job):
+            self._queued.add()
+        else:
             self._utilization.dropped_program(function)
 
     def start(self) -> None:
         """Start the analysing thread."""
         self._worker.start()
+
+    def refresh(self, *, asked: bool) -> None:
+        """Analyse what waits for others now: a report of a short run has it, too."""
+        del asked
+        self._worker.drain(_GATHER_SECONDS)
 
     def finish(self, timeout: float) -> None:
         """
@@ -280,8 +307,16 @@ class Programs(Part):
         ]
 
     def collect(self) -> list[Family]:
-        """Return the number of programs, and the statistics of the latest."""
-        found = [record.samples for record in list(self._records.values())]
+        """
+        Return the number of programs, and the statistics of the latest; those just
+        compiled are analysed for it.
+        """
+        if self._queued.value != self._read.value:
+            self._worker.drain(_SCRAPE_SECONDS)
+        found = [
+            record.samples_of(function.name)
+            for function, record in self._records.copy().items()
+        ]
         metric = catalog.PROGRAM_MATRIX_FLOPS
         matrix = [
             (series(metric, function.name, work), record.figures[name])
@@ -298,7 +333,15 @@ class Programs(Part):
     def _printing(self) -> Any:
         return executables.printing(self._jax)
 
-    def _read(
+    def _analyse(
+        self, function: Function, executable: Any, finished: float, lowered: Lowered
+    ) -> None:
+        try:
+            self._take_in(function, executable, finished, lowered)
+        finally:
+            self._read.add()
+
+    def _take_in(
         self, function: Function, executable: Any, finished: float, lowered: Lowered
     ) -> None:
         try:
@@ -333,7 +376,7 @@ class Programs(Part):
                 self._weigh([(function, executable)])
             else:
                 self._unweighed[function] = id(executable)
-        record.samples = _samples(function.name, record)
+        record.samples = {}
 
     def _weigh_late(self) -> None:
         if self._unweighed and monotonic() >= self._due:
@@ -357,7 +400,7 @@ class Programs(Part):
             facts = executables.facts(executable)
             record = self._records[function]
             record.figures = {**facts, **record.figures}
-            record.samples = _samples(function.name, record)
+            record.samples = {}
             self._utilization.place(function, executable, facts)
         spent = thread_time() - began
         self._due = monotonic() + spent / _SHARE if spent > _LITTLE_SECONDS else 0.0

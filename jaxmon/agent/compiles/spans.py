@@ -43,8 +43,6 @@ class CompileSpans:
 
     def begins(self, compile_: Compile) -> None:
         """Note that *compile_* starts."""
-        for check in list(self._observers.compiling):
-            check()
         tracer, phases = self._observers.tracer, self._thread.phases
         if tracer is None:
             return

@@ -30,7 +30,7 @@ from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.transformed import applied_at
 from jaxmon.agent.observers import Options, Sample, Shapes
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.sampling.shapes import array_classes, shapes_of
+from jaxmon.agent.sampling.shapes import array_classes, shapes_of, shapes_of_kinds
 from jaxmon.exposition.families import Family, series
 
 
@@ -98,7 +98,7 @@ class Utilization(Part):
 
     def _on_lowered(self, function: Function, frame: FrameType) -> None:
         """Note the jaxpr that is lowered below *frame*; a microsecond."""
-        if function.internal or not self._guard.on(SITE):
+        if function.internal or SITE in self._guard.off:
             return
         try:
             jaxpr = counting.lowered(frame)
@@ -113,10 +113,15 @@ class Utilization(Part):
     ) -> None:
         """Note the shapes of the arguments of a call that compiles."""
         del jitted, options
-        if not self._guard.on(SITE):
+        if SITE in self._guard.off:
             return
         try:
-            shapes = self._shapes(call.args, call.kwargs)
+            shapes, static = None, call.static_argnums or call.static_argnames
+            # Static arguments are among the shapes, and not among the kinds.
+            if call.kinds and not static and call.given.maker == "jax.jit":
+                shapes = shapes_of_kinds(call.kinds, self._arrays[0])
+            if shapes is None:
+                shapes = self._shapes(call.args, call.kwargs)
             self._thread.shapes = function, shapes
         except Exception:  # noqa: BLE001 - contained: the compile goes on
             self._guard.failed(SITE)

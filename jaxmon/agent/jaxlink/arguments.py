@@ -18,12 +18,12 @@ from jaxmon.agent.jaxlink.leaf_types import LeafKinds
 _HELPERS = ("_run_python_pjit", "_python_pjit_helper")
 
 
-class Call(NamedTuple):
+class Call:
     """
     A call as found in JAX's frames. Must not outlive the observation: it refers to the
     user's arguments.
 
-    Attributes:
+    Args:
         fun: the jitted callable.
         args: positional arguments.
         kwargs: keyword arguments.
@@ -34,23 +34,53 @@ class Call(NamedTuple):
         tree: their tree structure.
         avals: their abstract values, empty if JAX has none.
         names: JAX's names of the leaves.
+
+    Attributes:
         nodes: an object for each traced argument, the same for equal trees; empty if
             they were not compared.
         kinds: *leaves* by kind, `None` if they were not read.
     """
 
-    fun: object
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    static_argnums: Sequence[int]
-    static_argnames: Sequence[str]
-    given: JitOptions
-    leaves: Sequence[Any] | None = None
-    tree: Any = None
-    avals: Sequence[Any] = ()
-    names: Sequence[str] | None = None
-    nodes: Sequence[object] = ()
-    kinds: LeafKinds | None = None
+    __slots__ = (
+        "args",
+        "avals",
+        "fun",
+        "given",
+        "kinds",
+        "kwargs",
+        "leaves",
+        "names",
+        "nodes",
+        "static_argnames",
+        "static_argnums",
+        "tree",
+    )
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a call, in their order
+        self,
+        fun: object,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        static_argnums: Sequence[int],
+        static_argnames: Sequence[str],
+        given: JitOptions,
+        leaves: Sequence[Any] | None = None,
+        tree: Any = None,
+        avals: Sequence[Any] = (),
+        names: Sequence[str] | None = None,
+    ) -> None:
+        self.fun = fun
+        self.args = args
+        self.kwargs = kwargs
+        self.static_argnums = static_argnums
+        self.static_argnames = static_argnames
+        self.given = given
+        self.leaves = leaves
+        self.tree = tree
+        self.avals = avals
+        self.names = names
+        self.nodes: Sequence[object] = ()
+        self.kinds: LeafKinds | None = None
 
 
 def call_served_by(

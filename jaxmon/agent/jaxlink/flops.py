@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from math import prod
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
+from jaxmon import interrupts
 from jaxmon.agent.jaxlink import products
 from jaxmon.agent.jaxlink.products import UncountableError
 from jaxmon.agent.jaxlink.source_lines import Frame, SourceLineFinder
-from jaxmon.agent.jaxlink.trips import trip_count
 from jaxmon.sources import display_path
 
 
@@ -79,6 +80,10 @@ _IN_KERNELS = (
 
 _PRESETS = {"BF16": "bfloat16", "F16": "float16", "TF32": "tf32", "F64": "float64"}
 _PRESETS |= {"F32": "float32/highest", "ANY": "float8"}
+# Each comparison, as a counter that grows would be compared with its limit, and whether
+# the limit itself is included.
+_UP = {"lt": 0, "le": 1}
+_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
 class Unknown(NamedTuple):
@@ -356,3 +361,73 @@ def _shards(equation: Any) -> int | None:
 
 def _stack(equation: Any) -> str:
     return str(equation.source_info.name_stack)
+
+
+def trip_count(equation: Any) -> int | None:
+    """
+    Return how often the loop of a ``while`` *equation* runs: one that counts from a
+    constant to a constant, in constant steps; `None` for any other.
+
+    A loop with a number of trips known when it is traced, as of ``fori_loop``, mostly
+    is a ``scan``, which has its length.
+    """
+    parameters = equation.params
+    condition = parameters["cond_jaxpr"].jaxpr
+    body = parameters["body_jaxpr"].jaxpr
+    outer = equation.invars
+    first, second = parameters["cond_nconsts"], parameters["body_nconsts"]
+    compared = _source(condition, condition.outvars[0])
+    if compared is None or compared.primitive.name not in _MIRRORED:
+        return None
+    name, (left, right) = compared.primitive.name, compared.invars
+    if _number(left) is not None or left in condition.invars[:first]:
+        name, left, right = _MIRRORED[name], right, left
+    if left not in condition.invars[first:]:
+        return None
+    if right in condition.invars[:first]:
+        right = outer[condition.invars.index(right)]
+    at = condition.invars.index(left) - first
+    counter = body.invars[second + at]
+    start, limit = _number(outer[first + second + at]), _number(right)
+    step = _step(body, counter, body.outvars[at])
+    if start is None or limit is None or not step:
+        return None
+    if step < 0:
+        start, limit, step, name = -start, -limit, -step, _MIRRORED[name]
+    if name not in _UP:
+        return None
+    return max(0, -((start - limit - _UP[name]) // step))
+
+
+def _step(body: Any, counter: Any, result: Any) -> int | None:
+    """Return what *body* adds to its argument *counter* to make *result*."""
+    found = _source(body, result)
+    if found is None or found.primitive.name not in ("add", "sub"):
+        return None
+    left, right = found.invars
+    if found.primitive.name == "add" and right is counter:
+        left, right = right, left
+    amount = _number(right)
+    if left is not counter or amount is None:
+        return None
+    return amount if found.primitive.name == "add" else -amount
+
+
+def _source(jaxpr: Any, result: Any) -> Any:
+    """Return the equation of *jaxpr* that makes *result*."""
+    for equation in reversed(jaxpr.eqns):
+        if any(one is result for one in equation.outvars):
+            return equation
+    return None
+
+
+def _number(value: Any) -> int | None:
+    """Return the value of a literal integer."""
+    literal = getattr(value, "val", None)
+    if literal is None or getattr(value.aval, "shape", None) != ():
+        return None
+    try:
+        return operator.index(literal)
+    except TypeError as error:  # a float, or an array that is none
+        interrupts.pass_on(error)
+        return None

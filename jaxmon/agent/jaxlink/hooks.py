@@ -132,13 +132,6 @@ class Hooks:
         self._observes[MONITORING] = observes
         self.attach(MONITORING, self._register)
 
-    def heard(self) -> bool:
-        """
-        Re-register the listeners if they were cleared; return whether they were still
-        registered.
-        """
-        return self.listeners is not None and self.listeners.restore()
-
     def undo_by(self, call: Callable[[], None]) -> None:
         """Register *call* to undo an attachment; it must be idempotent."""
         self._undo.append(call)

@@ -210,6 +210,11 @@ class JitOptions(NamedTuple):
     options: tuple[Option, ...]
 
 
+_DEFAULT = JitOptions("jax.jit", ())
+# The class of JAX's placeholder of a sharding.
+_UNSPECIFIED = "UnspecifiedValue"
+
+
 def static_arguments(info: Any) -> tuple[int | str, ...] | None:
     """
     Return the positions and names of the static arguments of a `jax.jit` with this
@@ -233,14 +238,17 @@ def options_of_jit(info: Any) -> JitOptions:
     if given := getattr(info, "compiler_options_kvs", ()):  # since 0.5
         found.append(Option("compiler_options", "pairs", given))
     for name, attribute in _LEAVES:
-        leaves = [_or_none(leaf) for leaf in getattr(info, attribute, ())]
-        if any([leaf is not None for leaf in leaves]):
-            found.append(Option(name, "shardings", leaves))
+        leaves = getattr(info, attribute, ())
+        for leaf in leaves:
+            if leaf is not None and name_of(type(leaf)) != _UNSPECIFIED:
+                given = [_or_none(one) for one in leaves]
+                found.append(Option(name, "shardings", given))
+                break
     for name in ("device", "backend", "keep_unused", "inline"):
         given = getattr(info, name, None)
         if given is not None and given is not False and not _is_auto(given):
             found.append(Option(name, "value", given))
-    return JitOptions("jax.jit", tuple(found))
+    return JitOptions("jax.jit", tuple(found)) if found else _DEFAULT
 
 
 def options_of_pmap(variables: Mapping[str, Any]) -> JitOptions:
@@ -264,7 +272,7 @@ def options_of_pmap(variables: Mapping[str, Any]) -> JitOptions:
 
 def _or_none(leaf: Any) -> Any:
     """Return *leaf*, or `None` for JAX's placeholder of an unspecified sharding."""
-    if leaf is None or name_of(type(leaf)) == "UnspecifiedValue":
+    if leaf is None or name_of(type(leaf)) == _UNSPECIFIED:
         return None
     return leaf
 

@@ -42,7 +42,9 @@ class LeafKinds(NamedTuple):
 
     def each(self, of: Callable[[Any, Any, Any], T]) -> Iterator[T]:
         """Yield for each leaf what *of* returns for its kind."""
-        found = {key: of(*kind) for key, kind in self.kinds.items()}
+        found = {}
+        for key, kind in self.kinds.items():
+            found[key] = of(*kind)
         return map(found.__getitem__, self.keys)
 
 
@@ -75,10 +77,9 @@ class LeafTypes:
                 for leaf in leaves
             ]
         types = list(map(id, map(type, leaves)))
-        arrays = {
-            kind: self._is_array(leaf)
-            for kind, leaf in dict(zip(types, leaves, strict=True)).items()
-        }
+        arrays = {}
+        for kind, leaf in dict(zip(types, leaves, strict=True)).items():
+            arrays[kind] = self._is_array(leaf)
         shardings = [
             # The public attribute costs a call.
             leaf.sharding if arrays[kind] and leaf._committed else None  # noqa: SLF001
@@ -92,11 +93,11 @@ class LeafTypes:
         """Return the types of leaves."""
         if len(self._known) > _SHARED:
             self._known.clear()
-        return tuple(kinds.each(self._of_kind))
-
-    def _of_kind(self, _: Any, aval: Any, sharding: Any) -> Leaf:
-        one = type_of(aval, None if sharding is None else self._place(sharding))
-        return self._known.setdefault(one, one)
+        found = {}
+        for key, (_, aval, sharding) in kinds.kinds.items():
+            one = type_of(aval, None if sharding is None else self._place(sharding))
+            found[key] = self._known.setdefault(one, one)
+        return tuple(map(found.__getitem__, kinds.keys))
 
     def _is_array(self, leaf: Any) -> bool:
         """Return whether *leaf* is a JAX array, which has a sharding."""

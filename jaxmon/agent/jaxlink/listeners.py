@@ -73,7 +73,7 @@ class Listeners:
         scalars: Mapping[str, OnScalar],
     ) -> None:
         self._monitoring: Any = monitoring
-        self._guard = guard
+        self._guard, self._off = guard, guard.off
         self.events = events
         self.durations = durations
         self.scalars = scalars
@@ -136,8 +136,11 @@ class Listeners:
         """
         if not self._registered:
             return False
-        if all(kind.listener in kind.registered() for kind in self._kinds):
-            return self._guard.on(SITE)
+        for kind in self._kinds:
+            if kind.listener not in kind.registered():
+                break
+        else:
+            return SITE not in self._off
         with self._lock:  # twice would count twice
             missing = [
                 kind for kind in self._kinds if kind.listener not in kind.registered()
@@ -187,7 +190,7 @@ class Listeners:
 
     def _take_event(self, event: str, **_: Any) -> None:
         take = self.events.get(event)
-        if take is not None and self._registered and self._guard.on(SITE):
+        if take is not None and self._registered and SITE not in self._off:
             try:
                 take()
             except Exception:  # noqa: BLE001 - contained: would reach the user's call
@@ -195,7 +198,7 @@ class Listeners:
 
     def _take_duration(self, event: str, seconds: float, **details: Any) -> None:
         take = self.durations.get(event)
-        if take is not None and self._registered and self._guard.on(SITE):
+        if take is not None and self._registered and SITE not in self._off:
             try:
                 take(seconds, details.get("fun_name"))
             except Exception:  # noqa: BLE001 - contained: would reach the user's call
@@ -203,7 +206,7 @@ class Listeners:
 
     def _take_scalar(self, event: str, value: float, **_: Any) -> None:
         take = self.scalars.get(event)
-        if take is not None and self._registered and self._guard.on(SITE):
+        if take is not None and self._registered and SITE not in self._off:
             try:
                 take(value)
             except Exception:  # noqa: BLE001 - contained: would reach the user's call

@@ -11,13 +11,15 @@ from jaxmon.agent.inspection import package_of
 
 
 _PACKAGES = ("jax", "jaxlib")
-_INSIDE = os.path.join("jax", "_src", "")  # noqa: PTH118 - part of a path
+INSIDE = os.path.join("jax", "_src", "")  # noqa: PTH118 - part of a path
+"""Part of the path of each file of JAX's private code."""
+
 _BINDINGS = os.path.join("jaxlib", "")  # noqa: PTH118 - part of a path
 
 
 def is_inside(frame: FrameType) -> bool:
     """Return whether *frame* runs private code of JAX, whose variables may be read."""
-    return _INSIDE in frame.f_code.co_filename
+    return INSIDE in frame.f_code.co_filename
 
 
 def is_binding(frame: FrameType) -> bool:

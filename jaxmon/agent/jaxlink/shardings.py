@@ -1,4 +1,4 @@
-"""Classifies JAX's objects: meshes, devices, shardings, specifications, trees."""
+"""Classifies JAX's meshes, devices, shardings and trees, and words for some of them."""
 
 from __future__ import annotations
 
@@ -34,3 +34,42 @@ def kind_of(kind: type) -> Kind | None:
 def order_of(sharding: Any) -> int:
     """Return a hash of the devices of JAX's *sharding* and their order."""
     return hash(sharding._internal_device_list)  # noqa: SLF001 - public ones are sets
+
+
+NO_MESH = "no mesh"
+"""Text of a mesh without axes, JAX's default since 0.11."""
+
+
+def device_text(device: Any) -> str:
+    """Return ``cpu:0``."""
+    return f"{device.platform}:{device.id}"
+
+
+def mesh_text(mesh: Any) -> str:
+    """
+    Return text such as ``mesh d=8``; an axis with explicit sharding is ``d=8
+    explicit``.
+
+    Args:
+        mesh: an instance of a JAX class.
+    """
+    kinds = getattr(mesh, "axis_types", None)
+    if isinstance(kinds, dict):  # up to 0.5: axes by kind
+        kinds = None
+    shape = mesh.shape
+    axes = [
+        f"{_name(axis)}={size}{_kind_text(kind)}"
+        for (axis, size), kind in zip(
+            shape.items(), kinds or (None,) * len(shape), strict=False
+        )
+    ]
+    return f"mesh {','.join(axes)}" if axes else NO_MESH
+
+
+def _name(axis: object) -> str:
+    return axis if type(axis) is str else name_of(type(axis))
+
+
+def _kind_text(kind: Any) -> str:
+    name = str(getattr(kind, "name", "Auto"))
+    return "" if name == "Auto" else f" {name.lower()}"

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from jaxmon.agent.inspection import name_of
 from jaxmon.agent.jaxlink.arguments import Call, call_served_by
 from jaxmon.agent.jaxlink.frames import AHEAD, Jitted, is_call, source_location
-from jaxmon.agent.jaxlink.ownership import is_class, is_inside
+from jaxmon.agent.jaxlink.ownership import INSIDE, is_class, is_inside
 
 
 _TRANSFORMATIONS = os.path.join("jax", "_src", "api.py")  # noqa: PTH118 - end of a path
@@ -83,8 +83,9 @@ def applied_at(frame: FrameType | None) -> FrameType | None:
             return None
         if frame.f_code.co_name == _IMPLEMENTATION:
             return frame
+        file = frame.f_code.co_filename
         # In 0.4.35, JAX measures in a context manager.
-        if not is_inside(frame) and frame.f_code.co_filename != contextlib.__file__:
+        if INSIDE not in file and file != contextlib.__file__:
             return None
         frame = frame.f_back
     return None

@@ -14,20 +14,13 @@ import inspect
 import types
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Sequence
+from operator import is_
 from typing import Any, NamedTuple
 
 from jaxmon import interrupts
 from jaxmon.agent.counted import uncounted
 from jaxmon.agent.inspection import ABSENT, field_of, found_in, is_subclass, name_of
-from jaxmon.agent.recompiles.signatures import (
-    LEAF,
-    NONE,
-    Argument,
-    Node,
-    Value,
-    text_of,
-    value_of,
-)
+from jaxmon.agent.recompiles.values import Value, text_of, value_of
 
 
 _DEEP = 32
@@ -40,14 +33,50 @@ _ARGS = functools.partial.args.__get__
 _KEYWORDS = functools.partial.keywords.__get__
 
 
+class Node(NamedTuple):
+    """
+    One node of an argument's tree.
+
+    Attributes:
+        name: ``dict``, ``tuple``, the name of a class; ``*`` for a leaf.
+        identity: distinguishes classes of the same name, and static parts.
+        static: the static part as text.
+        keys: key of each child; `None` if only its class knows them.
+        children: child nodes.
+        leaves: number of leaves below.
+    """
+
+    name: str
+    identity: tuple[Any, ...]
+    static: str
+    keys: tuple[str, ...] | None
+    children: tuple[Any, ...]
+    leaves: int
+
+
+LEAF = Node("*", (), "", (), (), 1)
+NONE = Node("None", (), "", (), (), 0)
+
+
+class Argument(NamedTuple):
+    """One argument of a call."""
+
+    name: str
+    by_name: bool
+    node: Node
+
+
 def names_of(parameters: Parameters, count: int) -> list[str]:
     """
     Return the names of the first *count* positional arguments: ``x``, ``args[1]``.
     """
     found = list(parameters.positional[:count])
+    left = count - len(found)
+    if not left:
+        return found
     # Surplus arguments are numbered too.
     first = 0 if parameters.rest else len(found)
-    rest, left = parameters.rest or "args", count - len(found)
+    rest = parameters.rest or "args"
     return found + [f"{rest}[{first + number}]" for number in range(left)]
 
 
@@ -63,10 +92,10 @@ def arguments_of(
         statics: receives the static parts of nodes, with their class.
     """
     positional, named = tree.children()
-    found = [
-        Argument(name, by_name=False, node=node_of(child, statics))
-        for name, child in zip(names, positional.children(), strict=True)
-    ]
+    found = []
+    for name, child in zip(names, positional.children(), strict=True):
+        node = LEAF if child.node_data() is None else node_of(child, statics)
+        found.append(Argument(name, by_name=False, node=node))
     data = named.node_data()
     for name, child in zip(data[1] if data else (), named.children(), strict=True):
         found.append(Argument(name, by_name=True, node=node_of(child, statics)))
@@ -87,20 +116,20 @@ def node_of(tree: Any, statics: list[tuple[str, Value]]) -> Node:
     kind, static = data
     if kind is type(None):
         return NONE
-    children = tuple(
-        [
-            LEAF if child.node_data() is None else node_of(child, statics)
-            for child in tree.children()
-        ]
-    )
     leaves = tree.num_leaves
+    if tree.num_nodes == leaves + 1:  # children that are leaves, often thousands
+        children = (LEAF,) * leaves
+    else:
+        children = tuple(
+            [
+                LEAF if child.node_data() is None else node_of(child, statics)
+                for child in tree.children()
+            ]
+        )
     if kind is tuple or kind is list:
         return Node(kind.__name__, (), "", _numbers(len(children)), children, leaves)
     if kind is dict:
-        keys = tuple(
-            [f"[{key!r}]" if type(key) is str else _key(key) for key in static]
-        )
-        return Node("dict", (), "", keys, children, leaves)
+        return Node("dict", (), "", _keys(static), children, leaves)
     name, identity = name_of(kind), id(kind)
     fields = found_in(kind, "_fields")
     if type(fields) is tuple and len(fields) == len(children):
@@ -130,7 +159,25 @@ def _key(key: object) -> str:
     return f"[{text_of(key)}]"
 
 
+_STRINGS = {id(str)}
+# By the number of keys, those of the latest dict with their texts: the next call has
+# the same ones.
+_KEYS: dict[int, tuple[list[Any], tuple[str, ...]]] = {}
 _NUMBERS: dict[int, tuple[str, ...]] = {}
+
+
+def _keys(keys: list[Any]) -> tuple[str, ...]:
+    """Return the texts of the *keys* of a dict; only strings are kept."""
+    known = _KEYS.get(len(keys))
+    if known is not None and all(map(is_, known[0], keys)):
+        return known[1]
+    if set(map(id, map(type, keys))) != _STRINGS:
+        return tuple([f"[{k!r}]" if type(k) is str else _key(k) for k in keys])
+    found = tuple([f"[{key!r}]" for key in keys])
+    if len(_KEYS) >= 100:  # noqa: PLR2004 - few sizes are used again and again
+        _KEYS.clear()
+    _KEYS[len(keys)] = keys, found
+    return found
 
 
 def _numbers(count: int) -> tuple[str, ...]:
@@ -140,9 +187,6 @@ def _numbers(count: int) -> tuple[str, ...]:
         if len(_NUMBERS) < 100:  # noqa: PLR2004 - few lengths are used again and again
             _NUMBERS[count] = found
     return found
-
-
-# Maximum number of nested wrappers.
 
 
 class Parameters(NamedTuple):

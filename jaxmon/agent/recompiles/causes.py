@@ -13,12 +13,12 @@ from operator import is_not, ne
 from typing import Any, NamedTuple
 
 from jaxmon import interrupts
-from jaxmon.agent.callables import bare_name, code_of, inner, place_of
+from jaxmon.agent.functions import bare_name, code_of, inner, place_of
 from jaxmon.agent.inspection import field_of, is_subclass, name_of
 from jaxmon.agent.jaxlink.jit import is_jitted
 from jaxmon.agent.jaxlink.leaf_types import Leaf
-from jaxmon.agent.recompiles.argument_differences import Difference
 from jaxmon.agent.recompiles.differences import (
+    Difference,
     changed_settings,
     differences,
     hidden_differences,
@@ -108,9 +108,10 @@ class History:
         self.calls[signature.call] = None
 
 
-class CauseFinder:
+class Histories:
     """
-    Keeps the last 16 compile signatures of each function.
+    Keeps the last 16 compile signatures of each function, and says why one more is
+    compiled.
 
     Called on the compiling thread, before and after each compile caused by a call.
     Holds no reference to functions or arguments.
@@ -118,9 +119,13 @@ class CauseFinder:
     Args:
         context: names of the values in a signature's context, as in `differences`.
         values: whether to show values of static arguments.
+
+    Attributes:
+        remembered: larger after each compile that is remembered.
     """
 
     def __init__(self, context: Sequence[str] = (), *, values: bool = True) -> None:
+        self.remembered = 0
         self._context = context
         self._values = values
         self._remade: dict[Hashable, Difference] = {}
@@ -209,6 +214,7 @@ class CauseFinder:
         Record that a function has been compiled, at *number*, comparable with that of a
         creation; the other arguments are those of `of`.
         """
+        self.remembered += 1
         if kind is not None:
             kind.add(signature)
         if created is not None and not (history is not None and history.compiled):

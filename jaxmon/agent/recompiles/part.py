@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.families import active, by_value
-from jaxmon.agent.functions import UNKNOWN, Function
-from jaxmon.agent.jaxlink.frames import Jitted
+from jaxmon.agent.functions import UNKNOWN
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Part
 from jaxmon.exposition.families import Family
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.jaxlink.transformed import Transformed
-    from jaxmon.agent.recompiles.comparison import Comparison, PendingCause
+    from jaxmon.agent.recompiles.finder import CauseFinder
 
 
 SITE = "causes"
@@ -37,7 +34,7 @@ class Recompiles(Part):
         self._context = context
         self._table = context.table
         # Two threads that compile first may both make one; all use the first of them.
-        self._comparisons: list[Comparison] = []
+        self._finders: list[CauseFinder] = []
 
     def attach(self, hooks: Hooks) -> None:
         """Observe through the hooks for misses and compiles."""
@@ -66,58 +63,14 @@ class Recompiles(Part):
         ]
 
     @property
-    def comparison(self) -> Comparison:
-        """Compares compiles."""
-        if not self._comparisons:
-            from jaxmon.agent.recompiles.comparison import Comparison  # noqa: PLC0415
+    def finder(self) -> CauseFinder | None:
+        """Finds the causes; `None` if it cannot be loaded."""
+        if not self._finders:
+            try:
+                from jaxmon.agent.recompiles.finder import CauseFinder  # noqa: PLC0415
 
-            self._comparisons.append(Comparison(self._context, SITE))
-        return self._comparisons[0]
-
-    def find_cause(
-        self, function: Function, frame: FrameType, below: FrameType
-    ) -> tuple[Jitted, PendingCause] | None:
-        """
-        Return the jitted function that is compiled for the call of *function* served by
-        *frame*, and why; `None` if unknown. See `Comparison.find_cause`.
-        """
-        try:
-            comparison = self.comparison
-        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
-            self._context.guard.failed(SITE, stays_on=True)
-            return None
-        return comparison.find_cause(function, frame, below)
-
-    def transformed(self, frame: FrameType) -> Transformed | None:
-        """
-        Return the transformed function whose program is compiled, called by *frame*,
-        `None` if something else is.
-        """
-        try:
-            comparison = self.comparison
-        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
-            self._context.guard.failed(SITE, stays_on=True)
-            return None
-        return comparison.transformed(frame)
-
-    def owner_of(self, found: Transformed) -> Function | None:
-        """Return the function whose program is compiled outside of its call."""
-        return self.comparison.owner_of(found)
-
-    def find_transformed_cause(
-        self, function: Function, found: Transformed, frame: FrameType
-    ) -> PendingCause | None:
-        """
-        Return why *found*, a program of *function*, is compiled; see
-        `Comparison.find_transformed_cause`.
-        """
-        return self.comparison.find_transformed_cause(function, found, frame)
-
-    def record(
-        self, function: Function, pending: PendingCause, *, seconds: float
-    ) -> str | None:
-        """
-        Record a compile that a call of *function* waited *seconds* for, with what
-        `find_cause` returned. Return the cause, `None` if it is no recompile.
-        """
-        return self.comparison.record(function, pending, seconds=seconds)
+                self._finders.append(CauseFinder(self._context, SITE))
+            except Exception:  # noqa: BLE001 - contained: the compile itself still counts
+                self._context.guard.failed(SITE, stays_on=True)
+                return None
+        return self._finders[0]

@@ -16,8 +16,8 @@ from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
 from jaxmon import interrupts
-from jaxmon.agent.callables import code_of, inner
 from jaxmon.agent.counted import call_count, uncounted
+from jaxmon.agent.functions import code_of, inner
 from jaxmon.agent.inspection import (
     ABSENT,
     field_of,
@@ -30,7 +30,8 @@ from jaxmon.agent.inspection import (
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import contents, exported
 from jaxmon.agent.jaxlink.ownership import is_class, is_code
-from jaxmon.agent.recompiles.signatures import Signature, value_of
+from jaxmon.agent.recompiles.signatures import Signature
+from jaxmon.agent.recompiles.values import value_of
 from jaxmon.agent.registry import Jit
 
 
@@ -44,6 +45,7 @@ Functions from one line that exist but are not called again, such as a list of m
 with more, the line keeps what it should create once.
 """
 
+_FUNCTION, _NOTHING = name_of(types.FunctionType), hash(())
 _PARTIAL = [vars(functools.partial)[n].__get__ for n in ("func", "args", "keywords")]
 
 
@@ -233,6 +235,11 @@ def content_of(fun: object) -> Content:
     """
     Return what distinguishes *fun*; costs tens of microseconds and runs no user code.
     """
+    if type(fun) is types.FunctionType and not (
+        fun.__closure__ or fun.__defaults__ or fun.__kwdefaults__
+    ):  # as below, in a tenth of the time
+        code = _FUNCTION, (fun.__qualname__, hash(fun.__code__))
+        return Content(hash(code), _NOTHING, (), (weakref.ref(fun),))
     search = _Search()
     search.callable(fun)
     return Content(

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from jaxmon.catalog import AGENT_UP
 from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, gauge
-from jaxmon.facts.host import HostVerdict, ProcessVerdict
 from jaxmon.facts.reading import read
 from jaxmon.facts.recent import Window
+from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.page import shared
 from jaxmon.limits.shared import current

@@ -3,7 +3,7 @@ What others need to know of this process to judge the job that it is a rank of.
 
 ``/debug/rank``, on the Unix socket only: its place in the cluster, how often it has
 called what the ranks call together, and what it is doing. Of limited size, whatever the
-program does. Evaluated by `jaxmon.report.job`.
+program does. Evaluated by `jaxmon.job`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from jaxmon.clocks import monotonic
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.server import Handler
 from jaxmon.indicators.loops import Loops
-from jaxmon.report.job import SCHEMA
 
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ _MOST_GPUS = 64
 _LONGEST = 256
 
 
-class Rank(Part):
+class RankPart(Part):
     """
     Describes this process to those who compare it with the other ranks.
 
@@ -89,6 +88,8 @@ class Rank(Part):
 
     def describe(self) -> dict[str, Any]:
         """Return the document. Takes some 100 µs, a millisecond in a hang."""
+        from jaxmon.facts.rank import SCHEMA  # noqa: PLC0415 - few have peers
+
         found, doing = cluster(self._context.jax), self._doing()
         attempt = attempt_of()
         compiles, seconds, function = self._compiling()

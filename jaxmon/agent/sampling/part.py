@@ -27,7 +27,7 @@ from jaxmon.agent.observers import Sample, Shapes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.sampling.execution import CallTiming, ExecutionTimer
 from jaxmon.agent.sampling.figures import Figures
-from jaxmon.agent.sampling.lead import Lead, Peek
+from jaxmon.agent.sampling.run_ahead import DispatchProbe, RunAhead
 from jaxmon.agent.sampling.sampler import Sampler
 from jaxmon.agent.sampling.shapes import array_classes, shapes_of
 from jaxmon.agent.sampling.window import SITE, CallEnd, DispatchWindow
@@ -71,7 +71,7 @@ class Sampling(Part):
         spanning: returns the functions that run on devices of other processes, too.
 
     Attributes:
-        lead: whether the program is ahead of its device in these.
+        run_ahead: whether the program is ahead of its device in these.
     """
 
     name = "sampling"
@@ -88,7 +88,7 @@ class Sampling(Part):
         rate = context.settings.sample_rate
         self._interval = max(1 / rate, _INTERVAL) if rate else 0.0
         self._figures: dict[Function, Figures] = {}
-        self.lead = Lead(spanning, self.begin)
+        self.run_ahead = RunAhead(spanning, self.begin)
         self._watcher = Watcher("watcher", context.guard)
         self._timer = Worker(
             "sampling",
@@ -248,7 +248,7 @@ class Sampling(Part):
                 continue
             number = _random.randrange(min(passed, fresh))
             sampler = Sampler(self.begin, function, figures, number)
-            if isinstance(waits, Peek):
+            if isinstance(waits, DispatchProbe):
                 waits.then = waits.then or sampler
             else:
                 arm(counted, sampler)
@@ -278,7 +278,7 @@ class Sampling(Part):
 
     def begin(
         self,
-        sampler: Sampler | Peek,
+        sampler: Sampler | DispatchProbe,
         counted: CountedFunction,
         jitted: Callable[..., Any],
         frame: FrameType,
@@ -304,8 +304,8 @@ class Sampling(Part):
     def _ended(self, call: CallEnd) -> None:
         """Handle a call that has returned."""
         window, sampler = self._window, call.begun.arm
-        if isinstance(sampler, Peek):
-            self.lead.dispatched(call)
+        if isinstance(sampler, DispatchProbe):
+            self.run_ahead.dispatched(call)
         if window is None or not isinstance(sampler, Sampler):
             return
         window.waiting.discard(sampler)
@@ -314,7 +314,7 @@ class Sampling(Part):
         figures = sampler.figures
         first = not sampler.shown
         if first:
-            self.lead.sampled(sampler.function, call.begun.counted)
+            self.run_ahead.sampled(sampler.function, call.begun.counted)
             sampler.shown = True
             figures.dispatched(call.ended - call.begun.started)
         if sampler.timed or call.work is None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from hashlib import blake2s
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxmon.agent.inspection import name_of
 from jaxmon.agent.observers import Shapes
 
+
+if TYPE_CHECKING:
+    from jaxmon.agent.jaxlink.leaf_types import LeafKinds
 
 _LONGEST = 80
 # A state comes before the batch, whose shapes are the ones that change.
@@ -42,6 +45,21 @@ def shapes_of(leaves: Sequence[Any], arrays: tuple[Any, ...]) -> Shapes:
         for leaf in leaves[-_LEAVES:]
     ]
     return (*found, f"{len(leaves)} leaves") if len(leaves) > _LEAVES else (*found,)
+
+
+def shapes_of_kinds(kinds: LeafKinds, array: type) -> Shapes | None:
+    """
+    Return the same as `shapes_of` for leaves by kind; `None` if some are no *array*,
+    the class of JAX's.
+    """
+    words: dict[Hashable, Hashable] = {}
+    for key, (leaf, aval, _) in kinds.kinds.items():
+        if aval is None or not issubclass(type(leaf), array):
+            return None
+        words[key] = aval.dtype, aval.shape
+    keys = kinds.keys
+    found = map(words.__getitem__, keys[-_LEAVES:])
+    return (*found, f"{len(keys)} leaves") if len(keys) > _LEAVES else (*found,)
 
 
 def text_of(shapes: Sequence[Any]) -> str:

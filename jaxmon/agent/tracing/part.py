@@ -82,7 +82,7 @@ class TraceMistakes(Part):
 
     def compiled(self, function: Function, jitted: Jitted) -> None:
         """Note *jitted*, which is compiled on this thread, to read it later."""
-        if function.internal or not self._guard.on(self.name):
+        if function.internal or self.name in self._guard.off:
             return
         try:
             unread = self._unread(function, jitted)

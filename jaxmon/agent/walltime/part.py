@@ -18,13 +18,15 @@ from jaxmon.agent.jaxlink.cluster import cluster
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.other_threads import NotNowError, make_room, repeatedly
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.walltime.course import Course, DeviceSeconds
 from jaxmon.agent.walltime.ledger import MARKED, Period, TimeLedger
 from jaxmon.agent.walltime.looks import Looks
-from jaxmon.agent.walltime.pace import Pace
 from jaxmon.agent.walltime.stacks import stacks
-from jaxmon.agent.walltime.starvation import Starvation
-from jaxmon.agent.walltime.tasks import seconds_held, times_slept
+from jaxmon.agent.walltime.tasks import Starvation, seconds_held, times_slept
+from jaxmon.agent.walltime.time_by_call import (
+    CallPauses,
+    DeviceSeconds,
+    TimeByCallRows,
+)
 from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.exposition.families import Family, series
 from jaxmon.http.messages import Request, Response
@@ -70,8 +72,8 @@ class WallTime(Part):
         timeline: the activities that the program marks.
         routes: its requests.
         spanning: returns the functions that run on devices of other processes, too.
-        lead: returns for how many seconds the program has been ahead of its device in
-            these, and for how many behind, as far as is certain.
+        run_ahead: returns for how many seconds the program has been ahead of its device
+            in these, and for how many behind, as far as is certain.
         gone: returns the threads and child processes that have failed.
     """
 
@@ -83,7 +85,7 @@ class WallTime(Part):
         timeline: Timeline,
         routes: Routes,
         spanning: Callable[[], Collection[Function]],
-        lead: Callable[[], tuple[float, float]],
+        run_ahead: Callable[[], tuple[float, float]],
         *,
         gone: Callable[[], list[dict[str, Any]]],
     ) -> None:
@@ -101,13 +103,13 @@ class WallTime(Part):
             partial(_calls, context.table),
         )
         self._reader = reader
-        self._pace = Pace(partial(_calls_together, context, spanning))
-        self._lead = lead
+        self._pauses = CallPauses(partial(_calls_together, context, spanning))
+        self._run_ahead = run_ahead
         self._gone = gone
         self._starvation = Starvation()
         devices = DeviceSeconds(spanning)
         context.observers.executed.append(devices.executed)
-        self._course = Course(devices)
+        self._time_by_call = TimeByCallRows(devices)
         self._held = 0.0
         self._ended = Event()
         self._thread: DaemonThread | None = None
@@ -159,7 +161,7 @@ class WallTime(Part):
 
     def _overdue(self) -> Family:
         metric, current = catalog.CALL_AGE_SECONDS, self._looks.progress.current
-        age = self._pace.overdue(perf_counter())
+        age = self._pauses.overdue(perf_counter())
         if age is None or current is None:
             return Family(metric, [])
         state = MARKED if current.entry.activity else current.entry.state
@@ -196,22 +198,22 @@ class WallTime(Part):
             return {}
         moment = perf_counter()
         now = self._looks.progress.as_json(moment)
-        pace = self._pace.as_json(moment)
+        pause = self._pauses.as_json(moment)
         current = self._looks.progress.current
         if current is not None:
-            longest = max(now["seconds"], pace["age_seconds"] or 0.0)
+            longest = max(now["seconds"], pause["age_seconds"] or 0.0)
             there = (
                 self._standing(current.thread) if longest >= _LONG_FOR_OTHERS else {}
             )
             now = {**now, **there, "activity": now["activity"] or there.get("activity")}
-        course = self._course.as_json()
+        rows = self._time_by_call.as_json()
         return {
             "now": now,
-            "pace": pace,
+            "pace": pause,
             "starved_ratio": self._starvation.ratio,
-            "course": course,
-            "alone": self._course.alone,
-            "places": self._busy_places() if course else [],
+            "course": rows,
+            "alone": self._time_by_call.alone,
+            "places": self._busy_places() if rows else [],
         }
 
     def position(self) -> dict[str, str]:
@@ -347,10 +349,12 @@ class WallTime(Part):
         current, now = self._looks.progress.current, perf_counter()
         if current is not None:
             state, held, self._held = current.entry.state, self._held, 0.0
-            self._course.look(state, now, held, self._lead())
+            self._time_by_call.look(state, now, held, self._run_ahead())
             self._starvation.check(self._looks.task(current.thread), now)
-            if self._pace.check(now, compiles=state == COMPILE):
-                self._course.mark(self._pace.calls, now, self._starvation.seconds)
+            if self._pauses.check(now, compiles=state == COMPILE):
+                self._time_by_call.mark(
+                    self._pauses.calls, now, self._starvation.seconds
+                )
 
 
 def _serves() -> bool:

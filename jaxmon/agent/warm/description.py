@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain, islice, repeat
 from typing import Any
 
@@ -51,8 +51,8 @@ class Descriptions:
         self._jax = jax
         self._array, self._numpy, self._scalar = jax.Array, np.ndarray, np.generic
         self._values = values
-        # Texts of leaves, by their kind and type.
-        self._texts: dict[tuple[str, Leaf], str] = {}
+        # Texts of leaves, by their class, which is none of the program's, and type.
+        self._texts: dict[tuple[int, Leaf], str] = {}
         # Texts around the leaves of an argument, by its tree.
         self._outlines: dict[int, tuple[object, list[str]]] = {}
 
@@ -73,7 +73,9 @@ class Descriptions:
         leaves = call.kinds.each(self._of_kind)
         positional, named = call.tree.children()
         count = len(call.args)
-        numbers = {n + count if n < 0 else n for n in call.static_argnums}
+        numbers: Collection[int] = ()
+        if call.static_argnums:
+            numbers = {n + count if n < 0 else n for n in call.static_argnums}
         nodes = chain(call.nodes, repeat(None))
         traced = iter(positional.children())
         args = [
@@ -84,10 +86,9 @@ class Descriptions:
         ]
         data = named.node_data()
         names = data[1] if data else ()
-        kwargs = {
-            str(name): self._traced(child, next(nodes), leaves)
-            for name, child in zip(names, named.children(), strict=True)
-        }
+        kwargs = {}
+        for name, child in zip(names, named.children(), strict=True):
+            kwargs[str(name)] = self._traced(child, next(nodes), leaves)
         for name in sorted(set(call.static_argnames) & set(call.kwargs) - set(kwargs)):
             kwargs[name] = self._argument(call.kwargs[name])
         pairs = [f"{_quoted(name)}:{text}" for name, text in kwargs.items()]
@@ -105,14 +106,12 @@ class Descriptions:
     def _of_kind(self, leaf: Any, aval: Any, sharding: Any) -> str:
         """Return the text of a leaf."""
         device = None if sharding is None else self._device(sharding)
-        return self._text(self._kind(leaf), type_of(aval, device))
-
-    def _text(self, kind: str, of: Leaf) -> str:
-        text = self._texts.get((kind, of))
+        key = id(type(leaf)), type_of(aval, device)
+        text = self._texts.get(key)
         if text is None:
-            text = _leaf(kind, of)
+            text = _leaf(self._kind(leaf), key[1])
             if len(self._texts) < _KNOWN_LEAVES:
-                self._texts[kind, of] = text
+                self._texts[key] = text
         return text
 
     def _kind(self, leaf: Any) -> str:
@@ -143,6 +142,8 @@ class Descriptions:
         Return an argument with these *leaves* as JSON; *node* is the same object for
         trees that are equal but for what classes keep beside their leaves.
         """
+        if tree.node_data() is None:
+            return next(leaves)
         known, texts = self._outlines.get(id(node), (None, [""]))
         if node is None or known is not node:
             texts = [""]

@@ -16,17 +16,57 @@ from jaxmon.agent.jaxlink.arguments import Call
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.observers import Options, Shapes
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.warm.readiness import Readiness
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.http.messages import Request, Response, error_response
 from jaxmon.http.server import Handler
+from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
     from jaxmon.agent.warm.recorder import Recorder
 
+
 # Programs of all functions whose sampled calls are counted.
 _MOST_SHAPES = 10_000
+
+
+class Readiness:
+    """
+    Whether the announced warm-up has run. Thread-safe.
+
+    Args:
+        expected: whether one is announced.
+    """
+
+    def __init__(self, *, expected: bool) -> None:
+        self._lock = RLock()
+        self._awaited = expected
+        self._running = self._done = self._total = 0
+
+    @property
+    def reason(self) -> str | None:
+        """Why the process is not ready; `None` if it is."""
+        with self._lock:
+            if self._running:
+                return f"warming up: {self._done} of {self._total} signatures"
+            return "the warm-up has not begun" if self._awaited else None
+
+    def begin(self, signatures: int) -> None:
+        """Record that a warm-up of so many *signatures* begins."""
+        with self._lock:
+            self._running += 1
+            self._total += signatures
+
+    def advance(self) -> None:
+        """Record that one signature was tried."""
+        with self._lock:
+            self._done += 1
+
+    def end(self) -> None:
+        """Record that a warm-up has ended, however it did."""
+        with self._lock:
+            self._running -= 1
+            self._awaited = False
 
 
 class WarmStarts(Part):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import functools
 import json
 import sys
 import types
@@ -29,6 +29,8 @@ _MOST_SIGNATURES = 256
 # Together; a signature takes some 80 bytes per leaf.
 _MOST_CHARACTERS = 8 << 20
 _FULL = "too many signatures were recorded"
+# Flags of code that takes ``*args`` or ``**kwargs``.
+_VARIABLE = 0x04 | 0x08
 
 
 class Recorded:
@@ -86,7 +88,7 @@ class Recorder:
         self, function: Function, jitted: Jitted, call: Call, options: Options
     ) -> Callable[[float], None] | None:
         """Describe a *call* that compiles; return what records it afterwards."""
-        if not self._guard.on(SITE):
+        if SITE in self._guard.off:
             return None
         try:
             if self._describe is None:
@@ -100,11 +102,7 @@ class Recorder:
         except Exception:  # noqa: BLE001 - contained: the program compiles on
             self._guard.failed(SITE)
             return None
-
-        def note(seconds: float) -> None:
-            self._note(known, text, seconds)
-
-        return note
+        return functools.partial(self._note, known, text)
 
     def _of(self, function: Function, jitted: Jitted, options: Options) -> Recorded:
         known = self._functions.get(function.name)
@@ -181,7 +179,12 @@ def parameters_of(fun: Any) -> tuple[str, ...] | None:
     """Return the names of the parameters of *fun*; `None` if it is no function."""
     if type(fun) is not types.FunctionType:
         return None
-    return tuple(inspect.signature(fun).parameters)
+    code = fun.__code__
+    if fun.__dict__ or code.co_flags & _VARIABLE:  # it may have another signature
+        import inspect  # noqa: PLC0415 - few have
+
+        return tuple(inspect.signature(fun).parameters)
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 def _main() -> str:

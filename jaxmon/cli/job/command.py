@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.job.goodput import goodput
 from jaxmon.cli.job.sidecars import Sidecars, sidecars
 from jaxmon.cli.limits import LIMITS, limits_of
 from jaxmon.cli.options import Number
+from jaxmon.errors import CommandError
 from jaxmon.formats import durations
 from jaxmon.limits import Limits
 
 
 if TYPE_CHECKING:
-    from jaxmon.report.job.model import State, Verdict
+    from jaxmon.facts.run import RunRecord
+    from jaxmon.job.model import JobState, Verdict
 
-_HUNG, _FAILED, _NOTHING = 1, 1, 3
+_HUNG, _FAILED, _BROKEN, _NOTHING = 1, 1, 2, 3
 _EVERY = 5.0
 _CLEAR = "\x1b[H\x1b[2J"
 _COLOURS = {"hung": "red", "waiting": "yellow", "progressing": "green"}
@@ -81,7 +84,7 @@ def why(
     if after is not None:
         limits = limits.replaced(rank_stuck_after=durations.text(after))
     while True:
-        state = _look(
+        state = _why(
             sidecars,
             limits,
             stacks=stacks,
@@ -123,9 +126,8 @@ def post_mortem(*, sidecars: Sidecars, as_json: bool) -> None:
     The others fail because of it, and print errors too. Asks the sidecars of all hosts,
     which remember for an hour what the processes left. Clocks of hosts may differ.
     """
-    from jaxmon.report.job.post_mortem import examine
-    from jaxmon.report.job.post_mortem_document import document
-    from jaxmon.report.job.post_mortem_text import lines
+    from jaxmon.job.post_mortem import examine
+    from jaxmon.job.post_mortem_text import document, lines
 
     found = examine(sidecars.ask(timed=True))
     if as_json:
@@ -141,25 +143,96 @@ def post_mortem(*, sidecars: Sidecars, as_json: bool) -> None:
         raise click.exceptions.Exit(_NOTHING)
 
 
-command.add_command(goodput)
+@command.command(
+    epilog="""
+\b
+Exit codes:
+  0 a record was found
+  2 usage error, or a file is no record; the others are printed
+  3 there is none
+
+\b
+Examples:
+  jaxmon job goodput /checkpoints/llama-7b
+  jaxmon job goodput --targets host-1:9467
+  jaxmon job goodput /checkpoints/llama-7b --json
+"""
+)
+@click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@sidecars
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def goodput(*, paths: tuple[Path, ...], sidecars: Sidecars, as_json: bool) -> None:
+    """
+    Say what the wall time of a run went into, over all its attempts.
+
+    PATHS are records of runs, or the directories that contain them (`run_state`); they
+    can be read when nothing runs. With --targets and the like, asks the sidecars
+    instead, which were started with `--peer-access`. docs/goodput.md says what is
+    recorded.
+    """
+    from jaxmon.report.goodput import document, lines
+
+    broken: list[str] = []
+    found = list(_read(paths, broken)) if paths else _asked(sidecars)
+    if as_json:
+        output.document({"runs": [document(one) for one in found]})
+    else:
+        for index, one in enumerate(found):
+            if index:
+                output.line()
+            output.lines(lines(one, output.report_width(), now=time.time()))
+    if broken:
+        raise CommandError(broken[0], details=broken[1:], exit_code=_BROKEN)
+    if not found:
+        output.line("no record of a run was found", err=True)
+        raise click.exceptions.Exit(_NOTHING)
 
 
-def _look(
+def _read(paths: tuple[Path, ...], broken: list[str]) -> Iterator[RunRecord]:
+    """Yield the records in *paths*, and note in *broken* what is none, and why."""
+    from jaxmon.errors import ConfigFileError
+    from jaxmon.facts import run as record
+
+    for path in paths:
+        for one in record.paths(path):
+            try:
+                yield record.read(one)
+            except (ConfigFileError, record.RunRecordError) as error:
+                broken.append(f"{one} {error}")
+
+
+def _asked(sidecars: Sidecars) -> list[RunRecord]:
+    """Return what the sidecars know, which remember attempts that have ended."""
+    from jaxmon.facts import run as record
+
+    found = []
+    for host in sidecars.ask():
+        if host.trouble:
+            output.line(f"{host.target}: {host.trouble}", err=True)
+        for one in host.runs:
+            try:
+                found.append(record.from_document(one))
+            except record.RunRecordError as error:
+                output.line(f"{host.target}: a record {error}", err=True)
+    return record.latest(found)
+
+
+def _why(
     sidecars: Sidecars,
     limits: Limits,
     *,
     stacks: bool,
     as_json: bool,
     clear: bool,
-) -> State:
+) -> JobState:
     """Ask once, print what is found, and return how the worst job is."""
-    from jaxmon.report.job import stacks as grouped
-    from jaxmon.report.job.document import document, worst
-    from jaxmon.report.job.verdict import judge
+    from jaxmon.job import stacks as grouped
+    from jaxmon.job.text import document, worst
+    from jaxmon.job.verdict import judge
 
     hosts = sidecars.ask(stacks=stacks)
     verdict = judge(hosts, limits)
-    groups: list[grouped.Group] = []
+    groups: list[grouped.StackGroup] = []
     if stacks:
         groups = grouped.groups(grouped.of_hosts(hosts))
     if as_json:
@@ -177,7 +250,7 @@ def _look(
 
 
 def _print(verdict: Verdict) -> None:
-    from jaxmon.report.job.text import lines
+    from jaxmon.job.text import lines
 
     for line in lines(verdict, output.report_width()):
         state = line.partition(" ")[0].rstrip(":").lower()

@@ -1,15 +1,20 @@
-"""Options for which sidecars to ask, and how to connect to them."""
+"""Which sidecars to ask, and how: all at the same time and within one deadline."""
 
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import quote
 
 import click
 
+from jaxmon.cli import output
 from jaxmon.cli.options import Url, with_options
 from jaxmon.cli.servers import Access, token_in
 from jaxmon.cli.servers import access as server_access
@@ -17,9 +22,12 @@ from jaxmon.errors import CommandError
 
 
 if TYPE_CHECKING:
-    from jaxmon.cli.job.asking import Credentials
+    from jaxmon.facts.host import JobHost
     from jaxmon.monitoring.discovery import Target
-    from jaxmon.report.job.records import Host
+    from jaxmon.monitoring.session import Session
+
+_AT_ONCE = 64
+_MAX_BYTES = 16 << 20
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -76,36 +84,78 @@ class Sidecars:
     password_file: Path | None
     access: Access
 
-    def ask(self, *, stacks: bool = False, timed: bool = False) -> list[Host]:
+    def ask(self, *, stacks: bool = False, timed: bool = False) -> list[JobHost]:
         """
-        Return what the sidecars report; see `jaxmon.cli.job.asking.ask`.
+        Return what the sidecars report, all within one timeout, in their order; of one
+        that does not answer, why.
+
+        Args:
+            stacks: whether to ask for the stacks of all threads.
+            timed: ask each twice. The first response may wait for processes that do not
+                respond; the second follows at once, and so its time is known well.
 
         Raises:
             CommandError: something is no target, or there are none.
         """
-        from jaxmon.cli.job.asking import ask
-        from jaxmon.monitoring.discovery import DiscoveryError
+        from concurrent.futures import ThreadPoolExecutor
 
-        credentials = self._credentials()
+        from jaxmon.facts.host import JobHost
+        from jaxmon.monitoring.discovery import DiscoveryError
+        from jaxmon.monitoring.session import MonitoringError
+
+        token, password = self._secrets()
+        login = f"{quote(self.user, safe='')}:{quote(password, safe='')}@"
+        session = partial(self._session, token, login if self.user else "")
         try:
-            found = self._found()
+            targets = self._found()
         except DiscoveryError as error:
             raise CommandError(str(error), exit_code=2) from error
-        seconds = self.access.timeout
-        return ask(found, credentials, seconds=seconds, stacks=stacks, timed=timed)
+        output.hide(token, password)
+        end = time.monotonic() + self.access.timeout
 
-    def _credentials(self) -> Credentials:
-        from jaxmon.cli.job.asking import Credentials
+        def one(target: Target) -> JobHost:
+            left = end - time.monotonic()
+            if left <= 0:
+                return JobHost(target.name, "there was no time left to ask it")
+            try:
+                answer = _asked(target, session(target, left), stacks=stacks)
+            except (MonitoringError, ValueError) as error:
+                return JobHost(target.name, str(error))
+            left = end - time.monotonic()
+            if timed and left > 0:
+                with suppress(MonitoringError, ValueError):
+                    answer = _asked(target, session(target, left))
+            return answer
 
+        with ThreadPoolExecutor(min(_AT_ONCE, len(targets)), "jaxmon-job") as pool:
+            return list(pool.map(one, targets))
+
+    def _secrets(self) -> tuple[str, str]:
+        """Return token and password; ``""`` for none."""
         if bool(self.user) != (self.password_file is not None):
             msg = "--user and --password-file belong together"
             raise click.UsageError(msg)
         password, access = "", self.access
         if self.password_file is not None:
             password = token_in(self.password_file, "--password-file")
-        token = "" if access.token_file is None else token_in(access.token_file)
-        return Credentials(
-            token, self.user, password, access.ca_file, access.insecure_http
+        return "" if access.token_file is None else token_in(
+            access.token_file
+        ), password
+
+    def _session(
+        self, token: str, login: str, target: Target, seconds: float
+    ) -> Session:
+        from jaxmon.monitoring.session import Session
+
+        return Session(
+            "sidecar",
+            f"{target.scheme}://{login}{target.host}:{target.port}",
+            token=token,
+            ca_file=self.access.ca_file,
+            timeout=seconds,
+            insecure_http=self.access.insecure_http,
+            address=target.address,
+            max_bytes=_MAX_BYTES,
         )
 
     def _found(self) -> list[Target]:
@@ -169,3 +219,21 @@ def sidecars(function: F) -> F:
 
     made: Any = server_access(cast("Any", collected))
     return cast("F", with_options(*_OPTIONS)(made))
+
+
+def _asked(target: Target, session: Session, *, stacks: bool = False) -> JobHost:
+    from jaxmon.facts.host import host
+    from jaxmon.formats import json_text
+
+    began, wall = time.monotonic(), time.time()
+    response = session.get("/job", {"stacks": "1"} if stacks else None)
+    taken = time.monotonic() - began
+    if response.status == 404:  # noqa: PLR2004 - no such page
+        msg = "it serves no ranks; start it with --peer-access"
+        raise ValueError(msg)
+    if response.status != 200:  # noqa: PLR2004 - OK
+        msg = f"it returned HTTP status {response.status}"
+        raise ValueError(msg)
+    answer = host(target.name, json_text.parse(response.body, odd_numbers=True))
+    # It was made at some time in between.
+    return replace(answer, asked=wall + taken / 2, within=taken / 2)

@@ -20,7 +20,7 @@ from jaxmon.cli.top.lines import (
 )
 from jaxmon.cli.top.reader import Seen
 from jaxmon.cli.top.state import State
-from jaxmon.facts.host import AgentSummary, FunctionSummary
+from jaxmon.facts.status import AgentSummary, FunctionSummary
 from jaxmon.formats.layout import (
     UNKNOWN,
     Column,

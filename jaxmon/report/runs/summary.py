@@ -15,10 +15,10 @@ from jaxmon.catalog import AGENT_DIED, AGENT_UP
 from jaxmon.errors import ConfigFileError, JaxmonError
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.facts.events import Difference, Recompile
-from jaxmon.facts.host import HostVerdict, ProcessVerdict
 from jaxmon.facts.process import Snapshot, read
 from jaxmon.facts.reader import from_json, mapping
 from jaxmon.facts.reading import read as read_families
+from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from jaxmon.facts.walltime import WallTime
 from jaxmon.files import bounded
 from jaxmon.formats import json_text, schema

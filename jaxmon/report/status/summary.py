@@ -6,7 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from jaxmon import catalog
-from jaxmon.facts.host import (
+from jaxmon.facts.reading import Reading, in_order
+from jaxmon.facts.recent import YOUNG, Recent
+from jaxmon.facts.status import (
     UNREAD,
     AcceleratorSummary,
     AgentSummary,
@@ -21,8 +23,6 @@ from jaxmon.facts.host import (
     Summary,
     Totals,
 )
-from jaxmon.facts.reading import Reading, in_order
-from jaxmon.facts.recent import YOUNG, Recent
 from jaxmon.limits import Limits
 from jaxmon.report.status.traffic import batches, queues, requests
 from jaxmon.report.status.training import loops

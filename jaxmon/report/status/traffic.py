@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from jaxmon import catalog
 from jaxmon.facts.distributions import Observations, total
-from jaxmon.facts.host import BatchSummary, Latency, QueueSummary, RequestSummary
 from jaxmon.facts.reading import Key, Reading, in_order
 from jaxmon.facts.recent import Recent
+from jaxmon.facts.status import BatchSummary, Latency, QueueSummary, RequestSummary
 
 
 _WARM = "warm"

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from jaxmon import catalog
 from jaxmon.facts.distributions import Observations, total
-from jaxmon.facts.host import LoopSummary
 from jaxmon.facts.reading import Key, Reading, in_order
 from jaxmon.facts.recent import Recent
+from jaxmon.facts.status import LoopSummary
 
 
 _STEP = "step"

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
+from jaxmon import rundir
 from jaxmon.exposition.families import Family
+from jaxmon.http.fetch import FetchError, fetch_all
+from jaxmon.report import responses
 from jaxmon_exporter.collecting import (
     NO_JOB,
     Clock,
@@ -17,10 +20,13 @@ from jaxmon_exporter.collecting import (
     partial_failures,
 )
 from jaxmon_exporter.collectors.inspector import files
-from jaxmon_exporter.collectors.inspector.owners import Owners
-from jaxmon_exporter.collectors.inspector.recent import Recent
-from jaxmon_exporter.collectors.inspector.record import BrokenRecordError, parse
-from jaxmon_exporter.collectors.inspector.tallies import Tallies
+from jaxmon_exporter.collectors.inspector.collectives import (
+    BrokenRecordError,
+    RecentCollectives,
+    Tallies,
+    parse,
+)
+from jaxmon_exporter.collectors.inspector.files import InspectedProcess
 
 
 NO_ACCESS = "no_access"
@@ -29,6 +35,13 @@ _REASONS = (
     *(BAD_RECORD, files.LONG_LINE, files.BEHIND),
     *(files.NOT_A_FILE, files.UNREADABLE, files.TOO_MANY),
 )
+# The worker of processes without an agent, all together.
+_OTHER = "other"
+
+# An agent may start later than NCCL, or another process have the number now.
+_AGAIN_SECONDS = 60.0
+_TIMEOUT = 3.0
+_MOST_BYTES, _MOST_TOTAL = 64 << 10, 8 << 20
 
 
 class Inspector:
@@ -61,9 +74,9 @@ class Inspector:
         self._path = directory
         self._host = host or os.uname().nodename
         self._directory = files.Directory(directory, self._host, budget=budget)
-        self._owners = Owners(run_dir, clock)
+        self._owners = _Owners(run_dir, clock)
         self._tallies = Tallies(clock)
-        self._recent = Recent(clock)
+        self._recent = RecentCollectives(clock)
         self._bad = Counter(dict.fromkeys(_REASONS, 0))
         self._found: tuple[dict[str, Any] | None, float] = None, 0.0
         self._clock = clock
@@ -110,7 +123,7 @@ class Inspector:
     def close(self) -> None:
         """Nothing is held between polls."""
 
-    def _read(self, process: files.Process, line: bytes) -> None:
+    def _read(self, process: InspectedProcess, line: bytes) -> None:
         try:
             record = parse(line)
         except BrokenRecordError:
@@ -127,3 +140,56 @@ class Inspector:
             "NCCL_INSPECTOR_ENABLE=1 and an NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_"
             "MICROSECONDS, or its directory or host name is another"
         )
+
+
+class _Owners:
+    """
+    Finds the slots of processes by what the agents in *run_dir* report of themselves:
+    host and number as the process itself knows them, as Inspector does.
+    """
+
+    def __init__(self, run_dir: Path, clock: Clock) -> None:
+        self._run_dir = run_dir
+        self._clock = clock
+        self._workers: dict[InspectedProcess, str] = {}
+        self._asked: set[InspectedProcess] = set()
+        self._read: float | None = None
+        self._fresh = False
+
+    def worker(self, process: InspectedProcess) -> str:
+        """Return the slot of the agent in *process*; it may just have exited."""
+        # A job starts all its processes at once, and an agent may hang.
+        new = process not in self._asked and not self._fresh
+        if new or self._read is None or self._clock() - self._read > _AGAIN_SECONDS:
+            self._refresh()
+        self._asked.add(process)
+        return self._workers.get(process, _OTHER)
+
+    def keep(self, processes: Collection[InspectedProcess]) -> None:
+        """Forget all but *processes*; agents may be read again. Ends a poll."""
+        self._fresh = False
+        self._asked.intersection_update(processes)
+        for one in self._workers.keys() - processes:
+            del self._workers[one]
+
+    def _refresh(self) -> None:
+        self._read, self._fresh = self._clock(), True
+        try:
+            sockets = rundir.sockets(self._run_dir)
+        except OSError:
+            return
+        found = fetch_all(
+            sockets,
+            "/debug/rank",
+            timeout=_TIMEOUT,
+            max_bytes=_MOST_BYTES,
+            max_total=_MOST_TOTAL,
+        )
+        for worker, answer in found.items():
+            try:
+                rank = responses.decoded(answer)
+            except FetchError:
+                continue
+            host, pid = rank.get("host"), rank.get("pid")
+            if isinstance(host, str) and isinstance(pid, int):
+                self._workers[InspectedProcess(host, pid)] = worker

@@ -36,19 +36,19 @@ _LONGEST_LINE = 1 << 18
 _HEAD = 512
 
 
-class Process(NamedTuple):
+class InspectedProcess(NamedTuple):
     """A process, by what Inspector names its file after."""
 
     host: str
     pid: int
 
 
-_Key: TypeAlias = tuple[Process, int]
+_Key: TypeAlias = tuple[InspectedProcess, int]
 """Whose file, and its inode: log rotation changes its name."""
 
 
 @dataclass(slots=True)
-class _File:
+class _InspectedFile:
     """
     How far a file is read.
 
@@ -73,7 +73,7 @@ class _Growing(NamedTuple):
 
     path: str
     key: _Key
-    file: _File
+    file: _InspectedFile
     appended: int
 
 
@@ -96,15 +96,15 @@ class Directory:
         self._budget = budget
         # Also of files that are not there: they may be, when their disk is back. The
         # last ones were seen last.
-        self._files: dict[_Key, _File] = {}
+        self._files: dict[_Key, _InspectedFile] = {}
         self._first = True
-        self.processes: set[Process] = set()
+        self.processes: set[InspectedProcess] = set()
 
     def none(self) -> None:
         """Note that the directory does not exist: files that it will have are new."""
         self._first, self.processes = False, set()
 
-    def lines(self) -> Iterator[tuple[Process, bytes]]:
+    def lines(self) -> Iterator[tuple[InspectedProcess, bytes]]:
         """
         Return the lines that were appended since the last call, and who wrote them.
 
@@ -142,13 +142,13 @@ class Directory:
                 if not stat.S_ISREG(status.st_mode):
                     self.failures[NOT_A_FILE] += 1
                     continue
-                process = Process(match[1], int(match[2]))
+                process = InspectedProcess(match[1], int(match[2]))
                 key = process, status.st_ino
                 file = self._files.pop(key, None)
                 if file is None:
                     if match[3] and not self._first:
                         continue  # a copy, which log rotation has made
-                    file = _File()
+                    file = _InspectedFile()
                     if self._first:
                         file.ignore(status.st_size)
                 self._files[key] = file
@@ -164,7 +164,9 @@ class Directory:
             del self._files[key]
         return growing
 
-    def _read(self, path: str, key: _Key, file: _File, budget: int) -> Iterator[bytes]:
+    def _read(
+        self, path: str, key: _Key, file: _InspectedFile, budget: int
+    ) -> Iterator[bytes]:
         descriptor = os.open(path, _FLAGS)
         try:
             status = os.fstat(descriptor)
@@ -175,7 +177,7 @@ class Directory:
             os.close(descriptor)
 
     def _appended(
-        self, descriptor: int, size: int, file: _File, budget: int
+        self, descriptor: int, size: int, file: _InspectedFile, budget: int
     ) -> Iterator[bytes]:
         _rewind(descriptor, file)
         if size - file.offset > budget:
@@ -198,7 +200,7 @@ class Directory:
                 file.offset, file.inside = file.offset + len(piece), True
 
 
-def _rewind(descriptor: int, file: _File) -> None:
+def _rewind(descriptor: int, file: _InspectedFile) -> None:
     """
     Begin again if the file was truncated: by another process with this number, or by
     log rotation, behind which its process continues where it was, leaving a hole.

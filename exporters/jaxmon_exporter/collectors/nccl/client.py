@@ -39,6 +39,10 @@ Place: TypeAlias = tuple[str, int]
 """A host and a port."""
 
 
+class BrokenReplyError(ValueError):
+    """A reply is not one of RAS, or not complete."""
+
+
 class Reply(NamedTuple):
     """What RAS returned to ``STATUS``."""
 

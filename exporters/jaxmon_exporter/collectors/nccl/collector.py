@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmon import catalog
 from jaxmon.catalog.values import (
@@ -22,9 +23,11 @@ from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.http.fetch import TOO_LARGE, FetchError
 from jaxmon_exporter.collecting import NO_JOB, Clock, CollectorUnavailable
 from jaxmon_exporter.collectors.nccl import client
-from jaxmon_exporter.collectors.nccl.progress import Progress, Stuck
-from jaxmon_exporter.collectors.nccl.report import BrokenReplyError, Report
 
+
+if TYPE_CHECKING:
+    from jaxmon.facts.host import LaggingRank
+    from jaxmon_exporter.collectors.nccl.replies import RasReport, UnevenCommunicator
 
 _NAMED = 8
 # Polls without a query: before the first, at most; later, about as many as there are
@@ -35,11 +38,49 @@ _UNPLACED, _ELSEWHERE, _MOST = 3, 6, 20
 Chance = Callable[[int, int], int]
 
 
-class _Known(NamedTuple):
+class _Stuck(NamedTuple):
+    """
+    What does not move although its ranks are at different collectives.
+
+    Args:
+        communicators: how many.
+        lagging: ranks that are behind, of the communicator with the most.
+        behind: those of all of them that are named.
+    """
+
+    communicators: int
+    lagging: int
+    behind: tuple[LaggingRank, ...]
+
+
+class _StuckFinder:
+    """Compares each reply with the one before."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, Hashable] = {}
+
+    def update(self, uneven: Iterable[UnevenCommunicator]) -> _Stuck:
+        """
+        Return what is as *uneven* as in the last reply. Counts that differ are normal
+        while they change: RAS reads the ranks one after the other.
+        """
+        found = {one.key: one for one in uneven}
+        stuck = [
+            one for key, one in found.items() if self._counts.get(key) == one.counts
+        ]
+        self._counts = {key: one.counts for key, one in found.items()}
+        return _Stuck(
+            communicators=len(stuck),
+            lagging=max((one.lagging for one in stuck), default=0),
+            behind=tuple(rank for one in stuck for rank in one.behind),
+        )
+
+
+class _LatestReply(NamedTuple):
     """What the last query returned, and when."""
 
-    report: Report
-    stuck: Stuck
+    report: RasReport
+    stuck: _Stuck
     taken: float
     here: bool | None
 
@@ -79,8 +120,8 @@ class Nccl:
         self._clock = clock
         self._chance = chance or _chance
         self._json = True
-        self._progress = Progress()
-        self._known: _Known | None = None
+        self._stuck = _StuckFinder()
+        self._known: _LatestReply | None = None
         self._pause: int | None = None
 
     def collect(self) -> Iterable[Family]:
@@ -116,8 +157,8 @@ class Nccl:
             "processes": dict(report.processes),
             "stuck": stuck.communicators,
             "lagging": stuck.lagging,
-            "behind": [one._asdict() for one in behind[:_NAMED]],
-            "missing": [one._asdict() for one in report.absent[:_NAMED]],
+            "behind": [asdict(one) for one in behind[:_NAMED]],
+            "missing": [asdict(one) for one in report.absent[:_NAMED]],
         }
 
     def close(self) -> None:
@@ -138,14 +179,14 @@ class Nccl:
                 self._json = False
             message = f"NCCL's RAS at {self._address}: {error}"
             raise CollectorUnavailable(error.reason, message) from error
-        except BrokenReplyError as error:
+        except client.BrokenReplyError as error:
             message = (
                 f"{self._address}: {error}; set NCCL_RAS_ADDR to where RAS listens"
             )
             raise CollectorUnavailable(client.NOT_RAS, message) from error
         here = client.is_here(report.first_host)
-        stuck = self._progress.update(report.uneven)
-        self._known = _Known(report, stuck, self._clock(), here)
+        stuck = self._stuck.update(report.uneven)
+        self._known = _LatestReply(report, stuck, self._clock(), here)
         if not here:
             least = _UNPLACED if here is None else _ELSEWHERE
             about = min(max(least, report.nodes), _MOST)
@@ -154,7 +195,7 @@ class Nccl:
                 about //= 3
             self._pause = self._chance(about - about // 3, about + about // 3)
 
-    def _report(self, place: client.Place) -> Report:
+    def _report(self, place: client.Place) -> RasReport:
         reply = client.query(
             place,
             seconds=self._seconds,
@@ -162,18 +203,15 @@ class Nccl:
             json=self._json,
         )
         # Few hosts have such a job.
-        from jaxmon_exporter.collectors.nccl import (  # noqa: PLC0415 - see above
-            json_reply,
-            text_reply,
-        )
+        from jaxmon_exporter.collectors.nccl import replies  # noqa: PLC0415 - see above
 
-        parse = json_reply.parse if reply.json else text_reply.parse
+        parse = replies.parse_json if reply.json else replies.parse_text
         return parse(reply.body)
 
     def _forget(self) -> None:
         self._known = self._pause = None
         self._json = True
-        self._progress = Progress()
+        self._stuck = _StuckFinder()
 
     def _no_job(self) -> str:
         return (
@@ -181,7 +219,7 @@ class Nccl:
             "2.24 or later, or its NCCL_RAS_ADDR is another, or NCCL_RAS_ENABLE is 0"
         )
 
-    def _families(self, known: _Known) -> Iterator[Family]:
+    def _families(self, known: _LatestReply) -> Iterator[Family]:
         report, stuck = known.report, known.stuck
         yield gauge(catalog.NCCL_INFO, 1, report.version, report.cuda, report.driver)
         yield _by(catalog.NCCL_PROCESSES, report.processes, NCCL_PROCESS_STATES)
@@ -212,7 +250,7 @@ def _by(metric: catalog.Metric, counts: Counter[str], values: Iterable[str]) -> 
     return Family(metric, [(series(metric, one), float(counts[one])) for one in values])
 
 
-def _named(report: Report, stuck: Stuck) -> Iterator[Family]:
+def _named(report: RasReport, stuck: _Stuck) -> Iterator[Family]:
     """Return the ranks furthest behind, and the hosts with most processes missing."""
     lags: dict[tuple[str, int], int] = {}
     for one in stuck.behind:

@@ -1,0 +1,368 @@
+"""
+Finds out, from JAX's frames, why a function is compiled again.
+
+The signature of each compile is compared with the earlier ones of its function. What is
+known of functions that are compiled while JAX transforms them is kept here, too.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Hashable
+from types import FrameType
+from typing import TypeAlias
+
+from jaxmon import interrupts
+from jaxmon.agent.context import Context
+from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.arguments import Call, call_served_by
+from jaxmon.agent.jaxlink.configuration import context_of
+from jaxmon.agent.jaxlink.frames import Jitted
+from jaxmon.agent.jaxlink.jit import function_of
+from jaxmon.agent.jaxlink.program_lines import ProgramLineFinder
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+from jaxmon.agent.jaxlink.transformed import Transformed, transformed_at
+from jaxmon.agent.recompiles.causes import Cause, Histories, History
+from jaxmon.agent.recompiles.recreations import Created, created
+from jaxmon.agent.recompiles.signatures import Options, Signature, SignatureBuilder
+from jaxmon.agent.registry import Jit
+
+
+_IN_MESSAGE = 5
+_MAX_NAMES = 1_000
+_MAX_PROGRAMS = 64
+
+
+Known: TypeAlias = tuple[
+    History | None, Created | None, Signature | None, History | None
+]
+
+
+class PendingCause:
+    """
+    Compile cause determined beforehand. Holds no user objects.
+
+    Attributes:
+        known: history, creation, signature and kind, as in `Histories.of`.
+        cause: why it is compiled, `None` if for the first time.
+        place: the line of the program to be changed, empty if unknown.
+        noted: called with the seconds once it is compiled.
+        remembered: `Histories.remembered` when the cause was determined.
+    """
+
+    __slots__ = ("cause", "known", "noted", "place", "remembered")
+
+    def __init__(self, known: Known, cause: Cause | None, remembered: int) -> None:
+        self.known = known
+        self.cause = cause
+        self.place = ""
+        self.noted: list[Callable[[float], None]] = []
+        self.remembered = remembered
+
+
+class CauseFinder:
+    """
+    Compares each compile with the earlier ones of its function.
+
+    Args:
+        context: shared state of the agent.
+        site: the site under which failures are counted.
+    """
+
+    def __init__(self, context: Context, site: str) -> None:
+        self._site = site
+        self._guard = context.guard
+        self._observers = context.observers.call
+        self._events = context.events
+        self._registry = context.registry
+        self._lines = ProgramLineFinder(SourceLineFinder(context.jax))
+        settings = context_of(context.jax)
+        self._signatures = SignatureBuilder(context.jax, settings.values)
+        self._transformations = Transformations()
+        self._histories = Histories(
+            settings.names, values=context.settings.event_values
+        )
+
+    def find_cause(
+        self, function: Function, frame: FrameType, below: FrameType
+    ) -> tuple[Jitted, PendingCause] | None:
+        """
+        Return the jitted function that is compiled for a call, and why; `None` if
+        unknown.
+
+        Called before the compile: afterwards, with cold CPU caches, it would take twice
+        as long.
+
+        Args:
+            function: the function called.
+            frame: the ``cache_miss`` frame that serves the call.
+            below: the frame that it called.
+        """
+        jitted, call = call_served_by(frame, below)
+        if jitted is None:
+            return None
+        history = self._histories.history(jitted.fun)
+        signature = None if call is None else self._signature(call)
+        created = None
+        if not (function.internal or (history is not None and history.compiled)):
+            created = self._created(jitted, signature)
+        pending = self._compare((history, created, signature, None), frame)
+        if call is not None and not function.internal:
+            options: Options = () if signature is None else signature.options
+            for see in self._observers:
+                if (note := see(function, jitted, call, options)) is not None:
+                    pending.noted.append(note)
+        return jitted, pending
+
+    def transformed(self, frame: FrameType) -> Transformed | None:
+        """
+        Return the transformed function whose program is compiled, called by *frame*.
+        """
+        try:
+            return transformed_at(frame)
+        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
+            self._guard.failed(self._site)
+            return None
+
+    def owner_of(self, found: Transformed) -> Function | None:
+        """Return the function whose program is compiled outside of its call."""
+        known = self._transformations
+        one = known.named(found)
+        try:
+            if one is None and (jit := self._registry.jitted_from(found.names[0])):
+                one = self._never_compiled(jit, found)
+        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
+            self._guard.failed(self._site)
+        return None if one is None else one.function
+
+    def _never_compiled(
+        self, jit: Jit, found: Transformed
+    ) -> TransformedFunction | None:
+        """
+        Return a function whose program is compiled, but never in its call, as under
+        `jax.checkpoint`.
+        """
+        known, fun = self._transformations, function_of(jit.counted())
+        if fun is None:
+            return None
+        if known.known(fun) is None:
+            jitted = Jitted(fun, fun, found.names[0], call=False)
+            known.add(fun, jit.function, self._new(jitted, jit, None))
+        one = known.known(fun)
+        if one is not None:
+            known.compiles(one, found)
+        return one
+
+    def find_transformed_cause(
+        self, function: Function, found: Transformed, frame: FrameType
+    ) -> PendingCause | None:
+        """
+        Return why a program of *function* is compiled under a transformation, `None` if
+        the function is unknown or JAX's.
+
+        Args:
+            function: the function.
+            found: the program.
+            frame: the caller of the compiler.
+        """
+        if function.internal or not self._guard.on(self._site):
+            return None
+        try:
+            one = self._transformed_function(function, found)
+            if one is None:
+                return None
+            operands = self._signatures.operands(found.operands, found.avals)
+        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
+            self._guard.failed(self._site)
+            return None
+        program = found.kind, found.structure
+        history = one.history(program)
+        new = None if history.compiled else one.created.program(program)
+        signature = (one.signature or self._signatures.without_call()).applied_to(
+            operands
+        )
+        kind = one.history(found.kind)
+        return self._compare((history, new, signature, kind), frame)
+
+    def _transformed_function(
+        self, function: Function, found: Transformed
+    ) -> TransformedFunction | None:
+        """Return the function whose program *found* is."""
+        known, jitted = self._transformations, found.jitted
+        if jitted is None:
+            return known.named(found)
+        signature = None if found.call is None else self._signature(found.call)
+        if known.known(jitted.fun) is None:
+            jit = self._registry.jit_of(jitted.key)
+            known.add(jitted.fun, function, self._new(jitted, jit, signature))
+        one = known.known(jitted.fun)
+        if one is not None:
+            one.signature = signature
+            known.compiles(one, found)
+        return one
+
+    def _created(self, jitted: Jitted, signature: Signature | None) -> Created | None:
+        """Return what distinguishes a function of the program not compiled before."""
+        try:
+            return self._new(jitted, self._registry.jit_of(jitted.key), signature)
+        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
+            self._guard.failed(self._site)
+            return None
+
+    def _new(
+        self, jitted: Jitted, jit: Jit | None, signature: Signature | None
+    ) -> Created:
+        options = () if signature is None else signature.options
+        number = self._registry.number_of(jit)
+        return created(jitted, jit, number=number, options=options)
+
+    def _place(self, created: Created | None, frame: FrameType) -> str:
+        """Return the line of the program to be changed, an empty text if unknown."""
+        jit = None if created is None else created.jit
+        try:
+            line = self._lines.that_calls(frame) if jit is None else jit.line
+        except Exception:  # noqa: BLE001 - contained: the count is the user's
+            self._guard.failed(self._site)
+            return ""
+        return "" if line is None else line.place
+
+    def record(
+        self, function: Function, pending: PendingCause, *, seconds: float
+    ) -> str | None:
+        """
+        Record a compile that a call of *function* waited for; return its cause.
+
+        Args:
+            function: the function called.
+            pending: found by `find_cause`.
+            seconds: time since the call started.
+        """
+        for note in pending.noted:
+            note(seconds)
+        cause, histories = pending.cause, self._histories
+        if cause is None and pending.remembered != histories.remembered:
+            # Another thread may have compiled it for the first time meanwhile.
+            cause = self._cause(pending.known)
+        histories.remember(*pending.known, self._registry.now())
+        if cause is None:
+            return None
+        function.count_recompile(cause.name)
+        details: dict[str, object] = {"place": pending.place} if pending.place else {}
+        self._events.add(
+            "recompile",
+            function.name,
+            message(cause),
+            cause=cause.name,
+            differences=[one.as_json() for one in cause.differences],
+            omitted=cause.omitted,
+            **details,
+            seconds=seconds,
+        )
+        return cause.name
+
+    def _compare(self, known: Known, frame: FrameType) -> PendingCause:
+        """Return why what is *known* is compiled; *frame* calls the compiler."""
+        remembered = self._histories.remembered
+        pending = PendingCause(known, self._cause(known), remembered)
+        if pending.cause is not None:
+            pending.place = self._place(known[1], frame)
+        return pending
+
+    def _cause(self, known: Known) -> Cause | None:
+        try:
+            return self._histories.of(*known)
+        except Exception:  # noqa: BLE001 - contained: the count is the user's
+            self._guard.failed(self._site)
+            return Cause("unknown", ())
+
+    def _signature(self, call: Call) -> Signature | None:
+        """Return the signature of *call*, if known; its leaves are read, too."""
+        if self._site in self._guard.off:
+            return None
+        try:
+            return self._signatures.of(call)
+        except Exception:  # noqa: BLE001 - contained: the compile itself still counts
+            self._guard.failed(self._site)
+            return None
+
+
+def message(cause: Cause) -> str:
+    """Return *cause* as text: its first differences."""
+    texts = [one.text for one in cause.differences[:_IN_MESSAGE]]
+    more = len(cause.differences) + cause.omitted - len(texts)
+    if more:
+        texts.append(f"and {more} more")
+    return "; ".join(texts) or "no difference found"
+
+
+class TransformedFunction:
+    """
+    A function object that was compiled under a transformation.
+
+    Args:
+        function: its statistics.
+        created: how it was created.
+
+    Attributes:
+        signature: of the call that was transformed last, without its operands.
+    """
+
+    __slots__ = ("_histories", "created", "function", "signature")
+
+    def __init__(self, function: Function, created: Created) -> None:
+        self.function = function
+        self.created = created
+        self.signature: Signature | None = None
+        self._histories: dict[Hashable, History] = {}
+
+    def history(self, program: Hashable) -> History:
+        """Return the history of a *program*, or of all programs of a kind."""
+        if program not in self._histories and len(self._histories) >= _MAX_PROGRAMS:
+            self._histories.pop(next(iter(self._histories)), None)
+        fresh = History(self.created.fun)
+        return self._histories.setdefault(program, fresh)
+
+
+class Transformations:
+    """The functions that were compiled under a transformation."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, tuple[TransformedFunction, weakref.ref[object]]] = {}
+        # `None` if several functions have the name.
+        self._by_name: dict[str, TransformedFunction | None] = {}
+
+    def known(self, fun: object) -> TransformedFunction | None:
+        """Return what is known of *fun*."""
+        found = self._by_id.get(id(fun))
+        return found[0] if found else None
+
+    def add(self, fun: object, function: Function, created: Created) -> None:
+        """Add *fun*; it is dropped with it."""
+        key, one = id(fun), TransformedFunction(function, created)
+        try:
+            # The callback is C and runs before the id can be reused.
+            reference = weakref.ref(fun, functools.partial(self._by_id.pop, key))
+        except TypeError as error:
+            interrupts.pass_on(error)
+            return
+        self._by_id[key] = one, reference
+
+    def compiles(self, one: TransformedFunction, found: Transformed) -> None:
+        """Record that *one* is compiled in its call, under the names in *found*."""
+        if len(self._by_name) >= _MAX_NAMES:
+            self._by_name.clear()
+        for name in found.names:
+            before = self._by_name.get(name, one)
+            same = before is not None and before.function is one.function
+            self._by_name[name] = one if same else None
+
+    def named(self, found: Transformed) -> TransformedFunction | None:
+        """Return the function that a program outside of its call belongs to."""
+        # The first name is the source line, if JAX has it; many functions may have the
+        # same bare name.
+        one = self._by_name.get(found.names[0])
+        if one is None or len(found.names) > 1:
+            return one
+        fun = one.created.fun
+        return one if fun is not None and fun() is not None else None

@@ -1,0 +1,430 @@
+"""
+Summaries of values: text and hashes, of numbers, containers, objects, functions, arrays
+and JAX's own types.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import types
+from typing import Any
+
+import numpy as np
+
+from jaxmon import interrupts
+from jaxmon.agent.functions import bare_name, inner, place_of
+from jaxmon.agent.guard import Guard
+from jaxmon.agent.inspection import (
+    ABSENT,
+    bases_of,
+    field_of,
+    fields_of,
+    found_in,
+    is_subclass,
+    layout_of,
+    name_of,
+    package_of,
+)
+from jaxmon.agent.jaxlink.ownership import is_class
+from jaxmon.agent.jaxlink.shardings import Kind, device_text, kind_of, mesh_text
+from jaxmon.agent.recompiles.value_inspection import (
+    BELOW,
+    EXACT,
+    LIMIT,
+    SHOWN,
+    How,
+    InspectedItems,
+    InspectedValue,
+    Inspection,
+    inspected_items,
+    joined,
+)
+
+
+_SMALL = 1 << 62
+_SHOWN_FIELDS = 24
+# Packages whose objects have short texts; times with a zone contain an object.
+_WRITTEN = ("datetime", "decimal", "fractions", "pathlib", "uuid")
+
+
+class Value:
+    """
+    Summary of a value; holds only text and hashes.
+
+    Attributes:
+        key: differs if JAX treats two values as different: the type's name, then hashes
+            of parts compared by identity and of parts compared by text.
+        text: at most `LIMIT` characters.
+        by_identity: whether a different object with the same content is not equal to
+            it. Not of classes, modules and `None`, of which there is one each.
+        hidden: a hash of parts that may or may not count because the class defines
+            equality itself: private fields, and parts compared by identity.
+        whole: whether everything in it was inspected.
+    """
+
+    __slots__ = ("by_identity", "hidden", "key", "text", "whole")
+
+    def __init__(
+        self,
+        key: tuple[str, int, int],
+        text: str,
+        hidden: int = 0,
+        *,
+        by_identity: bool,
+        whole: bool = True,
+    ) -> None:
+        self.key = key
+        self.text = text
+        self.by_identity = by_identity
+        self.hidden = hidden
+        self.whole = whole
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Value) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+def value_of(value: object) -> Value:
+    """
+    Return the summary of *value*. Costs a few microseconds, two milliseconds at most,
+    however large it is.
+    """
+    kind = type(value)
+    if kind is bool or value is None or (kind is int and -_SMALL < value < _SMALL):  # type: ignore[operator]
+        text = repr(value)
+        return Value((kind.__name__, 0, hash(text)), text, by_identity=False)
+    inspection, name = Inspection(_EXACT, _how), name_of(type(value))
+    try:
+        text, words, identity = inspection.inspect(value)
+    except Exception as error:  # another thread may be changing it
+        interrupts.pass_on(error)
+        if Guard.strict:
+            raise
+        text = f"{name} (could not be inspected)"
+        return Value((name, 0, 0), text, by_identity=False, whole=False)
+    text = text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
+    return Value(
+        (name, identity, words),
+        text,
+        inspection.hidden,
+        by_identity=inspection.alone,
+        whole=inspection.whole,
+    )
+
+
+def text_of(value: object) -> str:
+    """Return *value* as text of at most `LIMIT` characters."""
+    return value_of(value).text
+
+
+# --- singletons and callables ----------------------------------------------------
+
+
+def _class(_: Inspection, value: Any, __: int, ___: bool) -> InspectedValue:  # noqa: FBT001
+    name = name_of(value)
+    return InspectedValue(name, hash(name), id(value))
+
+
+def _module(_: Inspection, value: Any, __: int, ___: bool) -> InspectedValue:  # noqa: FBT001
+    name = field_of(value, "__name__")
+    text = f"module {name}" if type(name) is str else "module"
+    return InspectedValue(text, hash(text), id(value))
+
+
+def _member(_: Inspection, value: Any, __: int, ___: bool) -> InspectedValue:  # noqa: FBT001
+    """Inspect a member of an enumeration."""
+    name = field_of(value, "_name_")
+    text = f"{name_of(type(value))}.{name if type(name) is str else '?'}"
+    return InspectedValue(text, hash(text), id(value))
+
+
+def _function(inspection: Inspection, value: Any, _: int, sure: bool) -> InspectedValue:  # noqa: FBT001
+    name, place = bare_name(value.__qualname__), place_of(value)
+    text = f"{name} at {place}" if place else name
+    return InspectedValue(text, hash(text), inspection.identity_of(value, sure=sure))
+
+
+def _method(
+    inspection: Inspection,
+    value: Any,
+    depth: int,
+    sure: bool,  # noqa: FBT001
+) -> InspectedValue:
+    text, words, identity = inspection.inspect(value.__func__, depth + 1, sure=sure)
+    # Created on each access; equal if the object and the function are.
+    owner = id(value.__self__)
+    if not sure:
+        inspection.add_hidden(owner)
+        return InspectedValue(text, words)
+    return InspectedValue(text, words, hash((identity, owner)))
+
+
+def _builtin(inspection: Inspection, value: Any, _: int, sure: bool) -> InspectedValue:  # noqa: FBT001
+    owner = value.__self__
+    if owner is None or is_subclass(type(owner), types.ModuleType):
+        return InspectedValue(value.__name__, hash(value.__name__), id(value))
+    kind = owner if is_subclass(type(owner), type) else type(owner)
+    text = f"{name_of(kind)}.{value.__name__}"
+    return InspectedValue(text, hash(text), inspection.identity_of(owner, sure=sure))
+
+
+def _partial(
+    inspection: Inspection,
+    value: Any,
+    depth: int,
+    sure: bool,  # noqa: FBT001
+) -> InspectedValue:
+    fun, args, keywords = (one(value) for one in _PARTIAL)
+    inside = [fun]
+    if depth < SHOWN:
+        inside += [*args, *list(dict.values(keywords))][:_SHOWN_FIELDS]
+    parts = inspection.inspect_texts(inside, depth + 1)
+    text = f"partial({joined([one.text for one in parts])})"
+    words = hash(("partial", *[one.words for one in parts]))
+    return InspectedValue(text, words, inspection.identity_of(value, sure=sure))
+
+
+_PARTIAL = [vars(functools.partial)[n].__get__ for n in ("func", "args", "keywords")]
+
+
+# --- objects ---------------------------------------------------------------------
+
+
+def _object(
+    inspection: Inspection,
+    value: Any,
+    depth: int,
+    sure: bool,  # noqa: FBT001
+) -> InspectedValue:
+    """Inspect an object of any class, by its fields."""
+    kind = type(value)
+    package = package_of(kind)
+    if is_class(kind):
+        seen = _of_jax(inspection, value, depth, sure)
+        if seen is not None:
+            return seen
+    if package in _WRITTEN and getattr(value, "tzinfo", None) is None:
+        text = repr(value)
+        return InspectedValue(text, hash(text))
+    layout = layout_of(kind)
+    name, fields = name_of(kind), fields_of(value)
+    if "__wrapped__" in fields:  # jax.jit's objects, custom_jvp's
+        (seen,) = inspection.inspect_texts([inner(value)], depth + 1)
+        return InspectedValue(
+            seen.text, seen.words, inspection.identity_of(value, sure=sure)
+        )
+    if layout.by_identity:
+        fields = {n: one for n, one in fields.items() if n[:1] != "_"}
+        every = dict(
+            zip(
+                fields,
+                inspection.inspect_texts(fields.values(), depth + 1),
+                strict=True,
+            )
+        )
+        identity = inspection.identity_of(value, sure=sure)
+    else:
+        inspection.whole = inspection.whole and layout.is_open
+        every, identity = _compared_by_value(
+            inspection, layout.compared, fields, depth, sure=sure
+        )
+    words = [(n, one.words) for n, one in every.items()]
+    text = name
+    if depth < SHOWN and layout.is_open:
+        shown = [f"{n}={one.text}" for n, one in every.items()]
+        text = f"{name}({', '.join(shown[:_SHOWN_FIELDS])})"
+    return InspectedValue(text, hash((name, *words)), identity)
+
+
+def _compared_by_value(
+    inspection: Inspection,
+    compared: frozenset[str] | None,
+    fields: dict[str, Any],
+    depth: int,
+    *,
+    sure: bool,
+) -> tuple[dict[str, InspectedValue], int]:
+    """
+    Inspect the *fields* of an object whose class defines equality: for a dataclass the
+    compared fields are known; for other classes private ones are assumed not to be
+    compared.
+    """
+    every, identities = {}, []
+    for name, one in fields.items():
+        if compared is None:
+            seen = inspection.inspect(one, depth + 1, sure=False)
+            if name[:1] == "_":
+                inspection.add_hidden(hash((name, seen.words)))
+            else:
+                every[name] = seen
+        elif name in compared:
+            every[name] = seen = inspection.inspect(one, depth + 1, sure=sure)
+            identities.append(seen.identity)
+    return every, hash(tuple(identities)) if any(identities) else 0
+
+
+def _named_tuple(
+    inspection: Inspection,
+    value: Any,
+    depth: int,
+    sure: bool,  # noqa: FBT001
+) -> InspectedValue:
+    """Inspect an instance of a subclass of `tuple`."""
+    kind = type(value)
+    name, names = name_of(kind), found_in(kind, "_fields")
+    if kind_of(kind) == "spec":  # a tuple on JAX 0.4
+        return _spec(inspection, value, depth, sure)
+    sure = sure and found_in(kind, "__eq__") is vars(tuple)["__eq__"]
+    parts = inspected_items(inspection, tuple, value, depth, sure=sure)
+    if depth >= SHOWN:
+        return InspectedValue(name, *parts.hashes(name))
+    if type(names) is not tuple or len(names) != len(parts.seen):
+        return InspectedValue(f"{name}({parts.texts()})", *parts.hashes(name))
+    inside = joined(
+        [
+            f"{field}={one.text}"
+            for field, one in zip(names, parts.seen, strict=True)
+            if type(field) is str
+        ]
+    )
+    return InspectedValue(f"{name}({inside})", *parts.hashes(name))
+
+
+# --- arrays, and types of JAX ----------------------------------------------------
+
+
+def _array(inspection: Inspection, value: Any, _: int, sure: bool) -> InspectedValue:  # noqa: FBT001
+    shape = vars(np.ndarray)["shape"].__get__(value)
+    dtype = vars(np.ndarray)["dtype"].__get__(value)
+    return _typed(inspection, value, shape, _dtype_text(dtype), sure=sure)
+
+
+def _typed(
+    inspection: Inspection, value: Any, shape: Any, dtype: str, *, sure: bool
+) -> InspectedValue:
+    text = f"{dtype}[{','.join(map(str, shape))}]"
+    inspection.whole = False  # its elements are not inspected
+    return InspectedValue(text, hash(text), inspection.identity_of(value, sure=sure))
+
+
+def _scalar(inspection: Inspection, value: Any, _: int, __: bool) -> InspectedValue:  # noqa: FBT001
+    kind = type(value)
+    if package_of(kind) and not is_subclass(kind, np.void):
+        text = repr(value)
+        return InspectedValue(text, hash(text))
+    inspection.whole = False
+    return InspectedValue(name_of(kind), 0)
+
+
+def _dtype(inspection: Inspection, value: Any, _: int, __: bool) -> InspectedValue:  # noqa: FBT001
+    if value.names is None and value.subdtype is None:
+        text = repr(value)
+        return InspectedValue(text, hash(text))
+    inspection.whole = False  # may have titles, which may be any objects
+    text = f"dtype of {value.itemsize} bytes"
+    return InspectedValue(text, hash(text))
+
+
+def _dtype_text(dtype: Any) -> str:
+    return (
+        str(dtype) if dtype.names is None and dtype.subdtype is None else "structured"
+    )
+
+
+def _of_jax(
+    inspection: Inspection,
+    value: Any,
+    depth: int,
+    sure: bool,  # noqa: FBT001
+) -> InspectedValue | None:
+    """Inspect an object of one of JAX's own classes, whose code can be trusted."""
+    kind = type(value)
+    what = kind_of(kind)
+    if what is not None:
+        return _OF_JAX[what](inspection, value, depth, sure)
+    if found_in(kind, "shape") is ABSENT or found_in(kind, "dtype") is ABSENT:
+        return None
+    return _typed(inspection, value, value.shape, str(value.dtype), sure=sure)
+
+
+def _device(_: Inspection, value: Any, __: int, ___: bool) -> InspectedValue:  # noqa: FBT001
+    return InspectedValue(device_text(value), hash(value))
+
+
+def _mesh(_: Inspection, value: Any, __: int, ___: bool) -> InspectedValue:  # noqa: FBT001
+    return InspectedValue(mesh_text(value), hash(value))
+
+
+def _sharding(
+    inspection: Inspection,
+    value: Any,
+    depth: int,
+    _: bool,  # noqa: FBT001
+) -> InspectedValue:
+    kind = type(value)
+    name = name_of(kind)
+    text = f"{name} of {len(value.device_set)} devices"
+    if kind_of(kind) == "named sharding":
+        spec = inspection.inspect_texts([value.spec], depth + 1)[0].text
+        text = f"{name}({spec} on {mesh_text(value.mesh)})"
+    return InspectedValue(text, hash(value))
+
+
+def _spec(inspection: Inspection, value: Any, depth: int, sure: bool) -> InspectedValue:  # noqa: FBT001
+    seen = [inspection.inspect(one, depth + 1, sure=sure) for one in tuple(value)]
+    parts = InspectedItems(len(seen), seen)
+    return InspectedValue(f"P({parts.texts()})", *parts.hashes("P"))
+
+
+def _tree(inspection: Inspection, value: Any, depth: int, sure: bool) -> InspectedValue:  # noqa: FBT001
+    data, children = value.node_data(), value.children()
+    count = inspection.within_budget(len(children))
+    parts = [inspection.inspect(data, depth + 1, sure=sure)]
+    parts += [inspection.inspect(one, depth + 1, sure=sure) for one in children[:count]]
+    name = name_of(type(value)).rpartition(".")[2]
+    text = f"{name} of {value.num_leaves} leaves"
+    return InspectedValue(text, *InspectedItems(len(children), parts).hashes(name))
+
+
+_OF_JAX: dict[Kind, How] = {
+    "device": _device,
+    "mesh": _mesh,
+    "named sharding": _sharding,
+    "sharding": _sharding,
+    "spec": _spec,
+    "tree": _tree,
+}
+
+_BY_TYPE: tuple[tuple[type, How], ...] = (
+    *EXACT,
+    (types.FunctionType, _function),
+    (types.MethodType, _method),
+    (types.BuiltinFunctionType, _builtin),
+)
+# For subclasses of these.
+_BY_BASE: tuple[tuple[type, How], ...] = (
+    *BELOW,
+    (type, _class),
+    (types.ModuleType, _module),
+    (np.ndarray, _array),
+    (np.dtype, _dtype),
+    (functools.partial, _partial),
+    (tuple, _named_tuple),
+    (object, _object),
+)
+# These take precedence even if the value is also a number or a string.
+_BEFORE: tuple[tuple[type, How], ...] = ((enum.Enum, _member), (np.generic, _scalar))
+_EXACT = {id(kind): how for kind, how in _BY_TYPE}
+_TABLES = [{id(kind): how for kind, how in table} for table in (_BEFORE, _BY_BASE)]
+
+
+def _how(kind: type) -> How:
+    bases = [id(one) for one in bases_of(kind)]
+    for table in _TABLES:
+        for one in bases:
+            if one in table:
+                return table[one]
+    raise TypeError(name_of(kind))  # not even `object`

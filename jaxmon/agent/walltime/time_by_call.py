@@ -1,0 +1,315 @@
+"""
+What the time went into between some calls and others, for a job's ranks to be compared,
+and how long ago the program made the latest of these calls.
+
+Rows of seconds by state, each from one number of calls to another: of two seconds in
+the latest half minute, six in the latest two, longer the older they are. Evaluated by
+`jaxmon.job.comparison`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeAlias
+
+from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.activity import (
+    COMPILE,
+    DATA_WAIT,
+    FETCH,
+    GC,
+    GIL,
+    IDLE,
+    PYTHON,
+    STARTUP,
+    TRANSFER,
+)
+from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER
+from jaxmon.agent.walltime.ledger import BLOCKED
+from jaxmon.clocks import perf_counter
+from jaxmon.facts.time_by_call import COLUMNS, MOST_ROWS
+
+
+_EVERY_SECONDS = 2.0
+# From which age on rows may last so long; later, for a part of their age.
+_NEW_SECONDS, _SHORT_SECONDS = 30.0, 6.5
+_RECENT_SECONDS, _PART = 135.0, 1 / 4
+_COLUMNS = {
+    DEVICE: "waits",
+    FETCH: "waits",
+    TRANSFER: "transfer",
+    DATA_WAIT: "data_wait",
+    PYTHON: "python",
+    STARTUP: "python",
+    EAGER: "python",
+    GC: "python",
+    GIL: "gil",
+    BLOCKED: "blocked",
+    IDLE: "blocked",
+    COMPILE: "compile",
+}
+_DIGITS = 7
+# Of the latest sample in an average, and how long it is believed.
+_WEIGHT, _KNOWN_SECONDS = 0.25, 30.0
+_CHECKED_SECONDS = 1.0
+# Shorter ones are not told apart.
+_GAP = 2 * _CHECKED_SECONDS
+# A pause is overdue if it is that long, and so many times as long as usual, once there
+# were some calls.
+_OVERDUE_SECONDS, _TIMES_AS_USUAL, _RHYTHM = 10.0, 3.0, 10
+
+Sums: TypeAlias = dict[str, float]
+
+
+class CallRow(NamedTuple):
+    """Sums by column, the moment at which they end, and what is reported of them."""
+
+    end: float
+    sums: Sums
+    text: str
+
+
+class CallEstimate:
+    """What a call of one function takes a device: a moving average of samples."""
+
+    __slots__ = ("calls", "sampled", "seconds")
+
+    def __init__(self, calls: int) -> None:
+        self.calls = calls
+        self.seconds = 0.0
+        self.sampled = 0.0
+
+
+class DeviceTime(NamedTuple):
+    """
+    Seconds in which the device has worked.
+
+    Attributes:
+        together: on what several processes run together.
+        alone: on other programs.
+        is_known: whether most calls of the former are of functions that were sampled.
+        function: label of that which took most of *alone*; empty if none did.
+    """
+
+    together: float
+    alone: float
+    is_known: bool
+    function: str = ""
+
+
+class DeviceSeconds:
+    """
+    Estimates for how long the device has worked, from sampled calls.
+
+    Args:
+        spanning: returns the functions that run on devices of other processes, too.
+    """
+
+    def __init__(self, spanning: Callable[[], Collection[Function]]) -> None:
+        self._spanning = spanning
+        self._known: dict[Function, CallEstimate] = {}
+
+    def executed(self, function: Function, _: object, seconds: float) -> None:
+        """Add a sampled call."""
+        known = self._known.get(function)
+        if known is None:
+            known = self._known[function] = CallEstimate(_calls(function))
+            known.seconds = seconds
+        known.seconds += (seconds - known.seconds) * _WEIGHT
+        known.sampled = perf_counter()
+
+    def since(self, now: float, calls: float) -> DeviceTime:
+        """
+        Return the seconds since the last time.
+
+        Args:
+            now: by the performance counter.
+            calls: since then of what several processes run together.
+        """
+        spanning, together, covered = set(self._spanning()), 0.0, 0
+        alone: dict[str, float] = {}
+        for function, known in self._known.copy().items():
+            before, known.calls = known.calls, _calls(function)
+            fresh = max(known.calls - before, 0)
+            # What was sampled long ago may take longer now.
+            if now - known.sampled > _KNOWN_SECONDS:
+                continue
+            if function in spanning:
+                together += known.seconds * fresh
+                covered += fresh
+            elif fresh:
+                alone[function.name] = known.seconds * fresh
+        most = max(alone, key=alone.__getitem__, default="")
+        return DeviceTime(together, sum(alone.values()), covered > calls / 2, most)
+
+
+def _calls(function: Function) -> int:
+    return function.objects.calls + function.missed
+
+
+class TimeByCallRows:
+    """
+    Keeps the rows, at most 48; written by one thread, read by any.
+
+    Attributes:
+        alone: label of the function with whose programs, of those that no other process
+            takes part in, the device worked longest in the latest row; empty if none.
+    """
+
+    def __init__(self, devices: DeviceSeconds) -> None:
+        self.alone = ""
+        self._devices = devices
+        self._rows: list[CallRow] = []
+        self._open: Sums = dict.fromkeys(COLUMNS, 0.0)
+        self._totals: Sums = {}
+        self._looked: float | None = None
+        self._marked = 0.0
+
+    def look(
+        self,
+        state: str,
+        now: float,
+        held: float,
+        run_ahead: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
+        """
+        Add a look at *now* that found *state*; of the time since the look before, in
+        *held* seconds nothing of the process ran although it was due. *run_ahead* is
+        for how many seconds the program was ahead of its device, and behind it.
+        """
+        before, self._looked = self._looked, now
+        if before is None:
+            return
+        seconds = max(now - before, 0.0)
+        held, row = min(held, seconds), self._open
+        row["seconds"] += seconds
+        row["looks"] += 1
+        row["held"] += held
+        for name, known in zip(("ahead", "behind"), run_ahead, strict=True):
+            row[name] += min(known, seconds - held)
+        row[_COLUMNS.get(state, "blocked")] += seconds - held
+
+    def mark(self, calls: int, now: float, starved: float) -> None:
+        """
+        Note that the number of *calls* has just changed, and for how long the thread
+        has *starved* so far.
+        """
+        if now - self._marked < _EVERY_SECONDS:
+            return
+        self._marked = now
+        if calls < self._totals.get("calls", 0.0):
+            # It has become known what the ranks call together: less than all.
+            self._rows = []
+        row = self._open
+        totals: Sums = {"calls": calls, "starved": starved}
+        for name, total in totals.items():
+            row[name] = max(total - self._totals.get(name, 0.0), 0.0)
+        devices = self._devices.since(now, row["calls"])
+        # No longer than the row, also if a delayed sample stands for other calls.
+        row["together"] = min(devices.together, row["seconds"])
+        row["alone"] = min(devices.alone, row["seconds"])
+        self.alone = devices.function
+        row["known"] = row["seconds"] if devices.is_known else 0.0
+        if not self._rows:
+            row["calls"] = calls
+        self._totals, self._open = totals, dict.fromkeys(COLUMNS, 0.0)
+        self._rows = _thinned([*self._rows, _row(now, row)], now)
+
+    def as_json(self) -> list[str]:
+        """Return the rows, the oldest first, each as text: it takes least to read."""
+        return [row.text for row in self._rows]
+
+
+def _row(end: float, sums: Sums) -> CallRow:
+    return CallRow(
+        end, sums, " ".join([f"{sums[name]:.{_DIGITS}g}" for name in COLUMNS])
+    )
+
+
+def _thinned(rows: list[CallRow], now: float) -> list[CallRow]:
+    """Return *rows*, two merged that are short for their age, or if there are many."""
+    merged = next(_short(rows, now), 0 if len(rows) > MOST_ROWS * 3 // 4 else None)
+    if merged is None:
+        return rows
+    one, other = rows[merged].sums, rows[merged + 1].sums
+    sums = {name: one[name] + other[name] for name in COLUMNS}
+    return [*rows[:merged], _row(rows[merged + 1].end, sums), *rows[merged + 2 :]]
+
+
+def _short(rows: list[CallRow], now: float) -> Iterator[int]:
+    """Yield which of *rows* are short for their age with the next, the oldest first."""
+    for at, (one, other) in enumerate(pairwise(rows)):
+        age = now - other.end
+        if age <= _NEW_SECONDS:
+            return
+        if one.sums["seconds"] + other.sums["seconds"] <= _longest(age):
+            yield at
+
+
+def _longest(age: float) -> float:
+    """Return how many seconds a row may last that ended so many seconds ago."""
+    return age * _PART if age > _RECENT_SECONDS else _SHORT_SECONDS
+
+
+class CallPauses:
+    """
+    Follows the calls of the functions that all processes of a job call together. For
+    one thread; read by any.
+
+    Known to a second, which is how often it counts them.
+
+    Args:
+        calls: returns their number so far, 0 in a program that is no job.
+
+    Attributes:
+        calls: their number when it was counted last.
+    """
+
+    def __init__(self, calls: Callable[[], int]) -> None:
+        self._count = calls
+        self.calls = 0
+        self._checked = self._since = 0.0
+        self._compiles = False
+        # The two longest. One alone may be the start, or a restored checkpoint.
+        self._gaps = (0.0, 0.0)
+
+    def check(self, now: float, *, compiles: bool) -> bool:
+        """
+        Count the calls, if that is due, and return whether there were some.
+
+        Args:
+            now: by the performance counter.
+            compiles: whether the program is compiling: a pause for that says nothing
+                about others.
+        """
+        self._compiles = self._compiles or compiles
+        if now - self._checked < _CHECKED_SECONDS and self._checked:
+            return False
+        self._checked = now
+        found = self._count()
+        if found == self.calls and self._since:
+            return False
+        gap = now - self._since
+        if self.calls and not self._compiles and gap >= _GAP:
+            _, *longest = sorted((*self._gaps, gap))
+            self._gaps = (longest[0], longest[1])
+        self.calls, self._since, self._compiles = found, now, False
+        return found > 0
+
+    def overdue(self, now: float) -> float | None:
+        """
+        Return the seconds since the latest call, if that is longer than usual; else
+        `None`.
+        """
+        age = now - self._since
+        limit = max(_OVERDUE_SECONDS, _TIMES_AS_USUAL * self._gaps[0])
+        return age if self.calls >= _RHYTHM and age >= limit else None
+
+    def as_json(self, now: float) -> dict[str, Any]:
+        """
+        Return the seconds since the latest call, `None` without any, and those of a
+        pause that is usual: the longest but one so far.
+        """
+        age = max(now - self._since, 0.0) if self.calls else None
+        return {"age_seconds": age, "usual_seconds": self._gaps[0]}

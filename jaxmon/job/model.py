@@ -1,0 +1,377 @@
+"""What is found out about a job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from jaxmon.facts.host import CommunicatorRank, LaggingRank, MissingProcess, Ras
+from jaxmon.facts.rank import Rank
+from jaxmon.facts.walltime import FailedHelper
+
+
+class JobState(Enum):
+    """How a job is, the worst last."""
+
+    ENDED = "ended"
+    PROGRESSING = "progressing"
+    WAITING = "waiting"
+    """It makes no progress, for a reason that may take as long."""
+    UNKNOWN = "unknown"
+    """Nothing is known of its progress."""
+    HUNG = "hung"
+
+
+class SuspectKind(Enum):
+    """What the others wait for, in the order in which it is suspected."""
+
+    KILLED = "killed"
+    CRASHED = "crashed"
+    EXITED = "exited"
+    """By `sys.exit` with another code than 0."""
+    FINISHED = "finished"
+    MISSING = "gone"
+    """No sidecar reports it, and all have answered."""
+    STOPPED = "stopped"
+    SILENT = "silent"
+    UNREACHABLE = "unseen"
+    """It may be on a host that did not answer."""
+    COMPILE = "compile"
+    ACTIVITY = "activity"
+    """It is in an activity that the program marks, such as a checkpoint."""
+    LOCK = "lock"
+    DATA = "data"
+    BLOCKED = "blocked"
+    IDLE = "idle"
+    """It waits for work, such as an event loop of which no task can continue."""
+    CALLBACK = "callback"
+    """It is in a callback, for which its XLA program waits."""
+    LOCAL = "local"
+    """It runs a function that no other process takes part in."""
+    CODE = "code"
+    PROGRAM = "program"
+    """It waits for the device as well, but in another program."""
+    ELSEWHERE = "elsewhere"
+    """It waits for the device as well, but on another line."""
+    LOST = "lost"
+    """It ended by an exception about other processes: a consequence."""
+
+
+FAILED = frozenset(
+    (SuspectKind.KILLED, SuspectKind.CRASHED, SuspectKind.EXITED, SuspectKind.LOST)
+)
+"""How a process ends that fails."""
+
+_WAITS = frozenset(
+    (SuspectKind.DATA, SuspectKind.LOCK, SuspectKind.BLOCKED, SuspectKind.IDLE)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Suspects:
+    """
+    Ranks that are alike, for which others wait.
+
+    Attributes:
+        kind: in what they are alike.
+        ranks: those that are known, lowest first.
+        numbers: of all of them.
+        place: ``file:line`` where they are.
+        function: the function of the program at that line, or the jitted function.
+        seconds: for how long at least; `None` if unknown.
+        calls: how often they have called what the others wait in; `None` if unknown.
+    """
+
+    kind: SuspectKind
+    numbers: tuple[int, ...]
+    ranks: tuple[Rank, ...] = ()
+    place: str = ""
+    function: str = ""
+    seconds: float | None = None
+    calls: int | None = None
+
+    @property
+    def failed_helpers(self) -> tuple[FailedHelper, ...]:
+        """
+        Helpers of the first of *ranks* that have failed, if it waits on the host: what
+        it waits for may be one of them.
+        """
+        here = self.ranks and self.kind in _WAITS
+        return self.ranks[0].now.gone if here else ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceWait:
+    """
+    Ranks that wait for the device, and so for other ranks.
+
+    Attributes:
+        numbers: which ones.
+        function: the jitted function in whose call; empty if unknown.
+        call: which call of it, counted from 1; `None` if unknown.
+        place: ``file:line`` where most of them wait.
+        fetches: whether they wait for results, not in the call itself.
+        barrier: the function of JAX in which they wait for all processes, after that
+            call; empty if they do not.
+        partial: whether *function* runs on the devices of some processes only, as a
+            stage of a pipeline: the others never call it.
+    """
+
+    numbers: tuple[int, ...] = ()
+    function: str = ""
+    call: int | None = None
+    place: str = ""
+    fetches: bool = False
+    barrier: str = ""
+    partial: bool = False
+
+
+class SlowKind(Enum):
+    """What a slow rank spends the time on that the others wait for."""
+
+    DATA = "data"
+    PYTHON = "python"
+    GIL = "gil"
+    BLOCKED = "blocked"
+    COMPILE = "compile"
+    TRANSFER = "transfer"
+    HOST = "host"
+    """Nothing lets it run: it is stopped again and again, or has no processor."""
+    COMPUTE = "compute"
+    """Its device works on programs that no other process takes part in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """
+    A rank for which the others wait in their collectives.
+
+    Attributes:
+        ratio: how much of the time they wait for it.
+        spent: seconds of a step that it spends on what `kind` says.
+        median: the same of the median rank.
+        own: seconds of a step in which it does not wait for the device.
+        times_median: how many times as long that is as of the median rank.
+        times_past: the same of itself before; `None` if it was never faster.
+        place: ``file:line`` where it is most of that time; empty if unknown.
+        activity: the activity that it marks there; empty if none.
+        function: whose programs its device runs, if that is why; empty if unknown.
+        seconds: for how long it has been so, at least.
+        always: whether that is since the first steps.
+        ended_seconds: how long ago it ceased to be so; 0 if it has not.
+        throttled: why its GPUs are throttled now.
+        xids: their latest Xid errors.
+    """
+
+    rank: Rank
+    kind: SlowKind
+    ratio: float
+    spent: float
+    median: float
+    own: float
+    times_median: float
+    times_past: float | None = None
+    place: str = ""
+    activity: str = ""
+    function: str = ""
+    seconds: float = 0.0
+    always: bool = False
+    ended_seconds: float = 0.0
+    throttled: tuple[str, ...] = ()
+    xids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Slowness:
+    """
+    Which ranks make a job slower.
+
+    Attributes:
+        stragglers: those that do now, the slowest first.
+        former: those that did, and do not any more.
+        step: seconds of a step now; of a call, if it is not known what a step is.
+        lost: how many of these would be saved if they were like the others.
+        throttled: ranks whose GPUs are throttled, unlike those of most, with reasons.
+    """
+
+    stragglers: tuple[Straggler, ...] = ()
+    former: tuple[Straggler, ...] = ()
+    step: float = 0.0
+    lost: float = 0.0
+    throttled: tuple[tuple[Rank, tuple[str, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RasView:
+    """
+    What RAS knows.
+
+    Attributes:
+        target: the sidecar that asked it last.
+        ras: the reply.
+        behind: ranks that are behind, with our rank if it is known.
+        missing: processes that RAS does not reach, with our rank if it is known.
+    """
+
+    target: str
+    ras: Ras
+    behind: tuple[tuple[LaggingRank, Rank | None], ...] = ()
+    missing: tuple[tuple[MissingProcess, Rank | None], ...] = ()
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether all processes respond, and no rank is behind."""
+        known = self.ras.processes
+        return not (self.ras.lagging or known.unresponsive or known.dead)
+
+
+@dataclass(frozen=True, slots=True)
+class LateRank:
+    """
+    A rank for which the collectives of a communicator wait.
+
+    Attributes:
+        rank: ours.
+        collectives: NCCL's of it, by which it is known there.
+        several: whether its process has other ranks of this communicator.
+        mean: seconds of its kernels, *median* those of the median rank.
+        ratio: how much of the time that one waits for it.
+    """
+
+    rank: Rank
+    collectives: CommunicatorRank
+    several: bool
+    mean: float
+    median: float
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class SetupDifference:
+    """
+    A name, the value of some ranks, and that of most; empty if it is not set. If there
+    are many values, *own* is how many.
+    """
+
+    name: str
+    own: str
+    usual: str
+    values: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DeviatingRanks:
+    """Ranks that differ from most others, and in what."""
+
+    numbers: tuple[int, ...]
+    ranks: tuple[Rank, ...]
+    differences: tuple[SetupDifference, ...]
+
+
+class MissCause(Enum):
+    """Why ranks do not find what others have."""
+
+    DIRECTORIES = "directories"
+    """Their directories have other names."""
+    LOCAL = "local"
+    """Each host has a directory of its own."""
+    KEYS = "keys"
+    """The same program has another key in each process, whatever the directory."""
+    NO_CACHE = "no_cache"
+    """None has a directory, and the job was restarted."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedCompiles:
+    """
+    Compiles that the persistent cache would have saved.
+
+    Attributes:
+        numbers: of the ranks that compiled.
+        ranks: the same, as they are known.
+        loaded: numbers of those that loaded the same.
+        function: that took longest.
+        functions: how many.
+        seconds: of all ranks together.
+        longest: of one rank; the others waited for it.
+        cause: why.
+        place: the file system of the directory, if each host has its own.
+    """
+
+    numbers: tuple[int, ...]
+    ranks: tuple[Rank, ...]
+    loaded: tuple[int, ...]
+    function: str
+    functions: int
+    seconds: float
+    longest: float
+    cause: MissCause
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """
+    What is found out about one job.
+
+    Attributes:
+        coordinator: its coordinator, by which it is known.
+        count: of its processes.
+        hosts: on how many hosts they were found.
+        state: how it is.
+        seconds: since any rank called what they call together; `None` if unknown.
+        limit: from how many seconds that is called hung.
+        waiting: the ranks that wait for the device.
+        suspects: those that these wait for, the likeliest first.
+        dispatched: ranks that have made the call in which the others wait, and do
+            something else, if it hangs and no rank is suspect.
+        starved: those that wait for a processor most of the time.
+        ranks: all that are known, by number.
+        slowness: which ranks make it slower, while it makes progress; `None` if
+            unknown.
+        nccl: what NCCL's RAS knows; `None` if nothing.
+        late_ranks: who comes last to collectives, while it makes progress.
+        deviating: ranks that differ from most others, the fewest first.
+        repeated: compiles that the persistent cache would have saved, if any.
+    """
+
+    coordinator: str
+    count: int
+    hosts: int
+    state: JobState
+    seconds: float | None
+    limit: float
+    waiting: DeviceWait = field(default_factory=DeviceWait)
+    suspects: tuple[Suspects, ...] = ()
+    dispatched: tuple[Suspects, ...] = ()
+    starved: tuple[int, ...] = ()
+    ranks: tuple[Rank, ...] = ()
+    slowness: Slowness | None = None
+    nccl: RasView | None = None
+    late_ranks: tuple[LateRank, ...] = ()
+    deviating: tuple[DeviatingRanks, ...] = ()
+    repeated: RepeatedCompiles | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """
+    What is found out about all jobs of some hosts.
+
+    Attributes:
+        jobs: the worst first.
+        silent: hosts that did not answer, with the reason.
+        answered: how many did.
+        others: processes that belong to no job.
+        unknown: processes that failed, and of which it is not known which rank they
+            were.
+        doubts: what is not read of hosts that answered, with the host.
+    """
+
+    jobs: tuple[Job, ...] = ()
+    silent: tuple[tuple[str, str], ...] = ()
+    answered: int = 0
+    others: int = 0
+    unknown: int = 0
+    doubts: tuple[tuple[str, str], ...] = ()

@@ -1,0 +1,248 @@
+"""
+Which failure of a job was the first: from what its ranks left to the one at fault.
+
+A rank that dies takes all others along: their collectives fail, or JAX ends them, and
+each of them says so. So what speaks of other processes is a consequence, whatever a
+clock says; and who dies without a word after another has failed was probably ended by
+JAX, which leaves no word.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jaxmon.facts.ending import FINISHED
+from jaxmon.facts.host import JobHost
+from jaxmon.facts.rank import Rank
+from jaxmon.job.failures import FailureKind, RankFailure, failure_of
+from jaxmon.job.model import Job, JobState, Suspects
+from jaxmon.job.verdict import busy, judge
+from jaxmon.job.waiting import apart_from, waiting_of
+
+
+_SLACK = 2.0
+"""
+Seconds that the end of a process may be noticed after its first consequence: it closes
+its connections, and others fail at once. Exceptions are noticed before.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PostMortem:
+    """
+    How a job failed.
+
+    Attributes:
+        coordinator: its coordinator, by which it is known.
+        count: of its processes.
+        hosts: on how many hosts they were found.
+        ranks: all that are known, by number.
+        first: what failed first; `None` if nothing did, or that is not known.
+        together: what may have failed before *first*, as far as the clocks show.
+        later: what failed by itself, after that.
+        consequences: what failed because of it, in order.
+        waiting: the ranks that have not failed, and wait for a device, and so for
+            others.
+        running: those that do something else, and what.
+        finished: the ranks that have ended in order.
+        missing: the ranks that no sidecar reports.
+        restarted: those that failed, and have been started again since.
+        hangs: whether the job makes no progress.
+    """
+
+    coordinator: str
+    count: int
+    hosts: int
+    ranks: tuple[Rank, ...]
+    first: RankFailure | None
+    together: tuple[RankFailure, ...] = ()
+    later: tuple[RankFailure, ...] = ()
+    consequences: tuple[RankFailure, ...] = ()
+    waiting: tuple[int, ...] = ()
+    running: tuple[Suspects, ...] = ()
+    finished: tuple[int, ...] = ()
+    missing: tuple[int, ...] = ()
+    restarted: tuple[int, ...] = ()
+    hangs: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether any rank has failed."""
+        return self.first is not None or bool(self.consequences)
+
+
+@dataclass(frozen=True, slots=True)
+class PostMortems:
+    """
+    What is found out about the jobs of some hosts.
+
+    Attributes:
+        jobs: those that failed, the latest first, then the others.
+        hosts: all hosts, also those that did not answer.
+        unknown: failures of processes of which it is not known which rank they were, if
+            one is missing or no job is known; the latest first.
+        others: processes that belong to no job.
+    """
+
+    jobs: tuple[PostMortem, ...]
+    hosts: tuple[JobHost, ...]
+    others: int
+    unknown: tuple[RankFailure, ...] = ()
+
+
+def examine(hosts: Sequence[JobHost]) -> PostMortems:
+    """Return how the jobs of *hosts* failed."""
+    by_job: defaultdict[tuple[str, int], list[RankFailure]] = defaultdict(list)
+    for host in hosts:
+        for rank in host.ranks:
+            if (failure := failure_of(host, rank)) is not None:
+                by_job[rank.coordinator, rank.count or 0].append(failure)
+    verdict = judge(hosts)
+    made = [
+        _post_mortem(job, by_job[job.coordinator, job.count]) for job in verdict.jobs
+    ]
+    made.sort(key=_recency)
+    missing = not made or any(job.missing for job in made)
+    return PostMortems(
+        tuple(made), tuple(hosts), verdict.others, _unknown(hosts) if missing else ()
+    )
+
+
+def _unknown(hosts: Iterable[JobHost]) -> tuple[RankFailure, ...]:
+    failures = [
+        failure
+        for host in hosts
+        for rank in host.unknown
+        if (failure := failure_of(host, rank)) is not None
+    ]
+    return tuple(sorted(failures, key=lambda failure: -failure.time))
+
+
+def _post_mortem(job: Job, found: Iterable[RankFailure]) -> PostMortem:
+    order = _ordered(_latest(found))
+    failed = {one.rank.index: one for one in order.every()}
+    again = [
+        rank.index
+        for rank in job.ranks
+        if rank.responds
+        and rank.index in failed
+        and _began_after(rank, failed[rank.index])
+    ]
+    alive = [rank for rank in job.ranks if rank.responds and rank.index not in failed]
+    waiting = waiting_of(alive)
+    known = {rank.index for rank in job.ranks}
+    return PostMortem(
+        job.coordinator,
+        job.count,
+        job.hosts,
+        job.ranks,
+        *order,
+        waiting.numbers,
+        tuple(busy(apart_from(alive, waiting), waiting)),
+        tuple(
+            rank.index or 0
+            for rank in job.ranks
+            if rank.ended == FINISHED and rank.index not in failed
+        ),
+        tuple(n for n in range(job.count) if n not in known),
+        tuple(one for one in again if one is not None),
+        job.state is JobState.HUNG,
+    )
+
+
+def _began_after(rank: Rank, failure: RankFailure) -> bool:
+    """Return whether *rank* is a process that was started since the *failure*."""
+    # In containers, processes have the same number each time.
+    age = rank.since_seconds + rank.observed_seconds
+    return rank.pid != failure.rank.pid or 0 < age < failure.host.asked - failure.last
+
+
+def _recency(job: PostMortem) -> tuple[bool, float]:
+    first = job.first or next(iter(job.consequences), None)
+    return first is None, 0.0 if first is None else -first.time
+
+
+def _latest(found: Iterable[RankFailure]) -> list[RankFailure]:
+    """
+    Return the failures of the latest attempt: one of each rank, without those before
+    another's process began.
+    """
+    latest: dict[int, RankFailure] = {}
+    for one in sorted(found, key=lambda one: one.time):
+        latest[one.rank.index or 0] = one
+    began = max(map(_began, latest.values()), default=0.0)
+    return [one for one in latest.values() if one.last >= began]
+
+
+def _began(one: RankFailure) -> float:
+    """Return when the process of *one* began to be observed, 0 if that is unknown."""
+    rank, host = one.rank, one.host
+    if rank.observed_seconds <= 0:
+        return 0.0
+    lived = rank.since_seconds + rank.observed_seconds
+    return host.asked - lived - host.within
+
+
+class _Order(NamedTuple):
+    """Failures of a job; see `PostMortem`."""
+
+    first: RankFailure | None
+    together: tuple[RankFailure, ...]
+    later: tuple[RankFailure, ...]
+    consequences: tuple[RankFailure, ...]
+
+    def every(self) -> Iterator[RankFailure]:
+        """Yield all of them."""
+        if self.first is not None:
+            yield self.first
+        yield from (*self.together, *self.later, *self.consequences)
+
+
+def _ordered(found: Iterable[RankFailure]) -> _Order:
+    """Return which of the failures was the first, and what the others are."""
+    every = sorted(found, key=lambda one: (one.time, one.rank.index or 0))
+    end = min(
+        [failure.last for failure in every if failure.of_peers], default=float("inf")
+    )
+    causes = [
+        failure
+        for failure in every
+        if not failure.of_peers and failure.first <= end + _SLACK * failure.is_silent
+    ]
+    if not causes:
+        # Nothing known has failed before those that speak of others.
+        return _Order(None, (), (), tuple(every))
+    first = _first(causes)
+    rest = [failure for failure in every if failure is not first]
+    together, later, consequences = [], [], []
+    for failure in rest:
+        if failure.of_peers or _follows(failure, first):
+            consequences.append(failure)
+        elif failure.meets(first):
+            together.append(failure)
+        else:
+            later.append(failure)
+    return _Order(first, tuple(together), tuple(later), tuple(consequences))
+
+
+def _first(causes: Sequence[RankFailure]) -> RankFailure:
+    """Return the likeliest first of *causes*, which are in order."""
+    said = [failure for failure in causes if not failure.is_silent]
+    silent = [failure for failure in causes if failure.is_silent]
+    if said:
+        # JAX kills ranks after one has failed; before that, something else did.
+        before = [failure for failure in silent if failure.last < said[0].first]
+        return before[0] if before else said[0]
+    same = [failure for failure in silent if failure.meets(silent[0])]
+    # Without the coordinator, which rank 0 runs, JAX ends all others at once.
+    return min(same, key=lambda one: (one.rank.index != 0, one.time))
+
+
+def _follows(one: RankFailure, first: RankFailure) -> bool:
+    """Return whether JAX probably ended *one* because *first* had failed."""
+    if one.kind is not FailureKind.KILLED:
+        return False
+    return not first.is_silent or first.rank.index == 0 or not one.meets(first)

@@ -1,0 +1,351 @@
+"""How a job failed, in words and as JSON types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from jaxmon.facts.host import JobHost
+from jaxmon.facts.rank import SCHEMA
+from jaxmon.formats.layout import INDENT, counted, duration, wrapped
+from jaxmon.job.failures import FailureKind, RankFailure
+from jaxmon.job.post_mortem import PostMortem, PostMortems
+from jaxmon.job.words import MOST_NUMBERS, advice_lines, does, numbers, point, short
+
+
+_MOST_JOBS, _MOST_FAILURES, _MOST_HOSTS, _MOST_GROUPS = 20, 10, 10, 5
+# Clocks that differ less mislead no one who reads logs.
+_SAME = 1.0
+
+_HANGS = "it hangs: `jaxmon job why` says which rank the others wait for"
+_ADVICE = {
+    FailureKind.EXCEPTION: "Its log shows the traceback.",
+    FailureKind.OOM: "`jaxmon runbook show JaxmonOutOfMemory` says what to do; the "
+    "report that jaxmon wrote on the host shows what held the memory.",
+    FailureKind.EXIT: "Its log says why it exited.",
+    FailureKind.CRASHED: "Its log shows the exception.",
+    FailureKind.KILLED: "SIGKILL, an eviction, SIGTERM that nothing handles, "
+    "`os._exit`, or a crash in C. The logs of the program, the kernel and the "
+    "scheduler say which (`dmesg`, `kubectl describe pod`, `sacct`).",
+    FailureKind.OOM_KILLED: "The kernel killed it, or a process beside it, for its "
+    "memory: raise the limit, or load less.",
+}
+_IN_C = (
+    "A crash in C: `python -X faulthandler` prints where, `coredumpctl` may have the "
+    "core."
+)
+_BY_SIGNAL = dict.fromkeys(("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV"), _IN_C)
+_STOPPED = (
+    "A user, a scheduler, an eviction or the kernel sent it that signal: their logs "
+    "say which (`dmesg`, `kubectl describe pod`, `sacct`)."
+)
+
+
+def lines(found: PostMortems, width: int) -> list[str]:
+    """Return *found* in lines of at most *width* columns, some dozens at most."""
+    text: list[str] = []
+    for job in found.jobs[:_MOST_JOBS]:
+        text += ["", *_job(job, width)]
+    if (left := len(found.jobs) - _MOST_JOBS) > 0:
+        text += ["", f"and {counted(left, 'further job')}"]
+    silent = [host for host in found.hosts if host.trouble]
+    if not found.jobs:
+        answered = counted(len(found.hosts) - len(silent), "host")
+        text += ["", f"No rank of a job on {answered}."]
+    text += _unknown_ranks(found, width)
+    if silent:
+        hosts = counted(len(found.hosts), "host")
+        text += ["", f"{len(silent):,} of {hosts} did not answer:"]
+        for host in silent[:_MOST_HOSTS]:
+            text += point(f"{host.target}: {host.trouble}", width)
+        if (left := len(silent) - _MOST_HOSTS) > 0:
+            text.append(f"{INDENT}and {left:,} more")
+    return text[1:]
+
+
+def _unknown_ranks(found: PostMortems, width: int) -> Iterator[str]:
+    """Yield the failures of processes that may have been the ranks that are missing."""
+    for failure in found.unknown[:_MOST_FAILURES]:
+        yield ""
+        text = f"A process of unknown rank ({failure.rank.host}) {_did(failure)}"
+        yield from wrapped(text, width, rest=INDENT)
+        for line in _details(failure):
+            yield from point(line, width)
+    if (left := len(found.unknown) - _MOST_FAILURES) > 0:
+        yield f"and {counted(left, 'further one')}"
+
+
+def headline(job: PostMortem) -> str:
+    """Return in one line whether *job* failed."""
+    names = {rank.job for rank in job.ranks if rank.job}
+    name = names.pop() if len(names) == 1 else job.coordinator
+    size = f"{counted(job.count, 'rank')}{f' of {name}' if name else ''}"
+    where = f"{size}, on {counted(job.hosts, 'host')}"
+    known = "NO FAILURE KNOWN" if job.missing else "NO FAILURE"
+    return f"{'FAILED' if job.failed else known}: {where}"
+
+
+def what(failure: RankFailure) -> str:
+    """Return how a rank failed, in its own words where it left some."""
+    end, kind = failure.rank.words, failure.kind
+    if kind is FailureKind.OOM_KILLED:
+        return "was killed by the kernel for memory"
+    if kind is FailureKind.CRASHED and not end.kind:
+        return "ended by an uncaught exception"
+    return str(end).removeprefix("raised ")
+
+
+def verdict(job: PostMortem) -> str:
+    """Return what failed first, in one line; empty if that is not known."""
+    return "" if job.first is None else f"{job.first.rank} {_did(job.first)}"
+
+
+def _did(failure: RankFailure) -> str:
+    raised = failure.rank.words.kind == "exception"
+    return f"{'raised ' if raised else ''}{what(failure)}"
+
+
+def _job(job: PostMortem, width: int) -> Iterator[str]:
+    yield from wrapped(headline(job), width, rest=INDENT)
+    first = job.first
+    if first is not None:
+        yield from point(f"first: {verdict(job)}", width)
+        for text in _details(first):
+            yield from wrapped(text, width, first=INDENT * 2, rest=INDENT * 3)
+        yield from advice_lines(_advice(first), width)
+    elif job.consequences:
+        yield from point(_unknown(job), width)
+    for title, found in (
+        ("at the same time", job.together),
+        ("later", job.later),
+        ("consequence", job.consequences),
+    ):
+        for one in found[:_MOST_FAILURES]:
+            text = f"{title}, {_since(one, first)}: {one.rank} {_did(one)}"
+            yield from point(text, width)
+        if (left := len(found) - _MOST_FAILURES) > 0:
+            yield f"{INDENT}and {counted(left, 'further one')}"
+    for text in _others(job) if job.failed else _missing(job):
+        yield from point(text, width)
+    if job.hangs and not job.failed:
+        yield from point(_HANGS, width)
+
+
+def _advice(failure: RankFailure) -> str:
+    """Return where to look further, by the signal if that is known."""
+    signal = failure.rank.words.signal_name
+    if failure.kind is not FailureKind.KILLED or not signal:
+        return _ADVICE[failure.kind]
+    return _BY_SIGNAL.get(signal, _STOPPED)
+
+
+def _others(job: PostMortem) -> Iterator[str]:
+    """Yield what is said about rank 0, and those that did not fail."""
+    yield from _seen_first(job)
+    for doing in job.running[:_MOST_GROUPS]:
+        verb = "has" if len(doing.numbers) == 1 else "have"
+        yield f"{numbers(doing.numbers)} {verb} not failed, and {does(doing)}"
+    for found, one, several in (
+        (job.waiting, "only waits for others", "only wait for others"),
+        (job.finished, "has finished", "have finished"),
+        (
+            job.restarted,
+            "has been started again since",
+            "have been started again since",
+        ),
+    ):
+        if found:
+            yield f"{numbers(found)} {one if len(found) == 1 else several}"
+    yield from _missing(job)
+
+
+def _missing(job: PostMortem) -> Iterator[str]:
+    """Yield which ranks may have failed before anything was known of them."""
+    if job.missing:
+        verb = "is" if len(job.missing) == 1 else "are"
+        # All have joined before any of them can call what they run together.
+        joined = any(rank.functions for rank in job.ranks)
+        yield (
+            f"{numbers(job.missing)} {verb} reported by none of these hosts, and may "
+            f"have failed{'' if joined else ' before joining'}"
+        )
+
+
+def _details(failure: RankFailure) -> Iterator[str]:
+    words, rank = failure.rank.words, failure.rank
+    if words.where:
+        yield f"{words.where} in {words.function}"
+    if words.kind:
+        yield ", ".join(filter(None, (_moment(failure), *reached(failure))))
+    else:
+        yield _moment(failure)
+        yield _seen_last(failure)
+    if (offset := failure.host.clock_offset) is not None and abs(offset) > _SAME:
+        way = "ahead of" if offset > 0 else "behind"
+        at = _clock(failure.time + offset)
+        yield f"its clock is {duration(abs(offset))} {way} this one: {at} in its logs"
+    if failure.is_silent and rank.host_oom_kills:
+        yield f"the kernel killed {rank.host_oom_kills} on that host for memory then"
+    for xid in failure.host.xids:
+        if (before := failure.last - (failure.host.asked - xid.age_seconds)) >= 0:
+            yield f"Xid {xid.xid} of {xid.uuid}, {duration(before)} before"
+
+
+def _seen_last(failure: RankFailure) -> str:
+    """Return where a rank was when it was read last, and how long before its end."""
+    rank = failure.rank
+    before = failure.time - (failure.host.asked - rank.since_seconds)
+    ago = f" {duration(before)} before," if before >= _SAME else ""
+    now = rank.now
+    activity = f"the activity {now.activity}" if now.activity else ""
+    where = ", ".join(filter(None, (activity, now.place)))
+    place = f" in {where}" if where else ""
+    return ", ".join((f"was seen last{ago}{place}".rstrip(","), *reached(failure)))
+
+
+def _moment(failure: RankFailure) -> str:
+    spread = failure.last - failure.first
+    text = f"at {_clock(failure.time)}"
+    return f"{text} (within {duration(spread)})" if spread >= _SAME else text
+
+
+def reached(failure: RankFailure) -> Iterator[str]:
+    """Yield how far a rank had come."""
+    words, rank = failure.rank.words, failure.rank
+    if words.kind:
+        loops, calls = [(words.loop, words.steps)], [(words.calls, words.called)]
+    else:
+        loops = [(loop.name, loop.steps) for loop in rank.loops]
+        calls = [(function.calls or 0, function.name) for function in rank.functions]
+    for name, steps in loops[:1]:
+        if name:
+            yield f"after step {steps:,} of {name}"
+    most, called = max(calls, default=(0, ""))
+    if most:
+        yield f"call {most:,} of {short(called)}"
+
+
+def _unknown(job: PostMortem) -> str:
+    """Return why it is not known what failed first."""
+    if job.missing:
+        return (
+            "what failed first is not known: each of these errors is about another "
+            f"process, and {numbers(job.missing)} left nothing here"
+        )
+    known = "no rank failed before these, which are about other processes: look at"
+    if job.running:
+        found = sorted(n for group in job.running for n in group.numbers)
+        return f"{known} what {numbers(found)} did instead, and at the network"
+    return f"{known} the network, and for a process that was restarted"
+
+
+def _seen_first(job: PostMortem) -> Iterator[str]:
+    """Yield that what most users look at is a consequence, if it is."""
+    for failure in job.consequences:
+        if failure.rank.index == 0 and job.first is not None and failure.of_peers:
+            cause = job.first.rank.index
+            yield f"what rank 0 printed is a consequence of the failure of rank {cause}"
+
+
+def _since(one: RankFailure, first: RankFailure | None) -> str:
+    if first is None:
+        return f"at {_clock(one.time)}"
+    if one.meets(first):
+        return f"within {duration(_within(one, first))}"
+    after = one.time - first.time
+    return (
+        f"{duration(after)} later"
+        if after >= 0
+        else f"noticed {duration(-after)} before"
+    )
+
+
+def _within(one: RankFailure, other: RankFailure | None) -> float:
+    other = other or one
+    return max(one.last, other.last) - min(one.first, other.first)
+
+
+def _clock(time: float) -> str:
+    """Return the time of day of *time*, empty if there is no such day."""
+    try:
+        return f"{datetime.fromtimestamp(time, UTC):%H:%M:%S.%f}"[:-3] + "Z"
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def document(found: PostMortems) -> dict[str, Any]:
+    """Return *found* as JSON types; of each list of numbers, at most a thousand."""
+    return {
+        "schema": SCHEMA,
+        "failed": any(job.failed for job in found.jobs),
+        "jobs": [_job_document(job) for job in found.jobs],
+        "hosts": [_host(host) for host in found.hosts if not host.trouble],
+        "silent": [
+            {"target": host.target, "trouble": host.trouble}
+            for host in found.hosts
+            if host.trouble
+        ],
+        "others": found.others,
+        "unknown_rank": [
+            _failure(failure, None) for failure in found.unknown[:MOST_NUMBERS]
+        ],
+    }
+
+
+def _job_document(job: PostMortem) -> dict[str, Any]:
+    def listed(of: tuple[RankFailure, ...]) -> list[dict[str, Any]]:
+        return [_failure(one, job.first) for one in of[:MOST_NUMBERS]]
+
+    return {
+        "coordinator": job.coordinator,
+        "processes": job.count,
+        "hosts": job.hosts,
+        "failed": job.failed,
+        "verdict": verdict(job),
+        "first": None if job.first is None else _failure(job.first, None),
+        "together": listed(job.together),
+        "later": listed(job.later),
+        "consequences": listed(job.consequences),
+        "waiting": job.waiting[:MOST_NUMBERS],
+        "running": sorted(n for group in job.running for n in group.numbers)[
+            :MOST_NUMBERS
+        ],
+        "finished": job.finished[:MOST_NUMBERS],
+        "missing": job.missing[:MOST_NUMBERS],
+        "restarted": job.restarted[:MOST_NUMBERS],
+    }
+
+
+def _failure(one: RankFailure, first: RankFailure | None) -> dict[str, Any]:
+    words = one.rank.words
+    return {
+        "rank": one.rank.index,
+        "host": one.rank.host,
+        "target": one.host.target,
+        "pid": one.rank.pid,
+        "ending": one.kind.value,
+        "what": what(one),
+        "code": words.code if one.kind is FailureKind.EXIT else None,
+        "of_peers": one.of_peers,
+        "where": words.where,
+        "function": words.function,
+        "reached": list(reached(one)),
+        "time": one.time,
+        "uncertainty_seconds": (one.last - one.first) / 2,
+        "seconds_after_first": None if first is None else one.time - first.time,
+        "oom_kills": one.rank.oom_kills,
+        "host_oom_kills": one.rank.host_oom_kills,
+    }
+
+
+def _host(host: JobHost) -> dict[str, Any]:
+    return {
+        "target": host.target,
+        "clock_ahead_seconds": None if host.time is None else host.time - host.asked,
+        "uncertainty_seconds": host.within,
+        "xids": [
+            {"uuid": xid.uuid, "xid": xid.xid, "time": host.asked - xid.age_seconds}
+            for xid in host.xids
+        ],
+    }

@@ -1,0 +1,388 @@
+"""
+Finds the ranks for which the others wait at each step of a job that makes progress.
+
+In a job in step all ranks take the same time for a step. What differs is how much of it
+they wait for their devices, which wait for other ranks in collectives: the one that
+waits least is the one that the others wait for, by what its wait is shorter. Unless the
+device works anyway: a host may be slow as long as it keeps ahead of its device. So it
+must hardly wait at all, or its device must have idled for as long as those of the
+others have waited: by calls that were seen finished while no other had been dispatched,
+or by sampled execution times. These are estimates: that a call is seen in flight is
+certain, and outweighs them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median_low
+
+from jaxmon.facts.host import JobHost
+from jaxmon.facts.rank import Rank, RecentLine
+from jaxmon.job.comparison import (
+    WINDOW,
+    WINDOWS,
+    ComparedRank,
+    RankComparison,
+    compare,
+)
+from jaxmon.job.lags import (
+    DeviceIdleness,
+    Stoppages,
+    TimeFractions,
+    busy_by_estimate,
+    busy_for_certain,
+)
+from jaxmon.job.model import SlowKind, Slowness, Straggler
+from jaxmon.limits import Limits
+
+
+# A host that waits less is not ahead of its device, unless samples say that this works
+# all the time; with still less it is not, whatever they say: they are estimates.
+_LITTLE_WAIT, _NO_WAIT = 0.1, 0.03
+# Who works a lot waits for a processor now and then, too.
+_MOST_OF_IT = 2 / 3
+# Described of those that are slow, and others whose lines are compared.
+_MOST_SLOW, _MOST_PEERS = 1_000, 200
+_OTHERS = 20
+
+_OWN = {
+    "data_wait": SlowKind.DATA,
+    "python": SlowKind.PYTHON,
+    "gil": SlowKind.GIL,
+    "blocked": SlowKind.BLOCKED,
+    "compile": SlowKind.COMPILE,
+    "transfer": SlowKind.TRANSFER,
+}
+_COLUMNS = {
+    **{kind: (column,) for column, kind in _OWN.items()},
+    SlowKind.HOST: ("held", "starved"),
+    SlowKind.COMPUTE: ("alone",),
+}
+# States of the ledger of time.
+_STATES = {
+    SlowKind.DATA: ("data_wait",),
+    SlowKind.PYTHON: ("python", "startup", "eager", "gc"),
+    SlowKind.GIL: ("gil",),
+    SlowKind.BLOCKED: ("blocked", "idle"),
+    SlowKind.COMPILE: ("compile",),
+    SlowKind.TRANSFER: ("transfer",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _SlowWindows:
+    """
+    Windows in which a rank was slower than the others.
+
+    Attributes:
+        lag: how much shorter its wait is than the median rank's, or its work longer.
+        known: of these windows, those in which it is known what it did.
+        kind: known if it is the device that works.
+    """
+
+    side: ComparedRank
+    windows: range
+    lag: float
+    known: range
+    kind: SlowKind | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is as fast as the others again: the latest window may mislead."""
+        return self.windows.start > 1
+
+
+def find_stragglers(
+    ranks: Sequence[Rank],
+    hosts: Sequence[JobHost] = (),
+    limits: Limits | None = None,
+    *,
+    window: float = WINDOW,
+) -> Slowness | None:
+    """
+    Return what is known of slow *ranks*, `None` if they cannot be compared. Its time
+    grows with their number, and no faster.
+
+    Args:
+        ranks: those of one job that respond; it makes progress.
+        hosts: what their sidecars know of their GPUs.
+        limits: by which they are judged; the defaults if `None`.
+        window: how many seconds make a window, of which three are needed.
+    """
+    found = compare(ranks, window)
+    gpus = _GpuStates(hosts, ranks)
+    throttled = tuple((rank, why) for rank in ranks if (why := gpus.throttled(rank)))
+    if found is None:
+        return Slowness(throttled=throttled) if throttled else None
+    least = (limits or Limits()).rank_slow_share
+    waits = TimeFractions(found, ("waits",), least)
+    # What waits in a copy to the device may wait for others there.
+    either = TimeFractions(found, ("waits", "transfer"), least)
+    held = Stoppages(found.sides)
+    alone = TimeFractions(found, ("alone",), least)
+    together = TimeFractions(found, ("together",), least, sampled=True)
+    devices = (
+        DeviceIdleness(found.sides, busy_for_certain),
+        DeviceIdleness(found.sides, busy_by_estimate),
+    )
+    runs: dict[int, _SlowWindows] = {}
+    for number in range(len(found.sides)):
+        run = (
+            _host_bound(waits, devices, held, number)
+            or _host_bound(either, devices, held, number)
+            or _device_bound(alone, together, number)
+        )
+        if run is not None:
+            runs[number] = run
+    accounts = _Accounts(found)
+    worst = sorted(runs.values(), key=lambda run: -run.lag)[:_MOST_SLOW]
+    slow = [_straggler(run, found, accounts, gpus) for run in worst]
+    step = accounts.step(range(WINDOWS))
+    return Slowness(
+        tuple(straggler for straggler in slow if not straggler.ended_seconds),
+        tuple(straggler for straggler in slow if straggler.ended_seconds),
+        step,
+        _lost(found, runs, waits, alone) * step,
+        throttled,
+    )
+
+
+def _host_bound(
+    waits: TimeFractions,
+    devices: tuple[DeviceIdleness, DeviceIdleness],
+    held: Stoppages,
+    number: int,
+) -> _SlowWindows | None:
+    """Return when the others waited for the rank *number*, which did not."""
+    row = waits.rows[number]
+    lags = [usual - own for usual, own in zip(waits.high, row, strict=True)]
+    for windows in waits.slow(number, lags):
+        lag = waits.usual(number, windows, high=True) - waits.of(number, windows)
+        if lag < waits.least(number, lags, windows):
+            continue
+        side, wait = (
+            waits.sides[number],
+            median_low([row[window] for window in windows]),
+        )
+        certain, likely = [one.idle(number, windows) for one in devices]
+        if (
+            held.longer(side, windows) >= lag / 2
+            or (certain is not None and certain >= lag / 2)
+            or _is_behind(side, windows, lag / 2, wait, likely)
+        ):
+            return _SlowWindows(side, windows, lag, windows)
+    return None
+
+
+def _is_behind(
+    side: ComparedRank, windows: range, least: float, wait: float, idle: float | None
+) -> bool:
+    """
+    Return whether the host of *side* has not kept ahead of its device in *windows*:
+    this must have been without work for *least* of the time. For *wait* the host has
+    waited for it, and for *idle* it worked less than those of others, by estimates.
+    """
+    surely = side.ratio("ahead", windows) + side.ratio("held", windows)
+    if 1.0 - surely < least:
+        return False
+    if wait <= _NO_WAIT:
+        return True
+    return wait <= _LITTLE_WAIT if idle is None else idle >= least
+
+
+def _device_bound(
+    alone: TimeFractions, together: TimeFractions, number: int
+) -> _SlowWindows | None:
+    """
+    Return when the device of the rank *number* waited less than others in what all run,
+    because of what it runs alone.
+    """
+    row, side = together.rows[number], together.sides[number]
+    lags = [usual - own for usual, own in zip(together.high, row, strict=True)]
+    for windows in together.slow(number, lags):
+        lag = together.usual(number, windows, high=True) - together.of(number, windows)
+        # It takes a while until enough of its own programs have been sampled.
+        known = range(windows.start, windows.start + 1)
+        longer = alone.of(number, known) - alone.usual(number, known, high=False)
+        if lag >= together.least(number, lags, windows) and longer >= lag / 2:
+            return _SlowWindows(side, windows, longer, known, SlowKind.COMPUTE)
+    return None
+
+
+class _Accounts:
+    """What the ranks spend their time on, and what a step is."""
+
+    def __init__(self, found: RankComparison) -> None:
+        self._found = found
+        self._usual: dict[tuple[SlowKind | None, range], float] = {}
+
+    def step(self, windows: range, side: ComparedRank | None = None) -> float:
+        """Return the seconds of a step in *windows*, of the median rank by default."""
+        steps, sides = self._found.steps(windows), self._found.sides
+        if side is None:
+            seconds = median_low([side.spent("seconds", windows) for side in sides])
+        else:
+            seconds = side.spent("seconds", windows)
+        return seconds / steps if steps > 0 else 0.0
+
+    def of(self, side: ComparedRank, windows: range, kind: SlowKind | None) -> float:
+        """
+        Return the fraction of the time that a rank spends on what *kind* says, or, if
+        that is `None`, in which it does not wait for its device.
+        """
+        if kind is None:
+            return 1.0 - side.ratio("waits", windows)
+        # A thread without a processor is a process that does not run.
+        return max(side.ratio(column, windows) for column in _COLUMNS[kind])
+
+    def usual(self, windows: range, kind: SlowKind | None) -> float:
+        """Return that of the median rank."""
+        key = kind, windows
+        if key not in self._usual:
+            found = [self.of(side, windows, kind) for side in self._found.sides]
+            self._usual[key] = median_low(found)
+        return self._usual[key]
+
+    def kind(self, run: _SlowWindows) -> SlowKind:
+        """Return what the rank does while others wait."""
+
+        def more(kind: SlowKind) -> float:
+            own = self.of(run.side, run.windows, kind)
+            return own - self.usual(run.windows, kind)
+
+        # A process whose threads contend for the GIL seems to lack processors, too.
+        if more(SlowKind.HOST) >= max(run.lag * _MOST_OF_IT, 2 * more(SlowKind.GIL)):
+            return SlowKind.HOST
+        return max(_OWN.values(), key=more)
+
+
+def _straggler(
+    run: _SlowWindows, found: RankComparison, accounts: _Accounts, gpus: _GpuStates
+) -> Straggler:
+    side, windows, known = run.side, run.windows, run.known
+    kind = run.kind or accounts.kind(run)
+    whole = kind if kind is SlowKind.COMPUTE else None
+    step = accounts.step(known, side)
+    own = accounts.of(side, known, whole) * step
+    before = range(windows.stop, found.windows)
+    past = None
+    if before:
+        past = accounts.of(side, before, whole) * accounts.step(before, side)
+    place = _place(side.rank, kind, [side.rank for side in found.sides[:_MOST_PEERS]])
+    ended = found.ages[windows.start] if run.is_over else 0.0
+    return Straggler(
+        side.rank,
+        kind,
+        run.lag,
+        accounts.of(side, known, kind) * step,
+        accounts.usual(known, kind) * step,
+        own,
+        _times(own, accounts.usual(known, whole) * step),
+        None if past is None else _times(own, past),
+        # Where it was lately says nothing of what was before.
+        "" if ended else place.place,
+        "" if ended else place.activity,
+        side.rank.alone if kind is SlowKind.COMPUTE and not ended else "",
+        found.ages[windows.stop] - found.ages[windows.start],
+        always=not before,
+        ended_seconds=ended,
+        throttled=gpus.throttled(side.rank),
+        xids=gpus.xids(side.rank),
+    )
+
+
+def _place(rank: Rank, kind: SlowKind, others: Iterable[Rank]) -> RecentLine:
+    """Return the line where *rank* is more of the time than *others* are."""
+    states = _STATES.get(kind, ())
+    own = {one.place: one for one in rank.places if one.state in states and one.place}
+    usual = {place: median_low(found) for place, found in _ratios(own, states, others)}
+    return max(
+        own.values(),
+        key=lambda one: one.ratio - usual.get(one.place, 0.0),
+        default=RecentLine(),
+    )
+
+
+def _ratios(
+    places: Collection[str], states: Collection[str], ranks: Iterable[Rank]
+) -> Iterable[tuple[str, list[float]]]:
+    """Return for each of *places* for how much of the time *ranks* are there."""
+    found: dict[str, list[float]] = {one: [] for one in places}
+    for rank in ranks:
+        there = {one.place: one.ratio for one in rank.places if one.state in states}
+        for place, ratios in found.items():
+            ratios.append(there.get(place, 0.0))
+    return found.items()
+
+
+def _times(one: float, other: float) -> float:
+    return one / other if other > 0 else math.inf
+
+
+def _lost(
+    found: RankComparison,
+    runs: Mapping[int, _SlowWindows],
+    waits: TimeFractions,
+    alone: TimeFractions,
+) -> float:
+    """
+    Return the fraction of the time that would be saved if all that are slow now were
+    like the slowest of the others.
+    """
+    now = {one: run for one, run in runs.items() if not run.is_over}
+    rest = [one for one in range(len(found.sides)) if one not in now]
+    lost = 0.0
+    for device, scale in ((False, waits), (True, alone)):
+        latest = range(1 if device else WINDOWS)
+        slow = [
+            scale.of(number, latest)
+            for number, run in now.items()
+            if (run.kind is SlowKind.COMPUTE) is device
+        ]
+        others = sorted([scale.of(one, latest) for one in rest], reverse=device)
+        if slow and others:
+            # The very slowest of thousands is an error of sampling.
+            usual = others[len(others) // _OTHERS]
+            lost = max(lost, max(slow) - usual if device else usual - min(slow))
+    return lost
+
+
+class _GpuStates:
+    """
+    What the drivers say of the GPUs of ranks.
+
+    Args:
+        hosts: what their sidecars report.
+        ranks: all that respond.
+    """
+
+    def __init__(self, hosts: Sequence[JobHost], ranks: Sequence[Rank]) -> None:
+        self._reasons: dict[str, tuple[str, ...]] = {}
+        self._xids: dict[str, list[str]] = {}
+        for host in hosts:
+            for gpu in host.gpus:
+                self._reasons[gpu.uuid] = gpu.throttled
+            for xid in host.xids:
+                self._xids.setdefault(xid.uuid, []).append(xid.xid)
+        found = [self._of(rank) for rank in ranks] if self._reasons else []
+        reasons = {reason for one in found for reason in one}
+        # If it holds for most, it is how they are set up.
+        self._usual = {
+            reason
+            for reason in reasons
+            if 2 * sum(reason in one for one in found) >= len(found)
+        }
+
+    def throttled(self, rank: Rank) -> tuple[str, ...]:
+        """Return why GPUs of *rank* are throttled, if those of most are not."""
+        return tuple(sorted(self._of(rank) - self._usual))
+
+    def xids(self, rank: Rank) -> tuple[str, ...]:
+        """Return the errors of its GPUs."""
+        found = {xid for uuid in rank.gpus for xid in self._xids.get(uuid, ())}
+        return tuple(sorted(found))
+
+    def _of(self, rank: Rank) -> set[str]:
+        return {one for uuid in rank.gpus for one in self._reasons.get(uuid, ())}

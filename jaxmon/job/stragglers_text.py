@@ -1,0 +1,233 @@
+"""Ranks that make a job slower, in words and as JSON types."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from jaxmon.formats.layout import INDENT, ago, counted, duration
+from jaxmon.job.model import SlowKind, Slowness, Straggler
+from jaxmon.job.words import (
+    MOST_NUMBERS,
+    Phrases,
+    advice_lines,
+    numbers,
+    point,
+    short,
+)
+
+
+_MOST_SHOWN, _MOST_FORMER = 5, 3
+# Less is not worth a word.
+_FASTER_BEFORE = 1.1
+
+_PHRASES: Mapping[SlowKind, Phrases] = {
+    SlowKind.DATA: Phrases(
+        "waits for data",
+        "wait for data",
+        "Look at what its loader reads, and at the host that it runs on.",
+    ),
+    SlowKind.PYTHON: Phrases(
+        "runs Python",
+        "run Python",
+        "What one process does between steps, all others wait for.",
+    ),
+    SlowKind.GIL: Phrases(
+        "waits for the GIL, which another thread holds,",
+        "wait for the GIL, which another thread holds,",
+        "Move the work of that thread to a process of its own.",
+    ),
+    SlowKind.BLOCKED: Phrases(
+        "is blocked outside of JAX",
+        "are blocked outside of JAX",
+        "What one process waits for, all others do.",
+    ),
+    SlowKind.COMPILE: Phrases(
+        "compiles",
+        "compile",
+        "`jaxmon explain` on its host shows why it compiles again and again.",
+    ),
+    SlowKind.TRANSFER: Phrases(
+        "copies to its devices",
+        "copy to their devices",
+        "Look at the PCIe link and the NUMA node of its devices.",
+    ),
+    SlowKind.HOST: Phrases(
+        "cannot run",
+        "cannot run",
+        "Other processes take its processors, or something stops it again and again.",
+    ),
+    SlowKind.COMPUTE: Phrases(
+        "runs programs of its own on its devices",
+        "run programs of their own on their devices",
+        "`jaxmon explain` on its host shows how long each of them takes.",
+    ),
+}
+
+
+def lines(slowness: Slowness, width: int) -> Iterator[str]:
+    """Yield which ranks make a job slower, nothing if none do."""
+    for text in _summary(slowness):
+        yield from point(text, width)
+    groups = _alike(slowness.stragglers)
+    for some in groups[:_MOST_SHOWN]:
+        yield from point(_sentence(some), width)
+        yield from advice_lines(_PHRASES[some[0].kind].advice, width)
+    if (left := len(groups) - _MOST_SHOWN) > 0:
+        yield f"{INDENT}and {counted(left, 'further group')} of stragglers"
+    for straggler in slowness.former[:_MOST_FORMER]:
+        yield from point(_former_sentence(straggler), width)
+
+
+def _summary(slowness: Slowness) -> Iterator[str]:
+    if slowness.stragglers:
+        yield _headline(slowness)
+    named = {straggler.rank.index for straggler in slowness.stragglers}
+    others = [one for one in slowness.throttled if one[0].index not in named]
+    if others:
+        reasons = sorted({reason for _, found in others for reason in found})
+        indices = _indices([rank.index for rank, _ in others])
+        yield (
+            f"{numbers(indices)}: GPUs throttled ({', '.join(reasons)}), unlike those "
+            "of most ranks. If their part of a program takes longer for that, all "
+            "wait; the time of each rank does not show it."
+        )
+
+
+def _headline(slowness: Slowness) -> str:
+    """Return how much slower the job is, and because of which ranks."""
+    found = numbers(
+        _indices([straggler.rank.index for straggler in slowness.stragglers])
+    )
+    step, lost = slowness.step, slowness.lost
+    if lost <= 0 or lost >= step:
+        return f"stragglers: {found}"
+    return (
+        f"{100 * lost / (step - lost):.0f} % slower because of {found}: a step takes "
+        f"{duration(step)}, of which the others wait {duration(lost)}"
+    )
+
+
+def _sentence(some: Sequence[Straggler]) -> str:
+    """Return what stragglers that are alike spend their time on, and since when."""
+    one = some[0]
+    words = _PHRASES[one.kind]
+    what = words.several if len(some) > 1 else words.single
+    most = "up to " if len(some) > 1 else ""
+    where = f" at {one.place}" if one.place else ""
+    activity = f", in the activity {one.activity}" if one.activity else ""
+    function = f", most of all {short(one.function)}," if one.function else ""
+    text = (
+        f"{_who(some)} {what}{function}{where}{activity} for {most}"
+        f"{duration(one.spent)} of each step, the median rank for "
+        f"{duration(one.median)}"
+    )
+    parts = [text, _since(one)]
+    throttled = sorted({reason for of in some for reason in of.throttled})
+    xids = sorted({xid for of in some for xid in of.xids})
+    if throttled:
+        parts.append(f"GPUs throttled: {', '.join(throttled)}")
+    if xids:
+        parts.append(f"Xid errors within an hour: {', '.join(xids)}")
+    return "; ".join(parts)
+
+
+def _alike(found: Sequence[Straggler]) -> list[list[Straggler]]:
+    """Return stragglers by what they do and where, the slowest first."""
+    groups: dict[tuple[SlowKind, str, str, str], list[Straggler]] = {}
+    for straggler in found:
+        key = straggler.kind, straggler.place, straggler.activity, straggler.function
+        groups.setdefault(key, []).append(straggler)
+    return list(groups.values())
+
+
+def _who(some: Sequence[Straggler]) -> str:
+    rank = some[0].rank
+    named = numbers(_indices([straggler.rank.index for straggler in some]))
+    hosts = {straggler.rank.host for straggler in some}
+    if len(some) == 1:
+        return f"{named} ({rank.host}, pid {rank.pid})"
+    place = rank.host if len(hosts) == 1 else counted(len(hosts), "host")
+    return f"{named} (on {place})"
+
+
+def _since(one: Straggler) -> str:
+    text = f"for {_about(one.seconds)}"
+    if one.always:
+        return f"{text}, as long as is known"
+    past = one.times_past
+    if past is None or not _FASTER_BEFORE <= past < math.inf:
+        return f"{text} at least"
+    return f"{text}; before, its own part of a step took {duration(one.own / past)}"
+
+
+def _former_sentence(one: Straggler) -> str:
+    """Return that a rank was a straggler, and is none any more."""
+    return (
+        f"{_who([one])} was slow for {_about(one.seconds)}, until "
+        f"{ago(one.ended_seconds)} ({one.kind.value})"
+    )
+
+
+def document(slowness: Slowness | None) -> dict[str, Any]:
+    """Return *slowness*; of each list, at most a thousand."""
+    if slowness is None:
+        return {"compared": False}
+    return {
+        "compared": True,
+        "verdict": _headline(slowness) if slowness.stragglers else "",
+        "step_seconds": slowness.step,
+        "lost_seconds": slowness.lost,
+        "stragglers": [
+            _straggler_document(straggler)
+            for straggler in slowness.stragglers[:MOST_NUMBERS]
+        ],
+        "former": [
+            _straggler_document(straggler)
+            for straggler in slowness.former[:MOST_NUMBERS]
+        ],
+        "throttled": [
+            {"rank": rank.index, "reasons": reasons}
+            for rank, reasons in slowness.throttled[:MOST_NUMBERS]
+        ],
+    }
+
+
+def _straggler_document(one: Straggler) -> dict[str, Any]:
+    rank = one.rank
+    return {
+        "rank": rank.index,
+        "host": rank.host,
+        "pid": rank.pid,
+        "worker": rank.worker,
+        "kind": one.kind.value,
+        "verdict": _former_sentence(one) if one.ended_seconds else _sentence([one]),
+        "action": _PHRASES[one.kind].advice,
+        "where": one.place,
+        "activity": one.activity,
+        "function": one.function,
+        "others_wait_ratio": one.ratio,
+        "seconds_of_step": one.spent,
+        "median_seconds_of_step": one.median,
+        "own_seconds_of_step": one.own,
+        "times_the_median": _finite(one.times_median),
+        "times_its_past": _finite(one.times_past),
+        "seconds": one.seconds,
+        "since_the_start": one.always,
+        "ended_seconds": one.ended_seconds or None,
+        "throttled": one.throttled,
+        "xids": one.xids,
+    }
+
+
+def _about(seconds: float) -> str:
+    return duration(round(seconds)).replace(".0 s", " s")
+
+
+def _finite(number: float | None) -> float | None:
+    return None if number is None or math.isinf(number) else number
+
+
+def _indices(found: Sequence[int | None]) -> list[int]:
+    return sorted(index for index in found if index is not None)

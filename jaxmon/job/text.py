@@ -1,0 +1,303 @@
+"""
+A verdict on jobs as text, as short as possible whatever the number of ranks, and as
+JSON types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from jaxmon.facts.rank import SCHEMA
+from jaxmon.facts.walltime import Standing
+from jaxmon.formats.layout import INDENT, counted, duration, wrapped
+from jaxmon.job import collectives, compiles, differences, stragglers_text
+from jaxmon.job.model import FAILED, Job, JobState, SuspectKind, Suspects, Verdict
+from jaxmon.job.words import (
+    FIRST,
+    MOST_NUMBERS,
+    NETWORK,
+    UNCOUNTED,
+    advice_lines,
+    advised,
+    behind,
+    does,
+    how_many,
+    numbers,
+    point,
+    waits,
+    who,
+)
+from jaxmon.report.timeouts import FLAGS, timeout
+
+
+_MOST_JOBS, _MOST_SUSPECTS, _MOST_SILENT = 20, 5, 10
+# Of a suspect.
+_MOST_LINES, _MOST_HELPERS = 5, 2
+_MOST_NAMES, _MOST_PROCESSES = 10, 10
+# Of the time after which a job is hung; it may be about to be.
+_SOON = 1 / 3
+# Installed packages are shown by their name.
+_JAX = "jax/"
+# JAX notices these, and ends the others.
+_NOTICED = frozenset((*FAILED, SuspectKind.MISSING))
+
+
+def lines(verdict: Verdict, width: int) -> list[str]:
+    """Return *verdict* in lines of at most *width* columns, some dozens at most."""
+    found: list[str] = []
+    for job in verdict.jobs[:_MOST_JOBS]:
+        found += ["", *_job(job, width)]
+    if (left := len(verdict.jobs) - _MOST_JOBS) > 0:
+        found += ["", f"and {counted(left, 'further job')}"]
+    if not verdict.jobs:
+        found += ["", f"No rank of a job on {counted(verdict.answered, 'host')}."]
+    missing = any(
+        group.kind is SuspectKind.MISSING
+        for job in verdict.jobs
+        for group in job.suspects
+    )
+    if missing or not verdict.jobs:
+        notes = [*_others(verdict.others), *_failed(verdict.unknown)]
+        found += [""] * bool(missing and notes)
+        for text in notes:
+            found += wrapped(text, width)
+    return [*found[1:], *_silent(verdict, width), *_doubted(verdict, width)]
+
+
+def _others(number: int) -> Iterator[str]:
+    if number == 1:
+        yield "1 observed process there belongs to no job, or has not joined it yet."
+    elif number:
+        belong = "belong to no job, or have not joined theirs yet"
+        yield f"{number:,} observed processes there {belong}."
+
+
+def _failed(number: int) -> Iterator[str]:
+    if number:
+        processes = "1 process" if number == 1 else f"{number:,} processes"
+        yield (
+            f"{processes} of unknown rank failed there: `jaxmon job post-mortem` shows "
+            "how."
+        )
+
+
+def _silent(verdict: Verdict, width: int) -> Iterator[str]:
+    silent = verdict.silent
+    if not silent:
+        return
+    hosts = counted(verdict.answered + len(silent), "host")
+    yield ""
+    yield f"{len(silent):,} of {hosts} did not answer:"
+    for target, trouble in silent[:_MOST_SILENT]:
+        yield from point(f"{target}: {trouble}", width)
+    if (left := len(silent) - _MOST_SILENT) > 0:
+        yield f"{INDENT}and {left:,} more"
+
+
+def _doubted(verdict: Verdict, width: int) -> Iterator[str]:
+    if not verdict.doubts:
+        return
+    yield ""
+    yield "Not read, so that the verdict may be wrong:"
+    for target, doubt in verdict.doubts[:_MOST_SILENT]:
+        yield from point(f"{target}, {doubt}", width)
+    if (left := len(verdict.doubts) - _MOST_SILENT) > 0:
+        yield f"{INDENT}and {left:,} more"
+
+
+def headline(job: Job) -> str:
+    """Return how *job* is, in one line."""
+    size = how_many(job)
+    spent = "" if job.seconds is None else f" for {duration(job.seconds)}"
+    if job.state is JobState.PROGRESSING:
+        if job.seconds is None:
+            return f"PROGRESSING: {size}"
+        soon = job.seconds >= job.limit * _SOON
+        limit = f", hung from {duration(job.limit)}" if soon else ""
+        return f"PROGRESSING: {size}; last call {duration(job.seconds)} ago{limit}"
+    if job.state is JobState.WAITING:
+        return f"WAITING{spent}, hung from {duration(job.limit)}: {size}"
+    if job.state is JobState.HUNG:
+        return f"HUNG{spent}: {size}"
+    return f"{job.state.value.upper()}: {size}"
+
+
+def _job(job: Job, width: int) -> Iterator[str]:
+    yield from wrapped(headline(job), width, rest=INDENT)
+    for group in job.suspects[:_MOST_SUSPECTS]:
+        yield from _suspects(job, group, width)
+    if (left := len(job.suspects) - _MOST_SUSPECTS) > 0:
+        yield f"{INDENT}and {counted(left, 'further group')} of ranks"
+    if job.state is JobState.ENDED and FAILED & {group.kind for group in job.suspects}:
+        yield from advice_lines(FIRST, width)
+    if job.state is JobState.UNKNOWN:
+        yield from wrapped(UNCOUNTED, width, first=INDENT, rest=INDENT)
+    yield from _waiting(job, width)
+    if job.slowness is not None:
+        yield from stragglers_text.lines(job.slowness, width)
+    yield from collectives.late_lines(job.late_ranks, width)
+    if job.starved:
+        text = f"{numbers(job.starved)}: waiting for a processor most of the time"
+        yield from point(text, width)
+    for text in (collectives.ras_text(job), time_limit(job)):
+        if text:
+            yield from point(text, width)
+    yield from differences.lines(job.deviating, width)
+    yield from compiles.lines(job.repeated, width)
+
+
+def _waiting(job: Job, width: int) -> Iterator[str]:
+    """Yield what the ranks of a job that is stalled wait in for others."""
+    waiting = job.waiting.numbers
+    if job.state not in {JobState.HUNG, JobState.WAITING} or not waiting:
+        return
+    if job.suspects:
+        yield from point(f"{numbers(waiting)} {waits(job)}", width)
+        return
+    ranks = "all ranks" if len(waiting) == job.count else numbers(waiting)
+    text = f"{ranks} have dispatched the same: {len(waiting):,} {waits(job)}"
+    yield from point(text, width)
+    for group in job.dispatched[:_MOST_SUSPECTS]:
+        yield from point(f"{who(group)} dispatched that, too, and {does(group)}", width)
+    yield from advice_lines(NETWORK, width)
+
+
+def _suspects(job: Job, suspects: Suspects, width: int) -> Iterator[str]:
+    parts = [f"{who(suspects)} {does(suspects)}", behind(suspects, job.waiting)]
+    text = "; ".join(filter(None, parts))
+    yield from point(text, width)
+    if job.state in {JobState.HUNG, JobState.WAITING}:
+        for line in _stack(suspects)[:_MOST_LINES]:
+            yield from wrapped(line, width, first=INDENT * 3, rest=INDENT * 4)
+        for helper in suspects.failed_helpers[:_MOST_HELPERS]:
+            text = f"its {helper}"
+            yield from wrapped(text, width, first=INDENT * 2, rest=INDENT * 3)
+        for other in _contenders(suspects)[:_MOST_HELPERS]:
+            text = f"its thread {other.name} waits for a lock too: {other.stack[0]}"
+            yield from wrapped(text, width, first=INDENT * 2, rest=INDENT * 3)
+        yield from advice_lines(advised(suspects, job.count), width)
+
+
+def _contenders(suspects: Suspects) -> list[Standing]:
+    """Return the threads of one of *suspects* that wait for a lock, if it does."""
+    if suspects.kind is not SuspectKind.LOCK:
+        return []
+    return [one for one in suspects.ranks[0].now.others if one.stack]
+
+
+def _stack(suspects: Suspects) -> tuple[str, ...]:
+    """Return the stack of one of *suspects*, from the line of the program on."""
+    if not suspects.ranks:
+        return ()
+    stack = suspects.ranks[0].now.stack
+    inner = [f"{suspects.place} in " not in line for line in stack]
+    outer = stack[inner.index(False) :] if not all(inner) else stack
+    return tuple(line for line in outer if not line.startswith(_JAX)) or outer
+
+
+def time_limit(job: Job) -> str:
+    """
+    Return what would end the hang of *job*; empty if it does not hang, or nothing is
+    known.
+    """
+    if job.state is not JobState.HUNG or _NOTICED & {
+        group.kind for group in job.suspects
+    }:
+        return ""
+    setups = [rank.setup for rank in job.ranks if rank.setup]
+    pairs = {(setup.get("platform", ""), setup.get("jaxlib", "")) for setup in setups}
+    timeouts = {timeout(*pair) for pair in pairs}
+    limit = timeouts.pop() if len(timeouts) == 1 else None
+    if limit is None:
+        return ""
+    values = {setup.get(f"{FLAGS} {limit.flag}", "") for setup in setups}
+    if values == {""} and not limit.default:
+        return (
+            f"no time limit ends this. {limit.assignment} in all processes "
+            f"{limit.what}; {limit.price}"
+        )
+    shown = sorted(value or limit.default or "not set" for value in values)
+    return f"{limit.flag} is {', '.join(shown)}: it {limit.what}"
+
+
+def document(verdict: Verdict) -> dict[str, Any]:
+    """Return *verdict*; of each list of numbers, at most a thousand."""
+    return {
+        "schema": SCHEMA,
+        "state": worst(verdict).value,
+        "jobs": [_job_document(job) for job in verdict.jobs],
+        "silent": [
+            {"target": target, "trouble": trouble} for target, trouble in verdict.silent
+        ],
+        "answered": verdict.answered,
+        "others": verdict.others,
+        "unknown_rank": verdict.unknown,
+        "doubts": [
+            {"target": target, "doubt": doubt} for target, doubt in verdict.doubts
+        ][:MOST_NUMBERS],
+    }
+
+
+def worst(verdict: Verdict) -> JobState:
+    """Return the state of the job that is worst, unknown if there is none."""
+    live = [job.state for job in verdict.jobs if job.state is not JobState.ENDED]
+    if live:
+        return live[0]
+    return JobState.ENDED if verdict.jobs else JobState.UNKNOWN
+
+
+def _job_document(job: Job) -> dict[str, Any]:
+    waiting = job.waiting
+    return {
+        "coordinator": job.coordinator,
+        "names": sorted({rank.job for rank in job.ranks if rank.job})[:_MOST_NAMES],
+        "processes": job.count,
+        "hosts": job.hosts,
+        "state": job.state.value,
+        "verdict": headline(job),
+        "seconds_without_progress": job.seconds,
+        "hung_from_seconds": job.limit,
+        "waiting": {
+            "ranks": waiting.numbers[:MOST_NUMBERS],
+            "number": len(waiting.numbers),
+            "function": waiting.function,
+            "call": waiting.call,
+            "where": waiting.place,
+        },
+        "suspects": [_suspects_document(group, job.count) for group in job.suspects],
+        "ahead": [_suspects_document(group, job.count) for group in job.dispatched],
+        "starved": job.starved[:MOST_NUMBERS],
+        "slowness": stragglers_text.document(job.slowness),
+        "latecomers": collectives.late_document(job.late_ranks),
+        "nccl": collectives.ras_document(job.nccl),
+        "time_limit": time_limit(job),
+        "differ": differences.document(job.deviating),
+        "compiled_in_vain": compiles.document(job.repeated),
+    }
+
+
+def _suspects_document(suspects: Suspects, count: int) -> dict[str, Any]:
+    return {
+        "kind": suspects.kind.value,
+        "verdict": f"{who(suspects)} {does(suspects)}",
+        "action": advised(suspects, count),
+        "ranks": suspects.numbers[:MOST_NUMBERS],
+        "number": len(suspects.numbers),
+        "function": suspects.function,
+        "where": suspects.place,
+        "seconds": suspects.seconds,
+        "calls": suspects.calls,
+        "gone": [str(one) for one in suspects.failed_helpers],
+        "processes": [
+            {
+                "rank": rank.index,
+                "host": rank.host,
+                "pid": rank.pid,
+                "worker": rank.worker,
+                "steps": {of.name: of.steps for of in rank.loops},
+                "stack": rank.now.stack,
+            }
+            for rank in suspects.ranks[:_MOST_PROCESSES]
+        ],
+    }

@@ -1,0 +1,417 @@
+"""
+Judges jobs: from what their ranks report to which of them hold the others up.
+
+In a job of several processes all of them dispatch the same sequence of programs that
+run on all devices. Such a program waits in its first collective until every process has
+dispatched it. So in a hang most ranks wait for the device, and whoever does something
+else, or waits in another program, is whom they wait for. JAX dispatches ahead: that
+some ranks have made a few more calls than others says nothing by itself.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from statistics import median
+
+from jaxmon.facts.ending import CRASHED, FINISHED, KILLED
+from jaxmon.facts.host import JobHost
+from jaxmon.facts.rank import Rank
+from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.job.collectives import late_ranks, ras_view
+from jaxmon.job.compiles import repeated
+from jaxmon.job.differences import deviating_ranks
+from jaxmon.job.failures import is_of_peers
+from jaxmon.job.model import (
+    FAILED,
+    DeviceWait,
+    Job,
+    JobState,
+    LateRank,
+    SuspectKind,
+    Suspects,
+    Verdict,
+)
+from jaxmon.job.stragglers import find_stragglers
+from jaxmon.job.waiting import (
+    apart_from,
+    deviating,
+    elsewhere,
+    is_local,
+    numbers_of,
+    starts,
+    waiting_of,
+)
+from jaxmon.limits import Limits
+
+
+# No pause that comes again and again is as long as a day.
+_MOST_USUAL = 86_400.0
+# Of a job that has found its rhythm.
+_RHYTHM = 10
+
+_TAKES_TIME = frozenset((SuspectKind.COMPILE, SuspectKind.ACTIVITY))
+_ABSENT = frozenset((*FAILED, SuspectKind.STOPPED))
+_OVER = frozenset((*FAILED, SuspectKind.FINISHED, SuspectKind.MISSING))
+# Of ranks that are not there, whether the job makes progress or not.
+_ANYWAY = (*_OVER, SuspectKind.STOPPED, SuspectKind.SILENT, SuspectKind.UNREACHABLE)
+# Of those that are known not to be there: all that all run waits for them.
+_AWAITED = frozenset(
+    (*FAILED, SuspectKind.FINISHED, SuspectKind.STOPPED, SuspectKind.SILENT)
+)
+_KINDS = {
+    "data_wait": SuspectKind.DATA,
+    "compile": SuspectKind.COMPILE,
+    "blocked": SuspectKind.BLOCKED,
+    "idle": SuspectKind.IDLE,
+}
+_ENDS = {
+    KILLED: SuspectKind.KILLED,
+    CRASHED: SuspectKind.CRASHED,
+    FINISHED: SuspectKind.FINISHED,
+}
+_ORDER = {kind: order for order, kind in enumerate(SuspectKind)}
+_WORST = {state: order for order, state in enumerate(JobState)}
+
+
+def judge(hosts: Sequence[JobHost], limits: Limits | None = None) -> Verdict:
+    """
+    Return what is found out about the jobs of *hosts*, in a time that grows with the
+    number of ranks, and no faster.
+
+    Args:
+        hosts: what their sidecars report.
+        limits: by which they are judged; the defaults if `None`.
+    """
+    limits = limits or Limits()
+    silent = tuple((host.target, host.trouble) for host in hosts if host.trouble)
+    found: defaultdict[tuple[str, int], list[Rank]] = defaultdict(list)
+    places: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
+    for host in hosts:
+        for rank in host.ranks:
+            key = rank.coordinator, rank.count or 0
+            found[key].append(rank)
+            places[key].add(host.target)
+    jobs = [
+        _job(key, ranks, hosts, places[key], limits) for key, ranks in found.items()
+    ]
+    if any(host.nccl is not None for host in hosts):
+        jobs = [replace(job, nccl=ras_view(job.ranks, hosts)) for job in jobs]
+    jobs.sort(key=lambda job: (-_WORST[job.state], job.coordinator, job.count))
+    answered = len(hosts) - len(silent)
+    return Verdict(
+        tuple(jobs),
+        silent,
+        answered,
+        sum(host.others for host in hosts),
+        sum(len(host.unknown) for host in hosts),
+        tuple((host.target, doubt) for host in hosts for doubt in host.doubts),
+    )
+
+
+def _job(
+    key: tuple[str, int],
+    reported: Iterable[Rank],
+    hosts: Sequence[JobHost],
+    places: Collection[str],
+    limits: Limits,
+) -> Job:
+    coordinator, count = key
+    unheard = any(host.trouble for host in hosts)
+    ranks = _one_of_each(reported)
+    alive = [rank for rank in ranks if rank.responds]
+    seconds = _since_progress(alive or ranks)
+    waiting = waiting_of(alive)
+    suspects = _suspects(ranks, alive, count, waiting, unheard=unheard)
+    waiting = _without(waiting, suspects)
+    limit = _limit(alive, suspects, limits)
+    state = _state(alive, seconds, limit, suspects, limits)
+    slowness = None
+    late: tuple[LateRank, ...] = ()
+    if state is JobState.PROGRESSING:
+        late = late_ranks(alive, hosts, limits)
+        slowness = find_stragglers(
+            alive, [host for host in hosts if host.target in places], limits
+        )
+        # What a rank does at one moment says nothing.
+        suspects = tuple(group for group in suspects if group.kind in _ANYWAY)
+        waiting = DeviceWait()
+    stalled = state in {JobState.HUNG, JobState.WAITING} and not suspects
+    rest = apart_from(alive, waiting) if stalled else []
+    return Job(
+        coordinator,
+        count,
+        len(places),
+        state,
+        seconds,
+        limit,
+        waiting,
+        suspects,
+        tuple(busy(rest, waiting)),
+        tuple(
+            numbers_of(
+                rank
+                for rank in alive
+                if (rank.starved_ratio or 0.0) >= limits.rank_starved_share
+            )
+        ),
+        tuple(ranks),
+        slowness,
+        late_ranks=late,
+        deviating=deviating_ranks(ranks),
+        repeated=repeated(ranks, limits),
+    )
+
+
+def _one_of_each(reported: Iterable[Rank]) -> list[Rank]:
+    """
+    Return the ranks by number, of several with one number the latest: a job that was
+    restarted may have the address of the one before.
+    """
+    found: dict[int, Rank] = {}
+    for rank in reported:
+        number = rank.index or 0
+        other = found.get(number)
+        if other is None or _recency(rank) > _recency(other):
+            found[number] = rank
+    return [found[number] for number in sorted(found)]
+
+
+def _recency(rank: Rank) -> tuple[bool, bool, float]:
+    return rank.responds, not rank.ended, -rank.since_seconds
+
+
+def _since_progress(ranks: Sequence[Rank]) -> float | None:
+    """Return the seconds since any rank made progress, `None` if that is unknown."""
+    # A rank of which it is not known what it runs together with others may call
+    # functions of its own.
+    knowing = [rank for rank in ranks if rank.functions] or ranks
+    ages = [rank.age for rank in knowing if rank.age is not None]
+    # At first, what they wait for.
+    begun = [rank.now.seconds + rank.since_seconds for rank in ranks if starts(rank)]
+    return min(ages or begun, default=None)
+
+
+def _limit(
+    alive: Sequence[Rank], suspects: Sequence[Suspects], limits: Limits
+) -> float:
+    """Return from how many seconds without progress a job is called hung."""
+    after = seconds_in(limits.rank_stuck_after)
+    kinds = {group.kind for group in suspects}
+    if kinds & _ABSENT:
+        return min(after, seconds_in(limits.rank_gone_after))
+    if not alive:
+        return after
+    usual = median([max(rank.pace.usual_seconds, 0.0) for rank in alive])
+    limit = max(after, limits.rank_stuck_times * min(usual, _MOST_USUAL))
+    slow = any(map(starts, alive))
+    if slow or median([_progress_made(rank) for rank in alive]) < _RHYTHM:
+        limit = max(limit, seconds_in(limits.rank_stuck_first))
+    if kinds and kinds <= _TAKES_TIME:
+        limit = max(limit, seconds_in(limits.stuck_after))
+    return limit
+
+
+def _progress_made(rank: Rank) -> int:
+    """Return how often *rank* has made progress; often, if that is not counted."""
+    calls = [
+        function.calls for function in rank.functions if function.calls is not None
+    ]
+    known = [*calls, *(loop.steps for loop in rank.loops)]
+    return max(known, default=_RHYTHM)
+
+
+def _state(
+    alive: Sequence[Rank],
+    seconds: float | None,
+    limit: float,
+    suspects: Sequence[Suspects],
+    limits: Limits,
+) -> JobState:
+    if not alive and {group.kind for group in suspects} <= _OVER:
+        return JobState.ENDED
+    if seconds is None:
+        return JobState.UNKNOWN
+    if seconds >= limit:
+        return JobState.HUNG
+    started = not (alive and all(map(starts, alive)))
+    late = seconds >= seconds_in(limits.rank_stuck_after)
+    return JobState.PROGRESSING if not late and started else JobState.WAITING
+
+
+def _without(waiting: DeviceWait, suspects: Iterable[Suspects]) -> DeviceWait:
+    """Return *waiting* without those that wait in another program or place."""
+    other = {number for group in suspects for number in group.numbers}
+    return replace(waiting, numbers=tuple(n for n in waiting.numbers if n not in other))
+
+
+def _suspects(
+    ranks: Sequence[Rank],
+    alive: Sequence[Rank],
+    count: int,
+    waiting: DeviceWait,
+    *,
+    unheard: bool,
+) -> tuple[Suspects, ...]:
+    """Return the ranks that the others wait for, the likeliest first."""
+    found: list[Suspects] = []
+    for kind, some in _absent(ranks).items():
+        found += _alike(kind, some, waiting)
+    known = {rank.index for rank in ranks}
+    missing = tuple(number for number in range(count) if number not in known)
+    if missing:
+        found.append(
+            Suspects(
+                SuspectKind.UNREACHABLE if unheard else SuspectKind.MISSING, missing
+            )
+        )
+    others = apart_from(alive, waiting)
+    behind = [rank for rank in others if not _has_dispatched(rank, waiting)]
+    apart = busy(behind, waiting) or _apart(alive, waiting)
+    if _AWAITED & {one.kind for one in found}:
+        # Then a rank may well read a result that never comes.
+        apart = [one for one in apart if one.kind is not SuspectKind.ELSEWHERE]
+    found += apart
+    found.sort(key=lambda one: (_group(one.kind), len(one.numbers), one.numbers))
+    return tuple(found)
+
+
+def busy(ranks: Iterable[Rank], waiting: DeviceWait) -> list[Suspects]:
+    """Return what *ranks* do that do not wait for the device, by kind and place."""
+    kinds: defaultdict[SuspectKind, list[Rank]] = defaultdict(list)
+    for rank in ranks:
+        kinds[_kind(rank)].append(rank)
+    return [
+        alike for kind, some in kinds.items() for alike in _alike(kind, some, waiting)
+    ]
+
+
+def _apart(alive: Sequence[Rank], waiting: DeviceWait) -> Iterable[Suspects]:
+    """Yield those that wait in another program than most, or else on another line."""
+    programs: defaultdict[str, list[Rank]] = defaultdict(list)
+    for one, function in deviating(alive, waiting.function):
+        programs[function].append(one)
+    for function, some in programs.items():
+        for alike in _alike(SuspectKind.PROGRAM, some, waiting):
+            yield replace(alike, function=function)
+    if not programs:
+        yield from _alike(SuspectKind.ELSEWHERE, elsewhere(alive, waiting), waiting)
+
+
+def _group(kind: SuspectKind) -> int:
+    """Return how likely it is that the others wait for ranks of this *kind*."""
+    if kind is SuspectKind.LOST:
+        return len(SuspectKind)
+    # Of those that are there, the few are suspect, whatever they do.
+    return min(_ORDER[kind], _ORDER[SuspectKind.COMPILE])
+
+
+def _absent(ranks: Iterable[Rank]) -> dict[SuspectKind, list[Rank]]:
+    found: defaultdict[SuspectKind, list[Rank]] = defaultdict(list)
+    for rank in ranks:
+        if rank.ended:
+            found[_end(rank)].append(rank)
+        elif rank.stopped:
+            found[SuspectKind.STOPPED].append(rank)
+        elif rank.trouble:
+            found[SuspectKind.SILENT].append(rank)
+    return dict(found)
+
+
+def _end(rank: Rank) -> SuspectKind:
+    """Return how *rank* has ended."""
+    kind = _ENDS.get(rank.ended, SuspectKind.CRASHED)
+    # Ctrl-C ends a program in order, but not as one of a job should end.
+    if kind is SuspectKind.FINISHED and rank.words.kind == "exception":
+        kind = SuspectKind.CRASHED
+    # With another code than 0, unless it raised SystemExit itself.
+    if kind is not SuspectKind.KILLED and rank.words.kind == "exit":
+        kind = SuspectKind.EXITED
+    failed = kind in {SuspectKind.CRASHED, SuspectKind.EXITED}
+    return SuspectKind.LOST if failed and is_of_peers(rank.words) else kind
+
+
+def _has_dispatched(rank: Rank, waiting: DeviceWait) -> bool:
+    """
+    Return whether *rank* has made the call in which most others wait, and its program
+    may run; a barrier is not counted, so only a call after it shows that.
+    """
+    if rank.now.callback:
+        return False
+    calls = rank.calls(waiting.function) if waiting.function else None
+    if calls is None or waiting.call is None:
+        return False
+    return calls > waiting.call if waiting.barrier else calls >= waiting.call
+
+
+def _kind(rank: Rank) -> SuspectKind:
+    now = rank.now
+    if now.state == "compile":
+        return SuspectKind.COMPILE
+    if now.activity:
+        return SuspectKind.ACTIVITY
+    if rank.now.callback:
+        return SuspectKind.CALLBACK
+    if is_local(rank):
+        return SuspectKind.LOCAL
+    if now.lock and now.state in {"blocked", "python", "idle"}:
+        return SuspectKind.LOCK
+    return _KINDS.get(now.state, SuspectKind.CODE)
+
+
+def _alike(
+    kind: SuspectKind, ranks: Sequence[Rank], waiting: DeviceWait
+) -> Iterable[Suspects]:
+    """Yield *ranks* by what they do and where."""
+    groups: defaultdict[tuple[str, str], list[Rank]] = defaultdict(list)
+    for rank in ranks:
+        # What a process did before it was gone is not what the others wait for.
+        there = kind not in _ANYWAY
+        key = (rank.now.place, _function(rank, kind)) if there else ("", "")
+        groups[key].append(rank)
+    for (place, function), some in groups.items():
+        calls = {_calls(one, waiting) for one in some if waiting.function}
+        seconds = [_seconds(one, kind) for one in some]
+        yield Suspects(
+            kind,
+            tuple(numbers_of(some)),
+            tuple(some),
+            place,
+            function,
+            min([one for one in seconds if one is not None], default=None),
+            next(iter(calls)) if len(calls) == 1 else None,
+        )
+
+
+def _calls(rank: Rank, waiting: DeviceWait) -> int | None:
+    """Return how often *rank* has made the call, `None` if it need not make it."""
+    calls = rank.calls(waiting.function)
+    return calls or (None if waiting.partial else calls)
+
+
+def _function(rank: Rank, kind: SuspectKind) -> str:
+    """Return the function in which *rank* is: a jitted one, or that of its line."""
+    if kind is SuspectKind.COMPILE:
+        return rank.compiling.function
+    if kind is SuspectKind.ACTIVITY:
+        return rank.now.activity
+    if kind is SuspectKind.LOCAL:
+        return rank.now.function
+    if kind is SuspectKind.ELSEWHERE:
+        return rank.now.barrier or rank.now.function
+    start = f"{rank.now.place} in "
+    found = (one.removeprefix(start) for one in rank.now.stack if one.startswith(start))
+    return next(found, "")
+
+
+def _seconds(rank: Rank, kind: SuspectKind) -> float | None:
+    """Return for how long *rank* has been as it is."""
+    if kind in {*FAILED, SuspectKind.FINISHED}:
+        return rank.ended_seconds
+    if kind in {SuspectKind.STOPPED, SuspectKind.SILENT}:
+        return rank.since_seconds
+    if kind is SuspectKind.COMPILE and rank.compiling.count:
+        return max(rank.compiling.seconds, 0.0) + rank.since_seconds
+    # What waits for data may do so on several lines, one after the other.
+    return rank.age if rank.age is not None else rank.now.seconds + rank.since_seconds

@@ -1,0 +1,301 @@
+"""The words for ranks, and for what the others wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from jaxmon.facts.rank import Rank
+from jaxmon.facts.walltime import HELPER_ADVICE
+from jaxmon.formats.layout import INDENT, ago, counted, duration, times, wrapped
+from jaxmon.job.model import FAILED, DeviceWait, Job, SuspectKind, Suspects
+
+
+MOST_NUMBERS = 1000
+"""In a list of a document."""
+
+_MOST_RANGES = 6
+_MOST_NAMED = 3
+
+# Where they are is not known, or does not matter.
+_ABSENT = frozenset(
+    (
+        *(*FAILED, SuspectKind.FINISHED, SuspectKind.MISSING),
+        *(SuspectKind.STOPPED, SuspectKind.SILENT, SuspectKind.UNREACHABLE),
+    )
+)
+_NOT_BEHIND = frozenset((*_ABSENT, SuspectKind.PROGRAM)) - {
+    SuspectKind.STOPPED,
+    SuspectKind.SILENT,
+}
+_PAST = frozenset((*FAILED, SuspectKind.FINISHED))
+
+
+class RankGroup(Protocol):
+    """Ranks that have something in common: the numbers of all, and those known."""
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Of all of them."""
+
+    @property
+    def ranks(self) -> tuple[Rank, ...]:
+        """Those that are known."""
+
+
+class Phrases(NamedTuple):
+    """What a single rank of a kind does, what several do, and what to do about it."""
+
+    single: str
+    several: str
+    advice: str
+
+
+WORDS = {
+    SuspectKind.KILLED: Phrases(
+        "was killed, or ended without a word",
+        "were killed, or ended without a word",
+        "The logs of kernel, scheduler and program say why. Restart the job: JAX "
+        "cannot replace a single process.",
+    ),
+    SuspectKind.CRASHED: Phrases(
+        "ended by an uncaught exception",
+        "ended by uncaught exceptions",
+        "`jaxmon job post-mortem` shows the exceptions, and which was the first. "
+        "Restart the job: JAX cannot replace a single process.",
+    ),
+    SuspectKind.EXITED: Phrases(
+        "exited with an error code",
+        "exited with error codes",
+        "`jaxmon job post-mortem` shows the code and the line. Restart the job: JAX "
+        "cannot replace a single process.",
+    ),
+    SuspectKind.FINISHED: Phrases(
+        "has finished its program",
+        "have finished their program",
+        "All have to stop after the same step: give them the same number of batches, "
+        "decide on values that all share, and on a signal stop where "
+        "`multihost_utils.reached_preemption_sync_point` says.",
+    ),
+    SuspectKind.MISSING: Phrases(
+        "is reported by no sidecar",
+        "are reported by no sidecar",
+        "The host is gone, or its sidecar is not among the targets, or the process has "
+        "no agent, has not joined the job yet, or failed before: see its log.",
+    ),
+    SuspectKind.STOPPED: Phrases(
+        "is stopped by a signal or a debugger",
+        "are stopped by a signal or a debugger",
+        "`kill -CONT PID` lets a process continue.",
+    ),
+    SuspectKind.SILENT: Phrases(
+        "does not respond",
+        "do not respond",
+        "`jaxmon explain --stacks` on the host prints what the kernel knows.",
+    ),
+    SuspectKind.UNREACHABLE: Phrases(
+        "was not found, and a host did not answer",
+        "were not found, and a host did not answer",
+        "Find out what is wrong with that host.",
+    ),
+    SuspectKind.COMPILE: Phrases(
+        "compiles",
+        "compile",
+        "A persistent cache that all share saves compiles after the first.",
+    ),
+    SuspectKind.ACTIVITY: Phrases(
+        "is in the activity",
+        "are in the activity",
+        "What one process does alone, all others wait for.",
+    ),
+    SuspectKind.LOCK: Phrases(
+        "waits for a lock",
+        "wait for a lock",
+        "`jaxmon explain --stacks` on the host shows which thread may hold it.",
+    ),
+    SuspectKind.DATA: Phrases(
+        "waits for data",
+        "wait for data",
+        "The stack shows what the loader waits for: a file system, a worker process "
+        "that has died, a queue that nothing fills.",
+    ),
+    SuspectKind.BLOCKED: Phrases(
+        "is blocked outside of JAX",
+        "are blocked outside of JAX",
+        "The stack shows what it waits for.",
+    ),
+    SuspectKind.IDLE: Phrases(
+        "waits for work",
+        "wait for work",
+        "Its event loop or thread pool has nothing to do: look at what its tasks "
+        "await, and for one that has failed.",
+    ),
+    SuspectKind.CALLBACK: Phrases(
+        "runs a callback of an XLA program",
+        "run callbacks of XLA programs",
+        "The XLA program waits until the callback returns, and the others with it. A "
+        "callback must not call JAX.",
+    ),
+    SuspectKind.LOCAL: Phrases(
+        "runs, on its own devices,",
+        "run, on their own devices,",
+        "The others wait until that is done.",
+    ),
+    SuspectKind.CODE: Phrases(
+        "runs Python", "run Python", "The stack shows the loop it is in."
+    ),
+    SuspectKind.PROGRAM: Phrases(
+        "waits in another program,",
+        "wait in other programs,",
+        "All processes have to call the same functions in the same order, with "
+        "arguments of the same shapes.",
+    ),
+    SuspectKind.LOST: Phrases(
+        "ended by an exception about other processes",
+        "ended by exceptions about other processes",
+        "That is a consequence. `jaxmon job post-mortem` shows of what, if that is "
+        "known.",
+    ),
+    SuspectKind.ELSEWHERE: Phrases(
+        "waits on another line,",
+        "wait on another line,",
+        "Either it runs there what the others do not run, and they wait for it, or it "
+        "reads a result of what all run: then look at the network and at the "
+        "accelerators.",
+    ),
+}
+_ALL_IN_IT = (
+    "All ranks are in it: look at what it waits for, such as storage, and in the logs "
+    "of all for an error, as of a save before."
+)
+_EARLY = (
+    "It waits there for all, and the others do not come: look in its log for what made "
+    "it go there, such as an exception that it handles."
+)
+FIRST = "`jaxmon job post-mortem` shows which of them failed first."
+UNCOUNTED = (
+    "None of its ranks has called a function that all run together, or done a step "
+    "that it marks: the job starts, or its calls are not counted, as of functions that "
+    "were jitted before jaxmon started."
+)
+NETWORK = (
+    "No process holds the others up, as far as Python knows. Look at the network and "
+    "at the accelerators."
+)
+
+
+def numbers(found: Sequence[int]) -> str:
+    """Return ``rank 3``, ``ranks 0-2, 5``: sorted numbers, at most some of them."""
+    ranges: list[list[int]] = []
+    for one in found:
+        if ranges and one == ranges[-1][1] + 1:
+            ranges[-1][1] = one
+        else:
+            ranges.append([one, one])
+    shown = [f"{a}-{b}" if a < b else str(a) for a, b in ranges[:_MOST_RANGES]]
+    if left := sum(b - a + 1 for a, b in ranges[_MOST_RANGES:]):
+        shown.append(f"and {left:,} more")
+    return f"rank{'' if len(found) == 1 else 's'} {', '.join(shown)}"
+
+
+def who(group: RankGroup) -> str:
+    """Return the numbers of *group*, with host and pid of a few."""
+    if not group.ranks:
+        return numbers(group.numbers)
+    if len(group.ranks) == 1:
+        rank = group.ranks[0]
+        return f"{numbers(group.numbers)} ({rank.host}, pid {rank.pid})"
+    hosts = list(dict.fromkeys(rank.host for rank in group.ranks))
+    more = len(hosts) - _MOST_NAMED
+    named = ", ".join(hosts[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"{numbers(group.numbers)} (on {named})"
+
+
+def does(suspects: Suspects) -> str:
+    """Return what *suspects* do, where, and for how long."""
+    phrases = WORDS[suspects.kind]
+    text = phrases.several if len(suspects.numbers) > 1 else phrases.single
+    if suspects.kind in {
+        SuspectKind.COMPILE,
+        SuspectKind.ACTIVITY,
+        SuspectKind.LOCAL,
+        SuspectKind.PROGRAM,
+    }:
+        name = short(suspects.function)
+        text = f"{text} {name}" if name else text.rstrip(",")
+        text += f", {suspects.place}" if suspects.place else ""
+    elif suspects.kind is SuspectKind.ELSEWHERE:
+        inside = f" in {short(suspects.function)}," if suspects.function else ""
+        text += f"{inside} {suspects.place}"
+    elif suspects.kind not in _ABSENT:
+        inside = f" in {suspects.function}" if suspects.function else ""
+        text += f"{inside}, {suspects.place}" if suspects.place else ""
+    if suspects.seconds is not None:
+        past = suspects.kind in _PAST
+        spent = duration(suspects.seconds)
+        text += f", noticed {ago(suspects.seconds)}" if past else f", for {spent}"
+    return text
+
+
+def advised(suspects: Suspects, count: int) -> str:
+    """Return what to do about *suspects*, in a job of *count* ranks."""
+    if suspects.kind is SuspectKind.ACTIVITY and len(suspects.numbers) == count:
+        return _ALL_IN_IT
+    if suspects.kind is SuspectKind.ELSEWHERE and suspects.ranks[0].now.barrier:
+        return _EARLY
+    return HELPER_ADVICE if suspects.failed_helpers else WORDS[suspects.kind].advice
+
+
+def behind(suspects: Suspects, waiting: DeviceWait) -> str:
+    """Return whether *suspects* have made the call in which the others wait."""
+    calls, call = suspects.calls, waiting.call
+    if calls is None or call is None or calls >= call or suspects.kind in _NOT_BEHIND:
+        return ""
+    have = "has" if len(suspects.numbers) == 1 else "have"
+    return f"{have} not dispatched call {call:,} of {short(waiting.function)}"
+
+
+def waits(job: Job) -> str:
+    """Return in what the ranks wait that wait for the device."""
+    of = job.waiting
+    what = short(of.function)
+    call = f", call {of.call:,}" if of.call is not None and what else ""
+    verb = "waits" if len(of.numbers) == 1 else "wait"
+    where = f" ({of.place})" if of.place else ""
+    if of.barrier:
+        after = f", after{call.removeprefix(',')} of {what}" if call else ""
+        return f"{verb} in {of.barrier}{after}{where}"
+    if of.fetches:
+        result = f" of {what}{call}" if what else ""
+        return f"{verb} for results{result}{where}"
+    return f"{verb} in {what}{call}{where}" if what else f"{verb} for the device{where}"
+
+
+def how_many(job: Job) -> str:
+    """Return how large *job* is, and where."""
+    attempts = {
+        (rank.job, rank.attempt): rank.restarts
+        for rank in job.ranks
+        if rank.responds and rank.job
+    }
+    name = f" of {job.coordinator}" if job.coordinator else ""
+    if len(attempts) == 1:
+        [((scheduled, _), restarts)] = attempts.items()
+        name = f" of {scheduled}"
+        name += f", restarted {times(restarts)}" if restarts else ""
+    return f"{counted(job.count, 'rank')}{name}, on {counted(job.hosts, 'host')}"
+
+
+def short(function: str) -> str:
+    """Return the name of *function* without its module."""
+    return function.rpartition(".")[2]
+
+
+def point(text: str, width: int) -> list[str]:
+    """Return *text* on a job in lines of at most *width* columns."""
+    return wrapped(text, width, first=INDENT, rest=INDENT * 2)
+
+
+def advice_lines(text: str, width: int) -> list[str]:
+    """Return what to do about the point before."""
+    return wrapped(text, width, first=INDENT * 2, rest=INDENT * 2)
