@@ -1,15 +1,4 @@
-"""
-What the record of a run says: its goodput across restarts, and how often it saves
-checkpoints, and how often it should.
-
-Saves cost time, and so do steps since the latest save if the run fails. With failures
-at a constant rate, the sum is least if the time between saves is the root of twice the
-time of a save times the mean time between failures: J. W. Young, *A first order
-approximation to the optimum checkpoint interval*, Communications of the ACM 17(9),
-1974. J. T. Daly, *A higher order estimate of the optimum checkpoint interval for
-restart dumps*, Future Generation Computer Systems 22(3), 2006, refines it for saves
-that are not much shorter than that.
-"""
+"""What the record of a run says: its goodput across restarts, and how it saves."""
 
 from __future__ import annotations
 
