@@ -38,15 +38,10 @@ LISTENERS = (
 GRACE_SECONDS = 20.0
 
 THREADS = (
-    "jaxmon-allocations",
-    "jaxmon-cache",
-    "jaxmon-memory",
-    "jaxmon-oom",
-    "jaxmon-programs",
-    "jaxmon-sampling",
+    "jaxmon-scheduler",
     "jaxmon-server",
-    "jaxmon-tracing",
     "jaxmon-wall-time",
+    "jaxmon-worker",
 )
 """Threads of an agent with default settings, one of each, as soon as it runs."""
 

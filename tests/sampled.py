@@ -52,7 +52,7 @@ def idle(sampling: Sampling) -> None:
     """Wait until nothing is being watched."""
     watcher = sampling._watcher
     until(
-        lambda: not watcher._watched and not watcher._submitted.qsize(),
+        lambda: not watcher._held,
         "the watcher to see the end of everything",
     )
 

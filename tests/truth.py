@@ -72,8 +72,8 @@ def sometime(attempt: Callable[[], bool], seen: object = "") -> None:
 
 
 def looking(sampling: Sampling) -> float:
-    """Return the processor seconds that the watcher's thread has used."""
-    thread = sampling._watcher._thread
+    """Return the processor seconds that the thread that polls has used."""
+    thread = sampling._watcher._scheduler._ticker
     if thread is None:
         return 0.0
     return time.clock_gettime(time.pthread_getcpuclockid(thread.ident or 0))

@@ -10,6 +10,7 @@ from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink.call_sites import CallSites
 from jaxmon.agent.observers import Observers
 from jaxmon.agent.registry import Registry
+from jaxmon.agent.scheduler import Scheduler
 from jaxmon.settings import Settings
 
 
@@ -21,6 +22,7 @@ class Context(NamedTuple):
         jax: the module; typed as `Any` because its private parts differ by release.
         settings: the settings in effect.
         guard: contains failures of our own code.
+        scheduler: has the threads on which parts work.
         table: the functions and their statistics.
         registry: the live jitted objects that run them.
         events: the event log.
@@ -31,6 +33,7 @@ class Context(NamedTuple):
     jax: Any
     settings: Settings
     guard: Guard
+    scheduler: Scheduler
     table: FunctionTable
     registry: Registry
     events: EventLog
@@ -40,10 +43,12 @@ class Context(NamedTuple):
 
 def context_of(jax: Any, settings: Settings) -> Context:
     """Return a new context for one agent."""
+    guard = Guard()
     return Context(
         jax,
         settings,
-        Guard(),
+        guard,
+        Scheduler(guard),
         FunctionTable(settings.max_functions),
         Registry(),
         EventLog(),

@@ -9,6 +9,7 @@ setting ``log_events`` gives them to `logging`.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import count
@@ -35,6 +36,9 @@ Kind = Literal[
     "determinism",  # outputs that deviated, PRNG key reuse
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+
+logger = logging.getLogger("jaxmon.events")
+"""Gets the records of them; the program gives it handlers and a level."""
 
 LIMIT = 200
 """Maximum number of events kept of each kind."""

@@ -55,7 +55,7 @@ from jaxmon.agent.reports.profile import Profiler
 from jaxmon.agent.reports.rank import RankPart
 from jaxmon.agent.trackers.part import Trackers
 from jaxmon.agent.warm.part import WarmStarts
-from jaxmon.agent.watcher import Watcher
+from jaxmon.agent.worker import Watcher
 from jaxmon.indicators.figures import Indicators
 
 
@@ -151,7 +151,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
             from jaxmon.agent.sampling.exact import ExactTiming  # noqa: PLC0415
 
             found.append(ExactTiming(context))
-    reading = Watcher("numerics", context.guard)
+    reading = Watcher("numerics", context.scheduler)
     found += [
         Handoffs(indicators.routes, context.guard),
         Determinism(context),

@@ -14,7 +14,7 @@ from jaxmon.agent import pushing
 from jaxmon.agent.adapters import Container, Markers, Process
 from jaxmon.agent.context import context_of
 from jaxmon.agent.errors.part import Errors
-from jaxmon.agent.eventlog.part import logger as events_log
+from jaxmon.agent.events import logger as events_log
 from jaxmon.agent.functions import UNKNOWN
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.hooks import Hooks
@@ -244,6 +244,7 @@ class Runtime:
         with contextlib.ExitStack() as steps:  # last to first
             todo: tuple[Callable[[], None], ...] = (
                 *(functools.partial(one.removeFilter, is_named) for one in _LOGGERS),
+                self.context.scheduler.stop,
                 self.serving.close,
                 *(part.stop for part in self.parts),
                 self._write_baseline,

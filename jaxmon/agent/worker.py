@@ -1,4 +1,4 @@
-"""A background thread for work that must not run in a user's call or a scrape."""
+"""What a part of an agent has its scheduler do: jobs and a routine, or polls."""
 
 from __future__ import annotations
 
@@ -7,39 +7,43 @@ import functools
 import random
 from _queue import Empty, SimpleQueue
 from collections.abc import Callable
-from typing import TypeAlias, TypeVar
+from math import inf
+from typing import Protocol, TypeAlias
 
 from jaxmon.agent.counters import Tally
-from jaxmon.agent.guard import Guard
-from jaxmon.clocks import monotonic, thread_time
-from jaxmon.threads import DaemonThread, Event, RLock, current, unlist
+from jaxmon.agent.scheduler import ScheduledTurn, Scheduler
+from jaxmon.clocks import thread_time
+from jaxmon.threads import Event
 
 
 Job: TypeAlias = Callable[[], None]
-T = TypeVar("T")
 
-# Maximum share of the thread's time for the routine; beyond it, it runs less often.
+# Maximum share of a thread's time for a routine; beyond it, it runs less often.
 _SHARE = 0.01
 
 # A routine that keeps failing waits up to this many times as long.
 _MOST_PATIENCE = 16
 
-_TURN_SECONDS = 0.05
+# What runs seldom may run by so much of its pause earlier, when the thread is awake.
+_EARLY = 0.1
+
+_DRAINING_SECONDS = 0.05
 
 
 class Worker:
     """
-    A daemon thread that runs queued jobs, and one periodic routine.
+    The jobs of one part, done one after the other on the thread for what may take long,
+    and its periodic routine.
 
-    The thread starts when first needed. Failures are contained by *guard*: a site that
-    keeps failing is disabled.
+    Failures are contained by the guard: a site that keeps failing is disabled.
 
     Args:
-        name: name of the thread, and the site under which failures are counted.
-        guard: contains failures.
+        name: the site under which failures are counted.
+        scheduler: has the threads.
         every: seconds between two runs of *routine*, more if the routine would take
             over a hundredth of the time.
         routine: called periodically.
+        is_short: whether the routine is run by the thread for what is short.
         limit: maximum queued jobs; more are refused.
         gather: seconds for which the first job waits for others: waking the thread
             costs the program more than queueing a job.
@@ -50,27 +54,32 @@ class Worker:
         theirs: jobs are the program's code on purpose, which may raise anything.
 
     Attributes:
+        name: the site.
+        every: seconds between two runs of the routine.
         refused: jobs refused because the queue was full.
     """
 
     def __init__(  # noqa: PLR0913 - options, each with a default
         self,
         name: str,
-        guard: Guard,
+        scheduler: Scheduler,
         *,
         every: float = 0,
         routine: Job | None = None,
+        is_short: bool = False,
         limit: int = 64,
         gather: float = 0,
         spread: float = 0,
         gives_up: bool = True,
         theirs: bool = False,
     ) -> None:
+        self.name = name
+        self.every = every if routine is not None else 0
         self.refused = Tally()
-        self._name = name
-        self._guard = guard
-        self._every = every if routine is not None else 0
+        self._scheduler = scheduler
+        self._guard = scheduler.guard
         self._routine = routine
+        self._is_short = is_short
         self._limit = limit
         self._gather = gather
         self._spread = spread
@@ -80,50 +89,39 @@ class Worker:
         # A separate one: the program may have seeded the shared one.
         self._random = random.Random()  # noqa: S311 - nothing secret
         # Its put() may be reentered on one thread by the garbage collector.
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        # What is in it ends the wait for other jobs.
-        self._hurry: SimpleQueue[None] = SimpleQueue()
-        self._thread: DaemonThread | None = None
-        self._lock = RLock()
+        self._jobs: SimpleQueue[Job] = SimpleQueue()
+        self._entry: ScheduledTurn | None = None
+        self._is_due = False
+        # Whether a thread has been asked to do the next job, or will be.
+        self._queued = False
+        # Set when the job that is done at present is done.
+        self._done: Event | None = None
         self._stopped = False
 
     def start(self) -> None:
         """
-        Start the thread, once. Raises nothing: if the thread cannot start, that is a
-        failure of this site.
+        Begin to run the routine, once. Raises nothing: if no thread can be started,
+        that is a failure of this site.
         """
-        with self._lock:
-            if self._thread is not None or self._stopped:
-                return
-            thread = DaemonThread(
-                f"jaxmon-{self._name}",
-                functools.partial(self._guard.run, self._name, self._run),
-            )
-            # Stored before it starts: the garbage collector may submit a job meanwhile,
-            # on this thread.
-            self._thread = thread
-            if not self._guard.start(thread, self._name):
-                self._thread = None
+        if self.every and self._entry is None and not self._stopped:
+            self._rest(self._pause())
 
     def stop(self, *, wait: bool = True) -> None:
-        """Drop queued jobs and stop the thread; *wait* for it within the deadline."""
-        with self._lock:
-            self._stopped = True
-            thread = self._thread
-        if thread is None:
-            return
-        self._jobs.put(None)
-        self.end_gathering()
-        if wait and thread is not current() and thread.is_alive():
-            self._guard.join(thread)
+        """Drop queued jobs; *wait* for the one that is being done, if any."""
+        self._stopped = True
+        entry, self._entry = self._entry, None
+        if entry is not None:
+            entry.turn = None
         self._discard()
-        # For a thread that is still busy.
-        self._jobs.put(None)
-        # Last: if an interrupt arrives before, the next call completes the stop.
-        self._thread = None
+        done = self._done
+        if done is not None and not self._scheduler.is_current():
+            if wait:
+                done.wait(self._guard.deadline.portion())
+                self._discard()
+            self._scheduler.hangs |= not done.is_set()
 
     def finish(self) -> None:
-        """Do what is queued, within the deadline, and stop the thread."""
+        """Do what is queued, within the deadline, and stop."""
         try:
             self.drain(self._guard.deadline.portion())
         finally:
@@ -132,83 +130,115 @@ class Worker:
     def drain(self, timeout: float) -> bool:
         """
         Wait until the jobs submitted so far are done, at most *timeout* seconds; return
-        whether they are. On the worker's own thread, they are not.
+        whether they are. On a thread of the scheduler, they are not.
         """
-        if self._thread is None and self._jobs.empty():
+        if self._is_over():
+            return False
+        if self._jobs.empty() and self._done is None:
             return True
-        own = self._thread is not None and self._thread is current()
-        if own or self._stopped or not self._guard.on(self._name):
+        if self._scheduler.is_current():
             return False
         done = Event()
         # Not by submit(): the queue may be full.
         self._jobs.put(done.set)
-        self.end_gathering()
-        self.start()
+        self._queue(urgent=True)
         # Counts turns, not time: the program may have replaced Python's clock.
-        for _ in range(int(timeout / _TURN_SECONDS) + 1):
-            if done.wait(_TURN_SECONDS):
+        for _ in range(int(timeout / _DRAINING_SECONDS) + 1):
+            if done.wait(_DRAINING_SECONDS):
                 return True
             # If the site was disabled or stopped meanwhile, nothing more happens.
-            thread = self._thread
-            if thread is None or not thread.is_alive():
+            if self._is_over() or not self._scheduler.works:
                 break
         return done.is_set()
 
-    def submit(self, job: Job) -> bool:
+    def submit(self, job: Job, *, urgent: bool = False) -> bool:
         """Queue *job*; return whether it was accepted. Never blocks."""
-        if self._stopped or self._name in self._guard.off:
+        if self._is_over():
             return False
         waiting = self._jobs.qsize()
         if waiting >= self._limit:
             self.refused.add()
             return False
-        if waiting >= self._limit // 2:
-            self.end_gathering()
         self._jobs.put(job)
-        if self._thread is None:
-            self.start()
+        if urgent or not self._gather or waiting >= self._limit // 2:
+            self._queue(urgent=urgent)
+        elif not self._queued:
+            self._queued = True
+            self._scheduler.later(self._gather, self._gathered, site=self.name)
         return True
-
-    def _run(self) -> None:
-        rest, waited = self._pause(), False
-        due = monotonic() + rest
-        # Not in a child that a job has forked: there, this is no thread of ours.
-        while not self._stopped and self._guard.on(self._name) and current():
-            timeout = clamp_wait(due - monotonic(), rest) if self._every else None
-            if timeout == 0 or waited:
-                before = thread_time()
-                fine = self._do(self._routine, stays_on=not self._gives_up)
-                spent = thread_time() - before
-                rest, waited = max(self._rest(fine=fine), spent / _SHARE), False
-                due = monotonic() + rest
-                continue
-            idle = self._jobs.empty()
-            try:
-                job = next_item(self._jobs, timeout)
-            except Empty:
-                waited = True  # whatever the clock says
-                continue
-            if idle and self._gather and not self._gathered():
-                break
-            self._do(job)
-            # This frame would keep the job alive, with everything it refers to, while
-            # waiting.
-            del job
-        if not self._stopped:  # disabled: no other thread will run the queued jobs
-            self._discard()
 
     def end_gathering(self) -> None:
         """Have the jobs done that wait for others."""
-        if self._gather and self._hurry.empty():
-            self._hurry.put(None)
+        if self._gather and not self._jobs.empty():
+            self._queue()
 
-    def _gathered(self) -> bool:
-        """Wait for other jobs; return whether they are to be done."""
-        with contextlib.suppress(Empty):
-            next_item(self._hurry, self._gather)
-            while True:
-                self._hurry.get_nowait()
-        return not self._stopped
+    def turn(self) -> None:
+        """Do the next job, or the routine; on a thread of the scheduler."""
+        done = Event()
+        # There is no call in here: of two threads, one does it.
+        self._queued = False
+        if self._done is not None:
+            return
+        self._done = done
+        try:
+            self._do_next()
+        finally:
+            self._done = None
+            done.set()
+        if self._is_due or not self._jobs.empty():
+            self._queued = True
+            self._scheduler.again(self)
+
+    def _is_over(self) -> bool:
+        return self._stopped or self.name in self._guard.off
+
+    def _do_next(self) -> None:
+        if self._is_over():
+            self._is_due = False
+            self._discard()
+        elif self._is_due:
+            self._is_due = False
+            self._rest(self._run_routine())
+        else:
+            with contextlib.suppress(Empty):
+                job = self._jobs.get_nowait()
+                self._do(job)
+
+    def _queue(self, *, urgent: bool = False) -> None:
+        if urgent or self._gather or not self._queued:
+            self._queued = True
+            self._scheduler.ready(self, urgent=urgent)
+        else:
+            self._scheduler.prepare(self.name)  # if there was no thread left before
+
+    def _gathered(self) -> None:
+        self._scheduler.ready(self)
+
+    def _rest(self, pause: float) -> None:
+        """Have the routine run again after *pause*."""
+        if not self._stopped and pause < inf:
+            early = 0.0 if self._is_short else pause * _EARLY
+            self._entry = self._scheduler.later(
+                pause, self._ring, site=self.name, early=early
+            )
+
+    def _ring(self) -> float | None:
+        """Run the routine now, or have it run."""
+        if self._is_over():
+            return None
+        if self._is_short:
+            return self._run_routine()
+        self._is_due = True
+        self._queue()
+        return None
+
+    def _run_routine(self) -> float:
+        """Run the routine; return the seconds until its next run."""
+        before = thread_time()
+        fine = self._routine is None or self._do(
+            self._routine, stays_on=not self._gives_up
+        )
+        return max(self._rests(fine=fine), (thread_time() - before) / _SHARE)
 
     def _discard(self) -> None:
         """
@@ -219,9 +249,9 @@ class Worker:
                 self._jobs.get_nowait()
 
     def _pause(self) -> float:
-        return self._every * (1 + self._spread * self._random.uniform(-1, 1))
+        return self.every * (1 + self._spread * self._random.uniform(-1, 1))
 
-    def _rest(self, *, fine: bool) -> float:
+    def _rests(self, *, fine: bool) -> float:
         """
         Return the seconds until the next run of the routine, after one that was *fine*
         or not.
@@ -230,37 +260,83 @@ class Worker:
         self._patience = min(2 * self._patience, _MOST_PATIENCE) if again else 1
         return self._pause() * self._patience
 
-    def _do(self, job: Job | None, *, stays_on: bool = False) -> bool:
+    def _do(self, job: Job, *, stays_on: bool = False) -> bool:
         """Run *job*; return whether it succeeded."""
-        if job is None:
-            return True
         try:
             job()
         except BaseException:  # noqa: BLE001 - contained: our own thread goes on
-            self._guard.failed(self._name, stays_on=stays_on, theirs=self._theirs)
+            self._guard.failed(self.name, stays_on=stays_on, theirs=self._theirs)
             return False
         return True
 
 
-def clamp_wait(seconds: float, most: float) -> float:
-    """
-    Return *seconds* as a waiting time, *most* at most: the program may have replaced
-    the clock with one that steps back or returns NaN.
-    """
-    return max(seconds, 0.0) if seconds < most else most
+class Watched(Protocol):
+    """Something to poll for completion."""
+
+    def look(self) -> float | None:
+        """Poll, and return the seconds until the next poll, `None` when finished."""
+        ...
 
 
-def next_item(queue: SimpleQueue[T], timeout: float | None) -> T:
+class Watcher:
     """
-    Wait for the next item of *queue*, at most *timeout* seconds, forever if `None`.
+    Polls up to *limit* items, on the thread for what is short.
 
-    For the only thread that takes from it. Python 3.11 may wait forever if a short
-    timeout passes before it starts to wait, but not once the queue was found empty.
+    Args:
+        name: the site under which failures are counted.
+        scheduler: has the thread.
+        limit: maximum number of items; more are refused.
 
-    Raises:
-        queue.Empty: nothing came.
+    Attributes:
+        refused: items refused because the limit was reached.
+        spent: processor seconds that polls have taken, with waking up for them.
     """
-    with contextlib.suppress(Empty):
-        return queue.get_nowait()
-    unlist()
-    return queue.get(timeout=timeout)
+
+    def __init__(self, name: str, scheduler: Scheduler, *, limit: int = 16) -> None:
+        self.refused = Tally()
+        self.spent = 0.0
+        self._name = name
+        self._scheduler = scheduler
+        self._guard = scheduler.guard
+        self._limit = limit
+        # What each turn has, which is emptied when it is over.
+        self._held: dict[int, list[Watched]] = {}
+        self._stopped = False
+
+    def submit(self, watched: Watched) -> bool:
+        """Start polling *watched*; return whether it was accepted. Never blocks."""
+        if self._stopped or self._name in self._guard.off:
+            return False
+        if len(self._held) >= self._limit:
+            self.refused.add()
+            return False
+        held = [watched]
+        self._held[id(held)] = held
+        turn = functools.partial(self._look, held)
+        if self._scheduler.later(0.0, turn, site=self._name) is None:
+            self._forget()
+            return False
+        return True
+
+    def stop(self) -> None:
+        """Drop all items, without waiting for a poll."""
+        self._stopped = True
+        self._forget()
+
+    def _look(self, held: list[Watched]) -> float | None:
+        delay = None
+        try:
+            delay = held[0].look() if held else None
+        except Exception:  # noqa: BLE001 - contained: our own thread goes on
+            self._guard.failed(self._name)
+        self.spent += thread_time() - self._scheduler.used
+        if not self._guard.on(self._name):
+            self._forget()
+        elif delay is None:
+            self._held.pop(id(held), None)
+        return delay if held else None
+
+    def _forget(self) -> None:
+        while self._held:
+            with contextlib.suppress(KeyError):
+                self._held.popitem()[1].clear()

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from math import inf
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 from weakref import ref
 
 from jaxmon import catalog
-from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.exposition.families import Family, Histogram, histograms, series
 from jaxmon.indicators.endings import End, noting, now, on_finalize
 from jaxmon.indicators.labels import Labels
+from jaxmon.indicators.timeline import LoopCounts, LoopMark, Timeline
 from jaxmon.threads import RLock
 
 
-Items: TypeAlias = tuple[str, str]
-"""A loop, and what of it is counted."""
-
 # Between two readings; of more, the latest count.
 _MOST_NUMBERED = 64
+
+
+class RunningLoop(NamedTuple):
+    """A run of a loop; *life* records its end when it is no longer referenced."""
+
+    end: End
+    life: ref[Any]
+    mark: LoopMark
+    timeline: Timeline
 
 
 class Loop:
@@ -28,7 +33,7 @@ class Loop:
     The metrics of loops with one name; several may run at once.
 
     Attributes:
-        last_step: when one of them started or completed a step, by the clock of `now`.
+        counts: of its runs, without what these have only noted.
         numbered: where steps were given a number: the count of `steps` before, and
             how many of the whole run were done until then.
     """
@@ -36,72 +41,84 @@ class Loop:
     __slots__ = (
         "_lock",
         "_running",
-        "last_step",
+        "counts",
         "name",
         "numbered",
-        "seconds",
-        "steps",
-        "waited",
     )
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._running: list[tuple[End, ref[Any]]] = []
-        self.steps = 0
-        self.waited = 0.0
-        self.last_step = 0.0
+        self._running: list[RunningLoop] = []
+        self.counts = LoopCounts(name)
         self.numbered: deque[tuple[int, int]] = deque(maxlen=_MOST_NUMBERED)
-        self.seconds = Histogram(catalog.STEP_SECONDS, name)
         self._lock = RLock()
 
-    def begin(self, end: End, run: object) -> None:
+    def begin(
+        self, timeline: Timeline, end: End, run: object, *, opening: float = 0.0
+    ) -> LoopMark:
         """
         Count a loop as running until *end*, which is recorded when *run* is no longer
-        referenced. Its start counts as a step, so that a first step that never ends is
-        noticed.
+        referenced, and open its activity. Its start counts as a step, so that a first
+        step that never ends is noticed; it has taken *opening* seconds already.
         """
+        settled = self._settled()
+        mark = timeline.open_loop(end, settled, opening=opening)
         with self._lock:
-            self._running = [one for one in self._running if not one[0]]
-            self._running.append((end, on_finalize(run, noting(end))))
-            self.last_step = now()
+            self._running = [one for one in self._running if not one.end]
+            life = on_finalize(run, noting(end))
+            self._running.append(RunningLoop(end, life, mark, timeline))
+            settled.last_step = now()
+        return mark
 
     @property
     def running(self) -> int:
         """Number of running loops of this name."""
-        return sum(not end for end, _ in list(self._running))
+        return sum(not one.end for one in list(self._running))
+
+    @property
+    def steps(self) -> int:
+        """Number of steps."""
+        return self._settled().steps
+
+    @property
+    def waited(self) -> float:
+        """Seconds of waiting for data."""
+        return self._settled().waited
+
+    @property
+    def seconds(self) -> Histogram:
+        """Seconds of steps."""
+        return self._settled().seconds
 
     def number(self, start: int) -> None:
         """Note that *start* steps of the whole run were done before the next one."""
+        steps = self.steps
         with self._lock:
-            self.numbered.append((self.steps, max(start, 0)))
+            self.numbered.append((steps, max(start, 0)))
 
     def position(self) -> tuple[int, list[tuple[int, int]]]:
         """Return its steps, and what was `numbered` since the last call."""
+        steps = self.steps
         with self._lock:
             found = list(self.numbered)
             self.numbered.clear()
-            return self.steps, found
-
-    def wait(self, seconds: float) -> None:
-        """Add time spent waiting for data."""
-        if 0 < seconds < inf:  # by a clock that the program may have replaced
-            with self._lock:
-                self.waited += seconds
+            return steps, found
 
     @property
     def age(self) -> float:
         """Seconds since one of them started or completed a step."""
-        return max(now() - self.last_step, 0.0)
+        return max(now() - self._settled().last_step, 0.0)
 
-    def step(self, seconds: float, at: float, ids: SpanIds | None = None) -> None:
-        """
-        Count a step that finished at the time *at*, and keep the *ids* of its span as
-        an exemplar.
-        """
-        with self._lock:
-            self.steps += 1
-            self.last_step = at
-        self.seconds.observe(seconds, ids)
+    def _settled(self) -> LoopCounts:
+        # Without the lock, which may be taken while that of the timeline is held.
+        for one in list(self._running):
+            one.timeline.settle(one.mark)
+        return self.counts
+
+    def attend(self) -> None:
+        """Have runs account for their next turn at once; takes no lock."""
+        for one in list(self._running):
+            one.mark.note = None
 
     def explain(self) -> dict[str, float | None]:
         """Return the steps so far; the wait for data is part of a step."""
@@ -128,6 +145,7 @@ class Loops:
         on_change: called when a loop has begun or ended, unless it was left without a
             call, as by ``break``; may raise.
         on_step: called with the loop when one of its steps is finished; raises nothing.
+            After it was set, `attend`.
     """
 
     def __init__(self, limit: int) -> None:
@@ -137,8 +155,7 @@ class Loops:
         self.labels = Labels(limit)
         self.item_labels = Labels(limit)
         self._loops: dict[str, Loop] = {}
-        self._items: dict[Items, int] = {}
-        self._lock = RLock()
+        self._items: dict[tuple[str, str], int] = {}
 
     def __iter__(self) -> Iterator[Loop]:
         return iter(list(self._loops.values()))
@@ -158,21 +175,20 @@ class Loops:
         if self.on_change is not None:
             self.on_change()
 
+    def attend(self) -> None:
+        """Have all runs notice at their next step what was set meanwhile."""
+        for one in self:
+            one.attend()
+
     def running(self) -> str:
         """Return the name of the outermost loop that runs, ``""`` if none does."""
         return next(iter([one.name for one in self if one.running]), "")
 
-    def items(self, loop: Loop, item: str) -> Items:
-        """Return where the items of *loop* are counted: from 0, so they appear."""
-        key = (loop.name, self.item_labels.admit(item))
-        with self._lock:
-            self._items.setdefault(key, 0)
-        return key
-
-    def count(self, items: Items, number: int) -> None:
-        """Add *number* items."""
-        with self._lock:
-            self._items[items] += number
+    def count_items(self, mark: LoopMark, loop: Loop, item: str) -> None:
+        """Count the items of *mark*, a run of *loop*: from 0, so that they appear."""
+        mark.item = loop.name, self.item_labels.admit(item)
+        self._items.setdefault(mark.item, 0)
+        mark.totals = self._items
 
     def explain(self) -> dict[str, dict[str, float | None]]:
         """Return the steps so far, by loop."""

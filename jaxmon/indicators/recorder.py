@@ -107,26 +107,30 @@ class _Current:
     recorder: Recorder | None = None
 
 
-_current = _Current()
+current = _Current()
+"""Where markers that run often read it, without a call."""
 
 
 def recorder() -> Recorder | None:
     """Return the current recorder."""
-    return _current.recorder
+    return current.recorder
 
 
 def report(error: BaseException) -> None:
     """Report an exception that propagated from marked code."""
-    if _current.recorder is not None:
-        _current.recorder.on_error(error)
+    if current.recorder is not None:
+        current.recorder.on_error(error)
 
 
 def attach(figures: Recorder) -> None:
     """Make *figures* the recorder."""
-    _current.recorder = figures
+    before, current.recorder = current.recorder, figures
+    if before is not None:
+        before.loops.attend()
 
 
 def detach(figures: Recorder) -> None:
     """Stop recording if *figures* is the recorder."""
-    if _current.recorder is figures:
-        _current.recorder = None
+    if current.recorder is figures:
+        current.recorder = None
+        figures.loops.attend()

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from jaxmon.indicators.endings import End, now
-from jaxmon.indicators.recorder import Recorder, recorder, report
-from jaxmon.indicators.timeline import DATA_WAIT
+from jaxmon.indicators.recorder import Recorder, current, report
+from jaxmon.indicators.timeline import DATA_WAIT, LoopMark
 from jaxmon.indicators.tracing import LoopTrace, Tracer
-
-
-if TYPE_CHECKING:
-    from jaxmon.indicators.loops import Items
 
 
 SITE = "steps"
 ITEMS_SITE = "items"
+
+# Turns of a loop that are accounted for together.
+_MANY = 64
 
 T = TypeVar("T")
 
@@ -91,24 +90,35 @@ class Run(Generic[T]):
         # If that is known beforehand.
         self._each = 0 if items is None else _constant(items)
         self._observed: _RunRecorder | None = None
+        # Of the former.
+        self._mark: LoopMark | None = None
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> T:
         try:
-            self._wait()
-            batch = next(self._source)
-            if (observed := self._observed) is not None:
-                self._work(observed, batch)
+            # Most steps only note two times, since each reading and call counts.
+            mark = self._mark
+            if mark is not None and (note := mark.note) and len(mark.turns) < _MANY:
+                note(-now())
+                batch = next(self._source)
+                if mark.note is not None:
+                    note(now())
+                    return batch
+            else:
+                self._wait()
+                batch = next(self._source)
+            if (run := self._observed) is not None:
+                self._work(run, batch)
         except BaseException as error:
             theirs = None if isinstance(error, StopIteration) else error
-            observed = self._close(theirs)
+            run = self._close(theirs)
             if theirs is not None:
                 report(theirs)
-            elif observed is not None:
+            elif run is not None:
                 # Not of an error: if it ends the program, that died in this loop.
-                observed.ended()
+                run.ended()
             raise
         return batch
 
@@ -121,21 +131,22 @@ class Run(Generic[T]):
         observed = self._observed
         if observed is not None:
             observed.end.append(now())
-            self._observed = None
+            self._observed = self._mark = None
             if observed.trace is not None:
                 observed.trace.leave(observed.end[0], error)
         return observed
 
     def _wait(self) -> None:
         """Finish the step that is open, and begin the next."""
-        indicators, observed = recorder(), self._observed
+        indicators, observed = current.recorder, self._observed
         if observed is not None and observed.indicators is not indicators:
-            self._observed = observed = None
+            self._observed = self._mark = observed = None
         if indicators is None or not indicators.guard.on(SITE):
             return
         try:
             if observed is None:
-                self._observed = self._begin(indicators)
+                self._observed = observed = self._begin(indicators)
+                self._mark = observed.mark
             else:
                 observed.finish()
         except Exception:  # noqa: BLE001 - contained: the program goes on
@@ -157,17 +168,17 @@ class Run(Generic[T]):
 
     def _work(self, observed: _RunRecorder, batch: T) -> None:
         """Begin to work on *batch*."""
-        try:
-            observed.work()
-        except Exception:  # noqa: BLE001 - contained: the program goes on
-            observed.indicators.guard.failed(SITE)
-        if self._each is None:
-            guard = observed.indicators.guard
-            if guard.on(ITEMS_SITE):
-                try:
-                    observed.items = _number(self._items, batch)
-                except Exception:  # noqa: BLE001 - theirs: counted, the loop goes on
-                    guard.failed(ITEMS_SITE, theirs=True)
+        guard = observed.indicators.guard
+        if guard.on(SITE):
+            try:
+                observed.work()
+            except Exception:  # noqa: BLE001 - contained: the program goes on
+                guard.failed(SITE)
+        if self._each is None and guard.on(ITEMS_SITE):
+            try:
+                observed.mark.items = _number(self._items, batch)
+            except Exception:  # noqa: BLE001 - theirs: counted, the loop goes on
+                guard.failed(ITEMS_SITE, theirs=True)
 
 
 class _RunRecorder:
@@ -184,23 +195,19 @@ class _RunRecorder:
         start: number of steps that were done before; `None` if unknown.
 
     Attributes:
-        items: of the batch that is worked on.
         outer: the traced loop around it.
         trace: its spans, if traces are on.
+        mark: its activity.
     """
 
     __slots__ = (
-        "_arrived",
-        "_began",
-        "_body",
-        "_counted",
         "_each",
         "_figures",
-        "_mark",
         "_tracer",
         "end",
         "indicators",
-        "items",
+        "loops",
+        "mark",
         "outer",
         "trace",
     )
@@ -217,22 +224,23 @@ class _RunRecorder:
         start: int | None,
     ) -> None:
         self.indicators = indicators
-        self.items = self._each = each or 0
+        self.loops = indicators.loops
+        self._each = each
         self.end: End = []
         self.outer: _RunRecorder | None = None
         self.trace: LoopTrace | None = None
         self._tracer: Tracer | None = None
-        self._counted: Items | None = None
         try:
-            self._figures = indicators.loops.of(str(loop))
-            if item is not None:
-                self._counted = indicators.loops.items(self._figures, item)
+            self._figures = self.loops.of(str(loop))
             if start is not None:
                 self._figures.number(int(start))  # before it is seen to run
-            self._figures.begin(self.end, run)
-            self._mark, self._body = indicators.timeline.open_loop(self.end)
-            indicators.loops.changed()
-            self._began = self._arrived = now() - opening
+            self.mark = self._figures.begin(
+                indicators.timeline, self.end, run, opening=opening
+            )
+            if item is not None:
+                self.loops.count_items(self.mark, self._figures, item)
+                self.mark.items = each or 0
+            self.loops.changed()
             if indicators.tracer is not None:
                 # After the loop, whose first run may have enabled it.
                 self._follow(indicators.tracer)
@@ -242,25 +250,24 @@ class _RunRecorder:
 
     def work(self) -> None:
         """Note that the batch is here."""
-        at = self._arrived = now()
-        self.indicators.timeline.rename(self._mark, self._body, at)
-        self._figures.wait(at - self._began)
+        mark, indicators = self.mark, self.indicators
+        innermost = indicators.timeline.turn(mark, now(), finished=False)
+        # Of steps that have no spans and the same number of items, only times matter.
+        plain = self._each is not None and indicators.tracer is None
+        if innermost and plain and self.loops.on_step is None:
+            mark.note = mark.turns.append
 
     def finish(self) -> None:
         """Count the step that was open, and begin to wait."""
-        # The clock is read once: each reading costs as much as a call.
-        at, began, indicators = now(), self._began, self.indicators
-        self._began = at
-        indicators.timeline.rename(self._mark, DATA_WAIT, at)
-        ids = None if self.trace is None else self.trace.finish(self._arrived, at)
-        self._figures.step(at - began, at, ids)
+        indicators, mark, at, ids = self.indicators, self.mark, now(), None
+        if self.trace is not None:
+            indicators.timeline.settle(mark)
+            ids = self.trace.finish(mark.arrived, at)
+        indicators.timeline.turn(mark, at, finished=True, ids=ids)
         if self._tracer is not indicators.tracer:
             self._follow(indicators.tracer)
-        if self._counted is not None and (items := self.items):
-            self.items = self._each
-            indicators.loops.count(self._counted, items)
-        on_step = indicators.loops.on_step
-        if on_step is not None:
+        mark.items = self._each or 0
+        if (on_step := self.loops.on_step) is not None:
             on_step(self._figures)
 
     def _follow(self, tracer: Tracer | None) -> None:
@@ -268,7 +275,7 @@ class _RunRecorder:
         first, self._tracer = self._tracer is None, tracer
         self.trace = None
         if tracer is not None:
-            self.trace = tracer.loop(self._figures.name, self._began, self.end)
+            self.trace = tracer.loop(self._figures.name, self.mark.began, self.end)
             if first:
                 self.outer = _innermost()
                 _traced.set(self)
@@ -294,12 +301,12 @@ def _innermost() -> _RunRecorder | None:
 def loop_trace() -> LoopTrace | None:
     """Return the spans of the innermost loop that runs in this context, if any."""
     run = _innermost()
-    return None if run is None or run.indicators is not recorder() else run.trace
+    return None if run is None or run.indicators is not current.recorder else run.trace
 
 
 def _begin_to_open(end: End) -> float:
     """Return the time; until *end*, the loop waits for its source to begin."""
-    indicators = recorder()
+    indicators = current.recorder
     if indicators is not None and indicators.guard.on(SITE):
         try:
             indicators.timeline.open_pause(DATA_WAIT, end)

@@ -13,11 +13,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from math import inf
+from typing import Any, NamedTuple, TypeVar
 from weakref import ref
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.exemplars import SpanIds
+from jaxmon.exposition.families import Family, Histogram, series
 from jaxmon.indicators.activity_ages import ActivityAges, Open
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.labels import OTHER, Labels
@@ -31,12 +33,15 @@ STEP = "step"
 _FEW = 64
 _AROUND = (STEP, DATA_WAIT)
 
+MarkT = TypeVar("MarkT", bound="Mark")
+
 
 class Mark:
     """
-    An open activity. Its `name` is changed through `Timeline.rename` only.
+    An open activity.
 
     Attributes:
+        name: to which time is attributed.
         end: closes it as soon as a time is recorded there.
         kept: object to keep alive while it is open.
         is_pause: whether it is over, at the latest, when the loop around it goes on.
@@ -50,6 +55,87 @@ class Mark:
         self.stack = stack
         self.end = end
         self.kept: ref[Any] | None = None
+
+    @property
+    def current(self) -> str:
+        """Its name at this moment; takes no lock."""
+        return self.name
+
+
+class LoopCounts:
+    """
+    What the runs of a loop have counted.
+
+    Attributes:
+        steps: their number.
+        waited: seconds of waiting for data.
+        last_step: when one of them started or completed a step, by the clock of `now`.
+        seconds: those of the steps.
+    """
+
+    __slots__ = ("last_step", "seconds", "steps", "waited")
+
+    def __init__(self, name: str) -> None:
+        self.steps = 0
+        self.waited = 0.0
+        self.last_step = 0.0
+        self.seconds = Histogram(catalog.STEP_SECONDS, name)
+
+
+class LoopMark(Mark):
+    """
+    The open activity of a loop, which waits for data and works on them in turns.
+
+    While it is innermost, its thread may only note the times of the turns. They are
+    accounted for many at once, or before anything else on this thread's stack changes
+    or is read, so that all comes in its order.
+
+    Attributes:
+        turns: the times not accounted for, at which data arrived or, negative, a step
+            was finished.
+        note: notes one of them; `None` if the next is to be accounted for at once.
+        body: its name while it works on data.
+        counts: of the loop.
+        began: when the step that is open began.
+        arrived: when its data arrived.
+        totals: of items by loop and item, if its steps have some.
+        item: where they are counted.
+        items: those of the step that is open.
+    """
+
+    __slots__ = (
+        "arrived",
+        "began",
+        "body",
+        "counts",
+        "item",
+        "items",
+        "note",
+        "totals",
+        "turns",
+    )
+
+    def __init__(
+        self, stack: Stack, end: End, body: str, counts: LoopCounts, began: float
+    ) -> None:
+        super().__init__(DATA_WAIT, stack, end)
+        self.turns: deque[float] = deque()
+        self.note: Callable[[float], object] | None = None
+        self.totals: dict[tuple[str, str], int] | None = None
+        self.item = ("", "")
+        self.items = 0
+        self.body = body
+        self.counts = counts
+        self.began = self.arrived = began
+
+    @property
+    def current(self) -> str:
+        """Its name at this moment; takes no lock."""
+        turns = self.turns
+        # There is no call in here, after which another thread could take the last.
+        if not turns:
+            return self.name
+        return DATA_WAIT if turns[-1] < 0 else self.body
 
 
 class Marked(NamedTuple):
@@ -150,23 +236,30 @@ class Timeline:
         calling this timeline, and in any order.
         """
         name = self.labels.admit(name)
-        mark = self._push(name, self._stack(), end)
+        mark = self._push(Mark(name, self._stack(), end))
         self._ages.begin(name, mark)
         return mark
 
-    def open_loop(self, end: End) -> tuple[Mark, str]:
+    def open_loop(
+        self, end: End, counts: LoopCounts, *, opening: float = 0.0
+    ) -> LoopMark:
         """
-        Open a loop's activity on this thread until *end*, waiting for data first.
+        Open a loop's activity on this thread until *end*, waiting for data first. Its
+        steps have the name of the activity around the loop, else ``step``.
 
-        Returns the name for its steps as well: that of the activity around the loop,
-        else ``step``.
+        Args:
+            end: where the time of the end is recorded.
+            counts: where its steps are counted.
+            opening: seconds since the first step has begun.
         """
         stack = self._stack()
         with self._lock:
             marks = [mark for mark in stack.marks if not mark.end]
-        around = marks[-1].name if marks else STEP
+        around = marks[-1].current if marks else STEP
         stack.loops = True
-        return self._push(DATA_WAIT, stack, end), around
+        mark = LoopMark(stack, end, around, counts, self._clock() - opening)
+        self._push(mark)
+        return mark
 
     def open_compile(self, end: End) -> Mark | None:
         """
@@ -176,7 +269,7 @@ class Timeline:
         if stack is None or stack is not self._owner:
             return None
         self._compiles.append(([self._clock()], end))
-        return self._push(COMPILE, stack, end)
+        return self._push(Mark(COMPILE, stack, end))
 
     def count(self, name: str) -> int:
         """
@@ -211,26 +304,42 @@ class Timeline:
             self._seconds.setdefault(name, 0.0)
             self._charge(until=self._clock() - max(ago, 0.0))
             self._charge(name)
-            self._push(name, stack, end).is_pause = True
+            self._push(Mark(name, stack, end)).is_pause = True
 
-    def rename(self, mark: Mark, name: str, at: float) -> None:
-        """Rename *mark* to *name* at the time *at*. What paused its loop is over."""
+    def turn(
+        self, mark: LoopMark, at: float, *, finished: bool, ids: SpanIds | None = None
+    ) -> bool:
+        """
+        Begin a turn of *mark* at the time *at*, when a step was *finished*, else data
+        arrived. What paused its loop is over. Return whether it is innermost.
+
+        Args:
+            mark: of this thread.
+            at: by the clock.
+            finished: whether it is a step, whose span has the *ids*.
+            ids: for an exemplar.
+        """
+        stack = mark.stack
         with self._lock:
-            stack = mark.stack
+            if (marks := stack.marks) and marks[-1] is mark:
+                mark.turns.append(-at if finished else at)
+                self._take_turns(mark, inf, ids)
+                return True
+            # An inner loop may have ended without a call.
+            self._settle(stack)
+            mark.turns.append(-at if finished else at)
+            self._settle(stack, ids=ids)
             marks = stack.marks
-            if stack is self._owner and marks and marks[-1] is mark and not mark.end:
-                # As `_charge` does, in less time; neither calls anything meanwhile.
-                if at > self._since:
-                    self._seconds[mark.name] += at - self._since
-                    self._since = at
-            else:
-                for one in reversed(marks):
-                    if one is mark:
-                        break
-                    if one.is_pause and not one.end:
-                        one.end.append(at)
-                self._charge(until=at)
-            mark.name = name
+            # As `_push` does: then it is innermost again.
+            while marks and (end := marks[-1].end) and end[0] <= at:
+                del marks[-1]
+            return marks[-1:] == [mark]
+
+    def settle(self, mark: LoopMark) -> None:
+        """Account for the turns of *mark*. Thread-safe."""
+        if mark.turns:
+            with self._lock:
+                self._take_turns(mark, inf)
 
     def compiled(self, seconds: float) -> None:
         """
@@ -265,7 +374,7 @@ class Timeline:
         if owner is None or not owner.is_alive:
             return None
         # A copy: the thread goes on meanwhile.
-        open_ = [mark.name for mark in owner.marks[:] if not mark.end]
+        open_ = [mark.current for mark in owner.marks[:] if not mark.end]
         return Marked(owner.thread, open_[-1] if open_ else OTHER, owner.loops)
 
     def collect(self) -> list[Family]:
@@ -287,21 +396,75 @@ class Timeline:
             stack = local.stack = Stack(life)
         return stack
 
-    def _push(self, name: str, stack: Stack, end: End) -> Mark:
-        mark = Mark(name, stack, end)
+    def _push(self, mark: MarkT) -> MarkT:
+        stack, name = mark.stack, mark.name
         with self._lock:
             self._charge()
+            self._settle(stack)
             if self._replaces(stack):
                 self._follow(stack)
             self._seconds.setdefault(name, 0.0)
             marks = stack.marks
             while marks and marks[-1].end:
                 del marks[-1]
+            if marks and type(around := marks[-1]) is LoopMark:
+                around.note = None
             if len(marks) >= stack.most:  # tasks whose activities overlap
                 stack.marks = marks = [one for one in marks if not one.end]
                 stack.most = max(2 * len(marks), _FEW)
             marks.append(mark)
         return mark
+
+    def _settle(
+        self, stack: Stack, until: float = inf, ids: SpanIds | None = None
+    ) -> None:
+        """Account for what was noted on *stack* until then."""
+        # Inner loops first: the last turns of outer ones came after them.
+        for mark in stack.marks[::-1]:
+            if type(mark) is LoopMark and mark.turns:
+                self._take_turns(mark, until, ids)
+
+    def _take_turns(
+        self, mark: LoopMark, until: float, ids: SpanIds | None = None
+    ) -> None:
+        turns, counts, seconds = mark.turns, mark.counts, self._seconds
+        owned, marks, totals = mark.stack is self._owner, mark.stack.marks, mark.totals
+        if turns and (not marks or marks[-1] is not mark):
+            self._resume(mark, abs(turns[0]))
+        while turns:
+            # There is no call in here: an interruption comes before or after.
+            at = turns[0]
+            if not -until <= at <= until:
+                return
+            del turns[0]
+            if at > 0.0:
+                if owned and at > self._since:
+                    seconds[mark.name] += at - self._since
+                    self._since = at
+                mark.name, mark.arrived = mark.body, at
+                if at > mark.began:
+                    counts.waited += at - mark.began
+                continue
+            at = -at
+            if owned and at > self._since:
+                seconds[mark.name] += at - self._since
+                self._since = at
+            spent, mark.name, mark.began = at - mark.began, DATA_WAIT, at
+            counts.steps += 1
+            counts.last_step = at
+            if totals is not None:
+                totals[mark.item] += mark.items
+            counts.seconds.observe(spent, ids)
+
+    def _resume(self, mark: LoopMark, at: float) -> None:
+        """Note that the loop of *mark*, which is not the innermost, goes on at *at*."""
+        for one in reversed(mark.stack.marks):
+            if one is mark:
+                break
+            if one.is_pause and not one.end:
+                one.end.append(at)
+        if mark.stack is self._owner:
+            self._attribute(at)
 
     def _replaces(self, stack: Stack) -> bool:
         owner = self._owner
@@ -322,6 +485,16 @@ class Timeline:
             return
         if until is None:
             until = self._clock()
+            # Until then: meanwhile, the loop goes on.
+            self._settle(owner, until)
+        else:
+            self._settle(owner)
+        self._attribute(until, name)
+
+    def _attribute(self, until: float, name: str | None = None) -> None:
+        owner = self._owner
+        if owner is None:
+            return
         marks, open_ = owner.marks, OTHER
         if marks:
             open_ = marks[-1].name

@@ -185,7 +185,7 @@ def checked(result: Result) -> None:
     )
     assert total == 2.0 + 2 * (2 + 3 + 4)
     assert (scraped, drained, profile) == (True, True, "HTTP/1.1 200 OK")
-    assert threads == [["jaxmon-memory", before]]
+    assert threads == [["jaxmon-worker", before]]
     assert before == after
     assert before[0] == 1
     assert "FINDINGS" in result.err

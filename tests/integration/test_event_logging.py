@@ -117,7 +117,7 @@ def test_a_handler_that_blocks_or_fails_costs_the_program_nothing() -> None:
 held = threading.Event()
 class Stuck(logging.Handler):
     def emit(self, record):
-        assert record.threadName == "jaxmon-events"
+        assert record.threadName == "jaxmon-worker"
         held.wait(240)
 logging.getLogger("jaxmon.events").addHandler(Stuck())
 agent = instrument(log_events=True)

@@ -351,7 +351,7 @@ while time.monotonic() < deadline:
         slow(one)
         last = fast(two)
     jax.block_until_ready([slow(one), last])
-    while sampling._watcher._watched or sampling._watcher._submitted.qsize():
+    while sampling._watcher._held:
         time.sleep(0.01)
 for function, figures in sampling._figures.items():
     for shortest in sorted(figures.executions._values)[:1]:

@@ -326,10 +326,40 @@ print(json.dumps([
         },
     )
 
-    # Without an interval nothing looks at memory, and without calls none is sampled.
-    idle = {"jaxmon-memory", "jaxmon-sampling"}
-    threads = [name for name in leaks.THREADS if name not in idle]
-    assert result.json() == [None, 7, False, 0, None, ["MainThread", *threads]]
+    assert result.json() == [None, 7, False, 0, None, ["MainThread", *leaks.THREADS]]
+
+
+def test_few_threads_do_all_that_can_be_enabled(
+    preloaded_script: Callable[..., Result], tmp_path: Path
+) -> None:
+    """
+    The server, the one that looks at stacks, one for what is short and one for what may
+    take long; another if something takes long.
+    """
+    source = """
+import sys, time
+from jaxmon.threads import running
+agent = jaxmon.instrument(
+    port=0, memory_interval=1, memory_lines_interval=1, sample_rate=100,
+    shadow_interval=0.1, log_events=True, device_figures=True, report=True,
+    run="all", run_state=sys.argv[1], run_interval=1, jax_functions=True,
+)
+step, ended = jax.jit(lambda x: {"loss": x + 1}), time.monotonic() + 60
+while True:
+    for _ in jaxmon.steps(range(100)):
+        jaxmon.log_values(step(1.0))
+    agent.refresh()
+    names = sorted(one.name for one in running())
+    if time.monotonic() > ended or (
+        len(names) <= 4 and "jaxmon_execution_seconds" in str(agent.collect())
+    ):
+        break
+jaxmon.uninstrument()
+print(json.dumps([names, [one.name for one in running()]]))
+"""
+    result = preloaded_script(HEAD + source, str(tmp_path / "run"))
+
+    assert result.json() == [[*leaks.THREADS], []]
 
 
 def test_disabled_touches_nothing(

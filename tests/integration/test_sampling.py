@@ -405,7 +405,7 @@ sampling = inside.sampling(agent)
 sampling.arm()
 step(x)
 step(x)
-assert sampling._watcher._watched or sampling._watcher._submitted.qsize()
+assert sampling._watcher._held
 print("ends")
 """
 

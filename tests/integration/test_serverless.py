@@ -25,11 +25,8 @@ from tests.preloaded import Program, start_preloaded
 from tests.support import ROOT, clean_environ, freeze, until
 
 
-# They wait for something to do, without a time.
-WAITING = {
-    f"jaxmon-{name}"
-    for name in ("cache", "numerics", "oom", "otlp", "programs", "traces", "tracing")
-}
+# They wait for something to do; the scheduler also for what a compile has left to do.
+WAITING = {f"jaxmon-{name}" for name in ("otlp", "scheduler", "traces", "worker")}
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 SERVER = 2
 

@@ -9,6 +9,7 @@ from jaxmon.agent.charts.moments import MOST, Moment, Moments
 from jaxmon.agent.functions import FunctionTable
 from jaxmon.indicators.loops import Loops
 from jaxmon.indicators.routes import Routes
+from jaxmon.indicators.timeline import Timeline
 
 
 def test_a_long_run_keeps_as_few_moments_as_a_short_one() -> None:
@@ -62,8 +63,10 @@ def test_counters_equal_what_was_counted() -> None:
     counters = Counters(table, loops, routes)
     assert dict(counters.poll(1.0)) == {"compiling": 0.0}
 
-    for _ in range(4):
-        loops.of("train").step(0.25, 1.0)
+    timeline, loop = Timeline(10, clock=lambda: 1.0), loops.of("train")
+    mark = loop.begin(timeline, [], timeline)
+    for number in range(1, 5):
+        timeline.turn(mark, 1.0 + number / 4, finished=True)
     routes.of("predict").count(0.1, "success", "warm")
     routes.of("predict").count(9.0, "success", "cold")
     routes.of("predict").count(0.3, "error", "warm")

@@ -187,12 +187,13 @@ ELSEWHERE = [
     "agent/reports/mounts",
     "agent/reports/profile",
     "agent/runtime",
+    "agent/scheduler",
     "agent/serving",
     "agent/traces/part",
     "agent/tracing/sources",
     "agent/versions",
     "agent/warm/compiling",
-    "agent/watcher",
+    "agent/worker",
     "indicators/decorate",
 ]
 

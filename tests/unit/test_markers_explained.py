@@ -98,7 +98,7 @@ def test_steps_are_explained_by_loop(recorded):
     for _ in range(3):
         next(loop)
     figures = recorded.loops.of("train")
-    figures.wait(figures.seconds.sum)
+    figures.counts.waited = figures.seconds.sum
 
     found = section(recorded, "steps")["train"]
     loop.close()

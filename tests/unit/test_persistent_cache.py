@@ -74,6 +74,7 @@ def test_a_directory_that_hangs_is_named_and_blocks_nobody() -> None:
     finally:
         answers.set()
         cache.stop()
+        shared.scheduler.stop()
 
     assert shared.guard.failures() == {}
 
@@ -115,6 +116,7 @@ def test_a_cold_start_does_not_list_a_slow_directory_again_and_again() -> None:
         assert looks == [2]
     finally:
         cache.stop()
+        shared.scheduler.stop()
 
     assert shared.guard.failures() == {}
 
@@ -157,6 +159,7 @@ def test_a_bucket_is_not_listed(tmp_path: Path) -> None:
     cache.scan()
     cache.looked_up(shared.table.named("f"), hit=True)
     cache.stop()
+    shared.scheduler.stop()
 
     assert looks == []
     assert cache.snapshot()["requests"] == {"hit": 1, "miss": 0}

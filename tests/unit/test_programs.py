@@ -148,6 +148,7 @@ def test_a_deleted_executable_costs_its_own_figures_only() -> None:
         until(lambda: "g" in programs.snapshot(), "the second program")
     finally:
         programs.stop()
+        shared.scheduler.stop()
 
     snapshot = programs.snapshot()["f"]
     assert (snapshot.pop("finished") or 0.0) > 0
@@ -174,6 +175,7 @@ def test_executables_that_find_no_place_are_refused_and_the_rest_let_go() -> Non
     finally:
         threading.Timer(0.05, gate.set).start()
         programs.stop()
+        shared.scheduler.stop()
 
     gc.collect()
     assert [ref() for ref in kept if ref() is not None] == []
@@ -196,6 +198,7 @@ def test_programs_of_functions_without_a_label_of_their_own_are_counted_only() -
         until(lambda: counted() == 2, "two programs")
     finally:
         programs.stop()
+        shared.scheduler.stop()
 
     assert programs.snapshot() == {
         "other": {"programs": 2, "fingerprint": None, "finished": 0.0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 
@@ -17,7 +18,8 @@ from jaxmon.catalog import (
     TIME_SECONDS,
 )
 from jaxmon.indicators import steps
-from jaxmon.indicators.loops import Loop
+from jaxmon.indicators.loops import Loop, Loops
+from jaxmon.indicators.timeline import Timeline
 from tests.indicators import recording
 
 
@@ -122,7 +124,7 @@ def test_a_running_loop_has_the_age_of_its_last_step(recorded):
     assert 0 <= began <= time.perf_counter() - before
 
     loop = recorded.loops.of("train")
-    loop.last_step -= 100
+    loop.counts.last_step -= 100
     (hanging,) = recorded.values(AGE, loop="train")
     stepping = time.perf_counter()
     next(run)
@@ -331,6 +333,45 @@ def test_recording_may_begin_and_end_within_a_loop():
     assert first.value(STEPS.name) == 1
 
 
+def test_a_step_calls_few_functions_of_ours(recorded):
+    """Most only note their times: each function takes a microsecond in a busy cache."""
+    called = []
+
+    def profile(frame, event, _):
+        if event == "call":
+            called.append(frame.f_code.co_name)
+
+    run = iter(jaxmon.steps(range(1000)))
+    next(run)
+    sys.setprofile(profile)
+    try:
+        for _ in run:
+            pass
+    finally:
+        sys.setprofile(None)
+
+    assert recorded.value(STEPS.name) == 1000
+    assert called.count("__next__") == 1000
+    # Each is observed, and some account for those before them.
+    assert len(called) <= 2.5 * 1000
+
+
+def test_what_is_set_within_a_loop_is_noticed_at_its_next_step(recorded):
+    """After thousands that only noted their times."""
+    seen, counts = [], []
+    run = iter(jaxmon.steps(range(100)))
+    for number in run:
+        if number == 50:
+            recorded.loops.on_step = lambda loop: seen.append(loop.steps)
+            recorded.loops.attend()
+        elif number == 60:
+            recorded.loops.on_step = None
+        counts.append(recorded.loops.of("train").steps if number % 7 == 0 else number)
+
+    assert seen == list(range(51, 61))
+    assert counts == list(range(100))
+
+
 @pytest.mark.contained
 @pytest.mark.parametrize("items", [lambda batch: batch.nothing, -1, "many"])
 def test_items_that_cannot_be_counted_are_contained(recorded, items):
@@ -343,14 +384,16 @@ def test_items_that_cannot_be_counted_are_contained(recorded, items):
 
 
 @pytest.mark.contained
-@pytest.mark.parametrize("method", ["begin", "wait", "step"])
-def test_a_failure_of_ours_is_contained(recorded, monkeypatch, method):
+@pytest.mark.parametrize(
+    ("owner", "method"), [(Loop, "begin"), (Timeline, "turn"), (Loops, "changed")]
+)
+def test_a_failure_of_ours_is_contained(recorded, monkeypatch, owner, method):
     """The loop gets its batches, whatever fails."""
 
-    def fail(*_):
+    def fail(*_, **__):
         raise RuntimeError
 
-    monkeypatch.setattr(Loop, method, fail)
+    monkeypatch.setattr(owner, method, fail)
     for _ in range(2):
         assert list(jaxmon.steps(range(20))) == list(range(20))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import random
 import threading
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 import jaxmon
 from jaxmon.catalog import TIME_SECONDS
 from jaxmon.indicators import activities
-from jaxmon.indicators.timeline import Timeline
+from jaxmon.indicators.timeline import LoopCounts, Timeline
 from tests.indicators import recording
 from tests.support import until
 
@@ -47,6 +48,11 @@ def seconds(timeline):
         for one, value in family.samples
         if value
     }
+
+
+def open_loop(timeline):
+    """Open a loop's activity."""
+    return timeline.open_loop([], LoopCounts("train"))
 
 
 def close(timeline, mark):
@@ -122,14 +128,14 @@ def test_activities_may_end_in_any_order(timeline, clock):
 
 def test_a_loop_waits_then_works(timeline, clock):
     """Work on a step counts as what is around the loop, step where nothing is."""
-    loop, body = timeline.open_loop([])
+    loop = open_loop(timeline)
     clock.now += 1
-    timeline.rename(loop, body, clock.now)
+    timeline.turn(loop, clock.now, finished=False)
     clock.now += 2
     mark = timeline.open("evaluate", [])
-    inner, inner_body = timeline.open_loop([])
+    inner = open_loop(timeline)
     clock.now += 4
-    timeline.rename(inner, inner_body, clock.now)
+    timeline.turn(inner, clock.now, finished=False)
     clock.now += 8
     close(timeline, inner)
     close(timeline, mark)
@@ -140,12 +146,12 @@ def test_a_loop_waits_then_works(timeline, clock):
 
 def test_time_that_was_read_stays_where_it_was(timeline, clock):
     """A scrape may come between reading the clock and renaming: nothing decreases."""
-    loop, body = timeline.open_loop([])
+    loop = open_loop(timeline)
     clock.now += 4
     at = clock.now
     clock.now += 2
     assert seconds(timeline) == {"data_wait": 6}
-    timeline.rename(loop, body, at)
+    timeline.turn(loop, at, finished=False)
     clock.now += 1
 
     assert seconds(timeline) == {"data_wait": 6, "step": 1}
@@ -153,18 +159,60 @@ def test_time_that_was_read_stays_where_it_was(timeline, clock):
 
 def test_activities_that_ended_within_a_step_do_not_have_its_time(timeline, clock):
     """Whether or not they have been dropped when the step ends."""
-    loop, body = timeline.open_loop([])
+    loop = open_loop(timeline)
     for _ in range(3):
-        timeline.rename(loop, body, clock.now)
+        timeline.turn(loop, clock.now, finished=False)
         clock.now += 1
         mark = timeline.open("evaluate", [])
         clock.now += 2
         close(timeline, mark)
         clock.now += 4
-        timeline.rename(loop, "data_wait", clock.now)
+        timeline.turn(loop, clock.now, finished=True)
         clock.now += 8
 
     assert seconds(timeline) == {"step": 15, "evaluate": 6, "data_wait": 24}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_turns_that_are_noted_count_as_those_that_are_accounted_for(seed):
+    """
+    At once or later: whatever else is marked, paused, compiled or read in between, and
+    if the loop is left.
+    """
+    found: list[tuple[object, ...]] = []
+    for notes in (False, True):
+        chosen, clock = random.Random(seed), Clock()  # noqa: S311 - nothing secret
+        timeline, counts, reads = Timeline(50, clock=clock), LoopCounts("train"), []
+        mark, end = timeline.open_loop([], counts), list[float]()
+        for number in range(200):
+            clock.now += chosen.random()
+            innermost = timeline.innermost()
+            assert innermost is not None
+            if notes and innermost.name in {"data_wait", "step"}:
+                mark.turns.append(clock.now if number % 2 == 0 else -clock.now)
+            else:
+                timeline.turn(mark, clock.now, finished=number % 2 == 1)
+            clock.now += chosen.random()
+            event = chosen.choice(("", "", "", "read", "open", "pause", "compile"))
+            if event == "read":
+                reads.append(timeline.spent())
+            elif event == "compile":
+                timeline.compiled(0.01)
+            elif event:
+                end = []
+                opens = timeline.open_pause if event == "pause" else timeline.open
+                opens(event, end)
+                clock.now += chosen.random()
+                if chosen.random() < 0.7 or event == "open":
+                    end.append(clock.now)
+        mark.end.append(clock.now)
+        clock.now += 1
+        timeline.settle(mark)
+        assert counts.steps == 100
+        counted = (counts.waited, counts.seconds.sum, counts.last_step)
+        found.append((reads, timeline.spent(), *counted))
+
+    assert found[0] == found[1]
 
 
 def test_other_threads_run_beside_the_time(timeline, clock):
@@ -191,11 +239,11 @@ def test_a_loop_takes_the_time_over(timeline, clock):
     def train():
         timeline.open("outside", [])
         clock.now += 2
-        loop, body = timeline.open_loop([])
+        loop = open_loop(timeline)
         clock.now += 4
-        timeline.rename(loop, body, clock.now)
+        timeline.turn(loop, clock.now, finished=False)
         clock.now += 8
-        on_a_thread(lambda: timeline.open_loop([]))
+        on_a_thread(lambda: open_loop(timeline))
         clock.now += 16
 
     on_a_thread(train)
@@ -205,7 +253,7 @@ def test_a_loop_takes_the_time_over(timeline, clock):
 
 def test_a_thread_that_ended_is_replaced(timeline, clock):
     """By the next that marks something; what it left open has the time until then."""
-    on_a_thread(lambda: timeline.open_loop([]))
+    on_a_thread(lambda: open_loop(timeline))
     clock.now += 1
     timeline.open("evaluate", [])
     clock.now += 2
@@ -282,7 +330,7 @@ def test_names_are_bounded(clock):
         mark = timeline.open(name, [])
         clock.now += 1
         close(timeline, mark)
-    timeline.open_loop([])
+    open_loop(timeline)
     clock.now += 1
 
     assert seconds(timeline) == {"a": 1, "b": 1, "other": 2, "data_wait": 1}

@@ -32,21 +32,19 @@ def test_times_are_those_since_the_figures_before() -> None:
     """Four steps of 2 s, of which each waits half a second; 3 s of something else."""
     clock, loop = Clock(), Loop("train")
     timeline = Timeline(10, clock=clock)
-    mark, body = timeline.open_loop([])
+    mark = loop.begin(timeline, [], timeline)
     sources = Sources(FunctionTable(10), timeline, (), lambda: None)
     before = reading(loop, sources)
     for _ in range(4):
         clock.now += 0.5
-        loop.wait(0.5)
-        timeline.rename(mark, body, clock.now)
+        timeline.turn(mark, clock.now, finished=False)
         clock.now += 1.5
-        timeline.rename(mark, "data_wait", clock.now)
-        loop.step(2.0, clock.now)
+        timeline.turn(mark, clock.now, finished=True)
     timeline.open("evaluate", [])
     clock.now += 3.0
     found = times(reading(loop, sources), before)
 
-    assert body == STEP
+    assert mark.body == STEP
     assert found["step_seconds"] == 2.0
     assert found["data_wait_seconds"] == 0.5
     assert found["goodput"] == pytest.approx(6 / 11)

@@ -103,7 +103,7 @@ class PersistentCache(Part):
         self._reported: dict[str, object] = {}
         self._worker = Worker(
             "cache",
-            context.guard,
+            context.scheduler,
             every=0 if context.settings.serverless else _EVERY,
             routine=self._scan_periodically,
             gives_up=False,

@@ -20,7 +20,7 @@ from jaxmon.agent.jaxlink.arrays import underlying_array
 from jaxmon.agent.jaxlink.key_use import TooLargeError, drawn_from, is_key
 from jaxmon.agent.observers import Sample
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.watcher import Watcher
+from jaxmon.agent.worker import Watcher
 
 
 SITE = "keys"

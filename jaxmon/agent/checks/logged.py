@@ -11,7 +11,7 @@ from jaxmon.agent.checks.reading import array_of, reading
 from jaxmon.agent.context import Context
 from jaxmon.agent.jaxlink.arrays import is_pollable, is_ready_or_deleted
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.watcher import Watcher
+from jaxmon.agent.worker import Watcher
 from jaxmon.exposition.families import Family
 from jaxmon.indicators.values import SITE, Record, Values
 from jaxmon.threads import RLock

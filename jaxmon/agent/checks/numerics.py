@@ -23,7 +23,7 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arrays import is_pollable
 from jaxmon.agent.observers import Sample
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.watcher import Watcher
+from jaxmon.agent.worker import Watcher
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family
 

@@ -49,7 +49,7 @@ class ShadowRunner:
     ) -> None:
         self._jax = context.jax
         self._checked = checked
-        self._worker = Worker("shadow", context.guard, limit=1)
+        self._worker = Worker("shadow", context.scheduler, limit=1)
         self._turns = Turns(context.settings.shadow_interval)
         self._room = Room(context.settings.shadow_memory, self._turns)
         self._stopped = Event()

@@ -219,7 +219,7 @@ class Programs(Part):
         self._queued, self._read = Tally(), Tally()
         self._worker = Worker(
             "programs",
-            context.guard,
+            context.scheduler,
             every=_INTERVAL_SECONDS,
             routine=self._weigh_late,
             limit=_WAITING,
@@ -256,7 +256,7 @@ class Programs(Part):
             self._utilization.dropped_program(function)
 
     def start(self) -> None:
-        """Start the analysing thread."""
+        """Begin to weigh what is left later."""
         self._worker.start()
 
     def refresh(self, *, asked: bool) -> None:
@@ -272,7 +272,7 @@ class Programs(Part):
         self._worker.drain(timeout)
 
     def stop(self) -> None:
-        """Stop the thread and drop the queue."""
+        """Drop the queue."""
         self._worker.stop()
         self._unweighed.clear()
 

@@ -46,7 +46,7 @@ class DeviceMetrics(Part):
         self._wanted = context.settings.device_figures
         self._worker = Worker(
             "device_figures",
-            context.guard,
+            context.scheduler,
             every=every,
             routine=self._query,
             gives_up=False,

@@ -198,6 +198,8 @@ class DeletedArrayHook:
     0.3 µs where JAX's Python code reads an array, nothing in a cached call.
     """
 
+    __slots__ = ("_bind", "_guard", "_observe", "_site", "active")
+
     def __init__(
         self,
         original: Any,
@@ -206,7 +208,7 @@ class DeletedArrayHook:
         guard: Guard,
         site: str,
     ) -> None:
-        self._original = original
+        self._bind = original.__get__
         self._observe = observe
         self._guard = guard
         self._site = site
@@ -217,13 +219,13 @@ class DeletedArrayHook:
         self.active = False
 
     def __get__(self, array: Any, owner: type | None = None) -> Any:
-        if array is not None and self.active and array.is_deleted():
+        if array is not None and array.is_deleted() and self.active:
             try:
                 if self._guard.on(self._site):
                     self._observe(deleted_message(array), sys._getframe(1))  # noqa: SLF001
             except Exception:  # noqa: BLE001 - contained: the user's error propagates
                 self._guard.failed(self._site)
-        return self._original.__get__(array, owner)
+        return self._bind(array, owner)
 
 
 def _caller() -> FrameType | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog, disclosure
 from jaxmon.agent.context import Context
-from jaxmon.agent.events import Event
+from jaxmon.agent.events import Event, logger
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Part
 from jaxmon.agent.worker import Worker
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from jaxmon.otel.logs import OwnLogs
 
 log = logging.getLogger("jaxmon")
-logger = logging.getLogger("jaxmon.events")
-"""Gets the records; the program gives it handlers and a level."""
 
 _PREFIX = "jaxmon_"
 _WAITING = 1000
@@ -48,6 +46,7 @@ class EventLogging(Part):
     def __init__(self, context: Context) -> None:
         self._guard = context.guard
         self._events = context.events
+        self._scheduler = context.scheduler
         self._waiting: deque[Event] = deque()
         self._scheduled = False
         self._dropped = 0
@@ -58,7 +57,7 @@ class EventLogging(Part):
     def attach(self, hooks: Hooks) -> None:
         """Begin to take events."""
         del hooks
-        self._worker = Worker(self.name, self._guard)
+        self._worker = Worker(self.name, self._scheduler)
         if logs_are_asked(os.environ):
             self._logs = self._own_logs()
         self._events.listener = self._take

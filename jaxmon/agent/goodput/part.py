@@ -1,8 +1,8 @@
 """
 The record of a run, as a part of the agent of process 0.
 
-A thread of its own accounts for the time and writes the record: storage that does not
-respond holds up nothing else. In the other processes of a job it ends at once.
+The record is written where storage that does not respond holds up nothing else. In the
+other processes of a job that ends at once.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import partial
+from math import inf
 from typing import Any, Final
 
 from jaxmon import catalog, rundir
@@ -20,13 +21,14 @@ from jaxmon.agent.goodput.store import Store, SupersededError
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.cluster import cluster
 from jaxmon.agent.part import Explanation, Part
+from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.facts.run import CHECKPOINT, STOPPED, NewerRecordError, RunRecord
 from jaxmon.indicators.loops import Loop, Loops
 from jaxmon.indicators.timeline import Timeline
-from jaxmon.threads import DaemonThread, Event, RLock, current
+from jaxmon.threads import RLock
 
 
 SITE: Final = "goodput"
@@ -78,51 +80,45 @@ class RunGoodput(Part):
         # Why the record is not kept at present, in words.
         self._trouble = ""
         self._over = False
-        self._ended = Event()
-        self._thread: DaemonThread | None = None
+        self._worker = Worker(
+            SITE,
+            context.scheduler,
+            every=min(self._every, _SOON),
+            routine=self._round,
+            gives_up=False,
+        )
         self._lock = RLock()
 
     def start(self) -> None:
         """Start to account for the time."""
-        if self._thread is not None:
+        if self._store is not None:
             return
         # From here on, not from the first marker on: it compiles before.
         self._timeline.begin()
         self._store = Store(self._run, identity.this_process())
-        work = partial(self._guard.run, SITE, self._work)
-        thread = DaemonThread("jaxmon-goodput", work)
-        if self._guard.start(thread, SITE):
-            self._thread = thread
+        self._worker.start()
 
     def send(self) -> None:
         """Write the record for the last time, on its thread."""
-        if self._thread is not None and not self._over:
+        if self._store is not None and not self._over:
+            self._worker.submit(partial(self._round, last=True), urgent=True)
             self._over = True
-            self._ended.set()
 
     def stop(self) -> None:
         """Wait until the record is written, within the deadline. Idempotent."""
         self.send()
-        thread, self._thread = self._thread, None
-        if thread is not None and thread is not current():
-            self._guard.join(thread)
+        self._worker.finish()
 
     def abandon(self) -> None:
         """Leave the record to the parent process."""
-        self._thread = None
         self._leave()
 
     # --- the thread -----------------------------------------------------------------
 
-    def _work(self) -> None:
-        while not self._over:
-            pause = self._every if self._accounts else min(self._every, _SOON)
-            if not self._ended.wait(pause):
-                self._round()
-        self._round(last=True)
-
     def _round(self, *, last: bool = False) -> None:
         """Begin to keep the record, if that is possible now, and write it."""
+        if self._over and not last:
+            return
         try:
             if self._store is not None and (self._accounts or self._begin(self._store)):
                 self._write(self._store, last=last)
@@ -151,8 +147,9 @@ class RunGoodput(Part):
             self._written = monotonic()
 
     def _leave(self) -> None:
-        """Leave the record to another process, and end the thread."""
+        """Leave the record to another process."""
         self._store, self._accounts, self._over = None, None, True
+        self._worker.every = inf
 
     def _begin(self, store: Store) -> bool:
         """Return whether this process now keeps the record."""
@@ -172,6 +169,7 @@ class RunGoodput(Part):
         record, continues = found
         self._written = monotonic()
         self._accounts = Accounts(record, continues=continues)
+        self._worker.every = self._every
         return True
 
     def _prepare(self) -> None:

@@ -1,10 +1,11 @@
 """
 How long functions and steps take, against earlier in this run and against earlier runs.
 
-Fed by sampled execution times and by the steps of marked loops. Judged on the sampling
-thread every few seconds; see `jaxmon.agent.history.times` for when something counts as
-slower. What programs take is kept in the run directory for the next run of the same
-command; a directory that cannot be used costs nothing but that.
+Fed by sampled execution times and by the steps of marked loops. Judged every few
+seconds, where files that do not respond hold up nothing else; see
+`jaxmon.agent.history.times` for when something counts as slower. What programs take is
+kept in the run directory for the next run of the same command; a directory that cannot
+be used costs nothing but that.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from jaxmon.agent.observers import Shapes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.sampling.shapes import text_of
 from jaxmon.agent.versions import versions
+from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, series
@@ -108,7 +110,8 @@ class SpeedHistory(Part):
         self._compiles: deque[tuple[float, str]] = deque(maxlen=100)
         context.observers.executed.append(self._executed)
         context.observers.executable.append(self._compiled)
-        context.observers.timer.append(self._tick)
+        context.observers.timer.append(self._on_timer)
+        self._worker = Worker("history", context.scheduler, limit=1)
 
     # --- observing ---------------------------------------------------------------
 
@@ -133,6 +136,10 @@ class SpeedHistory(Part):
         del executable
         if not function.internal:
             self._compiles.append((wall_time(), function.name))
+
+    def _on_timer(self) -> None:
+        if monotonic() >= self._due:
+            self._worker.submit(self._tick)
 
     def _tick(self) -> None:
         if monotonic() < self._due:
@@ -310,6 +317,7 @@ class SpeedHistory(Part):
 
     def stop(self) -> None:
         """Keep the times for the next run."""
+        self._worker.stop()
         path = self._path
         if path is not None:
             self._write()

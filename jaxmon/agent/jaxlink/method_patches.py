@@ -67,27 +67,30 @@ class SyncCall:
 class MethodPatch:
     """Replaces a method of JAX's array class and passes each use to *observe*."""
 
+    __slots__ = ("_allowance", "_bind", "_guard", "_observe", "_off", "active")
+
     def __init__(
         self,
         original: Any,
         observe: Callable[[FrameType, Callable[..., Any], Any], Any],
-        allowance: Allowance | None,
+        allowance: Allowance,
         guard: Guard,
     ) -> None:
         self._allowance = allowance
-        self._original = original
+        self._bind = original.__get__
         self._observe = observe
         self._guard = guard
         self._off = guard.off
         self.active = True
 
     def __get__(self, array: Any, owner: type | None = None) -> Any:
-        bound = self._original.__get__(array, owner)
-        if array is None or not self.active or SITE in self._off:
-            return bound
+        # First, since most pass where they are frequent.
         allowance = self._allowance
-        if allowance is not None and allowance.passing:
+        if allowance.passing:
             allowance.passing -= 1
+            return self._bind(array, owner)
+        bound = self._bind(array, owner)
+        if array is None or not self.active or SITE in self._off:
             return bound
         try:
             return self._observe(sys._getframe(1), bound, array) or bound  # noqa: SLF001

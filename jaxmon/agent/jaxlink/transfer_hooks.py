@@ -68,13 +68,13 @@ class ObservedTarget(NamedTuple):
         owner: a module, or the class of arrays.
         name: the attribute.
         observe: takes the calling frame, the original and, for a method, the array.
-        allowance: what *observe* asks first, `None` if nothing.
+        allowance: which *observe* asks; while it lets events pass, that is not called.
     """
 
     owner: Any
     name: str
     observe: Callable[..., Any]
-    allowance: Allowance | None = None
+    allowance: Allowance
 
 
 class TransferHooks:
@@ -150,7 +150,10 @@ class TransferHooks:
         ]
         lax: Any = source.lax.lax
         probes += [
-            ObservedTarget(lax, name, self.on_convert)
+            # Which asks another: it observes some of the calls only.
+            ObservedTarget(
+                lax, name, self.on_convert, Allowance(burst=0, rate=0, passes=0)
+            )
             for name in CONVERSIONS
             if name in vars(lax)
         ]

@@ -63,7 +63,7 @@ class MemoryLines(Part):
         self._lock = RLock()
         self._worker = Worker(
             "allocations",
-            context.guard,
+            context.scheduler,
             every=min(self._interval, _LOOK_SECONDS),
             routine=self._look,
             spread=_SPREAD,

@@ -43,7 +43,7 @@ class Memory(Part):
         self._dtypes: dict[str, None] = {"float32": None}
         self._worker = Worker(
             "memory",
-            context.guard,
+            context.scheduler,
             every=self._interval,
             routine=self.take_snapshot,
             gives_up=False,

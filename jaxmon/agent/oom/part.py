@@ -67,7 +67,7 @@ class OomReports(Part):
         self._context = context
         self._guard = context.guard
         self._directory = ReportDirectory(context.settings.report_dir)
-        self._worker = Worker("oom", context.guard)
+        self._worker = Worker("oom", context.scheduler)
         self._written: deque[str] = deque(maxlen=MAX_REPORTS)
         self._count = Tally()
         self._numbers = itertools.count(1)
@@ -96,7 +96,7 @@ class OomReports(Part):
         """
         self._reserve = bytes(_RESERVE_BYTES)
         self.facts.prepare()
-        self._worker.start()
+        self._context.scheduler.prepare(self.name)
 
     def stop(self) -> None:
         """Let a report in progress finish, and write no more."""
@@ -154,7 +154,7 @@ class OomReports(Part):
                 done.set()
                 self._refill()
 
-        if self._worker.submit(job):
+        if self._worker.submit(job, urgent=True):
             done.wait(_WAIT_SECONDS)
         else:
             self._busy.release()

@@ -32,8 +32,7 @@ from jaxmon.agent.sampling.sampler import Sampler
 from jaxmon.agent.sampling.shapes import array_classes, shapes_of
 from jaxmon.agent.sampling.window import SITE, CallEnd, DispatchWindow
 from jaxmon.agent.sampling.work import unready
-from jaxmon.agent.watcher import Watcher
-from jaxmon.agent.worker import Worker
+from jaxmon.agent.worker import Watcher, Worker
 from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.exposition.families import Family, histograms
 from jaxmon.facts.spread import spread_of
@@ -89,12 +88,13 @@ class Sampling(Part):
         self._interval = max(1 / rate, _INTERVAL) if rate else 0.0
         self._figures: dict[Function, Figures] = {}
         self.run_ahead = RunAhead(spanning, self.begin)
-        self._watcher = Watcher("watcher", context.guard)
+        self._watcher = Watcher("watcher", context.scheduler)
         self._timer = Worker(
             "sampling",
-            context.guard,
+            context.scheduler,
             every=self._interval,
             routine=self._tick,
+            is_short=True,
             spread=_SPREAD,
         )
         self._window: DispatchWindow | None = None

@@ -135,6 +135,7 @@ class Traces(Part):
         with self._lock:
             before, self._tracer = self._tracer, tracer
             self._indicators.tracer = self._observers.tracer = tracer
+            self._indicators.loops.attend()
         if before is not None:
             self._lost += before.dropped()
             before.end()  # not waited for: this thread is the program's

@@ -73,7 +73,7 @@ class TraceMistakes(Part):
         self._guard = context.guard
         self._files = SourceLineFinder(context.jax)
         self._worker = Worker(
-            self.name, context.guard, limit=_WAITING, gather=_GATHER_SECONDS
+            self.name, context.scheduler, limit=_WAITING, gather=_GATHER_SECONDS
         )
         # By id, with the code itself, so that the id cannot be reused.
         self._seen: dict[int, types.CodeType] = {}
@@ -92,10 +92,6 @@ class TraceMistakes(Part):
         if unread is not None:
             self._worker.submit(functools.partial(self._read, unread))
 
-    def start(self) -> None:
-        """Start the thread that reads."""
-        self._worker.start()
-
     def refresh(self, *, asked: bool) -> None:
         """Read what waits for others now: a report of a short run has it, too."""
         del asked
@@ -106,7 +102,7 @@ class TraceMistakes(Part):
         self._worker.drain(timeout)
 
     def stop(self) -> None:
-        """Stop the thread and drop what has not been read."""
+        """Drop what has not been read."""
         self._worker.stop()
 
     def explain(self) -> Explanation:

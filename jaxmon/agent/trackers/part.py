@@ -16,6 +16,7 @@ from jaxmon import threads
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.part import Part
+from jaxmon.agent.scheduler import Scheduler
 from jaxmon.agent.trackers.figures import (
     Ideal,
     Reading,
@@ -73,6 +74,8 @@ class Tracker:
         self._start = start
         self._ideal = ideal_seconds
         self.findings = findings
+        # Of its own: what it calls may take long, or hang.
+        self._scheduler: Scheduler | None = None
         self._worker: Worker | None = None
         self._taken = 0
         self._refused = 0
@@ -86,7 +89,8 @@ class Tracker:
         *number* of its kind: each fails by itself.
         """
         name = f"tracker_{self.kind}" + (f"_{number}" if number > 1 else "")
-        self._worker = Worker(name, context.guard, limit=_WAITING, theirs=True)
+        self._scheduler = Scheduler(context.guard)
+        self._worker = Worker(name, self._scheduler, limit=_WAITING, theirs=True)
 
     @property
     def dropped(self) -> int:
@@ -127,6 +131,8 @@ class Tracker:
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.finish()
+        if self._scheduler is not None:
+            self._scheduler.stop()
 
 
 class Trackers(Part):
@@ -169,6 +175,7 @@ class Trackers(Part):
         tracker.attach(self._context, len(others) + 1)
         self._trackers = [*self._trackers, tracker]
         self._loops.on_step = self._on_step
+        self._loops.attend()
 
     def _on_step(self, loop: Loop) -> None:
         """
