@@ -61,10 +61,7 @@ def period(seconds: float | None) -> str:
 
 
 def findings(facts: HostFacts, about: Reason, topic: str) -> list[dict[str, Any]]:
-    """
-    Return the findings of *topic* on the processes that *about* is about: first the one
-    on the same route or loop, then the most expensive.
-    """
+    """Return findings of *topic*: first on the same route, then the most expensive."""
     every = (one for of in processes(facts, about) for one in of.findings or ())
     found = [one for one in every if one["topic"] == topic]
     found.sort(key=lambda one: (one["subject"] != about["subject"], -one["seconds"]))
