@@ -12,8 +12,8 @@ from jaxmon.clocks import monotonic
 from jaxmon.facts.process import read
 from jaxmon.limits import Limits
 from jaxmon.originals import original
-from jaxmon.report.findings import find
 from jaxmon.report.text import summary
+from jaxmon.symptoms.findings import find
 
 
 # A blocked standard error must not keep the program alive.

@@ -24,11 +24,11 @@ from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.http.redaction import Secrets
 from jaxmon.limits import Limits
 from jaxmon.report import responses
-from jaxmon.report.findings import find
 from jaxmon.report.html.page import files_of
 from jaxmon.report.stacks import stacks
 from jaxmon.report.text import explanation
 from jaxmon.resources import hung
+from jaxmon.symptoms.findings import find
 
 
 _MAX_BYTES = 16 << 20
