@@ -22,10 +22,10 @@ from jaxmon.catalog.gpus import GPU_XID_LAST_TIMESTAMP_SECONDS
 from jaxmon.endings import age_of
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels
-from jaxmon.facts.record import encoded
 from jaxmon.facts.ending import ProcessEnd
 from jaxmon.facts.host import XidError
 from jaxmon.facts.rank import Rank
+from jaxmon.facts.record import encoded
 from jaxmon.resources import container
 from jaxmon.threads import DaemonThread
 from jaxmon_exporter.collecting import Clock

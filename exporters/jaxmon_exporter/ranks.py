@@ -26,7 +26,7 @@ from jaxmon.catalog.gpus import GPU_CLOCK_EVENT_ACTIVE
 from jaxmon.endings import SlotEnds
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels
-from jaxmon.facts.record import encoded
+from jaxmon.facts import SCHEMA
 from jaxmon.facts.ending import KILLED, RUNNING, ProcessEnd
 from jaxmon.facts.host import (
     InspectedCollectives,
@@ -35,7 +35,9 @@ from jaxmon.facts.host import (
     ThrottledGpu,
     XidError,
 )
-from jaxmon.facts.rank import SCHEMA
+from jaxmon.facts.rank import Rank
+from jaxmon.facts.reader import from_json, mapping
+from jaxmon.facts.record import encoded
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.http.messages import Request, Response
@@ -352,7 +354,7 @@ class Ranks:
         paths = {one: sockets[one] for one in workers if one in sockets}
         for worker, answer in _fetched(paths, "/debug/stacks", _MOST_STACKS).items():
             known = self._known.get(worker)
-            if known is None or isinstance(answer, FetchError):
+            if known is None:
                 continue
             try:
                 known.stacks = responses.decoded(answer)
@@ -371,13 +373,12 @@ class Setups:
     """
 
     def __init__(self) -> None:
-        self.known: dict[str, dict[str, Any]] = {}
+        self.known: dict[str, Mapping[str, Any]] = {}
         self.size = 0
 
     def shared(self, rank: dict[str, Any]) -> dict[str, Any]:
         """Return *rank* with the digest of its setup, if it has one."""
-        setup = rank.get("setup")
-        if not isinstance(setup, dict):
+        if not (setup := mapping(rank.get("setup"))):
             return rank
         text = json.dumps(setup, sort_keys=True)
         digest = sha256(text.encode()).hexdigest()[:_DIGITS]
@@ -412,9 +413,6 @@ def _fetched(
 
 def _since_progress(rank: Mapping[str, Any]) -> float | None:
     """Return for how long *rank* has not got on, `None` if that is not long."""
-    from jaxmon.facts.rank import Rank  # noqa: PLC0415 - few hosts have peers
-    from jaxmon.facts.reader import from_json  # noqa: PLC0415 - likewise
-
     known = from_json(Rank, rank)
     limit = max(_STUCK_SECONDS, _TIMES_AS_USUAL * known.pace.usual_seconds)
     return None if known.age is None or known.age < limit else known.age

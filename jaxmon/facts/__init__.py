@@ -5,6 +5,7 @@ from __future__ import annotations
 
 SCHEMA = 1
 """
-Version of what agents report, shared by writer and reader: raised when newer output
-would mislead an older reader.
+Version of what agents report, on all their pages, and of what sidecars pass on of it:
+raised when newer output would mislead an older reader. There is one because pages share
+records.
 """

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from jaxmon.facts import SCHEMA
 from jaxmon.facts.ending import KILLED
-from jaxmon.facts.rank import MOST_RANKS, SCHEMA, Rank
+from jaxmon.facts.rank import MOST_RANKS, Rank
 from jaxmon.facts.reader import from_json, mapping, sifted
 from jaxmon.facts.record import NOTHING, Fact
 from jaxmon.facts.walltime import Standing

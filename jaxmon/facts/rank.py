@@ -16,12 +16,6 @@ from jaxmon.facts.record import NOTHING, Fact
 from jaxmon.facts.walltime import Now
 
 
-SCHEMA = 1
-"""
-Schema version of ``/debug/rank`` and ``/job``, shared by writers and readers: raised
-when newer output would mislead an older reader.
-"""
-
 MOST_RANKS = 1_000_000
 """No job has as many; a larger one is a mistake, or a lie."""
 

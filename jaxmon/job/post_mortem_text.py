@@ -7,11 +7,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 from jaxmon.facts.host import JobHost
-from jaxmon.facts.rank import SCHEMA
 from jaxmon.formats.layout import INDENT, counted, duration, wrapped
 from jaxmon.job.failures import FailureKind, RankFailure
 from jaxmon.job.post_mortem import PostMortem, PostMortems
-from jaxmon.job.words import MOST_NUMBERS, advice_lines, does, numbers, point, short
+from jaxmon.job.words import (
+    MOST_NUMBERS,
+    SCHEMA,
+    advice_lines,
+    does,
+    numbers,
+    point,
+    short,
+)
 
 
 _MOST_JOBS, _MOST_FAILURES, _MOST_HOSTS, _MOST_GROUPS = 20, 10, 10, 5

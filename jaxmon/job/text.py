@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from jaxmon.facts.rank import SCHEMA
 from jaxmon.facts.walltime import Standing
 from jaxmon.formats.layout import INDENT, counted, duration, wrapped
 from jaxmon.job import collectives, compiles, differences, stragglers_text
@@ -17,6 +16,7 @@ from jaxmon.job.words import (
     FIRST,
     MOST_NUMBERS,
     NETWORK,
+    SCHEMA,
     UNCOUNTED,
     advice_lines,
     advised,

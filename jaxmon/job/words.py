@@ -11,6 +11,9 @@ from jaxmon.formats.layout import INDENT, ago, counted, duration, times, wrapped
 from jaxmon.job.model import FAILED, DeviceWait, Job, SuspectKind, Suspects
 
 
+SCHEMA = 1
+"""Version of what commands print of jobs as JSON; not of what agents report."""
+
 MOST_NUMBERS = 1000
 """In a list of a document."""
 

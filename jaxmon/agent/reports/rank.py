@@ -21,8 +21,9 @@ from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.cluster import cluster
 from jaxmon.agent.part import Part
 from jaxmon.clocks import monotonic
+from jaxmon.facts import SCHEMA
 from jaxmon.facts.functions import Program
-from jaxmon.facts.rank import SCHEMA, Rank, RankLoop, RunningCompiles, SharedFunction
+from jaxmon.facts.rank import Rank, RankLoop, RunningCompiles, SharedFunction
 from jaxmon.facts.record import dumps, encoded
 from jaxmon.facts.run import RunRecord
 from jaxmon.http.messages import Request, Response
