@@ -26,6 +26,7 @@ _MIB = 1 << 20
 
 def measure() -> list[Row]:
     """Return the CPU time of a sample, of a summary and of the charts; memory kept."""
+    from jaxmon.facts.record import dumps, encoded
     from jaxmon.facts.status import UNREAD
     from jaxmon.report.status.history import EVERY
     from jaxmon_exporter.live import Live
@@ -41,7 +42,7 @@ def measure() -> list[Row]:
     kept = tracemalloc.get_traced_memory()[0] / _MIB
     tracemalloc.stop()
     sampled = _median(live.sample)
-    summarised = _median(lambda: json.dumps(live.summary([], UNREAD)))
+    summarised = _median(lambda: dumps(encoded(live.summary([], UNREAD))))
     charted = _median(lambda: json.dumps(live.charts(None)))
     whole = f"{PROCESSES} processes x {FUNCTIONS} functions"
     return [

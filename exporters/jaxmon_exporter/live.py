@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from jaxmon.exposition.families import Family
 from jaxmon.facts.reading import read
 from jaxmon.facts.recent import Window
+from jaxmon.facts.status import CollectorSummary
 from jaxmon.limits import Limits
 from jaxmon.report.status.history import ChartSamples
 from jaxmon_exporter.collecting import Clock
 
 
 if TYPE_CHECKING:
-    from jaxmon.facts.status import CollectorSummary, HostVerdict, Summary
+    from jaxmon.facts.status import HostVerdict, Summary
     from jaxmon.report.status.history import ShownCharts
     from jaxmon.symptoms.answer import Onsets
     from jaxmon_exporter.polling import Status
@@ -99,14 +100,5 @@ class Live:
 
 
 def _collector(status: Status) -> CollectorSummary:
-    return {
-        "name": status.name,
-        "success": status.success,
-        "polled": status.polled,
-        "age": status.age,
-        "duration": status.duration,
-        "reason": status.reason,
-        "message": status.message,
-        "absent": status.absent,
-        "errors": {reason: count for reason, count in status.errors.items() if count},
-    }
+    errors = {reason: count for reason, count in status.errors.items() if count}
+    return CollectorSummary(*status[:-1], errors)

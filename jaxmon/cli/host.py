@@ -49,7 +49,7 @@ class Process:
     @property
     def number(self) -> str:
         """Its slot."""
-        return self.agent["worker"]
+        return self.agent.worker
 
     @property
     def order(self) -> tuple[int, str]:
@@ -59,79 +59,77 @@ class Process:
     @property
     def command(self) -> str:
         """Its command line, from its script or module on."""
-        return without_interpreter(self.agent["program"])
+        return without_interpreter(self.agent.program)
 
     @property
     def label(self) -> str:
         """Its command line, begun by the name of its script or module."""
-        return label(self.agent["program"])
+        return label(self.agent.program)
 
     @property
     def requests(self) -> float | None:
         """Requests a second."""
-        return _sum(one["rate"] for one in self.summary["requests"])
+        return _sum(one.rate for one in self.summary.requests)
 
     @property
     def steps(self) -> float | None:
         """Steps a second, of all its loops."""
-        return _sum(one["rate"] for one in self.summary["loops"])
+        return _sum(one.rate for one in self.summary.loops)
 
     @property
     def error_ratio(self) -> float | None:
         """The fraction of the last minute's requests that failed."""
-        finished = _sum(one["recent"] for one in self.summary["requests"])
-        failed = _sum(one["recent_failed"] for one in self.summary["requests"])
+        finished = _sum(one.recent for one in self.summary.requests)
+        failed = _sum(one.recent_failed for one in self.summary.requests)
         return failed / finished if finished and failed is not None else None
 
     @property
     def p95(self) -> float | None:
         """Of requests to its slowest route, or of the steps of its slowest loop."""
-        requests = [one["latency"] for one in self.summary["requests"]]
-        times = [one["p95"] for one in requests if one is not None]
-        times = times or [one["p95"] for one in self.summary["loops"]]
+        requests = [one.latency for one in self.summary.requests]
+        times = [one.p95 for one in requests if one is not None]
+        times = times or [one.p95 for one in self.summary.loops]
         return max((one for one in times if one is not None), default=None)
 
     @property
     def memory(self) -> tuple[float | None, float | None]:
         """Bytes in use on its devices and their limit; of the host without devices."""
-        devices = self.summary["devices"]
-        used = _sum(one["memory_in_use"] for one in devices)
+        devices = self.summary.devices
+        used = _sum(one.memory_in_use for one in devices)
         if used is not None:
-            return used, _sum(one["memory_limit"] for one in devices)
-        return self.agent["resident_bytes"], None
+            return used, _sum(one.memory_limit for one in devices)
+        return self.agent.resident_bytes, None
 
     @property
     def state(self) -> State:
         """How its users are."""
-        return self.summary["answer"]["state"]
+        return self.summary.answer.state
 
     @property
     def verdict(self) -> str:
         """What is wrong with it in a sentence, the worst first; not sanitised."""
         if self.condition == "crashed":
-            return self.agent["verdict"] or "It ended without finishing."
-        if reasons := self.summary["answer"]["reasons"]:
-            text = reasons[0]["text"]
+            return self.agent.verdict or "It ended without finishing."
+        if reasons := self.summary.answer.reasons:
+            text = reasons[0].text
             return text[:1].upper() + text[1:]
-        if self.agent["trouble"]:
-            return f"It {self.agent['trouble']}."
-        if self.agent["findings"] and not self.agent["verdict"]:
-            return str(self.agent["findings"][0]["verdict"])
-        return self.agent["verdict"] or (
-            "" if self.agent["findings"] is None else NOTHING
-        )
+        if self.agent.trouble:
+            return f"It {self.agent.trouble}."
+        if self.agent.findings and not self.agent.verdict:
+            return str(self.agent.findings[0].get("verdict", ""))
+        return self.agent.verdict or ("" if self.agent.findings is None else NOTHING)
 
     @property
     def because(self) -> str:
         """The likely cause of that, empty if unknown; not sanitised."""
-        reasons = self.summary["answer"]["reasons"]
+        reasons = self.summary.answer.reasons
         crashed = self.condition == "crashed"
-        return reasons[0]["because"] if reasons and not crashed else ""
+        return reasons[0].because if reasons and not crashed else ""
 
     @property
     def rank(self) -> tuple[int, int, tuple[int, str]]:
         """The worst first."""
-        findings = self.agent["findings"] or []
+        findings = self.agent.findings or ()
         urgent = sum(one.get("urgency") in ("failure", "time") for one in findings)
         return _RANKS.index(self.state), -urgent, self.order
 
@@ -194,7 +192,7 @@ class Host:
             # What ended in order is none.
             found += [
                 Process(one, summary, condition(one), _compiles(worker, now, then))
-                for one in summary["agents"]
+                for one in summary.agents
             ]
         return sorted(found, key=lambda one: one.order)
 
@@ -235,11 +233,11 @@ def rate(one: Process) -> str:
 
 def condition(agent: AgentSummary) -> Condition:
     """Return whether a process runs, as far as is known."""
-    if agent["died"]:
+    if agent.died:
         return "crashed"
-    if not agent["up"]:
-        return "stopped" if agent["trouble"] == STOPPED else "stuck?"
-    topics = {one.get("topic") for one in agent["findings"] or ()}
+    if not agent.up:
+        return "stopped" if agent.trouble == STOPPED else "stuck?"
+    topics = {one.get("topic") for one in agent.findings or ()}
     return "stuck?" if topics.intersection(_STUCK) else "running"
 
 

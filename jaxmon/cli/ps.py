@@ -133,9 +133,9 @@ def _show(
 ) -> None:
     """Print whether users are all right, and a line for each process."""
     width = output.report_width()
-    answer = summary["answer"]
-    colour = _COLOURS.get(answer["state"])
-    for line in wrapped(clean(answer["text"]), width):
+    answer = summary.answer
+    colour = _COLOURS.get(answer.state)
+    for line in wrapped(clean(answer.text), width):
         output.line(line, colour=colour)
     output.line()
     layout = [
@@ -164,7 +164,7 @@ def _show(
 def _row(one: Process) -> list[str]:
     from jaxmon.cli.host import rate
 
-    age, pid = one.agent["age"], one.agent["pid"]
+    age, pid = one.agent.age, one.agent.pid
     return [
         clean(one.number),
         UNKNOWN if pid is None else str(pid),
@@ -173,15 +173,15 @@ def _row(one: Process) -> list[str]:
         one.condition,
         rate(one),
         clean(one.command) or UNKNOWN,
-        clean(one.agent["jax"] or UNKNOWN),
+        clean(one.agent.jax or UNKNOWN),
         _devices(one),
     ]
 
 
 def _devices(one: Process) -> str:
-    kinds = [clean(of["kind"] or of["platform"]) for of in one.summary["devices"]]
+    kinds = [clean(of.kind or of.platform) for of in one.summary.devices]
     if not kinds:
-        return clean(one.agent["platform"] or "") or UNKNOWN
+        return clean(one.agent.platform or "") or UNKNOWN
     return ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
 
 
@@ -231,22 +231,23 @@ def _document(
     summary: Summary, processes: Sequence[Process], finished: Mapping[str, ProcessEnd]
 ) -> dict[str, Any]:
     from jaxmon.endings import age_of
+    from jaxmon.facts.record import encoded
 
     return {
         "schema": _SCHEMA,
-        "answer": summary["answer"],
+        "answer": encoded(summary.answer),
         "processes": [
             *(
                 {
                     "worker": one.number,
-                    "pid": one.agent["pid"],
-                    "command": one.agent["program"],
-                    "age_seconds": one.agent["age"],
+                    "pid": one.agent.pid,
+                    "command": one.agent.program,
+                    "age_seconds": one.agent.age,
                     "state": one.condition,
-                    "jax": one.agent["jax"],
+                    "jax": one.agent.jax,
                     "devices": [
-                        {"platform": of["platform"], "kind": of["kind"]}
-                        for of in one.summary["devices"]
+                        {"platform": of.platform, "kind": of.kind}
+                        for of in one.summary.devices
                     ],
                     "requests_per_second": one.requests,
                     "steps_per_second": one.steps,

@@ -142,7 +142,7 @@ class _Agent(Fact):
             self.pid,
             self.program,
             self.observed_seconds,
-            None if known is None else [encoded(one.whole()) for one in known],
+            None if known is None else [encoded(one.filled()) for one in known],
             self.verdict,
             self.trouble,
             doing=self.doing,

@@ -198,9 +198,9 @@ def label_names(metric: Metric) -> tuple[str, ...]:
     return ("worker", *rest)
 
 
-def in_order(workers: Iterable[str]) -> list[str]:
+def in_order(workers: Iterable[str]) -> tuple[str, ...]:
     """Return *workers* by the number of their slots."""
-    return sorted(workers, key=lambda one: (len(one), one))
+    return tuple(sorted(workers, key=lambda one: (len(one), one)))
 
 
 def _split(

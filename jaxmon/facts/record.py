@@ -45,7 +45,7 @@ class Fact:
     by_name: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
-        cls.fields = tuple(cls.__annotations__)
+        cls.fields = (*cls.fields, *cls.__annotations__)
 
     def __init__(self, *values: Any, **named: Any) -> None:
         vars(self).update(zip(self.fields, values, strict=False), **named)
@@ -54,7 +54,7 @@ class Fact:
         """Return a copy with other values in some fields."""
         return type(self)(**{**vars(self), **changes})
 
-    def whole(self) -> Self:
+    def filled(self) -> Self:
         """Return a copy in which every field is given."""
         return type(self)(*self._values())
 

@@ -156,7 +156,7 @@ class RunRecord(Fact):
 
     def as_json(self) -> bytes:
         """Return the content of its file."""
-        return json.dumps(encoded(self.whole())).encode() + b"\n"
+        return json.dumps(encoded(self.filled())).encode() + b"\n"
 
 
 def path_of(directory: Path, run: str) -> Path:

@@ -1,5 +1,5 @@
 """
-The status of a host, or of one process, in JSON types.
+The status of a host, or of one process: the content of ``/api/summary``.
 
 Seconds and bytes throughout, ratios from 0 to 1, `None` for unknown values. ``recent``
 is the last minute, or since a process started if that is less; totals are since the
@@ -9,10 +9,11 @@ processes started. Text in it comes from programs and is not trusted.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple
 
 from jaxmon.facts.reading import Reading
 from jaxmon.facts.recent import Recent
+from jaxmon.facts.record import NOTHING, Fact
 from jaxmon.limits import Limits
 
 
@@ -20,7 +21,7 @@ State = Literal["failing", "degraded", "fine", "unknown"]
 """Whether users are all right, the worst first; ``unknown`` if nothing is marked."""
 
 
-class Reason(TypedDict):
+class Reason(Fact):
     """
     Why users are not all right, in one sentence; ``workers`` are the processes.
 
@@ -29,15 +30,15 @@ class Reason(TypedDict):
     empty without one. ``subject`` is the route, the loop or what else it is about.
     """
 
-    state: State
-    kind: str
-    subject: str
-    text: str
-    because: str
-    workers: list[str]
+    state: State = "unknown"
+    kind: str = ""
+    subject: str = ""
+    text: str = ""
+    because: str = ""
+    workers: tuple[str, ...] = ()
 
 
-class Answer(TypedDict):
+class Answer(Fact):
     """
     Whether users are all right.
 
@@ -45,22 +46,22 @@ class Answer(TypedDict):
     ``advice`` says what to mark in the program if nothing is known.
     """
 
-    state: State
-    text: str
-    reasons: list[Reason]
-    advice: str
+    state: State = "unknown"
+    text: str = ""
+    reasons: tuple[Reason, ...] = ()
+    advice: str = ""
 
 
-class Latency(TypedDict):
+class Latency(Fact):
     """Quantiles of the latency of successful requests; ``count`` is how many."""
 
-    count: float
-    p50: float | None
-    p95: float | None
-    p99: float | None
+    count: float = 0.0
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
 
 
-class RequestSummary(TypedDict):
+class RequestSummary(Fact):
     """
     The requests of one route in all processes.
 
@@ -71,46 +72,46 @@ class RequestSummary(TypedDict):
     age of the oldest request in progress, in the process ``oldest_worker``.
     """
 
-    route: str
-    workers: list[str]
-    total: float
-    failed: float
-    client_errors: float
-    recent_seconds: float | None
-    recent: float | None
-    recent_failed: float | None
-    rate: float | None
-    error_ratio: float | None
-    cold_ratio: float | None
-    latency: Latency | None
-    warm: Latency | None
-    cold: Latency | None
-    usual_p50: float | None
-    usual_p95: float | None
-    in_progress: float | None
-    oldest: float | None
-    oldest_worker: str
+    route: str = ""
+    workers: tuple[str, ...] = ()
+    total: float = 0.0
+    failed: float = 0.0
+    client_errors: float = 0.0
+    recent_seconds: float | None = None
+    recent: float | None = None
+    recent_failed: float | None = None
+    rate: float | None = None
+    error_ratio: float | None = None
+    cold_ratio: float | None = None
+    latency: Latency | None = None
+    warm: Latency | None = None
+    cold: Latency | None = None
+    usual_p50: float | None = None
+    usual_p95: float | None = None
+    in_progress: float | None = None
+    oldest: float | None = None
+    oldest_worker: str = ""
 
 
-class QueueSummary(TypedDict):
+class QueueSummary(Fact):
     """A queue: items waiting now, in all processes that have it."""
 
-    queue: str
-    workers: list[str]
-    depth: float
+    queue: str = ""
+    workers: tuple[str, ...] = ()
+    depth: float = 0.0
 
 
-class BatchSummary(TypedDict):
+class BatchSummary(Fact):
     """The batches of a route; ``fill`` and ``rate`` are recent."""
 
-    route: str
-    workers: list[str]
-    total: float
-    rate: float | None
-    fill: float | None
+    route: str = ""
+    workers: tuple[str, ...] = ()
+    total: float = 0.0
+    rate: float | None = None
+    fill: float | None = None
 
 
-class LoopSummary(TypedDict):
+class LoopSummary(Fact):
     """
     The steps of the loops of one name in all processes.
 
@@ -121,30 +122,30 @@ class LoopSummary(TypedDict):
     ``age_worker``, the longest; `None` if no such loop runs.
     """
 
-    loop: str
-    workers: list[str]
-    steps: float
-    rate: float | None
-    p50: float | None
-    p95: float | None
-    mean: float | None
-    usual: float | None
-    data_wait_ratio: float | None
-    goodput: float | None
-    age: float | None
-    age_worker: str
+    loop: str = ""
+    workers: tuple[str, ...] = ()
+    steps: float = 0.0
+    rate: float | None = None
+    p50: float | None = None
+    p95: float | None = None
+    mean: float | None = None
+    usual: float | None = None
+    data_wait_ratio: float | None = None
+    goodput: float | None = None
+    age: float | None = None
+    age_worker: str = ""
 
 
-class ErrorSummary(TypedDict):
+class ErrorSummary(Fact):
     """Errors of one function and kind, in all processes."""
 
-    function: str
-    kind: str
-    workers: list[str]
-    count: float
+    function: str = ""
+    kind: str = ""
+    workers: tuple[str, ...] = ()
+    count: float = 0.0
 
 
-class Totals(TypedDict):
+class Totals(Fact):
     """
     Calls and compiles.
 
@@ -155,16 +156,16 @@ class Totals(TypedDict):
     functions and uncaught ones; failed requests have their own total.
     """
 
-    calls: float
-    hits: float | None
-    misses: float
-    hit_rate: float | None
-    compiles: float
-    loads: float
-    failed_compiles: float
-    recompiles: float
-    compile_seconds: float
-    errors: float
+    calls: float = 0.0
+    hits: float | None = None
+    misses: float = 0.0
+    hit_rate: float | None = None
+    compiles: float = 0.0
+    loads: float = 0.0
+    failed_compiles: float = 0.0
+    recompiles: float = 0.0
+    compile_seconds: float = 0.0
+    errors: float = 0.0
 
 
 class FunctionSummary(Totals):
@@ -173,12 +174,12 @@ class FunctionSummary(Totals):
     ``internal`` is whether it is JAX's own. Functions without activity are not listed.
     """
 
-    name: str
-    internal: bool
-    causes: dict[str, float]
+    name: str = ""
+    internal: bool = False
+    causes: Mapping[str, float] = NOTHING
 
 
-class AgentSummary(TypedDict):
+class AgentSummary(Fact):
     """
     An instrumented process. An unresponsive one has only worker and ``up``; one that
     ``died`` ended without finishing, and none has its slot yet.
@@ -191,27 +192,27 @@ class AgentSummary(TypedDict):
     where its time goes lately, in a sentence.
     """
 
-    worker: str
-    up: bool
-    died: bool
-    jax: str | None
-    platform: str | None
-    started: float | None
-    age: float | None
-    resident_bytes: float | None
-    compiles_in_progress: float | None
-    compile_oldest: float | None
-    pid: int | None
-    program: str
-    observed_seconds: float | None
-    findings: list[dict[str, Any]] | None
-    verdict: str
-    trouble: str
-    notes: list[str]
-    doing: str
+    worker: str = ""
+    up: bool = False
+    died: bool = False
+    jax: str | None = None
+    platform: str | None = None
+    started: float | None = None
+    age: float | None = None
+    resident_bytes: float | None = None
+    compiles_in_progress: float | None = None
+    compile_oldest: float | None = None
+    pid: int | None = None
+    program: str = ""
+    observed_seconds: float | None = None
+    findings: tuple[Mapping[str, Any], ...] | None = None
+    verdict: str = ""
+    trouble: str = ""
+    notes: tuple[str, ...] = ()
+    doing: str = ""
 
 
-class FindingsSummary(TypedDict):
+class FindingsSummary(Fact):
     """
     The findings of all processes.
 
@@ -220,59 +221,59 @@ class FindingsSummary(TypedDict):
     why there are none; ``runbooks`` is where the runbooks are.
     """
 
-    shared: list[dict[str, Any]]
-    age: float | None
-    trouble: str
-    runbooks: str
+    shared: tuple[Mapping[str, Any], ...] = ()
+    age: float | None = None
+    trouble: str = ""
+    runbooks: str = ""
 
 
-class AcceleratorSummary(TypedDict):
+class AcceleratorSummary(Fact):
     """
     A device as seen by its driver, for all processes together; ``up`` is `None` if it
     is unknown whether it responds to the driver.
     """
 
-    uuid: str
-    index: str
-    model: str
-    up: bool | None
-    utilization: float | None
-    memory_used: float | None
-    memory_size: float | None
-    temperature: float | None
-    power: float | None
-    power_limit: float | None
+    uuid: str = ""
+    index: str = ""
+    model: str = ""
+    up: bool | None = None
+    utilization: float | None = None
+    memory_used: float | None = None
+    memory_size: float | None = None
+    temperature: float | None = None
+    power: float | None = None
+    power_limit: float | None = None
 
 
-class DeviceSummary(TypedDict):
+class DeviceSummary(Fact):
     """A device as seen by JAX in one process; ``uuid`` is empty if unknown."""
 
-    worker: str
-    device: str
-    platform: str
-    kind: str
-    uuid: str
-    memory_in_use: float | None
-    memory_limit: float | None
-    live_arrays: float | None
-    live_array_bytes: float | None
+    worker: str = ""
+    device: str = ""
+    platform: str = ""
+    kind: str = ""
+    uuid: str = ""
+    memory_in_use: float | None = None
+    memory_limit: float | None = None
+    live_arrays: float | None = None
+    live_array_bytes: float | None = None
 
 
-class CollectorSummary(TypedDict):
+class CollectorSummary(Fact):
     """A collector of the sidecar; ``absent`` is normal on a host without its source."""
 
-    name: str
-    success: bool
-    polled: bool
-    age: float | None
-    duration: float | None
-    reason: str
-    message: str
-    absent: bool
-    errors: dict[str, int]
+    name: str = ""
+    success: bool = False
+    polled: bool = False
+    age: float | None = None
+    duration: float | None = None
+    reason: str = ""
+    message: str = ""
+    absent: bool = False
+    errors: Mapping[str, int] = NOTHING
 
 
-class Summary(TypedDict):
+class Summary(Fact):
     """
     Everything that a screen shows.
 
@@ -282,25 +283,25 @@ class Summary(TypedDict):
     of one. ``run_dir`` is where the sidecar looks for agents.
     """
 
-    version: str
-    time: float
-    whole: bool
-    run_dir: str
-    limits: dict[str, Any]
-    answer: Answer
-    requests: list[RequestSummary]
-    queues: list[QueueSummary]
-    batches: list[BatchSummary]
-    loops: list[LoopSummary]
-    errors: list[ErrorSummary]
-    totals: Totals
-    functions: list[FunctionSummary]
-    functions_omitted: int
-    agents: list[AgentSummary]
-    findings: FindingsSummary
-    accelerators: list[AcceleratorSummary]
-    devices: list[DeviceSummary]
-    collectors: list[CollectorSummary]
+    version: str = ""
+    time: float = 0.0
+    whole: bool = False
+    run_dir: str = ""
+    limits: Mapping[str, Any] = NOTHING
+    answer: Answer = Answer()
+    requests: tuple[RequestSummary, ...] = ()
+    queues: tuple[QueueSummary, ...] = ()
+    batches: tuple[BatchSummary, ...] = ()
+    loops: tuple[LoopSummary, ...] = ()
+    errors: tuple[ErrorSummary, ...] = ()
+    totals: Totals = Totals()
+    functions: tuple[FunctionSummary, ...] = ()
+    functions_omitted: int = 0
+    agents: tuple[AgentSummary, ...] = ()
+    findings: FindingsSummary = FindingsSummary()
+    accelerators: tuple[AcceleratorSummary, ...] = ()
+    devices: tuple[DeviceSummary, ...] = ()
+    collectors: tuple[CollectorSummary, ...] = ()
 
 
 class ProcessVerdict(NamedTuple):
@@ -321,7 +322,7 @@ class ProcessVerdict(NamedTuple):
     pid: int | None = None
     program: str = ""
     observed_seconds: float | None = None
-    findings: list[dict[str, Any]] | None = None
+    findings: Sequence[Mapping[str, Any]] | None = None
     verdict: str = ""
     trouble: str = ""
     notes: Sequence[str] = ()
@@ -341,7 +342,7 @@ class HostVerdict(NamedTuple):
     """
 
     processes: Mapping[str, ProcessVerdict] = {}
-    shared: list[dict[str, Any]] = []  # noqa: RUF012 - never changed
+    shared: Sequence[Mapping[str, Any]] = ()
     trouble: str = ""
     age: float | None = None
 
@@ -349,7 +350,7 @@ class HostVerdict(NamedTuple):
         """Return what is wrong with the process *worker* alone."""
         known = self.processes.get(worker)
         alone = {} if known is None else {worker: known}
-        return self._replace(processes=alone, shared=[])
+        return self._replace(processes=alone, shared=())
 
     def current(self, uptimes: Mapping[str, float]) -> HostVerdict:
         """

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Callable, Mapping
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 
+from jaxmon.facts.record import dumps, encoded
 from jaxmon.facts.status import Summary
 from jaxmon.http.messages import Request, Response, error_response
 from jaxmon.http.page import accepts_gzip
@@ -20,11 +20,9 @@ _NO_STORE = {"Cache-Control": "no-store"}
 
 
 def json_response(document: Summary | ShownCharts | Mapping[str, object]) -> Response:
-    """Return *document*, which has no number that JSON does not have."""
-    body = json.dumps(document, allow_nan=False, separators=(",", ":"))
-    return Response(
-        body.encode("utf-8"), content_type="application/json", headers=_NO_STORE
-    )
+    """Return *document* as JSON."""
+    body = dumps(encoded(document)).encode()
+    return Response(body, "application/json", headers=_NO_STORE)
 
 
 def history_page(

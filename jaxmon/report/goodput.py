@@ -65,7 +65,7 @@ def document(record: RunRecord) -> dict[str, Any]:
     """Return *record* and the figures that follow from it."""
     known = saving(record) or Saving(0.0, 0.0)
     return {
-        **vars(record.whole()),
+        **vars(record.filled()),
         "wall_seconds": record.wall,
         "goodput": record.goodput,
         "steps": record.steps,

@@ -55,20 +55,20 @@ class Onsets:
         self._since = {
             key: known.get(key, time) if watched else None
             for one in reasons
-            for key in [(one["kind"], one["subject"])]
+            for key in [(one.kind, one.subject)]
         }
         self._latest = time
 
     def follows(self, one: Reason, limits: Limits) -> str:
         """Return since when *one* is, and when its alert follows, if that is known."""
-        wait = SYMPTOMS[one["kind"]].wait
-        since = self._since[one["kind"], one["subject"]]
+        wait = SYMPTOMS[one.kind].wait
+        since = self._since[one.kind, one.subject]
         if not wait or since is None:
             return ""
         lasted, whole = self._latest - since, seconds_in(getattr(limits, wait))
         if lasted >= whole:
             return ""
-        alert = "page" if one["state"] == "failing" else "ticket"
+        alert = "page" if one.state == "failing" else "ticket"
         return f"; since {duration(lasted)}, a {alert} follows at {duration(whole)}"
 
 
@@ -77,41 +77,42 @@ def answer(facts: HostFacts, onsets: Onsets | None = None) -> Answer:
     # Some judge several symptoms.
     judges = dict.fromkeys(one.reason for one in SYMPTOMS.values() if one.reason)
     reasons = [found for judge in judges for found in judge(facts)]
-    reasons = [{**one, "because": _because(one, facts)} for one in reasons]
+    reasons = [one.replace(because=_because(one, facts)) for one in reasons]
     reasons += _of_findings(facts, reasons)
     if onsets is not None:
         onsets.note(reasons, facts.now.time)
-        for one in reasons:
-            one["text"] = f"{one['text'][:-1]}{onsets.follows(one, facts.limits)}."
-    reasons.sort(key=lambda one: one["kind"] not in _NOTICED)
-    reasons.sort(key=lambda one: STATES.index(one["state"]))
+        reasons = [
+            one.replace(text=f"{one.text[:-1]}{onsets.follows(one, facts.limits)}.")
+            for one in reasons
+        ]
+    reasons.sort(key=lambda one: one.kind not in _NOTICED)
+    reasons.sort(key=lambda one: STATES.index(one.state))
     marked = bool(facts.requests or facts.loops)
     advice = "" if marked or not facts.agents else _MARK
     if reasons:
         first, rest = reasons[0], len(reasons) - 1
-        lead = "No" if first["state"] == "failing" else "Not quite"
+        lead = "No" if first.state == "failing" else "Not quite"
         more = f" And {counted(rest, 'more reason')}." if rest else ""
-        text = f"{lead}: {first['text']}{more}"
-        return Answer(state=first["state"], text=text, reasons=reasons, advice=advice)
+        text = f"{lead}: {first.text}{more}"
+        return Answer(first.state, text, tuple(reasons), advice)
     if not marked:
         text = _NO_MARKS if facts.agents else _NO_PROCESS
-        return Answer(state="unknown", text=text, reasons=[], advice=advice)
-    return Answer(state="fine", text=_fine(facts), reasons=[], advice="")
+        return Answer("unknown", text, (), advice)
+    return Answer("fine", _fine(facts), (), "")
 
 
 def _because(about: Reason, facts: HostFacts) -> str:
     """Return the likely cause in a sentence, empty if unknown."""
-    explain = SYMPTOMS[about["kind"]].because
-    causes = explain(facts, about) if explain else said(facts, about, about["kind"])
-    return next((one for one in causes if one and one not in about["text"]), "")
+    explain = SYMPTOMS[about.kind].because
+    causes = explain(facts, about) if explain else said(facts, about, about.kind)
+    return next((one for one in causes if one and one not in about.text), "")
 
 
 def _of_findings(facts: HostFacts, reasons: Iterable[Reason]) -> Iterator[Reason]:
     """Yield what only the findings know, each once for all processes."""
     # A program that stands somewhere is what a loop that is stuck says.
     known = {
-        (one["kind"], "" if one["kind"] == "stalled" else one["subject"])
-        for one in reasons
+        (one.kind, "" if one.kind == "stalled" else one.subject) for one in reasons
     }
     found: dict[tuple[str, str], Reason] = {}
     for worker, process in facts.verdict.processes.items():
@@ -119,35 +120,34 @@ def _of_findings(facts: HostFacts, reasons: Iterable[Reason]) -> Iterator[Reason
             topic, subject = one["topic"], one["subject"]
             if not one["severity"] or (topic, subject) in known or (topic, "") in known:
                 continue
-            if (about := found.get((topic, subject))) is not None:
-                about["workers"].append(worker)
-                continue
-            about = reason(topic, one["severity"], one["verdict"], [worker], subject)
-            evidence = [*one["evidence"], one["where"]]
-            about["because"] = next(filter(None, evidence), "")
-            found[topic, subject] = about
+            if (about := found.get((topic, subject))) is None:
+                about = reason(topic, one["severity"], one["verdict"], (), subject)
+                evidence = [*one["evidence"], one["where"]]
+                about = about.replace(because=next(filter(None, evidence), ""))
+            workers = (*about.workers, worker)
+            found[topic, subject] = about.replace(workers=workers)
     yield from found.values()
 
 
 def _fine(facts: HostFacts) -> str:
     """Return what goes on while nothing is wrong."""
     said = []
-    rates = [one["rate"] for one in facts.requests if one["rate"] is not None]
+    rates = [one.rate for one in facts.requests if one.rate is not None]
     if rates and sum(rates) > 0:
         said.append(f"{amount(sum(rates))} requests a second, and none fails")
-        if any(one["recent_failed"] for one in facts.requests):
+        if any(one.recent_failed for one in facts.requests):
             said[-1] = f"{amount(sum(rates))} requests a second, and hardly any fails"
-    running = [one for one in facts.loops if one["age"] is not None]
-    if len(running) == 1 and running[0]["rate"]:
+    running = [one for one in facts.loops if one.age is not None]
+    if len(running) == 1 and running[0].rate:
         loop = running[0]
-        rate = amount(loop["rate"] or 0)
+        rate = amount(loop.rate or 0)
         steps = "step" if rate == "1" else "steps"
         said.append(f"{rate} {steps} a second in {named(loop)}")
     elif running:
         said.append(f"{counted(len(running), 'loop')} at work")
-    elif ended := [one for one in facts.loops if one["rate"]]:
-        loop = max(ended, key=lambda one: one["steps"])
-        said.append(f"{named(loop)} ended after {counted(loop['steps'], 'step')}")
+    elif ended := [one for one in facts.loops if one.rate]:
+        loop = max(ended, key=lambda one: one.steps)
+        said.append(f"{named(loop)} ended after {counted(loop.steps, 'step')}")
     if not said:
         return "Yes, as far as known: no request and no step in the last minute."
     return f"Yes: {'; '.join(said)}."

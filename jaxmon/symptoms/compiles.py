@@ -47,8 +47,8 @@ def stuck(snapshot: Snapshot) -> Iterator[Finding]:
 def running_long(facts: HostFacts) -> Iterator[Reason]:
     """Yield processes whose compile does not finish."""
     for one in facts.agents:
-        if text := _stuck(one["compile_oldest"] or 0.0, facts.limits):
-            yield reason("compile_stuck", TICKET, f"a {text}", [one["worker"]])
+        if text := _stuck(one.compile_oldest or 0.0, facts.limits):
+            yield reason("compile_stuck", TICKET, f"a {text}", [one.worker])
 
 
 def _stuck(age: float, limits: Limits) -> str:

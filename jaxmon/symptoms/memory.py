@@ -110,13 +110,13 @@ def _nearly_full(device: Device, limits: Limits) -> str | None:
 def filling(facts: HostFacts) -> Iterator[Reason]:
     """Yield devices whose memory is about to run out."""
     for one in facts.devices:
-        used, limit = one["memory_in_use"], one["memory_limit"]
+        used, limit = one.memory_in_use, one.memory_limit
         if used is not None and limit and used / limit > facts.limits.device_memory:
             text = (
-                f"device {one['device']} is about to run out of memory: "
+                f"device {one.device} is about to run out of memory: "
                 f"{share(used, limit)} of {size(limit)} in use."
             )
-            yield reason("memory", TICKET, text, [one["worker"]], one["device"])
+            yield reason("memory", TICKET, text, [one.worker], one.device)
 
 
 def device_memory_high(limits: Limits) -> Alert:

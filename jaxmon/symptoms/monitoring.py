@@ -121,7 +121,7 @@ def web_config_failed(limits: Limits) -> Alert:
 
 def silent(facts: HostFacts) -> Iterator[Reason]:
     """Yield processes that do not respond."""
-    found = [one["worker"] for one in facts.agents if not one["up"] and not one["died"]]
+    found = [one.worker for one in facts.agents if not one.up and not one.died]
     if found:
         does = "do" if len(found) > 1 else "does"
         text = f"{listed('worker', found)} {does} not respond."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from jaxmon.facts.status import HostFacts, ProcessVerdict, Reason
+from jaxmon.facts.status import HostFacts, ProcessVerdict, Reason, State
 from jaxmon.formats.layout import clean, duration
 from jaxmon.symptoms.alert import PAGE, TICKET, Severity
 
@@ -22,14 +22,8 @@ def reason(
     Return that the processes *workers* have the symptom *name*, with a *subject* such
     as a route or a loop. What pages is failing.
     """
-    return Reason(
-        state="failing" if severity == PAGE else "degraded",
-        kind=name,
-        subject=subject,
-        text=text,
-        because="",
-        workers=list(workers),
-    )
+    state: State = "failing" if severity == PAGE else "degraded"
+    return Reason(state, name, subject, text, "", tuple(workers))
 
 
 def due(
@@ -60,11 +54,11 @@ def period(seconds: float | None) -> str:
     return duration(round(seconds)).replace(".0 s", " s")
 
 
-def findings(facts: HostFacts, about: Reason, topic: str) -> list[dict[str, Any]]:
+def findings(facts: HostFacts, about: Reason, topic: str) -> list[Mapping[str, Any]]:
     """Return findings of *topic*: first on the same route, then the most expensive."""
     every = (one for of in processes(facts, about) for one in of.findings or ())
     found = [one for one in every if one["topic"] == topic]
-    found.sort(key=lambda one: (one["subject"] != about["subject"], -one["seconds"]))
+    found.sort(key=lambda one: (one["subject"] != about.subject, -one["seconds"]))
     return found
 
 
@@ -92,7 +86,7 @@ def said_or_doing(*topics: str) -> Callable[[HostFacts, Reason], Iterator[str]]:
 def processes(facts: HostFacts, about: Reason) -> list[ProcessVerdict]:
     """Return what is wrong with the processes that *about* is about."""
     known = facts.verdict.processes
-    return [known[worker] for worker in about["workers"] if worker in known]
+    return [known[worker] for worker in about.workers if worker in known]
 
 
 def sentence(finding: Mapping[str, Any]) -> str:

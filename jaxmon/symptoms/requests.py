@@ -88,18 +88,18 @@ def routes(facts: HostFacts) -> Iterator[Reason]:
     """Yield of each route the first that is so: it fails, hangs, waits, is slow."""
     for one in facts.requests:
         # What ended processes counted is not about those that respond now.
-        inherited = any(map(facts.now.inherited, one["workers"]))
+        inherited = any(map(facts.now.inherited, one.workers))
         every = (_failing, *([] if inherited else [_failed]), _stuck, _waiting, _slow)
         found = (judge(one, facts.limits) for judge in every)
         yield from islice(filter(None, found), 1)
 
 
 def _failing(one: RequestSummary, limits: Limits) -> Reason | None:
-    failed, finished = one["recent_failed"], one["recent"]
+    failed, finished = one.recent_failed, one.recent
     if failed and finished:
         text = (
-            f"{failed:,.0f} of {counted(finished, 'request')} to {clean(one['route'])} "
-            f"failed in the last {period(one['recent_seconds'])}."
+            f"{failed:,.0f} of {counted(finished, 'request')} to {clean(one.route)} "
+            f"failed in the last {period(one.recent_seconds)}."
         )
         if many_fail(failed, finished, limits):
             return _of_route("requests", PAGE, text, one)
@@ -110,12 +110,12 @@ def _failing(one: RequestSummary, limits: Limits) -> Reason | None:
 
 def _failed(one: RequestSummary, limits: Limits) -> Reason | None:
     """Judge by all that was counted, where no request came in the last minute."""
-    finished = one["recent"]
-    if finished or not many_fail(one["failed"], one["total"], limits):
+    finished = one.recent
+    if finished or not many_fail(one.failed, one.total, limits):
         return None
     text = (
-        f"{one['failed']:,.0f} of {counted(one['total'], 'request')} to "
-        f"{clean(one['route'])} failed"
+        f"{one.failed:,.0f} of {counted(one.total, 'request')} to "
+        f"{clean(one.route)} failed"
     )
     if finished is None:
         return _of_route("requests", PAGE, f"{text} since the start.", one)
@@ -124,7 +124,7 @@ def _failed(one: RequestSummary, limits: Limits) -> Reason | None:
 
 
 def _of_route(name: str, severity: Severity, text: str, one: RequestSummary) -> Reason:
-    return reason(name, severity, text, one["workers"], one["route"])
+    return reason(name, severity, text, one.workers, one.route)
 
 
 def why_failed(facts: HostFacts, about: Reason) -> Iterator[str]:
@@ -179,26 +179,26 @@ def _usual(route: Route, limits: Limits) -> float | None:
 
 
 def _stuck(one: RequestSummary, limits: Limits) -> Reason | None:
-    oldest, waiting = one["oldest"], one["in_progress"]
+    oldest, waiting = one.oldest, one.in_progress
     # Of a process that has just started, what it did until they began to hang.
-    warm = one["warm"]
-    enough = warm is not None and warm["count"] >= limits.requests_judged
-    usual = one["usual_p95"] or (warm["p95"] if warm and enough else None)
+    warm = one.warm
+    enough = warm is not None and warm.count >= limits.requests_judged
+    usual = one.usual_p95 or (warm.p95 if warm and enough else None)
     if oldest is None or not waiting:
         return None
     described = f"{counted(waiting, 'request')} in progress, the oldest for"
     late = max(
         seconds_in(limits.unanswered_after), limits.unanswered_times * (usual or 0.0)
     )
-    if not one["recent"] and oldest >= late:
-        lead = f"no request to {clean(one['route'])} finishes"
+    if not one.recent and oldest >= late:
+        lead = f"no request to {clean(one.route)} finishes"
         text = f"{lead}: {described} {duration(oldest)}"
         after = seconds_in(limits.hang_after) * (1 + _HANGS_FOR)
         severity, text = due(text, oldest, after, PAGE)
         return _of_route("hanging", severity, text, one)
     if usual and hangs(oldest, usual, limits):
         text = (
-            f"requests to {clean(one['route'])} hang: {described} {duration(oldest)}; "
+            f"requests to {clean(one.route)} hang: {described} {duration(oldest)}; "
             f"95 % of warm requests take up to {duration(usual)}."
         )
         return _of_route("hanging", TICKET, text, one)
@@ -310,14 +310,14 @@ def _waited(route: Route) -> float:
 
 
 def _waiting(one: RequestSummary, limits: Limits) -> Reason | None:
-    part, cold = one["cold_ratio"], one["cold"]
-    if part is None or cold is None or cold["count"] <= limits.cold_requests:
+    part, cold = one.cold_ratio, one.cold
+    if part is None or cold is None or cold.count <= limits.cold_requests:
         return None
-    if part <= limits.cold_share or cold["p95"] is None:
+    if part <= limits.cold_share or cold.p95 is None:
         return None
     text = (
-        f"{share(part, 1)} of the requests to {clean(one['route'])} wait for a "
-        f"compile, and take up to {duration(cold['p95'])}."
+        f"{share(part, 1)} of the requests to {clean(one.route)} wait for a "
+        f"compile, and take up to {duration(cold.p95)}."
     )
     return _of_route("cold_requests", TICKET, text, one)
 
@@ -326,7 +326,7 @@ def why_waiting(facts: HostFacts, about: Reason) -> Iterator[str]:
     """Yield what is compiled, and why."""
     compiles = ("recompile", "recompiles", "operations", "compiled_together")
     yield from said(facts, about, *compiles, "cold_requests", "compile_share")
-    yield from most_recompiled(facts, about["workers"])
+    yield from most_recompiled(facts, about.workers)
 
 
 def cold_starts(limits: Limits) -> Alert:
@@ -374,19 +374,19 @@ def cold_latency(limits: Limits) -> Alert:
 
 def _slow(one: RequestSummary, limits: Limits) -> Reason | None:
     # Quantiles are estimates: by a bound between two buckets, they may seem to double.
-    warm = one["warm"]
-    if warm is None or warm["count"] < limits.requests_judged:
+    warm = one.warm
+    if warm is None or warm.count < limits.requests_judged:
         return None
     # What has been slow for long is a part of the usual p95 before it is of the median.
     for part, now, usual in (
-        ("95 % take", warm["p95"], one["usual_p95"]),
-        ("half of them take", warm["p50"], one["usual_p50"]),
+        ("95 % take", warm.p95, one.usual_p95),
+        ("half of them take", warm.p50, one.usual_p50),
     ):
         if not usual or not now:
             continue
         if now >= max(limits.slow_requests * usual, usual + limits.slow_requests_by):
             text = (
-                f"warm requests to {clean(one['route'])} are slow: {part} up to "
+                f"warm requests to {clean(one.route)} are slow: {part} up to "
                 f"{duration(now)}, before {duration(usual)}."
             )
             return _of_route("requests_slow", TICKET, text, one)

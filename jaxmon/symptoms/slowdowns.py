@@ -93,15 +93,15 @@ def _changes(one: Slower) -> Iterator[str]:
 def loops_slow(facts: HostFacts) -> Iterator[Reason]:
     """Yield loops whose steps take longer than before."""
     for one in facts.loops:
-        usual, mean = one["usual"], one["mean"]
-        if one["age"] is None or not usual or not mean or is_late(one, facts):
+        usual, mean = one.usual, one.mean
+        if one.age is None or not usual or not mean or is_late(one, facts):
             continue
-        if mean > facts.limits.slowdown * usual and one["rate"]:
+        if mean > facts.limits.slowdown * usual and one.rate:
             text = (
                 f"{named(one)} is slow: a step takes {duration(mean)}, before "
                 f"{duration(usual)}."
             )
-            yield reason("slower", TICKET, text, one["workers"], one["loop"])
+            yield reason("slower", TICKET, text, one.workers, one.loop)
 
 
 def slowdown(limits: SiteLimits) -> Iterator[Alert]:

@@ -104,7 +104,7 @@ def warmup_failed(limits: Limits) -> Alert:
 
 def crashed(facts: HostFacts) -> Iterator[Reason]:
     """Yield processes that ended without finishing."""
-    if died := [one["worker"] for one in facts.agents if one["died"]]:
+    if died := [one.worker for one in facts.agents if one.died]:
         yield reason("crashed", PAGE, f"{listed('worker', died)} crashed.", died)
 
 

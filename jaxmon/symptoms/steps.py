@@ -130,26 +130,26 @@ def is_long(now: Now, limits: Limits) -> bool:
 def loops_stalled(facts: HostFacts) -> Iterator[Reason]:
     """Yield loops whose next step is late."""
     for one in facts.loops:
-        age = one["age"]
+        age = one.age
         if age is None or not is_late(one, facts):
             continue
         text = f"{named(one)} is stuck: its last step was {duration(age)} ago"
         limits = facts.limits
         after = max(seconds_in(limits.stalled_after), _patience(one, limits))
         severity, text = due(text, age, after + seconds_in(limits.stalled_for), PAGE)
-        yield reason("stalled", severity, text, [one["age_worker"]], one["loop"])
+        yield reason("stalled", severity, text, [one.age_worker], one.loop)
 
 
 def is_late(one: LoopSummary, facts: HostFacts) -> bool:
     """Return whether the next step of a loop should have come."""
-    age = one["age"]
+    age = one.age
     if age is None or age < _patience(one, facts.limits):
         return False
-    return not _excused(facts, one["age_worker"])
+    return not _excused(facts, one.age_worker)
 
 
 def _patience(one: LoopSummary, limits: Limits) -> float:
-    usual = one["usual"] or one["mean"] or 0.0
+    usual = one.usual or one.mean or 0.0
     return max(seconds_in(limits.late_step), limits.late_step_times * usual)
 
 
@@ -163,7 +163,7 @@ def _excused(facts: HostFacts, worker: str) -> bool:
 
 def named(loop: LoopSummary) -> str:
     """Return ``loop NAME``."""
-    return f"loop {clean(loop['loop'])}"
+    return f"loop {clean(loop.loop)}"
 
 
 def training_stalled(limits: Limits) -> Alert:

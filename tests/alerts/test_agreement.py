@@ -17,7 +17,7 @@ import pytest
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.facts.process import read
-from jaxmon.facts.status import HostVerdict, ProcessVerdict
+from jaxmon.facts.status import HostVerdict, ProcessVerdict, Reason
 from jaxmon.symptoms.findings import as_json, find
 from jaxmon.symptoms.symptom import Symptom
 from jaxmon.symptoms.table import SYMPTOMS
@@ -41,7 +41,7 @@ class Scene(NamedTuple):
     """
 
     series: dict[str, str]
-    reasons: list[Any]
+    reasons: tuple[Reason, ...]
     at: float = 3600
 
 
@@ -56,13 +56,13 @@ def counting(rate: float) -> str:
 
 def reasons(
     *workers: Worker, extra: Iterable[Family] = (), findings: Any = None
-) -> list[Any]:
+) -> tuple[Reason, ...]:
     """Return what the page says of *workers*, and of an overview's *findings*."""
     verdict = HostVerdict()
     if findings is not None:
         found = [as_json(one) for one in find(read(findings))]
         verdict = HostVerdict({"0": ProcessVerdict(findings=found)})
-    return status(*workers, extra=extra, verdict=verdict)["answer"]["reasons"]
+    return status(*workers, extra=extra, verdict=verdict).answer.reasons
 
 
 def trained() -> Worker:
@@ -124,7 +124,7 @@ def requests(part: float, *, outcome: str = "success", start: str = "warm") -> S
             name % ("%s", outcome, start): counting(some),
             f"jaxmon_counting_seconds{{{WHERE}}}": counting(60),
         },
-        status(worker, before=before)["answer"]["reasons"],
+        status(worker, before=before).answer.reasons,
     )
 
 
@@ -143,7 +143,7 @@ def slower(times: float) -> Scene:
     before = reading(worker, at=START + 540)
     worker.steps(100, 0.125 * times)
     name = f'jaxmon_slowdown{{{WHERE},kind="loop",name="train",against="earlier"}}'
-    found = status(worker, before=before)["answer"]["reasons"]
+    found = status(worker, before=before).answer.reasons
     return Scene({name: constant(times)}, found)
 
 
@@ -184,7 +184,7 @@ def checkpoint(failed: float) -> Scene:
             name: counting(failed),
             f"jaxmon_counting_seconds{{{WHERE}}}": counting(60),
         },
-        status(worker, before=before)["answer"]["reasons"],
+        status(worker, before=before).answer.reasons,
     )
 
 
@@ -305,9 +305,9 @@ def test_page_and_alert_agree(facts: Callable[[float], Scene], tmp_path: Path) -
             one.replace("%s", job): samples for one, samples in scene.series.items()
         }
         due = [
-            one["state"]
+            one.state
             for one in scene.reasons
-            if one["kind"] == name and " follows at " not in one["text"]
+            if one.kind == name and " follows at " not in one.text
         ]
         states.add(tuple(due))
         severities = {"failing": "page", "degraded": "ticket"}

@@ -77,12 +77,12 @@ def test_interruptions_and_lost_steps_are_counted(run: Supervised) -> None:
 
 def test_what_the_restarts_cost_is_found(run: Supervised) -> None:
     """Each cause that the ledger has as much of; nothing while the run is young."""
-    assert findings(None, run=encoded(run.record().whole())) == []
+    assert findings(None, run=encoded(run.record().filled())) == []
     old = Limits(run_young="1s")
     record, ledger = run.record(), run.ledger(as_recorded=True)
     doubt = ledger.tolerance + ledger.traced
     up = sum(ledger.seconds.values()) - ledger.seconds["waiting"]
-    found = {one.topic for one in findings(None, old, run=encoded(record.whole()))}
+    found = {one.topic for one in findings(None, old, run=encoded(record.filled()))}
     for topic, seconds in (
         ("lost_progress", ledger.seconds["lost_progress"]),
         ("recovery", ledger.seconds["recovery"]),

@@ -20,6 +20,7 @@ from jaxmon.cli.sources import Sidecar
 from jaxmon.errors import ConfigFileError
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import gauge
+from jaxmon.facts.record import dumps, encoded
 from jaxmon.limits import LIMITS, Limits, shared
 from jaxmon.monitoring.session import Session
 from tests.exporter import Exporter, exporters
@@ -81,7 +82,7 @@ def top(url: str, limits: Limits | None = None) -> str:
     """Return what `jaxmon top --url` answers, first of all."""
     host = Terminal(Sidecar(Session("sidecar", url), url), limits)
     host.poll()
-    return json.dumps(host.summary()["answer"])
+    return dumps(encoded(host.summary().answer))
 
 
 def test_one_limit_moves_the_alert_and_all_screens(

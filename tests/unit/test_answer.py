@@ -168,11 +168,11 @@ def test_answer_names_what_is_wrong_and_nothing_else(happens: Any) -> None:
     worker.steps(1000, 0.2)
     before = reading(worker, at=START + 540)
     happens(worker)
-    found = status(worker, before=before)["answer"]
+    found = status(worker, before=before).answer
     state, text = CASES[happens]
-    assert found["state"] == state, found
-    assert found["text"].startswith(text), found
-    assert len(found["reasons"]) == (state != "fine"), found
+    assert found.state == state, found
+    assert found.text.startswith(text), found
+    assert len(found.reasons) == (state != "fine"), found
 
 
 def test_a_fault_that_is_over_is_none() -> None:
@@ -181,7 +181,7 @@ def test_a_fault_that_is_over_is_none() -> None:
     worker.requests(160, "error")
     before = reading(worker, at=START + 540)
     worker.requests(60)
-    assert status(worker, before=before)["answer"]["state"] == "fine"
+    assert status(worker, before=before).answer.state == "fine"
 
 
 def test_failures_after_which_no_one_comes_are_not_forgotten() -> None:
@@ -189,29 +189,29 @@ def test_failures_after_which_no_one_comes_are_not_forgotten() -> None:
     worker = Worker()
     worker.requests(160, "error")
     before = reading(worker, at=START + 540)
-    found = status(worker, before=before)["answer"]
-    assert found["state"] == "degraded"
-    assert "160 of 160 requests to POST /predict failed; none has come" in found["text"]
+    found = status(worker, before=before).answer
+    assert found.state == "degraded"
+    assert "160 of 160 requests to POST /predict failed; none has come" in found.text
 
 
 def test_failures_are_known_before_the_first_minute_is() -> None:
     """A sidecar that has just started judges by the totals."""
     worker = Worker()
     worker.requests(160, "error")
-    found = status(worker)["answer"]
-    assert found["state"] == "failing"
-    assert found["text"].endswith("requests to POST /predict failed since the start.")
+    found = status(worker).answer
+    assert found.state == "failing"
+    assert found.text.endswith("requests to POST /predict failed since the start.")
 
 
 def test_without_marks_the_answer_says_what_to_mark() -> None:
     """Nothing is known of users without marks; that is not the same as fine."""
-    found = status(Worker())["answer"]
-    assert found["state"] == "unknown"
-    assert "no program here marks its requests or steps" in found["text"]
-    assert "@jaxmon.request" in found["advice"]
-    empty = status()["answer"]
-    assert (empty["state"], empty["advice"]) == ("unknown", "")
-    assert empty["text"] == "Not known: no instrumented process runs here."
+    found = status(Worker()).answer
+    assert found.state == "unknown"
+    assert "no program here marks its requests or steps" in found.text
+    assert "@jaxmon.request" in found.advice
+    empty = status().answer
+    assert (empty.state, empty.advice) == ("unknown", "")
+    assert empty.text == "Not known: no instrumented process runs here."
 
 
 def test_processes_that_crashed_or_hang_are_reasons() -> None:
@@ -225,12 +225,12 @@ def test_processes_that_crashed_or_hang_are_reasons() -> None:
     )
     up = Family(catalog.AGENT_UP, [(series(catalog.AGENT_UP, "7"), 0.0)])
     found = status(Worker(), extra=[died, up])
-    assert [one["worker"] for one in found["agents"]] == ["0", "3", "7"]
-    assert [one["text"] for one in found["answer"]["reasons"]] == [
+    assert [one.worker for one in found.agents] == ["0", "3", "7"]
+    assert [one.text for one in found.answer.reasons] == [
         "worker 3 crashed.",
         "worker 7 does not respond.",
     ]
-    assert found["answer"]["text"] == "No: worker 3 crashed. And 1 more reason."
+    assert found.answer.text == "No: worker 3 crashed. And 1 more reason."
 
 
 def finding_on(
@@ -242,8 +242,8 @@ def finding_on(
 def because(worker: Worker, before: Reading, process: ProcessVerdict) -> list[str]:
     """Return the causes of what is wrong with *worker*."""
     verdict = HostVerdict({"0": process})
-    found = status(worker, before=before, verdict=verdict)["answer"]
-    return [one["because"] for one in found["reasons"]]
+    found = status(worker, before=before, verdict=verdict).answer
+    return [one.because for one in found.reasons]
 
 
 FAILS = finding_on(
@@ -284,9 +284,9 @@ def test_requests_that_hang_from_the_first_minute_on_are_not_all_right() -> None
     worker = Worker(started=START + 560)
     worker.requests(100)
     hangs_since_lately(worker)
-    found = status(worker)["answer"]
-    assert found["state"] == "degraded"
-    assert "requests to POST /predict hang: 12 requests in progress" in found["text"]
+    found = status(worker).answer
+    assert found.state == "degraded"
+    assert "requests to POST /predict hang: 12 requests in progress" in found.text
 
 
 def test_memory_that_ran_out_on_the_line_that_fails_is_the_cause() -> None:
@@ -302,8 +302,8 @@ def test_memory_that_ran_out_on_the_line_that_fails_is_the_cause() -> None:
         ([other, requests], f"{failed}."),
     ):
         verdict = HostVerdict({"0": ProcessVerdict(findings=findings)})
-        reasons = status(worker, verdict=verdict)["answer"]["reasons"]
-        assert reasons[0]["because"] == cause
+        reasons = status(worker, verdict=verdict).answer.reasons
+        assert reasons[0].because == cause
 
 
 def test_without_findings_the_numbers_say_what_is_recompiled() -> None:
@@ -312,8 +312,8 @@ def test_without_findings_the_numbers_say_what_is_recompiled() -> None:
     mostly_waits_for_compiles(worker)
     worker.set(catalog.RECOMPILES, 3, "serve.embed", "dtype")
     worker.set(catalog.RECOMPILES, 70, "serve.score", "shape")
-    (reason,) = status(worker)["answer"]["reasons"]
-    assert reason["because"] == (
+    (reason,) = status(worker).answer.reasons
+    assert reason.because == (
         "serve.score was recompiled 70 times because an argument's shape changed."
     )
 
@@ -325,9 +325,9 @@ def test_what_has_been_slow_for_long_is_still_slow() -> None:
     worker.requests(100, took=0.9)
     before = reading(worker, at=START + 540)
     worker.requests(100, took=0.9)
-    found = status(worker, before=before)["answer"]
-    assert found["state"] == "degraded"
-    assert "half of them take up to" in found["text"]
+    found = status(worker, before=before).answer
+    assert found.state == "degraded"
+    assert "half of them take up to" in found.text
 
 
 def test_findings_are_reasons_unless_the_numbers_say_so() -> None:
@@ -344,13 +344,13 @@ def test_findings_are_reasons_unless_the_numbers_say_so() -> None:
     verdict = HostVerdict(
         {"0": ProcessVerdict(findings=of), "1": ProcessVerdict(findings=of[2:])}
     )
-    reasons = status(worker, verdict=verdict)["answer"]["reasons"]
-    assert [(one["state"], one["text"]) for one in reasons] == [
+    reasons = status(worker, verdict=verdict).answer.reasons
+    assert [(one.state, one.text) for one in reasons] == [
         ("failing", "160 of 160 requests to POST /predict failed since the start."),
         ("failing", "the logged loss is NaN or infinite."),
         ("degraded", "Memory of device 0 grew steadily."),
     ]
-    assert reasons[2]["workers"] == ["0", "1"]
+    assert reasons[2].workers == ("0", "1")
 
 
 def test_a_reason_says_when_its_alert_follows() -> None:
@@ -361,7 +361,7 @@ def test_a_reason_says_when_its_alert_follows() -> None:
 
     def said(at: float) -> str:
         found = summarise(reading(worker, at=START + at), onsets=onsets)
-        return found["answer"]["text"]
+        return found.answer.text
 
     assert "memory" not in said(600)
     device_is_full(worker)
@@ -384,7 +384,7 @@ def test_an_accelerator_that_no_program_uses_is_not_failing() -> None:
     idle, busy = Worker(), Worker()
     device_is_full(busy)
     for worker, state in ((idle, "degraded"), (busy, "failing")):
-        reasons = status(worker, extra=lost)["answer"]["reasons"]
-        (found,) = [one for one in reasons if one["kind"] == "accelerator"]
-        assert found["text"] == "accelerator 0 does not respond to the driver."
-        assert found["state"] == state
+        reasons = status(worker, extra=lost).answer.reasons
+        (found,) = [one for one in reasons if one.kind == "accelerator"]
+        assert found.text == "accelerator 0 does not respond to the driver."
+        assert found.state == state

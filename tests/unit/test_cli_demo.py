@@ -18,6 +18,7 @@ from jaxmon.cli.gameday.children import Children
 from jaxmon.cli.gameday.demo import _Demo, _signals_interrupt
 from jaxmon.cli.main import main
 from jaxmon.facts.reading import read
+from jaxmon.facts.record import encoded
 from jaxmon.report.status.summary import summarise
 
 
@@ -60,13 +61,13 @@ def test_a_hangup_ends_the_demo_unless_it_is_ignored(handler) -> None:
 def test_the_demo_ends_after_its_duration(capsys: pytest.CaptureFixture[str]) -> None:
     """It shows what the sidecar says, at least once, and no longer than asked for."""
     empty = summarise(read([], time=0.0))
-    with json_served(empty) as url:
+    with json_served(encoded(empty)) as url:
         demo = _Demo(Children({}, Path()), {}, {"live page": url}, url, fault=None)
         before = time.monotonic()
         last = demo.watch(0.2)
 
     assert time.monotonic() - before >= 0.2
-    assert last["totals"] == empty["totals"]
+    assert last.totals == empty.totals
     assert "0:00:00  steps 0" in capsys.readouterr().out
 
 

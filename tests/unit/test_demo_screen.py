@@ -131,7 +131,8 @@ def test_text_of_others_moves_no_cursor():
     """Names of functions, alerts and places are shown as they are, and not obeyed."""
     hostile = f"{HOSTILE}[red]x[/red]"
     summary = summary_of("m.f")
-    summary["functions"][0]["name"] = f"m.{hostile}"
+    (function,) = summary.functions
+    summary = summary.replace(functions=(function.replace(name=f"m.{hostile}"),))
     scene = DisplayState(1.0, summary, [alert(hostile)], hostile)
 
     lines = frame(scene, places={"place": hostile}, width=400)
@@ -143,7 +144,8 @@ def test_text_of_others_moves_no_cursor():
 def test_colours_can_be_turned_off():
     """NO_COLOR leaves emphasis, and every word."""
     summary = summary_of("m.f")
-    summary["functions"][0].update(hits=0.0)
+    (function,) = summary.functions
+    summary = summary.replace(functions=(function.replace(hits=0.0),))
     scene = DisplayState(1.0, summary, [alert("A")], "a fault")
 
     def on_screen(environ):

@@ -54,7 +54,7 @@ def test_a_record_knows_what_was_given() -> None:
 
     assert (path.end, path.points[1].count) == (None, 0)
     assert encoded(path) == {"name": "a", "points": {"b": {"count": 2}, "c": {}}}
-    assert encoded(Way("d").whole()) == {"name": "d", "end": None, "points": {}}
+    assert encoded(Way("d").filled()) == {"name": "d", "end": None, "points": {}}
     assert from_json(Way, encoded(path)) == path == path.replace(end=None)
     assert len({Point("b"), Point("b", 0), Point("b", count=1)}) == 2
 

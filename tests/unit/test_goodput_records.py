@@ -294,6 +294,6 @@ def test_sidecars_pass_records_on() -> None:
     """Also that of a process that is no rank of a job."""
     run = Simulated()
     run.attempt()
-    document = {"ranks": [{"run": encoded(run.known.whole())}, {"run": {}}, {}]}
+    document = {"ranks": [{"run": encoded(run.known.filled())}, {"run": {}}, {}]}
     [found] = host("a:1", json.loads(json.dumps(document))).runs
     assert records.from_document(found) == run.known

@@ -20,6 +20,7 @@ from jaxmon.cli.gameday.scene import DisplayState, SceneLog, finish
 from jaxmon.cli.gameday.stack import active
 from jaxmon.cli.main import COMMANDS, main
 from jaxmon.errors import CommandError, JaxmonError
+from jaxmon.facts.status import Summary
 from tests.hostile_text import HOSTILE, harmful
 from tests.support import ROOT
 
@@ -178,17 +179,10 @@ def test_alerts_of_a_prometheus_that_is_none(monkeypatch):
     now = datetime.now(UTC).isoformat()
     labels = {"alertname": HOSTILE, "severity": "page", "route": HOSTILE}
     told = sanitised([{"labels": labels, "state": "firing", "activeAt": now}])
-    summary: Any = {
-        "functions": [],
-        "devices": [],
-        "totals": dict.fromkeys(
-            ("calls", "hit_rate", "compiles", "recompiles", "compile_seconds"), 0
-        ),
-    }
 
     def command():
         shown = SceneLog({"place": HOSTILE})
-        scene = DisplayState(0.0, summary, active(told), HOSTILE)
+        scene = DisplayState(0.0, Summary(), active(told), HOSTILE)
         shown.show(scene)
         finish(scene)
 

@@ -18,7 +18,7 @@ from tests.reports import findings
 
 def found(record: RunRecord) -> list[Finding]:
     """Return the findings on a healthy process that keeps *record*."""
-    return findings(None, run=encoded(record.whole()))
+    return findings(None, run=encoded(record.filled()))
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_a_record_is_not_trusted(text: str) -> None:
     for number in (-1e18, 0.0, 1e300):
         hostile = {
             **encoded(
-                run({"lost_progress": number, "recovery": number}, run=text).whole()
+                run({"lost_progress": number, "recovery": number}, run=text).filled()
             ),
             "saves": number,
             "lost_steps": number,

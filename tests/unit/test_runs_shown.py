@@ -76,7 +76,7 @@ def test_the_report_has_the_time_of_all_attempts() -> None:
     """As a section of its own; a process that keeps no record has none."""
 
     def report(run: RunRecord) -> list[str]:
-        snapshot = read({**OVERVIEW, "run": encoded(run.whole())})
+        snapshot = read({**OVERVIEW, "run": encoded(run.filled())})
         return explanation(snapshot, [], worker="0")
 
     title = "GOODPUT ACROSS RESTARTS: "

@@ -8,7 +8,7 @@ from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram
 from jaxmon.facts.distributions import distributions
 from jaxmon.facts.recent import Window
-from jaxmon.facts.status import HostVerdict, ProcessVerdict
+from jaxmon.facts.status import HostVerdict, ProcessVerdict, QueueSummary
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import as_json
 from tests.status import ROUTE, START, Worker, reading, status
@@ -27,30 +27,30 @@ def test_requests_of_the_last_minute_are_differences() -> None:
     two.requests(20, "client_error")
     two.set(catalog.REQUESTS_IN_PROGRESS, 3, ROUTE)
     two.set(catalog.REQUEST_OLDEST_SECONDS, 7.5, ROUTE)
-    (route,) = status(one, two, before=before)["requests"]
+    (route,) = status(one, two, before=before).requests
 
-    assert route["route"] == ROUTE
-    assert route["workers"] == ["0", "1"]
-    assert (route["total"], route["failed"]) == (1680, 540)
-    assert route["client_errors"] == 20
-    assert (route["recent"], route["recent_failed"]) == (180, 40)
-    assert route["recent_seconds"] == 60
-    assert route["rate"] == pytest.approx(3.0)
-    assert route["error_ratio"] == pytest.approx(40 / 180)
-    assert route["cold_ratio"] == pytest.approx(30 / 180)
-    assert route["warm"] is not None
-    assert route["warm"]["count"] == 90
-    assert 0.2 < (route["warm"]["p50"] or 0) <= 0.5
-    assert route["cold"] is not None
-    assert route["cold"]["count"] == 30
-    assert 2.5 < (route["cold"]["p95"] or 0) <= 5.0
+    assert route.route == ROUTE
+    assert route.workers == ("0", "1")
+    assert (route.total, route.failed) == (1680, 540)
+    assert route.client_errors == 20
+    assert (route.recent, route.recent_failed) == (180, 40)
+    assert route.recent_seconds == 60
+    assert route.rate == pytest.approx(3.0)
+    assert route.error_ratio == pytest.approx(40 / 180)
+    assert route.cold_ratio == pytest.approx(30 / 180)
+    assert route.warm is not None
+    assert route.warm.count == 90
+    assert 0.2 < (route.warm.p50 or 0) <= 0.5
+    assert route.cold is not None
+    assert route.cold.count == 30
+    assert 2.5 < (route.cold.p95 or 0) <= 5.0
     # Of all that succeeded, a quarter waited.
-    assert route["latency"] is not None
-    assert route["latency"]["count"] == 120
-    assert 2.5 < (route["latency"]["p95"] or 0) <= 5.0
-    assert 0.01 < (route["usual_p95"] or 0) <= 0.025
-    assert (route["in_progress"], route["oldest"]) == (3, 7.5)
-    assert route["oldest_worker"] == "1"
+    assert route.latency is not None
+    assert route.latency.count == 120
+    assert 2.5 < (route.latency.p95 or 0) <= 5.0
+    assert 0.01 < (route.usual_p95 or 0) <= 0.025
+    assert (route.in_progress, route.oldest) == (3, 7.5)
+    assert route.oldest_worker == "1"
 
 
 def test_what_is_not_known_is_absent() -> None:
@@ -59,12 +59,12 @@ def test_what_is_not_known_is_absent() -> None:
     one.requests(5)
     one.steps(3, 0.5)
     found = status(one)
-    (route,), (loop,) = found["requests"], found["loops"]
-    assert route["total"] == 5
+    (route,), (loop,) = found.requests, found.loops
+    assert route.total == 5
     for name in ("recent", "rate", "error_ratio", "warm", "cold", "usual_p95"):
-        assert route[name] is None
-    assert (loop["steps"], loop["rate"], loop["p50"], loop["usual"]) == (3, *[None] * 3)
-    assert (found["queues"], found["batches"]) == ([], [])
+        assert getattr(route, name) is None
+    assert (loop.steps, loop.rate, loop.p50, loop.usual) == (3, *[None] * 3)
+    assert (found.queues, found.batches) == ((), ())
 
 
 def test_a_restarted_process_does_not_inherit_the_minute_before() -> None:
@@ -73,10 +73,10 @@ def test_a_restarted_process_does_not_inherit_the_minute_before() -> None:
     old.requests(1000)
     before = reading(old, at=START + 540)
     new.requests(20)
-    (route,) = status(new, before=before)["requests"]
-    assert (route["recent"], route["recent_seconds"]) == (20, 10)
-    assert route["rate"] == pytest.approx(2.0)
-    assert route["usual_p95"] is None
+    (route,) = status(new, before=before).requests
+    assert (route.recent, route.recent_seconds) == (20, 10)
+    assert route.rate == pytest.approx(2.0)
+    assert route.usual_p95 is None
 
 
 def test_a_successor_is_not_judged_by_what_it_continues() -> None:
@@ -93,14 +93,14 @@ def test_a_successor_is_not_judged_by_what_it_continues() -> None:
         worker.set(catalog.UPTIME_SECONDS, uptime)
     before = reading(old, at=START + 585)
     found = status(new, before=before)
-    (route,) = found["requests"]
-    assert (route["recent"], route["rate"], route["usual_p95"]) == (None, None, None)
-    assert found["answer"]["state"] == "fine"
+    (route,) = found.requests
+    assert (route.recent, route.rate, route.usual_p95) == (None, None, None)
+    assert found.answer.state == "fine"
     first = reading(new, at=START + 600)
     new.requests(20)
-    (route,) = status(new, at=START + 620, before=first)["requests"]
-    assert (route["recent"], route["recent_failed"]) == (20, 0)
-    assert route["rate"] == pytest.approx(1.0)
+    (route,) = status(new, at=START + 620, before=first).requests
+    assert (route.recent, route.recent_failed) == (20, 0)
+    assert route.rate == pytest.approx(1.0)
 
 
 def test_a_successor_has_none_of_the_findings_on_its_predecessor() -> None:
@@ -109,17 +109,17 @@ def test_a_successor_has_none_of_the_findings_on_its_predecessor() -> None:
     for worker, uptime in zip(workers, (3, 300), strict=True):
         worker.set(catalog.UPTIME_SECONDS, uptime)
     found = as_json(Finding("error", "", "It failed.", (), ""))
-    one = ProcessVerdict(pid=7, findings=[found])
+    one = ProcessVerdict(pid=7, findings=(found,))
     judged = HostVerdict(
         {"0": one, "1": one},
         [{**found, "workers": ["0", "1"]}, {**found, "workers": ["1"]}],
         age=5.0,
     )
     shown = status(*workers, verdict=judged)
-    assert [one["findings"] for one in shown["agents"]] == [None, [found]]
-    assert [one["workers"] for one in shown["findings"]["shared"]] == [["1"]]
+    assert [one.findings for one in shown.agents] == [None, (found,)]
+    assert [one["workers"] for one in shown.findings.shared] == [["1"]]
     earlier = judged._replace(age=2.0)
-    assert len(status(*workers, verdict=earlier)["findings"]["shared"]) == 2
+    assert len(status(*workers, verdict=earlier).findings.shared) == 2
 
 
 def test_steps_of_the_last_minute() -> None:
@@ -139,15 +139,15 @@ def test_steps_of_the_last_minute() -> None:
         worker.set(catalog.TIME_SECONDS, 10 + 15, "other")
     two.set(catalog.STEP_AGE_SECONDS, 8.0, "train")
     found = status(one, two, before=before)
-    (loop,) = found["loops"]
-    assert (loop["loop"], loop["workers"], loop["steps"]) == ("train", ["0", "1"], 380)
-    assert loop["rate"] == pytest.approx(1.0)
-    assert loop["mean"] == pytest.approx(0.2)
-    assert loop["data_wait_ratio"] == pytest.approx(18 / 36)
-    assert loop["goodput"] == pytest.approx(0.75)
-    assert (loop["age"], loop["age_worker"]) == (8.0, "1")
-    assert found["answer"]["state"] == "fine"
-    assert found["answer"]["text"] == "Yes: 1 step a second in loop train."
+    (loop,) = found.loops
+    assert (loop.loop, loop.workers, loop.steps) == ("train", ("0", "1"), 380)
+    assert loop.rate == pytest.approx(1.0)
+    assert loop.mean == pytest.approx(0.2)
+    assert loop.data_wait_ratio == pytest.approx(18 / 36)
+    assert loop.goodput == pytest.approx(0.75)
+    assert (loop.age, loop.age_worker) == (8.0, "1")
+    assert found.answer.state == "fine"
+    assert found.answer.text == "Yes: 1 step a second in loop train."
 
 
 def test_queues_and_batches_add_up() -> None:
@@ -161,11 +161,11 @@ def test_queues_and_batches_add_up() -> None:
         one.observe(catalog.BATCH_FILL_RATIO, 0.25, ROUTE)
         two.observe(catalog.BATCH_FILL_RATIO, 0.75, ROUTE)
     found = status(one, two, before=before)
-    (queue,), (batch,) = found["queues"], found["batches"]
-    assert queue == {"queue": "predict", "workers": ["0", "1"], "depth": 9}
-    assert batch["total"] == 62
-    assert batch["rate"] == pytest.approx(1.0)
-    assert batch["fill"] == pytest.approx(0.5)
+    (queue,), (batch,) = found.queues, found.batches
+    assert queue == QueueSummary("predict", ("0", "1"), 9)
+    assert batch.total == 62
+    assert batch.rate == pytest.approx(1.0)
+    assert batch.fill == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -182,8 +182,8 @@ def test_functions_of_jax_are_known_by_name(name: str, internal: bool) -> None: 
     """What agents label as JAX's own is told from the user's."""
     worker = Worker()
     worker.set(catalog.COMPILES, 3, name, "compiled")
-    (function,) = status(worker)["functions"]
-    assert function["internal"] is internal
+    (function,) = status(worker).functions
+    assert function.internal is internal
 
 
 def test_window_keeps_a_reading_of_a_minute_ago() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, gauge, labels_text
+from jaxmon.facts.record import dumps, encoded
 from jaxmon.facts.status import UNREAD, Summary
 from jaxmon_exporter.collectors.synthetic import ACCELERATORS, FUNCTIONS, WORKERS, Demo
 from jaxmon_exporter.live import Live
@@ -62,8 +62,8 @@ def test_functions_are_summed_over_workers() -> None:
         relayed(catalog.RECOMPILES, "0", 1, "f", "shape"),
         relayed(catalog.RECOMPILES, "0", 0, "f", "dtype"),
         relayed(catalog.ERRORS, "0", 5, "f", "oom"),
-    )["functions"]
-    assert function == {
+    ).functions
+    assert encoded(function) == {
         "name": "f",
         "internal": False,
         "calls": 100,
@@ -92,16 +92,16 @@ def test_compile_seconds_add_up_phases_and_ignore_buckets() -> None:
             (f'{name}_count{{worker="0",function="f",phase="trace"}}', 9),
         ],
     )
-    (function,) = summary_of(family)["functions"]
-    assert function["compile_seconds"] == 2.0
+    (function,) = summary_of(family).functions
+    assert function.compile_seconds == 2.0
 
 
 def test_hit_rate_is_unknown_without_the_call_layer() -> None:
     """Where no process counts hits the rate is null, not zero."""
     summary = summary_of(relayed(catalog.JIT_CACHE_MISSES, "0", 3, "f"))
-    assert summary["functions"][0]["hit_rate"] is None
-    assert summary["totals"]["hits"] is None
-    assert summary["totals"]["hit_rate"] is None
+    assert summary.functions[0].hit_rate is None
+    assert summary.totals.hits is None
+    assert summary.totals.hit_rate is None
 
 
 def test_functions_that_did_nothing_are_not_listed() -> None:
@@ -111,7 +111,7 @@ def test_functions_that_did_nothing_are_not_listed() -> None:
         relayed(catalog.JIT_CALLS, "0", 0, "idle"),
         relayed(catalog.JIT_CALLS, "0", 1, "f"),
     )
-    assert [function["name"] for function in summary["functions"]] == ["f"]
+    assert [function.name for function in summary.functions] == ["f"]
 
 
 def test_totals_add_up_functions() -> None:
@@ -121,15 +121,15 @@ def test_totals_add_up_functions() -> None:
         relayed(catalog.JIT_CALLS, "0", 10, "g"),
         relayed(catalog.JIT_CACHE_HITS, "0", 80, "f"),
         relayed(catalog.JIT_CACHE_HITS, "0", 0, "g"),
-    )["totals"]
-    assert (totals["calls"], totals["hits"], totals["hit_rate"]) == (100, 80, 0.8)
+    ).totals
+    assert (totals.calls, totals.hits, totals.hit_rate) == (100, 80, 0.8)
 
 
 def test_function_names_come_unescaped() -> None:
     """A name with quotes, backslashes and line breaks is shown as it is."""
     name = 'a"b\\n{c}\n<d>'
-    (function,) = summary_of(relayed(catalog.JIT_CALLS, "0", 1, name))["functions"]
-    assert function["name"] == name
+    (function,) = summary_of(relayed(catalog.JIT_CALLS, "0", 1, name)).functions
+    assert function.name == name
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -139,8 +139,8 @@ def test_figures_that_json_lacks_are_left_out(value: float) -> None:
         relayed(catalog.JIT_CALLS, "0", value, "f"),
         relayed(catalog.JIT_CALLS, "1", 2, "f"),
     )
-    assert summary["totals"]["calls"] == 2
-    json.dumps(summary, allow_nan=False)
+    assert summary.totals.calls == 2
+    dumps(encoded(summary))
 
 
 def test_agents_carry_what_is_known_of_them() -> None:
@@ -155,8 +155,8 @@ def test_agents_carry_what_is_known_of_them() -> None:
         relayed(catalog.PROCESS_RESIDENT_MEMORY_BYTES, "0", 5e8),
         # The sidecar's own figure, without a worker.
         Family(catalog.PROCESS_RESIDENT_MEMORY_BYTES, [("x", 1)]),
-    )["agents"]
-    assert up == {
+    ).agents
+    assert encoded(up) == {
         "worker": "0",
         "up": True,
         "died": False,
@@ -176,7 +176,7 @@ def test_agents_carry_what_is_known_of_them() -> None:
         "notes": [],
         "doing": "",
     }
-    assert (down["worker"], down["up"], down["jax"]) == ("1", False, None)
+    assert (down.worker, down.up, down.jax) == ("1", False, None)
 
 
 @pytest.mark.parametrize("up", [0.0, 1.0, None])
@@ -185,29 +185,29 @@ def test_accelerator_of_which_nobody_says_so_is_not_lost(up: float | None) -> No
     info, state = catalog.ACCELERATOR_INFO, catalog.ACCELERATOR_UP
     told = [gauge(info, 1, "GPU-1", 0, "nvidia", "H100", "580", "")]
     told += [] if up is None else [gauge(state, up, "GPU-1")]
-    (accelerator,) = summary_of(*told)["accelerators"]
-    assert accelerator["up"] is (None if up is None else bool(up))
+    (accelerator,) = summary_of(*told).accelerators
+    assert accelerator.up is (None if up is None else bool(up))
 
 
 def test_collectors_show_failures_that_happened() -> None:
     """A collector lists the reasons that occurred, with their counts."""
-    (collector,) = summary_of()["collectors"]
-    assert collector["errors"] == {"error": 2}
-    assert collector["success"] is True
+    (collector,) = summary_of().collectors
+    assert collector.errors == {"error": 2}
+    assert collector.success is True
 
 
 def test_demo_fleet_fills_every_list() -> None:
     """The synthetic fleet has functions, agents, accelerators and devices, joined."""
     summary = summary_of(*Demo(clock=lambda: 5000.0).collect())
-    assert {one["name"] for one in summary["functions"]} == {
+    assert {one.name for one in summary.functions} == {
         function.name for function in FUNCTIONS
     }
-    assert len(summary["agents"]) == WORKERS
-    assert len(summary["accelerators"]) == len(summary["devices"]) == ACCELERATORS
-    uuids = {one["uuid"] for one in summary["accelerators"]}
-    assert {one["uuid"] for one in summary["devices"]} == uuids
-    for one in summary["accelerators"]:
-        assert None not in one.values()
-    for function in summary["functions"]:
-        assert 0.9 < (function["hit_rate"] or 0) < 1
-    assert summary["totals"]["recompiles"] > 0
+    assert len(summary.agents) == WORKERS
+    assert len(summary.accelerators) == len(summary.devices) == ACCELERATORS
+    uuids = {one.uuid for one in summary.accelerators}
+    assert {one.uuid for one in summary.devices} == uuids
+    for one in summary.accelerators:
+        assert None not in vars(one).values()
+    for function in summary.functions:
+        assert 0.9 < (function.hit_rate or 0) < 1
+    assert summary.totals.recompiles > 0

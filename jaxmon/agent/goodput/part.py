@@ -276,4 +276,4 @@ class RunGoodput(Part):
     def describe(self) -> RunRecord:
         """Return the record up to now, without any fields if there is none."""
         record = self._advanced()
-        return RunRecord() if record is None else record.whole()
+        return RunRecord() if record is None else record.filled()

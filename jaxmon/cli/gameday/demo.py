@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
@@ -340,8 +340,11 @@ class _Demo:
     def _scene(self, elapsed: float) -> DisplayState:
         """Perform due actions and return the scene to show."""
         alerts = active(self.stack.alerts()) if self.stack is not None else None
+        from jaxmon.facts.reader import from_json
+        from jaxmon.facts.status import Summary
+
         summary = fetch("the sidecar", f"{self.sidecar}/api/summary")
-        scene = DisplayState(elapsed, cast("Summary", summary), alerts)
+        scene = DisplayState(elapsed, from_json(Summary, summary), alerts)
         if (fault := self.fault) is None:
             return scene
         fault.apply(self.workloads[fault.place], elapsed)
@@ -357,10 +360,10 @@ def _conclude(summary: Summary) -> None:
     Raises:
         CommandError: nothing was measured.
     """
-    totals = summary["totals"]
+    totals = summary.totals
     output.line("Totals")
     output.lines(totals_table(summary))
-    if not (totals["calls"] and totals["compiles"] and steps(summary)):
+    if not (totals.calls and totals.compiles and steps(summary)):
         msg = (
             "nothing was measured: calls, compiles and steps must be above 0; use "
             "a longer --duration"

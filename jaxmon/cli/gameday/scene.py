@@ -177,9 +177,9 @@ def steps(summary: Summary) -> int:
     """Return the training steps done: the calls of the step function."""
     return int(
         sum(
-            function["calls"]
-            for function in summary["functions"]
-            if function["name"].rpartition(".")[2] == _STEP
+            function.calls
+            for function in summary.functions
+            if function.name.rpartition(".")[2] == _STEP
         )
     )
 
@@ -204,13 +204,13 @@ def overview(summary: Summary, *, width: int, height: int) -> list[Line]:
     """
     totals = _in_lines(_figures(summary), width)
     devices: list[Line] = [
-        ((_device(device)[: width - 1], ""),) for device in summary["devices"]
+        ((_device(device)[: width - 1], ""),) for device in summary.devices
     ]
     if height < _LEAST_HEIGHT + 2 + len(totals) + len(devices):
         devices = []
     beside = len(devices) + bool(devices) + len(totals) + 2
     columns = _fitting(_FUNCTIONS, _DISPENSABLE, width - _LEAST_NAME)
-    rows = _functions(summary["functions"], most=max(height - beside, 2))
+    rows = _functions(summary.functions, most=max(height - beside, 2))
     below = [_BLANK, *devices] if devices else []
     return [*totals, _BLANK, *_table(columns, rows, width), *below]
 
@@ -309,56 +309,56 @@ def _figures(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _totals(summary: Summary) -> list[tuple[str, str]]:
-    totals = summary["totals"]
+    totals = summary.totals
     return [
         ("steps", f"{steps(summary):,}"),
-        ("calls", f"{totals['calls']:,.0f}"),
-        ("hit rate", _percent(totals["hit_rate"])),
-        ("compiles", f"{totals['compiles']:,.0f}"),
-        ("recompiles", f"{totals['recompiles']:,.0f}"),
-        ("compile time", f"{totals['compile_seconds']:,.1f} s"),
+        ("calls", f"{totals.calls:,.0f}"),
+        ("hit rate", _percent(totals.hit_rate)),
+        ("compiles", f"{totals.compiles:,.0f}"),
+        ("recompiles", f"{totals.recompiles:,.0f}"),
+        ("compile time", f"{totals.compile_seconds:,.1f} s"),
     ]
 
 
 def _functions(functions: Iterable[FunctionSummary], *, most: int) -> list[SceneRow]:
     used = sorted(
-        (one for one in functions if one["calls"] or one["compile_seconds"]),
-        key=lambda one: (-one["calls"], -one["compile_seconds"]),
+        (one for one in functions if one.calls or one.compile_seconds),
+        key=lambda one: (-one.calls, -one.compile_seconds),
     )
     fitting = len(used) if len(used) <= most else most - 1
-    rows = [_row(one["name"], [one]) for one in used[:fitting]]
+    rows = [_row(one.name, [one]) for one in used[:fitting]]
     if rest := used[fitting:]:
         rows.append(_row(f"{len(rest)} more", rest)._replace(warning="", quiet=True))
     return rows
 
 
 def _row(name: str, functions: Sequence[FunctionSummary]) -> SceneRow:
-    calls = sum(one["calls"] for one in functions)
-    known = [one["hits"] for one in functions if one["hits"] is not None]
+    calls = sum(one.calls for one in functions)
+    known = [one.hits for one in functions if one.hits is not None]
     rate = sum(known) / calls if known and calls else None
     low = rate is not None and rate < _LOW_HIT_RATE
     cells = {
         "FUNCTION": name,
         "CALLS": f"{calls:,.0f}",
         "HIT RATE": _percent(rate),
-        "COMPILES": f"{sum(one['compiles'] for one in functions):,.0f}",
-        "RECOMPILES": f"{sum(one['recompiles'] for one in functions):,.0f}",
-        "COMPILE TIME": f"{sum(one['compile_seconds'] for one in functions):,.2f} s",
+        "COMPILES": f"{sum(one.compiles for one in functions):,.0f}",
+        "RECOMPILES": f"{sum(one.recompiles for one in functions):,.0f}",
+        "COMPILE TIME": f"{sum(one.compile_seconds for one in functions):,.2f} s",
     }
     return SceneRow(cells, warning="HIT RATE" if low else "")
 
 
 def _device(device: DeviceSummary) -> str:
-    text = f"{INDENT}worker {device['worker']}  device {device['device']}"
-    if device["kind"]:
-        text += f" ({device['kind']})"
-    if (used := device["memory_in_use"]) is not None:
+    text = f"{INDENT}worker {device.worker}  device {device.device}"
+    if device.kind:
+        text += f" ({device.kind})"
+    if (used := device.memory_in_use) is not None:
         text += f"   memory {layout.size(used)}"
-        if limit := device["memory_limit"]:
+        if limit := device.memory_limit:
             text += f" of {layout.size(limit)}"
-    if (arrays := device["live_arrays"]) is not None:
+    if (arrays := device.live_arrays) is not None:
         text += f"   live arrays {arrays:,.0f}"
-    if (held := device["live_array_bytes"]) is not None:
+    if (held := device.live_array_bytes) is not None:
         text += f", {layout.size(held)}"
     return text
 

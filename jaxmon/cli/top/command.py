@@ -129,5 +129,5 @@ def _opened(
     """Return the process that is open, as it was seen last while it ran."""
     found = [one for one in processes if one.number == state.chosen]
     if last is not None and last.number == state.chosen:
-        found = [one for one in found if one.agent["up"]] or [last]
+        found = [one for one in found if one.agent.up] or [last]
     return found[0] if found else None

@@ -69,7 +69,7 @@ def host_view(
     seen: Seen, state: State, *, name: str, width: int, height: int, plain: bool
 ) -> list[Line]:
     """Return the lines of the first screen, *height* of them at most."""
-    answer = answer_lines(seen.summary["answer"], width, most=_MOST_REASONS)
+    answer = answer_lines(seen.summary.answer, width, most=_MOST_REASONS)
     above = [
         _title(seen, state, name, width),
         *answer[: max(height // 4, 1)],
@@ -88,18 +88,18 @@ def host_view(
 
 def answer_lines(answer: Answer, width: int, *, most: int) -> list[Line]:
     """Return whether users are all right, and at most *most* further reasons."""
-    colour = OF_STATE[answer["state"]]
-    lines = styled(wrapped(clean(answer["text"]), width), f"{STRONG} {colour}")
-    further = answer["reasons"][1:]
-    if because := "".join(one["because"] for one in answer["reasons"][:1]):
+    colour = OF_STATE[answer.state]
+    lines = styled(wrapped(clean(answer.text), width), f"{STRONG} {colour}")
+    further = answer.reasons[1:]
+    if because := "".join(one.because for one in answer.reasons[:1]):
         lines += styled(wrapped(clean(because), width, first="  ", rest="  "))
     for reason in further[:most]:
-        text = shortened(clean(reason["text"]), width - 4)
-        lines.append(line(("  · ", QUIET), (text, OF_STATE[reason["state"]])))
+        text = shortened(clean(reason.text), width - 4)
+        lines.append(line(("  · ", QUIET), (text, OF_STATE[reason.state])))
     if (rest := len(further) - most) > 0:
         lines.append(line((f"  · {rest} more", QUIET)))
-    if answer["state"] == "unknown":
-        lines += styled(wrapped(answer["advice"], width), QUIET)
+    if answer.state == "unknown":
+        lines += styled(wrapped(answer.advice, width), QUIET)
     return lines
 
 
@@ -195,7 +195,7 @@ def _process(
     one: Process, layout: Sequence[Column], room: int, *, chosen: bool
 ) -> Line:
     used = one.memory[0]
-    pid = one.agent["pid"]
+    pid = one.agent.pid
     cells = {
         "WORKER": one.number,
         "PID": UNKNOWN if pid is None else str(pid),
@@ -250,15 +250,15 @@ def _accelerators(seen: Seen, width: int, *, most: int, plain: bool) -> list[Lin
     name = min(max(width - _BESIDE_NAME, _LEAST_NAME), _MOST_NAME)
     found = [
         _accelerator(one, name, plain=plain, powers=width >= name + _WITH_POWER)
-        for one in seen.summary["accelerators"]
+        for one in seen.summary.accelerators
     ]
     heading = "ACCELERATOR"
     if not found:
         heading = "DEVICE"
         found = [
             _device(one, name, plain=plain)
-            for one in seen.summary["devices"]
-            if one["memory_in_use"] is not None
+            for one in seen.summary.devices
+            if one.memory_in_use is not None
         ]
     if not found:
         return []
@@ -271,23 +271,23 @@ def _accelerators(seen: Seen, width: int, *, most: int, plain: bool) -> list[Lin
 def _accelerator(
     one: AcceleratorSummary, name: int, *, plain: bool, powers: bool
 ) -> Line:
-    first = fitted(f"{one['index']} {one['model']}", name)
-    if one["up"] is False:
+    first = fitted(f"{one.index} {one.model}", name)
+    if one.up is False:
         return line((f"{first}  does not respond to the driver", BAD))
-    heat, power, busy = one["temperature"], one["power"], one["utilization"]
+    heat, power, busy = one.temperature, one.power, one.utilization
     return (
         *line(f"{first}  "),
         bar(busy, _BAR, plain=plain),
         *line(f"{UNKNOWN if busy is None else share(busy, 1):>6}  "),
-        *_memory(one["memory_used"], one["memory_size"], plain=plain),
+        *_memory(one.memory_used, one.memory_size, plain=plain),
         *line("" if heat is None else f"  {heat:.0f} °C"),
         *line("" if power is None or not powers else f"  {power:.0f} W"),
     )
 
 
 def _device(one: DeviceSummary, name: int, *, plain: bool) -> Line:
-    first = fitted(f"worker {one['worker']} · {one['device']} {one['kind']}", name)
-    memory = _memory(one["memory_in_use"], one["memory_limit"], plain=plain)
+    first = fitted(f"worker {one.worker} · {one.device} {one.kind}", name)
+    memory = _memory(one.memory_in_use, one.memory_limit, plain=plain)
     return (*line(f"{first}  {UNKNOWN:<{_BAR + 6}}  "), *memory)
 
 

@@ -20,7 +20,7 @@ from jaxmon.cli.top.lines import (
 )
 from jaxmon.cli.top.reader import Seen
 from jaxmon.cli.top.state import State
-from jaxmon.facts.status import AgentSummary, FunctionSummary
+from jaxmon.facts.status import AgentSummary, FunctionSummary, Latency
 from jaxmon.formats.layout import (
     UNKNOWN,
     Column,
@@ -76,7 +76,7 @@ def _title(one: Process, seen: Seen, state: State, width: int) -> Line:
     agent = one.agent
     facts = [
         f"worker {one.number}",
-        "" if agent["pid"] is None else f"pid {agent['pid']}",
+        "" if agent.pid is None else f"pid {agent.pid}",
         one.command,
     ]
     return title(" · ".join(filter(None, facts)), seen, state, width)
@@ -87,16 +87,16 @@ def _life(
 ) -> list[Line]:
     """Return how old the process is, and whether it still runs."""
     agent = one.agent
-    ram = agent["resident_bytes"]
+    ram = agent.resident_bytes
     facts = [
-        "" if agent["age"] is None else f"started {ago(agent['age'])}",
-        "" if agent["jax"] is None else f"JAX {agent['jax']}",
-        agent["platform"] or "",
+        "" if agent.age is None else f"started {ago(agent.age)}",
+        "" if agent.jax is None else f"JAX {agent.jax}",
+        agent.platform or "",
         "" if ram is None else f"{size(ram)} of host memory",
     ]
     text = shortened(clean(" · ".join(filter(None, facts))), width)
     lines = [line((text, QUIET))] if text else []
-    then = time.strftime("%H:%M:%S", time.localtime(one.summary["time"]))
+    then = time.strftime("%H:%M:%S", time.localtime(one.summary.time))
     if present is None:
         lines += _paragraph(
             f"It has ended. Below is what it did at {then}.", DOUBTFUL, width
@@ -119,7 +119,7 @@ def _is_another(agent: AgentSummary, state: State) -> bool:
     Return whether *agent* is not the process that was opened. In a container all may
     have one pid; of one that has just started, only the pid may be known.
     """
-    pid, started = agent["pid"], agent["started"]
+    pid, started = agent.pid, agent.started
     if pid and state.pid and pid != state.pid:
         return True
     return bool(started and state.began and abs(started - state.began) > 1)
@@ -130,7 +130,7 @@ def _paragraph(text: str, colour: str, width: int) -> list[Line]:
 
 
 def _body(one: Process, width: int) -> Iterator[Line]:
-    yield from answer_lines(one.summary["answer"], width, most=_MOST_REASONS)
+    yield from answer_lines(one.summary.answer, width, most=_MOST_REASONS)
     for section in (
         _findings(one, width),
         _requests(one, width),
@@ -148,15 +148,15 @@ def _body(one: Process, width: int) -> Iterator[Line]:
 def _findings(one: Process, width: int) -> list[Line]:
     lines = [line(("FINDINGS", STRONG))]
     agent = one.agent
-    if agent["findings"] is None:
-        text = f"It {agent['trouble']}." if agent["trouble"] else "being read ..."
+    if agent.findings is None:
+        text = f"It {agent.trouble}." if agent.trouble else "being read ..."
         return [
             *lines,
             *styled(wrapped(clean(text), width, first="  ", rest="  "), QUIET),
         ]
-    if agent["verdict"]:
+    if agent.verdict:
         lines.append(line(f"  {NOTHING}"))
-    for number, found in enumerate(agent["findings"], 1):
+    for number, found in enumerate(agent.findings, 1):
         lead = f"  {number}. "
         rest = " " * len(lead)
         colour = {"failure": BAD, "time": DOUBTFUL}.get(str(found.get("urgency")), "")
@@ -183,18 +183,18 @@ def _requests(one: Process, width: int) -> list[Line]:
         Column("NOW", 6),
     ]
     cells = []
-    for of in one.summary["requests"]:
-        times = of["latency"]
+    for of in one.summary.requests:
+        times = of.latency or Latency()
         cells.append(
             [
-                of["route"],
-                _rate(of["rate"]),
-                _share(of["error_ratio"]),
-                _seconds(times and times["p50"]),
-                _seconds(times and times["p95"]),
-                _seconds(times and times["p99"]),
-                _share(of["cold_ratio"]),
-                UNKNOWN if of["in_progress"] is None else f"{of['in_progress']:,.0f}",
+                of.route,
+                _rate(of.rate),
+                _share(of.error_ratio),
+                _seconds(times.p50),
+                _seconds(times.p95),
+                _seconds(times.p99),
+                _share(of.cold_ratio),
+                UNKNOWN if of.in_progress is None else f"{of.in_progress:,.0f}",
             ]
         )
     return _table(layout, cells, width)
@@ -212,31 +212,28 @@ def _steps(one: Process, width: int) -> list[Line]:
     ]
     cells = [
         [
-            of["loop"],
-            _rate(of["rate"]),
-            _seconds(of["mean"]),
-            _seconds(of["p95"]),
-            _share(of["data_wait_ratio"]),
-            _share(of["goodput"]),
-            "ended" if of["age"] is None else ago(of["age"]),
+            of.loop,
+            _rate(of.rate),
+            _seconds(of.mean),
+            _seconds(of.p95),
+            _share(of.data_wait_ratio),
+            _share(of.goodput),
+            "ended" if of.age is None else ago(of.age),
         ]
-        for of in one.summary["loops"]
+        for of in one.summary.loops
     ]
     return _table(layout, cells, width)
 
 
 def _queues(one: Process, width: int) -> list[Line]:
     layout = [Column("QUEUES", right=False), Column("DEPTH", 10)]
-    cells = [[of["queue"], f"{of['depth']:,.0f}"] for of in one.summary["queues"]]
+    cells = [[of.queue, f"{of.depth:,.0f}"] for of in one.summary.queues]
     batches = [
         Column("BATCHES", right=False),
         Column("A SECOND", 10),
         Column("FILL", 9),
     ]
-    filled = [
-        [of["route"], _rate(of["rate"]), _share(of["fill"])]
-        for of in one.summary["batches"]
-    ]
+    filled = [[of.route, _rate(of.rate), _share(of.fill)] for of in one.summary.batches]
     return [*_table(layout, cells, width), *_table(batches, filled, width)]
 
 
@@ -249,37 +246,34 @@ def _functions(one: Process, width: int) -> list[Line]:
         Column("RECOMPILES", 12),
         Column("COMPILE TIME", 14),
     ]
-    every = one.summary["functions"]
-    own = [of for of in every if not of["internal"]]
-    cells = [_function(of["name"], [of]) for of in own[:_MOST_FUNCTIONS]]
+    every = one.summary.functions
+    own = [of for of in every if not of.internal]
+    cells = [_function(of.name, [of]) for of in own[:_MOST_FUNCTIONS]]
     if more := own[_MOST_FUNCTIONS:]:
         cells.append(_function(f"{len(more)} more", more))
-    if internal := [of for of in every if of["internal"]]:
+    if internal := [of for of in every if of.internal]:
         cells.append(_function(f"JAX's own ({len(internal)})", internal))
     return _table(layout, cells, width)
 
 
 def _function(name: str, of: list[FunctionSummary]) -> list[str]:
-    calls = sum(one["calls"] for one in of)
+    calls = sum(one.calls for one in of)
     # A function with programs and no calls is called in a way that is not counted.
-    counted = [one for one in of if one["calls"] or not one["compiles"]]
-    known = [one["hits"] for one in counted if one["hits"] is not None]
+    counted = [one for one in of if one.calls or not one.compiles]
+    known = [one.hits for one in counted if one.hits is not None]
     return [
         name,
         f"{calls:,.0f}" if known else UNKNOWN,
         share(sum(known), calls) if known and calls else UNKNOWN,
-        f"{sum(one['compiles'] for one in of):,.0f}",
-        f"{sum(one['recompiles'] for one in of):,.0f}",
-        duration(sum(one["compile_seconds"] for one in of)),
+        f"{sum(one.compiles for one in of):,.0f}",
+        f"{sum(one.recompiles for one in of):,.0f}",
+        duration(sum(one.compile_seconds for one in of)),
     ]
 
 
 def _errors(one: Process, width: int) -> list[Line]:
     layout = [Column("ERRORS", right=False), Column("KIND", 24), Column("COUNT", 10)]
-    cells = [
-        [of["function"], of["kind"], f"{of['count']:,.0f}"]
-        for of in one.summary["errors"]
-    ]
+    cells = [[of.function, of.kind, f"{of.count:,.0f}"] for of in one.summary.errors]
     return _table(layout, cells, width)
 
 
@@ -293,13 +287,13 @@ def _devices(one: Process, width: int) -> list[Line]:
     ]
     cells = [
         [
-            f"{of['device']} {of['kind']}".strip(),
-            _bytes(of["memory_in_use"]),
-            _bytes(of["memory_limit"]),
-            UNKNOWN if of["live_arrays"] is None else f"{of['live_arrays']:,.0f}",
-            _bytes(of["live_array_bytes"]),
+            f"{of.device} {of.kind}".strip(),
+            _bytes(of.memory_in_use),
+            _bytes(of.memory_limit),
+            UNKNOWN if of.live_arrays is None else f"{of.live_arrays:,.0f}",
+            _bytes(of.live_array_bytes),
         ]
-        for of in one.summary["devices"]
+        for of in one.summary.devices
     ]
     return _table(layout, cells, width)
 

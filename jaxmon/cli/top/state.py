@@ -26,7 +26,7 @@ ORDERS: Mapping[str, Order] = {
     "p95": lambda one: _most(one.p95),
     "compiles": lambda one: _most(one.compiles),
     "memory": lambda one: _most(one.memory[0]),
-    "age": lambda one: _most(one.agent["age"]),
+    "age": lambda one: _most(one.agent.age),
 }
 """What processes are sorted by, in the order of the key ``s``."""
 
@@ -134,7 +134,7 @@ class State:
     def _open(self, process: Process) -> None:
         agent = process.agent
         self.chosen = process.number
-        self.pid, self.began = agent["pid"], agent["started"]
+        self.pid, self.began = agent.pid, agent.started
         self.opened, self.scrolled = True, 0
 
     def _moved(self, key: str, place: int, last: int) -> int:

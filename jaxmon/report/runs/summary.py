@@ -290,7 +290,7 @@ def _answer(facts: Facts, snapshot: Snapshot, findings: Sequence[Finding]) -> An
         verdict=HostVerdict({facts.worker: verdicts}),
         limits=facts.limits,
     )
-    return from_json(Answer, status["answer"])
+    return from_json(Answer, status.answer)
 
 
 def _bounded(snapshot: Snapshot) -> Snapshot:

@@ -88,24 +88,21 @@ def summarise(  # noqa: PLR0913 - what a status consists of
         run_dir=run_dir,
         limits=dict(facts.limits.changed),
         answer=answer(facts, onsets),
-        requests=list(facts.requests),
-        queues=queues(now),
-        batches=batches(now, recent),
-        loops=list(facts.loops),
-        errors=errors(now),
+        requests=tuple(facts.requests),
+        queues=tuple(queues(now)),
+        batches=tuple(batches(now, recent)),
+        loops=tuple(facts.loops),
+        errors=tuple(errors(now)),
         totals=totals(every),
-        functions=shown(every),
+        functions=tuple(shown(every)),
         functions_omitted=max(len(every) - MOST, 0),
-        agents=list(facts.agents),
+        agents=tuple(facts.agents),
         findings=FindingsSummary(
-            shared=verdict.shared,
-            age=verdict.age,
-            trouble=verdict.trouble,
-            runbooks=RUNBOOKS,
+            tuple(verdict.shared), verdict.age, verdict.trouble, RUNBOOKS
         ),
-        accelerators=list(facts.accelerators),
-        devices=list(facts.devices),
-        collectors=list(collectors),
+        accelerators=tuple(facts.accelerators),
+        devices=tuple(facts.devices),
+        collectors=tuple(collectors),
     )
 
 
@@ -145,14 +142,7 @@ def _processes(
                 resident_bytes=resident.get((worker,)),
                 compiles_in_progress=compiling.get((worker,)),
                 compile_oldest=oldest.get((worker,)),
-                pid=verdict.pid,
-                program=verdict.program,
-                observed_seconds=verdict.observed_seconds,
-                findings=verdict.findings,
-                verdict=verdict.verdict,
-                trouble=verdict.trouble,
-                notes=list(verdict.notes),
-                doing=verdict.doing,
+                **verdict._asdict(),
             )
         )
     return found
@@ -215,7 +205,7 @@ def _flag(value: float | None) -> bool | None:
 
 def shown(found: Sequence[FunctionSummary]) -> list[FunctionSummary]:
     """Return `MOST` of *found*: the program's before JAX's own, then in their order."""
-    return sorted(found, key=lambda one: one["internal"])[:MOST]
+    return sorted(found, key=lambda one: one.internal)[:MOST]
 
 
 def functions(now: Reading) -> list[FunctionSummary]:
@@ -274,25 +264,25 @@ def errors(now: Reading) -> list[ErrorSummary]:
         )
         for (function, kind), of in counts.items()
     ]
-    return sorted(found, key=lambda one: (-one["count"], one["function"]))
+    return sorted(found, key=lambda one: (-one.count, one.function))
 
 
 def totals(found: Sequence[FunctionSummary]) -> Totals:
     """Return the sums of *found*, JAX's own functions included."""
-    known = [function["hits"] for function in found if function["hits"] is not None]
+    known = [function.hits for function in found if function.hits is not None]
     hits = sum(known) if known else None
-    calls = sum(function["calls"] for function in found)
+    calls = sum(function.calls for function in found)
     return Totals(
         calls=calls,
         hits=hits,
-        misses=sum(function["misses"] for function in found),
+        misses=sum(function.misses for function in found),
         hit_rate=_rate(hits, calls),
-        compiles=sum(function["compiles"] for function in found),
-        loads=sum(function["loads"] for function in found),
-        failed_compiles=sum(function["failed_compiles"] for function in found),
-        recompiles=sum(function["recompiles"] for function in found),
-        compile_seconds=sum(function["compile_seconds"] for function in found),
-        errors=sum(function["errors"] for function in found),
+        compiles=sum(function.compiles for function in found),
+        loads=sum(function.loads for function in found),
+        failed_compiles=sum(function.failed_compiles for function in found),
+        recompiles=sum(function.recompiles for function in found),
+        compile_seconds=sum(function.compile_seconds for function in found),
+        errors=sum(function.errors for function in found),
     )
 
 

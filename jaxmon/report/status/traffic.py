@@ -22,28 +22,22 @@ def requests(now: Reading, recent: Recent) -> list[RequestSummary]:
     usual = _by_route(recent.usual(catalog.REQUEST_SECONDS))
     waiting = _by_label(now.of(catalog.REQUESTS_IN_PROGRESS))
     oldest = _by_label(now.of(catalog.REQUEST_OLDEST_SECONDS))
-    found = [
-        _request(
-            route,
-            every.get(route, {}),
-            lately.get(route, {}),
-            usual.get(route, {}),
-            recent,
-        )
-        for route in every.keys() | waiting.keys()
-    ]
-    for one in found:
-        in_progress = waiting.get(one["route"])
+    found = []
+    for route in every.keys() | waiting.keys():
+        all_of, new, before = (of.get(route, {}) for of in (every, lately, usual))
+        one = _request(route, all_of, new, before, recent)
+        in_progress = waiting.get(route)
         if in_progress is not None:
-            one["in_progress"] = sum(in_progress.values())
-            one["workers"] = in_order({*one["workers"], *in_progress})
-        ages = oldest.get(one["route"])
-        if ages and one["in_progress"]:
-            one["oldest_worker"] = max(ages, key=lambda worker: ages[worker])
-            one["oldest"] = ages[one["oldest_worker"]]
+            workers = in_order({*one.workers, *in_progress})
+            one = one.replace(workers=workers, in_progress=sum(in_progress.values()))
+        ages = oldest.get(route)
+        if ages and one.in_progress:
+            worker = max(ages, key=lambda worker: ages[worker])
+            one = one.replace(oldest=ages[worker], oldest_worker=worker)
+        found.append(one)
     return sorted(
         found,
-        key=lambda one: (-(one["recent_failed"] or 0), -one["total"], one["route"]),
+        key=lambda one: (-(one.recent_failed or 0), -one.total, one.route),
     )
 
 
@@ -54,7 +48,7 @@ def slowest_p95(found: Mapping[Key, Observations]) -> float | None:
     """
     routes = _by_route(found).values()
     times = [_latency(_of(of, "success")) for of in routes]
-    return max((one["p95"] for one in times if one and one["p95"]), default=None)
+    return max((one.p95 for one in times if one and one.p95), default=None)
 
 
 def queues(now: Reading) -> list[QueueSummary]:
@@ -68,7 +62,7 @@ def queues(now: Reading) -> list[QueueSummary]:
             )
             for name, depths in _by_label(now.of(catalog.QUEUE_DEPTH)).items()
         ),
-        key=lambda one: (-one["depth"], one["queue"]),
+        key=lambda one: (-one.depth, one.queue),
     )
 
 
@@ -88,7 +82,7 @@ def batches(now: Reading, recent: Recent) -> list[BatchSummary]:
                 fill=new.mean if new is not None else None,
             )
         )
-    return sorted(found, key=lambda one: (-one["total"], one["route"]))
+    return sorted(found, key=lambda one: (-one.total, one.route))
 
 
 def _request(
@@ -181,5 +175,5 @@ def _by_label(found: Mapping[Key, float]) -> dict[str, dict[str, float]]:
     return values
 
 
-def _workers(keys: Iterable[Key]) -> list[str]:
+def _workers(keys: Iterable[Key]) -> tuple[str, ...]:
     return in_order({key[0] for key in keys})

@@ -55,9 +55,7 @@ def loops(now: Reading, recent: Recent) -> list[LoopSummary]:
                 age_worker=oldest,
             )
         )
-    return sorted(
-        found, key=lambda one: (one["age"] is None, -one["steps"], one["loop"])
-    )
+    return sorted(found, key=lambda one: (one.age is None, -one.steps, one.loop))
 
 
 def _ratio(waited: float, steps: Observations | None) -> float | None:
