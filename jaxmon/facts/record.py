@@ -85,18 +85,24 @@ def encoded(value: object, depth: int = _DEEPEST) -> Any:
     if (scalar := _SCALARS.get(type(value))) is not None:
         return scalar(value)
     if depth and isinstance(value, Fact):
-        return {
-            name: encoded(_by_name(one) if name in value.by_name else one, depth - 1)
-            for name, one in vars(value).items()
-        }
-    if depth and isinstance(value, (list, tuple, set, frozenset)):
+        found = vars(value).copy()
+        for name in value.by_name:
+            if name in found:
+                found[name] = _by_name(found[name])
+    elif depth and isinstance(value, (dict, Mapping)):
+        items = islice(value.items(), _MOST_ITEMS) if value else ()
+        found = {_key(key): one for key, one in items}
+    elif depth and isinstance(value, (list, tuple, set, frozenset)):
         return [encoded(one, depth - 1) for one in islice(value, _MOST_ITEMS)]
-    if depth and isinstance(value, (dict, Mapping)):
-        items = islice(value.items(), _MOST_ITEMS)
-        return {_key(key): encoded(one, depth - 1) for key, one in items}
-    if isinstance(value, str):
+    elif isinstance(value, str):
         return _text(value)
-    return _number(value) if isinstance(value, Real) else f"<{_NAME(type(value))}>"
+    else:
+        return _number(value) if isinstance(value, Real) else f"<{_NAME(type(value))}>"
+    for name, one in found.items():
+        # Half of all are counts: without a call.
+        if type(one) is not int or not 0 <= one < _LARGEST:
+            found[name] = encoded(one, depth - 1)
+    return found
 
 
 def dumps(value: object) -> str:
@@ -122,10 +128,10 @@ def last(values: Iterable[object], *, size: int) -> tuple[list[str], int]:
 
 def _by_name(records: Iterable[Any]) -> dict[str, dict[str, Any]]:
     """Return what was given in *records*, by their names."""
-    return {
-        one.name: {key: value for key, value in vars(one).items() if key != "name"}
-        for one in records
-    }
+    found = {one.name: vars(one).copy() for one in records}
+    for given in found.values():
+        given.pop("name", None)
+    return found
 
 
 def _text(value: str) -> str:
