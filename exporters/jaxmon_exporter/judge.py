@@ -22,8 +22,8 @@ from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.limits import Limits
 from jaxmon.report import responses
-from jaxmon.report.doing import doing
 from jaxmon.report.notes import doubts
+from jaxmon.report.time_table import doing
 from jaxmon.resources import hung
 from jaxmon.symptoms.cache import shared
 from jaxmon.symptoms.finding import Finding
