@@ -57,7 +57,7 @@ from jaxmon.agent.trackers.part import Trackers
 from jaxmon.agent.warm.part import WarmStarts
 from jaxmon.agent.worker import Watcher
 from jaxmon.facts.rank import Rank
-from jaxmon.facts.run import RunRecord
+from jaxmon.facts.record import Fact
 from jaxmon.indicators.figures import Indicators
 
 
@@ -209,7 +209,7 @@ def _for_others(  # noqa: PLR0913 - what it is to show
         doing = time.doing
         errors.words.doing = time.position
         found.append(time)
-    record: Callable[[], RunRecord] = RunRecord
+    record: Callable[[], Fact] = Fact
     if is_run(context.settings):
         from jaxmon.agent.goodput.part import RunGoodput  # noqa: PLC0415
 

@@ -24,8 +24,7 @@ from jaxmon.clocks import monotonic
 from jaxmon.facts import SCHEMA
 from jaxmon.facts.functions import Program
 from jaxmon.facts.rank import Rank, RankLoop, RunningCompiles, SharedFunction
-from jaxmon.facts.record import dumps, encoded
-from jaxmon.facts.run import RunRecord
+from jaxmon.facts.record import Fact, dumps, encoded
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.server import Handler
 from jaxmon.indicators.loops import Loops
@@ -64,7 +63,7 @@ class RankPart(Part):
         context: Context,
         *,
         doing: Callable[[], Rank],
-        run: Callable[[], RunRecord],
+        run: Callable[[], Fact],
         loops: Loops,
         programs: Callable[[], Mapping[str, Program]],
         spanning: Callable[[], Collection[Function]],
