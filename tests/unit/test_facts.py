@@ -17,6 +17,7 @@ from jaxmon.cli.main import main
 from jaxmon.facts.process import Snapshot, read
 from jaxmon.facts.reader import from_json
 from jaxmon.facts.record import Fact, encoded
+from jaxmon.facts.status import FunctionSummary
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.server import Server
 from jaxmon.limits import Limits
@@ -55,6 +56,7 @@ def test_a_record_knows_what_was_given() -> None:
     assert (path.end, path.points[1].count) == (None, 0)
     assert encoded(path) == {"name": "a", "points": {"b": {"count": 2}, "c": {}}}
     assert encoded(Way("d").filled()) == {"name": "d", "end": None, "points": {}}
+    assert FunctionSummary(name="f", calls=1) != FunctionSummary(name="f", calls=2)
     assert from_json(Way, encoded(path)) == path == path.replace(end=None)
     assert len({Point("b"), Point("b", 0), Point("b", count=1)}) == 2
 
