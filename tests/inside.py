@@ -12,7 +12,7 @@ from jaxmon.agent import Agent
 from jaxmon.agent.adapters import Markers, Process
 from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.cache.part import PersistentCache
-from jaxmon.agent.calls.part import CallLayer
+from jaxmon.agent.calls import CallLayer
 from jaxmon.agent.checks.determinism import Determinism
 from jaxmon.agent.checks.logged import LoggedValues
 from jaxmon.agent.checks.numerics import Numerics
@@ -37,7 +37,7 @@ from jaxmon.agent.registry import Registry
 from jaxmon.agent.reports.profile import Profiler
 from jaxmon.agent.runtime import Runtime
 from jaxmon.agent.sampling.part import Sampling
-from jaxmon.agent.transfers.part import Transfers
+from jaxmon.agent.transfers import Transfers
 from jaxmon.indicators.figures import Indicators
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxmon.agent.goodput.accounts import Accounts, Progress
 from jaxmon.agent.goodput.identity import Moment, Run, Writer
-from jaxmon.agent.goodput.succession import begun
+from jaxmon.agent.goodput.store import begun
 from jaxmon.facts.run import RunRecord
 
 

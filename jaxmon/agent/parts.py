@@ -30,8 +30,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from jaxmon.agent.cache.part import PersistentCache
-from jaxmon.agent.calls.part import CallLayer
-from jaxmon.agent.checkpoints.part import Checkpoints
+from jaxmon.agent.calls import CallLayer
+from jaxmon.agent.checkpoints import Checkpoints
 from jaxmon.agent.checks.determinism import Determinism
 from jaxmon.agent.checks.keys import Keys
 from jaxmon.agent.checks.logged import LoggedValues
@@ -127,13 +127,13 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
     ]
     found.append(WarmStarts(context, expected=wanted.expect_warmup))
     if wanted.transfers:
-        from jaxmon.agent.transfers.part import Transfers  # noqa: PLC0415
+        from jaxmon.agent.transfers import Transfers  # noqa: PLC0415
 
         found.append(Transfers(context))
     if wanted.calls:
         found.append(CallLayer(context))
         if wanted.sample_rate:
-            from jaxmon.agent.charts.part import Charts  # noqa: PLC0415
+            from jaxmon.agent.charts import Charts  # noqa: PLC0415
             from jaxmon.agent.history.part import SpeedHistory  # noqa: PLC0415
             from jaxmon.agent.sampling.part import Sampling  # noqa: PLC0415
 
@@ -231,11 +231,11 @@ def _for_others(  # noqa: PLR0913 - what it is to show
 def _for_opentelemetry(context: Context, indicators: Indicators) -> list[Part]:
     wanted, found = context.settings, list[Part]()
     if wanted.traces is not False:
-        from jaxmon.agent.traces.part import Traces  # noqa: PLC0415
+        from jaxmon.agent.traces import Traces  # noqa: PLC0415
 
         found.append(Traces(context, indicators))
     if wanted.log_events:
-        from jaxmon.agent.eventlog.part import EventLogging  # noqa: PLC0415
+        from jaxmon.agent.eventlog import EventLogging  # noqa: PLC0415
 
         found.append(EventLogging(context))
     return found

@@ -42,7 +42,7 @@ from jaxmon.threads import is_named
 if TYPE_CHECKING:
     from jaxmon.agent.reports.final import FinalReports
     from jaxmon.agent.reports.overview import Overview
-    from jaxmon.agent.reports.own_page import OwnPage
+    from jaxmon.agent.reports.pages import OwnPage
 
 # Of a program that is run for its costs: executables are analysed on a thread, and at
 # exit the last ones may be queued.
@@ -342,7 +342,7 @@ class Runtime:
 
     def _own_page(self, request: Request) -> Response:
         if self._live is None:
-            from jaxmon.agent.reports.own_page import OwnPage  # noqa: PLC0415
+            from jaxmon.agent.reports.pages import OwnPage  # noqa: PLC0415
 
             self._live = OwnPage(
                 self.collect, str(self.serving.slot or 0), self.context.settings.run_dir

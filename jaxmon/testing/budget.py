@@ -13,8 +13,7 @@ from jaxmon import interrupts
 from jaxmon.agent import Agent
 from jaxmon.agent.events import Event
 from jaxmon.agent.functions import OTHER, label
-from jaxmon.agent.ledger import UNSEEN, Cost, FunctionCost, Ledger
-from jaxmon.agent.memory.array_snapshot import Growth
+from jaxmon.agent.ledger import UNSEEN, Cost, FunctionCost, Growth, Ledger
 from jaxmon.errors import BudgetExceeded, JaxmonError, SettingsError
 from jaxmon.indicators.decorate import decorated
 from jaxmon.testing.observer import OBSERVER

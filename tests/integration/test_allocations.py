@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmon.agent.memory import pprof
+from jaxmon.agent.memory import profile as pprof
 from jaxmon.facts.record import encoded
 from tests import inside, support
 from tests.instrumented import instrumented, samples, value

@@ -16,7 +16,7 @@ from jaxmon.agent.current import running
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.parts import parts_of
 from jaxmon.agent.serving import Serving
-from jaxmon.agent.transfers.part import Transfers
+from jaxmon.agent.transfers import Transfers
 from jaxmon.agent.walltime.part import WallTime
 from jaxmon.http.server import Server
 from jaxmon.indicators.figures import Indicators

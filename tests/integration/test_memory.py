@@ -11,7 +11,7 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.agent.context import context_of
-from jaxmon.agent.memory.array_snapshot import snapshot_arrays
+from jaxmon.agent.ledger import snapshot_arrays
 from jaxmon.agent.memory.part import Memory
 from jaxmon.facts.record import encoded
 from jaxmon.settings import Settings

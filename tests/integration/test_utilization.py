@@ -10,7 +10,7 @@ import pytest
 
 from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.flops.part import Utilization
-from jaxmon.agent.flops.peaks import DevicePeak
+from jaxmon.agent.flops.roofline import DevicePeak
 from jaxmon.agent.jaxlink import flops as counting
 from jaxmon.facts.functions import Function
 from jaxmon.facts.process import read

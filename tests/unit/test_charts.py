@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from statistics import mean
 
-from jaxmon.agent.charts.counters import MOST_MEANS, Counters, Means
-from jaxmon.agent.charts.moments import MOST, Moment, Moments
+from jaxmon.agent.charts import MOST, MOST_MEANS, Counters, Means, Moment, Moments
 from jaxmon.agent.functions import FunctionTable
 from jaxmon.facts.record import encoded
 from jaxmon.indicators.loops import Loops

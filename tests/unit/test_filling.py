@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from jaxmon.agent.memory.filling import FillingDetector, seconds_left
+from jaxmon.agent.memory.leaks import FillingDetector, Room, rooms, seconds_left
 from jaxmon.agent.memory.profile import Line, MemoryProfile
-from jaxmon.agent.memory.room import Room, rooms
 from jaxmon.facts.memory import Leak
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from jaxmon.agent.context import context_of
 from jaxmon.agent.flops.part import Utilization
-from jaxmon.agent.flops.roofline import Executions, roofline
-from jaxmon.agent.flops.tally import Cost, FunctionTally
+from jaxmon.agent.flops.roofline import Cost, Executions, FunctionTally, roofline
 from jaxmon.facts.functions import Uncounted
 from jaxmon.settings import Settings
 

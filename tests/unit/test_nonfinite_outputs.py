@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jaxmon.agent.checks.outputs import Output, Outputs, Reading
+from jaxmon.agent.checks.numerics import Output, Outputs, Reading
 
 
 FINITE = Reading(1, 1, nan=False, value=2.5)

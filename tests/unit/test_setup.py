@@ -7,8 +7,7 @@ from pathlib import Path
 
 import jax
 
-from jaxmon.agent.reports.mounts import Mounts, Place
-from jaxmon.agent.reports.setup import Setup
+from jaxmon.agent.reports.setup import Mounts, Place, Setup
 
 
 MOUNTS = r"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jaxmon.agent.functions import FunctionTable
-from jaxmon.agent.trackers.figures import Reading, Sources, reading, times, totals
+from jaxmon.agent.trackers.part import Reading, Sources, reading, times, totals
 from jaxmon.catalog import ACCELERATOR_UTILIZATION_RATIO, DEVICE_MEMORY_BYTES
 from jaxmon.exposition.families import Family, series
 from jaxmon.indicators.loops import Loop

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.agent.checks.room import Room, has_room
-from jaxmon.agent.checks.turns import Turns
+from jaxmon.agent.checks.replays import Room, Turns, has_room
 from jaxmon.clocks import monotonic
 
 

@@ -14,7 +14,7 @@ import pytest
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import other_threads
 from jaxmon.agent.walltime.ledger import Entry, Found, Period, TimeLedger
-from jaxmon.agent.walltime.progress import Progress
+from jaxmon.agent.walltime.looks import Progress
 from jaxmon.agent.walltime.tasks import Starvation, Task, seconds_held
 from jaxmon.agent.walltime.time_by_call import (
     CallPauses,

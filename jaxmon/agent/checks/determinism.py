@@ -22,8 +22,7 @@ from jaxmon.facts import functions as facts
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.checks.deviations import DeterminismCheck, Deviation
-    from jaxmon.agent.checks.results import HostResult
+    from jaxmon.agent.checks.results import DeterminismCheck, Deviation, HostResult
     from jaxmon.agent.checks.shadow import ShadowRunner
 
 
@@ -229,11 +228,11 @@ def check_determinism(
     Raises:
         ValueError: fewer than two runs.
     """
-    from jaxmon.agent.checks.deviations import (  # noqa: PLC0415
+    from jaxmon.agent.checks.results import (  # noqa: PLC0415
         DeterminismCheck,
+        HostResult,
         merge_deviations,
     )
-    from jaxmon.agent.checks.results import HostResult  # noqa: PLC0415
 
     if runs < 2:  # noqa: PLR2004 - one run compares with nothing
         msg = f"runs={runs!r} is too few to compare; use 2 or more"

@@ -12,8 +12,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from jaxmon.agent.checks.pending import Pending
-from jaxmon.agent.checks.reading import array_of, reading
+from jaxmon.agent.checks.arrays import Pending, array_of, reading
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arrays import underlying_array

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from math import isfinite
 from typing import Any
 
-from jaxmon.agent.checks.reading import array_of, reading
+from jaxmon.agent.checks.arrays import array_of, reading
 from jaxmon.agent.context import Context
 from jaxmon.agent.jaxlink.arrays import is_pollable, is_ready_or_deleted
 from jaxmon.agent.part import Explanation, Part

@@ -15,12 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from jaxmon.agent.checks.deviations import DeterminismCheck, Deviation
-from jaxmon.agent.checks.replays import Replays
-from jaxmon.agent.checks.results import HostResult
-from jaxmon.agent.checks.room import Room
-from jaxmon.agent.checks.turns import Turns
-from jaxmon.agent.checks.waiting import arrays_in, unready_until
+from jaxmon.agent.checks.arrays import arrays_in, unready_until
+from jaxmon.agent.checks.replays import Replays, Room, Turns
+from jaxmon.agent.checks.results import DeterminismCheck, Deviation, HostResult
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arrays import can_copy

@@ -86,9 +86,9 @@ def tpus(devices: Sequence[Any]) -> dict[int, tuple[str, str]]:
     found = [device for device in devices if device.platform == "tpu"]
     if not found:
         return {}
-    from jaxmon.agent.devices import tpu  # noqa: PLC0415
+    from jaxmon.agent.devices import hardware  # noqa: PLC0415
 
-    chips = tpu.identify(found)
+    chips = hardware.chips_of(found)
     return {id_: (chip.uuid, chip.pci_bus_id) for id_, chip in chips.items()}
 
 

@@ -13,7 +13,7 @@ from weakref import ReferenceType, ref
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
-from jaxmon.agent.errors.gone import GoneHelpers
+from jaxmon.agent.errors.helpers import GoneHelpers
 from jaxmon.agent.errors.last_words import LastWords, UncaughtHooks
 from jaxmon.agent.errors.surfacing import (
     DeletedArrayHook,

@@ -17,9 +17,14 @@ from typing import Any, NamedTuple
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.families import series_of
-from jaxmon.agent.flops.peaks import DevicePeak, peak_of
-from jaxmon.agent.flops.roofline import Executions, roofline
-from jaxmon.agent.flops.tally import Cost, FunctionTally
+from jaxmon.agent.flops.roofline import (
+    Cost,
+    DevicePeak,
+    Executions,
+    FunctionTally,
+    peak_of,
+    roofline,
+)
 from jaxmon.agent.functions import OTHER, UNKNOWN, Function
 from jaxmon.agent.jaxlink import flops as counting
 from jaxmon.agent.jaxlink.arguments import Call

@@ -104,11 +104,11 @@ def count_buffers(
 
 def _buffers(jax: Any, guard: Guard) -> Counter[tuple[str, int]] | None:
     """Return the number of buffers by device and size; `None` if it is unknown."""
-    from jaxmon.agent.memory import pprof  # noqa: PLC0415 - not before there are arrays
+    from jaxmon.agent.memory import profile as pprof  # noqa: PLC0415 - not before there are arrays
 
     found = Counter[tuple[str, int]]()
     try:
-        for one in pprof.read(jax.profiler.device_memory_profile()).samples:
+        for one in pprof.samples_of(jax.profiler.device_memory_profile()).samples:
             if one.kind == "buffer" and one.allocations:
                 found[one.device, one.size // one.allocations] += one.allocations
     except Exception as error:  # noqa: BLE001 - contained: arrays are known without it

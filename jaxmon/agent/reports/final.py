@@ -7,24 +7,85 @@ Python no longer knows that an interrupt ended the program, and with which exit 
 
 from __future__ import annotations
 
+import contextlib
+import os
 import platform
+import sys
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from jaxmon import disclosure
 from jaxmon.agent.events import EventLog
 from jaxmon.agent.guard import log
-from jaxmon.agent.reports import exit_report
 from jaxmon.agent.reports.directory import RUN, ReportDirectory, stem_of
 from jaxmon.agent.reports.overview import Overview
-from jaxmon.clocks import wall_time
+from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family
+from jaxmon.facts.process import read
 from jaxmon.facts.record import encoded
+from jaxmon.limits import Limits
 from jaxmon.limits.shared import current
+from jaxmon.originals import original
+from jaxmon.report.findings import find
 from jaxmon.report.html.page import files_of
 from jaxmon.report.runs.summary import Facts
+from jaxmon.report.text import summary
 from jaxmon.settings import Settings
+
+
+# A blocked standard error must not keep the program alive.
+_PATIENCE = 2.0
+
+
+def prepare() -> None:
+    """Load what a report needs; to read records needs `eval`."""
+    from jaxmon.agent.memory import leaks, profile  # noqa: F401, PLC0415 - for a look
+
+    read({}, {"events": [{"kind": "recompile"}]})
+
+
+def exit_report(overview: Overview, limits: Limits) -> str:
+    """Return the current report, by *limits*; takes some milliseconds."""
+    snapshot = overview.judged_by(limits)
+    return "\n".join(["", *summary(snapshot, find(snapshot)), ""])
+
+
+def write(report: str) -> None:
+    """
+    Write *report* to standard error; never raises, waits two seconds at most.
+
+    Nothing stays in a buffer: if Python cannot flush it at exit, the exit code changes.
+    """
+    stream = sys.stderr
+    with contextlib.suppress(Exception):
+        if stream is sys.__stderr__ and stream is not None:
+            stream.flush()
+            encoding = stream.encoding or "utf-8"
+            _write(stream.fileno(), report.encode(encoding, "replace"))
+        elif stream is not None:
+            _print(report, stream)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """Write to *descriptor* until done or the reader is gone."""
+    select: Any = original("select")  # gevent's and eventlet's do not poll files
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    end = monotonic() + _PATIENCE
+    while data and (left := end - monotonic()) > 0:
+        ready = poll.poll(left * 1000)
+        # A closed pipe is not written to: SIGPIPE might kill the program.
+        if not ready or ready[0][1] & (select.POLLERR | select.POLLNVAL):
+            return
+        # The amount that a ready pipe accepts without blocking.
+        data = data[os.write(descriptor, data[: select.PIPE_BUF]) :]
+
+
+def _print(report: str, stream: TextIO) -> None:
+    """Write to the program's, or a notebook's, replacement of standard error."""
+    stream.write(report)
+    stream.flush()
 
 
 class Source(NamedTuple):
@@ -57,7 +118,7 @@ class FinalReports:
         if settings.summary_dir is not None:
             self._directory = ReportDirectory(settings.summary_dir, RUN)
             _prepare()
-        exit_report.prepare()
+        prepare()
 
     def write(self, *, crashed: bool) -> None:
         """
@@ -71,8 +132,8 @@ class FinalReports:
         if self._directory is not None:
             self._save(self._directory, "crashed" if crashed else "finished")
         if self._prints:
-            text = exit_report.text(source.overview(), current(self._run_dir))
-            exit_report.write(disclosure.document(text))
+            text = exit_report(source.overview(), current(self._run_dir))
+            write(disclosure.document(text))
 
     def _save(self, directory: ReportDirectory, state: str) -> None:
         source = self._source

@@ -25,12 +25,15 @@ from jaxmon.agent.jaxlink.other_threads import is_debugged
 from jaxmon.agent.jaxlink.post_call_hook import PostCallHook
 from jaxmon.agent.observers import Sample, Shapes
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.sampling.execution import CallTiming, ExecutionTimer
-from jaxmon.agent.sampling.figures import Figures
-from jaxmon.agent.sampling.run_ahead import DispatchProbe, RunAhead
-from jaxmon.agent.sampling.sampler import Sampler
+from jaxmon.agent.sampling.execution import CallTiming, ExecutionTimer, Figures, Sampler
 from jaxmon.agent.sampling.shapes import array_classes, shapes_of
-from jaxmon.agent.sampling.window import SITE, CallEnd, DispatchWindow
+from jaxmon.agent.sampling.window import (
+    SITE,
+    CallEnd,
+    DispatchProbe,
+    DispatchWindow,
+    RunAhead,
+)
 from jaxmon.agent.sampling.work import unready
 from jaxmon.agent.worker import Watcher, Worker
 from jaxmon.clocks import perf_counter, thread_time

@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 
 from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing import known
-from jaxmon.agent.tracing.counters import Counters
 from jaxmon.agent.tracing.mistakes import ADVANCED, FROZEN, LEAKED, PRINTED, Mistake
 from jaxmon.agent.tracing.sources import Node
 from jaxmon.agent.tracing.values import (
     NOTHING,
     TRACED,
+    Counters,
     Local,
     Names,
     Origin,

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from jaxmon import interrupts
 from jaxmon.agent.counted import uncounted
 from jaxmon.agent.inspection import ABSENT, field_of, is_subclass
-from jaxmon.agent.tracing.counters import Counters
 from jaxmon.agent.tracing.expressions import Arguments
 from jaxmon.agent.tracing.mistakes import Mistake
 from jaxmon.agent.tracing.sources import Node, node_of, parameters_of
@@ -19,6 +18,7 @@ from jaxmon.agent.tracing.statements import Statements
 from jaxmon.agent.tracing.values import (
     NOTHING,
     TRACED,
+    Counters,
     Local,
     Names,
     Value,

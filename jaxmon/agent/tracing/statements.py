@@ -12,14 +12,15 @@ from typing import Any
 
 from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing import known
-from jaxmon.agent.tracing.counters import Counters, counts
 from jaxmon.agent.tracing.expressions import Arguments, Expressions, Given
 from jaxmon.agent.tracing.mistakes import DROPPED, LEAKED, Mistake
 from jaxmon.agent.tracing.sources import Node
 from jaxmon.agent.tracing.values import (
     NOTHING,
+    Counters,
     Names,
     Value,
+    counts,
     either,
     joined,
 )

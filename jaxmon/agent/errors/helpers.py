@@ -18,7 +18,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from jaxmon.agent.errors.described import LONGEST, described, place
+from jaxmon.agent.errors.last_words import LONGEST, described, place
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.clocks import monotonic
 from jaxmon.facts.walltime import FailedHelper
