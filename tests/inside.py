@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from jaxmon.agent import Agent
-from jaxmon.agent.adapters import Markers, Process
 from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.cache.part import PersistentCache
 from jaxmon.agent.calls import CallLayer
@@ -18,6 +17,7 @@ from jaxmon.agent.checks.logged import LoggedValues
 from jaxmon.agent.checks.numerics import Numerics
 from jaxmon.agent.compiles.part import Compiles
 from jaxmon.agent.compiles.programs import Programs
+from jaxmon.agent.context import Observers
 from jaxmon.agent.devices.part import Identity
 from jaxmon.agent.errors.part import Errors
 from jaxmon.agent.events import EventLog
@@ -28,8 +28,8 @@ from jaxmon.agent.jaxlink.listeners import Listeners
 from jaxmon.agent.jaxlink.probe import Probe
 from jaxmon.agent.memory.lines import MemoryLines
 from jaxmon.agent.memory.part import Memory
-from jaxmon.agent.observers import Observers
 from jaxmon.agent.oom.part import OomReports
+from jaxmon.agent.own_metrics import Markers, Process
 from jaxmon.agent.part import Part
 from jaxmon.agent.recompiles.causes import Histories
 from jaxmon.agent.recompiles.part import Recompiles

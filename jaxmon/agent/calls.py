@@ -15,14 +15,16 @@ from typing import Any
 from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.counted import CountedFunction, jitted_of, uncounted
-from jaxmon.agent.families import active, series_of
-from jaxmon.agent.functions import Function, label
+from jaxmon.agent.functions import Function, active, label, series_of
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.jaxlink import patch_targets
+from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.jit import is_jitted, missing
-from jaxmon.agent.jaxlink.program_lines import ProgramLine, ProgramLineFinder
-from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+from jaxmon.agent.jaxlink.source_lines import (
+    ProgramLine,
+    ProgramLineFinder,
+    SourceLineFinder,
+)
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.exposition.families import Family
 from jaxmon.facts.functions import Counted

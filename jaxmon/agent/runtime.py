@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent import pushing
-from jaxmon.agent.adapters import Container, Markers, Process
 from jaxmon.agent.context import context_of
 from jaxmon.agent.errors.part import Errors
 from jaxmon.agent.events import logger as events_log
@@ -19,7 +18,7 @@ from jaxmon.agent.functions import UNKNOWN
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
-from jaxmon.agent.own_metrics import OwnMetrics
+from jaxmon.agent.own_metrics import Container, Markers, OwnMetrics, Process
 from jaxmon.agent.part import Part
 from jaxmon.agent.parts import parts_of
 from jaxmon.agent.reduction import reduction_of

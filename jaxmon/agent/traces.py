@@ -13,9 +13,8 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jaxmon.agent.context import Context
+from jaxmon.agent.context import Context, CountedError
 from jaxmon.agent.jaxlink.hooks import Hooks
-from jaxmon.agent.observers import CountedError
 from jaxmon.agent.part import Part
 from jaxmon.exposition.families import Family
 from jaxmon.indicators.figures import Indicators

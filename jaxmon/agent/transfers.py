@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from jaxmon import catalog
-from jaxmon.agent.context import Context
+from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.method_patches import SITE, MethodPatch, Record
 from jaxmon.agent.jaxlink.transfer_hooks import TransferHooks, trusted_view
 from jaxmon.agent.jaxlink.transfer_sites import Direction, TransferSite
-from jaxmon.agent.observers import Sample
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.catalog import TRANSFER_DIRECTIONS
 from jaxmon.clocks import monotonic

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon import disclosure, interrupts
-from jaxmon.agent.agent import runtime_of
+from jaxmon.agent.agent import running, runtime_of
 from jaxmon.agent.counted import uncounted
-from jaxmon.agent.current import running
 from jaxmon.agent.functions import label
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.jit import function_of, is_jitted

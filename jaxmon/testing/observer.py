@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxmon.agent import Agent
-from jaxmon.agent.current import running
+from jaxmon.agent.agent import running
 from jaxmon.agent.start import instrument, uninstrument
 from jaxmon.testing.silent import SILENT
 from jaxmon.threads import RLock

@@ -112,7 +112,7 @@ def _agent() -> Agent | None:
     """Return the running agent; without one, nothing is loaded."""
     if "jaxmon.agent" not in sys.modules:
         return None
-    from jaxmon.agent.current import running  # noqa: PLC0415 - loaded before
+    from jaxmon.agent.agent import running  # noqa: PLC0415 - loaded before
 
     return running()
 

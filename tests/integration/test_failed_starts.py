@@ -10,10 +10,10 @@ import jax
 import pytest
 
 import jaxmon
-from jaxmon.agent.adapters import Markers
+from jaxmon.agent.agent import running
 from jaxmon.agent.context import context_of
-from jaxmon.agent.current import running
 from jaxmon.agent.jaxlink.hooks import Hooks
+from jaxmon.agent.own_metrics import Markers
 from jaxmon.agent.parts import parts_of
 from jaxmon.agent.serving import Serving
 from jaxmon.agent.transfers import Transfers

@@ -10,7 +10,7 @@ import pytest
 
 import jaxmon
 from jaxmon import catalog
-from jaxmon.agent.adapters import Markers
+from jaxmon.agent.own_metrics import Markers
 from jaxmon.asgi import Middleware
 from jaxmon.exposition.families import Histogram
 from jaxmon.facts.record import encoded

@@ -27,7 +27,7 @@ from jaxmon.agent.cache.uncached import (
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink import patch_targets
+from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.cache import (
     JaxCache,
     failed_at,

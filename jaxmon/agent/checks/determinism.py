@@ -8,13 +8,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
-from jaxmon.agent.context import Context
+from jaxmon.agent.context import Context, CountedError
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function, label
 from jaxmon.agent.inspection import module_of
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.jit import donates
-from jaxmon.agent.observers import CountedError
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.catalog import CHECK_OUTCOMES
 from jaxmon.exposition.families import Family, series

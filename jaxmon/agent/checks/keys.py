@@ -13,11 +13,10 @@ from types import FrameType
 from typing import Any
 
 from jaxmon.agent.checks.arrays import Pending, array_of, reading
-from jaxmon.agent.context import Context
+from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arrays import underlying_array
 from jaxmon.agent.jaxlink.key_use import TooLargeError, drawn_from, is_key
-from jaxmon.agent.observers import Sample
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Watcher
 from jaxmon.facts import functions as facts

@@ -14,12 +14,10 @@ from typing import Any, NamedTuple
 
 from jaxmon import catalog
 from jaxmon.agent.checks.arrays import Pending, array_of, reading
-from jaxmon.agent.context import Context
+from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.counters import Tally
-from jaxmon.agent.families import series_of
-from jaxmon.agent.functions import Function
+from jaxmon.agent.functions import Function, series_of
 from jaxmon.agent.jaxlink.arrays import is_pollable
-from jaxmon.agent.observers import Sample
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Watcher
 from jaxmon.clocks import monotonic, wall_time

@@ -34,7 +34,7 @@ from jaxmon.threads import Event
 
 if TYPE_CHECKING:
     from jaxmon.agent.checks.results import Deviation
-    from jaxmon.agent.observers import Sample
+    from jaxmon.agent.context import Sample
 
 
 # A re-run and its comparison take at most this fraction of the time.

@@ -29,7 +29,7 @@ from jaxmon.threads import Event
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.observers import Sample
+    from jaxmon.agent.context import Sample
 
 
 class ShadowRunner:

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
-from jaxmon.agent.families import active, series_of
-from jaxmon.agent.functions import UNKNOWN, Function
+from jaxmon.agent.functions import UNKNOWN, Function, active, series_of
 from jaxmon.agent.inspection import package_of
-from jaxmon.agent.jaxlink import patch_targets
+from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.frames import (
     Jitted,
     entry_of,

@@ -23,9 +23,8 @@ from jaxmon.agent.compiles.compile import (
 )
 from jaxmon.agent.compiles.misses import Miss, Misses
 from jaxmon.agent.context import Context
-from jaxmon.agent.families import active, by_value
-from jaxmon.agent.functions import UNKNOWN, Function
-from jaxmon.agent.jaxlink import patch_targets
+from jaxmon.agent.functions import UNKNOWN, Function, active, by_value
+from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.frames import (
     MAX_SOURCES,
     CurrentCall,

@@ -26,7 +26,7 @@ from jaxmon.agent.counters import Tally
 from jaxmon.agent.flops.part import Lowered, Utilization
 from jaxmon.agent.functions import OTHER, UNKNOWN, Function
 from jaxmon.agent.jaxlink import executables
-from jaxmon.agent.jaxlink.cluster import local_devices
+from jaxmon.agent.jaxlink.backends import local_devices
 from jaxmon.agent.loaded import Known, LoadedPrograms, copy_bytes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 
 from jaxmon.agent.compiles.compile import Compile
-from jaxmon.agent.observers import Observers
+from jaxmon.agent.context import Observers
 from jaxmon.exposition.exemplars import SpanIds
 from jaxmon.indicators.endings import now
 from jaxmon.indicators.work import payers

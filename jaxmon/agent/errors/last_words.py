@@ -24,7 +24,7 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.inspection import module_of, name_of
 from jaxmon.agent.jaxlink import failures
-from jaxmon.agent.jaxlink.cluster import cluster
+from jaxmon.agent.jaxlink.backends import cluster
 from jaxmon.agent.jaxlink.hooks import Places
 from jaxmon.agent.jaxlink.probe import Probe
 from jaxmon.agent.jaxlink.source_lines import SourceLine, SourceLineFinder, stack_of

@@ -12,7 +12,7 @@ from types import FrameType
 from weakref import ReferenceType, ref
 
 from jaxmon import catalog, interrupts
-from jaxmon.agent.context import Context
+from jaxmon.agent.context import Context, CountedError
 from jaxmon.agent.errors.helpers import GoneHelpers
 from jaxmon.agent.errors.last_words import LastWords, UncaughtHooks
 from jaxmon.agent.errors.surfacing import (
@@ -20,14 +20,13 @@ from jaxmon.agent.errors.surfacing import (
     ErrorConstructionHook,
     ErrorObserver,
 )
-from jaxmon.agent.families import active, by_value
-from jaxmon.agent.functions import UNKNOWN, Function
-from jaxmon.agent.jaxlink import failures, patch_targets
+from jaxmon.agent.functions import UNKNOWN, Function, active, by_value
+from jaxmon.agent.jaxlink import failures
+from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.failures import Stage
 from jaxmon.agent.jaxlink.frames import Jitted, calls_back_inline, is_below_boundary
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, raised, stack_of
-from jaxmon.agent.observers import CountedError
 from jaxmon.agent.part import Part
 from jaxmon.exposition.families import Family
 from jaxmon.sources import display_path

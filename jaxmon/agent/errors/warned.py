@@ -8,10 +8,10 @@ from collections.abc import Callable
 from types import FrameType
 
 from jaxmon import catalog
-from jaxmon.agent.allowance import Allowance
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function
+from jaxmon.agent.guard import Allowance
 from jaxmon.agent.jaxlink.frames import Jitted, program_at
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.jax_warnings import (

@@ -15,8 +15,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from jaxmon import catalog, interrupts
-from jaxmon.agent.context import Context
-from jaxmon.agent.families import series_of
+from jaxmon.agent.context import Context, Options, Sample, Shapes
 from jaxmon.agent.flops.roofline import (
     Cost,
     DevicePeak,
@@ -25,7 +24,7 @@ from jaxmon.agent.flops.roofline import (
     peak_of,
     roofline,
 )
-from jaxmon.agent.functions import OTHER, UNKNOWN, Function
+from jaxmon.agent.functions import OTHER, UNKNOWN, Function, series_of
 from jaxmon.agent.jaxlink import flops as counting
 from jaxmon.agent.jaxlink.arguments import Call
 from jaxmon.agent.jaxlink.flops import Flops
@@ -33,7 +32,6 @@ from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.loop_bytes import accessed_bytes
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.transformed import applied_at
-from jaxmon.agent.observers import Options, Sample, Shapes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.sampling.shapes import array_classes, shapes_of, shapes_of_kinds
 from jaxmon.exposition.families import Family, series

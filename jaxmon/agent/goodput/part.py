@@ -18,7 +18,7 @@ from jaxmon.agent.goodput import identity
 from jaxmon.agent.goodput.accounts import Accounts, Progress
 from jaxmon.agent.goodput.store import Store, SupersededError
 from jaxmon.agent.guard import log
-from jaxmon.agent.jaxlink.cluster import cluster
+from jaxmon.agent.jaxlink.backends import cluster
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic

@@ -7,7 +7,8 @@ from importlib import import_module
 from types import FrameType
 from typing import Any, NamedTuple
 
-from jaxmon.agent.jaxlink import jit, pmaps
+from jaxmon.agent.jaxlink import jit
+from jaxmon.agent.jaxlink import jit as pmaps
 from jaxmon.agent.jaxlink.frames import Jitted, jitted_from_variables
 from jaxmon.agent.jaxlink.jit import JitOptions
 from jaxmon.agent.jaxlink.leaf_types import LeafKinds

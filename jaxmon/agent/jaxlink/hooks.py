@@ -14,8 +14,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from jaxmon import catalog, interrupts
-from jaxmon.agent.allowance import Allowance
-from jaxmon.agent.guard import Guard, log
+from jaxmon.agent.guard import Allowance, Guard, log
 from jaxmon.agent.jaxlink.configuration import is_calling
 from jaxmon.agent.jaxlink.listeners import SITE as MONITORING
 from jaxmon.agent.jaxlink.listeners import (

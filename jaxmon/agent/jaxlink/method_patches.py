@@ -13,8 +13,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from jaxmon.agent.allowance import Allowance
-from jaxmon.agent.guard import Guard
+from jaxmon.agent.guard import Allowance, Guard
 from jaxmon.agent.jaxlink.transfer_sites import TransferSite
 
 

@@ -21,13 +21,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from jaxmon import catalog, disclosure
-from jaxmon.agent.context import Context
+from jaxmon.agent.context import Context, CountedError
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.events import Kind
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink import backends, failures
 from jaxmon.agent.memory.live import ArrayGroup, count_buffers, group_arrays
-from jaxmon.agent.observers import CountedError
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.reports.directory import (
     MAX_BYTES,

@@ -21,7 +21,7 @@ from jaxmon import disclosure
 from jaxmon.agent.cache.directory import is_local
 from jaxmon.agent.cache.varying import NOT_IN_KEYS
 from jaxmon.agent.jaxlink import backends
-from jaxmon.agent.jaxlink.cache_keys import key_part
+from jaxmon.agent.jaxlink.cache import key_part
 from jaxmon.agent.versions import driver, versions
 from jaxmon.version import VERSION
 

@@ -22,13 +22,12 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from jaxmon.agent.calibration import work
-from jaxmon.agent.context import Context
+from jaxmon.agent.context import Context, Shapes
 from jaxmon.agent.counted import CountedFunction, arm
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.configuration import is_calling
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.post_call_hook import PostCallHook
-from jaxmon.agent.observers import Shapes
 from jaxmon.agent.part import Part
 from jaxmon.agent.sampling.shapes import array_classes, shapes_of, text_of
 from jaxmon.agent.sampling.window import CallStart

@@ -16,14 +16,13 @@ from types import FrameType
 from typing import Any
 
 from jaxmon import catalog
-from jaxmon.agent.context import Context
+from jaxmon.agent.context import Context, Sample, Shapes
 from jaxmon.agent.counted import CountedFunction, arm, armed, disarm, waiting_for
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.configuration import is_calling
 from jaxmon.agent.jaxlink.hooks import Hooks, Places
 from jaxmon.agent.jaxlink.other_threads import is_debugged
 from jaxmon.agent.jaxlink.post_call_hook import PostCallHook
-from jaxmon.agent.observers import Sample, Shapes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.sampling.execution import CallTiming, ExecutionTimer, Figures, Sampler
 from jaxmon.agent.sampling.shapes import array_classes, shapes_of

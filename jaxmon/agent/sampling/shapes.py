@@ -6,8 +6,8 @@ from collections.abc import Hashable, Sequence
 from hashlib import blake2s
 from typing import TYPE_CHECKING, Any
 
+from jaxmon.agent.context import Shapes
 from jaxmon.agent.inspection import name_of
-from jaxmon.agent.observers import Shapes
 
 
 if TYPE_CHECKING:

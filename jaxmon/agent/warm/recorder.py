@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from jaxmon.agent.context import Options
 from jaxmon.agent.functions import Function
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink.arguments import Call
 from jaxmon.agent.jaxlink.frames import Jitted
-from jaxmon.agent.observers import Options
 from jaxmon.agent.warm.description import Descriptions
 from jaxmon.agent.warm.statics import NotExportableError
 from jaxmon.threads import RLock
