@@ -23,10 +23,16 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapp
 from typing import Any, TypeAlias
 
 from jaxmon.indicators import invocations
-from jaxmon.indicators.open_request import OpenRequest
-from jaxmon.indicators.origins import SERVER_ERROR, http_outcome, http_status, origin_of
 from jaxmon.indicators.recorder import recorder
-from jaxmon.indicators.requests import ServedRequest, serving
+from jaxmon.indicators.requests import (
+    SERVER_ERROR,
+    OpenRequest,
+    ServedRequest,
+    http_outcome,
+    http_status,
+    origin_of,
+    serving,
+)
 from jaxmon.indicators.routes import Outcome
 from jaxmon.indicators.tracing import Origin
 

@@ -34,10 +34,14 @@ from typing import Any, TypeAlias
 
 import grpc
 
-from jaxmon.indicators.open_request import OpenRequest
-from jaxmon.indicators.origins import origin_of
 from jaxmon.indicators.recorder import recorder
-from jaxmon.indicators.requests import Request, ServedRequest, serving
+from jaxmon.indicators.requests import (
+    OpenRequest,
+    Request,
+    ServedRequest,
+    origin_of,
+    serving,
+)
 from jaxmon.indicators.routes import Outcome
 from jaxmon.indicators.tracing import Origin
 

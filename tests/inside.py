@@ -13,7 +13,7 @@ from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.cache.part import PersistentCache
 from jaxmon.agent.calls import CallLayer
 from jaxmon.agent.checks.determinism import Determinism
-from jaxmon.agent.checks.logged import LoggedValues
+from jaxmon.agent.checks.log_values import LoggedValues
 from jaxmon.agent.checks.numerics import Numerics
 from jaxmon.agent.compiles.part import Compiles
 from jaxmon.agent.compiles.programs import Programs

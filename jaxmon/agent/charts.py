@@ -21,8 +21,7 @@ from jaxmon.facts.memory import Memory
 from jaxmon.indicators.figures import Indicators
 from jaxmon.indicators.loops import Loops
 from jaxmon.indicators.routes import Routes
-from jaxmon.resources.process import peak_resident_bytes, resident_bytes
-from jaxmon.resources.processors import scheduling
+from jaxmon.resources.process import peak_resident_bytes, resident_bytes, scheduling
 
 
 MOST = 240

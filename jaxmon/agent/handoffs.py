@@ -24,10 +24,9 @@ from jaxmon.agent.jaxlink.method_patches import variable
 from jaxmon.agent.part import Part
 from jaxmon.indicators import work
 from jaxmon.indicators.endings import now
-from jaxmon.indicators.event_loops import task_runs
-from jaxmon.indicators.open_request import OpenRequest
-from jaxmon.indicators.requests import entered, serving
+from jaxmon.indicators.requests import OpenRequest, entered, serving
 from jaxmon.indicators.routes import Routes
+from jaxmon.indicators.work import task_runs
 from jaxmon.threads import RLock
 
 

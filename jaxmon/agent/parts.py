@@ -34,7 +34,7 @@ from jaxmon.agent.calls import CallLayer
 from jaxmon.agent.checkpoints import Checkpoints
 from jaxmon.agent.checks.determinism import Determinism
 from jaxmon.agent.checks.keys import Keys
-from jaxmon.agent.checks.logged import LoggedValues
+from jaxmon.agent.checks.log_values import LoggedValues
 from jaxmon.agent.checks.numerics import Numerics
 from jaxmon.agent.compiles.misses import Misses
 from jaxmon.agent.compiles.part import Compiles
@@ -42,7 +42,7 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.devices.part import Identity
 from jaxmon.agent.errors.last_words import LastWords
 from jaxmon.agent.errors.part import Errors
-from jaxmon.agent.errors.warned import Warnings
+from jaxmon.agent.errors.warnings import Warnings
 from jaxmon.agent.goodput.identity import is_run
 from jaxmon.agent.handoffs import Handoffs
 from jaxmon.agent.loaded import LoadedPrograms

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 from jaxmon import catalog, interrupts
-from jaxmon.agent import pushing
+from jaxmon.agent import serving as pushing
 from jaxmon.agent.context import context_of
 from jaxmon.agent.errors.part import Errors
 from jaxmon.agent.events import logger as events_log
@@ -39,7 +39,7 @@ from jaxmon.threads import is_named
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.reports.final import FinalReports
+    from jaxmon.agent.reports.exit_reports import FinalReports
     from jaxmon.agent.reports.overview import Overview
     from jaxmon.agent.reports.pages import OwnPage
 
@@ -271,7 +271,7 @@ class Runtime:
     def _final_reports(self, settings: Settings) -> FinalReports | None:
         if not settings.report and settings.summary_dir is None:
             return None
-        from jaxmon.agent.reports.final import FinalReports, Source  # noqa: PLC0415
+        from jaxmon.agent.reports.exit_reports import FinalReports, Source  # noqa: PLC0415
 
         def refresh() -> None:
             for part in self.parts:

@@ -14,8 +14,7 @@ from typing import ClassVar, TypeAlias, get_args
 
 from jaxmon.catalog import BY_NAME, Kind, Metric
 from jaxmon.errors import PageError
-from jaxmon.exposition.exemplars import checked
-from jaxmon.exposition.families import Family, labels_text
+from jaxmon.exposition.families import Family, checked, labels_text
 
 
 ParsedSample: TypeAlias = tuple[str, str, float]

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from jaxmon.exposition.families import Family
 from jaxmon.facts import marked
 from jaxmon.indicators.batches import BatchFill
-from jaxmon.indicators.compile_log import CompileLog
 from jaxmon.indicators.invocations import Invocations
 from jaxmon.indicators.loops import Loops
 from jaxmon.indicators.queues import QueueDepths
@@ -16,6 +15,7 @@ from jaxmon.indicators.routes import Routes
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.indicators.tracing import Tracer
 from jaxmon.indicators.values import Values
+from jaxmon.indicators.work import CompileLog
 
 
 class Indicators:

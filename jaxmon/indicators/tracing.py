@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from jaxmon.exposition.exemplars import SpanIds
+from jaxmon.exposition.families import SpanIds
 from jaxmon.indicators.endings import End
 
 

@@ -163,7 +163,7 @@ def test_listed_items_are_found():
 ELSEWHERE = [
     "agent/cache/directory",
     "agent/checks/keys",
-    "agent/checks/logged",
+    "agent/checks/log_values",
     "agent/checks/numerics",
     "agent/compiles/hlo_page",
     "agent/compiles/programs",
@@ -182,7 +182,7 @@ ELSEWHERE = [
     "agent/oom/part",
     "agent/reports/directory",
     "agent/reports/setup",
-    "agent/reports/final",
+    "agent/reports/exit_reports",
     "agent/reports/profile",
     "agent/runtime",
     "agent/scheduler",

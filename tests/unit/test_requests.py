@@ -14,7 +14,7 @@ from jaxmon.catalog import (
     REQUESTS,
     REQUESTS_IN_PROGRESS,
 )
-from jaxmon.indicators import open_request
+from jaxmon.indicators import requests as open_request
 from jaxmon.indicators.requests import mark_cold
 from jaxmon.indicators.routes import Outcome, Route, Routes
 from tests.indicators import recording

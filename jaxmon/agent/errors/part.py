@@ -15,7 +15,7 @@ from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context, CountedError
 from jaxmon.agent.errors.helpers import GoneHelpers
 from jaxmon.agent.errors.last_words import LastWords, UncaughtHooks
-from jaxmon.agent.errors.surfacing import (
+from jaxmon.agent.errors.propagation import (
     DeletedArrayHook,
     ErrorConstructionHook,
     ErrorObserver,

@@ -31,7 +31,7 @@ from jaxmon.agent.jaxlink.flops import Flops
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.loop_bytes import accessed_bytes
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
-from jaxmon.agent.jaxlink.transformed import applied_at
+from jaxmon.agent.jaxlink.transforms import applied_at
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.sampling.shapes import array_classes, shapes_of, shapes_of_kinds
 from jaxmon.exposition.families import Family, series

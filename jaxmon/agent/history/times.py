@@ -26,7 +26,7 @@ from jaxmon.facts.spread import Distribution, distribution
 from jaxmon.files import bounded, whole
 from jaxmon.formats import json_text, schema
 from jaxmon.indicators.loops import Loop
-from jaxmon.resources.processors import Scheduling, scheduling
+from jaxmon.resources.process import Scheduling, scheduling
 
 
 SCHEMA = 1

@@ -9,7 +9,7 @@ from typing import Any
 from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.jaxlink import backends
-from jaxmon.agent.memory.live import count_buffers, group_arrays
+from jaxmon.agent.memory.live_arrays import count_buffers, group_arrays
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family, Sample, series

@@ -21,7 +21,7 @@ from jaxmon.agent.jaxlink.configuration import context_of
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import function_of
 from jaxmon.agent.jaxlink.source_lines import ProgramLineFinder, SourceLineFinder
-from jaxmon.agent.jaxlink.transformed import Transformed, transformed_at
+from jaxmon.agent.jaxlink.transforms import Transformed, transformed_at
 from jaxmon.agent.recompiles.causes import Cause, Histories, History
 from jaxmon.agent.recompiles.recreations import Created, created
 from jaxmon.agent.recompiles.signatures import Options, Signature, SignatureBuilder

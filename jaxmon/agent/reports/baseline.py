@@ -17,7 +17,7 @@ from jaxmon.agent.sampling.exact import ExactTiming
 from jaxmon.agent.versions import versions
 from jaxmon.facts.functions import Program
 from jaxmon.files import whole
-from jaxmon.resources.processors import scheduling
+from jaxmon.resources.process import scheduling
 
 
 _BUILT = ("compiled", "cache_hit")

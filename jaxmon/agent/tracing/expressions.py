@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from jaxmon.agent.inspection import ABSENT
-from jaxmon.agent.tracing import known
+from jaxmon.agent.tracing import objects as known
 from jaxmon.agent.tracing.mistakes import ADVANCED, FROZEN, LEAKED, PRINTED, Mistake
 from jaxmon.agent.tracing.sources import Node
 from jaxmon.agent.tracing.values import (

@@ -128,7 +128,7 @@ class TraceMistakes(Part):
 
     def _unread(self, function: Function, jitted: Jitted) -> _Unread | None:
         # Loaded at the first compile of a program that has functions to read.
-        from jaxmon.agent.tracing.reading import entry_of  # noqa: PLC0415
+        from jaxmon.agent.tracing.reader import entry_of  # noqa: PLC0415
 
         entry = entry_of(jitted.fun, self._files.is_library)
         if entry is None:
@@ -150,7 +150,7 @@ class TraceMistakes(Part):
         )
 
     def _read(self, unread: _Unread) -> None:
-        from jaxmon.agent.tracing.reading import Entry, read  # noqa: PLC0415
+        from jaxmon.agent.tracing.reader import Entry, read  # noqa: PLC0415
 
         code = unread.code()
         if code is None:  # it is gone

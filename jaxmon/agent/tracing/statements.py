@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from jaxmon.agent.inspection import ABSENT
-from jaxmon.agent.tracing import known
+from jaxmon.agent.tracing import objects as known
 from jaxmon.agent.tracing.expressions import Arguments, Expressions, Given
 from jaxmon.agent.tracing.mistakes import DROPPED, LEAKED, Mistake
 from jaxmon.agent.tracing.sources import Node

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from opentelemetry import context as contexts
 from opentelemetry import trace
 
-from jaxmon.exposition.exemplars import SpanIds
+from jaxmon.exposition.families import SpanIds
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.recorder import Guard
 from jaxmon.otel.traces import conventions

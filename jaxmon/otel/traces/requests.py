@@ -9,7 +9,7 @@ from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from jaxmon.exposition.exemplars import SpanIds
+from jaxmon.exposition.families import SpanIds
 from jaxmon.indicators.recorder import Guard
 from jaxmon.indicators.tracing import Origin
 from jaxmon.otel.traces import conventions

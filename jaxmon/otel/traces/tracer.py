@@ -9,11 +9,10 @@ from opentelemetry import context as contexts
 from opentelemetry import trace
 
 from jaxmon.deadline import Deadline
-from jaxmon.exposition.exemplars import SpanIds
+from jaxmon.exposition.families import SpanIds
 from jaxmon.indicators.endings import End
-from jaxmon.indicators.open_request import OpenRequest
 from jaxmon.indicators.recorder import Guard
-from jaxmon.indicators.requests import serving
+from jaxmon.indicators.requests import OpenRequest, serving
 from jaxmon.indicators.steps import loop_trace
 from jaxmon.indicators.tracing import LoopTrace, Origin, RequestTrace
 from jaxmon.indicators.work import payers
