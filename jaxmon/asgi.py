@@ -34,7 +34,7 @@ from jaxmon.indicators.requests import (
     serving,
 )
 from jaxmon.indicators.routes import Outcome
-from jaxmon.indicators.tracing import Origin
+from jaxmon.indicators.tracing import RequestOrigin
 
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -122,7 +122,7 @@ class _Exchange:
         receive: Receive,
         send: Send,
         request: OpenRequest,
-        origin: Origin | None,
+        origin: RequestOrigin | None,
         *,
         frozen: bool,
     ) -> None:

@@ -36,14 +36,14 @@ import grpc
 
 from jaxmon.indicators.recorder import recorder
 from jaxmon.indicators.requests import (
+    MarkedRequest,
     OpenRequest,
-    Request,
     ServedRequest,
     origin_of,
     serving,
 )
 from jaxmon.indicators.routes import Outcome
-from jaxmon.indicators.tracing import Origin
+from jaxmon.indicators.tracing import RequestOrigin
 
 
 Behaviour: TypeAlias = Callable[[Any, Any], Any]
@@ -169,7 +169,7 @@ def _parser(parse: Callable[[bytes], Any], route: str) -> Callable[[bytes], Any]
 def _recorded(
     behaviour: Behaviour,
     route: str,
-    origin: Origin | None,
+    origin: RequestOrigin | None,
     opened: list[OpenRequest],
     *,
     streams: bool,
@@ -284,7 +284,7 @@ class _Rpc:
     def __init__(
         self,
         context: Any,
-        origin: Origin | None,
+        origin: RequestOrigin | None,
         opened: list[OpenRequest] | None = None,
     ) -> None:
         self._origin = origin
@@ -354,5 +354,5 @@ def _has_left(context: Any) -> bool:
 
 def _count(route: str, outcome: Outcome) -> None:
     """Count an RPC that no behaviour serves."""
-    with Request(route) as request:
+    with MarkedRequest(route) as request:
         request.outcome = outcome

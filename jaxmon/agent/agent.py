@@ -12,7 +12,7 @@ from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.checks.determinism import Determinism
+    from jaxmon.agent.checks.determinism import DeterminismPart
     from jaxmon.agent.memory.profile import MemoryProfile
     from jaxmon.agent.runtime import Runtime
 
@@ -51,15 +51,15 @@ class Agent:
         return None if self._runtime is None else self._runtime.serving.socket
 
     @property
-    def determinism(self) -> Determinism:
+    def determinism(self) -> DeterminismPart:
         """Results of determinism and gradient checks."""
-        from jaxmon.agent.checks.determinism import Determinism  # noqa: PLC0415
+        from jaxmon.agent.checks.determinism import DeterminismPart  # noqa: PLC0415
 
-        found = None if self._runtime is None else self._runtime.part(Determinism)
+        found = None if self._runtime is None else self._runtime.part(DeterminismPart)
         if found is None:
             from jaxmon.agent.context import context_of  # noqa: PLC0415
 
-            found = Determinism(context_of(None, self.settings))
+            found = DeterminismPart(context_of(None, self.settings))
         return found
 
     def refresh(self) -> None:
@@ -99,7 +99,7 @@ def runtime_of(agent: Agent) -> Runtime | None:
     return agent._runtime  # noqa: SLF001 - of the same module
 
 
-class Slot:
+class AgentSlot:
     """
     Holds the agent of this process.
 
@@ -128,7 +128,7 @@ class Slot:
             runtime.abandon()
 
 
-slot = Slot()
+slot = AgentSlot()
 """The slot of this process."""
 
 

@@ -18,7 +18,7 @@ from jaxmon.agent.counted import CountedFunction, jitted_of, uncounted
 from jaxmon.agent.functions import Function, active, label, series_of
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import patches as patch_targets
-from jaxmon.agent.jaxlink.hooks import Hooks, Places
+from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.jit import is_jitted, missing
 from jaxmon.agent.jaxlink.source_lines import (
     ProgramLine,
@@ -60,7 +60,7 @@ class CallLayer(Part):
         self._hooks = hooks
         hooks.attach(SITE, self._take, needs=("eval_shape",))
 
-    def _take(self, at: Places) -> None:
+    def _take(self, at: HookPlaces) -> None:
         jax = self._jax
         maker = patch_targets.jit_maker(jax)
         original = getattr(maker.owner, maker.name)

@@ -30,7 +30,7 @@ MOST = 240
 _DIGITS = 4
 
 
-class Moment(NamedTuple):
+class ChartMoment(NamedTuple):
     """Values by series at a Unix *time*; a value that is not known is absent."""
 
     time: float
@@ -52,10 +52,10 @@ class Moments:
     def __init__(self, highest: Iterable[str] = ()) -> None:
         self._highest = frozenset(highest)
         self._each = 1
-        self._kept: list[Moment] = []
-        self._waiting: list[Moment] = []
+        self._kept: list[ChartMoment] = []
+        self._waiting: list[ChartMoment] = []
 
-    def add(self, moment: Moment) -> None:
+    def add(self, moment: ChartMoment) -> None:
         """Add a moment; costs microseconds."""
         self._waiting.append(moment)
         if len(self._waiting) < self._each:
@@ -78,7 +78,7 @@ class Moments:
                 found.setdefault(name, []).append(rounded)
         return {name: Series(*zip(*of, strict=True)) for name, of in found.items()}
 
-    def _merged(self, several: list[Moment]) -> Moment:
+    def _merged(self, several: list[ChartMoment]) -> ChartMoment:
         if len(several) == 1:
             return several[0]
         values = {}
@@ -87,7 +87,7 @@ class Moments:
             values[name] = (
                 max(known) if name in self._highest else sum(known) / len(known)
             )
-        return Moment(several[-1].time, values)
+        return ChartMoment(several[-1].time, values)
 
 
 MOST_MEANS = 100
@@ -126,7 +126,7 @@ class Means:
         return {name: spread for name, spread in found if spread is not None}
 
 
-class Counters:
+class ChartCounters:
     """
     Polls the counters of a program.
 
@@ -221,7 +221,9 @@ class Charts(Part):
         indicators: Indicators,
         memory: Callable[[], Memory],
     ) -> None:
-        self._counters = Counters(context.table, indicators.loops, indicators.routes)
+        self._counters = ChartCounters(
+            context.table, indicators.loops, indicators.routes
+        )
         self._memory = memory
         self._moments = Moments(_MEMORY)
         self._polled = monotonic()
@@ -243,7 +245,7 @@ class Charts(Part):
         now, time = monotonic(), wall_time()
         seconds, self._polled = now - self._polled, now
         values = dict([*self._counters.poll(seconds), *self._bytes()])
-        self._moments.add(Moment(time, values))
+        self._moments.add(ChartMoment(time, values))
         before = perf_counter()
         work()
         self._work.append(perf_counter() - before)

@@ -17,7 +17,7 @@ from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.jaxlink import orbax
 from jaxmon.agent.jaxlink.hooks import Hooks
-from jaxmon.agent.jaxlink.orbax import Kind, in_orbax
+from jaxmon.agent.jaxlink.orbax import CheckpointKind, in_orbax
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, Histogram, histograms, series
@@ -35,7 +35,7 @@ MOST = 64
 """Operations followed at once; of more, the oldest are dropped."""
 
 
-class Operation:
+class CheckpointOperation:
     """
     One save or restore.
 
@@ -50,7 +50,7 @@ class Operation:
 
     __slots__ = ("began", "blocked", "end", "kind", "payer", "thread")
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: CheckpointKind) -> None:
         self.kind = kind
         self.began = now()
         self.payer: Payer | None = None
@@ -70,16 +70,18 @@ class Operations:
     """Those in progress. Thread-safe."""
 
     def __init__(self) -> None:
-        self._open: list[Operation] = []
+        self._open: list[CheckpointOperation] = []
         # Reentrant: a signal handler may save.
         self._lock = RLock()
 
-    def begin(self, kind: Kind) -> tuple[Operation, list[Operation]]:
+    def begin(
+        self, kind: CheckpointKind
+    ) -> tuple[CheckpointOperation, list[CheckpointOperation]]:
         """
         Return a new operation, and those that have failed: Orbax saves nothing within a
         save, so what blocked this thread before has raised.
         """
-        begun, here = Operation(kind), get_ident()
+        begun, here = CheckpointOperation(kind), get_ident()
         with self._lock:
             failed = [
                 one for one in self._open if one.thread == here and not one.blocked
@@ -89,13 +91,13 @@ class Operations:
             one.close(FAILED)
         return begun, failed
 
-    def current(self) -> Operation | None:
+    def current(self) -> CheckpointOperation | None:
         """Return the one that this thread has called."""
         here = get_ident()
         mine = [o for o in self._open if o.thread == here and not o.blocked]
         return mine[-1] if mine else None
 
-    def unblock(self, kind: Kind) -> None:
+    def unblock(self, kind: CheckpointKind) -> None:
         """Note that the program continues after the call of *kind* on this thread."""
         here = get_ident()
         with self._lock:
@@ -103,7 +105,7 @@ class Operations:
                 if one.kind == kind and one.thread == here and not one.blocked:
                     one.blocked.append(now())
 
-    def succeed(self, kind: Kind) -> Operation | None:
+    def succeed(self, kind: CheckpointKind) -> CheckpointOperation | None:
         """
         Note that one of *kind* succeeded, and return it: that of this thread, else the
         oldest. A background thread does not say which it was.
@@ -119,7 +121,7 @@ class Operations:
         found.close(FINISHED)
         return found
 
-    def settle(self) -> list[Operation]:
+    def settle(self) -> list[CheckpointOperation]:
         """Return those that have failed since; 0.1 ms if any is in progress."""
         if not self._open:
             return []
@@ -157,7 +159,7 @@ ACTIVITIES: Final = {"save": "checkpoint", "restore": "restore"}
 _GIBIBYTE = 1 << 30
 
 
-class Checkpoints(Part):
+class CheckpointPart(Part):
     """
     Counts checkpoints, and reports them as activities.
 
@@ -204,7 +206,7 @@ class Checkpoints(Part):
 
     # --- events, on the thread of Orbax that reports --------------------------------
 
-    def _begin(self, kind: Kind) -> None:
+    def _begin(self, kind: CheckpointKind) -> None:
         operation, failed = self._operations.begin(kind)
         self._count(failed, kind.operation)
         if self._observers.tracer is not None:
@@ -227,11 +229,11 @@ class Checkpoints(Part):
     def _waited(self, seconds: float, _: str | None) -> None:
         self._seconds["wait"].observe(seconds)
 
-    def _unblock(self, kind: Kind, seconds: float, _: str | None) -> None:
+    def _unblock(self, kind: CheckpointKind, seconds: float, _: str | None) -> None:
         self._seconds["blocking"].observe(seconds)
         self._operations.unblock(kind)
 
-    def _succeed(self, kind: Kind, seconds: float, _: str | None) -> None:
+    def _succeed(self, kind: CheckpointKind, seconds: float, _: str | None) -> None:
         self._seconds[kind.operation].observe(seconds)
         with self._lock:
             self._in_a_row[kind.operation] = 0
@@ -256,7 +258,7 @@ class Checkpoints(Part):
 
         return contained
 
-    def _count(self, failed: Iterable[Operation], *seen: str) -> None:
+    def _count(self, failed: Iterable[CheckpointOperation], *seen: str) -> None:
         """Count *failed*, and make the series of operations that were *seen* appear."""
         with self._lock:
             for operation in seen:
@@ -267,7 +269,7 @@ class Checkpoints(Part):
                 self._in_a_row[one.kind.operation] += 1
                 self._trace(one, failed=True)
 
-    def _trace(self, operation: Operation, *, failed: bool) -> None:
+    def _trace(self, operation: CheckpointOperation, *, failed: bool) -> None:
         """Make the span of *operation*, which has ended."""
         tracer, payer = self._observers.tracer, operation.payer
         if tracer is None or payer is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from jaxmon.agent.events import EventLog
 from jaxmon.agent.functions import Function, FunctionTable
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.jaxlink.arguments import Call
+from jaxmon.agent.jaxlink.arguments import JitCall
 from jaxmon.agent.jaxlink.call_sites import CallSites
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.registry import Registry
@@ -128,7 +128,9 @@ class Observers:
         self.error: list[Callable[[CountedError], None]] = []
         self.compiled: list[Callable[[Function, Jitted], None]] = []
         self.call: list[
-            Callable[[Function, Jitted, Call, Options], Callable[[float], None] | None]
+            Callable[
+                [Function, Jitted, JitCall, Options], Callable[[float], None] | None
+            ]
         ] = []
         self.lowered: list[Callable[[Function, FrameType], None]] = []
         self.executable: list[Callable[[Function, Any], None]] = []

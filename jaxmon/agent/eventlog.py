@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog, disclosure
 from jaxmon.agent.context import Context
-from jaxmon.agent.events import Event, logger
+from jaxmon.agent.events import LoggedEvent, logger
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Part
 from jaxmon.agent.worker import Worker
@@ -47,7 +47,7 @@ class EventLogging(Part):
         self._guard = context.guard
         self._events = context.events
         self._scheduler = context.scheduler
-        self._waiting: deque[Event] = deque()
+        self._waiting: deque[LoggedEvent] = deque()
         self._scheduled = False
         self._dropped = 0
         self._worker: Worker | None = None
@@ -101,7 +101,7 @@ class EventLogging(Part):
         self._logs = None
         self._waiting = deque()
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: LoggedEvent) -> None:
         """Have *event* logged soon. Called where it happens; never blocks."""
         worker = self._worker
         if worker is None or len(self._waiting) >= _WAITING:
@@ -131,7 +131,7 @@ class EventLogging(Part):
         if not arrived:
             self._dropped += number
 
-    def _log(self, event: Event) -> None:
+    def _log(self, event: LoggedEvent) -> None:
         level = _level(event)
         record = logging.makeLogRecord(
             {
@@ -174,13 +174,13 @@ class EventLogging(Part):
 _of_parent: list[object] = []
 
 
-def _level(event: Event) -> int:
+def _level(event: LoggedEvent) -> int:
     if event.kind in _INFO:
         return logging.INFO
     return logging.ERROR if event.kind in _ERROR else logging.WARNING
 
 
-def _attributes(event: Event) -> dict[str, Any]:
+def _attributes(event: LoggedEvent) -> dict[str, Any]:
     """Return the attributes of the record: texts and numbers only."""
     details = json.dumps(dict(event.details), separators=(",", ":"), default=repr)
     details = disclosure.document(details)
@@ -198,7 +198,7 @@ def _attributes(event: Event) -> dict[str, Any]:
     }
 
 
-def _span_of(event: Event) -> contextlib.AbstractContextManager[None]:
+def _span_of(event: LoggedEvent) -> contextlib.AbstractContextManager[None]:
     """Make the span of *event* current, for handlers that look for it."""
     if not event.trace_id:
         return contextlib.nullcontext()

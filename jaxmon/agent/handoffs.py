@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from jaxmon import interrupts
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.jaxlink.hooks import Hooks, Places
+from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.method_patches import variable
 from jaxmon.agent.part import Part
 from jaxmon.indicators import work
@@ -36,7 +36,7 @@ _MOST = 64
 """Maximum number of requests that one item is for."""
 
 
-class Note:
+class HandoffNote:
     """
     An item in a queue.
 
@@ -67,7 +67,7 @@ class Note:
 
 
 # Small integers, say, may be in one queue several times.
-_waiting: dict[_Key, deque[Note]] = {}
+_waiting: dict[_Key, deque[HandoffNote]] = {}
 
 count = _waiting.__len__
 """Returns the number of noted items; in C."""
@@ -83,9 +83,9 @@ def put(queue: object, item: object) -> None:
     key, requests = (id(queue), id(item)), work.carried()
     if not requests or len(requests) > _MOST:
         if (waiting := _waiting.get(key)) is not None:
-            waiting.append(Note(key, []))
+            waiting.append(HandoffNote(key, []))
         return
-    note = Note(key, requests)
+    note = HandoffNote(key, requests)
     _waiting.setdefault(key, deque()).append(note)
     for one in requests:
         if not one.carry(note):
@@ -223,11 +223,11 @@ class Handoffs(Part):
 
     # --- places ------------------------------------------------------------------
 
-    def _take(self, places: list[tuple[_Take, Any]], at: Places) -> None:
+    def _take(self, places: list[tuple[_Take, Any]], at: HookPlaces) -> None:
         for take, module in places:
             take(self, module, at)
 
-    def _take_queue(self, module: Any, at: Places) -> None:
+    def _take_queue(self, module: Any, at: HookPlaces) -> None:
         if module.Queue.__module__ != module.__name__:
             return  # gevent's or eventlet's, on whose items no other thread works
         on_put = _on_put(module.Queue.put.__code__)
@@ -236,7 +236,7 @@ class Handoffs(Part):
             self._replace(at, owner, "_put", on_put, _MAY_CARRY)
             self._replace(at, owner, "_get", _on_get("queue", index, None), _NOTED)
 
-    def _take_async_queue(self, module: Any, at: Places) -> None:
+    def _take_async_queue(self, module: Any, at: HookPlaces) -> None:
         on_put = _on_put(module.Queue.put_nowait.__code__)
         code = module.Queue.get.__code__
         for kind, index in _QUEUES:
@@ -245,13 +245,13 @@ class Handoffs(Part):
             self._replace(at, owner, "_get", _on_get("_queue", index, code), _NOTED)
         self._replace(at, module.Queue, "get", _on_await, _ALWAYS)
 
-    def _take_pool(self, module: Any, at: Places) -> None:
+    def _take_pool(self, module: Any, at: HookPlaces) -> None:
         item = module._WorkItem  # noqa: SLF001 - no other place
         self._replace(at, item, "__init__", _on_submit, _MAY_CARRY)
         self._replace(at, item, "run", _on_run, _ALWAYS)
 
     def _replace(
-        self, at: Places, owner: type, name: str, observe: Observe, when: Condition
+        self, at: HookPlaces, owner: type, name: str, observe: Observe, when: Condition
     ) -> None:
         lookup = Lookup(vars(owner)[name], observe, when, self._guard)
         self._lookups.append(lookup)
@@ -260,7 +260,7 @@ class Handoffs(Part):
 
 # With the index of the next item.
 _QUEUES = ("Queue", 0), ("PriorityQueue", 0), ("LifoQueue", -1)
-_Take: TypeAlias = Callable[[Handoffs, Any, Places], None]
+_Take: TypeAlias = Callable[[Handoffs, Any, HookPlaces], None]
 _PLACES: dict[str, _Take] = {
     "queue": Handoffs._take_queue,  # noqa: SLF001 - of this module
     "asyncio.queues": Handoffs._take_async_queue,  # noqa: SLF001 - of this module

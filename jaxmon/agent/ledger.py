@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.agent.agent import Agent, runtime_of
-from jaxmon.agent.events import Event
+from jaxmon.agent.events import LoggedEvent
 from jaxmon.agent.functions import OTHER, UNKNOWN, Function
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import backends
@@ -18,7 +18,7 @@ from jaxmon.agent.memory import profile as memory_profile
 from jaxmon.agent.memory.live_arrays import count_buffers, group_arrays
 from jaxmon.agent.memory.profile import MemoryProfile
 from jaxmon.agent.runtime import Runtime
-from jaxmon.agent.transfers import Transfers
+from jaxmon.agent.transfers import TransferPart
 from jaxmon.errors import JaxmonError
 from jaxmon.facts.memory import Transfers as Facts
 
@@ -129,7 +129,7 @@ class Cost:
     """
 
     functions: tuple[FunctionCost, ...]
-    recompiles: tuple[Event, ...]
+    recompiles: tuple[LoggedEvent, ...]
     transfers: dict[str, int] | None
     lines: dict[Line, int]
     memory: Growth | None
@@ -251,7 +251,7 @@ class Ledger:
         return names - seen - {OTHER, UNKNOWN}
 
     def _transferred(self) -> tuple[Counter[str], Counter[Line]]:
-        part = self._runtime.part(Transfers)
+        part = self._runtime.part(TransferPart)
         found = Facts() if part is None else part.snapshot()
         if not found.directions:
             msg = (

@@ -27,7 +27,7 @@ _MOST_KNOWN = 4096
 _SECONDS = 0.5
 
 
-class Known(NamedTuple):
+class LoadedProgram(NamedTuple):
     """
     What is known of a program.
 
@@ -49,9 +49,9 @@ class LoadedPrograms:
 
     def __init__(self, jax: Any) -> None:
         self._jax = jax
-        self._known: dict[int, Known] = {}
+        self._known: dict[int, LoadedProgram] = {}
 
-    def note(self, executable: Any, known: Known) -> None:
+    def note(self, executable: Any, known: LoadedProgram) -> None:
         """Keep what is *known* of *executable* while it is loaded."""
         if len(self._known) >= _MOST_KNOWN:
             alive = set(map(id, executables.loaded(self._jax)))
@@ -64,7 +64,7 @@ class LoadedPrograms:
         """Forget what was known of another that had the identity of *executable*."""
         self._known.pop(id(executable), None)
 
-    def now(self) -> list[tuple[Any, Known | None]]:
+    def now(self) -> list[tuple[Any, LoadedProgram | None]]:
         """Return those loaded now, which must not be kept."""
         return [
             (one, self._known.get(id(one))) for one in executables.loaded(self._jax)
@@ -89,12 +89,12 @@ class LoadedPrograms:
         return total
 
 
-def _read(executable: Any, options: Any) -> Known:
+def _read(executable: Any, options: Any) -> LoadedProgram:
     try:
         texts = list(executables.texts(executable, options))
     except RuntimeError:  # deleted since, or its backend shows no HLO
         texts = []
-    return Known(None, 0.0, sum(map(len, texts)), copy_bytes(texts))
+    return LoadedProgram(None, 0.0, sum(map(len, texts)), copy_bytes(texts))
 
 
 def copy_bytes(texts: Iterable[str]) -> int:

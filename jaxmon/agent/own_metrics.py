@@ -60,7 +60,7 @@ class Markers(Part):
         recorder.detach(self.figures)
 
 
-class Process(Part):
+class ProcessPart(Part):
     """Metrics of the process."""
 
     name = "process"

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, TypeVar
 from jaxmon import catalog, interrupts
 from jaxmon.agent import serving as pushing
 from jaxmon.agent.context import context_of
-from jaxmon.agent.errors.part import Errors
+from jaxmon.agent.errors.part import ErrorPart
 from jaxmon.agent.events import logger as events_log
 from jaxmon.agent.functions import UNKNOWN
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
-from jaxmon.agent.own_metrics import Container, Markers, OwnMetrics, Process
+from jaxmon.agent.own_metrics import Container, Markers, OwnMetrics, ProcessPart
 from jaxmon.agent.part import Part
 from jaxmon.agent.parts import parts_of
 from jaxmon.agent.reduction import reduction_of
@@ -76,10 +76,10 @@ class Runtime:
         self._markers = Markers(indicators)
         self.parts = (
             *parts_of(self.context, indicators),
-            *(self._markers, Process(), Container()),
+            *(self._markers, ProcessPart(), Container()),
         )
         self._words = next(
-            iter([one.words for one in self.parts if isinstance(one, Errors)])
+            iter([one.words for one in self.parts if isinstance(one, ErrorPart)])
         )
         self._ending = EndWriter()
         self._reduction = reduction_of(settings, self.context.table)
@@ -271,13 +271,13 @@ class Runtime:
     def _final_reports(self, settings: Settings) -> FinalReports | None:
         if not settings.report and settings.summary_dir is None:
             return None
-        from jaxmon.agent.reports.exit_reports import FinalReports, Source  # noqa: PLC0415
+        from jaxmon.agent.reports.exit_reports import FinalReports, ReportSource  # noqa: PLC0415
 
         def refresh() -> None:
             for part in self.parts:
                 self._refresh(part, "report", asked=False)
 
-        source = Source(
+        source = ReportSource(
             overview=lambda: self.overview,
             events=self.context.events,
             collect=self.collect,

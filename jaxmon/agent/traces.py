@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jaxmon.otel.traces.tracer import Tracer
 
 
-class Traces(Part):
+class TracePart(Part):
     """Decides where spans go, and gives markers and compiles their tracer."""
 
     name = "traces"

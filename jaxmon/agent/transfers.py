@@ -11,7 +11,7 @@ import numpy as np
 from jaxmon import catalog
 from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink.hooks import Hooks, Places
+from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.method_patches import SITE, MethodPatch, Record
 from jaxmon.agent.jaxlink.transfer_hooks import TransferHooks, trusted_view
 from jaxmon.agent.jaxlink.transfer_sites import Direction, TransferSite
@@ -47,7 +47,7 @@ _PHRASES: dict[Direction, str] = {
 }
 
 
-class Transfers(Part):
+class TransferPart(Part):
     """
     Counts transfers and syncs, and reports source lines that keep making them.
 
@@ -76,7 +76,7 @@ class Transfers(Part):
         """Replace the functions of JAX that transfer data."""
         hooks.attach(SITE, self._take)
 
-    def _take(self, at: Places) -> None:
+    def _take(self, at: HookPlaces) -> None:
         guard = self._context.guard
         crossings = TransferHooks(
             self._context.jax,

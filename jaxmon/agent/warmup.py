@@ -17,7 +17,13 @@ from jaxmon.agent.jaxlink.jit import function_of, is_jitted
 from jaxmon.agent.warm.part import WarmStarts
 from jaxmon.agent.warm.rebuilding import Arguments, require_same, zeros
 from jaxmon.errors import SignaturesError
-from jaxmon.signatures.document import Document, Function, Signature, parsed, read
+from jaxmon.signatures.document import (
+    Document,
+    RecordedFunction,
+    Signature,
+    parsed,
+    read,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +99,7 @@ def warmup(
     return Warmed(total - len(failed), tuple(failed), missing)
 
 
-_Todo = list[tuple[Function, Any, Signature]]
+_Todo = list[tuple[RecordedFunction, Any, Signature]]
 
 
 def _matched(
@@ -113,7 +119,7 @@ def _matched(
 
 
 def _tried(
-    arguments: Arguments, function: Function, jitted: Any, signature: Signature
+    arguments: Arguments, function: RecordedFunction, jitted: Any, signature: Signature
 ) -> str:
     """Call *jitted*; return why that failed, an empty text if it did not."""
     try:

@@ -25,7 +25,7 @@ from jaxmon.indicators.requests import (
     http_outcome,
     origin_of,
 )
-from jaxmon.indicators.tracing import CARRIED, Origin
+from jaxmon.indicators.tracing import CARRIED, RequestOrigin
 from jaxmon.resources import process
 from jaxmon.threads import DaemonThread, RLock
 
@@ -237,7 +237,7 @@ class _Event:
     __slots__ = ("_is_http", "origin")
 
     def __init__(self, route: str, args: tuple[Any, ...]) -> None:
-        self.origin: Origin | None = None
+        self.origin: RequestOrigin | None = None
         self._is_http = False
         indicators = recorder()
         if indicators is None or not args or not indicators.guard.on(_EVENTS):

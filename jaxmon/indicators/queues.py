@@ -16,7 +16,7 @@ from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts import marked
 from jaxmon.indicators.labels import OTHER, Labels
-from jaxmon.indicators.recorder import Guard, recorder
+from jaxmon.indicators.recorder import FailureGuard, recorder
 
 
 WITHIN_SECONDS = 600.0
@@ -97,9 +97,9 @@ class Queue:
 
     def __init__(self, name: str, depth: Depth | None) -> None:
         self._name = name
-        self._source: Source | None = None
+        self._source: DepthSource | None = None
         if depth is not None:
-            self._source = Source(name, depth)
+            self._source = DepthSource(name, depth)
             if not add(self._source):
                 log.warning(
                     "queue %r is not observed: the limit of %d is reached; "
@@ -157,7 +157,7 @@ def queue(name: str, depth: Depth | None = None) -> Queue:
     return Queue(name, depth)
 
 
-class Source:
+class DepthSource:
     """
     A function that returns the depth of the queue *name*.
 
@@ -179,10 +179,10 @@ class Source:
 
 # Of this process, not of an agent: a program names its queues before it calls
 # `instrument`, and may do so again. A dict, because its single steps need no lock.
-_sources: dict[Source, None] = {}
+_sources: dict[DepthSource, None] = {}
 
 
-def add(source: Source) -> bool:
+def add(source: DepthSource) -> bool:
     """Start calling *source*; return whether there was room for it. Thread-safe."""
     if len(_sources) >= MOST_SOURCES:
         for _ in sources():
@@ -193,7 +193,7 @@ def add(source: Source) -> bool:
     return True
 
 
-def remove(source: Source) -> None:
+def remove(source: DepthSource) -> None:
     """Stop calling *source*. Thread-safe, idempotent."""
     _sources.pop(source, None)
 
@@ -210,7 +210,7 @@ def sources() -> Iterator[tuple[str, Depth]]:
 class QueueDepths:
     """Depths by queue, at most *limit* names. Depths of one name are summed."""
 
-    def __init__(self, limit: int, guard: Guard) -> None:
+    def __init__(self, limit: int, guard: FailureGuard) -> None:
         self.labels = Labels(limit)
         self._guard = guard
         self._set: dict[str, int] = {}

@@ -12,8 +12,8 @@ from weakref import ref
 from jaxmon.indicators.decorate import F, decorated
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.recorder import Recorder, recorder, report
-from jaxmon.indicators.routes import Outcome, Route, Start
-from jaxmon.indicators.tracing import CARRIED, Origin, RequestTrace
+from jaxmon.indicators.routes import Outcome, RequestRoute, Start
+from jaxmon.indicators.tracing import CARRIED, RequestOrigin, RequestTrace
 from jaxmon.threads import get_ident
 
 
@@ -33,7 +33,7 @@ class Note(Protocol):
 class Holder(Protocol):
     """What ends a request when it is no longer referenced."""
 
-    origin: Origin | None
+    origin: RequestOrigin | None
 
 
 class OpenRequest:
@@ -77,7 +77,7 @@ class OpenRequest:
         self._compiles: list[End] | None = None
         self._ended = False
         self._indicators = indicators
-        self._route: Route | None = None
+        self._route: RequestRoute | None = None
         self.trace: RequestTrace | None = None
         self.started = now()
         if indicators is not None and indicators.guard.on(SITE):
@@ -155,7 +155,11 @@ class OpenRequest:
         return False
 
     def _count(
-        self, route: Route, outcome: Outcome, ended: float, error: BaseException | None
+        self,
+        route: RequestRoute,
+        outcome: Outcome,
+        ended: float,
+        error: BaseException | None,
     ) -> None:
         seconds, indicators = ended - self.started, self._indicators
         waits = self._drop_notes() if self.notes else False
@@ -215,7 +219,7 @@ class _Entry:
     # Set from outside: an `__init__` would cost each request a call.
     __slots__ = ("by", "outer", "serving")
 
-    by: ref[Request]
+    by: ref[MarkedRequest]
     serving: OpenRequest
     outer: _Entry | None
 
@@ -223,12 +227,12 @@ class _Entry:
 _entered: ContextVar[_Entry | None] = ContextVar("jaxmon.request", default=None)
 
 
-class Request:
+class MarkedRequest:
     """A context manager, also with ``async with``, and a decorator. See `request`."""
 
     __slots__ = ("__weakref__", "_last", "_route")
 
-    origin: Origin | None = None
+    origin: RequestOrigin | None = None
 
     def __init__(self, route: str) -> None:
         self._route = route
@@ -294,10 +298,10 @@ class Request:
 
     def __call__(self, function: F) -> F:
         """Return *function*, each call of which is a request."""
-        return decorated(function, partial(Request, self._route), step=_Step)
+        return decorated(function, partial(MarkedRequest, self._route), step=_Step)
 
 
-class ServedRequest(Request):
+class ServedRequest(MarkedRequest):
     """
     A request of a server.
 
@@ -308,7 +312,7 @@ class ServedRequest(Request):
 
     __slots__ = ("origin",)
 
-    def __init__(self, route: str, origin: Origin | None) -> None:
+    def __init__(self, route: str, origin: RequestOrigin | None) -> None:
         super().__init__(route)
         self.origin = origin
 
@@ -358,7 +362,7 @@ class _Step:
                 entry.serving.trace.leave()
 
 
-def request(route: str) -> Request:
+def request(route: str) -> MarkedRequest:
     """
     Mark a request: ``with``, ``async with``, or a decorator.
 
@@ -388,7 +392,7 @@ def request(route: str) -> Request:
         ... async def predict(x):
         ...     return x
     """
-    return Request(route)
+    return MarkedRequest(route)
 
 
 entered = _entered.get
@@ -417,7 +421,7 @@ _CLIENT_ERROR = 400
 
 def origin_of(
     route: str, system: str, method: str, headers: Iterable[tuple[str, str]]
-) -> Origin | None:
+) -> RequestOrigin | None:
     """
     Return the origin of a request to *route*, `None` without traces.
 
@@ -437,7 +441,7 @@ def origin_of(
         if indicators.tracer is None:
             return None
     carried = {name: value for name, value in headers if name in CARRIED}
-    return Origin(system, method, carried)
+    return RequestOrigin(system, method, carried)
 
 
 def http_status(status: object) -> int:

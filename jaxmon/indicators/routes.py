@@ -71,7 +71,7 @@ Start = Literal["cold", "delayed", "warm"]
 _LATEST = 32
 
 
-class Serving(Protocol):
+class RequestInProgress(Protocol):
     """
     A request in progress.
 
@@ -90,7 +90,7 @@ class Serving(Protocol):
         ...
 
 
-class Route:
+class RequestRoute:
     """
     The metrics of one route. Its counters are exported from its first request on, a
     histogram from the first request that ends that way: there are nine of fifteen
@@ -119,7 +119,7 @@ class Route:
         self.name = name
         # With what ends each of them when it is no longer referenced. Set and removed
         # in single steps, so that no interruption leaves one behind.
-        self.serving: dict[Serving, ref[Any]] = {}
+        self.serving: dict[RequestInProgress, ref[Any]] = {}
         self.counts = dict.fromkeys(
             product(catalog.REQUEST_OUTCOMES, catalog.STARTS), 0
         )
@@ -188,27 +188,27 @@ class Routes:
     def __init__(self, limit: int) -> None:
         self.labels = Labels(limit)
         self.on_new: list[Callable[[], object]] = []
-        self._routes: dict[str, Route] = {}
+        self._routes: dict[str, RequestRoute] = {}
 
-    def __iter__(self) -> Iterator[Route]:
+    def __iter__(self) -> Iterator[RequestRoute]:
         return iter(list(self._routes.values()))
 
-    def of(self, name: str) -> Route:
+    def of(self, name: str) -> RequestRoute:
         """Return the metrics of the route called *name*. Thread-safe."""
         found = self._routes.get(name)
         if found is None:
             name = self.labels.admit(name)
-            found = self._routes.setdefault(name, Route(name))
+            found = self._routes.setdefault(name, RequestRoute(name))
             for one in list(self.on_new):
                 one()
         return found
 
-    def in_progress(self) -> list[tuple[str, Serving]]:
+    def in_progress(self) -> list[tuple[str, RequestInProgress]]:
         """Return the requests in progress, each with its route."""
         routes = list(self._routes.values())
         return [(one.name, request) for one in routes for request in list(one.serving)]
 
-    def oldest(self) -> dict[str, Serving]:
+    def oldest(self) -> dict[str, RequestInProgress]:
         """Return the oldest request in progress of each route that has one."""
         routes = list(self._routes.values())
         return {

@@ -53,7 +53,7 @@ _USUAL = 2.0
 """A request that took this many times the slowest usual one was slowed down."""
 
 
-class Span(NamedTuple):
+class LoggedSpan(NamedTuple):
     """
     A compile.
 
@@ -79,13 +79,13 @@ class CompileLog:
     """The latest compiles of a process. Thread-safe, without a lock."""
 
     def __init__(self) -> None:
-        self._spans: deque[Span] = deque(maxlen=_KEPT)
-        self._open: list[Span] = []
+        self._spans: deque[LoggedSpan] = deque(maxlen=_KEPT)
+        self._open: list[LoggedSpan] = []
         self._ended = -inf
 
     def begin(self, began: float, end: End) -> None:
         """Note a compile of this thread since *began*, which lasts until *end*."""
-        span = Span(began, end, get_ident(), runs_loop())
+        span = LoggedSpan(began, end, get_ident(), runs_loop())
         self._spans.append(span)
         self._open = [one for one in self._open if not self._has_ended(one)] + [span]
 
@@ -132,14 +132,14 @@ class CompileLog:
             return False
         return _union(spans, began, ended) >= excess / 2
 
-    def _has_ended(self, span: Span) -> bool:
+    def _has_ended(self, span: LoggedSpan) -> bool:
         if not span.end:
             return False
         self._ended = max(self._ended, span.end[0])
         return True
 
 
-def _union(spans: list[Span], began: float, ended: float) -> float:
+def _union(spans: list[LoggedSpan], began: float, ended: float) -> float:
     """Return the seconds between *began* and *ended* with any of *spans*."""
     total, until = 0.0, began
     for span in sorted(spans, key=lambda one: one.began):

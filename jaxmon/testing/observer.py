@@ -61,7 +61,7 @@ SILENT: Options = {
 }
 
 
-class Observer:
+class BudgetObserver:
     """
     Provides the running agent, or a private one while needed.
 
@@ -102,4 +102,4 @@ class Observer:
                 uninstrument()
 
 
-OBSERVER = Observer()
+OBSERVER = BudgetObserver()

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from jaxmon.agent.jaxlink.source_lines import Frame
+from jaxmon.agent.jaxlink.source_lines import StackFrame
 from jaxmon.agent.memory import profile as pprof
-from jaxmon.agent.memory.profile import ProfileError, Sample
+from jaxmon.agent.memory.profile import HeapSample, ProfileError
 
 
 def varint(value: int) -> bytes:
@@ -68,14 +68,14 @@ def profile(
 
 
 SAMPLE = packed(1, [1, 2]) + packed(2, [3, 4096]) + KIND + DEVICE
-STACK = (Frame("a.py", 10, "f"), Frame("b.py", 300, "g"))
+STACK = (StackFrame("a.py", 10, "f"), StackFrame("b.py", 300, "g"))
 
 
 def test_a_profile_is_read():
     """Values, labels and stacks come out, innermost frame first."""
     found = pprof.samples_of(gzip.compress(profile(SAMPLE)))
 
-    assert list(found.samples) == [Sample(3, 4096, "buffer", "cpu:0", 0)]
+    assert list(found.samples) == [HeapSample(3, 4096, "buffer", "cpu:0", 0)]
     assert list(found.stacks) == [STACK]
 
 
@@ -120,7 +120,7 @@ def test_unknown_fields_are_skipped():
     )
     found = pprof.samples_of(profile(SAMPLE + later, extra=later))
 
-    assert list(found.samples) == [Sample(3, 4096, "buffer", "cpu:0", 0)]
+    assert list(found.samples) == [HeapSample(3, 4096, "buffer", "cpu:0", 0)]
     assert list(found.stacks) == [STACK]
 
 

@@ -36,7 +36,7 @@ class _Checks:
         self.deviation: float | None = None
 
 
-class Determinism(Part):
+class DeterminismPart(Part):
     """
     Records the results of checks, and re-runs sampled calls if enabled.
 
@@ -77,7 +77,7 @@ class Determinism(Part):
     # --- recording ---------------------------------------------------------------
 
     def record_for(
-        self, fn: object, take: Callable[[Determinism, Function], None]
+        self, fn: object, take: Callable[[DeterminismPart, Function], None]
     ) -> None:
         """Call *take* with the function entry of *fn*. Raises nothing."""
         try:
@@ -193,11 +193,11 @@ class Determinism(Part):
         ]
 
 
-class _Current:
-    keeper: Determinism | None = None
+class _CurrentCheck:
+    keeper: DeterminismPart | None = None
 
 
-_current = _Current()
+_current = _CurrentCheck()
 
 
 def check_determinism(
@@ -255,7 +255,7 @@ def check_determinism(
 
 
 def report_to_agent(
-    fn: Callable[..., Any], take: Callable[[Determinism, Function], None]
+    fn: Callable[..., Any], take: Callable[[DeterminismPart, Function], None]
 ) -> None:
     """Pass a check of *fn* to this process's agent, if one is running."""
     keeper = _current.keeper

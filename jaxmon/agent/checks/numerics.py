@@ -37,7 +37,7 @@ step that dynamic loss scaling skips.
 _NEVER_FINITE = 3
 
 
-class Reading(NamedTuple):
+class OutputReading(NamedTuple):
     """
     One output, read.
 
@@ -54,7 +54,7 @@ class Reading(NamedTuple):
     value: float | None
 
 
-class Output:
+class OutputHistory:
     """
     One output of a function.
 
@@ -89,7 +89,7 @@ class Output:
         self.lost: tuple[int, float] | None = None
         self.nan = False
 
-    def add(self, reading: Reading, call: int) -> None:
+    def add(self, reading: OutputReading, call: int) -> None:
         """Add the *reading* of an output of *call*, counted from 1."""
         self.samples += 1
         self.scalar = reading.size == 1
@@ -146,19 +146,19 @@ class Outputs:
     __slots__ = ("_known", "checked", "nonfinite", "was_finite")
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, ...], tuple[Output, ...]] = {}
+        self._known: dict[tuple[str, ...], tuple[OutputHistory, ...]] = {}
         self.checked = 0
         self.nonfinite = 0
         self.was_finite = True
 
-    def of(self, names: tuple[str, ...]) -> tuple[Output, ...]:
+    def of(self, names: tuple[str, ...]) -> tuple[OutputHistory, ...]:
         """Return the outputs called *names*, none if there are too many structures."""
         known = self._known.get(names)
         if known is None and len(self._known) < _MOST_STRUCTURES:
-            known = self._known.setdefault(names, tuple(map(Output, names)))
+            known = self._known.setdefault(names, tuple(map(OutputHistory, names)))
         return known or ()
 
-    def troubled(self) -> list[Output]:
+    def troubled(self) -> list[OutputHistory]:
         """Return the outputs with something to report, scalars first."""
         found = [one for known in list(self._known.values()) for one in known]
         return sorted((o for o in found if o.state), key=lambda one: not one.scalar)
@@ -179,7 +179,7 @@ _NAME = 100
 _STRUCTURES = 1000
 
 
-class Numerics(Part):
+class NumericsPart(Part):
     """
     Detects outputs that became non-finite, and promotions to float64.
 
@@ -347,7 +347,7 @@ class Numerics(Part):
         return known and 0 < leaf.size <= _ELEMENTS
 
 
-def _reading(leaf: Any) -> Reading | None:
+def _reading(leaf: Any) -> OutputReading | None:
     """Return what is in *leaf*, `None` if it was deleted or its program failed."""
     import numpy as np  # noqa: PLC0415 - this package loads without it
 
@@ -359,7 +359,7 @@ def _reading(leaf: Any) -> Reading | None:
     nan = finite < values.size and bool(np.isnan(values).any())
     scalar = values.size == 1 and finite and values.dtype.kind != "c"
     value = float(values.reshape(())) if scalar else None
-    return Reading(values.size, finite, nan, value)
+    return OutputReading(values.size, finite, nan, value)
 
 
 def _lost(outputs: Outputs) -> int:

@@ -161,7 +161,7 @@ def has_room(needed: Counter[Any]) -> bool:
     return True
 
 
-class Room:
+class CopyRoom:
     """
     The memory that a re-run may take.
 
@@ -267,7 +267,7 @@ class Replays:
         self,
         jax: Any,
         *,
-        room: Room,
+        room: CopyRoom,
         turns: Turns,
         worker: Worker,
         stopped: Event,

@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from jaxmon.agent.checks.arrays import arrays_in, unready_until
-from jaxmon.agent.checks.replays import Replays, Room, Turns
+from jaxmon.agent.checks.replays import CopyRoom, Replays, Turns
 from jaxmon.agent.checks.results import DeterminismCheck, Deviation, HostResult
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
@@ -48,7 +48,7 @@ class ShadowRunner:
         self._checked = checked
         self._worker = Worker("shadow", context.scheduler, limit=1)
         self._turns = Turns(context.settings.shadow_interval)
-        self._room = Room(context.settings.shadow_memory, self._turns)
+        self._room = CopyRoom(context.settings.shadow_memory, self._turns)
         self._stopped = Event()
         self._replays = Replays(
             context.jax,

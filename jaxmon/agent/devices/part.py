@@ -15,7 +15,7 @@ from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.version import version
 
 
-class Identity(Part):
+class DeviceIdentity(Part):
     """
     Reads constant facts once; those that need JAX's backends once these are
     initialised, and again if the program replaces them.

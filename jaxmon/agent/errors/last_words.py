@@ -25,7 +25,7 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.inspection import module_of, name_of
 from jaxmon.agent.jaxlink import failures
 from jaxmon.agent.jaxlink.backends import cluster
-from jaxmon.agent.jaxlink.hooks import Places
+from jaxmon.agent.jaxlink.hooks import HookPlaces
 from jaxmon.agent.jaxlink.probe import Probe
 from jaxmon.agent.jaxlink.source_lines import SourceLine, SourceLineFinder, stack_of
 from jaxmon.clocks import monotonic
@@ -331,7 +331,7 @@ class UncaughtHooks:
         self._words = words
         self._gone = gone
 
-    def attach(self, at: Places) -> None:
+    def attach(self, at: HookPlaces) -> None:
         """Install the hooks; *at* restores them."""
         hook, thread_hook = sys.excepthook, threading.excepthook
         unraisable_hook = sys.unraisablehook
@@ -375,7 +375,7 @@ class UncaughtHooks:
         return True
 
 
-def _replace(at: Places, owner: ModuleType, name: str, ours: Any) -> None:
+def _replace(at: HookPlaces, owner: ModuleType, name: str, ours: Any) -> None:
     """Replace the hook ``owner.name``; *ours* looks like it, and is pickled by name."""
     functools.update_wrapper(ours, getattr(owner, name))
     ours.__module__, ours.__qualname__ = owner.__name__, name

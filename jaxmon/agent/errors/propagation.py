@@ -35,7 +35,7 @@ from jaxmon.agent.jaxlink.frames import (
 
 
 class ErrorRecorder(Protocol):
-    """Counts errors; see `jaxmon.agent.errors.part.Errors`."""
+    """Counts errors; see `jaxmon.agent.errors.part.ErrorPart`."""
 
     def record_from_call(
         self, function: Function, error: BaseException, above: FrameType | None = None

@@ -13,9 +13,9 @@ from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function
 from jaxmon.agent.guard import Allowance
 from jaxmon.agent.jaxlink.frames import Jitted, program_at
-from jaxmon.agent.jaxlink.hooks import Hooks, Places
+from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.jax_warnings import (
-    Warned,
+    JaxWarning,
     loggers,
     modules,
     warned_at,
@@ -102,7 +102,7 @@ class Warnings(Part):
         """Observe the modules of JAX that warn, and its loggers."""
         hooks.attach(SITE, self._take)
 
-    def _take(self, at: Places) -> None:
+    def _take(self, at: HookPlaces) -> None:
         at.undo_by(self.detach)
         for module in modules():
             original = vars(module)["warnings"]
@@ -136,12 +136,14 @@ class Warnings(Part):
                 self._guard.failed(SITE)
         return True
 
-    def _hear(self, warned: Warned, frame: FrameType) -> None:
+    def _hear(self, warned: JaxWarning, frame: FrameType) -> None:
         self._note(warned, frame, 1)
         if warned.kind == "callback":
             self._on_callback(warned.text, frame)
 
-    def _note(self, warned: Warned, frame: FrameType, weight: int) -> tuple[Tally, ...]:
+    def _note(
+        self, warned: JaxWarning, frame: FrameType, weight: int
+    ) -> tuple[Tally, ...]:
         """Note *weight* warnings like this one; return what counts them."""
         kind = self._counts[warned.kind]
         kind.add_many(weight)

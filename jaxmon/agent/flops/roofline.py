@@ -193,7 +193,7 @@ def peak_of(device: Any, *, flops: float = 0.0, bandwidth: float = 0.0) -> Devic
 _MOST_PROGRAMS = 1024
 
 
-class Cost(NamedTuple):
+class CallCost(NamedTuple):
     """
     What one call of a program takes, on this process's devices.
 
@@ -208,7 +208,7 @@ class Cost(NamedTuple):
     ideal: Mapping[str, float] | None
     part: float = 1.0
 
-    def is_same(self, other: Cost) -> bool:
+    def is_same(self, other: CallCost) -> bool:
         """Return whether calls of *other* count alike."""
         return (self.flops, self.ideal) == (other.flops, other.ideal)
 
@@ -227,8 +227,8 @@ class FunctionTally:
         self.uncounted = False
         self._lock = RLock()
         # By the hash of the arguments' shapes, which would take much more memory.
-        self._costs: dict[int, Cost] = {}
-        self._only: Cost | None = None
+        self._costs: dict[int, CallCost] = {}
+        self._only: CallCost | None = None
         self._settled = 0
         # Programs that were compiled and are not counted yet.
         # Calls before each program that is not counted yet.
@@ -237,7 +237,7 @@ class FunctionTally:
         self._ideal: dict[str, float] | None = {}
 
     @property
-    def only(self) -> Cost | None:
+    def only(self) -> CallCost | None:
         """What a call of any program takes; `None` if they differ, or are unknown."""
         return self._only
 
@@ -264,7 +264,7 @@ class FunctionTally:
             del self._expected[-1:]
             self.unknown = self.unknown or Uncounted("untraced")
 
-    def add(self, cost: Cost | Uncounted, shapes: Shapes | None) -> None:
+    def add(self, cost: CallCost | Uncounted, shapes: Shapes | None) -> None:
         """
         Note a program that was expected.
 
@@ -304,19 +304,19 @@ class FunctionTally:
             else:
                 self._settle(cost, calls)
 
-    def cost(self, shapes: Shapes) -> Cost | None:
+    def cost(self, shapes: Shapes) -> CallCost | None:
         """Return what a call with arguments of these *shapes* takes, if known."""
         return self._costs.get(hash(shapes)) or self._only
 
-    def totals(self, calls: int) -> Cost:
+    def totals(self, calls: int) -> CallCost:
         """Return what *calls* took; the latest ones are added at the next sample."""
         with self._lock:
             if self._only is not None and not self._expected:
                 self._settle(self._only, calls)
             ideal = None if self._ideal is None else dict(self._ideal)
-            return Cost(dict(self._flops), ideal)
+            return CallCost(dict(self._flops), ideal)
 
-    def _settle(self, cost: Cost, calls: int) -> None:
+    def _settle(self, cost: CallCost, calls: int) -> None:
         fresh = max(calls - self._settled, 0)
         self._settled += fresh
         for work, number in cost.flops.items():
@@ -356,7 +356,7 @@ class Executions:
         self._flops = 0.0
         self._ideal: float | None = 0.0
 
-    def add(self, cost: Cost, seconds: float) -> None:
+    def add(self, cost: CallCost, seconds: float) -> None:
         """Add an execution that took *seconds*."""
         flops = cost.flops["model"]
         if not flops:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from jaxmon.agent.goodput import identity
-from jaxmon.agent.goodput.identity import Moment, Run, Writer
+from jaxmon.agent.goodput.identity import AttemptIdentity, ClockPair, Writer
 from jaxmon.clocks import monotonic
 from jaxmon.errors import ConfigFileError, JaxmonError
 from jaxmon.facts import run as record
@@ -39,11 +39,11 @@ _MOST_UNSEEN = 1_000_000
 
 def begun(  # noqa: PLR0913 - two processes, and the time between
     previous: RunRecord | None,
-    run: Run,
+    run: AttemptIdentity,
     me: Writer,
     *,
     host: str,
-    now: Moment,
+    now: ClockPair,
     age: float,
 ) -> RunRecord:
     """
@@ -57,7 +57,7 @@ def begun(  # noqa: PLR0913 - two processes, and the time between
         now: the current moment.
         age: seconds since this process started.
     """
-    started = Moment(now.wall - age, now.boottime - age)
+    started = ClockPair(now.wall - age, now.boottime - age)
     if previous is None:
         unseen = min(run.attempt or 0, _MOST_UNSEEN)
         fresh = RunRecord(
@@ -112,7 +112,9 @@ def supersedes(theirs: RunRecord, mine: RunRecord) -> bool:
     return (theirs.starts, theirs.writer) > (mine.starts, mine.writer)
 
 
-def _gap(previous: RunRecord, me: Writer, started: Moment) -> tuple[float, Moment]:
+def _gap(
+    previous: RunRecord, me: Writer, started: ClockPair
+) -> tuple[float, ClockPair]:
     """
     Return the seconds between the attempts, and the moment up to which all is accounted
     for then. Clocks of the same host are compared by one that cannot be set.
@@ -121,13 +123,13 @@ def _gap(previous: RunRecord, me: Writer, started: Moment) -> tuple[float, Momen
         gap = started.boottime - previous.boottime
         if gap < 0:
             # The attempt before took some time to end.
-            return 0.0, Moment(started.wall - gap, previous.boottime)
+            return 0.0, ClockPair(started.wall - gap, previous.boottime)
         return gap, started
     return max(started.wall - previous.time, 0.0), started
 
 
 def _held(
-    record: RunRecord, run: Run, me: Writer, host: str, until: Moment
+    record: RunRecord, run: AttemptIdentity, me: Writer, host: str, until: ClockPair
 ) -> RunRecord:
     return record.replace(
         writer=str(me),
@@ -164,7 +166,7 @@ class Store:
     """
 
     def __init__(
-        self, run: Run, me: Writer, clock: Callable[[], float] = monotonic
+        self, run: AttemptIdentity, me: Writer, clock: Callable[[], float] = monotonic
     ) -> None:
         self._run = run
         self._me = me

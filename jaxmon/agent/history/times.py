@@ -25,7 +25,7 @@ from jaxmon.errors import ConfigFileError
 from jaxmon.facts.spread import Distribution, distribution
 from jaxmon.files import bounded, whole
 from jaxmon.formats import json_text, schema
-from jaxmon.indicators.loops import Loop
+from jaxmon.indicators.loops import StepLoop
 from jaxmon.resources.process import Scheduling, scheduling
 
 
@@ -419,7 +419,7 @@ class LoopSteps(Followed):
 
     kind = "loop"
 
-    def __init__(self, loop: Loop, now: float) -> None:
+    def __init__(self, loop: StepLoop, now: float) -> None:
         super().__init__(loop.name, "", now)
         self.waits = RecentTimes(now)
         self._loop = loop

@@ -26,7 +26,7 @@ AGENT = os.path.join(OURS, "agent", "")  # noqa: PTH118 - a prefix of files
 _MAX_FILES = 10_000
 
 
-class Frame(NamedTuple):
+class StackFrame(NamedTuple):
     """A source location; ``""`` and 0 if unknown."""
 
     file: str
@@ -52,23 +52,23 @@ def _standard_library() -> tuple[str, ...]:
     return tuple(f"{path}{os.sep}" for path in paths if path)
 
 
-def stack_of(frame: FrameType | None, *, most: int = 200) -> list[Frame]:
+def stack_of(frame: FrameType | None, *, most: int = 200) -> list[StackFrame]:
     """Return the source locations from *frame* up, at most so many, innermost first."""
-    found: list[Frame] = []
+    found: list[StackFrame] = []
     while frame is not None and len(found) < most:
         code = frame.f_code
-        found.append(Frame(code.co_filename, frame.f_lineno or 0, code.co_name))
+        found.append(StackFrame(code.co_filename, frame.f_lineno or 0, code.co_name))
         frame = frame.f_back
     return found
 
 
-def raised(error: BaseException, *, most: int = 200) -> list[Frame]:
+def raised(error: BaseException, *, most: int = 200) -> list[StackFrame]:
     """Return what *error* passed so far, at most so many lines, innermost first."""
-    found: list[Frame] = []
+    found: list[StackFrame] = []
     traceback = error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        found.append(Frame(code.co_filename, traceback.tb_lineno, code.co_name))
+        found.append(StackFrame(code.co_filename, traceback.tb_lineno, code.co_name))
         traceback = traceback.tb_next
     return found[::-1][:most]
 
@@ -81,7 +81,7 @@ class SourceLineFinder:
         self._standard = _standard_library()
         self._tiers: dict[str, int] = {}
 
-    def of(self, stack: Sequence[Frame]) -> SourceLine:
+    def of(self, stack: Sequence[StackFrame]) -> SourceLine:
         """
         Return the user's line in *stack*, whose innermost frame is first.
 

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from jaxmon.agent.inspection import name_of
-from jaxmon.agent.jaxlink.arguments import Call, call_served_by
+from jaxmon.agent.jaxlink.arguments import JitCall, call_served_by
 from jaxmon.agent.jaxlink.frames import AHEAD, Jitted, is_call, source_location
 from jaxmon.agent.jaxlink.ownership import INSIDE, is_class, is_inside
 
@@ -44,7 +44,7 @@ class Transformed(NamedTuple):
     """
 
     jitted: Jitted | None
-    call: Call | None
+    call: JitCall | None
     names: tuple[str, ...]
     kind: int
     structure: int
@@ -92,7 +92,7 @@ def applied_at(frame: FrameType | None) -> FrameType | None:
 
 
 def _transformed(
-    applied: FrameType, between: list[str], jitted: Jitted | None, call: Call | None
+    applied: FrameType, between: list[str], jitted: Jitted | None, call: JitCall | None
 ) -> Transformed:
     variables = applied.f_locals
     program = variables["jaxpr"]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
-from jaxmon.agent.memory.profile import Line, MemoryProfile, held
+from jaxmon.agent.memory.profile import AllocationLine, MemoryProfile, held
 from jaxmon.facts import memory as facts
 from jaxmon.facts.memory import Leak
 from jaxmon.resources import host_memory
@@ -97,7 +97,7 @@ _Place: TypeAlias = tuple[str, int, str]
 
 class _Snapshot(NamedTuple):
     time: float
-    devices: Mapping[str, Mapping[_Place, Line]]
+    devices: Mapping[str, Mapping[_Place, AllocationLine]]
 
 
 class LeakDetector:
@@ -217,8 +217,8 @@ def _only_grows(
     )
 
 
-def _by_device(profile: MemoryProfile) -> dict[str, dict[_Place, Line]]:
-    devices: dict[str, dict[_Place, Line]] = {}
+def _by_device(profile: MemoryProfile) -> dict[str, dict[_Place, AllocationLine]]:
+    devices: dict[str, dict[_Place, AllocationLine]] = {}
     for line in profile.lines:
         lines = devices.setdefault(line.device, {})
         if line.kind == "buffer" and len(lines) < _MAX_LINES:
@@ -226,7 +226,7 @@ def _by_device(profile: MemoryProfile) -> dict[str, dict[_Place, Line]]:
     return devices
 
 
-def _place(line: Line | facts.Line) -> _Place:
+def _place(line: AllocationLine | facts.Line) -> _Place:
     return line.file, line.line, line.function
 
 
@@ -234,7 +234,7 @@ def _places(leak: Leak | None) -> set[_Place]:
     return set() if leak is None else {_place(one) for one in leak.lines}
 
 
-def _suspect(line: Line, earlier: Line | None) -> facts.Line:
+def _suspect(line: AllocationLine, earlier: AllocationLine | None) -> facts.Line:
     size, count = (0, 0) if earlier is None else (earlier.bytes, earlier.arrays)
     return held([line])[0].replace(
         growth_bytes=line.bytes - size, growth_arrays=line.arrays - count

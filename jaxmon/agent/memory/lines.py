@@ -23,7 +23,7 @@ from jaxmon.threads import RLock
 
 if TYPE_CHECKING:
     from jaxmon.agent.memory.leaks import FillingDetector, LeakDetector, Room
-    from jaxmon.agent.memory.profile import Line, MemoryProfile
+    from jaxmon.agent.memory.profile import AllocationLine, MemoryProfile
 
 
 _LINES = 5
@@ -175,7 +175,7 @@ class MemoryLines(Part):
         self._last: MemoryProfile | None = None
         self._first: MemoryProfile | None = None
         # Of each device: bytes in the snapshot that had most, and what held them.
-        self._peaks: dict[str, tuple[int, tuple[Line, ...]]] = {}
+        self._peaks: dict[str, tuple[int, tuple[AllocationLine, ...]]] = {}
         # Several threads may request a snapshot; reentrant, because a finaliser may
         # request one within another.
         self._lock = RLock()
@@ -311,7 +311,7 @@ class MemoryLines(Part):
             self._suspicion.forget()
 
     def _keep_peaks(self, profile: MemoryProfile) -> None:
-        held = defaultdict[str, list["Line"]](list)
+        held = defaultdict[str, list["AllocationLine"]](list)
         for line in profile.lines:
             if line.kind == "buffer":
                 held[line.device].append(line)

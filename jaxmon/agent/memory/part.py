@@ -68,7 +68,7 @@ def allocator_families(
 _MAX_DTYPES = 64
 
 
-class Memory(Part):
+class MemoryPart(Part):
     """
     Reads allocator statistics and live arrays of the local devices.
 

@@ -10,9 +10,9 @@ from typing import Any, Literal, NamedTuple, cast
 
 from jaxmon.agent.jaxlink.source_lines import (
     UNKNOWN,
-    Frame,
     SourceLine,
     SourceLineFinder,
+    StackFrame,
 )
 from jaxmon.clocks import wall_time
 from jaxmon.errors import JaxmonError, WireError
@@ -51,7 +51,7 @@ class ProfileError(JaxmonError):
     """The data is not a memory profile."""
 
 
-class Sample(NamedTuple):
+class HeapSample(NamedTuple):
     """
     Live allocations that share size, device, kind and stack.
 
@@ -60,7 +60,7 @@ class Sample(NamedTuple):
         size: their total size in bytes.
         kind: ``"buffer"`` or ``"executable"``.
         device: as JAX prints it; ``""`` for executables.
-        stack: index in `Profile.stacks`.
+        stack: index in `HeapProfile.stacks`.
     """
 
     allocations: int
@@ -70,18 +70,18 @@ class Sample(NamedTuple):
     stack: int
 
 
-class Profile(NamedTuple):
+class HeapProfile(NamedTuple):
     """
     Attributes:
         samples: in the order of the file.
         stacks: innermost frame first; samples share them.
     """
 
-    samples: Sequence[Sample]
-    stacks: Sequence[tuple[Frame, ...]]
+    samples: Sequence[HeapSample]
+    stacks: Sequence[tuple[StackFrame, ...]]
 
 
-def samples_of(data: bytes) -> Profile:
+def samples_of(data: bytes) -> HeapProfile:
     """
     Return the profile in *data*, compressed or not. About 4 µs per sample.
 
@@ -89,7 +89,7 @@ def samples_of(data: bytes) -> Profile:
         ProfileError: *data* is corrupt, or larger than `MAX_BYTES`.
     """
     try:
-        return _Reader(_decompressed(data)).profile()
+        return _HeapReader(_decompressed(data)).profile()
     except (IndexError, KeyError, TypeError, WireError, zlib.error) as error:
         # Truncation, an index out of range, a number instead of text.
         msg = f"not a memory profile, or corrupt: {error!r}"
@@ -111,7 +111,7 @@ def _decompressed(data: bytes) -> bytes:
     return raw
 
 
-class _Reader:
+class _HeapReader:
     """Sorts the fields of a profile, then resolves references."""
 
     def __init__(self, raw: bytes) -> None:
@@ -137,10 +137,10 @@ class _Reader:
         self._locations = dict(map(self._location, found[_LOCATION]))
         self._labels: dict[bytes, tuple[str, str]] = {}
 
-    def profile(self) -> Profile:
+    def profile(self) -> HeapProfile:
         count_at, size_at = self._places()
-        samples: list[Sample] = []
-        stacks: list[tuple[Frame, ...]] = []
+        samples: list[HeapSample] = []
+        stacks: list[tuple[StackFrame, ...]] = []
         known: dict[tuple[Value, ...], int] = {}
         frames = 0
         for raw in self._samples:
@@ -167,7 +167,7 @@ class _Reader:
                     msg = f"the memory profile has more than {_MAX_FRAMES} frames"
                     raise ProfileError(msg)
             samples.append(
-                Sample(
+                HeapSample(
                     _signed(values[count_at]),
                     _signed(values[size_at]),
                     labels["kind"],
@@ -175,7 +175,7 @@ class _Reader:
                     stack,
                 )
             )
-        return Profile(samples, stacks)
+        return HeapProfile(samples, stacks)
 
     def _places(self) -> tuple[int, int]:
         """Return which values of a sample are count and size."""
@@ -187,8 +187,8 @@ class _Reader:
             raise ProfileError(msg)
         return units.index("count"), units.index("bytes")
 
-    def _stack(self, places: tuple[Value, ...]) -> tuple[Frame, ...]:
-        frames: list[Frame] = []
+    def _stack(self, places: tuple[Value, ...]) -> tuple[StackFrame, ...]:
+        frames: list[StackFrame] = []
         for place in places:
             for number in wire.packed(place, _MAX_DEPTH - len(frames)):
                 frames += self._locations[number]
@@ -205,16 +205,16 @@ class _Reader:
                 file = _int(value)
         return identity, (self._text(file), self._text(name))
 
-    def _location(self, raw: memoryview) -> tuple[int, tuple[Frame, ...]]:
+    def _location(self, raw: memoryview) -> tuple[int, tuple[StackFrame, ...]]:
         identity = 0
-        frames: list[Frame] = []
+        frames: list[StackFrame] = []
         for number, value in wire.fields(raw):
             if number == _LOCATION_ID:
                 identity = _int(value)
             elif number == _LOCATION_LINE and len(frames) < _MAX_DEPTH:
                 line = _message(value)
                 file, name = self._functions[_last(line, _LINE_FUNCTION)]
-                frames.append(Frame(file, _last(line, _LINE_NUMBER), name))
+                frames.append(StackFrame(file, _last(line, _LINE_NUMBER), name))
         return identity, tuple(frames)
 
     def _label(self, raw: bytes) -> tuple[str, str]:
@@ -265,7 +265,7 @@ _TABLE_LINES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class AllocationLine:
     """
     The memory held by one source line of the program on one device.
 
@@ -299,7 +299,7 @@ class MemoryProfile:
     """
 
     time: float
-    lines: tuple[Line, ...]
+    lines: tuple[AllocationLine, ...]
 
     @property
     def bytes(self) -> int:
@@ -311,7 +311,7 @@ class MemoryProfile:
         """Number of live buffers on all devices."""
         return sum(line.arrays for line in self.lines if line.kind == "buffer")
 
-    def growth_since(self, earlier: MemoryProfile) -> tuple[Line, ...]:
+    def growth_since(self, earlier: MemoryProfile) -> tuple[AllocationLine, ...]:
         """
         Return the lines whose memory changed since *earlier*.
 
@@ -320,7 +320,7 @@ class MemoryProfile:
         before = {_key(line): line for line in earlier.lines}
         after = {_key(line): line for line in self.lines}
         grown = [
-            Line(
+            AllocationLine(
                 *key,
                 after[key].bytes if key in after else 0,
                 after[key].arrays if key in after else 0,
@@ -368,7 +368,7 @@ def read(
         total[1] += count
     paths = {file: display_path(file) for file in {site.file for site, _, _ in sums}}
     lines = (
-        Line(
+        AllocationLine(
             paths[site.file],
             site.line,
             site.function,
@@ -382,7 +382,9 @@ def read(
     return MemoryProfile(clock(), _sorted(lines))
 
 
-def held(lines: Iterable[Line], limit: int | None = None) -> tuple[facts.Line, ...]:
+def held(
+    lines: Iterable[AllocationLine], limit: int | None = None
+) -> tuple[facts.Line, ...]:
     """Return what *lines* hold, summed over devices, most bytes first."""
     sums: dict[tuple[str, int, str, str], list[int]] = {}
     for line in lines:
@@ -401,18 +403,18 @@ def place(line: facts.Line) -> str:
     return f"{line.place} ({line.function})"
 
 
-def _key(line: Line) -> tuple[str, int, str, str, Kind]:
+def _key(line: AllocationLine) -> tuple[str, int, str, str, Kind]:
     return line.file, line.line, line.function, line.device, line.kind
 
 
-def _minus(line: Line, earlier: Line | None) -> Line:
+def _minus(line: AllocationLine, earlier: AllocationLine | None) -> AllocationLine:
     if earlier is None:
         return line
     size, count = line.bytes - earlier.bytes, line.arrays - earlier.arrays
-    return Line(*_key(line), size, count)
+    return AllocationLine(*_key(line), size, count)
 
 
-def _sorted(lines: Iterable[Line]) -> tuple[Line, ...]:
+def _sorted(lines: Iterable[AllocationLine]) -> tuple[AllocationLine, ...]:
     # A stable order for ties.
     return tuple(sorted(lines, key=lambda line: (-line.bytes, _key(line))))
 

@@ -66,7 +66,7 @@ _EVENTS: tuple[tuple[str, Kind, int], ...] = (
 _EXPENDABLE = ("recompiles", "compiles", "leaks", "programs", "lines", "live_arrays")
 
 
-class Failure(NamedTuple):
+class FailedAllocation(NamedTuple):
     """
     The data of an error for its report. Holds no reference to the error.
 
@@ -136,7 +136,7 @@ class ReportBuilder:
             "python": platform.python_version(),
         }
 
-    def build(self, failure: Failure, *, skipped: int) -> dict[str, Any]:
+    def build(self, failure: FailedAllocation, *, skipped: int) -> dict[str, Any]:
         """Return a report about *failure*, after *skipped* failures without one."""
         from jaxmon.agent.oom.text import advice  # noqa: PLC0415
         from jaxmon.resources import host_memory  # noqa: PLC0415
@@ -240,7 +240,7 @@ class ReportBuilder:
         fresh = arrays.get("arrays", most + 1) <= most
         return dict(encoded(self.lines.lines(_LINES, fresh=fresh)))
 
-    def _programs(self, failure: Failure) -> dict[str, Any]:
+    def _programs(self, failure: FailedAllocation) -> dict[str, Any]:
         """
         Return the program that probably requested the memory, and the largest programs.
         """
@@ -375,7 +375,7 @@ class OomReports(Part):
             return
         text = failures.message_of(seen.error, limit=_MAX_TEXT, lines=None)
         self.write(
-            Failure(
+            FailedAllocation(
                 function=seen.function.name,
                 kind=seen.kind,
                 type=type(seen.error).__name__,
@@ -395,7 +395,7 @@ class OomReports(Part):
         """Return the number of reports."""
         return [gauge(catalog.OOM_REPORTS, self.count)]
 
-    def write(self, failure: Failure) -> None:
+    def write(self, failure: FailedAllocation) -> None:
         """
         Write a report on *failure* and wait for it: usually 10 to 100 ms, at most 2 s.
         """
@@ -426,7 +426,7 @@ class OomReports(Part):
 
     # --- on the worker's thread --------------------------------------------------
 
-    def _report(self, failure: Failure) -> None:
+    def _report(self, failure: FailedAllocation) -> None:
         from jaxmon.agent.oom.text import render  # noqa: PLC0415
 
         skipped = self._skipped.value

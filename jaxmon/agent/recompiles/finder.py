@@ -16,7 +16,7 @@ from typing import TypeAlias
 from jaxmon import interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink.arguments import Call, call_served_by
+from jaxmon.agent.jaxlink.arguments import JitCall, call_served_by
 from jaxmon.agent.jaxlink.configuration import context_of
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import function_of
@@ -275,7 +275,7 @@ class CauseFinder:
             self._guard.failed(self._site)
             return Cause("unknown", ())
 
-    def _signature(self, call: Call) -> Signature | None:
+    def _signature(self, call: JitCall) -> Signature | None:
         """Return the signature of *call*, if known; its leaves are read, too."""
         if self._site in self._guard.off:
             return None

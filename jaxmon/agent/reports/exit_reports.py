@@ -88,7 +88,7 @@ def _print(report: str, stream: TextIO) -> None:
     stream.flush()
 
 
-class Source(NamedTuple):
+class ReportSource(NamedTuple):
     """
     What a report is made of.
 
@@ -110,7 +110,7 @@ class Source(NamedTuple):
 class FinalReports:
     """The reports that the *settings* ask for."""
 
-    def __init__(self, settings: Settings, source: Source) -> None:
+    def __init__(self, settings: Settings, source: ReportSource) -> None:
         self._source = source
         self._run_dir = settings.run_dir
         self._prints = settings.report

@@ -24,7 +24,7 @@ from jaxmon.errors import WireError
 from jaxmon.http.messages import Request, Response, error_response
 from jaxmon.http.server import Handler
 from jaxmon.indicators.endings import now
-from jaxmon.indicators.routes import Routes, Serving
+from jaxmon.indicators.routes import RequestInProgress, Routes
 from jaxmon.otel.traces import conventions
 from jaxmon.otel.traces.spans import Child
 from jaxmon.threads import DaemonThread, Event, RLock
@@ -55,7 +55,7 @@ class Caught(NamedTuple):
     """
 
     recording: Recording
-    request: Serving
+    request: RequestInProgress
     route: str
     seconds: float
     recorded: float
@@ -112,7 +112,7 @@ class SlowRequests:
                 recording.discard()  # nothing happens if it has ended
         return None
 
-    def _look(self) -> tuple[Recording, str, Serving] | None:
+    def _look(self) -> tuple[Recording, str, RequestInProgress] | None:
         """Begin or discard a session, or return that of a slow request."""
         serving = self._routes.in_progress()
         recording, at = self._recording, now()
@@ -137,7 +137,9 @@ class SlowRequests:
             recording.discard()
         return None
 
-    def _follow(self, recording: Recording, route: str, request: Serving) -> Caught:
+    def _follow(
+        self, recording: Recording, route: str, request: RequestInProgress
+    ) -> Caught:
         """Record until *request* ends."""
         trace = None
         if request.trace is not None:

@@ -75,7 +75,7 @@ _SHARED = (
 _MOST_BYTES = 1 << 20
 
 
-class Place(NamedTuple):
+class MountedDirectory(NamedTuple):
     """
     Where a directory is.
 
@@ -94,16 +94,16 @@ class Mounts:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._path = root / "proc/self/mountinfo"
-        self._known: dict[str, Place] = {}
+        self._known: dict[str, MountedDirectory] = {}
 
-    def of(self, directory: str) -> Place:
+    def of(self, directory: str) -> MountedDirectory:
         """Return where *directory* is; once for each, as mounts hardly change."""
         if directory not in self._known:
             self._known = {directory: self._find(os.path.abspath(directory))}  # noqa: PTH100 - follows no link
         return self._known[directory]
 
-    def _find(self, path: str) -> Place:
-        best, place = "", Place(path, "")
+    def _find(self, path: str) -> MountedDirectory:
+        best, place = "", MountedDirectory(path, "")
         for line in self._lines():
             fields, _, source = line.partition(" - ")
             mount, kind = fields.split(" "), source.split(" ")
@@ -114,11 +114,13 @@ class Mounts:
             # A later one hides an earlier one at the same point.
             if not below or len(point) < len(best):
                 continue
-            best, place = point, Place(path, kind[0])
+            best, place = point, MountedDirectory(path, kind[0])
             if kind[0].startswith(_SHARED):
                 rest = path[len(point.rstrip("/")) :]
                 whole = f"{inner.rstrip('/')}{rest}"
-                place = Place(f"{_unescaped(kind[1])} {whole or '/'}", kind[0])
+                place = MountedDirectory(
+                    f"{_unescaped(kind[1])} {whole or '/'}", kind[0]
+                )
         return place
 
     def _lines(self) -> list[str]:

@@ -317,7 +317,7 @@ class ExecutionTimer:
 _OBJECTS = 64
 
 
-class Figures:
+class ExecutionFigures:
     """
     The samples of one function.
 
@@ -398,7 +398,7 @@ class Sampler:
     )
 
     def __init__(
-        self, begin: Begin, function: Function, figures: Figures, passed: int
+        self, begin: Begin, function: Function, figures: ExecutionFigures, passed: int
     ) -> None:
         self._begin = begin
         self._passed = passed

@@ -21,7 +21,7 @@ from jaxmon.agent.tracing.values import (
     Counters,
     Local,
     Names,
-    Value,
+    TracedValue,
     either,
     together,
 )
@@ -40,7 +40,7 @@ _PARTIAL = vars(functools.partial)
 _MOST_WRAPPERS = 16
 
 
-class Entry(NamedTuple):
+class TracedFunction(NamedTuple):
     """
     A function that JAX traces.
 
@@ -57,7 +57,7 @@ class Entry(NamedTuple):
     traced: bool
 
 
-def entry_of(fun: object, is_library: Callable[[str], bool]) -> Entry | None:
+def entry_of(fun: object, is_library: Callable[[str], bool]) -> TracedFunction | None:
     """
     Return the user's function inside *fun*, which is jitted.
 
@@ -85,11 +85,14 @@ def entry_of(fun: object, is_library: Callable[[str], bool]) -> Entry | None:
             break
     if type(fun) is not types.FunctionType:
         return None
-    return Entry(fun, holder, (count, names), traced)
+    return TracedFunction(fun, holder, (count, names), traced)
 
 
 def read(
-    entry: Entry, *, static: Collection[str | int], is_user: Callable[[str], bool]
+    entry: TracedFunction,
+    *,
+    static: Collection[str | int],
+    is_user: Callable[[str], bool],
 ) -> list[Mistake]:
     """
     Return the mistakes in *entry* and in what it calls. Runs no code of the program,
@@ -117,7 +120,7 @@ class _Reading:
         self._is_user = is_user
         self._nodes: dict[types.CodeType, Node | None] = {}
         self._active: list[Node] = []
-        self._results: dict[object, Value] = {}
+        self._results: dict[object, TracedValue] = {}
         self._opened: list[Statements] = []
         self._counters = Counters()
         self._left = _MAX_READS
@@ -131,7 +134,7 @@ class _Reading:
             one.close()
         self._opened.clear()
 
-    def enter(self, entry: Entry, static: Collection[str | int]) -> None:
+    def enter(self, entry: TracedFunction, static: Collection[str | int]) -> None:
         """Read the jitted function."""
         node = self._node(entry.function)
         if node is None:
@@ -140,7 +143,7 @@ class _Reading:
         parameters = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
         first = 0
         if entry.holder is not ABSENT and parameters:
-            names[parameters[0]] = Value(object=entry.holder, outer=True)
+            names[parameters[0]] = TracedValue(object=entry.holder, outer=True)
             first = 1
         for at, name in enumerate(parameters_of(node)):
             if name in names:
@@ -150,7 +153,7 @@ class _Reading:
             is_static = name in static or position - count in static
             if is_static:
                 kind = _class_of(entry.function) if not at else None
-                names[name] = Value(outer=True, kind=kind)
+                names[name] = TracedValue(outer=True, kind=kind)
             elif position < count or name in given or not entry.traced:
                 names[name] = NOTHING
             else:
@@ -158,15 +161,17 @@ class _Reading:
         file = entry.function.__code__.co_filename
         self._read(node, names, _outer(entry.function), file, entry=True)
 
-    def run(self, value: Value, arguments: Arguments) -> Value:
+    def run(self, value: TracedValue, arguments: Arguments) -> TracedValue:
         """Read the functions in *value*; return what is certain about their results."""
-        found: Value | None = None
+        found: TracedValue | None = None
         for one in value.functions:
             result = self._call(one, arguments)
             found = result if found is None else either(found, result)
         return found or NOTHING
 
-    def _call(self, one: types.FunctionType | Local, arguments: Arguments) -> Value:
+    def _call(
+        self, one: types.FunctionType | Local, arguments: Arguments
+    ) -> TracedValue:
         node = one.node if isinstance(one, Local) else self._node(one)
         if node is None:
             return NOTHING
@@ -187,11 +192,11 @@ class _Reading:
         self,
         node: Node,
         names: Names,
-        outer: Callable[[str], Value],
+        outer: Callable[[str], TracedValue],
         file: str,
         *,
         entry: bool = False,
-    ) -> Value:
+    ) -> TracedValue:
         key = node, *(one.key for one in names.values())
         if key in self._results:
             return self._results[key]
@@ -240,23 +245,23 @@ def _bound(node: Node, arguments: Arguments) -> Names:
     return names
 
 
-def _outer(function: types.FunctionType) -> Callable[[str], Value]:
+def _outer(function: types.FunctionType) -> Callable[[str], TracedValue]:
     """Return what tells what a name means in *function* that is not local to it."""
     free = function.__code__.co_freevars
     cells = dict(zip(free, function.__closure__ or (), strict=False))
     scopes = (function.__globals__, vars(builtins))
 
-    def outer(name: str) -> Value:
+    def outer(name: str) -> TracedValue:
         if name in cells:
             try:
-                return Value(object=cells[name].cell_contents, outer=True)
+                return TracedValue(object=cells[name].cell_contents, outer=True)
             except ValueError as error:  # deleted, or not set yet
                 interrupts.pass_on(error)
                 return NOTHING
         for scope in scopes:
             found = dict.get(scope, name, ABSENT)
             if found is not ABSENT:
-                return Value(object=found, outer=True)
+                return TracedValue(object=found, outer=True)
         return NOTHING
 
     return outer

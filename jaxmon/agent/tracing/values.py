@@ -12,10 +12,10 @@ from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing.sources import Node
 
 
-Names: TypeAlias = "dict[str, Value]"
+Names: TypeAlias = "dict[str, TracedValue]"
 
 
-class Origin(NamedTuple):
+class ValueOrigin(NamedTuple):
     """
     Where a value of the host comes from.
 
@@ -48,12 +48,12 @@ class Local:
     """
 
     node: Node
-    outer: Callable[[str], Value]
+    outer: Callable[[str], TracedValue]
     file: str
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class TracedValue:
     """
     What is certain about a value; the defaults say that nothing is.
 
@@ -73,9 +73,9 @@ class Value:
 
     traced: bool = False
     mixed: bool = False
-    elements: tuple[Value, ...] = ()
+    elements: tuple[TracedValue, ...] = ()
     shown: bool = False
-    frozen: tuple[Origin, ...] = ()
+    frozen: tuple[ValueOrigin, ...] = ()
     object: Any = ABSENT
     outer: bool = False
     kind: type | None = None
@@ -99,21 +99,21 @@ class Value:
         return flags, self.frozen, objects, self.functions, elements
 
     @property
-    def content(self) -> Value:
+    def content(self) -> TracedValue:
         """What is certain about anything that it contains."""
         if self.traced and not self.mixed:
             return TRACED
-        return Value(frozen=self.frozen, functions=self.functions)
+        return TracedValue(frozen=self.frozen, functions=self.functions)
 
 
-NOTHING = Value()
-TRACED = Value(traced=True)
+NOTHING = TracedValue()
+TRACED = TracedValue(traced=True)
 
 
-def together(values: Iterable[Value]) -> Value:
+def together(values: Iterable[TracedValue]) -> TracedValue:
     """Return what is certain about a value that contains all *values*."""
     values = list(values)
-    return Value(
+    return TracedValue(
         traced=any(one.traced for one in values),
         mixed=not all(one.traced and not one.mixed for one in values),
         shown=any(one.shown for one in values),
@@ -122,16 +122,16 @@ def together(values: Iterable[Value]) -> Value:
     )
 
 
-def origins(values: Iterable[Value]) -> tuple[Origin, ...]:
+def origins(values: Iterable[TracedValue]) -> tuple[ValueOrigin, ...]:
     """Return the values of the host that *values* were computed from."""
     return tuple(dict.fromkeys(origin for one in values for origin in one.frozen))
 
 
-def either(first: Value, second: Value) -> Value:
+def either(first: TracedValue, second: TracedValue) -> TracedValue:
     """Return what is certain about a value that is one of two."""
     if first == second:
         return first
-    return Value(
+    return TracedValue(
         traced=first.traced and second.traced,
         mixed=first.mixed or second.mixed,
         shown=first.shown and second.shown,
@@ -152,9 +152,11 @@ class Counters:
     """The counters that one jitted function changes."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[object, str], Origin] = {}
+        self._known: dict[tuple[object, str], ValueOrigin] = {}
 
-    def add(self, target: ast.expr, base: Value | None, place: tuple[str, str]) -> None:
+    def add(
+        self, target: ast.expr, base: TracedValue | None, place: tuple[str, str]
+    ) -> None:
         """
         Note that *target* changes.
 
@@ -165,7 +167,7 @@ class Counters:
         """
         file, function = place
         text = ast.unparse(target)
-        origin = Origin(
+        origin = ValueOrigin(
             target.lineno,
             text,
             random=False,
@@ -180,11 +182,11 @@ class Counters:
             if holder is not None:
                 self._known[holder, target.attr] = origin
 
-    def name(self, file: str, name: str) -> Value | None:
+    def name(self, file: str, name: str) -> TracedValue | None:
         """Return the counter that *name* is in *file*, `None` if it is none."""
         return _value(self._known.get((file, name)))
 
-    def attribute(self, base: Value, name: str) -> Value | None:
+    def attribute(self, base: TracedValue, name: str) -> TracedValue | None:
         """Return the counter *name* of *base*, `None` if it is none."""
         return _value(self._known.get((_holder(base), name)))
 
@@ -209,10 +211,10 @@ def _is(node: ast.AST, text: str, context: type[ast.expr_context]) -> bool:
     )
 
 
-def _holder(base: Value) -> object:
+def _holder(base: TracedValue) -> object:
     """Return what tells *base* from other objects, `None` if that is unknown."""
     return base.kind if base.object is ABSENT else id(base.object)
 
 
-def _value(origin: Origin | None) -> Value | None:
-    return None if origin is None else Value(frozen=(origin,))
+def _value(origin: ValueOrigin | None) -> TracedValue | None:
+    return None if origin is None else TracedValue(frozen=(origin,))

@@ -18,10 +18,10 @@ from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import FunctionTable
 from jaxmon.agent.part import Part
 from jaxmon.agent.scheduler import Scheduler
-from jaxmon.agent.trackers.targets import PREFIX, Target
+from jaxmon.agent.trackers.targets import PREFIX, TrackerTarget
 from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family, series
-from jaxmon.indicators.loops import Loop, Loops
+from jaxmon.indicators.loops import Loops, StepLoop
 from jaxmon.indicators.timeline import STEP, Timeline
 
 
@@ -33,7 +33,7 @@ _STEP_TIME = series(catalog.TIME_SECONDS, STEP)
 Ideal: TypeAlias = tuple[float, int]
 
 
-class Reading(NamedTuple):
+class LoopReading(NamedTuple):
     """
     Counters of a loop at one step.
 
@@ -63,7 +63,7 @@ class Sources(NamedTuple):
         table: the functions.
         timeline: the wall time by activity.
         devices: return the families of devices; each fast, as for a scrape.
-        ideal: returns `Reading.ideal`.
+        ideal: returns `LoopReading.ideal`.
     """
 
     table: FunctionTable
@@ -72,10 +72,10 @@ class Sources(NamedTuple):
     ideal: Callable[[], Ideal | None]
 
 
-def reading(loop: Loop, sources: Sources) -> Reading:
+def reading(loop: StepLoop, sources: Sources) -> LoopReading:
     """Return the counters of *loop* now; microseconds."""
     spent = dict(sources.timeline.collect()[0].samples)
-    return Reading(
+    return LoopReading(
         loop.steps,
         loop.seconds.sum,
         loop.waited,
@@ -86,7 +86,7 @@ def reading(loop: Loop, sources: Sources) -> Reading:
 
 
 def times(
-    now: Reading, before: Reading | None, *, ideal: float = 0.0
+    now: LoopReading, before: LoopReading | None, *, ideal: float = 0.0
 ) -> dict[str, float]:
     """
     Return times and ratios between *before*, `None` at first, and *now*.
@@ -99,7 +99,7 @@ def times(
     """
     found: dict[str, float] = {}
     if before is None:
-        before = Reading(0, 0.0, 0.0, 0.0, 0.0)
+        before = LoopReading(0, 0.0, 0.0, 0.0, 0.0)
     steps, seconds = now.steps - before.steps, now.seconds - before.seconds
     if steps > 0:
         found["step_seconds"] = seconds / steps
@@ -113,7 +113,7 @@ def times(
     return found
 
 
-def _ideal_between(now: Reading, before: Reading) -> float | None:
+def _ideal_between(now: LoopReading, before: LoopReading) -> float | None:
     """Return the ideal seconds; `None` if FLOPs are unknown of a call in between."""
     if now.ideal is None or before.ideal is None or now.ideal[1] != before.ideal[1]:
         return None
@@ -185,7 +185,7 @@ class Tracker:
     def __init__(  # noqa: PLR0913 - facts, each kept as it is
         self,
         kind: str,
-        target: Target,
+        target: TrackerTarget,
         *,
         loop: str,
         every: int,
@@ -206,7 +206,7 @@ class Tracker:
         self._taken = 0
         self._refused = 0
         self._done = Tally()
-        self._before: Reading | None = None
+        self._before: LoopReading | None = None
         self._step = start
 
     def attach(self, context: Context, number: int) -> None:
@@ -225,11 +225,11 @@ class Tracker:
             return self._taken - self._done.value
         return self._refused
 
-    def is_due(self, loop: Loop) -> bool:
+    def is_due(self, loop: StepLoop) -> bool:
         """Return whether the step that *loop* just finished makes a row."""
         return loop.name == self.loop and loop.steps % self.every == 0
 
-    def take(self, now: Reading, known: Mapping[str, float]) -> None:
+    def take(self, now: LoopReading, known: Mapping[str, float]) -> None:
         """Queue a row of the loop *now*, with what else is *known*; never blocks."""
         if self._worker is None:
             return
@@ -270,7 +270,7 @@ class Trackers(Part):
         loops: whose steps count.
         timeline: where the time goes.
         devices: return the families of devices; fast.
-        ideal: returns `Reading.ideal`, if FLOPs are counted.
+        ideal: returns `LoopReading.ideal`, if FLOPs are counted.
     """
 
     name = SITE
@@ -303,7 +303,7 @@ class Trackers(Part):
         self._loops.on_step = self._on_step
         self._loops.attend()
 
-    def _on_step(self, loop: Loop) -> None:
+    def _on_step(self, loop: StepLoop) -> None:
         """
         Take a row where one is due. Called in the program's loop; raises nothing. In a
         loop of a tracker, a row would be written by the same tracker, and so on.
@@ -317,7 +317,7 @@ class Trackers(Part):
         if self._guard.on(SITE) and threads.current() is None:
             self._take(loop)
 
-    def _take(self, loop: Loop) -> None:
+    def _take(self, loop: StepLoop) -> None:
         """Take a row for each tracker that is due at this step of *loop*."""
         due = [one for one in self._trackers if one.is_due(loop)]
         try:

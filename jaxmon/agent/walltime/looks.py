@@ -33,7 +33,7 @@ from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, NUMPY, CallSites
 from jaxmon.agent.jaxlink.meetings import barrier, calls_back, waits_for_lock
 from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks, repeatedly
 from jaxmon.agent.jaxlink.source_lines import SourceLine
-from jaxmon.agent.walltime.ledger import BLOCKED, Entry, Found, TimeLedger
+from jaxmon.agent.walltime.ledger import BLOCKED, LookEntry, ThreadState, TimeLedger
 from jaxmon.agent.walltime.tasks import Task, Tasks, program_threads
 from jaxmon.clocks import perf_counter
 from jaxmon.facts.walltime import Now
@@ -102,12 +102,12 @@ class Current(NamedTuple):
         since: when it began to do so, by the performance counter.
     """
 
-    entry: Entry
+    entry: LookEntry
     thread: int
     since: float
 
 
-class Progress:
+class LineProgress:
     """
     Follows how long the program does the same thing without a pause.
 
@@ -131,7 +131,7 @@ class Progress:
         self.current: Current | None = None
         self.changes = 0
 
-    def seen(self, entry: Entry, thread: int, now: float, *, cpu: float) -> None:
+    def seen(self, entry: LookEntry, thread: int, now: float, *, cpu: float) -> None:
         """
         Record that a look at *now* found *entry*, the thread having used *cpu* seconds
         since the look before.
@@ -270,11 +270,11 @@ _RANK = {state: rank for rank, state in enumerate(_ORDER)}
 _NOT_ACTIVITIES = frozenset((STEP, MARKED_DATA_WAIT, MARKED_COMPILE, OTHER))
 
 
-class _Seen(NamedTuple):
+class _LookMemory(NamedTuple):
     thread: int
     doing: Doing
     cpu: float
-    how: Found
+    how: ThreadState
     works: bool
 
 
@@ -313,7 +313,7 @@ class Looks:
         self._places: dict[SourceLine, str] = {}
         self._main = main_ident()
         self._looked = perf_counter()
-        self.progress = Progress(calls)
+        self.progress = LineProgress(calls)
 
     def look(self, due: float, late: float, *, contended: bool = False) -> None:
         """
@@ -350,12 +350,12 @@ class Looks:
             state = IDLE if self._serves() else DATA_WAIT
         place, function = self._place(seen.doing.line), seen.doing.function
         loops = seen.doing.event_loop and self._serves()
-        entry = Entry(activity, state, place, function, loops)
+        entry = LookEntry(activity, state, place, function, loops)
         seconds, self._looked = max(due - self._looked, 0.0), due
         spent = self._called_back(entry, late)
         if seen.doing.state == ITEM and state == DATA_WAIT:
             spent = self._made(entry, seen.thread, late)
-        how = seen.how if spent is entry else Found.WAITING
+        how = seen.how if spent is entry else ThreadState.WAITING
         self._ledger.add(spent, how, seconds)
         self.progress.seen(entry, seen.thread, due, cpu=seen.cpu)
 
@@ -381,12 +381,12 @@ class Looks:
 
     def _read(
         self, choose: Callable[[Collection[int]], list[int]], late: float
-    ) -> list[_Seen]:
+    ) -> list[_LookMemory]:
         """Return what the threads do that *choose* returns."""
         stacks = read_stacks(choose)
         return [self._of_thread(ident, stack, late) for ident, stack in stacks.items()]
 
-    def _held_up(self, seen: _Seen) -> _Seen:
+    def _held_up(self, seen: _LookMemory) -> _LookMemory:
         """
         Return *seen* as waiting, if another thread, which does not call JAX, had the
         interpreter since `begin`: for what it asked for, or for that thread.
@@ -395,7 +395,7 @@ class Looks:
         had_it, task = holder(used), self._tasks.get(seen.thread)
         if had_it is None or had_it in {seen.thread, *self._sites.threads}:
             return seen
-        waits = seen._replace(how=Found.WAITING)
+        waits = seen._replace(how=ThreadState.WAITING)
         # What waits for something else does not wake up.
         asleep = seen.doing.state == BLOCKED and used.get(seen.thread, 0.0) < _AWAKE
         if asleep or seen.doing.state not in _NEEDS_PYTHON:
@@ -408,7 +408,7 @@ class Looks:
         doing = self._reader.read(stack)._replace(state=GIL, function="")
         return waits._replace(doing=doing)
 
-    def _called_back(self, entry: Entry, late: float) -> Entry:
+    def _called_back(self, entry: LookEntry, late: float) -> LookEntry:
         """
         Return what a callback does, if the program waits for a device that waits for
         it; else *entry*. XLA calls back on threads that Python has not started.
@@ -426,39 +426,41 @@ class Looks:
                 )
         return entry
 
-    def _made(self, entry: Entry, waits: int, late: float) -> Entry:
+    def _made(self, entry: LookEntry, waits: int, late: float) -> LookEntry:
         """
         Return *entry* on the line of the thread that works while *waits* waits for an
         item of a queue; as it is if none does.
         """
         others = self._read(partial(_others, waits), late)
-        working = [one for one in others if one.works and one.how is Found.RUNNING]
+        working = [
+            one for one in others if one.works and one.how is ThreadState.RUNNING
+        ]
         maker = max(working, key=lambda one: one.cpu, default=None)
         place = "" if maker is None else self._place(maker.doing.line)
         return entry._replace(place=place or entry.place)
 
-    def _of_thread(self, ident: int, stack: Stack, late: float) -> _Seen:
+    def _of_thread(self, ident: int, stack: Stack, late: float) -> _LookMemory:
         doing = self._reader.read(stack)
         works = doing.state != IDLE
         task = self._tasks.get(ident)
         cpu = 0.0 if task is None else task.cpu()
         if late > 0 and cpu > late * _BUSY:
-            how = Found.RUNNING if doing.state in _RUNS else Found.STOPPED
+            how = ThreadState.RUNNING if doing.state in _RUNS else ThreadState.STOPPED
         elif task is not None and task.runs():
-            how = Found.RUNNING
+            how = ThreadState.RUNNING
         else:
-            how = Found.WAITING
+            how = ThreadState.WAITING
         if doing.state == NUMPY:
             # A thread that has got its array may still wait for a processor.
-            runs = how is Found.RUNNING and task is not None and task.computes()
+            runs = how is ThreadState.RUNNING and task is not None and task.computes()
             reads = doing.drives and not runs
             doing = doing._replace(state=FETCH if reads else PYTHON)
-        if doing.state == PYTHON and how is Found.WAITING:
+        if doing.state == PYTHON and how is ThreadState.WAITING:
             doing = doing._replace(state=BLOCKED if doing.drives else IDLE)
-        elif doing.state == EAGER and how is Found.WAITING:
+        elif doing.state == EAGER and how is ThreadState.WAITING:
             # The runtime accepts no more work, or computes before it returns.
             doing = doing._replace(state=FETCH)
-        return _Seen(ident, doing, cpu, how, works)
+        return _LookMemory(ident, doing, cpu, how, works)
 
     def _place(self, line: SourceLine) -> str:
         found = self._places.get(line)
@@ -484,5 +486,5 @@ def _started_by_others(idents: Collection[int]) -> list[int]:
     return [one for one in found if not is_ours(one)][:_MOST_THREADS]
 
 
-def _rank(seen: _Seen) -> int:
+def _rank(seen: _LookMemory) -> int:
     return _RANK[seen.doing.state]
