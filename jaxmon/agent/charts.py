@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from jaxmon.agent.calibration import work
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import FunctionTable
 from jaxmon.agent.part import Explanation, Part
+from jaxmon.agent.versions import calibration_work
 from jaxmon.clocks import monotonic, perf_counter, wall_time
 from jaxmon.facts.functions import Spread, spread_of
 from jaxmon.facts.marked import Series, Usual
@@ -247,7 +247,7 @@ class Charts(Part):
         values = dict([*self._counters.poll(seconds), *self._bytes()])
         self._moments.add(ChartMoment(time, values))
         before = perf_counter()
-        work()
+        calibration_work()
         self._work.append(perf_counter() - before)
 
     def _bytes(self) -> Iterator[tuple[str, float]]:

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from jaxmon import interrupts
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
-from jaxmon.agent.jaxlink.method_patches import variable
+from jaxmon.agent.jaxlink.patches import variable
 from jaxmon.agent.part import Part
 from jaxmon.indicators import work
 from jaxmon.indicators.endings import now

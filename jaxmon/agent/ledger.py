@@ -15,7 +15,7 @@ from jaxmon.agent.functions import OTHER, UNKNOWN, Function
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.memory import profile as memory_profile
-from jaxmon.agent.memory.live_arrays import count_buffers, group_arrays
+from jaxmon.agent.memory.part import count_buffers, group_arrays
 from jaxmon.agent.memory.profile import MemoryProfile
 from jaxmon.agent.runtime import Runtime
 from jaxmon.agent.transfers import TransferPart

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from jaxmon.agent.jaxlink import jit
 from jaxmon.agent.jaxlink import jit as pmaps
+from jaxmon.agent.jaxlink.arrays import LeafKinds
 from jaxmon.agent.jaxlink.frames import Jitted, jitted_from_variables
 from jaxmon.agent.jaxlink.jit import JitOptions
-from jaxmon.agent.jaxlink.leaf_types import LeafKinds
 
 
 # Functions called by jit's ``cache_miss``, whose frames have the arguments as jit sees

@@ -26,7 +26,7 @@ from jaxmon.agent.counters import Tally
 from jaxmon.agent.events import Kind
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink import backends, failures
-from jaxmon.agent.memory.live_arrays import ArrayGroup, count_buffers, group_arrays
+from jaxmon.agent.memory.part import ArrayGroup, count_buffers, group_arrays
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.reports.directory import (
     MAX_BYTES,

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon import interrupts
 from jaxmon.agent.inspection import field_of, is_subclass, name_of
-from jaxmon.agent.jaxlink import leaf_types
+from jaxmon.agent.jaxlink import arrays as leaf_types
 from jaxmon.agent.jaxlink.arguments import JitCall
+from jaxmon.agent.jaxlink.arrays import Leaf, LeafTypes
 from jaxmon.agent.jaxlink.configuration import inside
 from jaxmon.agent.jaxlink.jit import JitOptions, Option
-from jaxmon.agent.jaxlink.leaf_types import Leaf, LeafTypes
 from jaxmon.agent.jaxlink.ownership import is_class
 from jaxmon.agent.jaxlink.shardings import (
     NO_MESH,

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, NamedTuple
 
-from jaxmon.agent.calibration import work
 from jaxmon.agent.context import Context, Shapes
 from jaxmon.agent.counted import CountedFunction, arm
 from jaxmon.agent.functions import Function
@@ -31,6 +30,7 @@ from jaxmon.agent.jaxlink.post_call_hook import PostCallHook
 from jaxmon.agent.part import Part
 from jaxmon.agent.sampling.shapes import array_classes, shapes_of, text_of
 from jaxmon.agent.sampling.window import CallStart
+from jaxmon.agent.versions import calibration_work
 from jaxmon.clocks import perf_counter, process_time, thread_time
 from jaxmon.interrupts import pass_on
 from jaxmon.threads import get_ident
@@ -212,7 +212,7 @@ class ExactTiming(Part):
     def _calibrate(self, now: float) -> None:
         if now - self._calibrated >= _PAUSE:
             before = thread_time()
-            work()
+            calibration_work()
             self.calibration.append(thread_time() - before)
             self._calibrated = perf_counter()
 

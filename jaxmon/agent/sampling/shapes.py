@@ -11,7 +11,7 @@ from jaxmon.agent.inspection import name_of
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.jaxlink.leaf_types import LeafKinds
+    from jaxmon.agent.jaxlink.arrays import LeafKinds
 
 _LONGEST = 80
 # A state comes before the batch, whose shapes are the ones that change.
