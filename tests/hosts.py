@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from jaxmon.facts.status import HostVerdict
 from jaxmon.http.server import Request, Response, Server
 from jaxmon.limits import Limits
-from jaxmon.report.status.verdicts import HostVerdict
 from jaxmon_exporter.judge import judge
 from tests.fakes.agents import GOOD
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxmon.report.findings.finding import Finding
+from jaxmon.symptoms.finding import Finding
 from tests.reports import findings, function
 
 

@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 
 from jaxmon.facts.process import read
 from jaxmon.limits import Limits
-from jaxmon.report.findings import find
-from jaxmon.report.findings.finding import Finding
+from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.findings import find
 
 
 GIB = 1 << 30

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxmon.report.findings.words import REQUESTS, WARNINGS
+from jaxmon.symptoms.errors import WARNINGS
+from jaxmon.symptoms.requests import REQUESTS
 from tests.reports import GIB, Case, function
 
 

@@ -9,10 +9,9 @@ from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, Histogram, series
-from jaxmon.report.status.model import Summary
-from jaxmon.report.status.reading import Reading, read
+from jaxmon.facts.reading import Reading, read
+from jaxmon.facts.status import UNREAD, HostVerdict, Summary
 from jaxmon.report.status.summary import summarise
-from jaxmon.report.status.verdicts import UNREAD, HostVerdict
 from jaxmon_exporter.collectors.agents.page import families
 
 

@@ -17,7 +17,7 @@ import textwrap
 from pathlib import Path
 
 from jaxmon.catalog import CAUSES
-from jaxmon.report.findings.words import recompile_advice
+from jaxmon.symptoms.recompiles import recompile_advice
 
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -4,43 +4,42 @@ Writes docs/symptoms.md: everything that can be wrong, who says it, and by which
     python tools/write_symptoms.py           write the page
     python tools/write_symptoms.py --check   fail unless it is up to date
 
-The limits of an alert are those that are read as it is built, and those of a finding
-the ones that its rule mentions, and what this calls in its module.
+The limits of an alert are those that are read as it is built, and those of a judgement
+the ones that its function mentions, and what this calls in its module, unless that
+judges other symptoms.
 """
 
 from __future__ import annotations
 
 import ast
+import inspect
 import sys
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from jaxmon.artifacts import slo
-from jaxmon.artifacts.alerts.burn import burn_alerts
-from jaxmon.artifacts.alerts.causes import cause_alerts
-from jaxmon.artifacts.alerts.model import Alert
+from jaxmon.artifacts.alerts.build import burn_alerts
 from jaxmon.artifacts.reference import page, table
-from jaxmon.limits import LIMITS, Limits
-from jaxmon.symptoms import SYMPTOMS, Symptom
-from jaxmon.symptoms.program import PROGRAM
-from jaxmon.symptoms.symptom import MODES
+from jaxmon.limits import LIMITS
+from jaxmon.symptoms.alert import Severity, SiteLimits
+from jaxmon.symptoms.symptom import MODES, Symptom
+from jaxmon.symptoms.table import SYMPTOMS
 
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "symptoms.md"
-FINDINGS = ROOT / "jaxmon" / "report" / "findings"
-ANSWER = ROOT / "jaxmon" / "report" / "status" / "answer.py"
+MAKERS = ("Finding", "reason", "_of_route", "_costs")
 
 INTRODUCTION = """\
 # What can be wrong
 
 Everything that jaxmon says of a program, a host or a job, once, by kind of failure.
 *Finding* is the topic in `jaxmon explain --json`, *page* what the answer of the live
-page, `ps` and `top` counts as a reason. Alerts have a runbook of their name. Limits
-have these names in [`slo.yaml`](alerting.md), for screens and alerts alike."""
+page, `ps` and `top` counts as a reason, whose `kind` is the same name. Alerts have a
+runbook of their name. Limits have these names in [`slo.yaml`](alerting.md), for screens
+and alerts alike."""
 
 
 class Reads(dict[str, Any]):
@@ -56,40 +55,44 @@ class Reads(dict[str, Any]):
         return default
 
 
-def alerts() -> Iterator[tuple[Alert, list[str]]]:
-    """Yield each alert with the limits that were read to build it."""
-    limits, reads = Limits(), Reads()
+def built(symptom: Symptom) -> tuple[list[Severity], list[str]]:
+    """Return the severities of the alert of *symptom*, and the limits that it reads."""
+    if symptom.rule[1] is None:
+        budgets = (one for one in slo.load() if one.alert == symptom.alert)
+        return [one.severity for slo in budgets for one in burn_alerts(slo, 1)], []
+    limits, reads = SiteLimits(), Reads()
     limits.changed = reads
-    for one in cause_alerts(limits):
-        yield one, list(dict.fromkeys(reads.names))
-        reads.names.clear()
-    for objective in slo.load():
-        for one in burn_alerts(objective, 1):
-            yield one, []
+    severities = [one.severity for one in symptom.alerts(limits)]
+    return severities, list(dict.fromkeys(reads.names))
 
 
 class Mentions(NamedTuple):
-    """What a function mentions: limits, topics of findings, texts, and other names."""
+    """What a function mentions: limits, symptoms that it finds, and other names."""
 
     limits: set[str]
-    topics: set[str]
-    texts: set[str]
+    symptoms: set[str]
     names: set[str]
 
 
 @cache
-def mentions(path: Path) -> Mapping[str, Mentions]:
-    """Return what each function of a module mentions."""
+def mentions(path: str) -> Mapping[str, Mentions]:
+    """Return what each function and method of a module mentions."""
     return {
         node.name: Mentions(
             {x.attr for x in ast.walk(node) if is_limit(x)},
-            {text for x in ast.walk(node) for text in topic_of(x)},
-            {str(x.value) for x in ast.walk(node) if isinstance(x, ast.Constant)},
-            {x.id for x in ast.walk(node) if isinstance(x, ast.Name)},
+            {text for x in ast.walk(node) for text in made_by(x)},
+            {name for x in ast.walk(node) if (name := called(x))},
         )
-        for node in ast.parse(path.read_text()).body
+        for node in ast.walk(ast.parse(Path(path).read_text()))
         if isinstance(node, ast.FunctionDef)
     }
+
+
+def called(node: ast.AST) -> str:
+    """Return the function, or the method of its own, that *node* may be."""
+    if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "self":
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def is_limit(node: ast.AST) -> TypeGuard[ast.Attribute]:
@@ -99,73 +102,61 @@ def is_limit(node: ast.AST) -> TypeGuard[ast.Attribute]:
     return getattr(node.value, "id", getattr(node.value, "attr", "")) == "limits"
 
 
-def topic_of(node: ast.AST) -> list[str]:
-    """Return the topic of the finding that *node* makes, if it is a constant."""
-    made = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding"
-    first = node.args[0] if made and node.args else None  # type: ignore[attr-defined]
+def made_by(node: ast.AST) -> list[str]:
+    """Return what the finding or reason that *node* makes is about, if a constant."""
+    if not isinstance(node, ast.Call) or getattr(node.func, "id", "") not in MAKERS:
+        return []
+    first = node.args[0] if node.args else None
+    if isinstance(first, ast.Starred) and isinstance(first.value, ast.Tuple):
+        first = first.value.elts[0]
     return [str(first.value)] if isinstance(first, ast.Constant) else []
 
 
-def reach(name: str, of: Mapping[str, Mentions], seen: set[str]) -> Iterator[Mentions]:
-    """Yield what the function *name* mentions, and those of its module it calls."""
-    if name in of and name not in seen:
-        seen.add(name)
-        yield of[name]
+def reach(
+    name: str, about: str, of: Mapping[str, Mentions], seen: set[str]
+) -> Iterator[str]:
+    """Yield the limits by which the function *name* judges *about*."""
+    if name not in of or name in seen:
+        return
+    seen.add(name)
+    if of[name].symptoms <= {about} or about in of[name].symptoms or len(seen) == 1:
+        yield from of[name].limits
         for other in of[name].names:
-            yield from reach(other, of, seen)
+            yield from reach(other, about, of, seen)
 
 
-def judged() -> dict[str, list[str]]:
-    """Return the limits of each finding, and of each reason of the answer."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    modules = [mentions(path) for path in FINDINGS.glob("*.py")]
-    made = {t for module in modules for one in module.values() for t in one.topics}
-    # Some are chosen from a table.
-    chosen = {one.name for one in PROGRAM} - made
-    for module in modules:
-        for name in module:
-            if not name.startswith("_"):
-                whole = list(reach(name, module, set()))
-                limits = {one for of in whole for one in of.limits}
-                for of in whole:
-                    for topic in of.topics | (chosen & of.texts):
-                        found[topic] |= limits
-    kinds = {kind for one in SYMPTOMS.values() for kind in one.kinds}
-    answer = mentions(ANSWER)
-    for name in answer:
-        for kind in kinds & answer[name].texts:
-            for of in reach(name, answer, set()):
-                found[kind] |= of.limits
-    return {name: [one for one in LIMITS if one in of] for name, of in found.items()}
+def judged(symptom: Symptom) -> Iterator[str]:
+    """Yield the limits of a finding, and of a reason of the answer."""
+    judges: list[Callable[..., Any] | None]
+    judges = [symptom.finding, symptom.together, symptom.reason]
+    for judge in [one for one in judges if one]:
+        of = mentions(inspect.getfile(judge))
+        found = set(reach(judge.__name__, symptom.name, of, set()))
+        yield from (one for one in LIMITS if one in found)
+
+
+def row(one: Symptom) -> list[str]:
+    """Return the row of the page."""
+    finding = f"finding `{one.name}`" if one.finding or one.together else ""
+    named = "page" if finding else f"page `{one.name}`"
+    shown = ", ".join(filter(None, (finding, named * bool(one.reason))))
+    severities, limits = built(one)
+    tier = " or ".join(dict.fromkeys(severities))
+    alert = f"[{one.alert}](../runbooks/{one.alert}.md), {tier}"
+    missing = f"none: {one.missing}" if one.missing else ""
+    names = dict.fromkeys([*judged(one), *limits])
+    return [
+        one.sentence,
+        shown or missing,
+        alert if one.alert else missing,
+        ", ".join(f"`{name}`" for name in names),
+        "" if one.metric is None else f"`{one.metric.name}`",
+        one.panel,
+    ]
 
 
 def written() -> str:
     """Return the page."""
-    built: defaultdict[str, list[str]] = defaultdict(list)
-    severities: defaultdict[str, list[str]] = defaultdict(list)
-    for alert, limits in alerts():
-        built[alert.name] += limits
-        severities[alert.name].append(alert.severity)
-    screens = judged()
-
-    def row(one: Symptom) -> list[str]:
-        finding = f"finding `{one.name}`" if one in PROGRAM else ""
-        shown = ", ".join(filter(None, (finding, "page" * bool(one.kinds))))
-        tier = " or ".join(dict.fromkeys(severities[one.alert]))
-        alert = f"[{one.alert}](../runbooks/{one.alert}.md), {tier}"
-        missing = f"none: {one.missing}" if one.missing else ""
-        names = [*screens.get(one.name, ()), *built[one.alert]]
-        names += [limit for kind in one.kinds for limit in screens.get(kind, ())]
-        limits = [f"`{name}`" for name in dict.fromkeys(names)]
-        return [
-            one.sentence,
-            shown or missing,
-            alert if one.alert else missing,
-            ", ".join(limits),
-            "" if one.metric is None else f"`{one.metric.name}`",
-            one.panel,
-        ]
-
     head = ("What", "Screens", "Alert", "Limits", "Metric", "Panel")
     parts = ["<!-- Generated by `make generate`; do not edit. -->", INTRODUCTION]
     for mode, title in MODES.items():

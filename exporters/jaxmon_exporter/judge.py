@@ -16,18 +16,18 @@ from typing import Any
 from jaxmon import endings, rundir
 from jaxmon.facts.ending import FINISHED
 from jaxmon.facts.process import read
+from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from jaxmon.formats.layout import clean
 from jaxmon.http import fetch
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.limits import Limits
 from jaxmon.report import responses
-from jaxmon.report.doing import doing
-from jaxmon.report.findings import HostFindings
-from jaxmon.report.findings.finding import Finding, verdict
-from jaxmon.report.findings.neighbours import shared
 from jaxmon.report.notes import doubts
-from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
+from jaxmon.report.time_table import doing
 from jaxmon.resources import hung
+from jaxmon.symptoms.cache import shared
+from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.findings import HostFindings, as_json, verdict
 
 
 # An agent's events are at most 4 MiB, its overview usually a tenth of that.
@@ -101,7 +101,7 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
                 verdict=clean(end.sentence)[:_MOST_OF_A_NOTE],
             )
     together = [
-        {**one.as_json(), "workers": list(workers)} for workers, one in shared(known)
+        {**as_json(one), "workers": list(workers)} for workers, one in shared(known)
     ]
     return HostVerdict(processes, together)
 
@@ -147,7 +147,7 @@ def _as_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
     Raises:
         ValueError: they are too long, or have a number that JSON does not.
     """
-    found = [one.as_json() for one in findings]
+    found = [as_json(one) for one in findings]
     if len(json.dumps(found, allow_nan=False)) > _MAX_FINDINGS:
         msg = f"its findings take more than {_MAX_FINDINGS} bytes"
         raise ValueError(msg)

@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from jaxmon.exposition.families import Family
+from jaxmon.facts.reading import read
+from jaxmon.facts.recent import Window
 from jaxmon.limits import Limits
 from jaxmon.report.status.history import ChartSamples
-from jaxmon.report.status.reading import read
-from jaxmon.report.status.window import Window
 from jaxmon_exporter.collecting import Clock
 
 
 if TYPE_CHECKING:
+    from jaxmon.facts.status import CollectorSummary, HostVerdict, Summary
     from jaxmon.report.status.history import ShownCharts
-    from jaxmon.report.status.model import CollectorSummary, Summary
-    from jaxmon.report.status.verdicts import HostVerdict
+    from jaxmon.symptoms.answer import Onsets
     from jaxmon_exporter.polling import Status
 
 
@@ -49,6 +49,7 @@ class Live:
         self._clock = clock
         self._window = Window()
         self._history = ChartSamples()
+        self._onsets: Onsets | None = None
 
     def sample(self) -> None:
         """Keep the latest values, without those of functions."""
@@ -70,8 +71,9 @@ class Live:
         Return the status as of now, with the findings in *verdict*: of the host, or of
         the process *worker*, `None` if there is none.
         """
-        from jaxmon.report.status.split import by_process  # noqa: PLC0415 - few look
+        from jaxmon.facts.reading import by_process  # noqa: PLC0415 - few look
         from jaxmon.report.status.summary import summarise  # noqa: PLC0415 - likewise
+        from jaxmon.symptoms import answer  # noqa: PLC0415 - likewise
 
         now = read(self._families(), time=self._clock())
         before = self._window.before(now.time)
@@ -81,6 +83,8 @@ class Live:
                 return None
             now, verdict = found, verdict.of(worker)
             before = by_process(before).get(worker) if before is not None else None
+        elif self._onsets is None:
+            self._onsets = answer.Onsets()
         return summarise(
             now,
             before,
@@ -89,6 +93,7 @@ class Live:
             run_dir=self._run_dir,
             verdict=verdict,
             limits=self._limits,
+            onsets=None if worker else self._onsets,
             collectors=[] if worker else [_collector(one) for one in statuses],
         )
 

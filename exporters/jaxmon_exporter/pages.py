@@ -14,8 +14,8 @@ from jaxmon.http.server import Request, Response
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from jaxmon.facts.status import Summary
     from jaxmon.report.status.history import ShownCharts
-    from jaxmon.report.status.model import Summary
 
 Page: TypeAlias = Callable[[Request], Response]
 SlowPage: TypeAlias = Callable[[Request], "Response | Future[Response]"]

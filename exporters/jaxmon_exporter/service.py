@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from jaxmon.catalog import BUILD_INFO, DROPPED, INTERNAL_ERRORS, SCRAPE_SECONDS
 from jaxmon.errors import CommandError, JaxmonError
 from jaxmon.exposition.families import Family, Histogram, gauge, series
+from jaxmon.facts.status import HostVerdict
 from jaxmon.http.routes import HostPolicy
 from jaxmon.http.server import Request, Server, metrics_handler
 from jaxmon.report.status.history import EVERY
-from jaxmon.report.status.verdicts import HostVerdict
 from jaxmon.resources.container import ContainerFamilies
 from jaxmon.resources.process import ProcessFamilies
 from jaxmon.version import version
@@ -36,8 +36,8 @@ from jaxmon_exporter.unseen import Unseen
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from jaxmon.facts.status import Summary
     from jaxmon.otel.pusher import Pusher
-    from jaxmon.report.status.model import Summary
     from jaxmon_exporter.collecting import Collector
     from jaxmon_exporter.compat import DcgmNames
     from jaxmon_exporter.prices import Prices

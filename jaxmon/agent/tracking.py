@@ -101,7 +101,7 @@ def _is_amount(number: Any) -> bool:
 def _findings(runtime: Runtime) -> str:
     """Return what was found, one line each; takes some milliseconds."""
     from jaxmon.limits.shared import current  # noqa: PLC0415 - once, at the end
-    from jaxmon.report.findings import find  # noqa: PLC0415
+    from jaxmon.symptoms.findings import find  # noqa: PLC0415
 
     limits = current(runtime.context.settings.run_dir)
     found = find(runtime.overview.judged_by(limits))

@@ -357,8 +357,8 @@ def list_windows(*, as_json: bool, alertmanager: str, access: Access) -> None:
 
 
 def _windows(url: str, access: Access) -> DeployWindows:
-    from jaxmon.artifacts.alerts.model import DEPLOY_NOISE
     from jaxmon.monitoring.silences import DeployWindows
+    from jaxmon.symptoms.alert import DEPLOY_NOISE
 
     return DeployWindows(access.session("Alertmanager", url), dict(DEPLOY_NOISE))
 
@@ -366,7 +366,7 @@ def _windows(url: str, access: Access) -> DeployWindows:
 def _labels(
     job: str, cluster: str | None, namespace: str | None, labels: Mapping[str, str]
 ) -> dict[str, str]:
-    from jaxmon.artifacts.alerts.model import DEPLOY_NOISE
+    from jaxmon.symptoms.alert import DEPLOY_NOISE
 
     given = {"job": job, "cluster": cluster, "namespace": namespace}
     if taken := sorted(labels.keys() & {*given, *dict(DEPLOY_NOISE)}):

@@ -200,8 +200,8 @@ def _verdicts(found: Sequence[Judged]) -> Iterator[Painted]:
     """Yield the worst finding of each process, and how to read on."""
     from jaxmon.cli.painted import BLANK, BROKEN, COLOURS, Painted
     from jaxmon.formats.layout import counted, duration, shortened, wrapped
-    from jaxmon.report.findings.finding import NOTHING, verdict
     from jaxmon.report.text import heading
+    from jaxmon.symptoms.findings import NOTHING, about, verdict
 
     width = output.report_width()
     yield Painted(
@@ -220,7 +220,7 @@ def _verdicts(found: Sequence[Judged]) -> Iterator[Painted]:
         text, colour = verdict(one.findings), None
         if not text:
             text = one.findings[0].verdict
-            colour = COLOURS.get(one.findings[0].about.urgency)
+            colour = COLOURS.get(about(one.findings[0]).urgency)
         for line in wrapped(text, width, first="  ", rest="  "):
             yield Painted(line, colour)
         if (rest := len(one.findings) - 1) > 0 and text != NOTHING:
@@ -253,11 +253,13 @@ def _show_json(worker: str | None, run_dir: Path | None, *, everyone: bool) -> N
 
 
 def _document(worker: Worker, findings: Sequence[Any], events: Any) -> dict[str, Any]:
+    from jaxmon.symptoms.findings import as_json
+
     return {
         "schema": _SCHEMA,
         "worker": worker.number,
         "pid": worker.pid,
-        "findings": [one.as_json() for one in findings],
+        "findings": [as_json(one) for one in findings],
         "overview": worker.overview,
         **events,
     }
@@ -267,8 +269,8 @@ def _evaluated(worker: Worker, run_dir: Path | None) -> tuple[Any, list[Any], An
     """Return what *worker* reports, the findings, and the events."""
     from jaxmon.cli.workers import neighbours
     from jaxmon.facts.process import read
-    from jaxmon.report.findings import find
-    from jaxmon.report.findings.neighbours import is_worth_comparing
+    from jaxmon.symptoms.cache import is_worth_comparing
+    from jaxmon.symptoms.findings import find
 
     events = worker.fetch("/debug/events")
     limits = limits_of(run_dir)

@@ -9,18 +9,16 @@ from typing import Any, Literal, TypeAlias
 
 from jaxmon import catalog
 from jaxmon.cli.sources import Source
+from jaxmon.facts.reading import Reading, by_process, read
+from jaxmon.facts.recent import MINUTE, Recent, Window
+from jaxmon.facts.status import UNREAD, AgentSummary, HostVerdict, State, Summary
 from jaxmon.formats.layout import UNKNOWN, amount
 from jaxmon.limits import Limits
-from jaxmon.report.findings.finding import NOTHING
 from jaxmon.report.programs import label, without_interpreter
-from jaxmon.report.status.model import AgentSummary, State, Summary
-from jaxmon.report.status.reading import Reading, read
-from jaxmon.report.status.recent import Recent
-from jaxmon.report.status.split import by_process
 from jaxmon.report.status.summary import summarise
-from jaxmon.report.status.verdicts import UNREAD, HostVerdict
-from jaxmon.report.status.window import MINUTE, Window
 from jaxmon.resources.hung import STOPPED
+from jaxmon.symptoms.answer import Onsets
+from jaxmon.symptoms.findings import NOTHING
 
 
 Condition: TypeAlias = Literal["running", "stuck?", "stopped", "crashed"]
@@ -144,14 +142,14 @@ class Host:
 
     Args:
         source: where to read.
-        limits: by which it is judged.
+        limits: by which it is judged; those of *source* if `None`.
         clock: Unix time.
     """
 
     def __init__(
         self,
         source: Source,
-        limits: Limits,
+        limits: Limits | None = None,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -162,6 +160,7 @@ class Host:
         self._now = _NOTHING_YET
         self._first: Reading | None = None
         self._verdict = UNREAD
+        self._onsets = Onsets()
 
     def poll(self) -> None:
         """
@@ -177,7 +176,7 @@ class Host:
 
     def judge(self) -> None:
         """Read the findings."""
-        self._verdict = self._source.verdict(self._limits)
+        self._verdict = self._source.verdict(self._limits or self._source.limits())
 
     def summary(self) -> Summary:
         """Return the status of the host."""
@@ -220,7 +219,8 @@ class Host:
             whole=whole,
             run_dir=self._source.name,
             verdict=verdict,
-            limits=self._limits,
+            limits=self._limits or self._source.limits(),
+            onsets=self._onsets if whole else None,
         )
 
 

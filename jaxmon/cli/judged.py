@@ -10,9 +10,9 @@ from jaxmon.facts.process import Snapshot, read
 from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.limits import Limits
 from jaxmon.report import responses
-from jaxmon.report.findings import HostFindings
-from jaxmon.report.findings.finding import Finding
-from jaxmon.symptoms import Urgency
+from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.findings import HostFindings, about
+from jaxmon.symptoms.symptom import Urgency
 
 
 _MAX_BYTES = 5 << 20
@@ -69,5 +69,5 @@ def _rank(one: Judged) -> tuple[int, float, int]:
     elif first is None:
         urgency, seconds = len(Urgency), 0.0
     else:
-        urgency, seconds = int(first.about.urgency), first.seconds
+        urgency, seconds = int(about(first).urgency), first.seconds
     return urgency, -seconds, int(one.worker.number)

@@ -45,8 +45,13 @@ def limits_of(run_dir: Path | None) -> Limits:
     """
     from jaxmon.limits import shared
 
-    chosen: Limits | None = click.get_current_context().meta.get(_CHOSEN)
-    return shared.current(run_dir) if chosen is None else chosen
+    return chosen() or shared.current(run_dir)
+
+
+def chosen() -> Limits | None:
+    """Return the limits that the command was given, on the command's thread."""
+    found: Limits | None = click.get_current_context().meta.get(_CHOSEN)
+    return found
 
 
 def _choose(context: click.Context, _: click.Parameter, path: Path | None) -> None:

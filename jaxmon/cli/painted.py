@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from jaxmon.report.findings.finding import Finding
-from jaxmon.symptoms import Urgency
+from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.findings import about
+from jaxmon.symptoms.symptom import Urgency
 
 
 COLOURS = {Urgency.FAILURE: "red", Urgency.TIME: "yellow", Urgency.HINT: "cyan"}
@@ -40,7 +41,7 @@ def painted(lines: Iterable[str], findings: Sequence[Finding]) -> Iterator[Paint
             yield Painted(line, bold=True)
         elif among and (found := re.match(_NUMBERED, line)):
             place = int(found[1]) - 1
-            urgency = findings[place].about.urgency if place < len(findings) else None
+            urgency = about(findings[place]).urgency if place < len(findings) else None
             colour = None if urgency is None else COLOURS.get(urgency)
             yield Painted(line, colour, bold=True)
         elif colour and re.match(_VERDICT, line):

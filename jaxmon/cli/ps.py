@@ -30,7 +30,7 @@ from jaxmon.formats.layout import (
 if TYPE_CHECKING:
     from jaxmon.cli.host import Process
     from jaxmon.facts.ending import ProcessEnd
-    from jaxmon.report.status.model import Summary
+    from jaxmon.facts.status import Summary
 
 _SCHEMA = 1
 _NONE = 1

@@ -11,8 +11,8 @@ from jaxmon.formats import json_text
 
 
 if TYPE_CHECKING:
+    from jaxmon.facts.status import Summary
     from jaxmon.monitoring.session import Session
-    from jaxmon.report.status.model import Summary
 
 
 def processes(session: Session, url: str) -> tuple[Summary, list[Process]]:

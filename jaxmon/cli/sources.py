@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from jaxmon.errors import CommandError, PageError
 from jaxmon.exposition.families import Family
-from jaxmon.facts.reader import from_json
+from jaxmon.facts.reader import from_json, mapping
 from jaxmon.facts.record import Fact, encoded
-from jaxmon.limits import Limits
+from jaxmon.facts.status import HostVerdict, ProcessVerdict
+from jaxmon.limits import Limits, shared
 from jaxmon.report.runs.summary import Found
-from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
 
 
 if TYPE_CHECKING:
@@ -33,6 +33,10 @@ class Source(Protocol):
         Raises:
             CommandError: nothing could be read.
         """
+        ...
+
+    def limits(self) -> Limits:
+        """Return the limits to judge by, as far as they are known."""
         ...
 
     def verdict(self, limits: Limits) -> HostVerdict:
@@ -63,6 +67,10 @@ class Sockets:
                 return []
             raise CommandError(str(error)) from error
 
+    def limits(self) -> Limits:
+        """Return those of the run directory."""
+        return shared.current(self._run_dir)
+
     def verdict(self, limits: Limits) -> HostVerdict:
         """Evaluate what all agents report."""
         from jaxmon_exporter.judge import judge
@@ -76,13 +84,16 @@ class Sidecar:
     def __init__(self, session: Session, url: str) -> None:
         self.name = url
         self._session = session
+        self._limits: Limits | None = None
 
     def families(self) -> list[Family]:
-        """Read ``/metrics``."""
+        """Read ``/metrics``, and at first the limits."""
         from jaxmon.exposition.parse import parse, to_family
         from jaxmon.monitoring.session import MonitoringError
 
         try:
+            if self._limits is None:
+                self.verdict(Limits())
             text = self._session.get("/metrics").body.decode(errors="replace")
             return [to_family(one) for one in parse(text)]
         except MonitoringError as error:
@@ -91,6 +102,10 @@ class Sidecar:
             msg = f"{self.name} is no sidecar of jaxmon: {error}"
             raise CommandError(msg) from error
 
+    def limits(self) -> Limits:
+        """Return its own, or the defaults as long as it has not responded."""
+        return self._limits or Limits()
+
     def verdict(self, limits: Limits) -> HostVerdict:  # noqa: ARG002 - its own
         """Read the findings in ``/api/summary``, by the sidecar's limits."""
         from jaxmon.formats import json_text
@@ -98,7 +113,8 @@ class Sidecar:
 
         try:
             body = self._session.get("/api/summary").body
-            found = json_text.parse(body.decode(errors="replace"))
+            found = mapping(json_text.parse(body.decode(errors="replace")))
+            self._limits = shared.checked(mapping(found.get("limits")))
         except (MonitoringError, ValueError) as error:
             return HostVerdict(trouble=f"unknown: {error}")
         processes = {

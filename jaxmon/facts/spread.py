@@ -2,7 +2,7 @@
 How times of one kind vary, and whether they are longer than others, beyond noise.
 
 The one judgement on a slowdown from samples: of a running process against its own past,
-and of one run against another. Both have the samples; `jaxmon.report.status.answer` and
+and of one run against another. Both have the samples; `jaxmon.symptoms.slowdowns` and
 Prometheus have only sums and buckets, and compare means and quantiles of windows.
 """
 

@@ -98,12 +98,18 @@ def read(path: Path) -> Limits:
             msg = 'expected {"schema": 1, "limits": {…}}'
             raise ValueError(msg)  # noqa: TRY301, TRY004 - as for what is no JSON
         schema.require(document, SCHEMA)
-        return _checked(found)
+        return checked(found)
     except ValueError as error:
         raise ConfigFileError(str(error)) from error
 
 
-def _checked(found: Mapping[str, Any]) -> Limits:
+def checked(found: Mapping[str, Any]) -> Limits:
+    """
+    Return the limits *found* in JSON, without those that this release does not have.
+
+    Raises:
+        ValueError: one has a value that is none.
+    """
     for name, value in found.items():
         if name not in LIMITS:
             continue

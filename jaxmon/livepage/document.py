@@ -9,11 +9,11 @@ from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 
+from jaxmon.facts.status import Summary
 from jaxmon.http.messages import Request, Response, error_response
 from jaxmon.http.page import accepts_gzip
 from jaxmon.report.html.elements import BASE, source_hash
 from jaxmon.report.status.history import ShownCharts
-from jaxmon.report.status.model import Summary
 
 
 _NO_STORE = {"Cache-Control": "no-store"}

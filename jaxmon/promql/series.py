@@ -71,7 +71,7 @@ class Counter:
         Return the rise over *window*, including series whose first sample is nonzero,
         for which `increase` returns 0. For what a sidecar counts and for distributions:
         it misses what a process counts as its predecessor did; see
-        `jaxmon.artifacts.events`.
+        `jaxmon.promql.events`.
 
         Args:
             window: how far back.

@@ -25,10 +25,11 @@ from jaxmon.formats.layout import (
     shortened,
     wrapped,
 )
-from jaxmon.report.findings.finding import Finding, verdict
-from jaxmon.report.findings.words import recompile_advice
 from jaxmon.report.section import Section
-from jaxmon.symptoms import Urgency
+from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.findings import about, verdict
+from jaxmon.symptoms.recompiles import recompile_advice
+from jaxmon.symptoms.symptom import Urgency
 
 
 _FUNCTIONS = "COMPILE TIME"
@@ -152,7 +153,7 @@ def won_back(urgency: str, seconds: float, observed: float, panel: str) -> list[
 
 def _see(finding: Finding, observed: float) -> str:
     """Return what a finding would win back, and where to read on."""
-    topic = finding.about
+    topic = about(finding)
     urgency = topic.urgency.name.lower()
     said = won_back(urgency, finding.seconds, observed, topic.panel)
     if topic.runbook:

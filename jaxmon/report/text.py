@@ -8,11 +8,11 @@ from jaxmon.facts.memory import Device
 from jaxmon.facts.process import Process, Snapshot
 from jaxmon.formats.layout import INDENT, columns, duration, ending, shortened, size
 from jaxmon.report import marked, sections, tables
-from jaxmon.report.findings.finding import Finding
 from jaxmon.report.goodput import goodput
 from jaxmon.report.notes import notes
 from jaxmon.report.time_table import time_table
 from jaxmon.report.utilization import flops
+from jaxmon.symptoms.finding import Finding
 
 
 WIDTH = 80

@@ -1,18 +1,4 @@
 """
-Everything that can be wrong, once: findings, answers and alerts refer to it.
-
-``docs/symptoms.md`` is made of it.
+Everything that can be wrong, once: a module for each family, with how it is judged by
+the facts of a process, by those of a host, and by an alert. `table` has them all.
 """
-
-from __future__ import annotations
-
-from collections.abc import Mapping
-
-from jaxmon.symptoms.fleet import FLEET
-from jaxmon.symptoms.program import PROGRAM
-from jaxmon.symptoms.symptom import Symptom as Symptom
-from jaxmon.symptoms.symptom import Urgency as Urgency
-
-
-SYMPTOMS: Mapping[str, Symptom] = {one.name: one for one in (*PROGRAM, *FLEET)}
-"""By name."""

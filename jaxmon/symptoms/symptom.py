@@ -1,11 +1,17 @@
-"""Something that can be wrong, and where it is said, shown and explained."""
+"""Something that can be wrong: how it is judged, and where it is explained."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from enum import IntEnum
 from typing import Literal, NamedTuple, TypeAlias
 
 from jaxmon.catalog import Metric
+from jaxmon.facts.process import Snapshot
+from jaxmon.facts.status import HostFacts, Reason
+from jaxmon.symptoms.alert import Alert, Severity, SiteLimits
+from jaxmon.symptoms.finding import Finding
 
 
 class Urgency(IntEnum):
@@ -21,6 +27,16 @@ class Urgency(IntEnum):
     """Nothing is wrong; it says what takes the time."""
 
 
+FAILURE, TIME, HINT, NOTE = Urgency
+
+# Why something has no alert, or no screen says it.
+NO_SCREEN = "no screen watches for it"
+NOTHING = "nothing is wrong"
+RULES_ONLY = "only Prometheus sees who is not there"
+LINES = "only the process knows its lines"
+BUDGET = "an objective is about weeks"
+TOO_LITTLE = "costs too little to wake or interrupt anyone"
+
 Mode: TypeAlias = Literal["F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", ""]
 
 MODES: dict[Mode, str] = {
@@ -35,20 +51,31 @@ MODES: dict[Mode, str] = {
     "": "Time, and jaxmon itself",
 }
 
+ProcessJudge: TypeAlias = Callable[[Snapshot], Iterable[Finding]]
+NeighbourJudge: TypeAlias = Callable[[Snapshot, Sequence[Snapshot]], Iterable[Finding]]
+HostJudge: TypeAlias = Callable[[HostFacts], Iterable[Reason]]
+AlertBuilder: TypeAlias = Callable[[SiteLimits], "Alert | Iterable[Alert]"]
+Explanation: TypeAlias = Callable[[HostFacts, Reason], Iterable[str]]
+
 
 class Symptom(NamedTuple):
     """
     Something that can be wrong.
 
     Attributes:
-        name: as programs read it: the topic of findings, if screens say it.
+        name: as programs read it: the topic of findings, the kind of reasons.
         mode: the kind of failure that it belongs to.
         sentence: what is wrong, in a sentence.
-        urgency: what it costs, where screens say it.
+        urgency: what it costs, as findings are sorted.
+        finding: judges a process by what its agent reports, since it started.
         metric: the metric that shows it over time, if there is one.
         panel: the dashboard and the panel, ``Debug: Recompiles over time``.
-        alert: the alert that says it, if there is one.
-        kinds: reasons of the answer of screens that say it.
+        rule: the name of the alert, and what builds it: `None` if an objective does.
+        together: judges it beside other processes of its host.
+        reason: judges a host by the numbers of the last minute.
+        severity: that of a finding in the answer; `None` if that is for `reason`.
+        wait: the limit by which its alert waits, if a reason comes earlier.
+        because: says why it is so, for the answer; by default, findings of it do.
         missing: why there is no alert, or why no screen says it.
         other_runbook: the runbook, if it is another one than that of the alert.
     """
@@ -57,14 +84,31 @@ class Symptom(NamedTuple):
     mode: Mode
     sentence: str
     urgency: Urgency = Urgency.NOTE
+    finding: ProcessJudge | None = None
     metric: Metric | None = None
     panel: str = ""
-    alert: str = ""
-    kinds: tuple[str, ...] = ()
+    rule: tuple[str, AlertBuilder | None] = ("", None)
+    together: NeighbourJudge | None = None
+    reason: HostJudge | None = None
+    severity: Severity | None = None
+    wait: str = ""
+    because: Explanation | None = None
     missing: str = ""
     other_runbook: str = ""
+
+    @property
+    def alert(self) -> str:
+        """The name of the alert, empty if there is none."""
+        return self.rule[0]
 
     @property
     def runbook(self) -> str:
         """The runbook to follow, empty if there is none."""
         return self.other_runbook or self.alert
+
+    def alerts(self, limits: SiteLimits) -> list[Alert]:
+        """Return its alerts, one or several; other rows may have the same."""
+        name, build = self.rule
+        made = build(limits) if build else ()
+        found = [made] if isinstance(made, Alert) else made
+        return [replace(one, name=name) for one in found]

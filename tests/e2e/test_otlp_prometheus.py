@@ -15,20 +15,14 @@ import yaml
 
 from jaxmon import catalog
 from jaxmon.artifacts import alerts
-from jaxmon.artifacts.slo.counting import Evaluation, counted
 from jaxmon.promql import counter, eq
+from jaxmon.promql.counting import Evaluation, counted
 from tests.exporter import exporters
 from tests.otlp import Series, page_samples
 from tests.otlp_stores import KINDS, Store, store
 from tests.panels import Grafana, is_sidecars, panels, problems, settled
 from tests.preloaded import run_preloaded, start_preloaded
-from tests.support import (
-    ROOT,
-    Prometheus,
-    clean_environ,
-    free_port,
-    until,
-)
+from tests.support import ROOT, Prometheus, clean_environ, free_port, until
 
 
 SCALE = 60

@@ -15,7 +15,7 @@ import pytest
 import jaxmon
 from jaxmon.agent.agent import running
 from jaxmon.facts.process import read
-from jaxmon.report.findings import find
+from jaxmon.symptoms.findings import find
 from tests import inside
 from tests.instrumented import value
 from tests.support import run_python

@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from jaxmon.artifacts import alerts, slo
-from jaxmon.artifacts.alerts.model import DEPLOY_NOISE
 from jaxmon.cli.main import main
 from jaxmon.monitoring.session import Session
 from jaxmon.monitoring.silences import LONGEST, DeployWindows
+from jaxmon.symptoms.alert import DEPLOY_NOISE
 from tests.alertmanager import Alertmanager
 from tests.support import Prometheus, free_port, http_get, until
 

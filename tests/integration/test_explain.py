@@ -15,7 +15,8 @@ from click.testing import CliRunner
 
 from jaxmon.cli.main import main
 from jaxmon.formats import layout
-from jaxmon.report.findings import neighbours
+from jaxmon.limits import Limits
+from jaxmon.limits.shared import publish
 from tests.explaining import BUSY, IDLE, PYTHON, explain
 from tests.support import Result, clean_environ, run_python, until
 
@@ -84,6 +85,7 @@ def test_json_has_everything(programs, run_dir):
         "action",
         "where",
         "seconds",
+        "severity",
         "urgency",
         "metric",
         "panel",
@@ -215,13 +217,13 @@ def test_a_wide_terminal_is_used(programs, run_dir):
 
 @pytest.mark.exhaustive
 def test_processes_that_compile_the_same_are_told(
-    programs: Callable[..., Any], run_dir: Path, monkeypatch: pytest.MonkeyPatch
+    programs: Callable[..., Any], run_dir: Path
 ) -> None:
     """
     Two processes of this host that compile the same program at the same time are named,
     by either of them; one that compiled it alone is not.
     """
-    monkeypatch.setattr(neighbours, "_WORTH_SECONDS", 0.01)
+    publish(run_dir, Limits(together_slow="1s"))
     both = [programs(TOGETHER), programs(TOGETHER)]
     for one in both:
         one.stdin.write("go\n")

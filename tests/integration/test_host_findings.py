@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
+from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from jaxmon.http.server import Request, Response
 from jaxmon.limits import Limits
-from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
 from jaxmon_exporter import judge as judging
 from jaxmon_exporter import service
 from jaxmon_exporter.judge import judge

@@ -15,7 +15,7 @@ import pytest
 
 from jaxmon.agent import Agent
 from jaxmon.facts.process import read
-from jaxmon.report.findings import find
+from jaxmon.symptoms.findings import find
 from tests import inside
 from tests.instrumented import instrumented, value
 

@@ -16,7 +16,7 @@ from jaxmon.agent import Agent
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.key_use import drawn_from
 from jaxmon.facts.process import read
-from jaxmon.report.findings import find
+from jaxmon.symptoms.findings import find
 from tests import inside
 from tests.support import some, until
 

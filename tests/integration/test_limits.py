@@ -14,11 +14,14 @@ from click.testing import CliRunner
 
 from jaxmon import catalog
 from jaxmon.artifacts import alerts, slo
+from jaxmon.cli.host import Host as Terminal
 from jaxmon.cli.main import main
+from jaxmon.cli.sources import Sidecar
 from jaxmon.errors import ConfigFileError
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import gauge
 from jaxmon.limits import LIMITS, Limits, shared
+from jaxmon.monitoring.session import Session
 from tests.exporter import Exporter, exporters
 from tests.hosts import Host
 from tests.preloaded import run_preloaded
@@ -74,6 +77,13 @@ def screens(run_dir: Path, *options: str) -> list[bool]:
     ]
 
 
+def top(url: str, limits: Limits | None = None) -> str:
+    """Return what `jaxmon top --url` answers, first of all."""
+    host = Terminal(Sidecar(Session("sidecar", url), url), limits)
+    host.poll()
+    return json.dumps(host.summary()["answer"])
+
+
 def test_one_limit_moves_the_alert_and_all_screens(
     host: Host, exporter: Callable[..., Exporter], tmp_path: Path
 ) -> None:
@@ -98,6 +108,9 @@ def test_one_limit_moves_the_alert_and_all_screens(
     (agent,) = running.summary()["agents"]
     assert [one["topic"] for one in agent["findings"]] == ["memory"]
     assert screens(host.run_dir) == [True, True, True]
+    # From another host as well, unless other limits are given there.
+    assert FULL in top(running.url)
+    assert FULL not in top(running.url, Limits())
     assert running.stop() == 0
 
     # One that was given none judges by the defaults, and so do the others.

@@ -16,7 +16,7 @@ import pytest
 import jaxmon
 from jaxmon.agent import Agent
 from jaxmon.facts.process import read
-from jaxmon.report.findings import find
+from jaxmon.symptoms.findings import find
 from tests import inside
 from tests.instrumented import instrumented, samples, value
 from tests.support import until

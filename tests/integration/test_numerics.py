@@ -16,7 +16,7 @@ from jaxmon.agent import Agent
 from jaxmon.agent.checks import numerics
 from jaxmon.facts.functions import Numerics
 from jaxmon.facts.process import read as read_report
-from jaxmon.report.findings import find
+from jaxmon.symptoms.findings import find
 from tests import inside
 from tests.instrumented import instrumented, samples, value
 from tests.support import until

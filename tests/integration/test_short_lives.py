@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from jaxmon import catalog
-from jaxmon.artifacts.slo.counting import Evaluation, conditions, counted
 from jaxmon.clocks import monotonic
 from jaxmon.promql import counter
+from jaxmon.promql.counting import Evaluation, conditions, counted
 from jaxmon_exporter.collectors.agents.collector import Agents
 from tests.exporter import exporters
 from tests.fakes.agents import failures, page_of, up

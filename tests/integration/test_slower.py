@@ -19,8 +19,8 @@ from jaxmon.agent.history.times import ENOUGH
 from jaxmon.agent.sampling.part import Sampling
 from jaxmon.facts.process import read
 from jaxmon.limits import Limits, shared
-from jaxmon.report.findings import find
-from jaxmon.report.findings.finding import Finding
+from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.findings import find
 from tests import inside, naps
 from tests.instrumented import instrumented, value
 from tests.preloaded import run_preloaded
@@ -179,7 +179,7 @@ LOOP = """
 import json
 import jaxmon
 from jaxmon.agent.history.part import SpeedHistory
-from jaxmon.report.findings import find
+from jaxmon.symptoms.findings import as_json, find
 from jaxmon.facts.process import read
 from tests import inside
 
@@ -202,7 +202,7 @@ run(0.1, 0.01, 60)
 before = [one.verdict for one in find(read(inside.overview(agent)))]
 run(0.3, 0.2, 30)
 after = [one for one in find(read(inside.overview(agent))) if one.topic == "slower"]
-print(json.dumps([before, [one.as_json() for one in after]]))
+print(json.dumps([before, [as_json(one) for one in after]]))
 """
 
 
@@ -225,7 +225,7 @@ import jax, jax.numpy as jnp
 import numpy as np
 import jaxmon
 from jaxmon.agent.history import part
-from jaxmon.report.findings import find
+from jaxmon.symptoms.findings import as_json, find
 from jaxmon.facts.process import read
 from tests import inside
 
@@ -255,7 +255,7 @@ while time.time() < until:
         history._tick()
         break
 document = inside.overview(agent)
-found = [one.as_json() for one in find(read(document)) if one.topic == "slower"]
+found = [as_json(one) for one in find(read(document)) if one.topic == "slower"]
 jaxmon.uninstrument()
 print(json.dumps(found))
 """

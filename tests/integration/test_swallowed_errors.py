@@ -16,7 +16,7 @@ from jaxlib import xla_client
 import jaxmon
 from jaxmon.agent import Agent
 from jaxmon.facts.process import read
-from jaxmon.report.findings import find
+from jaxmon.symptoms.findings import find
 from tests import inside
 from tests.failing import fail, kinds
 from tests.instrumented import value

@@ -18,8 +18,8 @@ import pytest
 from jaxmon.agent import Agent
 from jaxmon.agent.tracing.part import TraceMistakes
 from jaxmon.facts.process import read
-from jaxmon.report.findings import find
-from jaxmon.report.findings.finding import Finding
+from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.findings import find
 from tests import inside
 from tests.instrumented import instrumented
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from jaxmon.artifacts import alerts, slo
-from jaxmon.artifacts.alerts import boards
+from jaxmon.artifacts.alerts import rules
 from jaxmon.artifacts.dashboards import all_dashboards
 from jaxmon.artifacts.dashboards.model import Dashboard
 from jaxmon.artifacts.dashboards.variables import Variable
@@ -32,7 +32,7 @@ def names(board: Dashboard) -> set[str]:
 @EVERY_ALERT
 def test_an_alert_opens_a_board_that_shows_it(alert):
     """The board exists, has each variable of the link, and a panel about the alert."""
-    url = alert.document(SITE)["annotations"]["dashboard_url"]
+    url = rules.document(alert, SITE)["annotations"]["dashboard_url"]
     found = re.fullmatch(r"/d/([a-z-]+)\?(.+)", url)
     assert found
     board = BOARDS[found[1]]
@@ -48,7 +48,7 @@ def test_the_board_selects_what_the_alert_is_about(alert):
     Service with cluster and namespace, host, worker, function and device are filled in
     from the labels that the alert has, as far as the board selects by them.
     """
-    url = alert.document(SITE)["annotations"]["dashboard_url"]
+    url = rules.document(alert, SITE)["annotations"]["dashboard_url"]
     board = url.removeprefix("/d/").partition("?")[0]
     labels = {*(alert.expr.shape.labels or ()), *dict(alert.labels)}
     expected = {
@@ -64,12 +64,8 @@ def test_the_board_selects_what_the_alert_is_about(alert):
     assert set(url.partition("?")[2].split("&")) == expected
 
 
-def test_the_table_names_alerts_that_exist():
-    """An alert that is renamed does not keep its old place; one board has each."""
-    listed = [name for names in boards._BOARDS.values() for name in names]
+def test_each_alert_has_a_board():
+    """But those of objectives, which the board of all budgets shows."""
+    names = {one.name for one in alerts.all_alerts()}
 
-    assert len(set(listed)) == len(listed)
-    assert {*listed} <= {one.name for one in alerts.all_alerts()}
-    assert {one.name for one in alerts.all_alerts()} - {*listed} == {
-        one.alert for one in slo.load()
-    }
+    assert {*rules._BOARD} == names - {one.alert for one in slo.load()}

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from jaxmon.artifacts import alerts, slo
 from jaxmon.artifacts.alerts import Alert, Options
+from jaxmon.artifacts.alerts.rules import document
 from jaxmon.catalog import ACCELERATOR_UP
 from jaxmon.cli import alerts as command
 from jaxmon.cli.main import main
@@ -105,7 +106,7 @@ def test_an_alert_is_complete(alert):
     assert "{{ $" in alert.summary
     assert re.fullmatch(r"[A-Z].*\.", alert.description)
     assert "{{" not in alert.description
-    annotations = alert.document(slo.Site())["annotations"]
+    annotations = document(alert, slo.Site())["annotations"]
     assert annotations["runbook"] == f"jaxmon runbook show {alert.name}"
     assert annotations["dashboard_url"].startswith("/d/jaxmon-")
     assert "runbook_url" not in annotations

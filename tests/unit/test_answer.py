@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family, series
-from jaxmon.report.status.reading import Reading
-from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
+from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.facts.reading import Reading
+from jaxmon.facts.status import HostVerdict, ProcessVerdict
+from jaxmon.report.status.summary import summarise
+from jaxmon.symptoms.answer import Onsets
+from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.findings import as_json
 from tests.status import ROUTE, START, Worker, reading, status
 
 
@@ -29,7 +33,7 @@ def hangs(worker: Worker) -> None:
 
 def hangs_for_long(worker: Worker) -> None:
     worker.set(catalog.REQUESTS_IN_PROGRESS, 12, ROUTE)
-    worker.set(catalog.REQUEST_OLDEST_SECONDS, 310, ROUTE)
+    worker.set(catalog.REQUEST_OLDEST_SECONDS, 370, ROUTE)
 
 
 def hangs_since_lately(worker: Worker) -> None:
@@ -67,7 +71,7 @@ def stands_still(worker: Worker) -> None:
 
 
 def stands_still_for_long(worker: Worker) -> None:
-    worker.set(catalog.STEP_AGE_SECONDS, 660, "train")
+    worker.set(catalog.STEP_AGE_SECONDS, 730, "train")
 
 
 def stands_still_and_compiles(worker: Worker) -> None:
@@ -140,7 +144,7 @@ CASES = {
     ),
     stands_still_for_long: (
         "failing",
-        "No: loop train is stuck: its last step was 11 min ago.",
+        "No: loop train is stuck: its last step was 12 min 10 s ago.",
     ),
     stands_still_and_compiles: ("fine", "Yes: 1 loop at work."),
     evaluates: ("fine", "Yes: 1 loop at work."),
@@ -232,14 +236,7 @@ def test_processes_that_crashed_or_hang_are_reasons() -> None:
 def finding_on(
     topic: str, subject: str, verdict: str, *evidence: str, where: str = ""
 ) -> dict[str, Any]:
-    return {
-        "topic": topic,
-        "subject": subject,
-        "verdict": verdict,
-        "evidence": list(evidence),
-        "where": where,
-        "seconds": 0.0,
-    }
+    return as_json(Finding(topic, subject, verdict, evidence, "", where))
 
 
 def because(worker: Worker, before: Reading, process: ProcessVerdict) -> list[str]:
@@ -335,18 +332,14 @@ def test_what_has_been_slow_for_long_is_still_slow() -> None:
 
 def test_findings_are_reasons_unless_the_numbers_say_so() -> None:
     """A finding that costs users something is a reason, once for all processes."""
-
-    def finding(topic: str, subject: str, verdict: str) -> dict[str, Any]:
-        return finding_on(topic, subject, verdict)
-
     worker = Worker()
     worker.requests(160, "error")
     worker.set(catalog.VALUE_NONFINITE_RUN, 9, "loss")
     of = [
-        finding("requests", ROUTE, "160 requests failed."),
-        finding("nonfinite_value", "loss", "The logged loss is NaN."),
-        finding("leak", "0", "Memory of device 0 grew steadily."),
-        finding("recompile", "f", "f was recompiled."),
+        finding_on("requests", ROUTE, "160 requests failed."),
+        finding_on("nonfinite_value", "loss", "The logged loss is NaN."),
+        finding_on("leak", "0", "Memory of device 0 grew steadily."),
+        finding_on("recompile", "f", "f was recompiled."),
     ]
     verdict = HostVerdict(
         {"0": ProcessVerdict(findings=of), "1": ProcessVerdict(findings=of[2:])}
@@ -358,3 +351,40 @@ def test_findings_are_reasons_unless_the_numbers_say_so() -> None:
         ("degraded", "Memory of device 0 grew steadily."),
     ]
     assert reasons[2]["workers"] == ["0", "1"]
+
+
+def test_a_reason_says_when_its_alert_follows() -> None:
+    """To one who saw it begin; what is there at the first look has no such time."""
+    onsets = Onsets()
+    worker = Worker()
+    worker.requests(1000)
+
+    def said(at: float) -> str:
+        found = summarise(reading(worker, at=START + at), onsets=onsets)
+        return found["answer"]["text"]
+
+    assert "memory" not in said(600)
+    device_is_full(worker)
+    full = "Not quite: device 0 is about to run out of memory: 93 % of 100 B in use"
+    follows = [f"since {one}, a ticket follows at 10 min." for one in ("0 s", "20.0 s")]
+    assert [said(620), said(640)] == [f"{full}; {one}" for one in follows]
+    for at in range(660, 1220, 20):
+        assert "; since" in said(at)
+    # The ticket is there; and after a pause, since when is not known.
+    assert [said(1220), said(1300), said(1320)] == [f"{full}."] * 3
+
+
+def test_an_accelerator_that_no_program_uses_is_not_failing() -> None:
+    """Its alert is a ticket, as a device may be drained; one in use pages."""
+    info = series(catalog.ACCELERATOR_INFO, "GPU-1", "0", "nvidia", "H100", "", "")
+    lost = [
+        Family(catalog.ACCELERATOR_INFO, [(info, 1.0)]),
+        gauge(catalog.ACCELERATOR_UP, 0, "GPU-1"),
+    ]
+    idle, busy = Worker(), Worker()
+    device_is_full(busy)
+    for worker, state in ((idle, "degraded"), (busy, "failing")):
+        reasons = status(worker, extra=lost)["answer"]["reasons"]
+        (found,) = [one for one in reasons if one["kind"] == "accelerator"]
+        assert found["text"] == "accelerator 0 does not respond to the driver."
+        assert found["state"] == state

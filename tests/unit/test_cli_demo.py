@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from jaxmon.cli.gameday.children import Children
 from jaxmon.cli.gameday.demo import _Demo, _signals_interrupt
 from jaxmon.cli.main import main
-from jaxmon.report.status.reading import read
+from jaxmon.facts.reading import read
 from jaxmon.report.status.summary import summarise
 
 

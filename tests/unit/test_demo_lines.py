@@ -21,8 +21,8 @@ from jaxmon.cli.gameday.scene import (
 from jaxmon.cli.gameday.screen import plain
 from jaxmon.cli.gameday.stack import ActiveAlert
 from jaxmon.exposition.families import Family, series
-from jaxmon.report.status.model import Summary
-from jaxmon.report.status.reading import read
+from jaxmon.facts.reading import read
+from jaxmon.facts.status import Summary
 from jaxmon.report.status.summary import summarise
 
 

@@ -17,7 +17,7 @@ from jaxmon.cli.gameday.scene import DisplayState, SceneLog, drawn, finish
 from jaxmon.cli.gameday.screen import Screen, view
 from jaxmon.cli.gameday.stack import ActiveAlert
 from jaxmon.exposition.families import Family, series
-from jaxmon.report.status.reading import read
+from jaxmon.facts.reading import read
 from jaxmon.report.status.summary import summarise
 from tests.hostile_text import HOSTILE, harmful
 

@@ -20,7 +20,7 @@ from jaxmon.facts.record import Fact, encoded
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.server import Server
 from jaxmon.limits import Limits
-from jaxmon.report.findings import find
+from jaxmon.symptoms.findings import find
 from jaxmon_exporter.judge import judge
 from tests.support import ROOT
 

@@ -9,6 +9,7 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, series
+from jaxmon.facts.reading import read
 from jaxmon.report.status.history import (
     EVERY,
     MOST_PROCESSES,
@@ -17,7 +18,6 @@ from jaxmon.report.status.history import (
     ChartSamples,
     ShownCharts,
 )
-from jaxmon.report.status.reading import read
 from tests.status import ROUTE, START, Worker, reading
 
 

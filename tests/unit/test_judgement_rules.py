@@ -10,27 +10,29 @@ from tests.support import ROOT
 
 # Numbers of judgements that are no limits: they guard what is measured, or word it.
 NO_LIMITS = {
+    "answer.py": {"_PAUSE"},
+    "compiles.py": {"_EFFECT_SECONDS", "_WORTH_A_LINE", "_SLOW_SECONDS", "_WRITER"},
+    "job.py": {"_LITTLE", "_LEAST_SECONDS", "_LEAST_SHARE", "_LEAST_PROCESSES"},
     "collectives.py": {"_DEVIATIONS", "_LEAST_RECORDED", "_OLDEST_SECONDS", "_WINDOWS"},
-    "compiles.py": {"_EFFECT_SECONDS", "_WORTH_A_LINE", "_WRITER"},
     "differences.py": {"_DIGITS"},
     "lags.py": {
         *("_DEVIATIONS", "_IS_KNOWN", "_LASTS", "_MANY_STEPS", "_MOSTLY", "_OFTEN"),
         *("_STEPS", "_STUDENT"),
     },
-    "periods.py": {"OF_A_LINE"},
     "memory.py": {"_DAY"},
-    "runs.py": {"_NEAR"},
+    "reason.py": {"_MINUTE_LEAST", "_MINUTE_MOST"},
+    "requests.py": {"_CALLERS", "_HANGS_FOR"},
+    "results.py": {"_SAME_SAMPLES"},
+    "runs.py": {"_NEAR", "_ADDED"},
     "serving.py": {"_STEADY", "_THIRDS"},
-    "stalled.py": {"_EARLIER", "_RHYTHM"},
-    "time.py": {"_MORE", "_RARELY", "_EXPLAINED"},
+    "steps.py": {"_EARLIER", "_RHYTHM", "PATIENCE"},
+    "time.py": {"OF_A_LINE", "_MORE", "_RARELY", "_EXPLAINED"},
     "transfers.py": {"_OF_A_NUMBER", "_SLOWEST"},
-    "values.py": {"_SAME_SAMPLES"},
     "stragglers.py": {"_LITTLE_WAIT", "_NO_WAIT", "_OTHERS"},
     "verdict.py": {"_MOST_USUAL", "_RHYTHM"},
-    "answer.py": {"_MINUTE_LEAST", "_MINUTE_MOST"},
 }
 JUDGES = (
-    *("report/findings/*.py", "report/status/answer.py"),
+    "symptoms/*.py",
     *("job/verdict.py", "job/stragglers.py", "job/lags.py"),
     *("job/collectives.py", "job/compiles.py", "job/differences.py"),
 )

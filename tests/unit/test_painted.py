@@ -8,9 +8,9 @@ import pytest
 
 from jaxmon.cli.painted import COLOURS, painted
 from jaxmon.facts.process import read
-from jaxmon.report.findings import find
 from jaxmon.report.text import explanation
-from jaxmon.symptoms import Urgency
+from jaxmon.symptoms.findings import about, find
+from jaxmon.symptoms.symptom import Urgency
 from tests.landing_page import Agent
 from tests.ptys import Console, console
 from tests.reports import HEALTHY, function, recompiling
@@ -44,10 +44,10 @@ def test_findings_have_the_colour_of_their_urgency() -> None:
         verdicts = [
             f"{number}. {one.verdict}"
             for number, one in enumerate(findings, 1)
-            if one.about.urgency is urgency
+            if about(one).urgency is urgency
         ]
         assert by_colour[colour] == " ".join(verdicts)
-    assert {one.about.urgency for one in findings} >= {Urgency.FAILURE, Urgency.TIME}
+    assert {about(one).urgency for one in findings} >= {Urgency.FAILURE, Urgency.TIME}
     plain = (one.text for one in found[1:] if one.bold and not one.colour)
     headings = {text.partition(":")[0] for text in plain}
     assert {"FINDINGS", "COMPILE TIME", "REQUESTS"} <= headings

@@ -6,8 +6,8 @@ from typing import Any
 
 from jaxmon import catalog
 from jaxmon.facts.process import read
-from jaxmon.report.findings import find
-from jaxmon.report.findings.words import WHAT_TO_DO, WHY
+from jaxmon.symptoms.findings import find
+from jaxmon.symptoms.recompiles import WHAT_TO_DO, WHY
 from tests.reports import GIB, findings, function
 
 

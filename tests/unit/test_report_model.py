@@ -9,7 +9,7 @@ import pytest
 
 from jaxmon.facts.process import Snapshot, read
 from jaxmon.report import text
-from jaxmon.report.findings import find
+from jaxmon.symptoms.findings import find
 from tests.unit.test_report_text import EVENTS, OVERVIEW
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from jaxmon.facts.process import Snapshot, read
-from jaxmon.report.findings import find
-from jaxmon.report.findings.finding import Finding
-from jaxmon.report.findings.neighbours import is_worth_comparing
+from jaxmon.symptoms.cache import is_worth_comparing
+from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.findings import find
 from tests.reports import HEALTHY
 
 

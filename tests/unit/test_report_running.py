@@ -6,7 +6,7 @@ import jax.errors
 import pytest
 
 from jaxmon import catalog
-from jaxmon.report.findings.words import ERROR_TYPES, ERRORS, WARNINGS
+from jaxmon.symptoms.errors import ERROR_TYPES, ERRORS, WARNINGS
 from tests.reports import GIB, findings, function
 from tests.running_cases import CASES, requests
 

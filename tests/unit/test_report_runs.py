@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from jaxmon.facts.record import encoded
-from jaxmon.facts.run import RunRecord
-from jaxmon.report.findings.finding import Finding
-from jaxmon.report.goodput import saving
-from jaxmon.symptoms import Urgency
+from jaxmon.facts.run import RunRecord, saving
+from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.findings import about
+from jaxmon.symptoms.symptom import Urgency
 from tests.long_run import HOUR, RECORD, run
 from tests.reports import findings
 
@@ -244,7 +244,7 @@ def test_waiting_for_machines_is_a_hint() -> None:
     """The program cannot win it back; it hides no other loss, and none is blamed."""
     (one,) = found(run({"waiting": 24 * HOUR}))
 
-    assert (one.topic, one.about.urgency) == ("between_attempts", Urgency.HINT)
+    assert (one.topic, about(one).urgency) == ("between_attempts", Urgency.HINT)
     assert one.verdict == (
         "No attempt of run llama ran for 1 d, 33 % of 3 d: 2 h before each restart."
     )
@@ -259,7 +259,7 @@ def test_a_crash_loop_is_a_failure() -> None:
     """As soon as its alert would fire, before any other finding."""
     first, *_ = found(run({"recovery": 20 * HOUR}, fruitless=4))
 
-    assert (first.topic, first.about.urgency) == ("no_progress", Urgency.FAILURE)
+    assert (first.topic, about(first).urgency) == ("no_progress", Urgency.FAILURE)
     assert first.verdict == "Run llama is in attempt 4 in a row without a new step."
     assert "jaxmon job post-mortem" in first.action
 

@@ -11,7 +11,7 @@ import pytest
 
 from jaxmon.facts.record import encoded
 from jaxmon.indicators.queues import DepthHistory
-from jaxmon.report.findings.finding import Finding
+from jaxmon.symptoms.finding import Finding
 from tests.reports import findings, function
 
 

@@ -11,7 +11,7 @@ import pytest
 from jaxmon.facts.process import read
 from jaxmon.formats import layout
 from jaxmon.report import text
-from jaxmon.report.findings import find
+from jaxmon.symptoms.findings import find
 
 
 MIB, GIB = 1 << 20, 1 << 30

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from jaxmon.report.stacks import stacks
+from jaxmon.symptoms.findings import about
 from tests.ledgers import NO_MORE, computing, found, ledger
 from tests.reports import findings, function
 
@@ -70,7 +71,7 @@ def test_starting_up_is_not_work_that_could_wait():
 
     assert (only.topic, rest.topic) == ("device", "startup")
     assert rest.where == "startup.py:7"
-    assert rest.about.urgency.name == "NOTE"
+    assert about(rest).urgency.name == "NOTE"
 
 
 def test_waiting_for_a_busy_device_is_no_fault():
@@ -78,7 +79,7 @@ def test_waiting_for_a_busy_device_is_no_fault():
     (only,) = found({"fetch": 0.9, "python": 0.05}, functions=computing(540.0))
 
     assert only.topic == "device"
-    assert only.about.urgency.name == "NOTE"
+    assert about(only).urgency.name == "NOTE"
 
 
 def test_reads_are_a_fault_if_the_device_is_idle():
@@ -129,7 +130,7 @@ def test_python_is_no_fault_while_the_device_computes():
     busy = found({"fetch": 0.2, "python": 0.8}, functions=computing(590.0))
     idle = found({"fetch": 0.2, "python": 0.8}, functions=computing(120.0))
 
-    assert [one.topic for one in busy if one.about.urgency.name == "TIME"] == []
+    assert [one.topic for one in busy if about(one).urgency.name == "TIME"] == []
     assert [one.topic for one in idle][:1] == ["host"]
 
 

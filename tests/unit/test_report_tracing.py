@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.report.findings.finding import Finding
+from jaxmon.symptoms.finding import Finding
 from tests.reports import findings, function
 
 

@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.report.findings.words import (
-    ALWAYS_NAN,
-    DIVERGING,
-    INFINITE,
-    NONFINITE,
-    SPIKE,
-)
+from jaxmon.symptoms.values import ALWAYS_NAN, DIVERGING, INFINITE, NONFINITE, SPIKE
 from tests.reports import Case, findings, function
 
 

@@ -192,7 +192,7 @@ def test_the_likely_cause_is_below_the_answer() -> None:
     (reason,) = found.answer.reasons
 
     assert found.answer.state == "failing"
-    assert (reason.kind, reason.subject) == ("requests_fail", "predict")
+    assert (reason.kind, reason.subject) == ("requests", "predict")
     assert "ValueError" in reason.because
     assert "serve.py:41" in reason.because
     assert reason.because in Page(page(found)).text

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from jaxmon.artifacts import slo
-from jaxmon.artifacts.slo.counting import Evaluation
 from jaxmon.errors import JaxmonError, SloError
 from jaxmon.limits import LIMITS, Limits
+from jaxmon.promql.counting import Evaluation
 
 
 VALID = """\

@@ -8,10 +8,10 @@ import pytest
 
 from jaxmon.artifacts import alerts, slo
 from jaxmon.artifacts.slo import burn
-from jaxmon.artifacts.slo.counting import RESTARTED, RETURNED, Evaluation
 from jaxmon.artifacts.slo.rules import recording_groups
 from jaxmon.catalog import BY_NAME
 from jaxmon.formats import durations
+from jaxmon.promql.counting import RESTARTED, RETURNED, Evaluation
 from tests.support import ROOT
 
 

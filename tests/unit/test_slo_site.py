@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jaxmon.artifacts import alerts, slo
-from jaxmon.artifacts.slo.counting import Evaluation
 from jaxmon.errors import SloError
+from jaxmon.promql.counting import Evaluation
 from tests.unit.test_slo import LATENCY, RATIO, VALID, changed
 
 

@@ -6,9 +6,11 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram
-from jaxmon.report.status.distributions import distributions
-from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
-from jaxmon.report.status.window import Window
+from jaxmon.facts.distributions import distributions
+from jaxmon.facts.recent import Window
+from jaxmon.facts.status import HostVerdict, ProcessVerdict
+from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.findings import as_json
 from tests.status import ROUTE, START, Worker, reading, status
 
 
@@ -106,7 +108,7 @@ def test_a_successor_has_none_of_the_findings_on_its_predecessor() -> None:
     workers = Worker(0), Worker(1)
     for worker, uptime in zip(workers, (3, 300), strict=True):
         worker.set(catalog.UPTIME_SECONDS, uptime)
-    found = {"topic": "errors", "subject": "", "verdict": "It failed."}
+    found = as_json(Finding("error", "", "It failed.", (), ""))
     one = ProcessVerdict(pid=7, findings=[found])
     judged = HostVerdict(
         {"0": one, "1": one},

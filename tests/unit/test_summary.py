@@ -11,14 +11,8 @@ import pytest
 from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, gauge, labels_text
-from jaxmon.report.status.model import Summary
-from jaxmon.report.status.verdicts import UNREAD
-from jaxmon_exporter.collectors.synthetic import (
-    ACCELERATORS,
-    FUNCTIONS,
-    WORKERS,
-    Demo,
-)
+from jaxmon.facts.status import UNREAD, Summary
+from jaxmon_exporter.collectors.synthetic import ACCELERATORS, FUNCTIONS, WORKERS, Demo
 from jaxmon_exporter.live import Live
 from jaxmon_exporter.polling import Status
 

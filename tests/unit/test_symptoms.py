@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pkgutil
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
+from jaxmon import symptoms
 from jaxmon.artifacts import slo
-from jaxmon.artifacts.alerts.burn import burn_alerts
+from jaxmon.artifacts.alerts.build import burn_alerts
 from jaxmon.artifacts.alerts.causes import cause_alerts
 from jaxmon.cli.runbook import names
-from jaxmon.limits import Limits
-from jaxmon.report.status.model import ReasonKind
-from jaxmon.symptoms import SYMPTOMS
-from jaxmon.symptoms.fleet import FLEET
-from jaxmon.symptoms.program import PROGRAM
+from jaxmon.symptoms.alert import SiteLimits
+from jaxmon.symptoms.table import SYMPTOMS
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,15 +41,28 @@ def test_symptoms_refer_to_what_exists(name):
 
     assert not one.panel or one.panel in panels()
     assert not one.runbook or one.runbook in names()
-    screens = one in PROGRAM or bool(one.kinds)
+    screens = one.finding or one.together or one.reason
     assert bool(one.missing) == (not screens or not one.alert), one
+    # A finding makes the answer of itself, or has numbers that do, or is only advice.
+    assert one.finding or not one.severity
 
 
-def test_each_alert_and_each_reason_is_of_a_symptom():
-    """And none is of something that does not exist."""
-    built = {one.name for one in cause_alerts(Limits())}
+def test_each_alert_is_of_a_symptom():
+    """And none is of something that does not exist; rows that share one build it."""
+    built = {one.name for one in cause_alerts(SiteLimits())}
+    for name in built:
+        builds = {one.rule[1] for one in SYMPTOMS.values() if one.alert == name}
+        assert len(builds) == 1, name
     built |= {one.name for each in slo.load() for one in burn_alerts(each, 1)}
     assert {one.alert for one in SYMPTOMS.values() if one.alert} == built
-    kinds = {kind for one in SYMPTOMS.values() for kind in one.kinds}
-    assert kinds == {*get_args(ReasonKind)} - {"finding"}
-    assert len(SYMPTOMS) == len(PROGRAM) + len(FLEET)
+
+
+def test_each_symptom_stands_once():
+    """The table has all symptoms of all modules of the package, by different names."""
+    found = [
+        one.name
+        for info in pkgutil.iter_modules(symptoms.__path__, "jaxmon.symptoms.")
+        for one in getattr(importlib.import_module(info.name), "SYMPTOMS", ())
+        if not isinstance(one, str)
+    ]
+    assert sorted(found) == sorted(SYMPTOMS)

@@ -16,9 +16,9 @@ from jaxmon.cli.top.reader import Seen
 from jaxmon.cli.top.state import ORDERS, State
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import parse, to_family
+from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from jaxmon.formats.layout import columns
 from jaxmon.limits import Limits
-from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
 
 
 FINDING = {
@@ -29,6 +29,7 @@ FINDING = {
     "action": "Mend it.",
     "where": "train.py:9",
     "seconds": 0.0,
+    "severity": "ticket",
     "urgency": "failure",
 }
 
@@ -44,6 +45,9 @@ class Source:
     def families(self) -> list[Family]:
         page = self._pages.pop(0) if len(self._pages) > 1 else self._pages[0]
         return [to_family(one) for one in parse(page)]
+
+    def limits(self) -> Limits:
+        return Limits()
 
     def verdict(self, limits: Limits) -> HostVerdict:  # noqa: ARG002 - fixed
         process = ProcessVerdict(7, "python3 train.py", 9.0, [FINDING])

@@ -7,7 +7,7 @@ import runpy
 import pytest
 
 from jaxmon.catalog import CAUSES
-from jaxmon.report.findings.words import WHAT_TO_DO
+from jaxmon.symptoms.recompiles import WHAT_TO_DO
 from tests.support import ROOT
 
 

@@ -27,11 +27,11 @@ from jaxmon.facts.record import encoded
 from jaxmon.limits import Limits
 from jaxmon.limits.shared import current
 from jaxmon.originals import original
-from jaxmon.report.findings import find
 from jaxmon.report.html.page import files_of
 from jaxmon.report.runs.summary import Facts
 from jaxmon.report.text import summary
 from jaxmon.settings import Settings
+from jaxmon.symptoms.findings import find
 
 
 # A blocked standard error must not keep the program alive.

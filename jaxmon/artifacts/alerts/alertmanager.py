@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxmon.artifacts.alerts.model import DEPLOY_NOISE, Options
-from jaxmon.artifacts.alerts.starts import DEPLOY_ALERT
-from jaxmon.artifacts.alerts.training import STALLED_ALERT, STALLED_SLO, TIME_ALERTS
-from jaxmon.artifacts.slo.severity import INFO, PAGE, TICKET
+from jaxmon.artifacts.alerts.rules import Options
 from jaxmon.artifacts.slo.site import AlertRoute, Site
 from jaxmon.formats import durations
+from jaxmon.symptoms.alert import DEPLOY_NOISE, INFO, PAGE, TICKET
+from jaxmon.symptoms.starts import DEPLOY_ALERT
+from jaxmon.symptoms.steps import STALLED_ALERT, STALLED_SLO
+from jaxmon.symptoms.time import TIME_ALERTS
 
 
 # One objective of one service: a missing label equals a missing label.

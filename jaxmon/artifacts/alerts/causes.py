@@ -1,95 +1,161 @@
 """
-Cause alerts: likely reasons for missed objectives, and what no objective covers.
-
-Each function of this module's siblings creates one alert, or one per severity, from the
-limits; this is the list.
+Cause alerts: likely reasons for missed objectives, and what no objective covers. They
+are those of the symptoms, as a site changes them: local limits, overrides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from jaxmon.artifacts.alerts import (
-    checks,
-    compiles,
-    goodput,
-    hardware,
-    memory,
-    monitoring,
-    requests,
-    slowdowns,
-    starts,
-    training,
-)
-from jaxmon.artifacts.alerts.model import Alert
-from jaxmon.artifacts.slo.changes import ExpectedRun
-from jaxmon.artifacts.slo.severity import PAGE
-from jaxmon.formats import durations
+from jaxmon import catalog
+from jaxmon.artifacts.slo import Slos
+from jaxmon.artifacts.slo.changes import LocalLimits, Override
+from jaxmon.catalog import Metric
 from jaxmon.limits import Limits
+from jaxmon.promql import Expr, counter, eq, gauge
+from jaxmon.symptoms.alert import Alert, SiteLimits
+from jaxmon.symptoms.table import SYMPTOMS
 
 
-def cause_alerts(
-    limits: Limits,
-    scale: float = 1,
-    *,
-    runs: Iterable[ExpectedRun] = (),
-    page: str = PAGE,
+# A series that exists if the label has the value, by label.
+_WITNESSES = {
+    "loop": catalog.STEP_AGE_SECONDS,
+    "route": catalog.REQUESTS,
+    "function": catalog.COMPILES,
+}
+
+
+# In files, where they keep their place from release to release; new ones come last.
+_ORDER = (
+    " "
+    "DeployInProgress RequestsHang ColdStarts ColdLatency TrainingStalled RankStuck "
+    "NcclStuck TrainingDied CrashLoop NotReady WarmupFailed NonFinite DataStarvation "
+    "TimeLost Straggler RankSlow CheckpointAge CheckpointFailed RunNoProgress "
+    "GoodputLow Slowdown OutOfMemory DeviceMemoryHigh MemoryLeak HostMemoryGrowth "
+    "RecompileStorm CompileFailed CompileSlow CompileStuck ThunderingCompilation "
+    "ProgramsDiverge KeyReuse CheckFailed SilentCorruption AcceleratorLost GpuXid "
+    "GpuEccErrors GpuNeedsReset GpuThrottled TpuRuntimeDown AcceleratorUnderused "
+    "AcceleratorIdle TargetDown ServiceVanished CollectorDown WebConfigFailed "
+    "AgentSilent AgentHookInactive ExportFailing SpansDropped "
+)
+
+
+def cause_alerts(limits: SiteLimits) -> list[Alert]:
+    """
+    Return the alerts of all symptoms, that on deployments first: Alertmanager must see
+    it before the alerts it inhibits.
+    """
+    # Several symptoms share some.
+    rows = {one.alert: one for one in SYMPTOMS.values()}.values()
+    return sorted((it for one in rows for it in one.alerts(limits)), key=_place)
+
+
+def causes(slos: Slos, scale: float) -> Iterator[Alert]:
+    """
+    Yield the cause alerts, with the local limits of some of their subjects.
+
+    Raises:
+        SloError: a local limit concerns no alert with its labels.
+    """
+
+    def build(limits: Limits) -> list[Alert]:
+        page = slos.site.severity("page")
+        return cause_alerts(SiteLimits.of(limits, scale, slos.runs, page))
+
+    usual = build(slos.limits)
+    others = [
+        (one, build(slos.limits.replaced(**dict(one.limits)))) for one in slos.local
+    ]
+    used: set[int] = set()
+    for place, alert in enumerate(usual):
+        # Each alert follows from the limits: those that differ concern it.
+        differing = [
+            (number, local, alerts[place])
+            for number, (local, alerts) in enumerate(others)
+            if alerts[place] != alert and _subjects(local) <= _labels(alert)
+        ]
+        expr = alert.expr
+        for number, local, other in differing:
+            used.add(number)
+            which, labels = _witness(local), tuple(dict(local.match))
+            own = other.expr.and_(which, *labels)
+            expr = expr.unless(which, *labels)
+            if replace(other, expr=expr) == replace(alert, expr=expr):
+                expr = expr.or_(own)
+            else:
+                # Rules of one name need different labels.
+                values = ", ".join(value for _, value in local.match)
+                marked = (*other.labels, ("local", values))
+                yield replace(other, expr=own, labels=marked)
+        yield replace(alert, expr=expr)
+    for number, local in enumerate(slos.local):
+        if number not in used:
+            names = ", ".join(name for name, _ in local.limits)
+            subjects = ", ".join(sorted(_subjects(local)))
+            local.source.fail(
+                f"no alert that depends on {names} has the labels {subjects}; use "
+                "fewer labels, such as job alone"
+            )
+
+
+def overridden(
+    alerts: Iterable[Alert], overrides: Iterable[Override]
 ) -> Iterator[Alert]:
     """
-    Yield the alerts, that on deployments first: Alertmanager must see it before the
-    alerts it inhibits.
+    Yield the alerts as *overrides* change them, without those that are disabled.
 
-    Args:
-        limits: when they fire.
-        scale: divides the durations that are not limits.
-        runs: that are expected to run.
-        page: what the site calls the severity.
+    Raises:
+        SloError: an override names no alert.
     """
-    hour, day = (durations.scaled(one, scale) for one in ("1h", "1d"))
-    yield starts.deploy_in_progress(limits, hour)
-    yield from requests.requests_hang(limits)
-    yield requests.cold_starts(limits)
-    yield requests.cold_latency(limits)
-    yield training.training_stalled(limits)
-    yield training.rank_stuck(limits)
-    yield training.nccl_stuck(limits)
-    yield from starts.training_died(limits, runs)
-    yield starts.crash_loop(limits)
-    yield starts.not_ready(limits)
-    yield starts.warmup_failed(limits)
-    yield from training.non_finite(limits)
-    yield training.data_starvation(limits)
-    yield training.time_lost(limits)
-    yield training.straggler(limits)
-    yield training.rank_slow(limits)
-    yield training.checkpoint_age(limits)
-    yield training.checkpoint_failed(limits)
-    yield from goodput.of_runs(limits)
-    yield from slowdowns.slower(limits, scale)
-    yield from memory.out_of_memory(limits)
-    yield memory.device_memory_high(limits)
-    yield memory.memory_leak(limits)
-    yield memory.host_memory_growth(limits)
-    yield compiles.recompile_storm(limits)
-    yield compiles.compile_failed(limits)
-    yield compiles.compile_slow(limits)
-    yield compiles.compile_stuck(limits)
-    yield compiles.thundering_compilation(limits)
-    yield compiles.programs_diverge(limits)
-    yield from checks.of_results(limits)
-    yield from hardware.accelerator_lost(limits, day)
-    yield hardware.gpu_xid(limits)
-    yield hardware.gpu_ecc_errors(limits)
-    yield hardware.gpu_needs_reset(limits)
-    yield hardware.gpu_throttled(limits)
-    yield hardware.tpu_runtime_down(limits)
-    yield hardware.underused(limits)
-    yield hardware.idle(limits)
-    yield monitoring.target_down(limits, day)
-    yield from monitoring.service_vanished(limits, hour, page=page)
-    yield monitoring.collector_down(limits, day)
-    yield monitoring.web_config_failed(limits)
-    yield monitoring.agent_silent(limits)
-    yield monitoring.agent_hook_inactive(limits)
-    yield monitoring.export_failing(limits)
-    yield monitoring.spans_dropped(limits)
+    alerts = list(alerts)
+    by_name = {one.alert: one for one in overrides}
+    names = sorted({one.name for one in alerts})
+    for unknown in by_name.keys() - set(names):
+        by_name[unknown].source.fail(
+            f"there is no alert {unknown!r}; allowed are {', '.join(names)}"
+        )
+    for alert in alerts:
+        change = by_name.get(alert.name)
+        if change is None:
+            yield alert
+        elif change.enabled:
+            yield replace(
+                alert,
+                severity=change.severity or alert.severity,
+                for_=change.for_ or alert.for_,
+                labels=(*alert.labels, *change.labels),
+                summary=change.summary or alert.summary,
+                description=change.description or alert.description,
+            )
+
+
+def _place(alert: Alert) -> int:
+    place = _ORDER.find(f" {alert.name.removeprefix('Jaxmon')} ")
+    return len(_ORDER) if place < 0 else place
+
+
+def _subjects(local: LocalLimits) -> set[str]:
+    """Return the labels that the alert itself must have."""
+    return {label for label in dict(local.match) if label in {"job", *_WITNESSES}}
+
+
+def _labels(alert: Alert) -> frozenset[str]:
+    return alert.expr.shape.labels or frozenset()
+
+
+def _witness(local: LocalLimits) -> Expr:
+    """Return series with the labels of *local*, while their subject is there."""
+    labels = dict(local.match)
+    special = next((one for one in _WITNESSES if one in labels), None)
+    metric = _WITNESSES[special] if special else catalog.BUILD_INFO
+    matchers = tuple(eq(label, value) for label, value in labels.items())
+    return _series(metric, tuple(labels), *matchers).max(*labels)
+
+
+def _series(metric: Metric, more: tuple[str, ...], *matchers: object) -> Expr:
+    # Some of the labels are the site's.
+    extended = metric._replace(labels=(*metric.labels, *more))
+    if metric.kind == "counter":
+        return counter(extended, *matchers).total()  # type: ignore[arg-type]
+    return gauge(extended, *matchers)  # type: ignore[arg-type]

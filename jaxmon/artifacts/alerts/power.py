@@ -8,17 +8,14 @@ draws. Joining them in every panel and alert would be unreadable.
 from __future__ import annotations
 
 from jaxmon import catalog, promql
-from jaxmon.artifacts.alerts.model import PROCESS
-from jaxmon.artifacts.slo.rules import RuleGroup
 from jaxmon.formats import durations
 from jaxmon.promql import Expr, counter, gauge, histogram, recorded
+from jaxmon.symptoms.alert import PROCESS
+from jaxmon.symptoms.job import DEVICE_TIME
 
 
 PROCESS_POWER = f"worker:{catalog.ACCELERATOR_POWER_WATTS.name}:sum"
 """Total power of a process's GPUs, counting shared GPUs in full."""
-
-DEVICE_TIME = f"function:{catalog.EXECUTION_SECONDS.name}:ratio_rate5m"
-"""Fraction of time a function keeps its process's devices busy."""
 
 FUNCTION_POWER = f"function:{catalog.ACCELERATOR_POWER_WATTS.name}:sum"
 """Watts of a process, divided among its functions by their device time."""
@@ -26,19 +23,13 @@ FUNCTION_POWER = f"function:{catalog.ACCELERATOR_POWER_WATTS.name}:sum"
 _FUNCTION = (*PROCESS, "function")
 
 
-def power_group(scale: float) -> RuleGroup:
-    """Return the rules; *scale* divides their window, names keep it."""
-    window, interval = (durations.scaled(one, scale) for one in ("5m", "30s"))
-    rules = {
+def recorded_power(scale: float) -> dict[str, Expr]:
+    """Return what is recorded; *scale* divides its window, names keep it."""
+    return {
         PROCESS_POWER: _process_power(),
-        DEVICE_TIME: _device_time(window),
+        DEVICE_TIME: _device_time(durations.scaled("5m", scale)),
         FUNCTION_POWER: _function_power(),
     }
-    return RuleGroup(
-        "jaxmon-power",
-        interval,
-        tuple({"record": name, "expr": str(expr)} for name, expr in rules.items()),
-    )
 
 
 def _process_power() -> Expr:

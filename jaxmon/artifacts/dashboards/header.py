@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts.alerts.slowdowns import SAMPLES, VERSIONS
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import Annotation, Notes
@@ -11,8 +10,9 @@ from jaxmon.artifacts.dashboards.variables import Variable
 from jaxmon.artifacts.overviews import services
 from jaxmon.artifacts.overviews.accelerators import FIRING
 from jaxmon.artifacts.overviews.processes import STARTS
-from jaxmon.artifacts.slo.severity import PAGE
 from jaxmon.promql import Expr, alerts, eq, recorded
+from jaxmon.symptoms.alert import PAGE
+from jaxmon.symptoms.slowdowns import SAMPLES, VERSIONS
 
 
 _ALERT = ("alertname", "job", "severity")

@@ -24,10 +24,10 @@ from jaxmon.artifacts.dashboards.model import (
     Target,
 )
 from jaxmon.artifacts.dashboards.variables import DependentVariable, Variable
-from jaxmon.artifacts.slo.severity import PAGE, TICKET
 from jaxmon.artifacts.slo.site import Site
 from jaxmon.promql import Expr, Matcher
 from jaxmon.promql.identity import Identity
+from jaxmon.symptoms.alert import PAGE, TICKET
 
 
 _JOB = 'job=~"$job"'

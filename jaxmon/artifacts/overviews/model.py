@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from jaxmon.artifacts.events import Events
 from jaxmon.catalog import RUNTIME_INFO, Metric
 from jaxmon.formats import durations
 from jaxmon.promql import Expr, Matcher, counter, gauge, recorded
+from jaxmon.promql.events import Events
 from jaxmon.promql.shape import SCRAPED_LABELS, ExpressionType
 
 

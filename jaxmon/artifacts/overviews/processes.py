@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jaxmon import catalog, promql
-from jaxmon.artifacts import events
 from jaxmon.artifacts.overviews.model import (
     HOST,
     PROCESS,
@@ -19,6 +18,7 @@ from jaxmon.promql import (
     Expr,
     counter,
     eq,
+    events,
     gauge,
     gauge_changes,
     histogram,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts import events
 from jaxmon.artifacts.overviews.model import (
     PROCESS,
     OverviewRule,
@@ -13,7 +12,7 @@ from jaxmon.artifacts.overviews.model import (
     rated,
     rising,
 )
-from jaxmon.promql import Expr, counter, eq, gauge, histogram, ne, ratio
+from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, ne, ratio
 
 
 # --- requests, queues and batches ---------------------------------------------------

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from jaxmon.artifacts.slo.severity import PAGE, TICKET, Severity
 from jaxmon.formats import durations
+from jaxmon.symptoms.alert import PAGE, TICKET, Severity
 
 
 # Pairs of three days need a period of several weeks.

@@ -6,13 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from jaxmon.artifacts.slo.severity import SEVERITIES, Severity
 from jaxmon.artifacts.slo.site import label, pairs
 from jaxmon.artifacts.slo.source import Source
 from jaxmon.formats import durations
+from jaxmon.symptoms.alert import SEVERITIES, ExpectedRun, Match, Severity
 
-
-Match = tuple[tuple[str, str], ...]
 
 SUBJECTS = ("job", "loop", "route", "function")
 """What limits may be local to, besides the labels of services."""
@@ -58,20 +56,6 @@ class Override:
     labels: tuple[tuple[str, str], ...] = ()
     summary: str | None = None
     description: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectedRun:
-    """
-    A job that is expected to run.
-
-    Args:
-        match: labels of its processes, ``job`` among them.
-        processes: how many there should be.
-    """
-
-    match: Match
-    processes: int
 
 
 def local(

@@ -2,7 +2,7 @@
 Service-level indicators that count events: requests, calls, observations.
 
 Each yields, per combination of some labels, the events and the bad events since the
-previous evaluation of the rule; see `jaxmon.artifacts.slo.counting`.
+previous evaluation of the rule; see `jaxmon.promql.counting`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from jaxmon import promql
-from jaxmon.artifacts.slo.counting import Evaluation, counted
 from jaxmon.catalog import Metric
 from jaxmon.promql import Counter, Expr, Histogram, Matcher
+from jaxmon.promql.counting import Evaluation, counted
 
 
 @dataclass(frozen=True, slots=True)

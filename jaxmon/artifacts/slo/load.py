@@ -16,7 +16,6 @@ from jaxmon.artifacts.slo.burn import POLICY, Condition
 from jaxmon.artifacts.slo.indicators import Indicator, LatencyIndicator, Ratio, Selector
 from jaxmon.artifacts.slo.model import Slo, Slos
 from jaxmon.artifacts.slo.selectors import Metrics
-from jaxmon.artifacts.slo.severity import SEVERITIES, Severity
 from jaxmon.artifacts.slo.source import Source, read
 from jaxmon.artifacts.slo.timed import Freshness, Throughput
 from jaxmon.formats import durations
@@ -24,6 +23,7 @@ from jaxmon.limits import LIMITS, Limits
 from jaxmon.limits.fleet import FleetLimits
 from jaxmon.limits.limit import Form, Limit
 from jaxmon.limits.process import ProcessLimits
+from jaxmon.symptoms.alert import SEVERITIES, Severity
 
 
 _OBJECTIVES = Path(__file__).with_name("objectives.yaml")

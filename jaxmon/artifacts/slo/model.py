@@ -9,13 +9,14 @@ from typing import Self
 
 from jaxmon import promql
 from jaxmon.artifacts.slo.burn import POLICY, Condition, Pair, pairs, windows
-from jaxmon.artifacts.slo.changes import ExpectedRun, LocalLimits, Override
-from jaxmon.artifacts.slo.counting import Evaluation
+from jaxmon.artifacts.slo.changes import LocalLimits, Override
 from jaxmon.artifacts.slo.indicators import Indicator, LatencyIndicator
 from jaxmon.artifacts.slo.site import Site
 from jaxmon.formats import durations
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, Matcher
+from jaxmon.promql.counting import Evaluation
+from jaxmon.symptoms.alert import ExpectedRun
 
 
 EVENTS, ERRORS = "slo:events:delta", "slo:errors:delta"

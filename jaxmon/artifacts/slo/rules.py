@@ -18,7 +18,6 @@ from typing import Any, Self
 
 from jaxmon import catalog, promql
 from jaxmon.artifacts.slo import burn
-from jaxmon.artifacts.slo.counting import Evaluation, conditions
 from jaxmon.artifacts.slo.model import (
     BUDGET,
     BUDGET_REMAINING,
@@ -34,6 +33,7 @@ from jaxmon.artifacts.slo.model import (
 )
 from jaxmon.formats import durations
 from jaxmon.promql import Expr
+from jaxmon.promql.counting import Evaluation, conditions
 from jaxmon.promql.identity import Identity
 
 

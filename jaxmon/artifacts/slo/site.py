@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from jaxmon.artifacts.slo.severity import SEVERITIES, Severity
 from jaxmon.artifacts.slo.source import Source
+from jaxmon.symptoms.alert import SEVERITIES, Severity
 
 
 SERVICE_LABELS, PROCESS_LABELS = ("cluster", "namespace"), ("pod",)

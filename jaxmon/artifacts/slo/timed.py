@@ -7,23 +7,17 @@ What has stopped reporting is not evaluated: it is neither late nor slow.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Self
 
 from jaxmon import catalog, promql
-from jaxmon.artifacts.slo.counting import Evaluation
 from jaxmon.artifacts.slo.indicators import Selector
 from jaxmon.catalog import Metric
 from jaxmon.formats import durations
-from jaxmon.promql import Expr, gauge, histogram, re
+from jaxmon.promql import Expr
+from jaxmon.promql.counting import Evaluation
 from jaxmon.promql.shape import SCRAPED_LABELS
+from jaxmon.symptoms.steps import busy, patience
 
-
-PAUSES = "(?i)(eval|valid|test|checkpoint|sav|restor|load|warm|init).*"
-"""Activities that keep a loop from its steps, by their names."""
-
-PATIENCE = 3
-"""How many times its mean a step may take before it is late, if that is longer."""
 
 _RATE_WINDOW = "5m"
 
@@ -110,37 +104,3 @@ class Throughput:
 
     def _rate(self, by: tuple[str, ...]) -> Expr:
         return self.total.counter.rate(_RATE_WINDOW).sum(*by)
-
-
-def busy(limit: float, *, compiling: float = inf, active: float = inf) -> Expr:
-    """
-    Return the processes that compile, or run an activity besides their loop, or did so
-    less than *limit* seconds ago: their next step is not due yet.
-
-    Args:
-        limit: for a step.
-        compiling: seconds after which a compile no longer counts.
-        active: likewise, for an activity.
-    """
-    pauses = re("activity", PAUSES)
-    found = [
-        _within(gauge(catalog.COMPILE_OLDEST_SECONDS) > 0, compiling),
-        _within(gauge(catalog.ACTIVITY_RUNNING_SECONDS, pauses) > 0, active),
-        gauge(catalog.ACTIVITY_AGE_SECONDS, pauses) < limit,
-    ]
-    compiles, activities, ended = (one.max(*SCRAPED_LABELS) for one in found)
-    return compiles.or_(activities).or_(ended)
-
-
-def patience(age: Expr, limit: float) -> Expr:
-    """
-    Return the *age* above which each loop's step is late: *limit* seconds, or
-    `PATIENCE` of its steps if that is longer.
-    """
-    steps = histogram(catalog.STEP_SECONDS)
-    mean = (steps.sum.total() / (steps.count.total() > 0)) * PATIENCE
-    return promql.call("clamp_min", mean, limit).or_(age * 0 + limit)
-
-
-def _within(age: Expr, limit: float) -> Expr:
-    return age if limit == inf else age < limit

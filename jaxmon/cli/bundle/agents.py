@@ -12,7 +12,6 @@ from typing import Any
 
 from jaxmon import disclosure, endings, rundir
 from jaxmon.cli import runs
-from jaxmon.cli.bundle import hlo
 from jaxmon.cli.bundle.archive import Archive
 from jaxmon.cli.selection import pick
 from jaxmon.cli.workers import TIMEOUT, Worker, running
@@ -24,11 +23,45 @@ from jaxmon.http.fetch import FetchError, fetch_all
 from jaxmon.http.redaction import Secrets
 from jaxmon.limits import Limits
 from jaxmon.report import responses
-from jaxmon.report.findings import find
 from jaxmon.report.html.page import files_of
 from jaxmon.report.stacks import stacks
 from jaxmon.report.text import explanation
 from jaxmon.resources import hung
+from jaxmon.symptoms.findings import find
+
+
+# XLA prints them on a thread of the agent, which may be analysing others.
+_SECONDS = 60.0
+_MOST_NAME = 80
+
+
+def add(archive: Archive, worker: Worker, newest: int) -> None:
+    """
+    Add the HLO of the *newest* programs of *worker* to *archive*, a file for each, and
+    a list of them.
+    """
+    try:
+        answer = worker.fetch(f"/debug/hlo?newest={newest}", timeout=_SECONDS)
+    except CommandError as error:
+        archive.missing[f"worker {worker.number}, HLO"] = error.message
+        return
+    place = f"worker-{worker.number}/hlo"
+    listed: list[dict[str, Any]] = []
+    programs = answer.get("programs")
+    for program in programs if isinstance(programs, list) else ():
+        if not isinstance(program, dict):
+            continue
+        function, text = str(program.get("function")), program.get("hlo")
+        entry = {"function": function, "finished": program.get("finished")}
+        if isinstance(text, str):
+            name = re.sub(r"[^\w.-]", "_", function, flags=re.ASCII)[-_MOST_NAME:]
+            file = f"{place}/{len(listed) + 1:02}-{name}.txt"
+            archive.add(file, text)
+            entry["file"] = file
+        else:
+            entry["omitted"] = str(program.get("omitted"))
+        listed.append(entry)
+    archive.add_json(f"{place}/programs.json", listed)
 
 
 _MAX_BYTES = 16 << 20
@@ -124,7 +157,7 @@ def _collected(
     if programs is not None:
         for worker in workers:
             if not worker.trouble:
-                hlo.add(archive, worker, programs)
+                add(archive, worker, programs)
     return found
 
 

@@ -48,7 +48,7 @@ from jaxmon.settings import SIDECAR_PORT
 
 
 if TYPE_CHECKING:
-    from jaxmon.report.status.model import Summary
+    from jaxmon.facts.status import Summary
 
 _JOB = "demo"
 _PORT = SIDECAR_PORT

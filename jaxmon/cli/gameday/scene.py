@@ -24,7 +24,7 @@ from jaxmon.formats.layout import (
 
 
 if TYPE_CHECKING:
-    from jaxmon.report.status.model import DeviceSummary, FunctionSummary, Summary
+    from jaxmon.facts.status import DeviceSummary, FunctionSummary, Summary
 
 _STEP = "train_step"
 _LOW_HIT_RATE = 0.95

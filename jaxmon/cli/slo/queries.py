@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from jaxmon import catalog, promql
-from jaxmon.artifacts import events as of_processes
 from jaxmon.artifacts.alerts.power import PROCESS_POWER
 from jaxmon.artifacts.slo.model import BUDGET_REMAINING, ERRORS, EVENTS, OBJECTIVE
 from jaxmon.formats import durations
 from jaxmon.monitoring.prometheus import PrometheusSeries
 from jaxmon.promql import Counter, Expr, Matcher, counter, gauge, ne
+from jaxmon.promql import events as of_processes
 
 
 # A missing sample or two, as when Prometheus restarts, does not end an alert.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jaxmon.cli.limits import LIMITS, limits_of
+from jaxmon.cli.limits import LIMITS, chosen
 from jaxmon.cli.options import RUN_DIR, Number, Url
 from jaxmon.cli.servers import Access
 from jaxmon.cli.servers import access as server_access
@@ -67,7 +67,7 @@ def command(
 
     source = _source(url, run_dir, access)
     terminal = Terminal()
-    reader = Reader(Host(source, limits_of(run_dir)), terminal.wake, every=every)
+    reader = Reader(Host(source, chosen()), terminal.wake, every=every)
     name = platform.node() if url is None else url
     try:
         with terminal:

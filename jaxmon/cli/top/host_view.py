@@ -22,6 +22,7 @@ from jaxmon.cli.top.lines import (
 )
 from jaxmon.cli.top.reader import Seen
 from jaxmon.cli.top.state import KEYS, State
+from jaxmon.facts.status import AcceleratorSummary, Answer, DeviceSummary
 from jaxmon.formats.layout import (
     ELLIPSIS,
     UNKNOWN,
@@ -36,7 +37,6 @@ from jaxmon.formats.layout import (
     size,
     wrapped,
 )
-from jaxmon.report.status.model import AcceleratorSummary, Answer, DeviceSummary
 
 
 _MOST_REASONS = 3

@@ -20,6 +20,7 @@ from jaxmon.cli.top.lines import (
 )
 from jaxmon.cli.top.reader import Seen
 from jaxmon.cli.top.state import State
+from jaxmon.facts.status import AgentSummary, FunctionSummary
 from jaxmon.formats.layout import (
     UNKNOWN,
     Column,
@@ -32,8 +33,7 @@ from jaxmon.formats.layout import (
     size,
     wrapped,
 )
-from jaxmon.report.findings.finding import NOTHING
-from jaxmon.report.status.model import AgentSummary, FunctionSummary
+from jaxmon.symptoms.findings import NOTHING
 
 
 _MOST_FUNCTIONS = 20

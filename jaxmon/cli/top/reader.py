@@ -9,7 +9,7 @@ from threading import Event
 
 from jaxmon.cli.host import Host, Process
 from jaxmon.errors import CommandError
-from jaxmon.report.status.model import Summary
+from jaxmon.facts.status import Summary
 from jaxmon.threads import DaemonThread
 
 

@@ -16,19 +16,19 @@ from jaxmon.exposition.families import Family, gauge
 from jaxmon.facts.events import Difference, Recompile
 from jaxmon.facts.process import Environment, Snapshot, read
 from jaxmon.facts.reader import from_json, mapping
+from jaxmon.facts.reading import read as read_families
 from jaxmon.facts.record import NOTHING, Fact
+from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from jaxmon.facts.walltime import WallTime
 from jaxmon.files import bounded
 from jaxmon.formats import json_text, schema
 from jaxmon.formats.layout import counted, shortened
 from jaxmon.limits import Limits
-from jaxmon.report.findings import find
-from jaxmon.report.findings.finding import Finding, verdict
 from jaxmon.report.notes import doubts
 from jaxmon.report.runs import MOST_BYTES, SCHEMA
-from jaxmon.report.status.reading import read as read_families
 from jaxmon.report.status.summary import summarise
-from jaxmon.report.status.verdicts import HostVerdict, ProcessVerdict
+from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.findings import as_json, find, verdict
 
 
 class Reason(Fact):
@@ -51,7 +51,7 @@ class Answer(Fact):
 
 
 class Found(Fact):
-    """A finding, as in `jaxmon.report.findings.finding`."""
+    """A finding, as in `jaxmon.symptoms.finding`."""
 
     topic: str = ""
     subject: str = ""
@@ -60,6 +60,7 @@ class Found(Fact):
     action: str = ""
     where: str = ""
     seconds: float = 0.0
+    severity: str = ""
     urgency: str = ""
     panel: str = ""
     runbook: str = ""
@@ -258,7 +259,7 @@ def _document(facts: Facts) -> dict[str, Any]:
         "worker": facts.worker,
         "state": facts.state,
         "answer": _answer(facts, snapshot, findings),
-        "findings": [from_json(Found, one.as_json()) for one in findings],
+        "findings": [from_json(Found, as_json(one)) for one in findings],
         "quiet": verdict(findings),
         "notes": [*doubts(snapshot)],
         "versions": environment.versions,
@@ -281,7 +282,7 @@ def _answer(facts: Facts, snapshot: Snapshot, findings: Sequence[Finding]) -> An
     if facts.state == "crashed":
         families.append(gauge(AGENT_DIED, 1, facts.worker, ""))
     now = read_families(families, time=snapshot.process.now, worker=facts.worker)
-    verdicts = ProcessVerdict(findings=[one.as_json() for one in findings])
+    verdicts = ProcessVerdict(findings=[as_json(one) for one in findings])
     status = summarise(
         now,
         young=inf,

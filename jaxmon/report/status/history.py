@@ -14,9 +14,9 @@ from typing import TypedDict
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
-from jaxmon.report.status.distributions import Observations
-from jaxmon.report.status.reading import Key, Reading
-from jaxmon.report.status.recent import Recent
+from jaxmon.facts.distributions import Observations
+from jaxmon.facts.reading import Key, Reading
+from jaxmon.facts.recent import Recent
 from jaxmon.report.status.traffic import slowest_p95
 
 

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from jaxmon import catalog
-from jaxmon.report.status.distributions import Observations, total
-from jaxmon.report.status.model import LoopSummary
-from jaxmon.report.status.reading import Key, Reading, in_order
-from jaxmon.report.status.recent import Recent
+from jaxmon.facts.distributions import Observations, total
+from jaxmon.facts.reading import Key, Reading, in_order
+from jaxmon.facts.recent import Recent
+from jaxmon.facts.status import LoopSummary
 
 
 _STEP = "step"

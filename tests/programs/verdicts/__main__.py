@@ -19,7 +19,7 @@ from contextlib import suppress
 import jaxmon
 from jaxmon.agent.agent import runtime_of
 from jaxmon.limits.shared import current
-from jaxmon.report.findings import find
+from jaxmon.symptoms.findings import as_json, find
 
 
 _SCRAPED = 5.0
@@ -57,7 +57,7 @@ def judge() -> None:
     assert runtime is not None
     runtime.refresh()
     snapshot = runtime.overview.judged_by(current())
-    print(json.dumps([one.as_json() for one in find(snapshot)]), flush=True)
+    print(json.dumps([as_json(one) for one in find(snapshot)]), flush=True)
 
 
 def judge_and_end() -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import Row, Target, line, row, timeseries
 from jaxmon.catalog import Metric
-from jaxmon.promql import counter, gauge, histogram
+from jaxmon.promql import counter, events, gauge, histogram
 from jaxmon.promql.expressions import RATE_INTERVAL
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import (
     Line,
@@ -18,7 +17,7 @@ from jaxmon.artifacts.dashboards.model import (
 from jaxmon.artifacts.overviews import processes, services
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations
-from jaxmon.promql import eq, gauge, histogram
+from jaxmon.promql import eq, events, gauge, histogram
 from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
 
 

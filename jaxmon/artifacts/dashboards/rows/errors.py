@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import Row, Target, line, row, table, timeseries
 from jaxmon.artifacts.overviews import processes, services
+from jaxmon.promql import events
 from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jaxmon import catalog, promql
-from jaxmon.artifacts.alerts.starts import YOUNG
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import (
@@ -41,6 +40,7 @@ from jaxmon.promql import (
     time,
     up,
 )
+from jaxmon.symptoms.starts import YOUNG
 
 
 _ZERO = call("vector", promql.number(0))

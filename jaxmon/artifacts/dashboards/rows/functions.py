@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import (
     Link,
@@ -17,7 +16,7 @@ from jaxmon.artifacts.dashboards.model import (
     timeseries,
 )
 from jaxmon.artifacts.slo import Slos
-from jaxmon.promql import Expr, counter
+from jaxmon.promql import Expr, counter, events
 
 
 RANGE = "$__range"

@@ -6,7 +6,7 @@ from jaxmon import catalog
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import Row, Target, line, row, timeseries
 from jaxmon.artifacts.slo import Slos
-from jaxmon.facts.run import CHECKPOINT, STOPPED
+from jaxmon.facts.run import CHECKPOINT, FEWEST_FAILURES, OUTSIDE, STOPPED
 from jaxmon.promql import (
     RATE_INTERVAL,
     Expr,
@@ -18,7 +18,6 @@ from jaxmon.promql import (
     ne,
     re,
 )
-from jaxmon.report.goodput import FEWEST_FAILURES, OUTSIDE
 
 
 _BY = ("job", "run")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jaxmon import catalog, promql
-from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import hardware
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import (
@@ -21,7 +20,7 @@ from jaxmon.artifacts.dashboards.model import (
 from jaxmon.artifacts.dashboards.rows import now
 from jaxmon.artifacts.overviews import processes, services
 from jaxmon.artifacts.slo import Slos
-from jaxmon.promql import Expr, call, counter, eq, gauge, histogram, up
+from jaxmon.promql import Expr, call, counter, eq, events, gauge, histogram, up
 from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import (
     Panel,
@@ -15,7 +14,7 @@ from jaxmon.artifacts.dashboards.model import (
     timeseries,
 )
 from jaxmon.catalog import Metric
-from jaxmon.promql import gauge
+from jaxmon.promql import events, gauge
 from jaxmon.promql.expressions import RATE_INTERVAL
 
 

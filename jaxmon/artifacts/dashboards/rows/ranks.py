@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts.alerts.power import DEVICE_TIME
-from jaxmon.artifacts.alerts.training import FOR_OTHERS, waits_less
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import (
     Line,
@@ -21,6 +19,7 @@ from jaxmon.artifacts.overviews import services as overviews
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations
 from jaxmon.promql import Expr, counter, gauge, histogram, re, recorded
+from jaxmon.symptoms.job import DEVICE_TIME, FOR_OTHERS, waits_less
 
 
 SPREAD = q.above(1.1, 1.3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.artifacts import events
 from jaxmon.artifacts.dashboards import queries as q
 from jaxmon.artifacts.dashboards.model import (
     Line,
@@ -21,7 +20,7 @@ from jaxmon.artifacts.overviews import services as computed
 from jaxmon.artifacts.overviews import services as overviews
 from jaxmon.artifacts.slo import Slos
 from jaxmon.formats import durations
-from jaxmon.promql import Expr, counter, eq, gauge, histogram, re
+from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, re
 from jaxmon.promql.expressions import RATE_INTERVAL
 
 

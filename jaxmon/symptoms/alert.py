@@ -1,0 +1,118 @@
+"""An alert as data: when it fires, how urgent it is, and what it says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Self, TypeAlias
+
+from jaxmon.formats import durations
+from jaxmon.limits import Limits
+from jaxmon.promql import Expr
+
+
+Severity: TypeAlias = Literal["page", "ticket", "info"]
+PAGE: Severity = "page"
+TICKET: Severity = "ticket"
+INFO: Severity = "info"
+SEVERITIES = (PAGE, TICKET, INFO)
+
+DEPLOY_NOISE = (("deploy", "expected"),)
+"""Label of alerts that a deployment causes; inhibited while one is in progress."""
+
+COUNT = '{{ $value | printf "%.0f" }}'
+"""How often, in a summary: rises between scrapes are no whole numbers."""
+
+PROCESS = ("job", "instance", "worker")
+"""Labels that identify a process; without a sidecar there is no worker."""
+
+_LABEL = re.compile(r"\$labels\.(\w+)")
+
+Match: TypeAlias = tuple[tuple[str, str], ...]
+
+
+class ExpectedRun(NamedTuple):
+    """
+    A job that is expected to run.
+
+    Args:
+        match: labels of its processes, ``job`` among them.
+        processes: how many there should be.
+    """
+
+    match: Match
+    processes: int
+
+
+class SiteLimits(Limits):
+    """
+    The limits of a site, and what else its alerts depend on.
+
+    Attributes:
+        scale: divides the durations that are no limits.
+        runs: that are expected to run.
+        page: what the site calls the severity.
+    """
+
+    scale: float = 1
+    runs: Iterable[ExpectedRun] = ()
+    page: str = PAGE
+
+    @classmethod
+    def of(
+        cls, limits: Limits, scale: float, runs: Iterable[ExpectedRun], page: str
+    ) -> Self:
+        """Return *limits*, with every duration divided by *scale*, and the rest."""
+        made = cls(**limits.scaled(scale).changed)
+        made.scale, made.runs, made.page = scale, runs, page
+        return made
+
+    def duration(self, text: str) -> str:
+        """Return a duration that is no limit, scaled."""
+        return durations.scaled(text, self.scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """
+    One alerting rule.
+
+    Args:
+        expr: fires for each series that it yields.
+        severity: ``page`` notifies immediately, ``ticket`` during working hours,
+            ``info`` only inhibits other alerts.
+        summary: what is wrong, with values; a template, only of labels that *expr*
+            keeps.
+        description: what that means, one or two sentences.
+        for_: how long *expr* must hold.
+        keep_for: how long it goes on firing without *expr*, across gaps.
+        labels: further labels of the alert.
+        name: CamelCase, prefix Jaxmon; that of its symptom or its objective, whose
+            conditions share it.
+
+    Raises:
+        ValueError: *summary* mentions a label that the alert does not have.
+    """
+
+    expr: Expr
+    severity: Severity
+    summary: str
+    description: str
+    for_: str = ""
+    keep_for: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        known = {*self.kept, "severity"}
+        named = set(_LABEL.findall(self.summary))
+        if wrong := sorted(named - known):
+            of = self.name or self.description
+            msg = f"{of} has no label {', '.join(wrong)}; it has {sorted(known)}"
+            raise ValueError(msg)
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """The labels that it has, besides its severity."""
+        return (self.expr.shape.labels or frozenset()).union(dict(self.labels))

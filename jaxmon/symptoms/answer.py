@@ -1,0 +1,153 @@
+"""
+Whether users are all right, in one sentence with its reasons.
+
+The numbers of the last minute decide, by the limits of findings and alerts; so a fault
+that is over is none any more. Findings add what only they can see. A fault is failing
+where its alert pages, and degraded where it is a ticket, or not due yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import inf
+
+from jaxmon.facts.status import Answer, HostFacts, Reason, State
+from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.formats.layout import amount, counted, duration
+from jaxmon.limits import Limits
+from jaxmon.symptoms.reason import reason, said
+from jaxmon.symptoms.steps import named
+from jaxmon.symptoms.table import SYMPTOMS
+
+
+STATES: tuple[State, ...] = ("failing", "degraded", "fine", "unknown")
+"""The worst first."""
+
+# Seconds without a look after which it is not known what was meanwhile.
+_PAUSE = 30.0
+
+# What users notice themselves is said first.
+_NOTICED = ("requests", "hanging", "cold_requests", "requests_slow", "stalled")
+
+_NO_PROCESS = "Not known: no instrumented process runs here."
+_NO_MARKS = "Not known: no program here marks its requests or steps."
+_MARK = (
+    'Mark what users wait for: @jaxmon.request("predict"), the middleware of '
+    "jaxmon.asgi or jaxmon.wsgi, or the interceptor of jaxmon.grpc for requests; "
+    "jaxmon.steps(loader) for a training loop."
+)
+
+
+class Onsets:
+    """
+    Since when symptoms are there, for one who looks again and again.
+
+    When those began that are there at the first look, or after a pause, is not known.
+    """
+
+    def __init__(self) -> None:
+        self._latest = -inf
+        self._since: dict[tuple[str, str], float | None] = {}
+
+    def note(self, reasons: Iterable[Reason], time: float) -> None:
+        """Note that there are *reasons* at this Unix time."""
+        known, watched = self._since, 0 <= time - self._latest < _PAUSE
+        self._since = {
+            key: known.get(key, time) if watched else None
+            for one in reasons
+            for key in [(one["kind"], one["subject"])]
+        }
+        self._latest = time
+
+    def follows(self, one: Reason, limits: Limits) -> str:
+        """Return since when *one* is, and when its alert follows, if that is known."""
+        wait = SYMPTOMS[one["kind"]].wait
+        since = self._since[one["kind"], one["subject"]]
+        if not wait or since is None:
+            return ""
+        lasted, whole = self._latest - since, seconds_in(getattr(limits, wait))
+        if lasted >= whole:
+            return ""
+        alert = "page" if one["state"] == "failing" else "ticket"
+        return f"; since {duration(lasted)}, a {alert} follows at {duration(whole)}"
+
+
+def answer(facts: HostFacts, onsets: Onsets | None = None) -> Answer:
+    """Return whether users are all right; *onsets* are those of earlier looks."""
+    # Some judge several symptoms.
+    judges = dict.fromkeys(one.reason for one in SYMPTOMS.values() if one.reason)
+    reasons = [found for judge in judges for found in judge(facts)]
+    reasons = [{**one, "because": _because(one, facts)} for one in reasons]
+    reasons += _of_findings(facts, reasons)
+    if onsets is not None:
+        onsets.note(reasons, facts.now.time)
+        for one in reasons:
+            one["text"] = f"{one['text'][:-1]}{onsets.follows(one, facts.limits)}."
+    reasons.sort(key=lambda one: one["kind"] not in _NOTICED)
+    reasons.sort(key=lambda one: STATES.index(one["state"]))
+    marked = bool(facts.requests or facts.loops)
+    advice = "" if marked or not facts.agents else _MARK
+    if reasons:
+        first, rest = reasons[0], len(reasons) - 1
+        lead = "No" if first["state"] == "failing" else "Not quite"
+        more = f" And {counted(rest, 'more reason')}." if rest else ""
+        text = f"{lead}: {first['text']}{more}"
+        return Answer(state=first["state"], text=text, reasons=reasons, advice=advice)
+    if not marked:
+        text = _NO_MARKS if facts.agents else _NO_PROCESS
+        return Answer(state="unknown", text=text, reasons=[], advice=advice)
+    return Answer(state="fine", text=_fine(facts), reasons=[], advice="")
+
+
+def _because(about: Reason, facts: HostFacts) -> str:
+    """Return the likely cause in a sentence, empty if unknown."""
+    explain = SYMPTOMS[about["kind"]].because
+    causes = explain(facts, about) if explain else said(facts, about, about["kind"])
+    return next((one for one in causes if one and one not in about["text"]), "")
+
+
+def _of_findings(facts: HostFacts, reasons: Iterable[Reason]) -> Iterator[Reason]:
+    """Yield what only the findings know, each once for all processes."""
+    # A program that stands somewhere is what a loop that is stuck says.
+    known = {
+        (one["kind"], "" if one["kind"] == "stalled" else one["subject"])
+        for one in reasons
+    }
+    found: dict[tuple[str, str], Reason] = {}
+    for worker, process in facts.verdict.processes.items():
+        for one in process.findings or ():
+            topic, subject = one["topic"], one["subject"]
+            if not one["severity"] or (topic, subject) in known or (topic, "") in known:
+                continue
+            if (about := found.get((topic, subject))) is not None:
+                about["workers"].append(worker)
+                continue
+            about = reason(topic, one["severity"], one["verdict"], [worker], subject)
+            evidence = [*one["evidence"], one["where"]]
+            about["because"] = next(filter(None, evidence), "")
+            found[topic, subject] = about
+    yield from found.values()
+
+
+def _fine(facts: HostFacts) -> str:
+    """Return what goes on while nothing is wrong."""
+    said = []
+    rates = [one["rate"] for one in facts.requests if one["rate"] is not None]
+    if rates and sum(rates) > 0:
+        said.append(f"{amount(sum(rates))} requests a second, and none fails")
+        if any(one["recent_failed"] for one in facts.requests):
+            said[-1] = f"{amount(sum(rates))} requests a second, and hardly any fails"
+    running = [one for one in facts.loops if one["age"] is not None]
+    if len(running) == 1 and running[0]["rate"]:
+        loop = running[0]
+        rate = amount(loop["rate"] or 0)
+        steps = "step" if rate == "1" else "steps"
+        said.append(f"{rate} {steps} a second in {named(loop)}")
+    elif running:
+        said.append(f"{counted(len(running), 'loop')} at work")
+    elif ended := [one for one in facts.loops if one["rate"]]:
+        loop = max(ended, key=lambda one: one["steps"])
+        said.append(f"{named(loop)} ended after {counted(loop['steps'], 'step')}")
+    if not said:
+        return "Yes, as far as known: no request and no step in the last minute."
+    return f"Yes: {'; '.join(said)}."

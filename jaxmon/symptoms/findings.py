@@ -1,0 +1,90 @@
+"""From the facts of processes to findings: what is wrong, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from jaxmon.facts.process import Snapshot
+from jaxmon.symptoms.cache import compared
+from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.symptom import Symptom, Urgency
+from jaxmon.symptoms.table import SYMPTOMS
+
+
+NOTHING = "Nothing to fix stands out."
+
+
+def find(snapshot: Snapshot, neighbours: Sequence[Snapshot] = ()) -> list[Finding]:
+    """
+    Return what to change, the most urgent first; empty if nothing stands out.
+
+    Args:
+        snapshot: what the agent of a process reports, and the limits.
+        neighbours: what those of other processes of the host report, if known.
+    """
+    return _ranked([*_alone(snapshot), *_together(snapshot, neighbours)])
+
+
+class HostFindings:
+    """
+    The findings of `find` for every process of a host, added one after the other: of
+    each, only what the others are compared with is kept.
+    """
+
+    def __init__(self) -> None:
+        self._alone: dict[str, list[Finding]] = {}
+        self._kept: dict[str, Snapshot] = {}
+
+    def add(self, process: str, snapshot: Snapshot) -> None:
+        """Add what the agent of *process* reports."""
+        self._alone[process] = _alone(snapshot)
+        self._kept[process] = compared(snapshot)
+
+    def of(self, process: str) -> list[Finding]:
+        """Return the findings on *process*, the most urgent first."""
+        others = [self._kept[one] for one in self._kept if one != process]
+        together = _together(self._kept[process], others)
+        return _ranked([*self._alone[process], *together])
+
+
+def about(finding: Finding) -> Symptom:
+    """Return what *finding* has in common with others of its topic."""
+    return SYMPTOMS[finding.topic]
+
+
+def verdict(findings: Iterable[Finding]) -> str:
+    """Return `NOTHING` if nothing is to fix among *findings*, else ``""``."""
+    quiet = all(about(one).urgency is Urgency.NOTE for one in findings)
+    return NOTHING if quiet else ""
+
+
+def as_json(finding: Finding) -> dict[str, Any]:
+    """Return it in JSON types, with what findings of its topic have in common."""
+    symptom = about(finding)
+    return {
+        **finding._asdict(),
+        "evidence": list(finding.evidence),
+        "severity": finding.severity or symptom.severity or "",
+        "urgency": symptom.urgency.name.lower(),
+        "metric": "" if symptom.metric is None else symptom.metric.name,
+        "panel": symptom.panel,
+        "runbook": symptom.runbook,
+    }
+
+
+def _alone(snapshot: Snapshot) -> list[Finding]:
+    """Return the findings on one process, whatever others do."""
+    # Some judge several symptoms.
+    judges = dict.fromkeys(one.finding for one in SYMPTOMS.values() if one.finding)
+    return [finding for judge in judges for finding in judge(snapshot)]
+
+
+def _together(snapshot: Snapshot, neighbours: Sequence[Snapshot]) -> list[Finding]:
+    judges = [one.together for one in SYMPTOMS.values() if one.together]
+    return [finding for judge in judges for finding in judge(snapshot, neighbours)]
+
+
+def _ranked(findings: list[Finding]) -> list[Finding]:
+    """Return *findings* by urgency, then by the time they would win back."""
+    return sorted(findings, key=lambda one: (about(one).urgency, -one.seconds))

@@ -1,0 +1,288 @@
+"""Accelerators: lost, damaged, throttled, idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jaxmon import catalog, promql
+from jaxmon.facts.status import HostFacts, Reason
+from jaxmon.formats import durations
+from jaxmon.limits import Limits
+from jaxmon.promql import Expr, Matcher, counter, eq, gauge, gauge_over
+from jaxmon.symptoms.alert import (
+    COUNT,
+    PAGE,
+    PROCESS,
+    TICKET,
+    Alert,
+    Severity,
+    SiteLimits,
+)
+from jaxmon.symptoms.reason import listed, reason
+from jaxmon.symptoms.symptom import AlertBuilder, Mode, Symptom
+
+
+_HOST = ("job", "instance")
+_DEVICE = (*_HOST, "uuid")
+_GPUS, _TPUS = promql.re("uuid", "GPU-.+"), promql.re("uuid", "TPU-.+")
+
+
+def lost(facts: HostFacts) -> Iterator[Reason]:
+    """Yield accelerators that do not respond, those first that a program uses."""
+    used = {one["uuid"] for one in facts.devices}
+    # To which GPU a part of one belongs is not known here.
+    parts = any(one.startswith("MIG-") for one in used)
+    found: dict[Severity, list[str]] = {PAGE: [], TICKET: []}
+    for one in facts.accelerators:
+        if one["up"] is False:
+            severity = PAGE if parts or one["uuid"] in used else TICKET
+            found[severity].append(one["index"])
+    for severity, indices in found.items():
+        if indices:
+            does = "do" if len(indices) > 1 else "does"
+            text = f"{listed('accelerator', indices)} {does} not respond to the driver."
+            yield reason("accelerator", severity, text, [], ", ".join(indices))
+
+
+def accelerator_lost(limits: SiteLimits) -> Iterator[Alert]:
+    """
+    Yield a page for devices in use or recently used by a program, and a ticket for the
+    rest, which are usually drained, removed or reset on purpose.
+
+    The page has the labels of the program, because it is about that service; the ticket
+    has those of the sidecar that reads the device.
+    """
+    gpus, tpus, day = _lost_gpus(), _lost_tpus(), limits.duration("1d")
+    # A GPU's uuid is globally unique, and the sidecar that reads it may not be that of
+    # the program; a TPU's is its place in its host.
+    window = limits.accelerator_used
+    on_gpus, on_tpus = _used_gpus(window, day), _used(window, _TPUS)
+    page = on_gpus.and_(gpus, "uuid").or_(on_tpus.and_(tpus, *_DEVICE))
+    ticket = gpus.unless(on_gpus, "uuid").or_(tpus.unless(on_tpus, *_DEVICE))
+    in_use = (
+        "used by job {{ $labels.job }} on {{ $labels.instance }}, is lost; work "
+        "on it fails or hangs."
+    )
+    idle = (
+        "of {{ $labels.instance }} (job {{ $labels.job }}), is lost; no program "
+        "has used it recently."
+    )
+    for severity, expr, what in ((PAGE, page, in_use), (TICKET, ticket, idle)):
+        yield Alert(
+            expr=expr,
+            for_=limits.accelerator_lost_for,
+            severity=severity,
+            description="An accelerator no longer responds.",
+            summary=f"Accelerator {{{{ $labels.uuid }}}}, {what}",
+        )
+
+
+def _used(window: str, which: Matcher) -> Expr:
+    """
+    Return the devices that programs used within *window*, with the programs' labels.
+    """
+    return gauge_over(catalog.DEVICE_INFO, "last", window, which).max(*_DEVICE)
+
+
+def _used_gpus(window: str, day: str) -> Expr:
+    """Return the GPUs that programs used within *window*, in whole or in part."""
+    # A lost GPU reports nothing about its MIG devices, which belong to it for good.
+    parents = gauge_over(catalog.GPU_MIG_INFO, "last", day).max("uuid", "parent")
+    parts = _used(window, promql.re("uuid", "MIG-.+"))
+    wholes = parts.joined(parents, on=("uuid",), take=("parent",))
+    return _used(window, _GPUS).or_(wholes.relabelled("uuid", "parent").max(*_DEVICE))
+
+
+def _lost_gpus() -> Expr:
+    """
+    Return the GPUs that are down, but for those that a driver took with it.
+
+    An upgrade of the driver takes every GPU of a host from the sidecar's sight, while
+    programs run on: that is JaxmonCollectorDown.
+    """
+    gpus = gauge(catalog.ACCELERATOR_UP, _GPUS)
+    driver = gauge(catalog.COLLECTOR_SUCCESS, eq("collector", "nvml"))
+    blind = gpus.max(*_HOST).equals(0).and_(driver.max(*_HOST).equals(0))
+    return gpus.min(*_DEVICE).equals(0).unless(blind, *_HOST)
+
+
+def _lost_tpus() -> Expr:
+    return gauge(catalog.ACCELERATOR_UP, _TPUS).min(*_DEVICE).equals(0)
+
+
+def gpu_xid(limits: Limits) -> Alert:
+    """Alert on errors after which a GPU or its work is usually lost."""
+    window = limits.xid_window
+    critical = promql.re("xid", "|".join(catalog.CRITICAL_XIDS))
+    errors = counter(catalog.GPU_XID_ERRORS, critical)
+    return Alert(
+        expr=errors.mishaps(window).sum(*_DEVICE, "xid") > 0,
+        severity=TICKET,
+        description="A GPU reported a critical error.",
+        summary=(
+            "GPU {{ $labels.uuid }} of {{ $labels.instance }} reported Xid "
+            f"{{{{ $labels.xid }}}} {COUNT} times in {window}."
+        ),
+    )
+
+
+def gpu_ecc_errors(limits: Limits) -> Alert:
+    """Alert on faulty GPU memory."""
+    window = limits.ecc_window
+    # The aggregate counts them again, and starts at the total of the GPU's lifetime.
+    volatile = (eq("severity", "uncorrected"), eq("scope", "volatile"))
+    errors = (
+        counter(catalog.GPU_ECC_ERRORS, *volatile).increase(window).sum(*_DEVICE) > 0
+    )
+    unspared = gauge(catalog.GPU_ROW_REMAP_FAILURE).max(*_DEVICE) > 0
+    worn = gauge(catalog.GPU_SRAM_ECC_THRESHOLD_EXCEEDED).max(*_DEVICE) > 0
+    return Alert(
+        expr=errors.or_(unspared).or_(worn),
+        severity=TICKET,
+        description="A GPU has faulty memory.",
+        summary=(
+            "GPU {{ $labels.uuid }} of {{ $labels.instance }} had "
+            f"uncorrectable memory errors in the last {window}, or has more bad "
+            "memory than it can remap."
+        ),
+    )
+
+
+def gpu_needs_reset(limits: Limits) -> Alert:
+    """Alert on a GPU that works but should be reset at a convenient time."""
+    action = gauge(catalog.GPU_RECOVERY_ACTION).max(*_DEVICE) > 0
+    # GPUs or drivers that report no action report what is pending.
+    rows = gauge(catalog.GPU_ROW_REMAP_PENDING).max(*_DEVICE) > 0
+    pages = gauge(catalog.GPU_RETIRED_PAGES_PENDING).max(*_DEVICE) > 0
+    return Alert(
+        expr=action.or_(rows).or_(pages),
+        for_=limits.reset_needed_for,
+        severity=TICKET,
+        description="A GPU needs a reset.",
+        summary=(
+            "The driver of GPU {{ $labels.uuid }} on {{ $labels.instance }} "
+            "requests a reset, or a memory repair is pending a reset."
+        ),
+    )
+
+
+def gpu_throttled(limits: Limits) -> Alert:
+    """
+    Alert on a GPU that is throttled because of its cooling, power supply or board.
+    """
+    window = limits.throttled_window
+    # The power limit throttles a busy GPU all day: that is what the limit is for.
+    undue = promql.re("reason", "|".join(catalog.UNDUE_THROTTLING))
+    share = counter(catalog.GPU_THROTTLE_SECONDS, undue).rate(window)
+    return Alert(
+        expr=share.max(*_DEVICE) > limits.throttled,
+        severity=TICKET,
+        description="A GPU is throttled by temperature, power brake or its board.",
+        summary=(
+            "GPU {{ $labels.uuid }} on {{ $labels.instance }} was throttled for "
+            f"{{{{ $value | humanizePercentage }}}} of the last {window}, for reasons "
+            "other than its power limit."
+        ),
+    )
+
+
+def tpu_runtime_down(limits: Limits) -> Alert:
+    """Alert on TPUs in use without runtime metrics."""
+    # Idle chips have no runtime: it is only missing if a program uses them.
+    used = gauge(catalog.RUNTIME_INFO, eq("platform", "tpu")).max(*_HOST)
+    return Alert(
+        expr=gauge(catalog.TPU_RUNTIME_UP).max(*_HOST).equals(0).and_(used, *_HOST),
+        for_=limits.tpu_runtime_down_for,
+        severity=TICKET,
+        description="A program uses TPUs whose runtime does not respond.",
+        summary=(
+            "A program of job {{ $labels.job }} on {{ $labels.instance }} uses "
+            "TPUs, but no TPU runtime responds there; chip activity is not "
+            "visible."
+        ),
+    )
+
+
+def underused(limits: Limits) -> Alert:
+    """Alert on a training job whose accelerators are busy too little."""
+    busy = _busy(limits).avg("job")
+    # What a server does depends on its callers.
+    loops = gauge(catalog.STEP_AGE_SECONDS).max("job")
+    low = (busy < limits.accelerator_busy).and_(loops)
+    return Alert(
+        expr=low.and_(busy > limits.accelerator_idle),
+        for_=limits.accelerator_window,
+        severity=TICKET,
+        description="Accelerators of a training job wait, usually for the host.",
+        summary=(
+            "The accelerators of job {{ $labels.job }} were busy for "
+            "{{ $value | humanizePercentage }} of the last "
+            f"{limits.accelerator_window}."
+        ),
+    )
+
+
+def idle(limits: Limits) -> Alert:
+    """Alert on a job that holds accelerators and does not use them."""
+    busy = _busy(limits).max("job")
+    # A program needs a while to load what it will work on.
+    window = durations.seconds(limits.accelerator_window)
+    old = gauge(catalog.UPTIME_SECONDS) > window
+    running = gauge(catalog.RUNTIME_INFO).and_(old, *PROCESS).max("job")
+    return Alert(
+        expr=(busy < limits.accelerator_idle).and_(running),
+        for_=limits.accelerator_window,
+        severity=TICKET,
+        description="A job holds accelerators that no one else can use, and idles.",
+        summary=(
+            "No accelerator of job {{ $labels.job }} was busy for more than "
+            "{{ $value | humanizePercentage }} of the last "
+            f"{limits.accelerator_window}."
+        ),
+    )
+
+
+def _busy(limits: Limits) -> Expr:
+    """Return the mean utilisation of accelerators in use, with their user's labels."""
+    window = limits.accelerator_window
+    mean = gauge_over(catalog.ACCELERATOR_UTILIZATION_RATIO, "avg", window)
+    gpus = gauge(catalog.DEVICE_INFO, _GPUS).max(*PROCESS, "uuid")
+    tpus = gauge(catalog.DEVICE_INFO, _TPUS).max(*PROCESS, "uuid")
+    return gpus.joined(mean.max("uuid"), on=("uuid",), take=()).or_(
+        tpus.joined(mean.max(*_DEVICE), on=_DEVICE, take=())
+    )
+
+
+def _alert(
+    name: str, sentence: str, alert: str, build: AlertBuilder, mode: Mode = "F7"
+) -> Symptom:
+    missing = "the live page lists accelerators, without a judgement"
+    return Symptom(name, mode, sentence, rule=(alert, build), missing=missing)
+
+
+SYMPTOMS = (
+    Symptom(
+        *("accelerator", "F7", "An accelerator does not respond."),
+        reason=lost,
+        rule=("JaxmonAcceleratorLost", accelerator_lost),
+        wait="accelerator_lost_for",
+    ),
+    _alert("xid", "A GPU reports a critical error.", "JaxmonGpuXid", gpu_xid),
+    _alert("ecc", "A GPU has faulty memory.", "JaxmonGpuEccErrors", gpu_ecc_errors),
+    _alert("reset", "A GPU needs a reset.", "JaxmonGpuNeedsReset", gpu_needs_reset),
+    _alert("throttled", "A GPU is throttled.", "JaxmonGpuThrottled", gpu_throttled),
+    _alert(
+        *("tpu_runtime", "A TPU runtime is down."),
+        *("JaxmonTpuRuntimeDown", tpu_runtime_down),
+    ),
+    _alert(
+        *("underused", "Accelerators wait for work."),
+        *("JaxmonAcceleratorUnderused", underused),
+        mode="",
+    ),
+    _alert(
+        *("idle_accelerators", "A job holds idle accelerators."),
+        *("JaxmonAcceleratorIdle", idle),
+        mode="",
+    ),
+)

@@ -1,0 +1,293 @@
+"""Memory of devices and hosts: exhausted, nearly exhausted, in pieces, growing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jaxmon import catalog, promql
+from jaxmon.facts.memory import Device
+from jaxmon.facts.process import Snapshot
+from jaxmon.facts.status import HostFacts, Reason
+from jaxmon.formats import durations
+from jaxmon.formats.layout import counted, duration, share, size, times
+from jaxmon.limits import Limits
+from jaxmon.promql import eq, events, gauge, gauge_over
+from jaxmon.symptoms.alert import COUNT, PAGE, PROCESS, TICKET, Alert
+from jaxmon.symptoms.finding import Finding, quoted
+from jaxmon.symptoms.reason import reason
+from jaxmon.symptoms.symptom import FAILURE, HINT, NO_SCREEN, Symptom
+
+
+_DAY = 86_400.0
+_MOST_EVIDENCE = 3
+
+
+def out_of_memory(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect out-of-memory errors."""
+    failures = sum(one.errors.get("oom", 0) for one in snapshot.functions)
+    reports = snapshot.errors.readable_reports
+    if failures or reports:
+        known, now = snapshot.of_kind("error"), snapshot.process.now
+        latest = [one for one in known if one.details.get("error_kind") == "oom"][-1:]
+        yield Finding(
+            "oom",
+            "",
+            f"The device ran out of memory {times(failures or len(reports))}.",
+            (
+                *(f"in {one.function}, {quoted(one, now)}" for one in latest),
+                *(f"report: {path}" for path in reports[-_MOST_EVIDENCE:]),
+            ),
+            "The report names the program that requested memory and the lines "
+            "that held it: free those first, donate arguments, or reduce the "
+            "batch size.",
+            where="".join(str(one.details.get("where") or "") for one in latest),
+        )
+
+
+def ran_out(limits: Limits) -> Iterator[Alert]:
+    """
+    Yield a ticket for out-of-memory errors, and a page if most processes of a job have
+    them: they will not go away by themselves.
+    """
+    window = limits.oom_window
+    failures = events.ERRORS.within(window, eq("kind", "oom"))
+    failing = (failures.sum(*PROCESS) > 0).count("job")
+    processes = gauge(catalog.RUNTIME_INFO).max(*PROCESS).count("job")
+    # Of pods that are replaced, several fail for each that runs.
+    most = promql.call("clamp_max", promql.ratio(failing, processes), 1)
+    widespread = most >= limits.oom_share
+    yield Alert(
+        expr=widespread.and_(failing > 1),
+        severity=PAGE,
+        description="Most processes of a job run out of device memory.",
+        summary=(
+            "{{ $value | humanizePercentage }} of the processes of job "
+            f"{{{{ $labels.job }}}} ran out of device memory in the last {window}."
+        ),
+    )
+    yield Alert(
+        expr=failures.sum("job", "function") > 0,
+        severity=TICKET,
+        description="A device ran out of memory.",
+        summary=(
+            "Function {{ $labels.function }} of job {{ $labels.job }} ran out of "
+            f"device memory {COUNT} times in {window}."
+        ),
+    )
+
+
+def memory_high(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect devices that are, or were, nearly full."""
+    for device in snapshot.memory.devices:
+        if (finding := _nearly_full(device, snapshot.limits)) is not None:
+            held = snapshot.allocations.peak_of(device.device)
+            yield Finding(
+                "memory",
+                device.device,
+                finding,
+                tuple(
+                    f"{line.place} held {size(line.bytes)} of it"
+                    for line in held.lines[:_MOST_EVIDENCE]
+                ),
+                "Free what these lines hold, donate arguments (donate_argnums) or "
+                "reduce the batch size before memory runs out.",
+            )
+
+
+def _nearly_full(device: Device, limits: Limits) -> str | None:
+    if not device.limit:
+        return None
+    for figure, high, verb in (
+        (device.in_use, limits.device_memory, "uses"),
+        (device.peak, limits.device_memory_peak, "has used"),
+    ):
+        if figure is not None and figure > high * device.limit:
+            part = share(figure, device.limit)
+            return f"Device {device.device} {verb} {part} of its {size(device.limit)}."
+    return None
+
+
+def filling(facts: HostFacts) -> Iterator[Reason]:
+    """Yield devices whose memory is about to run out."""
+    for one in facts.devices:
+        used, limit = one["memory_in_use"], one["memory_limit"]
+        if used is not None and limit and used / limit > facts.limits.device_memory:
+            text = (
+                f"device {one['device']} is about to run out of memory: "
+                f"{share(used, limit)} of {size(limit)} in use."
+            )
+            yield reason("memory", TICKET, text, [one["worker"]], one["device"])
+
+
+def device_memory_high(limits: Limits) -> Alert:
+    """Alert on a device whose memory is nearly full."""
+    by = (*PROCESS, "device")
+    used = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "in_use")).max(*by)
+    limit = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "limit")).max(*by)
+    return Alert(
+        expr=promql.ratio(used, limit) > limits.device_memory,
+        for_=limits.device_memory_for,
+        severity=TICKET,
+        description="Device memory is nearly full.",
+        summary=(
+            "{{ $value | humanizePercentage }} of the memory job "
+            "{{ $labels.job }} may allocate on device {{ $labels.device }} of "
+            "{{ $labels.instance }} {{ with $labels.worker }}(worker {{ . }}) "
+            "{{ end }}is in use."
+        ),
+    )
+
+
+def leaks(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect steadily growing memory."""
+    for leak in snapshot.allocations.leaks:
+        yield Finding(
+            "leak",
+            leak.device,
+            f"Memory of device {leak.device} grew steadily by "
+            f"{size(leak.growth_bytes)} in {duration(leak.seconds)}"
+            + (
+                f". At that pace it is full in {duration(left)}."
+                if (left := leak.full_in_seconds) is not None and left <= _DAY
+                else "."
+            ),
+            tuple(
+                f"{line.place} grew by {size(line.growth_bytes)}, to "
+                f"{counted(line.arrays, 'array')}"
+                for line in leak.lines[:_MOST_EVIDENCE]
+            ),
+            "Find what keeps references to the arrays allocated on that line: "
+            "often a list of losses or metrics; store float(x) instead of the "
+            "array. A cache that is still filling looks the same.",
+        )
+
+
+def memory_leak(limits: Limits) -> Alert:
+    """Alert on live arrays that grow steadily."""
+    by = (*PROCESS, "device")
+    return Alert(
+        expr=gauge(catalog.LEAK_GROWTH_BYTES).max(*by) > 0,
+        # The agent has seen a window of growth already; a cache that fills ends.
+        for_=limits.leak_for,
+        severity=TICKET,
+        description="A process is leaking live arrays.",
+        summary=(
+            "A process of job {{ $labels.job }} on {{ $labels.instance }} "
+            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}keeps "
+            "accumulating arrays on device {{ $labels.device }}: "
+            "{{ $value | humanize1024 }}B in the agent's last window."
+        ),
+    )
+
+
+def fragmentation(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect devices on which what was allocated once would not fit again."""
+    limits = snapshot.limits
+    for device in snapshot.memory.devices:
+        free, block = _free(device), _largest_block(device)
+        most = device.largest_allocation
+        if free is None or block is None or most is None:
+            continue
+        much = free >= limits.fragmented_free * (device.limit or 0)
+        if much and block < min(most, limits.fragmented_block * free):
+            yield Finding(
+                "fragmentation",
+                device.device,
+                f"{size(free)} of device {device.device} are free, but in blocks of "
+                f"{size(block)} at most.",
+                (f"the largest allocation so far took {size(most)}",),
+                "Allocate the large arrays first and keep them, donate arguments, and "
+                "use few shapes. XLA_PYTHON_CLIENT_PREALLOCATE=false fragments more.",
+            )
+
+
+def _free(device: Device) -> float | None:
+    """Return the bytes that the allocator has left: its limit may be a fraction."""
+    if not device.limit or device.in_use is None:
+        return None
+    return device.limit - device.in_use
+
+
+def _largest_block(device: Device) -> float | None:
+    """
+    Return the largest array that fits: in a block of the pool, or in what the allocator
+    may still add to its pool. `None` if unknown, as for a CPU or TPU.
+    """
+    if not device.limit or device.largest_free_block is None or device.pool is None:
+        return None
+    return max(device.largest_free_block, device.limit - device.pool)
+
+
+def host_filling(facts: HostFacts) -> Iterator[Reason]:
+    """Yield that the memory of the host is about to run out."""
+    for key, left in facts.now.of(catalog.HOST_MEMORY_AVAILABLE_BYTES).items():
+        whole = facts.now.of(catalog.HOST_MEMORY_SIZE_BYTES).get(key)
+        if whole and left < facts.limits.host_memory_left * whole:
+            text = f"the host is about to run out of memory: {size(left)} are left."
+            yield reason("host_memory", TICKET, text, [])
+
+
+def host_memory_growth(limits: Limits) -> Alert:
+    """Alert on a process whose memory grows steadily."""
+    window = limits.host_memory_window
+    rss = catalog.PROCESS_RESIDENT_MEMORY_BYTES
+    growth = promql.gauge_slope(rss, window) * durations.seconds(window)
+    mean = gauge_over(rss, "avg", window)
+    age = gauge(catalog.UPTIME_SECONDS).max(*PROCESS)
+    grown = (growth / mean).max(*PROCESS) > limits.host_memory_growth
+    return Alert(
+        # A program that starts grows; that must have left the window. The same Many
+        # other programs export metrics of that name to Prometheus.
+        expr=grown.and_(age > 2 * durations.seconds(window)).and_(
+            gauge(catalog.BUILD_INFO), *PROCESS
+        ),
+        # A step, such as loading more data, is within the window for no longer.
+        for_=window,
+        severity=TICKET,
+        description="A process's memory keeps growing.",
+        summary=(
+            "A process of job {{ $labels.job }} on {{ $labels.instance }} "
+            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}grew by "
+            f"{{{{ $value | humanizePercentage }}}} in the last {window}, and in the "
+            f"{window} before."
+        ),
+    )
+
+
+SYMPTOMS = (
+    Symptom(
+        *("oom", "F2", "A device ran out of memory.", FAILURE),
+        *(out_of_memory, catalog.ERRORS, "Debug: Errors over time"),
+        rule=("JaxmonOutOfMemory", ran_out),
+        severity=TICKET,
+    ),
+    Symptom(
+        *("memory", "F2", "The memory of a device is nearly used up.", FAILURE),
+        *(memory_high, catalog.DEVICE_MEMORY_BYTES, "On-call: Device memory in use"),
+        rule=("JaxmonDeviceMemoryHigh", device_memory_high),
+        reason=filling,
+        wait="device_memory_for",
+    ),
+    Symptom(
+        *("leak", "F5", "Memory that a line allocated only grows.", FAILURE),
+        *(leaks, catalog.LEAK_GROWTH_BYTES, "Debug: Suspected leak"),
+        rule=("JaxmonMemoryLeak", memory_leak),
+        severity=TICKET,
+        wait="leak_for",
+    ),
+    Symptom(
+        *("fragmentation", "F2", "Much is free on a device, in small blocks.", HINT),
+        *(fragmentation, catalog.DEVICE_MEMORY_BYTES, "Debug: Device memory by kind"),
+        missing="matters only once an allocation fails",
+    ),
+    Symptom(
+        *("host_memory", "F5", "The memory of a host is nearly used up."),
+        reason=host_filling,
+        missing="hosts have alerts of their own; JaxmonHostMemoryGrowth is earlier",
+    ),
+    Symptom(
+        *("host_memory_growth", "F5", "A process keeps growing."),
+        rule=("JaxmonHostMemoryGrowth", host_memory_growth),
+        missing=NO_SCREEN,
+    ),
+)

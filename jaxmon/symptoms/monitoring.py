@@ -1,0 +1,292 @@
+"""Monitoring itself: what stops reporting, and what does not arrive by OTLP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jaxmon import catalog, promql
+from jaxmon.facts.process import Snapshot
+from jaxmon.facts.status import HostFacts, Reason
+from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.formats.layout import counted, duration
+from jaxmon.limits import Limits
+from jaxmon.promql import alerts, counter, eq, events, gauge, gauge_over
+from jaxmon.symptoms import starts
+from jaxmon.symptoms.alert import COUNT, PAGE, PROCESS, TICKET, Alert, SiteLimits
+from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.reason import listed, processes, reason
+from jaxmon.symptoms.symptom import HINT, NO_SCREEN, RULES_ONLY, Symptom
+
+
+_REASON = (
+    "The program's log has the reason under `opentelemetry.exporter`. Check that a "
+    "receiver runs at OTEL_EXPORTER_OTLP_ENDPOINT, and that its port is for "
+    "OTEL_EXPORTER_OTLP_PROTOCOL: usually 4317 for gRPC, 4318 for HTTP"
+)
+
+
+def target_down(limits: SiteLimits) -> Alert:
+    """Alert on an agent or sidecar that Prometheus cannot scrape."""
+    # Prometheus may scrape more than jaxmon: only jobs that had its metrics count.
+    ours = gauge_over(catalog.BUILD_INFO, "last", limits.duration("1d")).max("job")
+    return Alert(
+        expr=promql.up().equals(0).and_(ours, "job"),
+        for_=limits.target_down_for,
+        severity=TICKET,
+        description="Prometheus cannot scrape a target.",
+        summary=(
+            "Target {{ $labels.instance }} of job {{ $labels.job }} does not "
+            "respond; there are no metrics or alerts for it."
+        ),
+    )
+
+
+def service_vanished(limits: SiteLimits) -> Iterator[Alert]:
+    """
+    Yield a page if a service has disappeared, and a ticket if it has no targets left,
+    which usually means it was removed or finished on purpose.
+    """
+    name, hour = "JaxmonServiceVanished", limits.duration("1h")
+    served = events.REQUESTS.within(hour).sum("job") > 0
+    serving = gauge_over(catalog.REQUESTS_IN_PROGRESS, "last", hour).max("job") > 0
+    # A process that started within the hour may have had no request yet.
+    started = starts.young(hour, limits)
+    now = gauge(catalog.REQUESTS_IN_PROGRESS).max("job").or_(started)
+    gone = served.or_(serving).unless(now)
+    # The processes of a host that died are looked for in vain until they are evicted:
+    # that is not a removal, so a page stays a page.
+    own = (
+        eq("alertname", name),
+        eq("alertstate", "firing"),
+        eq("severity", limits.page),
+    )
+    expected = promql.up().max("job").or_(alerts(*own).max("job"))
+    # Alerts on its objectives stop with its metrics.
+    no_answer = (
+        "none of its processes is reporting, so errors and latency are not visible."
+    )
+    removed = "it has no targets: it was removed, or service discovery lost it."
+    for severity, expr, so in (
+        (PAGE, gone.and_(expected), no_answer),
+        (TICKET, gone.unless(expected), removed),
+    ):
+        yield Alert(
+            expr=expr,
+            for_=limits.vanished_for,
+            severity=severity,
+            description="No process of a service is reporting.",
+            summary=(
+                "Job {{ $labels.job }} served requests within the last hour, and now "
+                f"{so}"
+            ),
+        )
+
+
+def collector_down(limits: SiteLimits) -> Alert:
+    """Alert on a collector that used to work and is failing."""
+    by = ("job", "instance", "collector")
+    # A host without a GPU has a collector that never worked: that is no failure. Nor is
+    # that a job has ended, and its NCCL with it.
+    lasting = promql.ne("collector", "nccl")
+    worked = gauge_over(
+        catalog.COLLECTOR_SUCCESS, "max", limits.duration("1d"), lasting
+    ).max(*by)
+    works = gauge(catalog.COLLECTOR_SUCCESS, lasting).max(*by)
+    return Alert(
+        expr=works.equals(0).and_(worked.equals(1)),
+        for_=limits.collector_down_for,
+        severity=TICKET,
+        description="A sidecar collector is failing.",
+        summary=(
+            "Collector {{ $labels.collector }} of {{ $labels.instance }} worked "
+            "within the last day but is failing now; its metrics are missing."
+        ),
+    )
+
+
+def web_config_failed(limits: Limits) -> Alert:
+    """Alert on a web configuration or certificates that cannot be loaded."""
+    return Alert(
+        expr=gauge(catalog.WEB_CONFIG_SUCCESS).max("job", "instance").equals(0),
+        for_=limits.web_config_failed_for,
+        severity=TICKET,
+        description="A sidecar cannot load its web configuration.",
+        summary=(
+            "The latest web configuration or certificates of "
+            "{{ $labels.instance }} are invalid. The previous ones stay in "
+            "effect, but the sidecar will fail to restart."
+        ),
+    )
+
+
+def silent(facts: HostFacts) -> Iterator[Reason]:
+    """Yield processes that do not respond."""
+    found = [one["worker"] for one in facts.agents if not one["up"] and not one["died"]]
+    if found:
+        does = "do" if len(found) > 1 else "does"
+        text = f"{listed('worker', found)} {does} not respond."
+        yield reason("silent", TICKET, text, found)
+
+
+def why_silent(facts: HostFacts, about: Reason) -> Iterator[str]:
+    """Yield what keeps a process from responding."""
+    troubles = (one.trouble for one in processes(facts, about))
+    yield from (f"It {trouble}." for trouble in troubles if trouble)
+
+
+def agent_silent(limits: Limits) -> Alert:
+    """Alert on a process that is alive but does not respond."""
+    # A killed process leaves its socket as well, but no one waits for it.
+    timeouts = counter(
+        catalog.COLLECTOR_ERRORS,
+        eq("collector", "agents"),
+        eq("reason", "agent_timeout"),
+    )
+    waiting = timeouts.increase(limits.agent_silent_for).sum("job", "instance") > 0
+    silent = gauge(catalog.AGENT_UP).max(*PROCESS).equals(0)
+    return Alert(
+        expr=silent.and_(waiting, "job", "instance"),
+        for_=limits.agent_silent_for,
+        severity=TICKET,
+        description="A process is alive but its agent does not respond.",
+        summary=(
+            "Worker {{ $labels.worker }} of job {{ $labels.job }} on "
+            "{{ $labels.instance }} accepts connections but does not respond: it "
+            "is stopped, or something holds the GIL. Its metrics, and the alerts "
+            "based on them, are gone."
+        ),
+    )
+
+
+def agent_hook_inactive(limits: Limits) -> Alert:
+    """Alert on an inactive hook."""
+    return Alert(
+        expr=gauge(catalog.HOOK_ACTIVE).min("job", "hook").equals(0),
+        for_=limits.hook_inactive_for,
+        severity=TICKET,
+        description="An agent hook is inactive.",
+        summary=(
+            "Hook {{ $labels.hook }} is inactive in a process of job "
+            "{{ $labels.job }}; its metrics are incomplete."
+        ),
+    )
+
+
+def metrics(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect that no export of metrics has arrived for minutes."""
+    exports, limits = snapshot.exports, snapshot.limits
+    if exports.failed_in_a_row < limits.exports_failed:
+        return
+    if exports.failing_seconds < seconds_in(limits.exports_failed_for):
+        return
+    yield Finding(
+        "export",
+        "metrics",
+        f"No export of metrics by OTLP has arrived for "
+        f"{duration(exports.failing_seconds)}: the last "
+        f"{exports.failed_in_a_row:,} failed.",
+        (),
+        f"{_REASON}. If nothing is meant to be pushed, set JAXMON_OTLP=false.",
+    )
+
+
+def export_failing(limits: Limits) -> Alert:
+    """Alert on a process none of whose exports by OTLP succeed."""
+    window, by = limits.export_window, (*PROCESS, "signal")
+    failed, arrived = (
+        counter(catalog.OTLP_EXPORTS, eq("outcome", outcome)).increase(window).sum(*by)
+        > 0
+        for outcome in ("failure", "success")
+    )
+    return Alert(
+        expr=failed.unless(arrived, *by),
+        for_=limits.export_failing_for,
+        severity=TICKET,
+        description="Nothing that a process pushes by OTLP arrives.",
+        summary=(
+            "No export of {{ $labels.signal }} from {{ $labels.instance }} "
+            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}of job "
+            "{{ $labels.job }} by OTLP succeeds; " + COUNT + f" failed within {window}."
+        ),
+    )
+
+
+def spans(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect that spans are dropped again and again, not only once."""
+    dropped = snapshot.exports.spans_dropped
+    limits = snapshot.limits
+    windows = snapshot.process.observed_seconds / seconds_in(limits.export_window)
+    if dropped < limits.spans_dropped * max(windows, 1.0):
+        return
+    yield Finding(
+        "spans",
+        "",
+        f"{counted(dropped, 'span')} did not reach a receiver of traces and "
+        "were dropped.",
+        (),
+        f"{_REASON}. Prometheus takes no spans: set OTEL_TRACES_EXPORTER=none. If "
+        "there are too many, lower OTEL_TRACES_SAMPLER_ARG.",
+    )
+
+
+def spans_dropped(limits: Limits) -> Alert:
+    """Alert on a process that drops spans because a receiver does not take them."""
+    window = limits.export_window
+    dropped = counter(catalog.DROPPED, eq("what", "span")).increase(window)
+    return Alert(
+        expr=dropped.sum(*PROCESS) >= promql.number(limits.spans_dropped),
+        for_=limits.export_failing_for,
+        severity=TICKET,
+        description="A process drops the spans of requests and compiles.",
+        summary=(
+            "{{ $labels.instance }} {{ with $labels.worker }}(worker {{ . }}) "
+            "{{ end }}of job {{ $labels.job }} dropped " + COUNT + " spans within "
+            f"{window}; their traces are incomplete or missing."
+        ),
+    )
+
+
+SYMPTOMS = (
+    Symptom(
+        *("target_down", "", "A target cannot be scraped."),
+        rule=("JaxmonTargetDown", target_down),
+        missing=RULES_ONLY,
+    ),
+    Symptom(
+        *("service_vanished", "", "A service reports nothing."),
+        rule=("JaxmonServiceVanished", service_vanished),
+        missing=RULES_ONLY,
+    ),
+    Symptom(
+        *("silent", "", "An agent does not respond."),
+        reason=silent,
+        because=why_silent,
+        rule=("JaxmonAgentSilent", agent_silent),
+        wait="agent_silent_for",
+    ),
+    Symptom(
+        *("hook_inactive", "", "A hook is inactive."),
+        rule=("JaxmonAgentHookInactive", agent_hook_inactive),
+        missing="`NOTES` say it",
+    ),
+    Symptom(
+        *("collector_down", "", "A collector fails."),
+        rule=("JaxmonCollectorDown", collector_down),
+        missing="the page lists them",
+    ),
+    Symptom(
+        *("web_config", "", "A web configuration is invalid."),
+        rule=("JaxmonWebConfigFailed", web_config_failed),
+        missing=NO_SCREEN,
+    ),
+    Symptom(
+        *("export", "", "Metrics that are pushed do not arrive.", HINT),
+        *(metrics, catalog.OTLP_EXPORTS, "Debug: Failed exports by process"),
+        rule=("JaxmonExportFailing", export_failing),
+    ),
+    Symptom(
+        *("spans", "", "Spans are dropped.", HINT),
+        *(spans, catalog.DROPPED, "Debug: Dropped spans by process"),
+        rule=("JaxmonSpansDropped", spans_dropped),
+    ),
+)

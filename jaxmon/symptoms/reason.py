@@ -1,0 +1,101 @@
+"""Why users are not all right: as its alert has it, failing or degraded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from jaxmon.facts.status import HostFacts, ProcessVerdict, Reason
+from jaxmon.formats.layout import clean, duration
+from jaxmon.symptoms.alert import PAGE, TICKET, Severity
+
+
+_MOST_LISTED = 4
+# What is called a minute.
+_MINUTE_LEAST, _MINUTE_MOST = 50.0, 90.0
+
+
+def reason(
+    name: str, severity: Severity, text: str, workers: Iterable[str], subject: str = ""
+) -> Reason:
+    """
+    Return that the processes *workers* have the symptom *name*, with a *subject* such
+    as a route or a loop. What pages is failing.
+    """
+    return Reason(
+        state="failing" if severity == PAGE else "degraded",
+        kind=name,
+        subject=subject,
+        text=text,
+        because="",
+        workers=list(workers),
+    )
+
+
+def due(
+    text: str, age: float, after: float, severity: Severity
+) -> tuple[Severity, str]:
+    """
+    Return the severity of what has lasted for *age* seconds, and *text* as a sentence
+    that says when its alert follows, if it does not fire yet: *after* so many seconds.
+    """
+    if age > after:
+        return severity, f"{text}."
+    return TICKET, f"{text}; a {severity} follows at {duration(after)}."
+
+
+def listed(noun: str, names: Sequence[str]) -> str:
+    """Return ``workers 1, 2 and 7 more``."""
+    if len(names) == 1:
+        return f"{noun} {clean(names[0])}"
+    shown = ", ".join(map(clean, names[:_MOST_LISTED]))
+    more = len(names) - _MOST_LISTED
+    return f"{noun}s {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+def period(seconds: float | None) -> str:
+    """Return what the last so many *seconds* are called."""
+    if seconds is None or _MINUTE_LEAST <= seconds <= _MINUTE_MOST:
+        return "minute"
+    return duration(round(seconds)).replace(".0 s", " s")
+
+
+def findings(facts: HostFacts, about: Reason, topic: str) -> list[dict[str, Any]]:
+    """Return findings of *topic*: first on the same route, then the most expensive."""
+    every = (one for of in processes(facts, about) for one in of.findings or ())
+    found = [one for one in every if one["topic"] == topic]
+    found.sort(key=lambda one: (one["subject"] != about["subject"], -one["seconds"]))
+    return found
+
+
+def said(facts: HostFacts, about: Reason, *topics: str) -> Iterator[str]:
+    """Yield what findings of *topics* say on the processes that *about* is about."""
+    for topic in topics:
+        yield from map(sentence, findings(facts, about, topic))
+
+
+def doing(facts: HostFacts, about: Reason) -> Iterator[str]:
+    """Yield where the time of these processes goes lately."""
+    yield from (one.doing for one in processes(facts, about))
+
+
+def said_or_doing(*topics: str) -> Callable[[HostFacts, Reason], Iterator[str]]:
+    """Return what explains a reason by findings of *topics*, else by what goes on."""
+
+    def explain(facts: HostFacts, about: Reason) -> Iterator[str]:
+        yield from said(facts, about, *topics)
+        yield from doing(facts, about)
+
+    return explain
+
+
+def processes(facts: HostFacts, about: Reason) -> list[ProcessVerdict]:
+    """Return what is wrong with the processes that *about* is about."""
+    known = facts.verdict.processes
+    return [known[worker] for worker in about["workers"] if worker in known]
+
+
+def sentence(finding: Mapping[str, Any]) -> str:
+    """Return the cause that *finding* names."""
+    text, where = str(finding["verdict"]), str(finding["where"])
+    return f"{text} At {where}." if where and where not in text else text

@@ -1,0 +1,144 @@
+"""Queues that grow, batches that are mostly padding, event loops that are held up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jaxmon import catalog
+from jaxmon.facts.marked import Queue
+from jaxmon.facts.process import Snapshot
+from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.formats.layout import duration, share
+from jaxmon.limits import Limits
+from jaxmon.symptoms.alert import TICKET
+from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.symptom import FAILURE, LINES, TIME, TOO_LITTLE, Symptom
+
+
+_STEADY = 1 / 4
+_THIRDS = 3
+_IN_JAX = frozenset(("compile", "device", "fetch", "transfer", "eager"))
+
+
+def queues(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect queues that grow because more arrives than is served."""
+    for queue in snapshot.queues:
+        if _grows(queue, snapshot.limits):
+            yield Finding(
+                "queue",
+                queue.name,
+                f"Queue {queue.name} grew from {queue.lows[0]:,} to {queue.depth:,} "
+                f"waiting items in {duration(queue.growth_seconds)}, and never "
+                "drained: more arrives than is served.",
+                (),
+                "Run larger batches or more replicas if the batches are full; find "
+                "what blocks if they are not. Limit the queue and reject what exceeds "
+                "it, or the wait grows with it.",
+            )
+
+
+def _grows(queue: Queue, limits: Limits) -> bool:
+    """
+    Return whether *queue* grows steadily: a bounded one stops when it is full, work
+    that arrives at once is one step, and a burst drains.
+    """
+    known = len(queue.lows) == len(queue.highs) == _THIRDS
+    if not known or queue.growth_seconds < seconds_in(limits.queue_growing):
+        return False
+    first, second, third = queue.lows
+    growth = third - first
+    least = growth * _STEADY
+    steady = second - first >= least and third - second >= least
+    # Otherwise it may as well be a queue that sways.
+    above = queue.depth >= third > queue.highs[0]
+    much = growth >= max(limits.queue_deep, limits.queue_growth * first)
+    return much and steady and above
+
+
+def padding(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect routes whose batches are mostly padding, if that takes time."""
+    observed = snapshot.process.observed_seconds
+    executed = min(_executed(snapshot) or _waited(snapshot), observed)
+    routes = [one for one in snapshot.requests if one.batches.fill_ratio is not None]
+    every = sum(one.batches.count for one in routes)
+    for route in routes:
+        count, fill = route.batches.count, route.batches.fill_ratio or 0.0
+        if count < snapshot.limits.padded_batches:
+            continue
+        wasted = executed * count / every * (1 - fill)
+        # A service with few requests has nothing to win by filling its batches.
+        if wasted >= snapshot.limits.time_worth * observed:
+            yield Finding(
+                "padding",
+                route.name,
+                f"Batches of {route.name} are {share(1 - fill, 1)} padding: "
+                f"{count:,} of them took about {duration(executed * count / every)} of "
+                f"execution, {duration(wasted)} of it for padding.",
+                (),
+                "Add smaller batch sizes (buckets), or wait a little longer for "
+                "requests to fill a batch.",
+                seconds=wasted,
+            )
+
+
+def _waited(snapshot: Snapshot) -> float:
+    """Return for how long the program waited for the device."""
+    period = snapshot.time.period
+    waited = period.share("device", "fetch") if period.settled else 0.0
+    return waited * snapshot.process.observed_seconds
+
+
+def _executed(snapshot: Snapshot) -> float:
+    """Return the seconds of execution of all functions, from their sampled calls."""
+    return sum(
+        (one.calls or 0) * (one.samples.execution_seconds or 0.0)
+        for one in snapshot.functions
+    )
+
+
+def event_loops(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect handlers of requests that call JAX on the thread of the event loop."""
+    period = snapshot.time.period
+    if not period.settled:
+        return
+    lines: dict[str, float] = {}
+    for one in period.places:
+        if one.event_loop and one.state in _IN_JAX:
+            lines[one.place] = lines.get(one.place, 0.0) + one.seconds
+    took = sum(lines.values())
+    if took < snapshot.limits.time_worth * period.seconds:
+        return
+    most = max(lines, key=lines.__getitem__)
+    yield Finding(
+        "event_loop",
+        most,
+        f"JAX kept the event loop from other requests for {duration(took)}, "
+        f"{share(took, period.seconds)} of {duration(period.seconds)}: "
+        f"{share(lines[most], took)} of it at {most}.",
+        (),
+        "Until the call returns, the server answers nobody, not even health checks. "
+        "Call the model in another thread: await asyncio.to_thread(predict, x).",
+        where=most,
+        seconds=took,
+    )
+
+
+SYMPTOMS = (
+    Symptom(
+        *("queue", "F8", "A queue grows and never drains.", FAILURE),
+        *(queues, catalog.QUEUE_DEPTH, "On-call: Queue depth"),
+        severity=TICKET,
+        missing="how deep is too deep is the service's; an objective can say it",
+    ),
+    Symptom(
+        *("padding", "", "Batches are mostly padding.", TIME),
+        *(padding, catalog.BATCH_FILL_RATIO, "On-call: Batch fill"),
+        missing=TOO_LITTLE,
+    ),
+    Symptom(
+        *("event_loop", "", "JAX keeps an event loop from other requests.", TIME),
+        *(event_loops, catalog.WALL_SECONDS, "Debug: Where the time goes"),
+        missing=LINES,
+        other_runbook="JaxmonTimeLost",
+    ),
+)

@@ -1,0 +1,210 @@
+"""Starts and ends of processes: deployments, warm-ups, crash loops, runs that died."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jaxmon import catalog, promql
+from jaxmon.facts.status import HostFacts, Reason
+from jaxmon.formats import durations
+from jaxmon.limits import Limits
+from jaxmon.promql import Expr, counter, eq, events, gauge, gauge_over, re
+from jaxmon.symptoms.alert import COUNT, INFO, PAGE, PROCESS, TICKET, Alert, SiteLimits
+from jaxmon.symptoms.reason import listed, processes, reason
+from jaxmon.symptoms.symptom import NO_SCREEN, RULES_ONLY, Symptom
+
+
+DEPLOY_ALERT = "JaxmonDeployInProgress"
+YOUNG = f"job:{catalog.UPTIME_SECONDS.name}:young_ratio"
+"""Recorded fraction of a job's processes that started within ``deploy_window``."""
+
+
+def deploy_in_progress(limits: SiteLimits) -> Alert:
+    """
+    Inhibit compile tickets of a job while a share of its processes is young.
+
+    One replica of many that restarts is no deployment, and what goes on for longer than
+    an hour is none.
+    """
+    share, hour = promql.recorded(YOUNG, labels=("job",)), limits.duration("1h")
+    least = limits.deploy_share
+    ended = (promql.recorded_over("min", share, durations.seconds(hour)) >= least).and_(
+        share.offset(hour)
+    )
+    return Alert(
+        expr=(share >= least).unless(ended),
+        severity=INFO,
+        description=(
+            "Processes of a job started recently; their compiles are expected, and "
+            "compile tickets are held back."
+        ),
+        summary=(
+            "{{ $value | humanizePercentage }} of the processes of job "
+            f"{{{{ $labels.job }}}} started within the last {limits.deploy_window}."
+        ),
+    )
+
+
+def young_ratio(limits: SiteLimits) -> Expr:
+    """Return the fraction of each job's processes that are young."""
+    recent = young(limits.deploy_window, limits)
+    return promql.ratio(recent, gauge(catalog.RUNTIME_INFO).max(*PROCESS).count("job"))
+
+
+def young(within: str, limits: SiteLimits) -> Expr:
+    """
+    Return how many processes of each job are younger than *within*, unless they restart
+    so often within an hour that they count as a crash loop.
+    """
+    # By their own clocks; and only agents have runtime information: a new sidecar is no
+    # new process.
+    age = gauge(catalog.UPTIME_SECONDS).and_(gauge(catalog.RUNTIME_INFO), *PROCESS)
+    recent = (age < durations.seconds(within)).count("job")
+    changes = promql.gauge_changes(
+        catalog.PROCESS_START_TIME_SECONDS, limits.duration("1h")
+    )
+    return recent.unless(changes.max("job") > limits.deploy_restarts)
+
+
+def not_ready(limits: Limits) -> Alert:
+    """Alert on a process that announced a warm-up, and has not finished it."""
+    waiting = gauge(catalog.READY).max(*PROCESS).equals(0)
+    return Alert(
+        expr=waiting,
+        for_=limits.not_ready_for,
+        severity=TICKET,
+        description=(
+            "A process is still not ready for requests: its warm-up is slow, or never "
+            "began."
+        ),
+        summary=(
+            "A process of job {{ $labels.job }} on {{ $labels.instance }} "
+            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}has not been ready for "
+            f"{limits.not_ready_for}."
+        ),
+    )
+
+
+def warmup_failed(limits: Limits) -> Alert:
+    """Alert on signatures that a service recorded, and can no longer compile for."""
+    window = limits.warmup_window
+    failed = events.WARMUPS.within(window, eq("result", "failed"))
+    return Alert(
+        expr=failed.sum("job") > 0,
+        severity=TICKET,
+        description=(
+            "Signatures of a service fail to warm up; requests wait for their compiles."
+        ),
+        summary=(
+            f"{COUNT} signatures of job {{{{ $labels.job }}}} failed to warm up in "
+            f"{window}."
+        ),
+    )
+
+
+def crashed(facts: HostFacts) -> Iterator[Reason]:
+    """Yield processes that ended without finishing."""
+    if died := [one["worker"] for one in facts.agents if one["died"]]:
+        yield reason("crashed", PAGE, f"{listed('worker', died)} crashed.", died)
+
+
+def why_crashed(facts: HostFacts, about: Reason) -> Iterator[str]:
+    """Yield how the processes ended."""
+    yield from (one.verdict for one in processes(facts, about))
+
+
+def training_died(limits: SiteLimits) -> Iterator[Alert]:
+    """
+    Yield pages for a loop whose process ended without finishing, and for each expected
+    run that has fewer processes than it should.
+    """
+    by, loops = (*PROCESS, "loop"), re("loop", ".+")
+    died = gauge(catalog.AGENT_DIED, loops).max(*by) > 0
+    # A job that starts again with fewer processes leaves slots that no one takes.
+    lived = gauge_over(catalog.AGENT_DIED, "min", limits.died_within, loops)
+    yield Alert(
+        expr=died.and_(lived.max(*by).equals(0)),
+        for_=limits.died_for,
+        severity=PAGE,
+        description="A training process ended without finishing, and none replaced it.",
+        summary=(
+            "A process of job {{ $labels.job }} on {{ $labels.instance }} "
+            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}ended in the middle of "
+            "loop {{ $labels.loop }}."
+        ),
+    )
+    for run in limits.runs:
+        match = tuple(eq(label, value) for label, value in run.match)
+        # Some of its labels are the site's.
+        labels = (*catalog.RUNTIME_INFO.labels, *dict(run.match))
+        agents = gauge(catalog.RUNTIME_INFO._replace(labels=labels), *match)
+        # A sum over nothing is nothing: a run that is gone altogether counts as 0.
+        count = (
+            agents.max(*PROCESS).count().or_(promql.call("vector", promql.number(0)))
+        )
+        what = ", ".join(f"{label} {value}" for label, value in run.match)
+        yield Alert(
+            expr=count < run.processes,
+            for_=limits.died_for,
+            severity=PAGE,
+            description="A run that is expected to run has lost processes.",
+            summary=(f"{{{{ $value }}}} of {run.processes} processes run of {what}."),
+            labels=run.match,
+        )
+
+
+def crash_loop(limits: Limits) -> Alert:
+    """Alert on a process that crashes again and again, and gets nothing done."""
+    window = limits.crash_window
+    crashes = counter(catalog.AGENT_CRASHES)
+    # Without a sidecar, what is seen is that another process responds.
+    changes = promql.gauge_changes(catalog.PROCESS_START_TIME_SECONDS, window)
+    agents = gauge(catalog.RUNTIME_INFO)
+    seen = changes.and_(agents, *PROCESS).unless(crashes.total(), *PROCESS)
+    often = crashes.rise(window).or_(seen).max(*PROCESS) >= limits.crash_starts
+    steps, requests = (
+        counter(one).highest(window).max(*PROCESS) > 0
+        for one in (catalog.STEPS, catalog.REQUESTS)
+    )
+    return Alert(
+        expr=often.unless(steps).unless(requests),
+        severity=PAGE,
+        keep_for=limits.died_for,
+        description="A process keeps crashing before its first step or request.",
+        summary=(
+            "A process of job {{ $labels.job }} on {{ $labels.instance }} "
+            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}crashed "
+            f"{COUNT} times in {window}, without a step or request."
+        ),
+    )
+
+
+SYMPTOMS = (
+    Symptom(
+        *("deploy", "", "Processes have just started."),
+        rule=(DEPLOY_ALERT, deploy_in_progress),
+        missing=RULES_ONLY,
+    ),
+    Symptom(
+        *("not_ready", "F1", "A process does not become ready."),
+        rule=("JaxmonNotReady", not_ready),
+        missing=NO_SCREEN,
+    ),
+    Symptom(
+        *("warmup_failed", "F1", "Signatures fail to warm up."),
+        rule=("JaxmonWarmupFailed", warmup_failed),
+        missing=NO_SCREEN,
+    ),
+    Symptom(
+        *("crashed", "F8", "A training process died."),
+        reason=crashed,
+        because=why_crashed,
+        rule=("JaxmonTrainingDied", training_died),
+        wait="died_for",
+    ),
+    Symptom(
+        *("crash_loop", "F8", "A process crashes again and again."),
+        rule=("JaxmonCrashLoop", crash_loop),
+        missing=NO_SCREEN,
+    ),
+)

@@ -1,0 +1,245 @@
+"""Loops, and threads of a program, that make no progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+
+from jaxmon import catalog, promql
+from jaxmon.facts.process import Snapshot
+from jaxmon.facts.status import HostFacts, LoopSummary, Reason
+from jaxmon.facts.walltime import HELPER_ADVICE, FailedHelper, Now
+from jaxmon.formats import durations
+from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.formats.layout import clean, duration
+from jaxmon.limits import Limits
+from jaxmon.promql import Expr, gauge, histogram, re
+from jaxmon.promql.shape import SCRAPED_LABELS
+from jaxmon.symptoms.alert import PAGE, PROCESS, TICKET, Alert
+from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.reason import due, reason, said_or_doing
+from jaxmon.symptoms.symptom import BUDGET, FAILURE, Symptom
+
+
+_EARLIER = 60.0
+# Changes after which a program has a rhythm.
+_RHYTHM = 20
+_MOST_LINES = 5
+_MOST_OTHERS = 3
+_MOST_GONE = 2
+# In which it may wait for a helper.
+_WAITS = ("data_wait", "blocked")
+_DOING = {
+    "data_wait": "been waiting for data",
+    "device": "been in a call of a jitted function",
+    "fetch": "been waiting for results",
+    "transfer": "been copying to the device",
+    "eager": "been in an operation outside of jit",
+    "python": "not called a jitted function",
+    "startup": "been importing modules or initialising devices",
+    "gc": "been collecting garbage",
+    "gil": "been waiting for the interpreter",
+    "blocked": "been blocked outside of JAX",
+}
+_ON_THE_DEVICE = (
+    "The device does not finish. In a job of several processes, one may be missing in "
+    "a collective: `jaxmon job why` says which."
+)
+_ACTIONS = {
+    "data_wait": "The stack shows what the loader waits for: a file system, a worker "
+    "process that has died, a queue that nobody fills.",
+    **dict.fromkeys(("device", "fetch", "transfer"), _ON_THE_DEVICE),
+    "blocked": "The stack shows what it waits for: a lock that another thread holds, a "
+    "file, a socket. `jaxmon explain --stacks` shows the other threads.",
+    "python": "The stack shows the loop it is in.",
+}
+_FREE_THE_LOCK = (
+    "Look for the thread that holds it. If two threads wait for locks that the other "
+    "one holds, take the locks in the same order everywhere."
+)
+PAUSES = "(?i)(eval|valid|test|checkpoint|sav|restor|load|warm|init).*"
+"""Activities that keep a loop from its steps, by their names."""
+PATIENCE = 3
+"""How many times its mean a step may take before it is late, if that is longer."""
+STALLED_ALERT, STALLED_SLO = "JaxmonTrainingStalled", "step-freshness"
+
+
+def stalled(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect a program that has been doing the same thing far longer than before."""
+    now = snapshot.time.now
+    if now.state not in _DOING or not is_long(now, snapshot.limits):
+        return
+    before = ""
+    if now.changes and now.longest_before:
+        before = f"; before, it took {duration(now.longest_before)} at most"
+    doing = "been waiting for a lock" if now.lock else _DOING[now.state]
+    where = f" at {now.place}" if now.place else ""
+    others = (
+        f"thread {one.name} waits for a lock too: {one.stack[0]}"
+        for one in now.others[:_MOST_OTHERS]
+        if one.stack
+    )
+    gone = now.gone[:_MOST_GONE] if now.state in _WAITS else ()
+    action = _ACTIONS.get(now.state, "`jaxmon explain --stacks` shows all threads.")
+    yield Finding(
+        "stalled",
+        now.place,
+        f"The program has {doing} for {duration(now.seconds)}{where}{before}.",
+        (*now.stack[:_MOST_LINES], *others, *map(str, gone)),
+        HELPER_ADVICE if gone else _FREE_THE_LOCK if now.lock else action,
+        where=now.place,
+        # What is marked says itself when it pages.
+        severity=TICKET if snapshot.steps or snapshot.requests else PAGE,
+    )
+
+
+def _waits_for(one: FailedHelper, now: Now, limits: Limits) -> bool:
+    """Return whether what goes on *now* may be to wait for *one*, which is gone."""
+    if one.age_seconds is None:
+        return False
+    least = seconds_in(limits.stalled_for_a_failed_thread)
+    long = min(one.age_seconds, now.seconds) >= least
+    return long and one.age_seconds <= now.seconds + _EARLIER
+
+
+def is_long(now: Now, limits: Limits) -> bool:
+    """
+    Return whether what goes on *now* is far longer than usual, or as long as is odd for
+    one that waits while a thread of the program has just failed.
+    """
+    if now.state in _WAITS and any(_waits_for(one, now, limits) for one in now.gone):
+        return True
+    times = limits.stalled_times
+    if now.seconds >= seconds_in(limits.stalled_anywhere):
+        return now.seconds >= times * now.longest_there
+    if now.lock and now.others and now.seconds >= seconds_in(limits.deadlocked):
+        return True
+    if now.changes < _RHYTHM:
+        return False
+    there, before = now.longest_there, now.longest_before
+    for usual, least in (
+        (before if now.lock else None, limits.stalled_for_a_lock),
+        (there or None, limits.stalled_on_a_line),
+        (before or None, limits.stalled_in_a_state),
+    ):
+        if usual is not None and now.seconds >= max(seconds_in(least), times * usual):
+            return True
+    return False
+
+
+def loops_stalled(facts: HostFacts) -> Iterator[Reason]:
+    """Yield loops whose next step is late."""
+    for one in facts.loops:
+        age = one["age"]
+        if age is None or not is_late(one, facts):
+            continue
+        text = f"{named(one)} is stuck: its last step was {duration(age)} ago"
+        limits = facts.limits
+        after = max(seconds_in(limits.stalled_after), _patience(one, limits))
+        severity, text = due(text, age, after + seconds_in(limits.stalled_for), PAGE)
+        yield reason("stalled", severity, text, [one["age_worker"]], one["loop"])
+
+
+def is_late(one: LoopSummary, facts: HostFacts) -> bool:
+    """Return whether the next step of a loop should have come."""
+    age = one["age"]
+    if age is None or age < _patience(one, facts.limits):
+        return False
+    return not _excused(facts, one["age_worker"])
+
+
+def _patience(one: LoopSummary, limits: Limits) -> float:
+    usual = one["usual"] or one["mean"] or 0.0
+    return max(seconds_in(limits.late_step), limits.late_step_times * usual)
+
+
+def _excused(facts: HostFacts, worker: str) -> bool:
+    """Return whether a process compiles, or is busy with an activity that it marks."""
+    if facts.now.of(catalog.COMPILES_IN_PROGRESS).get((worker,)):
+        return True
+    running = facts.now.of(catalog.ACTIVITY_RUNNING_SECONDS)
+    return any(value and key[0] == worker for key, value in running.items())
+
+
+def named(loop: LoopSummary) -> str:
+    """Return ``loop NAME``."""
+    return f"loop {clean(loop['loop'])}"
+
+
+def training_stalled(limits: Limits) -> Alert:
+    """Alert on a loop that makes no progress."""
+    # The first step of a large model takes long to compile, and an evaluation is no
+    # step; both count as progress for a while.
+    limit = durations.seconds(limits.stalled_after)
+    excused = busy(
+        limit,
+        compiling=durations.seconds(limits.stuck_after),
+        active=durations.seconds(limits.activity_after),
+    )
+    age = gauge(catalog.STEP_AGE_SECONDS)
+    late = age > patience(age, limit)
+    return Alert(
+        # One stuck process stops the others: the oldest step is what counts.
+        expr=late.unless(excused, *PROCESS).max("job", "loop"),
+        # The step after a long compile is due.
+        for_=limits.stalled_for,
+        keep_for=limits.stalled_for,
+        severity=PAGE,
+        description="A running loop is making no progress.",
+        summary=(
+            "A process of job {{ $labels.job }} finished its last step of loop "
+            "{{ $labels.loop }} {{ $value | humanizeDuration }} ago."
+        ),
+        labels=(("slo", STALLED_SLO),),
+    )
+
+
+def busy(limit: float, *, compiling: float = inf, active: float = inf) -> Expr:
+    """
+    Return the processes that compile, or run an activity besides their loop, or did so
+    less than *limit* seconds ago: their next step is not due yet.
+
+    Args:
+        limit: for a step.
+        compiling: seconds after which a compile no longer counts.
+        active: likewise, for an activity.
+    """
+    pauses = re("activity", PAUSES)
+    found = [
+        _within(gauge(catalog.COMPILE_OLDEST_SECONDS) > 0, compiling),
+        _within(gauge(catalog.ACTIVITY_RUNNING_SECONDS, pauses) > 0, active),
+        gauge(catalog.ACTIVITY_AGE_SECONDS, pauses) < limit,
+    ]
+    compiles, activities, ended = (one.max(*SCRAPED_LABELS) for one in found)
+    return compiles.or_(activities).or_(ended)
+
+
+def patience(age: Expr, limit: float) -> Expr:
+    """
+    Return the *age* above which each loop's step is late: *limit* seconds, or
+    `PATIENCE` of its steps if that is longer.
+    """
+    steps = histogram(catalog.STEP_SECONDS)
+    mean = (steps.sum.total() / (steps.count.total() > 0)) * PATIENCE
+    return promql.call("clamp_min", mean, limit).or_(age * 0 + limit)
+
+
+def _within(age: Expr, limit: float) -> Expr:
+    return age if limit == inf else age < limit
+
+
+SYMPTOMS = (
+    Symptom(
+        *("stalled", "F8", "A loop, or a thread of it, makes no progress.", FAILURE),
+        *(stalled, catalog.STEP_AGE_SECONDS, "On-call: Age of the last step"),
+        rule=(STALLED_ALERT, training_stalled),
+        reason=loops_stalled,
+        because=said_or_doing("stalled"),
+        severity=TICKET,
+    ),
+    Symptom(
+        *("step_freshness_budget", "F8", "A loop is often late."),
+        rule=("JaxmonStepFreshnessBudgetBurn", None),
+        missing=BUDGET,
+    ),
+)

@@ -1,0 +1,494 @@
+"""
+What the wall time goes into.
+
+A state is worth a finding from a tenth of the time on. Which of them is to blame
+depends on the device: while it is busy, the host may wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from jaxmon import catalog
+from jaxmon.facts.process import Snapshot
+from jaxmon.facts.walltime import Period
+from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.formats.layout import duration, share
+from jaxmon.limits import Limits
+from jaxmon.promql import counter, gauge, re
+from jaxmon.symptoms import compiles, transfers
+from jaxmon.symptoms.alert import PROCESS, TICKET, Alert
+from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.steps import is_long
+from jaxmon.symptoms.symptom import (
+    LINES,
+    NOTE,
+    NOTHING,
+    TIME,
+    ProcessJudge,
+    Symptom,
+    Urgency,
+)
+
+
+_MOST_LINES = 3
+_MORE = 5
+# Calls per read from which on a program reads rarely.
+_RARELY = 10
+# The device is busy if it explains this share of the wait for it.
+_EXPLAINED = 0.7
+OF_A_LINE = 0.02
+"""Share of the time from which on a line is worth a word."""
+# What a stalled loop does not do takes its time.
+TIME_ALERTS = ("JaxmonDataStarvation", "JaxmonTimeLost")
+_STARVED = "data_wait"
+# States in which the device waits for the program.
+_LOST = "eager|gc|gil|blocked"
+
+
+class TimePart(NamedTuple):
+    """
+    A state of the program that costs time by itself, whatever the device does.
+
+    Attributes:
+        topic: the name of the symptom.
+        sentence: what is wrong.
+        state: in the ledger of time.
+        verdict: what took so long, before and after its part of the time.
+        action: what to do about it.
+        urgency: of the symptom: if it is a note, nothing can be won.
+    """
+
+    topic: str
+    sentence: str
+    state: str
+    verdict: tuple[str, str]
+    action: str
+    urgency: Urgency = TIME
+
+    def judge(self, snapshot: Snapshot) -> Iterator[Finding]:
+        """Detect that it takes much of the time."""
+        if (period := settled(snapshot)) is None:
+            return
+        took = self._took(snapshot, period)
+        if took < snapshot.limits.time_worth * period.seconds:
+            return
+        # What a program marks is expected.
+        lines = period.lines(self.state, marked=self.state != "blocked")
+        lead, rest = self.verdict
+        won = 0.0 if self.urgency is NOTE else of_all(took, period, snapshot)
+        text = f"{lead} {part(took, period)}{rest}{mostly(lines, took)}"
+        yield _costs(self.topic, text, lines, self.action, won)
+
+    def _took(self, snapshot: Snapshot, period: Period) -> float:
+        took, now = period.of(self.state), snapshot.time.now
+        if self.state == "blocked":
+            took -= period.marked(self.state)
+        if now.state == self.state and (
+            (self.state == "blocked" and not now.activity)
+            or (self.state == "data_wait" and is_long(now, snapshot.limits))
+        ):
+            # What has not ended is for `stalled` to judge.
+            took -= min(now.seconds, took)
+        return took
+
+
+def eager(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect time spent in operations outside of jit."""
+    if (period := settled(snapshot)) is None:
+        return
+    traced = _traced_again(snapshot, period)
+    dispatch = period.of("eager") + traced
+    took = dispatch + _eager_waits(snapshot, period)
+    # What the device computes meanwhile of jitted functions.
+    hidden = max(_busy(snapshot, period) - period.of("device", "fetch"), 0.0)
+    if took - hidden < snapshot.limits.time_worth * period.seconds:
+        return
+    lines = period.lines("eager", *(["compile"] if traced else []))
+    text = f"Operations outside of jit took {part(took, period)}"
+    yield _costs(
+        "eager",
+        f"{text}{mostly(lines, dispatch)}",
+        lines,
+        "Call them within a function decorated with jax.jit: one program instead of "
+        "one dispatch for each operation. Replace loops over elements by jax.vmap, "
+        "jax.lax.scan or array operations.",
+        of_all(took, period, snapshot),
+    )
+
+
+def host(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect Python that keeps the device waiting."""
+    if (period := settled(snapshot)) is None:
+        return
+    took, busy = period.of("python"), _busy(snapshot, period)
+    # What the device computes while the host does not wait for it.
+    hidden = max(busy - period.of("device", "fetch"), 0.0)
+    idle = took - min(hidden, took)
+    limits = snapshot.limits
+    worth = limits.time_worth if busy else limits.time_worth_in_doubt
+    if idle < worth * period.seconds:
+        return
+    if snapshot.requests and period.of("idle") > idle:
+        return  # the device waits for requests
+    lines = period.lines("python")
+    did = "kept the device waiting for" if busy else "took"
+    yield _costs(
+        "host",
+        f"Python {did} {part(idle, period)}{mostly(lines, took)}",
+        lines,
+        "Move this work out of the loop, to another thread or process, or do it while "
+        "the device computes: between the call and the first read of its result.",
+        of_all(idle, period, snapshot),
+    )
+
+
+def fetches(snapshot: Snapshot) -> Iterator[Finding]:
+    """
+    Detect reads of results that cost time: because the device is not busy meanwhile, or
+    because the host cannot work ahead.
+    """
+    if (period := settled(snapshot)) is None:
+        return
+    busy = _busy(snapshot, period)
+    waited = period.of("fetch") - _eager_waits(snapshot, period)
+    if waited < snapshot.limits.time_worth * period.seconds:
+        return
+    # If its time is unknown, the device is taken to be busy.
+    computing = min(max(busy - period.of("device"), 0.0), waited)
+    if not busy or computing >= _EXPLAINED * waited:
+        computing = waited
+    hidden = max(busy - period.of("device", "fetch"), 0.0)
+    work = max(period.of("python", "eager", "transfer") - hidden, 0.0)
+    # Who is asked waits for the answer; who reads rarely works ahead between reads.
+    waits = snapshot.requests or _reads_rarely(snapshot)
+    ahead = 0.0 if waits else min(work, computing)
+    # While others hold the processors, neither device nor host gets on.
+    starved = waited * (snapshot.usual.waiting or 0.0)
+    won = max(waited - computing - starved, 0.0) + ahead
+    if won < snapshot.limits.time_worth_estimated * period.seconds:
+        return
+    lines = period.lines("fetch")
+    yield _costs(
+        "fetch",
+        f"Reading results took {part(waited, period)}; the device was computing for "
+        f"{duration(computing)} of that{mostly(lines, waited)}",
+        lines,
+        "Each read waits for all preceding device work, and the host cannot work "
+        "ahead. Read a value one step later, every hundredth step, or several at once "
+        "with jax.device_get.",
+        of_all(won, period, snapshot),
+    )
+
+
+def device(snapshot: Snapshot) -> Iterator[Finding]:
+    """Say that the device computes, if that is what takes the time."""
+    if (period := settled(snapshot)) is None:
+        return
+    took = period.of("device", "fetch") - _eager_waits(snapshot, period)
+    now = snapshot.time.now
+    if now.state in {"device", "fetch"} and is_long(now, snapshot.limits):
+        took -= min(now.seconds, took)  # `stalled` tells
+    if took < snapshot.limits.time_worth * period.seconds:
+        return
+    busy = _busy(snapshot, period)
+    copies = next(transfers.arguments(snapshot), None)
+    if (busy and busy < _EXPLAINED * took) or copies is not None:
+        return
+    most = sorted(snapshot.functions, key=lambda one: -one.device_seconds)
+    known = [one for one in most if one.device_seconds > 0][:_MOST_LINES]
+    # Its time is that of samples, times all calls.
+    whole = sum(one.device_seconds for one in known)
+    ratio = min(snapshot.time.since_start.seconds / max(whole, 1e-9), 1.0)
+    named = f", mostly {known[0].name}" if known else ""
+    yield Finding(
+        "device",
+        known[0].name if known else "",
+        f"The device computed, or the program waited for it, for "
+        f"{part(took, period)}{named}.",
+        tuple(
+            f"{one.name}: about {duration(one.device_seconds * ratio)} in "
+            f"{one.calls or 0:,} calls"
+            for one in known
+        ),
+        ("The host keeps it busy. " if took >= _EXPLAINED * period.seconds else "")
+        + "`jaxmon profile` shows which operations take the time.",
+    )
+
+
+def compiling(snapshot: Snapshot) -> Iterator[Finding]:
+    """Say that first compiles take the time, unless those of operations do."""
+    if (period := settled(snapshot)) is None:
+        return
+    functions = list(snapshot.functions)
+    took = period.of("compile") - _traced_again(snapshot, period)
+    took -= min(snapshot.load_time, took)
+    told = any(compiles.operations(snapshot))
+    if told:
+        functions = [one for one in functions if not one.internal]
+        measured = sum(one.compile_time for one in functions)
+        took = min(took, measured + snapshot.compiling.oldest_seconds)
+    again = sum(one.recompile_time(c) for one in functions for c in one.recompiles)
+    if took < snapshot.limits.time_worth * period.seconds or again > took / 2:
+        return
+    known = [one for one in functions if one.built][:_MOST_LINES]
+    users = [one for one in functions if one.built and not one.internal]
+    longest = max((one.compile_time / one.built for one in users), default=0.0)
+    longest = max(longest, snapshot.compiling.oldest_seconds)
+    # A small program takes long, too, while others hold the processors.
+    alone = longest * (1 - (snapshot.usual.waiting or 0.0))
+    large = alone >= seconds_in(snapshot.limits.large_program)
+    yield Finding(
+        "compiling",
+        known[0].name if known else "",
+        f"Compiling {'functions ' if told else ''}took {part(took, period)}, most of "
+        "it first compiles.",
+        tuple(f"{one.name}: {duration(one.compile_time)}" for one in known),
+        (
+            "A program that takes so long is large: Python loops are unrolled, and "
+            "jax.lax.scan compiles their body once. "
+            if large
+            else ""
+        )
+        + "A longer run does not compile more; a persistent cache (see "
+        "JAX_COMPILATION_CACHE_DIR) saves it in the next.",
+    )
+
+
+def idle(snapshot: Snapshot) -> Iterator[Finding]:
+    """Say that there was nothing to do."""
+    if (period := settled(snapshot)) is None:
+        return
+    took = period.of("idle")
+    if took >= snapshot.limits.time_worth * period.seconds:
+        text = f"The program was idle for {part(took, period)}."
+        yield Finding("idle", "", text, (), "")
+
+
+def _costs(
+    topic: str, text: str, lines: list[tuple[str, float]], action: str, won: float
+) -> Finding:
+    """Return that something costs time, most of it at the first of *lines*."""
+    where = lines[0][0] if lines else ""
+    return Finding(topic, where, text, further(lines), action, where, won)
+
+
+def _jitted(snapshot: Snapshot) -> bool:
+    """Return whether the program calls jitted functions."""
+    users = [one for one in snapshot.functions if not one.internal]
+    return any(one.calls or one.misses for one in users)
+
+
+def _reads_rarely(snapshot: Snapshot) -> bool:
+    """Return whether most calls are not followed by a read of results."""
+    lines = snapshot.transfers.lines
+    reads = sum(one.count for one in lines if one.direction != "host_to_device")
+    calls = sum(one.calls or 0 for one in snapshot.functions if not one.internal)
+    return 0 < reads * _RARELY < calls
+
+
+def _eager_waits(snapshot: Snapshot, period: Period) -> float:
+    """
+    Return for how long the program waited for results of operations outside of jit: if
+    it hardly dispatches anything else, these are what the device computes.
+    """
+    dispatch, called = period.of("eager"), period.of("device")
+    waited, busy = period.of("fetch"), _busy(snapshot, period)
+    if not _jitted(snapshot):
+        return waited
+    few = dispatch < OF_A_LINE * period.seconds or dispatch < _MORE * called
+    # If the time of jitted functions is unknown, it may be that.
+    return 0.0 if few or not busy or busy > (1 - _EXPLAINED) * waited else waited
+
+
+def _traced_again(snapshot: Snapshot, period: Period) -> float:
+    """
+    Return the time of tracing that leads to no compile: outside of jit, `jax.grad` and
+    its like trace the operations of a function on each call.
+    """
+    since_start = snapshot.time.since_start.seconds
+    traced = period.of("compile")
+    measured = snapshot.compile_time + snapshot.load_time
+    known = measured * period.seconds / max(since_start, 1e-9)
+    known += snapshot.compiling.oldest_seconds
+    return traced - known if known < traced / 2 else 0.0
+
+
+def _busy(snapshot: Snapshot, period: Period) -> float:
+    """
+    Return for how long the device computed in *period*, as far as known: mean execution
+    time times calls of each function, in proportion.
+    """
+    since_start = snapshot.time.since_start.seconds
+    if since_start <= 0:
+        return 0.0
+    busy = sum(one.device_seconds for one in snapshot.functions)
+    return min(busy * period.seconds / since_start, period.seconds)
+
+
+def settled(snapshot: Snapshot) -> Period | None:
+    """Return the period to judge, `None` if there are too few looks."""
+    period = snapshot.time.period
+    return period if period.settled else None
+
+
+def part(seconds: float, period: Period) -> str:
+    """Return ``12 s, 10 % of 2 min``."""
+    of_it = share(seconds, period.seconds)
+    return f"{duration(seconds)}, {of_it} of {duration(period.seconds)}"
+
+
+def of_all(seconds: float, period: Period, snapshot: Snapshot) -> float:
+    """Return *seconds* of *period*, as a part of the whole observed time."""
+    observed = snapshot.process.observed_seconds
+    return seconds / period.seconds * observed if observed else seconds
+
+
+def mostly(lines: list[tuple[str, float]], took: float) -> str:
+    """Return which of *lines*, most first, has most of what *took* so long."""
+    if not lines or not took:
+        return "."
+    return f": {share(min(lines[0][1], took), took)} of it at {lines[0][0]}."
+
+
+def further(lines: list[tuple[str, float]]) -> tuple[str, ...]:
+    """Return the lines after the first, as evidence."""
+    whole = sum(seconds for _, seconds in lines)
+    return tuple(
+        f"{place}: {duration(seconds)}"
+        for place, seconds in lines[1:_MOST_LINES]
+        if seconds >= OF_A_LINE * whole
+    )
+
+
+def data_starvation(limits: Limits) -> Alert:
+    """Alert on a loop that waits for its input."""
+    return _share_alert(
+        limits.time_lost_window,
+        _STARVED,
+        limits.data_wait,
+        "Training waits for its input; the accelerators idle meanwhile.",
+    )
+
+
+def time_lost(limits: Limits) -> Alert:
+    """Alert on a loop that spends its time on something else."""
+    return _share_alert(
+        limits.time_lost_window,
+        _LOST,
+        limits.time_lost,
+        "Training spends most of its time on something else.",
+    )
+
+
+def _share_alert(window: str, states: str, limit: float, description: str) -> Alert:
+    lost = counter(catalog.WALL_SECONDS, re("state", states)).rate(window)
+    # Of processes in a loop: a server waits for requests, not for data.
+    loops = gauge(catalog.STEP_AGE_SECONDS).max(*PROCESS)
+    share = lost.sum(*PROCESS, "state").and_(loops, *PROCESS)
+    return Alert(
+        # All ranks wait for the slowest.
+        expr=share.max("job", "state") > limit,
+        severity=TICKET,
+        description=description,
+        summary=(
+            "A process of job {{ $labels.job }} spent "
+            f"{{{{ $value | humanizePercentage }}}} of the last {window} on "
+            "{{ $labels.state }}."
+        ),
+    )
+
+
+PARTS = (
+    TimePart(
+        "data_wait",
+        "The program waits for data.",
+        "data_wait",
+        ("The program waited for data for", ""),
+        "Prepare the next batches while the device computes: a prefetching loader in "
+        "other processes, or in threads if it mostly waits or runs in C; fewer and "
+        "larger files; decoding ahead of time.",
+    ),
+    TimePart(
+        "copies",
+        "Copies to the device take time.",
+        "transfer",
+        ("Copying to the device took", ""),
+        "Copy data that does not change once, and the rest ahead of time: call "
+        "jax.device_put on the next batch before the step of this one.",
+    ),
+    TimePart(
+        "blocked",
+        "The program waits for a lock or a thread.",
+        "blocked",
+        ("The program was blocked outside of JAX for", ""),
+        "Look at what these lines wait for: a lock, a file, a socket, a timer. Let "
+        "another thread wait for it, or do it less often.",
+    ),
+    TimePart(
+        "garbage",
+        "Collecting garbage takes time.",
+        "gc",
+        ("Python collected garbage for", ""),
+        "Keep fewer Python objects; call gc.freeze() once the program has started, so "
+        "that what stays is not looked at again, or raise gc.set_threshold(). If the "
+        "loop calls gc.collect, remove that.",
+    ),
+    TimePart(
+        "interpreter",
+        "Another thread holds the interpreter.",
+        "gil",
+        (
+            "The loop waited for the Python interpreter for",
+            ", which another thread had",
+        ),
+        "Only one thread runs Python at a time. Do this work in another process, such "
+        "as a worker of the loader, or with functions that work on whole arrays in C, "
+        "as those of NumPy do.",
+    ),
+    TimePart(
+        "startup",
+        "Imports and devices take the time.",
+        "startup",
+        ("Importing modules and initialising devices took", ""),
+        "A longer run does not take more of it. `python -X importtime` shows which "
+        "modules take long; if it is their files, install them on a local disk.",
+        NOTE,
+    ),
+)
+
+
+def _symptom(
+    name: str, sentence: str, urgency: Urgency, finding: ProcessJudge
+) -> Symptom:
+    alert, build = {
+        "data_wait": (TIME_ALERTS[0], data_starvation),
+        "blocked": (TIME_ALERTS[1], time_lost),
+        "eager": (TIME_ALERTS[1], time_lost),
+    }.get(name, ("", None))
+    metric, panel = {
+        "compiling": (catalog.COMPILE_SECONDS, "Compile time by function"),
+        "device": (catalog.EXECUTION_SECONDS, "Execution time by function"),
+    }.get(name, (catalog.WALL_SECONDS, "Where the time goes"))
+    return Symptom(
+        *(name, "F1" if name == "compiling" else "", sentence, urgency, finding),
+        rule=(alert, build),
+        metric=metric,
+        panel=f"Debug: {panel}",
+        missing="" if alert else NOTHING if urgency is NOTE else LINES,
+        other_runbook="" if urgency is NOTE else TIME_ALERTS[1],
+    )
+
+
+SYMPTOMS = (
+    _symptom("eager", "Operations outside of jit take time.", TIME, eager),
+    _symptom("host", "Python keeps the device waiting.", TIME, host),
+    _symptom(
+        *("fetch", "Reads of results keep the host from working ahead.", TIME, fetches)
+    ),
+    _symptom("device", "The device computes.", NOTE, device),
+    _symptom("compiling", "First compiles take the time.", NOTE, compiling),
+    *(_symptom(one.topic, one.sentence, one.urgency, one.judge) for one in PARTS),
+    _symptom("idle", "There is nothing to do.", NOTE, idle),
+)
