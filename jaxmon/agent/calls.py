@@ -195,10 +195,10 @@ class CallLayer(Part):
 
 def _unwrap_for_eval_shape(jax: types.ModuleType, guard: Guard) -> None:
     """Let `jax.eval_shape` see the jitted function inside a `CountedFunction`."""
-    from jaxmon.agent.jaxlink import eval_shape  # noqa: PLC0415
+    from jaxmon.agent.jaxlink import transforms  # noqa: PLC0415
 
     def unwrap(fun: object) -> Callable[..., Any] | None:
         ours = isinstance(fun, CountedFunction)
         return jitted_of if ours and is_jitted(uncounted(fun)) else None
 
-    eval_shape.attach(jax, unwrap, guard=guard, site="eval_shape")
+    transforms.attach_eval_shape(jax, unwrap, guard=guard, site="eval_shape")

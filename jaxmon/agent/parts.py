@@ -45,7 +45,7 @@ from jaxmon.agent.errors.part import ErrorPart
 from jaxmon.agent.errors.warnings import Warnings
 from jaxmon.agent.goodput.identity import is_run
 from jaxmon.agent.handoffs import Handoffs
-from jaxmon.agent.loaded import LoadedPrograms
+from jaxmon.agent.loaded_programs import LoadedPrograms
 from jaxmon.agent.memory.lines import MemoryLines
 from jaxmon.agent.memory.part import MemoryPart
 from jaxmon.agent.oom.part import OomReports

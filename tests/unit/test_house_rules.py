@@ -178,7 +178,7 @@ ELSEWHERE = [
     "agent/jaxlink/listeners",
     "agent/jaxlink/names/check",
     "agent/jaxlink/profiler",
-    "agent/loaded",
+    "agent/loaded_programs",
     "agent/oom/part",
     "agent/reports/directory",
     "agent/reports/setup",

@@ -15,7 +15,7 @@ from jaxmon.agent.context import Context, context_of
 from jaxmon.agent.flops.part import UtilizationPart
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.executables import facts
-from jaxmon.agent.loaded import LoadedPrograms
+from jaxmon.agent.loaded_programs import LoadedPrograms
 from jaxmon.facts.functions import Program
 from jaxmon.facts.record import encoded
 from jaxmon.settings import Settings

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmon.agent.functions import Function
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import backends, executables
-from jaxmon.agent.loaded import LoadedProgram, LoadedPrograms
+from jaxmon.agent.loaded_programs import LoadedProgram, LoadedPrograms
 from jaxmon.agent.worker import Worker
 from jaxmon.http.messages import Request, Response, error_response
 

@@ -27,7 +27,7 @@ from jaxmon.agent.flops.part import Lowered, UtilizationPart
 from jaxmon.agent.functions import OTHER, UNKNOWN, Function
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.backends import local_devices
-from jaxmon.agent.loaded import LoadedProgram, LoadedPrograms, copy_bytes
+from jaxmon.agent.loaded_programs import LoadedProgram, LoadedPrograms, copy_bytes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, thread_time, wall_time

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jaxmon.agent.context import Context
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.profiler import Busy, reserved
-from jaxmon.agent.loaded import LoadedPrograms
+from jaxmon.agent.loaded_programs import LoadedPrograms
 from jaxmon.agent.part import Part
 from jaxmon.agent.reports.recording import Recording
 from jaxmon.clocks import monotonic
