@@ -1,4 +1,4 @@
-"""The public agent handle."""
+"""The public agent handle, and the agent of this process: at most one."""
 
 from __future__ import annotations
 

@@ -4,6 +4,11 @@ Orbax's saves and restores, from what it reports to `jax.monitoring`.
 Durations are Orbax's own, by its wall clock, exact even if several checkpointers work
 at once. With several processes, Orbax reports them in the primary one. Nothing of Orbax
 is imported or hooked; a program without it pays for a few entries of a dictionary.
+
+Saves and restores in progress, and those that failed. Orbax reports the beginning and
+the success of a save, not its failure. One failed if it has not succeeded and nothing
+of Orbax runs any more where it ran: on the thread that called it or, once that has
+continued, on any.
 """
 
 from __future__ import annotations

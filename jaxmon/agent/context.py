@@ -1,4 +1,4 @@
-"""The state shared by the parts of an agent."""
+"""The state that the parts of an agent share, and what they report to each other."""
 
 from __future__ import annotations
 

@@ -6,6 +6,10 @@ be put or taken: ``_put`` and ``_get``, which subclasses may override, and of a 
 work items ``__init__`` and ``run``. Looking one up runs our code and returns Python's
 own method, so no frame of ours is on the stack when it runs, and the program's queues,
 items and exceptions are untouched. `queue.SimpleQueue` and its items are in C.
+
+Which requests the items of a queue are for, while they are in it. An item is known by
+its address and that of its queue, and is neither kept nor touched. A note is gone when
+its item has been taken or its requests have ended.
 """
 
 from __future__ import annotations

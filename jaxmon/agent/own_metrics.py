@@ -1,4 +1,4 @@
-"""What an agent exports about itself."""
+"""What an agent exports about itself, and families of other packages, as parts."""
 
 from __future__ import annotations
 

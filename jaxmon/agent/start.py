@@ -1,4 +1,4 @@
-"""Starts and stops the agent of this process."""
+"""Starts and stops the agent of this process, if it can count in this Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the speed of a program depends on besides the program itself."""
+"""What the speed of a program depends on besides the program: versions and machine."""
 
 from __future__ import annotations
 

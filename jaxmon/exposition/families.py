@@ -4,6 +4,10 @@ Metric families: a catalogue metric with its samples.
 A sample names its series as exported, with escaped labels
 (``jaxmon_jit_calls_total{function="train.step"}``). The owner of a series builds that
 string once and keeps it, so a scrape only adds numbers to ready-made text.
+
+Exemplars: one observation of a bucket, with the ids of its trace. Kept as OpenMetrics
+writes them after the value of a series: ``# {trace_id="…",span_id="…"} 0.67
+1700000000.123``.
 """
 
 from __future__ import annotations

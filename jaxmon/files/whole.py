@@ -1,4 +1,4 @@
-"""Atomic file writes."""
+"""Atomic file writes, and temporary directories."""
 
 from __future__ import annotations
 

@@ -5,6 +5,11 @@ A platform freezes the process when an invocation has returned, and ends it when
 likes. So what was measured is pushed within the invocation. The start of the instance,
 which the first invocation waited for, is counted apart from compiles, which any may
 wait for.
+
+HTTP requests as events of serverless functions. API gateways, load balancers and
+function URLs pass a dictionary with ``headers``, and take one with ``statusCode``.
+Other platforms pass a request of a framework, which has ``headers``, and take a
+response with ``status_code``, or what Flask makes one of.
 """
 
 from __future__ import annotations

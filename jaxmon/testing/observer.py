@@ -1,4 +1,4 @@
-"""The agent used by budgets: the running one, or a private one."""
+"""The agent used by budgets: the running one, or a private one and its settings."""
 
 from __future__ import annotations
 

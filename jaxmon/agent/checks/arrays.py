@@ -1,4 +1,4 @@
-"""Arrays that are read once they are ready."""
+"""Arrays of the program: which are ready, read without blocking inside JAX."""
 
 from __future__ import annotations
 

@@ -4,6 +4,11 @@ Detects non-finite outputs and unintended float64 computation.
 Small outputs of sampled calls, such as a loss, are read with NumPy by a thread once
 they are ready. Nothing is compiled or computed on the device. Float64 computation is
 detected in the HLO.
+
+The small floating-point outputs of one function, from sample to sample. Most programs
+return values that are not finite on purpose somewhere: masked logits, markers of
+missing data, the initial value of a minimum. What was finite and has no finite value
+left, sample after sample, is a failure.
 """
 
 from __future__ import annotations

@@ -1,9 +1,15 @@
 """
-Re-runs on the calling thread, of programs that donate or run on several devices.
+Re-runs on the calling thread, of programs that donate or run on several devices: when
+one is due, whether there is memory for it, and the copies that it starts from.
 
 They are dispatched right after the call, and waited for and compared on a thread of
 ours. Two threads that launch programs on several devices may do so in a different order
 on each; their collectives would deadlock.
+
+A training step donates the state that its previous call returned. After the call that
+state is gone, and nothing of ours runs between the evaluation of the arguments and the
+call. So the outputs of one call are copied, each shard on its device, and if the next
+call donates them, its re-run gets the copies.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
 """
-Bitwise comparison of two results.
+Comparison of two results, bit by bit, and how they deviate.
 
 Results are pytrees of arrays or other objects, compared on the host, leaf by leaf.
+
+One leaf of a result on the host. Arrays are compared shard by shard, of distributed
+ones only this process's shards: a failing device shows in its own. Shards that are
+replicas of each other must be equal without a second run.
 """
 
 from __future__ import annotations

@@ -4,6 +4,11 @@ Driver metrics of this process's GPUs, for a sidecar without driver access.
 Off by default: we must not be inside a hung driver call in the user's program. If
 enabled, one daemon thread queries the driver every few seconds, never a scrape; values
 are exported while fresh, and a hung call affects only that thread.
+
+A minimal NVML reader for agents whose sidecar has no driver access. It uses ctypes
+because the agent adds no dependencies to the user's process: pynvml takes 70 ms and 7
+MB, and its state would be shared with the program's own use of it. Calls release the
+GIL. A hung call cannot be cancelled.
 """
 
 from __future__ import annotations

@@ -5,6 +5,10 @@ The values come from the CUDA driver that JAX has loaded. No context is created 
 memory allocated: ``cuDeviceGet``, ``cuDeviceGetUuid`` and ``cuDeviceGetPCIBusId`` only
 read. NVML cannot be used: its indices differ from CUDA's, and ``CUDA_VISIBLE_DEVICES``
 hides some devices.
+
+Maps JAX's TPU devices (coordinates) to chips (PCI addresses). libtpu uses the chips of
+a host in the order of their device nodes, or those listed in ``TPU_VISIBLE_CHIPS``. If
+they are inconsistent, no device is identified.
 """
 
 from __future__ import annotations

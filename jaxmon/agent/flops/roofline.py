@@ -1,11 +1,18 @@
 """
-What devices can do: dense products per second by format of the operands, and bytes from
+What calls need, what devices can do, and how near a function comes to that.
+
+Peaks are dense products per second by format of the operands, and bytes from
 memory per second.
 
 Vendors often print twice as much, for matrices of which half is zeros; here is the half
 of that. A device, or a format, that is not in the table is unknown: a part of a GPU
 (MIG), a virtual GPU or another variant of the same chip has another name, and another
 peak.
+
+FLOPs of the calls of one function. JAX does not say which program a cached call runs.
+If all programs of a function need as much, as if there is only one, calls times that is
+exact. Otherwise each sampled call stands for those since the sample before: their
+shapes tell the programs apart.
 """
 
 from __future__ import annotations

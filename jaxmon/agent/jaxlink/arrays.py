@@ -1,4 +1,4 @@
-"""Properties of JAX arrays that depend on the release."""
+"""Properties of JAX arrays, and types of the leaves of a call, by release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether JAX's backends are initialised, without initialising or waiting for them."""
+"""JAX's backends and this process's place among others, without waiting for either."""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""Attribute patches that can be undone."""
+"""
+Attribute patches that can be undone.
+
+Functions and classes of JAX that jaxmon replaces, by release. Each function raises
+`AttributeError` if the installed JAX lacks its target.
+
+Replaces methods of JAX's array class without adding a stack frame. Looking the method
+up runs an observer, which returns a callable for one call; the call has finished when
+the interpreter drops that. `jaxmon.agent.jaxlink.probe` does the same for functions.
+"""
 
 from __future__ import annotations
 

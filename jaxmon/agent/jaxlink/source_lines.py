@@ -3,6 +3,10 @@ Finds the user's line in a stack.
 
 Memory is allocated deep inside JAX; users want the line of their own program that
 requested it: the innermost one outside of libraries.
+
+Finds the line of the program that jits or calls a function. Who calls `jax.jit` decides
+whose function it is: a program may jit a function of JAX, and JAX jits functions of its
+own while it runs the program's.
 """
 
 from __future__ import annotations

@@ -1,9 +1,16 @@
 """
-Detects source lines whose memory grows steadily.
+Detects memory that fills up: source lines whose memory grows steadily, and devices that
+will be full within minutes.
 
 Each line is judged by itself. A device's total fluctuates with whatever a loop
 allocates and frees, often by gigabytes, which hides a leak of megabytes; the leaking
 line's own bytes do not.
+
+Detects leaks that fill a device within minutes, before they do. The usual window would
+be too long for them. A shorter one alone would accuse programs that load something
+large, warm up a cache or fill a buffer. So a line is suspected early only if it has
+grown for longer than it takes to fill the rest of the device, if that is minutes, and
+if the program computes meanwhile: what loads calls no functions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Device memory and live arrays, read outside the scrape path."""
+"""
+Device memory and live arrays, read outside the scrape path, while the program keeps
+creating, donating and deleting arrays.
+"""
 
 from __future__ import annotations
 

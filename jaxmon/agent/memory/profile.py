@@ -1,4 +1,11 @@
-"""Device memory by source line, and growth between snapshots."""
+"""
+Device memory by source line, and growth between snapshots.
+
+What `jax.profiler.device_memory_profile` returns is pprof's protocol buffer. Only what
+a memory profile uses is read; unknown fields are skipped. The input is untrusted: an
+invalid length, index or nesting is an error, and time and memory are bounded by the
+input, the input by `MAX_BYTES`.
+"""
 
 from __future__ import annotations
 

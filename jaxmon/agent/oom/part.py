@@ -4,6 +4,10 @@ Out-of-memory reports: what requested memory, what holds it, what was left.
 The process may be about to exit, so the failing thread waits for the report, for a
 bounded time: gathering may hang with the device, and writing with the disk. Nothing is
 ever allocated on a device.
+
+Collects the contents of an out-of-memory report: allocators, host, arrays, lines,
+programs. Each section is gathered separately, so that a failure affects only its own
+section. Nothing is allocated on a device, and the backends are never initialised.
 """
 
 from __future__ import annotations

@@ -10,6 +10,10 @@ Debug endpoints, on the Unix socket only.
 | ``/debug/events`` | the event log; ``?kind=recompile``, ``?since=NUMBER`` |
 
 ``/debug/profile`` is in `jaxmon.agent.reports.profile`.
+
+The live page of one process, on its own port. It shows what the metrics there say,
+which are labels and numbers: no findings, no source lines, no command line. A program
+is not sampled for it: its charts begin when the page is opened.
 """
 
 from __future__ import annotations

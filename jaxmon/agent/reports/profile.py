@@ -4,6 +4,11 @@ Traces from XLA's profiler, taken on request and kept in memory.
 Only one profiling session exists in a process. The program's own session takes
 precedence: we refuse while it is active, and end ours when it starts one, so that
 profiling never makes the program fail.
+
+A profile of the next slow request. XLA's profiler records from a start, and which
+request will be slow is not known before. So it runs while requests are in progress, in
+sessions that are discarded after some seconds unless one of them contains a request
+slower than the threshold.
 """
 
 from __future__ import annotations

@@ -5,6 +5,13 @@ The device time of a sampled call can only be separated from previous work if th
 known: a call of its own function, of another function, an operation on an array,
 anything that jaxmon does not count. While a window is open, JAX's post-call hook shows
 all of them.
+
+Whether the program is ahead of its device, in what the processes of a job run together.
+A program may be slow and cost the others nothing, if its device always has work that
+was dispatched before. Execution times show that badly: on a busy CPU those of some
+samples are off by a third. That one call has been dispatched and is not finished is
+certain, and so is that it is finished and no other has been dispatched. So one call is
+seen from time to time, and polled until the next.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""What is known about a value while the source of a traced function is read."""
+"""
+Values in the source of a traced function, as far as reading it shows.
+
+Counters of the program that a jitted function changes. It does so while it is traced,
+and on no other call: what follows from the counter is a constant of the program.
+"""
 
 from __future__ import annotations
 
