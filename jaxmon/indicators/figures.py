@@ -7,6 +7,7 @@ from collections.abc import Callable
 from jaxmon.exposition.families import Family
 from jaxmon.facts import marked
 from jaxmon.indicators.batches import BatchFill
+from jaxmon.indicators.compile_log import CompileLog
 from jaxmon.indicators.invocations import Invocations
 from jaxmon.indicators.loops import Loops
 from jaxmon.indicators.queues import QueueDepths
@@ -15,7 +16,6 @@ from jaxmon.indicators.routes import Routes
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.indicators.tracing import RequestTracer
 from jaxmon.indicators.values import Values
-from jaxmon.indicators.work import CompileLog
 
 
 class Indicators:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 
 if TYPE_CHECKING:
+    from jaxmon.indicators.compile_log import CompileLog
     from jaxmon.indicators.loops import Loops
     from jaxmon.indicators.routes import Routes
     from jaxmon.indicators.timeline import Timeline
     from jaxmon.indicators.tracing import RequestTracer
-    from jaxmon.indicators.work import CompileLog
 
 
 class FailureGuard(Protocol):
