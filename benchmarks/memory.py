@@ -39,7 +39,7 @@ def measure() -> list[Row]:
 def _sizes(
     jax: Any, agent: Any, name: str, makers: list[Callable[[int], Any]]
 ) -> Iterator[Row]:
-    from jaxmon.agent.memory import pprof
+    from jaxmon.agent.memory import profile as pprof
     from tests import inside
 
     kept: list[Any] = []
@@ -47,12 +47,12 @@ def _sizes(
         while len(kept) < size:
             kept.append(makers[len(kept) % len(makers)](len(kept)))
         data = jax.profiler.device_memory_profile()
-        samples = len(pprof.read(data).samples)
+        samples = len(pprof.samples_of(data).samples)
         goal = 50.0 if size == SIZES[-1] and not name else None
         for what, work, at_most in (
             ("counts and bytes by dtype", inside.memory(agent).take_snapshot, None),
             ("JAX's memory profile", jax.profiler.device_memory_profile, None),
-            ("reading it", lambda data=data: pprof.read(data), goal),
+            ("reading it", lambda data=data: pprof.samples_of(data), goal),
             ("all of Agent.memory()", agent.memory, None),
         ):
             spent = [_timed(work) for _ in range(ROUNDS)]

@@ -43,10 +43,10 @@ def _settings() -> Any:
 
 def _handing_over(shared: Any) -> list[Row]:
     from jaxmon.agent.compiles.programs import Programs
-    from jaxmon.agent.flops.part import Utilization
-    from jaxmon.agent.loaded import LoadedPrograms
+    from jaxmon.agent.flops.part import UtilizationPart
+    from jaxmon.agent.loaded_programs import LoadedPrograms
 
-    programs = Programs(shared, LoadedPrograms(shared.jax), Utilization(shared))
+    programs = Programs(shared, LoadedPrograms(shared.jax), UtilizationPart(shared))
     programs.start()
     executable, _, _ = _compiled(1)
     function = shared.table.named("benchmark")

@@ -66,8 +66,7 @@ def measure() -> list[Row]:
 
 def _characters() -> int:
     """Return the size of what the agent recorded, one byte for each character."""
-    from jaxmon.agent.agent import runtime_of
-    from jaxmon.agent.current import running
+    from jaxmon.agent.agent import running, runtime_of
     from jaxmon.agent.warm.part import WarmStarts
 
     current = running()

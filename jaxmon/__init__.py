@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from jaxmon.agent import instrument as instrument
     from jaxmon.agent import uninstrument as uninstrument
     from jaxmon.agent.checks.determinism import check_determinism as check_determinism
-    from jaxmon.agent.checks.deviations import DeterminismCheck as DeterminismCheck
-    from jaxmon.agent.checks.deviations import Deviation as Deviation
     from jaxmon.agent.checks.gradients import GradientCheck as GradientCheck
     from jaxmon.agent.checks.gradients import check_gradients as check_gradients
+    from jaxmon.agent.checks.results import DeterminismCheck, Deviation
     from jaxmon.agent.tracking import log_to as log_to
     from jaxmon.agent.warmup import Warmed as Warmed
     from jaxmon.agent.warmup import warmup as warmup
@@ -53,8 +52,8 @@ _HOMES = {
     "instrument": "jaxmon.agent",
     "uninstrument": "jaxmon.agent",
     "check_determinism": "jaxmon.agent.checks.determinism",
-    "DeterminismCheck": "jaxmon.agent.checks.deviations",
-    "Deviation": "jaxmon.agent.checks.deviations",
+    "DeterminismCheck": "jaxmon.agent.checks.results",
+    "Deviation": "jaxmon.agent.checks.results",
     "GradientCheck": "jaxmon.agent.checks.gradients",
     "check_gradients": "jaxmon.agent.checks.gradients",
     "log_to": "jaxmon.agent.tracking",

@@ -23,12 +23,18 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapp
 from typing import Any, TypeAlias
 
 from jaxmon.indicators import invocations
-from jaxmon.indicators.open_request import OpenRequest
-from jaxmon.indicators.origins import SERVER_ERROR, http_outcome, http_status, origin_of
 from jaxmon.indicators.recorder import recorder
-from jaxmon.indicators.requests import ServedRequest, serving
+from jaxmon.indicators.requests import (
+    SERVER_ERROR,
+    OpenRequest,
+    ServedRequest,
+    http_outcome,
+    http_status,
+    origin_of,
+    serving,
+)
 from jaxmon.indicators.routes import Outcome
-from jaxmon.indicators.tracing import Origin
+from jaxmon.indicators.tracing import RequestOrigin
 
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -116,7 +122,7 @@ class _Exchange:
         receive: Receive,
         send: Send,
         request: OpenRequest,
-        origin: Origin | None,
+        origin: RequestOrigin | None,
         *,
         frozen: bool,
     ) -> None:

@@ -252,7 +252,7 @@ class EndWriter:
         descriptor = self._file.fileno()
         status = os.fstat(descriptor)
         require_own(status, self._path, self._mode)
-        # As in `jaxmon.files.lock`: others in the group may have the slot next.
+        # As in `jaxmon.files.descriptor`: others in the group may have the slot next.
         with contextlib.suppress(PermissionError):
             os.fchmod(descriptor, self._mode)
         if status.st_size > _COUNTS_AT + _MOST_STORED:

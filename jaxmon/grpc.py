@@ -34,12 +34,16 @@ from typing import Any, TypeAlias
 
 import grpc
 
-from jaxmon.indicators.open_request import OpenRequest
-from jaxmon.indicators.origins import origin_of
 from jaxmon.indicators.recorder import recorder
-from jaxmon.indicators.requests import Request, ServedRequest, serving
+from jaxmon.indicators.requests import (
+    MarkedRequest,
+    OpenRequest,
+    ServedRequest,
+    origin_of,
+    serving,
+)
 from jaxmon.indicators.routes import Outcome
-from jaxmon.indicators.tracing import Origin
+from jaxmon.indicators.tracing import RequestOrigin
 
 
 Behaviour: TypeAlias = Callable[[Any, Any], Any]
@@ -165,7 +169,7 @@ def _parser(parse: Callable[[bytes], Any], route: str) -> Callable[[bytes], Any]
 def _recorded(
     behaviour: Behaviour,
     route: str,
-    origin: Origin | None,
+    origin: RequestOrigin | None,
     opened: list[OpenRequest],
     *,
     streams: bool,
@@ -280,7 +284,7 @@ class _Rpc:
     def __init__(
         self,
         context: Any,
-        origin: Origin | None,
+        origin: RequestOrigin | None,
         opened: list[OpenRequest] | None = None,
     ) -> None:
         self._origin = origin
@@ -350,5 +354,5 @@ def _has_left(context: Any) -> bool:
 
 def _count(route: str, outcome: Outcome) -> None:
     """Count an RPC that no behaviour serves."""
-    with Request(route) as request:
+    with MarkedRequest(route) as request:
         request.outcome = outcome

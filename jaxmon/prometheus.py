@@ -29,7 +29,7 @@ from prometheus_client.samples import Exemplar
 
 from jaxmon import interrupts
 from jaxmon.catalog import Metric
-from jaxmon.exposition import exemplars
+from jaxmon.exposition import families as exemplars
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels
 

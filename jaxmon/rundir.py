@@ -25,8 +25,7 @@ from pathlib import Path
 
 from jaxmon import interrupts
 from jaxmon.errors import JaxmonError
-from jaxmon.files.descriptor import NONE_LEFT, identity
-from jaxmon.files.lock import FileLock
+from jaxmon.files.descriptor import NONE_LEFT, FileLock, identity
 
 
 MAX_SLOTS = 1024

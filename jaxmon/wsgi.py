@@ -26,10 +26,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self, TypeAlias
 
 from jaxmon.indicators import invocations
-from jaxmon.indicators.open_request import OpenRequest
-from jaxmon.indicators.origins import http_outcome, http_status, origin_of
 from jaxmon.indicators.recorder import recorder
-from jaxmon.indicators.requests import ServedRequest, serving
+from jaxmon.indicators.requests import (
+    OpenRequest,
+    ServedRequest,
+    http_outcome,
+    http_status,
+    origin_of,
+    serving,
+)
 from jaxmon.indicators.tracing import CARRIED
 
 

@@ -10,10 +10,10 @@ from concurrent.futures import thread as pools
 from contextlib import contextmanager
 from typing import Any
 
+from jaxmon.agent import handoffs as notes
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.handoffs import Handoffs
 from jaxmon.agent.jaxlink.hooks import Hooks
-from jaxmon.indicators import notes
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.work import compile_begins
 from tests.indicators import recording

@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from jaxmon.agent import Agent
-from jaxmon.agent.adapters import Markers, Process
 from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.cache.part import PersistentCache
-from jaxmon.agent.calls.part import CallLayer
-from jaxmon.agent.checks.determinism import Determinism
-from jaxmon.agent.checks.logged import LoggedValues
-from jaxmon.agent.checks.numerics import Numerics
+from jaxmon.agent.calls import CallLayer
+from jaxmon.agent.checks.determinism import DeterminismPart
+from jaxmon.agent.checks.log_values import LoggedValues
+from jaxmon.agent.checks.numerics import NumericsPart
 from jaxmon.agent.compiles.part import Compiles
 from jaxmon.agent.compiles.programs import Programs
-from jaxmon.agent.devices.part import Identity
-from jaxmon.agent.errors.part import Errors
+from jaxmon.agent.context import Observers
+from jaxmon.agent.devices.part import DeviceIdentity
+from jaxmon.agent.errors.part import ErrorPart
 from jaxmon.agent.events import EventLog
 from jaxmon.agent.functions import FunctionTable
 from jaxmon.agent.guard import Guard
@@ -27,9 +27,9 @@ from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.listeners import Listeners
 from jaxmon.agent.jaxlink.probe import Probe
 from jaxmon.agent.memory.lines import MemoryLines
-from jaxmon.agent.memory.part import Memory
-from jaxmon.agent.observers import Observers
+from jaxmon.agent.memory.part import MemoryPart
 from jaxmon.agent.oom.part import OomReports
+from jaxmon.agent.own_metrics import Markers, ProcessPart
 from jaxmon.agent.part import Part
 from jaxmon.agent.recompiles.causes import Histories
 from jaxmon.agent.recompiles.part import Recompiles
@@ -37,7 +37,7 @@ from jaxmon.agent.registry import Registry
 from jaxmon.agent.reports.profile import Profiler
 from jaxmon.agent.runtime import Runtime
 from jaxmon.agent.sampling.part import Sampling
-from jaxmon.agent.transfers.part import Transfers
+from jaxmon.agent.transfers import TransferPart
 from jaxmon.indicators.figures import Indicators
 
 
@@ -150,19 +150,19 @@ def compiles(agent: Agent) -> Compiles:
     return part(agent, Compiles)
 
 
-def determinism(agent: Agent) -> Determinism:
+def determinism(agent: Agent) -> DeterminismPart:
     """Return what keeps the outcomes of checks."""
-    return part(agent, Determinism)
+    return part(agent, DeterminismPart)
 
 
-def errors(agent: Agent) -> Errors:
+def errors(agent: Agent) -> ErrorPart:
     """Return what counts errors."""
-    return part(agent, Errors)
+    return part(agent, ErrorPart)
 
 
-def identity(agent: Agent) -> Identity:
+def identity(agent: Agent) -> DeviceIdentity:
     """Return what says who this process is."""
-    return part(agent, Identity)
+    return part(agent, DeviceIdentity)
 
 
 def listeners(agent: Agent) -> Listeners:
@@ -172,9 +172,9 @@ def listeners(agent: Agent) -> Listeners:
     return found
 
 
-def memory(agent: Agent) -> Memory:
+def memory(agent: Agent) -> MemoryPart:
     """Return what reads device memory."""
-    return part(agent, Memory)
+    return part(agent, MemoryPart)
 
 
 def logged(agent: Agent) -> LoggedValues:
@@ -182,9 +182,9 @@ def logged(agent: Agent) -> LoggedValues:
     return part(agent, LoggedValues)
 
 
-def numerics(agent: Agent) -> Numerics:
+def numerics(agent: Agent) -> NumericsPart:
     """Return what looks for values that are not finite."""
-    return part(agent, Numerics)
+    return part(agent, NumericsPart)
 
 
 def oom(agent: Agent) -> OomReports:
@@ -192,9 +192,9 @@ def oom(agent: Agent) -> OomReports:
     return part(agent, OomReports)
 
 
-def process(agent: Agent) -> Process:
+def process(agent: Agent) -> ProcessPart:
     """Return what reads the figures of the process."""
-    return part(agent, Process)
+    return part(agent, ProcessPart)
 
 
 def profiler(agent: Agent) -> Profiler:
@@ -217,6 +217,6 @@ def indicators(agent: Agent) -> Indicators:
     return part(agent, Markers).figures
 
 
-def transfers(agent: Agent) -> Transfers:
+def transfers(agent: Agent) -> TransferPart:
     """Return what counts transfers."""
-    return part(agent, Transfers)
+    return part(agent, TransferPart)

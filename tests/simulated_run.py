@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon.agent.goodput.accounts import Accounts, Progress
-from jaxmon.agent.goodput.identity import Moment, Run, Writer
-from jaxmon.agent.goodput.succession import begun
+from jaxmon.agent.goodput.identity import AttemptIdentity, ClockPair, Writer
+from jaxmon.agent.goodput.store import begun
 from jaxmon.facts.run import RunRecord
 
 
-RUN = Run("train", None, Path("/nowhere"))
+RUN = AttemptIdentity("train", None, Path("/nowhere"))
 
 
 def writer(number: int, boot: str = "boot") -> Writer:
@@ -33,14 +33,14 @@ class Simulated:
         self.attempts += 1
         me = writer(self.attempts, changes.pop("boot", "boot"))
         run = RUN._replace(**changes)
-        now = Moment(self.wall, self.boottime)
+        now = ClockPair(self.wall, self.boottime)
         self.record = begun(self.record, run, me, host="host", now=now, age=0.0)
         self._account(continues=False)
 
     def again(self) -> None:
         """Start another agent in the same process."""
         me = writer(self.attempts)
-        now = Moment(self.wall, self.boottime)
+        now = ClockPair(self.wall, self.boottime)
         self.record = begun(self.record, RUN, me, host="host", now=now, age=0.0)
         self._account(continues=True)
 
@@ -68,7 +68,7 @@ class Simulated:
         self.steps += steps
         numbered, self.numbered = self.numbered, []
         progress = Progress("train", self.steps, numbered, 0.0, running=True)
-        now = Moment(self.wall, self.boottime)
+        now = ClockPair(self.wall, self.boottime)
         given = progress if self.looped else None
         self.accounts.advance(
             now,

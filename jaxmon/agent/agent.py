@@ -1,16 +1,18 @@
-"""The public agent handle."""
+"""The public agent handle, and the agent of this process: at most one."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family
 from jaxmon.settings import Settings
+from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.checks.determinism import Determinism
+    from jaxmon.agent.checks.determinism import DeterminismPart
     from jaxmon.agent.memory.profile import MemoryProfile
     from jaxmon.agent.runtime import Runtime
 
@@ -49,15 +51,15 @@ class Agent:
         return None if self._runtime is None else self._runtime.serving.socket
 
     @property
-    def determinism(self) -> Determinism:
+    def determinism(self) -> DeterminismPart:
         """Results of determinism and gradient checks."""
-        from jaxmon.agent.checks.determinism import Determinism  # noqa: PLC0415
+        from jaxmon.agent.checks.determinism import DeterminismPart  # noqa: PLC0415
 
-        found = None if self._runtime is None else self._runtime.part(Determinism)
+        found = None if self._runtime is None else self._runtime.part(DeterminismPart)
         if found is None:
             from jaxmon.agent.context import context_of  # noqa: PLC0415
 
-            found = Determinism(context_of(None, self.settings))
+            found = DeterminismPart(context_of(None, self.settings))
         return found
 
     def refresh(self) -> None:
@@ -95,3 +97,42 @@ class Agent:
 def runtime_of(agent: Agent) -> Runtime | None:
     """Return the runtime behind *agent*, `None` if the agent is disabled."""
     return agent._runtime  # noqa: SLF001 - of the same module
+
+
+class AgentSlot:
+    """
+    Holds the agent of this process.
+
+    Attributes:
+        lock: held while an agent starts or stops.
+        agent: the agent started last, unless it has been stopped.
+    """
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self.agent: Agent | None = None
+        self._watches_forks = False
+
+    def watch_forks(self) -> None:
+        """Make forked children abandon the parent's agent."""
+        # Python cannot remove a fork handler, so there is only ever one.
+        if not self._watches_forks:
+            self._watches_forks = True
+            os.register_at_fork(after_in_child=self._after_fork)
+
+    def _after_fork(self) -> None:
+        agent, self.agent = self.agent, None
+        self.lock = RLock()
+        runtime = None if agent is None else runtime_of(agent)
+        if runtime is not None:
+            runtime.abandon()
+
+
+slot = AgentSlot()
+"""The slot of this process."""
+
+
+def running() -> Agent | None:
+    """Return this process's running agent, if any."""
+    agent = slot.agent
+    return agent if agent is not None and agent.running else None

@@ -46,7 +46,7 @@ LIMIT = 200
 _TEXT_LIMIT = 2000
 
 
-class Event(NamedTuple):
+class LoggedEvent(NamedTuple):
     """
     Args:
         number: counts all events of the process from 1.
@@ -82,9 +82,9 @@ class EventLog:
     """
 
     def __init__(self) -> None:
-        self.listener: Callable[[Event], None] | None = None
+        self.listener: Callable[[LoggedEvent], None] | None = None
         self._numbers = count(1)
-        self._kept: dict[Kind, dict[str | None, deque[Event]]] = {
+        self._kept: dict[Kind, dict[str | None, deque[LoggedEvent]]] = {
             kind: {} for kind in KINDS
         }
 
@@ -103,7 +103,7 @@ class EventLog:
         kept = self._kept[kind]
         number = next(self._numbers)
         text = message[:_TEXT_LIMIT]
-        event = Event(
+        event = LoggedEvent(
             number, wall_time(), kind, function, text, details, *current.ids()
         )
         found = kept.get(function)
@@ -118,7 +118,7 @@ class EventLog:
         """Return the number of the last event, 0 before the first."""
         return max((event.number for event in self.since()), default=0)
 
-    def since(self, number: int = 0, kind: Kind | None = None) -> list[Event]:
+    def since(self, number: int = 0, kind: Kind | None = None) -> list[LoggedEvent]:
         """Return the events after *number*, oldest first, of one *kind* if given."""
         kinds = self._kept.values() if kind is None else (self._kept[kind],)
         found = [
@@ -133,7 +133,9 @@ class EventLog:
         )
 
 
-def _make_room(kept: Mapping[str | None, deque[Event]], grown: deque[Event]) -> None:
+def _make_room(
+    kept: Mapping[str | None, deque[LoggedEvent]], grown: deque[LoggedEvent]
+) -> None:
     """
     Drop events of one kind, kept by function, beyond `LIMIT`. The function whose events
     have *grown* loses its own if it has more than its share.

@@ -12,7 +12,7 @@ import functools
 import hashlib
 import itertools
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 from weakref import ref
 
@@ -29,10 +29,9 @@ from jaxmon.agent.inspection import (
 )
 from jaxmon.agent.jaxlink.jit import exported, inside_shim, name_in_program
 from jaxmon.agent.jaxlink.ownership import is_module
-from jaxmon.agent.jaxlink.program_lines import ProgramLine
-from jaxmon.catalog import COMPILE_SECONDS
-from jaxmon.exposition.exemplars import SpanIds
-from jaxmon.exposition.families import Histogram
+from jaxmon.agent.jaxlink.source_lines import ProgramLine
+from jaxmon.catalog import COMPILE_SECONDS, Metric
+from jaxmon.exposition.families import Family, Histogram, SpanIds, series
 from jaxmon.sources import display_path
 from jaxmon.threads import RLock
 
@@ -376,3 +375,59 @@ def bare_name(qualname: str) -> str:
     Return the name without enclosing functions, such as ``<lambda>`` or ``Model.step``.
     """
     return qualname.rpartition("<locals>.")[2]
+
+
+def active(table: FunctionTable) -> list[Function]:
+    """
+    Return the functions that have series.
+
+    `jax.jit` alone creates none, nor does a traced call: libraries jit more than a
+    program uses.
+    """
+    return [f for f in table if is_active(f) or f.name == UNKNOWN]
+
+
+def is_active(function: Function) -> bool:
+    """Return whether the program has called *function* or compiled it."""
+    return bool(
+        function.phases  # decides for most functions
+        or function.missed
+        or function.errors
+        or any(tally.value for tally in function.compiles.values())
+        or function.objects.calls > function.traced.value
+    )
+
+
+def series_of(function: Function, metric: Metric, *values: str) -> str:
+    """Return the series of *function* in *metric*, created once."""
+    key = (metric.name, *values)
+    found = function.series.get(key)
+    if found is None:
+        found = function.series[key] = series(metric, function.name, *values)
+    return found
+
+
+def by_value(
+    metric: Metric,
+    figures: Iterable[tuple[Function, Iterable[str], dict[str, Tally]]],
+) -> Family:
+    """
+    Return the family *metric* from counts by the value of its second label.
+
+    Args:
+        metric: the family.
+        figures: functions, the label values that each exports from the start, at 0, and
+            counts.
+    """
+    samples: list[tuple[str, float]] = []
+    name = metric.name
+    for function, initial, tallies in figures:
+        counts = dict.fromkeys(initial, 0)
+        for value, tally in tallies.copy().items():
+            counts[value] = tally.value
+        known = function.series.get
+        samples += [
+            (known((name, v)) or series_of(function, metric, v), n)
+            for v, n in counts.items()
+        ]
+    return Family(metric, samples)

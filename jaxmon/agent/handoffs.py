@@ -6,6 +6,10 @@ be put or taken: ``_put`` and ``_get``, which subclasses may override, and of a 
 work items ``__init__`` and ``run``. Looking one up runs our code and returns Python's
 own method, so no frame of ours is on the stack when it runs, and the program's queues,
 items and exceptions are untouched. `queue.SimpleQueue` and its items are in C.
+
+Which requests the items of a queue are for, while they are in it. An item is known by
+its address and that of its queue, and is neither kept nor touched. A note is gone when
+its item has been taken or its requests have ended.
 """
 
 from __future__ import annotations
@@ -17,16 +21,107 @@ from functools import partial
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
+from jaxmon import interrupts
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.jaxlink.hooks import Hooks, Places
-from jaxmon.agent.jaxlink.method_patches import variable
+from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
+from jaxmon.agent.jaxlink.patches import variable
 from jaxmon.agent.part import Part
-from jaxmon.indicators import notes, work
+from jaxmon.indicators import work
+from jaxmon.indicators.compile_log import task_runs
 from jaxmon.indicators.endings import now
-from jaxmon.indicators.event_loops import task_runs
-from jaxmon.indicators.requests import entered
+from jaxmon.indicators.requests import OpenRequest, entered, serving
 from jaxmon.indicators.routes import Routes
 from jaxmon.threads import RLock
+
+
+_Key: TypeAlias = tuple[int, int]
+
+_MOST = 64
+"""Maximum number of requests that one item is for."""
+
+
+class HandoffNote:
+    """
+    An item in a queue.
+
+    Attributes:
+        requests: what it is for; none if it follows an equal item that has some.
+        since: when it was put there.
+    """
+
+    __slots__ = ("_key", "requests", "since")
+
+    def __init__(self, key: _Key, requests: list[OpenRequest]) -> None:
+        self._key = key
+        self.requests = requests
+        self.since = now()
+
+    def drop(self, request: OpenRequest) -> bool:
+        """
+        Note that *request* has ended; return whether the item is still in the queue.
+        """
+        waiting = _waiting.get(self._key)
+        if waiting is None or self not in waiting:
+            return False
+        if all(one is request or not one for one in self.requests):
+            self.requests = []
+            if not any(note.requests for note in list(waiting)):
+                _waiting.pop(self._key, None)
+        return True
+
+
+# Small integers, say, may be in one queue several times.
+_waiting: dict[_Key, deque[HandoffNote]] = {}
+
+count = _waiting.__len__
+"""Returns the number of noted items; in C."""
+
+
+def is_noted(queue: object, item: object) -> bool:
+    """Return whether *item* is in *queue* on behalf of something."""
+    return (id(queue), id(item)) in _waiting
+
+
+def put(queue: object, item: object) -> None:
+    """Note that this context is about to put *item* into *queue*."""
+    key, requests = (id(queue), id(item)), work.carried()
+    if not requests or len(requests) > _MOST:
+        if (waiting := _waiting.get(key)) is not None:
+            waiting.append(HandoffNote(key, []))
+        return
+    note = HandoffNote(key, requests)
+    _waiting.setdefault(key, deque()).append(note)
+    for one in requests:
+        if not one.carry(note):
+            note.drop(one)
+
+
+def take(queue: object, item: object, *, inherited: bool = False) -> None:
+    """
+    Note that this thread or task is about to take *item* from *queue*.
+
+    Args:
+        queue: the queue.
+        item: the item.
+        inherited: it does nothing else, for the task that started it.
+    """
+    key = id(queue), id(item)
+    waiting = _waiting.get(key)
+    if waiting is None:
+        return
+    try:
+        note = waiting.popleft()
+    except IndexError as error:  # another thread has just taken its equal
+        interrupts.pass_on(error)
+        return
+    if not waiting:
+        _waiting.pop(key, None)
+    for one in note.requests:
+        if one.notes is not None:
+            one.notes.pop(note, None)
+    requests = [one for one in note.requests if one]
+    if requests and serving() not in requests:
+        work.own(inherited=inherited).take(requests, note.since)
 
 
 SITE = "handoffs"
@@ -39,8 +134,8 @@ _When: TypeAlias = Callable[[], object]
 Condition: TypeAlias = tuple[_When, _When, _When]
 
 _ALWAYS: Condition = (object, bool, bool)
-_NOTED: Condition = (notes.count, bool, bool)
-_MAY_CARRY: Condition = (entered, work.current, notes.count)
+_NOTED: Condition = (count, bool, bool)
+_MAY_CARRY: Condition = (entered, work.current, count)
 
 
 class Lookup:
@@ -132,11 +227,11 @@ class Handoffs(Part):
 
     # --- places ------------------------------------------------------------------
 
-    def _take(self, places: list[tuple[_Take, Any]], at: Places) -> None:
+    def _take(self, places: list[tuple[_Take, Any]], at: HookPlaces) -> None:
         for take, module in places:
             take(self, module, at)
 
-    def _take_queue(self, module: Any, at: Places) -> None:
+    def _take_queue(self, module: Any, at: HookPlaces) -> None:
         if module.Queue.__module__ != module.__name__:
             return  # gevent's or eventlet's, on whose items no other thread works
         on_put = _on_put(module.Queue.put.__code__)
@@ -145,7 +240,7 @@ class Handoffs(Part):
             self._replace(at, owner, "_put", on_put, _MAY_CARRY)
             self._replace(at, owner, "_get", _on_get("queue", index, None), _NOTED)
 
-    def _take_async_queue(self, module: Any, at: Places) -> None:
+    def _take_async_queue(self, module: Any, at: HookPlaces) -> None:
         on_put = _on_put(module.Queue.put_nowait.__code__)
         code = module.Queue.get.__code__
         for kind, index in _QUEUES:
@@ -154,13 +249,13 @@ class Handoffs(Part):
             self._replace(at, owner, "_get", _on_get("_queue", index, code), _NOTED)
         self._replace(at, module.Queue, "get", _on_await, _ALWAYS)
 
-    def _take_pool(self, module: Any, at: Places) -> None:
+    def _take_pool(self, module: Any, at: HookPlaces) -> None:
         item = module._WorkItem  # noqa: SLF001 - no other place
         self._replace(at, item, "__init__", _on_submit, _MAY_CARRY)
         self._replace(at, item, "run", _on_run, _ALWAYS)
 
     def _replace(
-        self, at: Places, owner: type, name: str, observe: Observe, when: Condition
+        self, at: HookPlaces, owner: type, name: str, observe: Observe, when: Condition
     ) -> None:
         lookup = Lookup(vars(owner)[name], observe, when, self._guard)
         self._lookups.append(lookup)
@@ -169,7 +264,7 @@ class Handoffs(Part):
 
 # With the index of the next item.
 _QUEUES = ("Queue", 0), ("PriorityQueue", 0), ("LifoQueue", -1)
-_Take: TypeAlias = Callable[[Handoffs, Any, Places], None]
+_Take: TypeAlias = Callable[[Handoffs, Any, HookPlaces], None]
 _PLACES: dict[str, _Take] = {
     "queue": Handoffs._take_queue,  # noqa: SLF001 - of this module
     "asyncio.queues": Handoffs._take_async_queue,  # noqa: SLF001 - of this module
@@ -181,7 +276,7 @@ def _on_put(code: CodeType) -> Callable[[Any, FrameType], None]:
     def observe(queue: Any, frame: FrameType) -> None:
         # A subclass may put something else than it was given.
         if frame.f_code is code:
-            notes.put(queue, variable(frame, "item"))
+            put(queue, variable(frame, "item"))
 
     return observe
 
@@ -197,9 +292,9 @@ def _on_get(
         # Another kind belongs to a subclass, with an order of its own.
         if type(items) in (deque, list) and items:
             item = items[index]
-            if notes.is_noted(queue, item):
+            if is_noted(queue, item):
                 inherited = awaiting is not None and task_runs(awaiting)
-                notes.take(queue, item, inherited=inherited)
+                take(queue, item, inherited=inherited)
 
     return observe
 

@@ -42,11 +42,11 @@ _known: dict[int, tuple[type, str]] = {}
 _layouts: dict[int, tuple[weakref.ref[type], AttributeLayout]] = {}
 
 
-class _Absent:
+class _AbsentField:
     """The type of `ABSENT`."""
 
 
-ABSENT = _Absent()
+ABSENT = _AbsentField()
 
 
 def name_of(kind: type) -> str:

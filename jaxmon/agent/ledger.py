@@ -4,20 +4,81 @@ What a program spends between two moments: compiles, recompiles, transfers, memo
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.agent.agent import Agent, runtime_of
-from jaxmon.agent.events import Event
+from jaxmon.agent.events import LoggedEvent
 from jaxmon.agent.functions import OTHER, UNKNOWN, Function
+from jaxmon.agent.guard import Guard
+from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.memory import profile as memory_profile
-from jaxmon.agent.memory.array_snapshot import ArraySnapshot, Growth, snapshot_arrays
+from jaxmon.agent.memory.part import count_buffers, group_arrays
 from jaxmon.agent.memory.profile import MemoryProfile
 from jaxmon.agent.runtime import Runtime
-from jaxmon.agent.transfers.part import Transfers
+from jaxmon.agent.transfers import TransferPart
 from jaxmon.errors import JaxmonError
 from jaxmon.facts.memory import Transfers as Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """
+    Args:
+        bytes: growth on all local devices, negative if arrays were freed.
+        arrays: change in the number of arrays by type.
+    """
+
+    bytes: int
+    arrays: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySnapshot:
+    """
+    Args:
+        arrays: number of live arrays by type, for example ``float32[32,128]``.
+        sizes: bytes of these on all local devices.
+    """
+
+    arrays: Counter[str]
+    sizes: Counter[str]
+
+    def since(self, before: ArraySnapshot) -> Growth:
+        """Return the difference from *before*."""
+        grown = {
+            kind: size
+            for kind in {**self.sizes, **before.sizes}
+            if (size := self.sizes[kind] - before.sizes[kind])
+        }
+        return Growth(
+            sum(grown.values()),
+            {
+                kind: self.arrays[kind] - before.arrays[kind]
+                for kind in sorted(grown, key=lambda one: (-grown[one], one))
+            },
+        )
+
+
+def snapshot_arrays(jax: Any, guard: Guard) -> ArraySnapshot:
+    """
+    Collect garbage and take a snapshot of the remaining live arrays.
+
+    Costs some microseconds per array. Does not initialise JAX's backends: until the
+    program does, there are no arrays.
+    """
+    arrays, sizes = Counter[str](), Counter[str]()
+    gc.collect()
+    if not backends.initialised(jax):
+        return ArraySnapshot(arrays, sizes)
+    groups = Counter(group_arrays(jax.live_arrays()))
+    for kind, device, count in count_buffers(jax, guard, groups):
+        name = f"{kind.dtype}[{','.join(map(str, kind.shape))}]"
+        arrays[name] += count if device == kind.devices[0] else 0
+        sizes[name] += kind.shard_bytes * count
+    return ArraySnapshot(arrays, sizes)
 
 
 # A line that transfers data: file, line, direction, function called.
@@ -68,7 +129,7 @@ class Cost:
     """
 
     functions: tuple[FunctionCost, ...]
-    recompiles: tuple[Event, ...]
+    recompiles: tuple[LoggedEvent, ...]
     transfers: dict[str, int] | None
     lines: dict[Line, int]
     memory: Growth | None
@@ -190,7 +251,7 @@ class Ledger:
         return names - seen - {OTHER, UNKNOWN}
 
     def _transferred(self) -> tuple[Counter[str], Counter[Line]]:
-        part = self._runtime.part(Transfers)
+        part = self._runtime.part(TransferPart)
         found = Facts() if part is None else part.snapshot()
         if not found.directions:
             msg = (

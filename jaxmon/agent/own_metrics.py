@@ -1,22 +1,89 @@
-"""What an agent exports about itself."""
+"""What an agent exports about itself, and families of other packages, as parts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from jaxmon import catalog
-from jaxmon.agent.adapters import Markers
 from jaxmon.agent.context import Context
-from jaxmon.agent.part import Part
+from jaxmon.agent.jaxlink.hooks import Hooks
+from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.serving import Serving
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family, Histogram, gauge, histograms, series
+from jaxmon.indicators import recorder
+from jaxmon.indicators.figures import Indicators
+from jaxmon.resources.container import ContainerFamilies
+from jaxmon.resources.process import ProcessFamilies
 
 
 if TYPE_CHECKING:
     from jaxmon.facts.process import Exports
     from jaxmon.otel.pusher import Pusher
+
+
+class Markers(Part):
+    """The program's own markers. The last part to attach, the first to detach."""
+
+    name = "indicators"
+
+    def __init__(self, figures: Indicators) -> None:
+        self.figures = figures
+
+    def attach(self, hooks: Hooks) -> None:
+        """Connect the markers to the statistics."""
+        del hooks
+        recorder.attach(self.figures)
+
+    def collect(self) -> Iterable[Family]:
+        """Return requests, steps and other markers."""
+        return self.figures.collect()
+
+    def explain(self) -> Explanation:
+        """Return requests by route, steps by loop, and queues."""
+        figures = self.figures
+        return Explanation(
+            {
+                "requests": figures.explain_requests,
+                "steps": figures.loops.explain,
+                "queues": figures.queues.explain,
+            }
+        )
+
+    def stop(self) -> None:
+        """Disconnect the markers."""
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Disconnect the markers."""
+        recorder.detach(self.figures)
+
+
+class ProcessPart(Part):
+    """Metrics of the process."""
+
+    name = "process"
+
+    def __init__(self) -> None:
+        self._figures = ProcessFamilies()
+
+    def collect(self) -> Iterable[Family]:
+        """Return the current values."""
+        return self._figures.collect()
+
+
+class Container(Part):
+    """Metrics of the process's container."""
+
+    name = "container"
+
+    def __init__(self) -> None:
+        self._figures = ContainerFamilies()
+
+    def collect(self) -> Iterable[Family]:
+        """Return the current values."""
+        return self._figures.collect()
 
 
 # Exported from the start, even if the part is disabled by settings.

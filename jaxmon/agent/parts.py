@@ -30,24 +30,24 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jaxmon.agent.cache.part import PersistentCache
-from jaxmon.agent.calls.part import CallLayer
-from jaxmon.agent.checkpoints.part import Checkpoints
-from jaxmon.agent.checks.determinism import Determinism
-from jaxmon.agent.checks.keys import Keys
-from jaxmon.agent.checks.logged import LoggedValues
-from jaxmon.agent.checks.numerics import Numerics
+from jaxmon.agent.calls import CallLayer
+from jaxmon.agent.checkpoints import CheckpointPart
+from jaxmon.agent.checks.determinism import DeterminismPart
+from jaxmon.agent.checks.keys import KeyPart
+from jaxmon.agent.checks.log_values import LoggedValues
+from jaxmon.agent.checks.numerics import NumericsPart
 from jaxmon.agent.compiles.misses import Misses
 from jaxmon.agent.compiles.part import Compiles
 from jaxmon.agent.context import Context
-from jaxmon.agent.devices.part import Identity
+from jaxmon.agent.devices.part import DeviceIdentity
 from jaxmon.agent.errors.last_words import LastWords
-from jaxmon.agent.errors.part import Errors
-from jaxmon.agent.errors.warned import Warnings
+from jaxmon.agent.errors.part import ErrorPart
+from jaxmon.agent.errors.warnings import Warnings
 from jaxmon.agent.goodput.identity import is_run
 from jaxmon.agent.handoffs import Handoffs
-from jaxmon.agent.loaded import LoadedPrograms
+from jaxmon.agent.loaded_programs import LoadedPrograms
 from jaxmon.agent.memory.lines import MemoryLines
-from jaxmon.agent.memory.part import Memory
+from jaxmon.agent.memory.part import MemoryPart
 from jaxmon.agent.oom.part import OomReports
 from jaxmon.agent.part import Part
 from jaxmon.agent.recompiles.part import Recompiles
@@ -80,10 +80,10 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
     loaded = LoadedPrograms(context.jax)
     if wanted.programs:
         from jaxmon.agent.compiles.programs import Programs  # noqa: PLC0415
-        from jaxmon.agent.flops.part import Utilization  # noqa: PLC0415
+        from jaxmon.agent.flops.part import UtilizationPart  # noqa: PLC0415
         from jaxmon.agent.tracing.part import TraceMistakes  # noqa: PLC0415
 
-        utilization = Utilization(context)
+        utilization = UtilizationPart(context)
         programs = Programs(context, loaded, utilization)
         mistakes += [utilization, TraceMistakes(context)]
     devices = None
@@ -96,13 +96,13 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
     recompiles = Recompiles(context)
     misses = Misses(context, indicators.timeline)
     spanning = programs.spanning if programs is not None else tuple
-    errors = Errors(
+    errors = ErrorPart(
         context,
         function_of=misses.function_of,
         on_call_error=misses.on_call_error,
         words=LastWords(context, indicators.loops, spanning),
     )
-    memory = Memory(context)
+    memory = MemoryPart(context)
     compiles = Compiles(context, misses, indicators, recompiles, cache)
     found: list[Part] = [
         memory,
@@ -111,7 +111,7 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
         *mistakes,
         compiles,
         cache,
-        Checkpoints(context, indicators.timeline),
+        CheckpointPart(context, indicators.timeline),
         misses,
         recompiles,
         errors,
@@ -128,13 +128,13 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
     ]
     found.append(WarmStarts(context, expected=wanted.expect_warmup))
     if wanted.transfers:
-        from jaxmon.agent.transfers.part import Transfers  # noqa: PLC0415
+        from jaxmon.agent.transfers import TransferPart  # noqa: PLC0415
 
-        found.append(Transfers(context))
+        found.append(TransferPart(context))
     if wanted.calls:
         found.append(CallLayer(context))
         if wanted.sample_rate:
-            from jaxmon.agent.charts.part import Charts  # noqa: PLC0415
+            from jaxmon.agent.charts import Charts  # noqa: PLC0415
             from jaxmon.agent.history.part import SpeedHistory  # noqa: PLC0415
             from jaxmon.agent.sampling.part import Sampling  # noqa: PLC0415
 
@@ -156,11 +156,11 @@ def parts_of(context: Context, indicators: Indicators) -> list[Part]:
     reading = Watcher("numerics", context.scheduler)
     found += [
         Handoffs(indicators.routes, context.guard),
-        Determinism(context),
+        DeterminismPart(context),
         LoggedValues(context, indicators.logged, reading),
-        Numerics(context, reading),
-        Keys(context, reading),
-        Identity(context),
+        NumericsPart(context, reading),
+        KeyPart(context, reading),
+        DeviceIdentity(context),
     ]
     found += _for_others(
         context,
@@ -193,17 +193,17 @@ def _for_others(  # noqa: PLR0913 - what it is to show
     compiles: Compiles,
     programs: Programs | None,
     run_ahead: Callable[[], tuple[float, float]],
-    errors: Errors,
+    errors: ErrorPart,
 ) -> list[Part]:
     """Return what shows how this process gets on, to people and to a whole job."""
     found = list[Part]()
     spanning = programs.spanning if programs is not None else tuple
     doing: Callable[[], Rank] = Rank
     if context.settings.time_interval:
-        from jaxmon.agent.walltime.part import WallTime  # noqa: PLC0415
+        from jaxmon.agent.walltime.part import WallTimePart  # noqa: PLC0415
 
         timeline, routes = indicators.timeline, indicators.routes
-        time = WallTime(
+        time = WallTimePart(
             context, timeline, routes, spanning, run_ahead, gone=errors.gone.latest
         )
         doing = time.doing
@@ -232,11 +232,11 @@ def _for_others(  # noqa: PLR0913 - what it is to show
 def _for_opentelemetry(context: Context, indicators: Indicators) -> list[Part]:
     wanted, found = context.settings, list[Part]()
     if wanted.traces is not False:
-        from jaxmon.agent.traces.part import Traces  # noqa: PLC0415
+        from jaxmon.agent.traces import TracePart  # noqa: PLC0415
 
-        found.append(Traces(context, indicators))
+        found.append(TracePart(context, indicators))
     if wanted.log_events:
-        from jaxmon.agent.eventlog.part import EventLogging  # noqa: PLC0415
+        from jaxmon.agent.eventlog import EventLogging  # noqa: PLC0415
 
         found.append(EventLogging(context))
     return found

@@ -13,7 +13,7 @@ from jaxmon.agent.counted import CountedFunction, jitted_of
 from jaxmon.agent.functions import Function, label
 from jaxmon.agent.jaxlink import jit
 from jaxmon.agent.jaxlink.frames import MAX_SOURCES
-from jaxmon.agent.jaxlink.program_lines import ProgramLine
+from jaxmon.agent.jaxlink.source_lines import ProgramLine
 
 
 # Enough to see that there are several.

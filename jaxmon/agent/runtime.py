@@ -10,16 +10,15 @@ from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 from jaxmon import catalog, interrupts
-from jaxmon.agent import pushing
-from jaxmon.agent.adapters import Container, Markers, Process
+from jaxmon.agent import serving as pushing
 from jaxmon.agent.context import context_of
-from jaxmon.agent.errors.part import Errors
+from jaxmon.agent.errors.part import ErrorPart
 from jaxmon.agent.events import logger as events_log
 from jaxmon.agent.functions import UNKNOWN
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
-from jaxmon.agent.own_metrics import OwnMetrics
+from jaxmon.agent.own_metrics import Container, Markers, OwnMetrics, ProcessPart
 from jaxmon.agent.part import Part
 from jaxmon.agent.parts import parts_of
 from jaxmon.agent.reduction import reduction_of
@@ -40,9 +39,9 @@ from jaxmon.threads import is_named
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.reports.final import FinalReports
+    from jaxmon.agent.reports.exit_reports import FinalReports
     from jaxmon.agent.reports.overview import Overview
-    from jaxmon.agent.reports.own_page import OwnPage
+    from jaxmon.agent.reports.pages import OwnPage
 
 # Of a program that is run for its costs: executables are analysed on a thread, and at
 # exit the last ones may be queued.
@@ -77,10 +76,10 @@ class Runtime:
         self._markers = Markers(indicators)
         self.parts = (
             *parts_of(self.context, indicators),
-            *(self._markers, Process(), Container()),
+            *(self._markers, ProcessPart(), Container()),
         )
         self._words = next(
-            iter([one.words for one in self.parts if isinstance(one, Errors)])
+            iter([one.words for one in self.parts if isinstance(one, ErrorPart)])
         )
         self._ending = EndWriter()
         self._reduction = reduction_of(settings, self.context.table)
@@ -272,13 +271,13 @@ class Runtime:
     def _final_reports(self, settings: Settings) -> FinalReports | None:
         if not settings.report and settings.summary_dir is None:
             return None
-        from jaxmon.agent.reports.final import FinalReports, Source  # noqa: PLC0415
+        from jaxmon.agent.reports.exit_reports import FinalReports, ReportSource  # noqa: PLC0415
 
         def refresh() -> None:
             for part in self.parts:
                 self._refresh(part, "report", asked=False)
 
-        source = Source(
+        source = ReportSource(
             overview=lambda: self.overview,
             events=self.context.events,
             collect=self.collect,
@@ -342,7 +341,7 @@ class Runtime:
 
     def _own_page(self, request: Request) -> Response:
         if self._live is None:
-            from jaxmon.agent.reports.own_page import OwnPage  # noqa: PLC0415
+            from jaxmon.agent.reports.pages import OwnPage  # noqa: PLC0415
 
             self._live = OwnPage(
                 self.collect, str(self.serving.slot or 0), self.context.settings.run_dir

@@ -12,7 +12,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from jaxmon.agent import interpreter
+from jaxmon.agent import start
 from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.jaxlink.names import check
 from jaxmon.agent.start import instrument, uninstrument
@@ -31,7 +31,7 @@ def run() -> dict[str, Any]:
     not start in this Python, only why.
     """
     version = import_module("jax").__version__
-    if (problem := interpreter.problem()) is not None:
+    if (problem := start.unsupported()) is not None:
         return {"python": problem}
     # Before the hooks replace them.
     missing = [one._asdict() for one in check.missing(version)]

@@ -15,27 +15,70 @@ back, and so on; after some turns, the agent leaves the slot to it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+import functools
+import os
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import disclosure, endings, interrupts, rundir
-from jaxmon.agent.guard import log
+from jaxmon.agent.guard import Guard, log
 from jaxmon.deadline import Deadline
 from jaxmon.endings import EndWriter
-from jaxmon.errors import JaxmonError, PageError
+from jaxmon.errors import JaxmonError, OtlpError, PageError
+from jaxmon.exposition import exponential
 from jaxmon.exposition.add import prepare
+from jaxmon.exposition.families import Family
 from jaxmon.facts.ending import FINISHED
 from jaxmon.files.descriptor import NONE_LEFT
 from jaxmon.http.listeners import Listener
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.server import Handler, Server
+from jaxmon.otel.environment import Plan, is_asked, plan
+from jaxmon.otel.pusher import Pusher
 from jaxmon.settings import SIDECAR_PORT, Settings
 from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+
+def planned(settings: Settings) -> Plan | None:
+    """
+    Return how to push, by the settings and else the environment; `None` if nothing is
+    to be pushed. From now on, histograms count what it needs.
+    """
+    wanted = is_asked(os.environ) if settings.otlp is None else settings.otlp
+    found = plan(os.environ) if wanted else None
+    exponential.ask(wanted=found is not None and found.exponential)
+    return found
+
+
+def prepared(
+    plan: Plan | None,
+    collect: Callable[[], Iterable[Family]],
+    settings: Settings,
+    guard: Guard,
+) -> Pusher | None:
+    """Return what pushes the families of *collect*, `None` if nothing can."""
+    if plan is None:
+        return None
+    pusher = Pusher(
+        collect,
+        plan,
+        timer=not settings.serverless,
+        names=settings.otlp_names,
+        failed=functools.partial(guard.failed, stays_on=True),
+        run=functools.partial(guard.run, "otlp"),
+    )
+    try:
+        pusher.prepare()
+    except OtlpError as error:
+        log.warning("jaxmon serves its metrics but does not push them: %s", error)
+        return None
+    return pusher
+
 
 # Number of ports tried after a busy one.
 _PORTS = 64

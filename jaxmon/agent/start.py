@@ -1,16 +1,15 @@
-"""Starts and stops the agent of this process."""
+"""Starts and stops the agent of this process, if it can count in this Python."""
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Unpack
 
 from jaxmon import disclosure, interrupts
-from jaxmon.agent import interpreter
-from jaxmon.agent.agent import Agent, runtime_of
-from jaxmon.agent.current import slot
+from jaxmon.agent.agent import Agent, runtime_of, slot
 from jaxmon.agent.guard import Guard, log
 from jaxmon.errors import JaxmonError
 from jaxmon.settings import Settings, load
@@ -18,6 +17,26 @@ from jaxmon.settings import Settings, load
 
 if TYPE_CHECKING:
     from jaxmon.options import Options
+
+
+def unsupported() -> str | None:
+    """
+    Return why the agent must not start in this interpreter; `None` if it may.
+
+    A free-threaded Python gets its lock back for good when a library is imported that
+    needs it, so ask once JAX has been imported.
+    """
+    # Since 3.13; before, there is always a lock.
+    has_lock = getattr(sys, "_is_gil_enabled", None)
+    if has_lock is None or has_lock():
+        return None
+    version = ".".join(map(str, sys.version_info[:3]))
+    return (
+        f"Python {version} runs without its global interpreter lock (GIL), which "
+        "jaxmon needs to count correctly; set PYTHON_GIL=1, or use a Python that is "
+        "not free-threaded"
+    )
+
 
 _NOT_STARTED = "jaxmon could not start; the program runs without it"
 
@@ -53,7 +72,7 @@ def instrument(**options: Unpack[Options]) -> Agent:
         raise JaxmonError(msg)
     # First, because the import may start an agent: `jaxmon run` waits for it.
     jax = _jax()
-    if (problem := interpreter.problem()) is not None:
+    if (problem := unsupported()) is not None:
         log.warning("%s: %s", _NOT_STARTED, problem)
         return Agent(settings)
     with slot.lock:

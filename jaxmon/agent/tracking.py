@@ -6,8 +6,7 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jaxmon.agent.agent import runtime_of
-from jaxmon.agent.current import running
+from jaxmon.agent.agent import running, runtime_of
 from jaxmon.agent.guard import log
 from jaxmon.agent.trackers.part import Tracker, Trackers
 from jaxmon.agent.trackers.targets import target_of

@@ -9,16 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon import disclosure, interrupts
-from jaxmon.agent.agent import runtime_of
+from jaxmon.agent.agent import running, runtime_of
 from jaxmon.agent.counted import uncounted
-from jaxmon.agent.current import running
 from jaxmon.agent.functions import label
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.jit import function_of, is_jitted
 from jaxmon.agent.warm.part import WarmStarts
 from jaxmon.agent.warm.rebuilding import Arguments, require_same, zeros
 from jaxmon.errors import SignaturesError
-from jaxmon.signatures.document import Document, Function, Signature, parsed, read
+from jaxmon.signatures.document import (
+    Document,
+    RecordedFunction,
+    Signature,
+    parsed,
+    read,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,7 @@ def warmup(
     return Warmed(total - len(failed), tuple(failed), missing)
 
 
-_Todo = list[tuple[Function, Any, Signature]]
+_Todo = list[tuple[RecordedFunction, Any, Signature]]
 
 
 def _matched(
@@ -114,7 +119,7 @@ def _matched(
 
 
 def _tried(
-    arguments: Arguments, function: Function, jitted: Any, signature: Signature
+    arguments: Arguments, function: RecordedFunction, jitted: Any, signature: Signature
 ) -> str:
     """Call *jitted*; return why that failed, an empty text if it did not."""
     try:

@@ -26,7 +26,7 @@ from jaxmon.baseline.record import (
 from jaxmon.bootstrap import environment
 from jaxmon.errors import BaselineError
 from jaxmon.files import bounded as bounded_file
-from jaxmon.files import scratch
+from jaxmon.files import whole as scratch
 from jaxmon.formats import json_text
 
 

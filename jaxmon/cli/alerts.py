@@ -175,7 +175,7 @@ def problems(files: Mapping[str, str]) -> Iterator[str]:
     """Yield the problems that promtool and amtool, if installed, find in *files*."""
     from jaxmon import subprocesses
     from jaxmon.artifacts.alerts.build import ALERTMANAGER, ALERTS, RECORDING
-    from jaxmon.files import scratch
+    from jaxmon.files import whole as scratch
 
     rules = ("check", "rules", "--lint=all", "--lint-fatal", RECORDING, ALERTS)
     routing = ("check-config", ALERTMANAGER)

@@ -14,8 +14,7 @@ from typing import ClassVar, TypeAlias, get_args
 
 from jaxmon.catalog import BY_NAME, Kind, Metric
 from jaxmon.errors import PageError
-from jaxmon.exposition.exemplars import checked
-from jaxmon.exposition.families import Family, labels_text
+from jaxmon.exposition.families import Family, checked, labels_text
 
 
 ParsedSample: TypeAlias = tuple[str, str, float]
@@ -79,7 +78,7 @@ def parse(text: str) -> list[ParsedFamily]:
     Raises:
         PageError: with the number and the beginning of the invalid line.
     """
-    page = _OpenMetrics() if text.rstrip("\n").endswith(_END) else _Page()
+    page = _OpenMetrics() if text.rstrip("\n").endswith(_END) else _ParsedPage()
     for number, line in enumerate(text.split("\n"), start=1):
         if not line or line.isspace():
             continue
@@ -136,7 +135,7 @@ def to_family(parsed: ParsedFamily) -> Family:
     return Family(metric, samples, exemplars)
 
 
-class _Page:
+class _ParsedPage:
     """What the lines so far amount to. Methods raise `ValueError` with the reason."""
 
     def __init__(self) -> None:
@@ -225,7 +224,7 @@ class _Page:
         return family
 
 
-class _OpenMetrics(_Page):
+class _OpenMetrics(_ParsedPage):
     """Lines of OpenMetrics: other names in TYPE and HELP, and exemplars."""
 
     _SUFFIXES: ClassVar = {"counter": "_total", "info": "_info"}

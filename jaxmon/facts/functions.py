@@ -124,7 +124,7 @@ class Determinism(Fact):
 
 class Output(Fact):
     """
-    An output of a function that is not finite, as in `jaxmon.agent.checks.outputs`.
+    An output of a function that is not finite, as in `jaxmon.agent.checks.numerics`.
 
     Attributes:
         name: where it is in what the function returns.

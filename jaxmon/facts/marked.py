@@ -142,7 +142,7 @@ class LoggedValue(Fact):
 
 class Quantity(Fact):
     """
-    A quantity that the program logs, as in `jaxmon.indicators.trend`.
+    A quantity that the program logs, as in `jaxmon.indicators.values`.
 
     Attributes:
         count: number of values.

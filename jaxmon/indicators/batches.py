@@ -11,8 +11,8 @@ from jaxmon.exposition.families import Family, Histogram, histograms
 from jaxmon.facts.marked import Batches
 from jaxmon.indicators import work
 from jaxmon.indicators.labels import Labels
-from jaxmon.indicators.open_request import OpenRequest
 from jaxmon.indicators.recorder import recorder
+from jaxmon.indicators.requests import OpenRequest
 
 
 SITE = "batches"

@@ -1,15 +1,38 @@
-"""When the process compiled, and which requests that delayed."""
+"""When the process compiled, and which requests that delayed, by thread and task."""
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections import deque
 from collections.abc import Iterable
 from math import inf
+from types import CodeType
 from typing import NamedTuple
 
 from jaxmon.indicators.endings import End
-from jaxmon.indicators.event_loops import runs_loop
 from jaxmon.threads import get_ident
+
+
+def runs_loop() -> bool:
+    """Return whether an event loop runs on this thread."""
+    asyncio = sys.modules.get("asyncio.events")
+    return asyncio is not None and asyncio._get_running_loop() is not None  # noqa: SLF001 - the public function raises
+
+
+def here() -> tuple[int, int]:
+    """Return what identifies this thread, and the task that runs on it, if any."""
+    asyncio = sys.modules.get("asyncio.events")
+    if asyncio is None or (loop := asyncio._get_running_loop()) is None:  # noqa: SLF001 - likewise
+        return threading.get_ident(), 0
+    return threading.get_ident(), id(sys.modules["asyncio.tasks"].current_task(loop))
+
+
+def task_runs(code: CodeType) -> bool:
+    """Return whether the task on this thread was created to run *code* alone."""
+    asyncio = sys.modules["asyncio.tasks"]
+    task = asyncio.current_task()
+    return getattr(task.get_coro(), "cr_code", None) is code
 
 
 _KEPT = 256
@@ -17,7 +40,7 @@ _USUAL = 2.0
 """A request that took this many times the slowest usual one was slowed down."""
 
 
-class Span(NamedTuple):
+class LoggedSpan(NamedTuple):
     """
     A compile.
 
@@ -43,13 +66,13 @@ class CompileLog:
     """The latest compiles of a process. Thread-safe, without a lock."""
 
     def __init__(self) -> None:
-        self._spans: deque[Span] = deque(maxlen=_KEPT)
-        self._open: list[Span] = []
+        self._spans: deque[LoggedSpan] = deque(maxlen=_KEPT)
+        self._open: list[LoggedSpan] = []
         self._ended = -inf
 
     def begin(self, began: float, end: End) -> None:
         """Note a compile of this thread since *began*, which lasts until *end*."""
-        span = Span(began, end, get_ident(), runs_loop())
+        span = LoggedSpan(began, end, get_ident(), runs_loop())
         self._spans.append(span)
         self._open = [one for one in self._open if not self._has_ended(one)] + [span]
 
@@ -96,14 +119,14 @@ class CompileLog:
             return False
         return _union(spans, began, ended) >= excess / 2
 
-    def _has_ended(self, span: Span) -> bool:
+    def _has_ended(self, span: LoggedSpan) -> bool:
         if not span.end:
             return False
         self._ended = max(self._ended, span.end[0])
         return True
 
 
-def _union(spans: list[Span], began: float, ended: float) -> float:
+def _union(spans: list[LoggedSpan], began: float, ended: float) -> float:
     """Return the seconds between *began* and *ended* with any of *spans*."""
     total, until = 0.0, began
     for span in sorted(spans, key=lambda one: one.began):

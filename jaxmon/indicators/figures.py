@@ -11,10 +11,10 @@ from jaxmon.indicators.compile_log import CompileLog
 from jaxmon.indicators.invocations import Invocations
 from jaxmon.indicators.loops import Loops
 from jaxmon.indicators.queues import QueueDepths
-from jaxmon.indicators.recorder import Guard
+from jaxmon.indicators.recorder import FailureGuard
 from jaxmon.indicators.routes import Routes
 from jaxmon.indicators.timeline import Timeline
-from jaxmon.indicators.tracing import Tracer
+from jaxmon.indicators.tracing import RequestTracer
 from jaxmon.indicators.values import Values
 
 
@@ -36,13 +36,17 @@ class Indicators:
     """
 
     def __init__(
-        self, limit: int, guard: Guard, *, on_error: Callable[[BaseException], None]
+        self,
+        limit: int,
+        guard: FailureGuard,
+        *,
+        on_error: Callable[[BaseException], None],
     ) -> None:
         self.routes = Routes(limit)
         self.loops = Loops(limit)
         self.timeline = Timeline(limit)
         self.compiles = CompileLog()
-        self.tracer: Tracer | None = None
+        self.tracer: RequestTracer | None = None
         self.batches = BatchFill(self.routes.labels)
         self.queues = QueueDepths(limit, guard)
         self.logged = Values(limit)

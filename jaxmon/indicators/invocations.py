@@ -5,6 +5,11 @@ A platform freezes the process when an invocation has returned, and ends it when
 likes. So what was measured is pushed within the invocation. The start of the instance,
 which the first invocation waited for, is counted apart from compiles, which any may
 wait for.
+
+HTTP requests as events of serverless functions. API gateways, load balancers and
+function URLs pass a dictionary with ``headers``, and take one with ``statusCode``.
+Other platforms pass a request of a framework, which has ``headers``, and take a
+response with ``status_code``, or what Flask makes one of.
 """
 
 from __future__ import annotations
@@ -12,20 +17,56 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, overload
 
 from jaxmon import catalog, interrupts
 from jaxmon.exposition.families import Family, Histogram, series
-from jaxmon.indicators import http_events
 from jaxmon.indicators.decorate import kind_of
-from jaxmon.indicators.open_request import OpenRequest
-from jaxmon.indicators.origins import http_outcome, origin_of
 from jaxmon.indicators.recorder import recorder
-from jaxmon.indicators.requests import ServedRequest
-from jaxmon.indicators.tracing import Origin
+from jaxmon.indicators.requests import (
+    OpenRequest,
+    ServedRequest,
+    http_outcome,
+    origin_of,
+)
+from jaxmon.indicators.tracing import CARRIED, RequestOrigin
 from jaxmon.resources import process
 from jaxmon.threads import DaemonThread, RLock
+
+
+_LOWEST, _HIGHEST, _DIGITS = 100, 599, 3
+
+
+def headers_of(event: Any) -> Any:
+    """Return the headers of *event*, a mapping, `None` if it is no HTTP request."""
+    if isinstance(event, Mapping):
+        found = event.get("headers")
+        if not found:  # load balancers have one or the other
+            found = event.get("multiValueHeaders") or found
+    else:
+        found = getattr(event, "headers", None)
+    return found if callable(getattr(found, "items", None)) else None
+
+
+def carried_headers(headers: Any) -> Iterator[tuple[str, str]]:
+    """Yield those of *headers* that carry the context of a trace, in lower case."""
+    for name, value in headers.items():
+        if isinstance(name, str) and (lower := name.lower()) in CARRIED:
+            yield lower, ",".join(value) if isinstance(value, list) else str(value)
+
+
+def status_of(response: Any) -> int | None:
+    """Return the status of *response*, `None` if it does not say one."""
+    if isinstance(response, Mapping):
+        found = response.get("statusCode")
+    elif isinstance(response, tuple):  # Flask's: body, status
+        found = response[1] if len(response) > 1 else None
+    else:
+        found = getattr(response, "status_code", None)
+    if isinstance(found, str) and len(found) == _DIGITS and found.isdecimal():
+        found = int(found)
+    return found if isinstance(found, int) and _LOWEST <= found <= _HIGHEST else None
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -201,16 +242,16 @@ class _Event:
     __slots__ = ("_is_http", "origin")
 
     def __init__(self, route: str, args: tuple[Any, ...]) -> None:
-        self.origin: Origin | None = None
+        self.origin: RequestOrigin | None = None
         self._is_http = False
         indicators = recorder()
         if indicators is None or not args or not indicators.guard.on(_EVENTS):
             return
         try:
-            headers = http_events.headers_of(args[0])
+            headers = headers_of(args[0])
             if headers is not None:
                 self._is_http = True
-                carried = http_events.carried(headers)
+                carried = carried_headers(headers)
                 self.origin = origin_of(route, "function", "", carried)
         except Exception:  # noqa: BLE001 - contained: the invocation goes on
             indicators.guard.failed(_EVENTS, theirs=True)
@@ -220,7 +261,7 @@ class _Event:
         indicators = recorder()
         if self._is_http and indicators is not None:
             try:
-                status = http_events.status_of(response)
+                status = status_of(response)
                 if status is not None:
                     if request.outcome is None:
                         request.outcome = http_outcome(status)

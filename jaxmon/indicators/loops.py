@@ -29,7 +29,7 @@ class RunningLoop(NamedTuple):
     timeline: Timeline
 
 
-class Loop:
+class StepLoop:
     """
     The metrics of loops with one name; several may run at once.
 
@@ -153,21 +153,21 @@ class Loops:
     def __init__(self, limit: int) -> None:
         self.on_new: list[Callable[[], object]] = []
         self.on_change: Callable[[], object] | None = None
-        self.on_step: Callable[[Loop], object] | None = None
+        self.on_step: Callable[[StepLoop], object] | None = None
         self.labels = Labels(limit)
         self.item_labels = Labels(limit)
-        self._loops: dict[str, Loop] = {}
+        self._loops: dict[str, StepLoop] = {}
         self._items: dict[tuple[str, str], int] = {}
 
-    def __iter__(self) -> Iterator[Loop]:
+    def __iter__(self) -> Iterator[StepLoop]:
         return iter(list(self._loops.values()))
 
-    def of(self, name: str) -> Loop:
+    def of(self, name: str) -> StepLoop:
         """Return the metrics of the loops called *name*. Thread-safe."""
         found = self._loops.get(name)
         if found is None:
             name = self.labels.admit(name)
-            found = self._loops.setdefault(name, Loop(name))
+            found = self._loops.setdefault(name, StepLoop(name))
             for one in list(self.on_new):
                 one()
         return found
@@ -186,7 +186,7 @@ class Loops:
         """Return the name of the outermost loop that runs, ``""`` if none does."""
         return next(iter([one.name for one in self if one.running]), "")
 
-    def count_items(self, mark: LoopMark, loop: Loop, item: str) -> None:
+    def count_items(self, mark: LoopMark, loop: StepLoop, item: str) -> None:
         """Count the items of *mark*, a run of *loop*: from 0, so that they appear."""
         mark.item = loop.name, self.item_labels.admit(item)
         self._items.setdefault(mark.item, 0)

@@ -7,15 +7,77 @@ from __future__ import annotations
 
 import logging
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from types import BuiltinMethodType, MethodType, MethodWrapperType, ModuleType
 
 from jaxmon import catalog, interrupts
+from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts import marked
-from jaxmon.indicators.depth_history import DepthHistory
 from jaxmon.indicators.labels import OTHER, Labels
-from jaxmon.indicators.recorder import Guard, recorder
+from jaxmon.indicators.recorder import FailureGuard, recorder
+
+
+WITHIN_SECONDS = 600.0
+"""Depths older than this are dropped."""
+
+_APART_SECONDS = 5.0
+_LEAST = 2
+
+
+class DepthHistory:
+    """
+    The depths of one queue over the last ten minutes, at most one every five seconds.
+
+    It knows what was read: at each scrape, by each `jaxmon explain`, and whatever the
+    program has set.
+    """
+
+    __slots__ = ("_clock", "_kept", "depth", "maximum")
+
+    def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._kept: deque[tuple[float, int]] = deque(
+            maxlen=int(WITHIN_SECONDS / _APART_SECONDS)
+        )
+        self.depth = self.maximum = 0
+
+    def note(self, depth: int) -> None:
+        """Note that the depth is *depth* now."""
+        self.depth = depth
+        self.maximum = max(self.maximum, depth)
+        time = self._clock()
+        if not self._kept or time - self._kept[-1][0] >= _APART_SECONDS:
+            self._kept.append((time, depth))
+
+    def explain(self) -> marked.Queue:
+        """
+        Return the depth now, the greatest ever, and the growth since the oldest depth
+        kept, `None` if there is only one; and the lowest and the highest in each
+        third of the depths kept, if there are enough.
+        """
+        time = self._clock()
+        kept = [one for one in list(self._kept) if time - one[0] <= WITHIN_SECONDS]
+        over = time - kept[0][0] if kept else 0.0
+        thirds = _thirds([depth for _, depth in kept])
+        known = over >= _APART_SECONDS
+        return marked.Queue(
+            depth=self.depth,
+            maximum=self.maximum,
+            growth=self.depth - kept[0][1] if known else None,
+            growth_seconds=over if known else 0.0,
+            lows=tuple([min(part) for part in thirds]),
+            highs=tuple([max(part) for part in thirds]),
+        )
+
+
+def _thirds(depths: list[int]) -> list[list[int]]:
+    """Return the thirds of *depths*; empty if there are too few."""
+    third = len(depths) // 3
+    if third < _LEAST:
+        return []
+    return [depths[:third], depths[third:-third], depths[-third:]]
 
 
 log = logging.getLogger("jaxmon")
@@ -35,9 +97,9 @@ class Queue:
 
     def __init__(self, name: str, depth: Depth | None) -> None:
         self._name = name
-        self._source: Source | None = None
+        self._source: DepthSource | None = None
         if depth is not None:
-            self._source = Source(name, depth)
+            self._source = DepthSource(name, depth)
             if not add(self._source):
                 log.warning(
                     "queue %r is not observed: the limit of %d is reached; "
@@ -95,7 +157,7 @@ def queue(name: str, depth: Depth | None = None) -> Queue:
     return Queue(name, depth)
 
 
-class Source:
+class DepthSource:
     """
     A function that returns the depth of the queue *name*.
 
@@ -117,10 +179,10 @@ class Source:
 
 # Of this process, not of an agent: a program names its queues before it calls
 # `instrument`, and may do so again. A dict, because its single steps need no lock.
-_sources: dict[Source, None] = {}
+_sources: dict[DepthSource, None] = {}
 
 
-def add(source: Source) -> bool:
+def add(source: DepthSource) -> bool:
     """Start calling *source*; return whether there was room for it. Thread-safe."""
     if len(_sources) >= MOST_SOURCES:
         for _ in sources():
@@ -131,7 +193,7 @@ def add(source: Source) -> bool:
     return True
 
 
-def remove(source: Source) -> None:
+def remove(source: DepthSource) -> None:
     """Stop calling *source*. Thread-safe, idempotent."""
     _sources.pop(source, None)
 
@@ -148,7 +210,7 @@ def sources() -> Iterator[tuple[str, Depth]]:
 class QueueDepths:
     """Depths by queue, at most *limit* names. Depths of one name are summed."""
 
-    def __init__(self, limit: int, guard: Guard) -> None:
+    def __init__(self, limit: int, guard: FailureGuard) -> None:
         self.labels = Labels(limit)
         self._guard = guard
         self._set: dict[str, int] = {}

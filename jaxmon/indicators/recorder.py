@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from jaxmon.indicators.loops import Loops
     from jaxmon.indicators.routes import Routes
     from jaxmon.indicators.timeline import Timeline
-    from jaxmon.indicators.tracing import Tracer
+    from jaxmon.indicators.tracing import RequestTracer
 
 
-class Guard(Protocol):
+class FailureGuard(Protocol):
     """Contains failures of our own code."""
 
     def on(self, site: str) -> bool:
@@ -32,7 +32,7 @@ class Guard(Protocol):
         ...
 
 
-class Invocations(Protocol):
+class InvocationSink(Protocol):
     """Where invocations are counted."""
 
     def begin(self, route: str) -> None:
@@ -40,7 +40,7 @@ class Invocations(Protocol):
         ...
 
 
-class Batches(Protocol):
+class BatchSink(Protocol):
     """Where batches are counted."""
 
     def observe(self, route: str, size: int, capacity: int) -> None:
@@ -60,7 +60,7 @@ class Queues(Protocol):
         ...
 
 
-class Values(Protocol):
+class ValueSink(Protocol):
     """Where logged quantities are kept."""
 
     def put(self, values: tuple[tuple[str, Any], ...], step: Any) -> None:
@@ -75,20 +75,20 @@ class Recorder(Protocol):
     loops: Loops
     timeline: Timeline
     compiles: CompileLog
-    tracer: Tracer | None
+    tracer: RequestTracer | None
     flush: Callable[[float], bool]
     serverless: bool
-    guard: Guard
+    guard: FailureGuard
     on_error: Callable[[BaseException], None]
     place_of: Callable[[BaseException], str]
 
     @property
-    def invocations(self) -> Invocations:
+    def invocations(self) -> InvocationSink:
         """Invocations by route."""
         ...
 
     @property
-    def batches(self) -> Batches:
+    def batches(self) -> BatchSink:
         """Batches by route."""
         ...
 
@@ -98,7 +98,7 @@ class Recorder(Protocol):
         ...
 
     @property
-    def logged(self) -> Values:
+    def logged(self) -> ValueSink:
         """Logged quantities."""
         ...
 

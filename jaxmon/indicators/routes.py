@@ -9,14 +9,60 @@ from typing import Any, Literal, Protocol
 from weakref import ref
 
 from jaxmon import catalog
-from jaxmon.exposition.exemplars import SpanIds
-from jaxmon.exposition.families import Family, Histogram, histograms, series
+from jaxmon.clocks import wall_time
+from jaxmon.exposition.families import Family, Histogram, SpanIds, histograms, series
 from jaxmon.facts import marked
+from jaxmon.facts.marked import Failure
 from jaxmon.indicators.endings import now
-from jaxmon.indicators.failures import Failures
 from jaxmon.indicators.labels import Labels
 from jaxmon.indicators.tracing import RequestTrace
 from jaxmon.threads import RLock
+
+
+_MOST = 20
+_LONGEST = 200
+
+PlaceOf = Callable[[BaseException], str]
+"""Returns the line of the program that an exception came from, ``""`` if unknown."""
+
+
+class Failures:
+    """
+    The failed requests of a route, by exception and line: the first twenty kinds.
+
+    Of an exception the class is kept, not the message, which may quote a request.
+    """
+
+    __slots__ = ("_counts", "_lock")
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str], tuple[int, float]] = {}
+        self._lock = RLock()
+
+    def add(self, error: BaseException | None, said: str, place_of: PlaceOf) -> None:
+        """
+        Count a request that failed.
+
+        Args:
+            error: what it raised, `None` if the program only set its outcome.
+            said: how it responded, such as ``status 503``; empty if unknown.
+            place_of: finds the line.
+        """
+        kind = said if error is None else type(error).__name__
+        if error is not None and said:
+            kind += f" ({said})"
+        key = (kind[:_LONGEST], "" if error is None else place_of(error)[:_LONGEST])
+        with self._lock:
+            if key in self._counts or len(self._counts) < _MOST:
+                count, _ = self._counts.get(key, (0, 0.0))
+                self._counts[key] = count + 1, wall_time()
+
+    def explain(self) -> tuple[Failure, ...]:
+        """Return the kinds, the latest first."""
+        with self._lock:
+            found = list(self._counts.copy().items())
+        found.sort(key=lambda item: -item[1][1])
+        return tuple([Failure(*key, *counted) for key, counted in found])
 
 
 Outcome = Literal["success", "client_error", "error"]
@@ -25,7 +71,7 @@ Start = Literal["cold", "delayed", "warm"]
 _LATEST = 32
 
 
-class Serving(Protocol):
+class RequestInProgress(Protocol):
     """
     A request in progress.
 
@@ -44,7 +90,7 @@ class Serving(Protocol):
         ...
 
 
-class Route:
+class RequestRoute:
     """
     The metrics of one route. Its counters are exported from its first request on, a
     histogram from the first request that ends that way: there are nine of fifteen
@@ -73,7 +119,7 @@ class Route:
         self.name = name
         # With what ends each of them when it is no longer referenced. Set and removed
         # in single steps, so that no interruption leaves one behind.
-        self.serving: dict[Serving, ref[Any]] = {}
+        self.serving: dict[RequestInProgress, ref[Any]] = {}
         self.counts = dict.fromkeys(
             product(catalog.REQUEST_OUTCOMES, catalog.STARTS), 0
         )
@@ -142,27 +188,27 @@ class Routes:
     def __init__(self, limit: int) -> None:
         self.labels = Labels(limit)
         self.on_new: list[Callable[[], object]] = []
-        self._routes: dict[str, Route] = {}
+        self._routes: dict[str, RequestRoute] = {}
 
-    def __iter__(self) -> Iterator[Route]:
+    def __iter__(self) -> Iterator[RequestRoute]:
         return iter(list(self._routes.values()))
 
-    def of(self, name: str) -> Route:
+    def of(self, name: str) -> RequestRoute:
         """Return the metrics of the route called *name*. Thread-safe."""
         found = self._routes.get(name)
         if found is None:
             name = self.labels.admit(name)
-            found = self._routes.setdefault(name, Route(name))
+            found = self._routes.setdefault(name, RequestRoute(name))
             for one in list(self.on_new):
                 one()
         return found
 
-    def in_progress(self) -> list[tuple[str, Serving]]:
+    def in_progress(self) -> list[tuple[str, RequestInProgress]]:
         """Return the requests in progress, each with its route."""
         routes = list(self._routes.values())
         return [(one.name, request) for one in routes for request in list(one.serving)]
 
-    def oldest(self) -> dict[str, Serving]:
+    def oldest(self) -> dict[str, RequestInProgress]:
         """Return the oldest request in progress of each route that has one."""
         routes = list(self._routes.values())
         return {

@@ -9,7 +9,7 @@ from typing import Any, Generic, Self, TypeVar
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.recorder import Recorder, current, report
 from jaxmon.indicators.timeline import DATA_WAIT, LoopMark
-from jaxmon.indicators.tracing import LoopTrace, Tracer
+from jaxmon.indicators.tracing import LoopTrace, RequestTracer
 
 
 SITE = "steps"
@@ -43,7 +43,7 @@ class Steps(Generic[T]):
         self._item = item
         self._start = start
 
-    def __iter__(self) -> Run[T]:
+    def __iter__(self) -> LoopRun[T]:
         # Loaders with worker processes start them here, in each epoch.
         end: End = []
         began = _begin_to_open(end)
@@ -52,12 +52,12 @@ class Steps(Generic[T]):
         finally:
             end.append(now())
         opening = end[0] - began
-        return Run(
+        return LoopRun(
             source, self._loop, self._items, self._item, opening, start=self._start
         )
 
 
-class Run(Generic[T]):
+class LoopRun(Generic[T]):
     """
     One iteration over a `Steps`; it ends when its source does, when it is closed, or
     when it is no longer referenced.
@@ -229,7 +229,7 @@ class _RunRecorder:
         self.end: End = []
         self.outer: _RunRecorder | None = None
         self.trace: LoopTrace | None = None
-        self._tracer: Tracer | None = None
+        self._tracer: RequestTracer | None = None
         try:
             self._figures = self.loops.of(str(loop))
             if start is not None:
@@ -270,7 +270,7 @@ class _RunRecorder:
         if (on_step := self.loops.on_step) is not None:
             on_step(self._figures)
 
-    def _follow(self, tracer: Tracer | None) -> None:
+    def _follow(self, tracer: RequestTracer | None) -> None:
         """Have *tracer* make the spans, from the step that has just begun on."""
         first, self._tracer = self._tracer is None, tracer
         self.trace = None

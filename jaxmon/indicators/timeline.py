@@ -18,8 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from weakref import ref
 
 from jaxmon import catalog
-from jaxmon.exposition.exemplars import SpanIds
-from jaxmon.exposition.families import Family, Histogram, series
+from jaxmon.exposition.families import Family, Histogram, SpanIds, series
 from jaxmon.indicators.activity_ages import ActivityAges, Open
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.labels import OTHER, Labels

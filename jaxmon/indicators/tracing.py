@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from jaxmon.exposition.exemplars import SpanIds
+from jaxmon.exposition.families import SpanIds
 from jaxmon.indicators.endings import End
 
 
-class Origin:
+class RequestOrigin:
     """
     What a server knows of a request, for its span.
 
@@ -80,11 +80,11 @@ class LoopTrace(Protocol):
         ...
 
 
-class Tracer(Protocol):
+class RequestTracer(Protocol):
     """Makes spans."""
 
     def request(
-        self, route: str, origin: Origin | None, started: float
+        self, route: str, origin: RequestOrigin | None, started: float
     ) -> RequestTrace | None:
         """
         Return the span of a request to *route* that has *started* then, on the

@@ -15,12 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextvars import ContextVar
 
-from jaxmon.indicators.compile_log import CompileLog
+from jaxmon.indicators.compile_log import CompileLog, here
 from jaxmon.indicators.endings import End
-from jaxmon.indicators.event_loops import here
-from jaxmon.indicators.open_request import OpenRequest
 from jaxmon.indicators.recorder import recorder
-from jaxmon.indicators.requests import mark_cold, serving
+from jaxmon.indicators.requests import OpenRequest, mark_cold, serving
 
 
 _MANY = 64

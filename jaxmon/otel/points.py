@@ -35,7 +35,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from jaxmon.catalog import RUNS_GROUP, Metric
 from jaxmon.catalog.conventions import Convention
-from jaxmon.exposition import exemplars
+from jaxmon.exposition import families as exemplars
 from jaxmon.exposition.exponential import Exponential
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jaxmon.signatures.document import Document, Function, Signature
+from jaxmon.signatures.document import Document, RecordedFunction, Signature
 
 
 COUNTS = (1, 2, 4, 8, 16)
@@ -61,7 +61,7 @@ def proposals(document: Document) -> list[Buckets]:
     return [found for one in document.functions for found in _of(one)]
 
 
-def _of(function: Function) -> Iterable[Buckets]:
+def _of(function: RecordedFunction) -> Iterable[Buckets]:
     groups: dict[str, list[tuple[tuple[_Shape, ...], float | None]]] = defaultdict(list)
     for signature in function.signatures:
         found: list[_Shape] = []

@@ -71,7 +71,7 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class RecordedFunction:
     """
     One function.
 
@@ -119,7 +119,7 @@ class Document:
 
     versions: Mapping[str, str]
     main: str
-    functions: tuple[Function, ...]
+    functions: tuple[RecordedFunction, ...]
 
     def as_json(self) -> dict[str, Any]:
         """Return it as in the file."""
@@ -177,7 +177,7 @@ def parsed(document: Any) -> Document:
     return Document(versions, main, tuple(map(_function, functions)))
 
 
-def _function(value: Any) -> Function:
+def _function(value: Any) -> RecordedFunction:
     found = require_object("a function", value)
     name = _text("function", found.get("function"))
     module = _text(f"module of {name}", found.get("module"))
@@ -194,7 +194,7 @@ def _function(value: Any) -> Function:
         f"not_exportable of {name}", found.get("not_exportable", {})
     )
     signatures = require_list(f"signatures of {name}", found.get("signatures"))
-    return Function(
+    return RecordedFunction(
         name,
         module,
         qualname,

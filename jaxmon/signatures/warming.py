@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon.declarations import PREFIX
-from jaxmon.files import scratch
+from jaxmon.files import whole as scratch
 from jaxmon.formats import json_text
 from jaxmon.signatures.document import FAILED, STATUSES, Document
 

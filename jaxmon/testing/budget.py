@@ -11,10 +11,9 @@ from typing import Any, Literal, TypeVar
 
 from jaxmon import interrupts
 from jaxmon.agent import Agent
-from jaxmon.agent.events import Event
+from jaxmon.agent.events import LoggedEvent
 from jaxmon.agent.functions import OTHER, label
-from jaxmon.agent.ledger import UNSEEN, Cost, FunctionCost, Ledger
-from jaxmon.agent.memory.array_snapshot import Growth
+from jaxmon.agent.ledger import UNSEEN, Cost, FunctionCost, Growth, Ledger
 from jaxmon.errors import BudgetExceeded, JaxmonError, SettingsError
 from jaxmon.indicators.decorate import decorated
 from jaxmon.testing.observer import OBSERVER
@@ -91,7 +90,7 @@ def _grown(memory: Growth | None, holders: Mapping[str, int]) -> Iterator[str]:
         yield from _rest(holders, "lines")
 
 
-def _recompiles(one: FunctionCost, events: Iterable[Event]) -> Iterator[str]:
+def _recompiles(one: FunctionCost, events: Iterable[LoggedEvent]) -> Iterator[str]:
     causes = dict(one.causes)
     unseen = causes.pop(UNSEEN, 0)
     if causes:

@@ -61,9 +61,9 @@ def pytest_configure(config: pytest.Config) -> None:
         )
         raise pytest.UsageError(msg)
     if most:
-        from jaxmon.testing.report import Recorder  # noqa: PLC0415 - see above
+        from jaxmon.testing.report import TestRecorder  # noqa: PLC0415 - see above
 
-        config.pluginmanager.register(Recorder(most), "jaxmon-report")
+        config.pluginmanager.register(TestRecorder(most), "jaxmon-report")
 
 
 def _keep_our_modules(config: pytest.Config) -> None:

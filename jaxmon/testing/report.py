@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from jaxmon.autostart import when_jax_is_imported
-from jaxmon.testing.silent import SILENT
+from jaxmon.testing.observer import SILENT
 
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _COLUMNS = "{:>8}  {:>10}  {:>9}  {}"
 
 
-class Figures(NamedTuple):
+class TestFigures(NamedTuple):
     """
     JAX's work in a test: programs compiled or loaded, recompiling calls, and the
     seconds for all of it.
@@ -29,7 +29,7 @@ class Figures(NamedTuple):
     seconds: float = 0.0
 
 
-class Recorder:
+class TestRecorder:
     """
     Counts the compiles of each test, including its fixtures and JAX's own functions.
 
@@ -42,8 +42,8 @@ class Recorder:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._start: tuple[Agent | None, Figures] = (None, Figures())
-        self._found: dict[str, Figures] = {}
+        self._start: tuple[Agent | None, TestFigures] = (None, TestFigures())
+        self._found: dict[str, TestFigures] = {}
         self._call_off: Callable[[], None] = _nothing
 
     def pytest_sessionstart(self) -> None:
@@ -70,9 +70,9 @@ class Recorder:
         """Record what the test has compiled so far."""
         report: pytest.TestReport = yield
         agent = _agent()
-        before = self._start[1] if agent is self._start[0] else Figures()
+        before = self._start[1] if agent is self._start[0] else TestFigures()
         for name, now, then in zip(
-            Figures._fields, _totals(agent), before, strict=True
+            TestFigures._fields, _totals(agent), before, strict=True
         ):
             report.user_properties.append((f"jaxmon_{name}", now - then))
         return report
@@ -83,8 +83,8 @@ class Recorder:
         them.
         """
         found: dict[str, Any] = dict(report.user_properties)
-        self._found[report.nodeid] = Figures(
-            *(found.get(f"jaxmon_{name}", 0) for name in Figures._fields)
+        self._found[report.nodeid] = TestFigures(
+            *(found.get(f"jaxmon_{name}", 0) for name in TestFigures._fields)
         )
 
     def pytest_terminal_summary(
@@ -112,17 +112,17 @@ def _agent() -> Agent | None:
     """Return the running agent; without one, nothing is loaded."""
     if "jaxmon.agent" not in sys.modules:
         return None
-    from jaxmon.agent.current import running  # noqa: PLC0415 - loaded before
+    from jaxmon.agent.agent import running  # noqa: PLC0415 - loaded before
 
     return running()
 
 
-def _totals(agent: Agent | None) -> Figures:
+def _totals(agent: Agent | None) -> TestFigures:
     if agent is None:
-        return Figures()
+        return TestFigures()
     from jaxmon.agent.ledger import totals  # noqa: PLC0415 - JAX is there by now
 
-    return Figures(*totals(agent))
+    return TestFigures(*totals(agent))
 
 
 def _nothing() -> None:

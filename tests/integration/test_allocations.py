@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmon.agent.memory import pprof
+from jaxmon.agent.memory import profile as pprof
 from jaxmon.facts.record import encoded
 from tests import inside, support
 from tests.instrumented import instrumented, samples, value
@@ -155,10 +155,10 @@ def test_a_leak_is_told_and_forgotten(tmp_path: Path) -> None:
 FILLING = """
 import json, resource, time
 import jax, numpy as np, jaxmon
-from jaxmon.agent.memory import filling, lines
+from jaxmon.agent.memory import leaks, lines
 from jaxmon.resources import host_memory
 from tests import inside
-filling.WINDOW_SECONDS, filling.TREND_SECONDS, lines._LOOK_SECONDS = 1.0, 0.5, 0.1
+leaks.WINDOW_SECONDS, leaks.TREND_SECONDS, lines._LOOK_SECONDS = 1.0, 0.5, 0.1
 agent = jaxmon.instrument(port=None, socket=False, memory_interval=0)
 step = jax.jit(lambda x: x * 2)
 state = step(np.ones(9, np.float32))

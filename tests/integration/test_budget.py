@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import jaxmon
-from jaxmon.agent.current import running
+from jaxmon.agent.agent import running
 from jaxmon.facts.process import read
 from jaxmon.symptoms.findings import find
 from tests import inside

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import jaxmon
-from jaxmon.agent.current import running
+from jaxmon.agent.agent import running
 
 
 pytestmark = pytest.mark.ground_truth

@@ -13,7 +13,7 @@ import pytest
 
 import jaxmon
 from jaxmon.agent.compiles import compile as compiling
-from jaxmon.agent.events import Event
+from jaxmon.agent.events import LoggedEvent
 from tests import inside
 from tests.instrumented import instrumented
 from tests.preloaded import run_preloaded
@@ -32,7 +32,7 @@ def agent() -> Iterator[Agent]:
         yield found
 
 
-def compiles(agent: Agent, name: str) -> list[Event]:
+def compiles(agent: Agent, name: str) -> list[LoggedEvent]:
     """Return the events about compiles of the test's function *name*."""
     found = inside.events(agent).since(kind="compile")
     return [one for one in found if (one.function or "").endswith(name)]

@@ -11,8 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from jaxmon import catalog
 from jaxmon.exposition.encode import OPENMETRICS
-from jaxmon.exposition.exemplars import SpanIds
-from jaxmon.exposition.families import Family, Histogram, gauge
+from jaxmon.exposition.families import Family, Histogram, SpanIds, gauge
 from jaxmon.http.server import Server, metrics_handler
 from tests.exporter import exporters
 from tests.support import Prometheus, until

@@ -354,10 +354,10 @@ def test_a_terminal_without_unicode_gets_a_readable_report(
 def test_a_failure_in_the_report_is_contained(preloaded_script) -> None:
     """The program ends as it did; the failure is said in a line of the log."""
     broken = """
-import jaxmon.agent.reports.exit_report
+import jaxmon.agent.reports.exit_reports
 def fail(*_):
     raise RuntimeError("broken")
-jaxmon.agent.reports.exit_report.find = fail
+jaxmon.agent.reports.exit_reports.find = fail
 """
     result = preloaded_script(PROGRAM + broken + "sys.exit(7)")
 

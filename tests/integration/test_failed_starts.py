@@ -10,14 +10,14 @@ import jax
 import pytest
 
 import jaxmon
-from jaxmon.agent.adapters import Markers
+from jaxmon.agent.agent import running
 from jaxmon.agent.context import context_of
-from jaxmon.agent.current import running
 from jaxmon.agent.jaxlink.hooks import Hooks
+from jaxmon.agent.own_metrics import Markers
 from jaxmon.agent.parts import parts_of
 from jaxmon.agent.serving import Serving
-from jaxmon.agent.transfers.part import Transfers
-from jaxmon.agent.walltime.part import WallTime
+from jaxmon.agent.transfers import TransferPart
+from jaxmon.agent.walltime.part import WallTimePart
 from jaxmon.http.server import Server
 from jaxmon.indicators.figures import Indicators
 from jaxmon.otel.pusher import Pusher
@@ -103,7 +103,7 @@ def no_threads(*_: object) -> None:
 
 @pytest.mark.parametrize(
     ("owner", "lost"),
-    [(Pusher, "export metrics"), (WallTime, "start WallTime"), (Server, "serve")],
+    [(Pusher, "export metrics"), (WallTimePart, "start WallTime"), (Server, "serve")],
     ids=lambda one: getattr(one, "__name__", one),
 )
 def test_what_cannot_start_leaves_the_rest(
@@ -122,7 +122,7 @@ def test_what_cannot_start_leaves_the_rest(
     try:
         found = {
             Server: agent.url is not None and bool(http_get(agent.url)),
-            WallTime: "jaxmon-wall-time" in threads(),
+            WallTimePart: "jaxmon-wall-time" in threads(),
             Pusher: "jaxmon-otlp" in threads(),
         }
     finally:
@@ -199,13 +199,13 @@ def test_what_a_hook_replaced_is_put_back_when_it_fails(
 ) -> None:
     """It is JAX's own while the agent runs without that hook."""
     before = leaks.snapshot()
-    whole = Transfers._take
+    whole = TransferPart._take
 
-    def half(self: Transfers, at: Any) -> None:
+    def half(self: TransferPart, at: Any) -> None:
         whole(self, at)
         raise InjectedError
 
-    monkeypatch.setattr(Transfers, "_take", half)
+    monkeypatch.setattr(TransferPart, "_take", half)
     agent = jaxmon.instrument(**SILENT)
     try:
         during = leaks.snapshot().attributes

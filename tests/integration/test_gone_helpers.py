@@ -16,7 +16,7 @@ PROGRAM = """
 import json, multiprocessing, os, signal, subprocess, sys, threading, time
 import jax, jaxmon
 from jaxmon.agent.agent import runtime_of
-from jaxmon.agent.errors.part import Errors
+from jaxmon.agent.errors.part import ErrorPart
 from jaxmon.facts.record import encoded
 
 def read(what):
@@ -33,7 +33,7 @@ def work(how):
     os._exit(how)
 
 def gone():
-    return encoded(runtime_of(agent).part(Errors).gone.latest())
+    return encoded(runtime_of(agent).part(ErrorPart).gone.latest())
 
 agent = jaxmon.instrument(port=None)
 assert gone() == []

@@ -17,7 +17,7 @@ PROGRAM = """
 import asyncio, sys, threading
 import jax, jaxmon
 from jaxmon.agent.errors import last_words
-from jaxmon.agent.jaxlink.cluster import Cluster
+from jaxmon.agent.jaxlink.backends import Cluster
 
 jaxmon.instrument(port=None)
 if sys.argv[2] == "job":

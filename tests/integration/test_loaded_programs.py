@@ -15,7 +15,7 @@ import pytest
 
 from jaxmon.agent import Agent
 from jaxmon.agent.jaxlink import profiler
-from jaxmon.agent.loaded import LoadedPrograms, copy_bytes
+from jaxmon.agent.loaded_programs import LoadedPrograms, copy_bytes
 from jaxmon.http import client
 from jaxmon.profile import xspace
 from tests import inside

@@ -11,8 +11,8 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.agent.context import context_of
-from jaxmon.agent.memory.array_snapshot import snapshot_arrays
-from jaxmon.agent.memory.part import Memory
+from jaxmon.agent.ledger import snapshot_arrays
+from jaxmon.agent.memory.part import MemoryPart
 from jaxmon.facts.record import encoded
 from jaxmon.settings import Settings
 from tests import inside
@@ -202,7 +202,7 @@ def test_a_lost_device_costs_its_own_figures_only() -> None:
     fake: Any = Jax(jax.live_arrays())
     fake.local_devices = lambda: [*jax.local_devices(), Lost(jax.local_devices()[0])]
     context = context_of(fake, Settings())
-    memory = Memory(context)
+    memory = MemoryPart(context)
     memory.take_snapshot()
 
     first, lost = encoded(memory.snapshot().devices)
@@ -215,7 +215,7 @@ def test_a_lost_device_costs_its_own_figures_only() -> None:
 def test_a_look_that_fails_leaves_no_figures() -> None:
     """Earlier values are outdated, which would go unnoticed."""
     fake: Any = Jax(jax.live_arrays())
-    memory = Memory(context_of(fake, Settings()))
+    memory = MemoryPart(context_of(fake, Settings()))
     memory.take_snapshot()
     assert memory.collect()
     fake.live_arrays = None
@@ -273,7 +273,7 @@ def test_dtypes_are_bounded() -> None:
     """However many there are, the label has at most 65 values, and none is lost."""
     like = jnp.ones(2)
     fake: Any = Jax([Array(like, f"field{at}") for at in range(100)])
-    memory = Memory(context_of(fake, Settings()))
+    memory = MemoryPart(context_of(fake, Settings()))
     memory.take_snapshot()
     counts = {
         series: number
@@ -305,7 +305,7 @@ class Deleted(Array):
 def test_arrays_that_go_meanwhile_do_not_count() -> None:
     """The program goes on while its arrays are counted."""
     fake: Any = Jax([Deleted(jnp.ones(2), "f")])
-    memory = Memory(context_of(fake, Settings()))
+    memory = MemoryPart(context_of(fake, Settings()))
     memory.take_snapshot()
 
     (device, *_) = encoded(memory.snapshot().devices)
@@ -337,7 +337,7 @@ def test_packed_arrays_are_as_large_as_they_are_on_the_device() -> None:
     captured = jax.device_put(np.ones(4003, np.int16))
     jax.jit(lambda one: one + captured)(np.int16(1))
     context = context_of(jax, Settings(memory_interval=0))
-    memory = Memory(context)
+    memory = MemoryPart(context)
     memory.take_snapshot()
     found = {
         series.split('"')[3]: number

@@ -23,7 +23,7 @@ import json, sys
 import jax, jaxmon
 from opentelemetry import metrics
 from jaxmon import threads
-from jaxmon.agent.current import running
+from jaxmon.agent.agent import running
 step = jax.jit(lambda x: x + 1)
 step(1.0)
 counter = metrics.get_meter("program").create_counter("of_the_program")
@@ -96,7 +96,7 @@ provider.add_span_processor(Ended())
 trace.set_tracer_provider(provider)
 import jax, jaxmon
 from jaxmon import threads
-from jaxmon.agent.current import running
+from jaxmon.agent.agent import running
 from jaxmon.otel.instrumentor import JaxmonInstrumentor
 def ours():
     return sorted(one.name for one in threads.running())

@@ -73,7 +73,7 @@ def test_programs_know_nothing_of_each_other() -> None:
 import jax, sys
 from jax._src import xla_bridge
 assert not xla_bridge.backends_are_initialized()
-from jaxmon.agent.current import running
+from jaxmon.agent.agent import running
 assert running() is None
 import jaxmon
 jaxmon.instrument(port=None, socket=False)

@@ -160,7 +160,7 @@ import multiprocessing, warnings
 warnings.simplefilter("ignore")
 
 def work(x):
-    running = jaxmon.agent.current.slot.agent is not None
+    running = jaxmon.agent.agent.slot.agent is not None
     return [running, float(jax.jit(lambda y: y + 1)(x))]
 
 if __name__ == "__main__":
@@ -179,7 +179,7 @@ def test_multiprocessing_works_both_ways(
 ) -> None:
     """Pools of forked and of spawned workers compute, without an agent of their own."""
     source = HEAD.replace(
-        "import jax, jaxmon", "import jax, jaxmon, jaxmon.agent.current"
+        "import jax, jaxmon", "import jax, jaxmon, jaxmon.agent.agent"
     )
     found = python_script(source + MULTIPROCESSING).json()
 

@@ -11,10 +11,9 @@ import pytest
 
 from jaxmon.agent import Agent
 from jaxmon.agent.counted import armed, waiting_for
+from jaxmon.agent.sampling.execution import Sampler
 from jaxmon.agent.sampling.part import Sampling
-from jaxmon.agent.sampling.run_ahead import DispatchProbe, RunAhead
-from jaxmon.agent.sampling.sampler import Sampler
-from jaxmon.agent.sampling.window import CallEnd
+from jaxmon.agent.sampling.window import CallEnd, DispatchProbe, RunAhead
 from jaxmon.agent.sampling.work import DeviceWork
 from tests.inside import table
 from tests.instrumented import instrumented

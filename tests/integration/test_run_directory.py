@@ -440,8 +440,8 @@ PLANTED = """
 import os, sys
 from pathlib import Path
 import jax, jaxmon
-from jaxmon.agent.goodput.identity import Run
-from jaxmon.agent.history import part, store
+from jaxmon.agent.goodput.identity import AttemptIdentity
+from jaxmon.agent.history import part, times
 from jaxmon.facts import run as record
 directory, victim = Path(os.environ["JAXMON_RUN_DIR"]), Path(sys.argv[1])
 runs = directory / "runs"
@@ -454,8 +454,8 @@ for slot in range(2):
 plant(victim, record.path_of(runs, "planted"))
 plant(victim, directory / f"{os.getpid()}-1")
 plant(victim, directory / f"{os.getpid()}-1.json")
-history = store.path_of(directory, [])
-store.path_of = lambda *_: history
+history = times.path_of(directory, [])
+times.path_of = lambda *_: history
 history.parent.mkdir()
 plant(victim, history)
 agent = jaxmon.instrument(

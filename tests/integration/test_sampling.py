@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxmon.agent import Agent, counted
-from jaxmon.agent.observers import Sample
+from jaxmon.agent.context import Sample
 from jaxmon.agent.sampling.part import Sampling
 from tests import inside
 from tests.instrumented import instrumented, value

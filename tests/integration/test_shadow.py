@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from jaxmon.agent import Agent
+from jaxmon.agent.checks import arrays as waiting
 from jaxmon.agent.checks import shadow as shadow_module
-from jaxmon.agent.checks import waiting
+from jaxmon.agent.context import Sample
 from jaxmon.agent.jaxlink.arrays import can_copy
-from jaxmon.agent.observers import Sample
 from jaxmon.facts.record import encoded
 from tests import inside
 from tests.instrumented import instrumented, value

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 import jaxmon
-from jaxmon.agent.observers import Sample
+from jaxmon.agent.context import Sample
 from tests import inside
 from tests.instrumented import instrumented, value
 from tests.support import until

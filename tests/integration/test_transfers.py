@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 import jaxmon
-from jaxmon.agent.checks import leaves, numerics
+from jaxmon.agent.checks import numerics
+from jaxmon.agent.checks import results as leaves
+from jaxmon.agent.context import Sample
 from jaxmon.agent.jaxlink import transfer_hooks, transfer_sites
-from jaxmon.agent.observers import Sample
 from tests import inside, leaks, support
 from tests.instrumented import instrumented, samples, value
 from tests.preloaded import run_preloaded

@@ -16,7 +16,7 @@ import pytest
 
 import jaxmon
 from jaxmon.agent import Agent
-from jaxmon.agent.observers import CountedError
+from jaxmon.agent.context import CountedError
 from tests import inside
 from tests.failing import FULL, fail, kinds
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from jaxmon.agent.agent import runtime_of
-from jaxmon.agent.flops.part import Utilization
-from jaxmon.agent.flops.peaks import DevicePeak
+from jaxmon.agent.flops.part import UtilizationPart
+from jaxmon.agent.flops.roofline import DevicePeak
 from jaxmon.agent.jaxlink import flops as counting
 from jaxmon.facts.functions import Function
 from jaxmon.facts.process import read
@@ -304,7 +304,7 @@ def test_a_format_without_a_peak_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
 
     with instrumented() as agent:
         runtime = runtime_of(agent)
-        part = None if runtime is None else runtime.part(Utilization)
+        part = None if runtime is None else runtime.part(UtilizationPart)
         assert part is not None
         peak = DevicePeak("a device", {"bf16": 1e12})
         monkeypatch.setattr(part, "_peak_of", lambda _: peak)

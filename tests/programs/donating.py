@@ -18,10 +18,11 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import jaxmon
-from jaxmon.agent.checks import replays, room
-from jaxmon.agent.checks.kept import KeptOutputs
+from jaxmon.agent.checks import replays
+from jaxmon.agent.checks import replays as room
+from jaxmon.agent.checks.replays import KeptOutputs
+from jaxmon.agent.context import Sample
 from jaxmon.agent.jaxlink.arrays import copied_on_devices
-from jaxmon.agent.observers import Sample
 from jaxmon.facts.record import encoded
 from tests import inside
 from tests.instrumented import SILENT, samples, value

@@ -45,7 +45,7 @@ start = {
     "blocks": sys.getallocatedblocks() - blocks,
 }
 
-allowance: Any = importlib.import_module("jaxmon.agent.allowance")
+allowance: Any = importlib.import_module("jaxmon.agent.guard")
 OURS = str(Path(jaxmon.__file__).parent)
 costs: dict[str, list[float]] = {}
 passed: dict[str, int] = {}

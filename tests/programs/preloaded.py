@@ -59,9 +59,9 @@ for _name in (
     "compiles.programs",
     "recompiles.finder",
     "sampling.part",
-    "traces.part",
+    "traces",
     "tracing.part",
-    "transfers.part",
+    "transfers",
     "walltime.part",
     "warm.recorder",
 ):

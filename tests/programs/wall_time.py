@@ -22,7 +22,7 @@ import jax.numpy as jnp
 
 import jaxmon
 from jaxmon.agent.agent import runtime_of
-from jaxmon.agent.walltime.part import WallTime
+from jaxmon.agent.walltime.part import WallTimePart
 from jaxmon.facts.record import encoded
 
 
@@ -217,7 +217,7 @@ PROGRAMS: dict[str, Callable[[], None]] = {
 def ledger() -> dict[str, Any]:
     """Return the ledger since the start."""
     runtime = runtime_of(AGENT)
-    part = None if runtime is None else runtime.part(WallTime)
+    part = None if runtime is None else runtime.part(WallTimePart)
     assert part is not None
     found: dict[str, Any] = encoded(part.snapshot())
     return found

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from jaxmon.agent.devices import hardware as tpu
 from jaxmon.agent.devices import part as identity
-from jaxmon.agent.devices import tpu
 from tests.fakes.tpu.hosts import Host
 
 
@@ -35,7 +35,7 @@ def named(
     tmp_path: Path, generation: str, some: list[SimpleNamespace], **environ: str
 ) -> dict[int, str]:
     with Host(tmp_path, generation):
-        found = tpu.identify(some, root=tmp_path, environ=environ)
+        found = tpu.chips_of(some, root=tmp_path, environ=environ)
     return {number: chip.uuid for number, chip in sorted(found.items())}
 
 

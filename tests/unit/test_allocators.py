@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from jaxmon.agent.memory import allocators
+from jaxmon.agent.memory import part as allocators
 
 
 # As JAX tells it of an H100 that holds its memory from the start.
@@ -49,7 +49,7 @@ def test_what_is_not_kept_is_not_told() -> None:
     stats = {"bytes_in_use": 7, "bytes_limit": -1, "num_allocs": -1}
 
     assert allocators.sizes(stats) == {"in_use": 7}
-    memory, allocations = allocators.families({Device(3): stats})
+    memory, allocations = allocators.allocator_families({Device(3): stats})
     assert memory.samples == [
         ('jaxmon_device_memory_bytes{device="3",kind="in_use"}', 7)
     ]

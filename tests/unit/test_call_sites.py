@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, CallSites, Site
+from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, CallSite, CallSites
 
 
 class Seen:
@@ -19,7 +19,7 @@ class Seen:
         # Called from C, as jitted functions are.
         self.step = partial(self._step)
 
-    def _step(self, *_: object) -> Site | None:
+    def _step(self, *_: object) -> CallSite | None:
         """Return what is known of the place that calls; learn the first."""
         frame = sys._getframe(1)
         if self.learns:
@@ -28,7 +28,7 @@ class Seen:
         return self.sites.at(frame.f_code, frame.f_lasti)
 
 
-Found = list[Site | None]
+Found = list[CallSite | None]
 
 
 def local(seen: Seen) -> Found:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from jaxmon.agent.jaxlink.arrays import Leaf
 from jaxmon.agent.jaxlink.frames import Jitted
-from jaxmon.agent.jaxlink.leaf_types import Leaf
 from jaxmon.agent.recompiles.argument_trees import LEAF, Argument, Node
 from jaxmon.agent.recompiles.causes import SHOWN, Cause, Histories
 from jaxmon.agent.recompiles.recreations import created

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from statistics import mean
 
-from jaxmon.agent.charts.counters import MOST_MEANS, Counters, Means
-from jaxmon.agent.charts.moments import MOST, Moment, Moments
+from jaxmon.agent.charts import (
+    MOST,
+    MOST_MEANS,
+    ChartCounters,
+    ChartMoment,
+    Means,
+    Moments,
+)
 from jaxmon.agent.functions import FunctionTable
 from jaxmon.facts.record import encoded
 from jaxmon.indicators.loops import Loops
@@ -18,7 +24,7 @@ def test_a_long_run_keeps_as_few_moments_as_a_short_one() -> None:
     moments = Moments(highest=["memory"])
     values = [float(n % 7) for n in range(5000)]
     for second, value in enumerate(values):
-        moments.add(Moment(second, {"steps": value, "memory": value}))
+        moments.add(ChartMoment(second, {"steps": value, "memory": value}))
     found = encoded(moments.series())
 
     assert len(found["steps"]["times"]) <= MOST
@@ -32,8 +38,8 @@ def test_a_long_run_keeps_as_few_moments_as_a_short_one() -> None:
 def test_what_is_not_known_at_a_moment_is_absent() -> None:
     """A series that begins later has fewer moments, each at its own time."""
     moments = Moments()
-    moments.add(Moment(1.0, {"steps": 1.0}))
-    moments.add(Moment(2.0, {"steps": 2.0, "latency": 0.5}))
+    moments.add(ChartMoment(1.0, {"steps": 1.0}))
+    moments.add(ChartMoment(2.0, {"steps": 2.0, "latency": 0.5}))
 
     assert encoded(moments.series()) == {
         "steps": {"times": [1.0, 2.0], "values": [1.0, 2.0]},
@@ -60,7 +66,7 @@ def test_means_are_those_between_two_polls() -> None:
 def test_counters_equal_what_was_counted() -> None:
     """Steps, requests, failures, latency and compiling, of the time between polls."""
     table, loops, routes = FunctionTable(10), Loops(10), Routes(10)
-    counters = Counters(table, loops, routes)
+    counters = ChartCounters(table, loops, routes)
     assert dict(counters.poll(1.0)) == {"compiling": 0.0}
 
     timeline, loop = Timeline(10, clock=lambda: 1.0), loops.of("train")

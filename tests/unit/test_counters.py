@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from jaxmon.agent import allowance
-from jaxmon.agent.allowance import Allowance
+from jaxmon.agent import guard as allowance
 from jaxmon.agent.counters import Tally, metered
+from jaxmon.agent.guard import Allowance
 
 
 def test_a_tally_counts_from_zero() -> None:

@@ -11,12 +11,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jaxmon.agent.checks.deviations import (
+from jaxmon.agent.checks.results import (
     DeterminismCheck,
     Deviation,
+    HostResult,
     merge_deviations,
 )
-from jaxmon.agent.checks.results import HostResult
 
 
 def found(one: Any, other: Any) -> list[Deviation]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmon.agent.jaxlink.leaf_types import Leaf
+from jaxmon.agent.jaxlink.arrays import Leaf
 from jaxmon.agent.recompiles.argument_trees import LEAF, NONE, Argument, Node
 from jaxmon.agent.recompiles.differences import differences
 from jaxmon.agent.recompiles.signatures import Options, Placement, Signature, Static

@@ -14,8 +14,8 @@ import pytest
 
 from jaxmon.doctor import hangs, nccl
 from jaxmon.doctor.finding import Check
+from jaxmon.doctor.nccl import processes_with
 from jaxmon.report.timeouts import TIMEOUTS, timeout
-from jaxmon.resources.libraries import processes_with
 from tests.findings import by_status
 
 

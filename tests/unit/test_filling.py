@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from jaxmon.agent.memory.filling import FillingDetector, seconds_left
-from jaxmon.agent.memory.profile import Line, MemoryProfile
-from jaxmon.agent.memory.room import Room, rooms
+from jaxmon.agent.memory.leaks import FillingDetector, Room, rooms, seconds_left
+from jaxmon.agent.memory.profile import AllocationLine, MemoryProfile
 from jaxmon.facts.memory import Leak
 
 
@@ -53,7 +52,7 @@ def watch(
             profile = MemoryProfile(
                 0.0,
                 tuple(
-                    Line("a.py", line, "f", "0", "buffer", size, 1)
+                    AllocationLine("a.py", line, "f", "0", "buffer", size, 1)
                     for line, size in lines.items()
                 ),
             )

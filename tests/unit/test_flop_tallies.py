@@ -6,15 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from jaxmon.agent.context import context_of
-from jaxmon.agent.flops.part import Utilization
-from jaxmon.agent.flops.roofline import Executions, roofline
-from jaxmon.agent.flops.tally import Cost, FunctionTally
+from jaxmon.agent.flops.part import UtilizationPart
+from jaxmon.agent.flops.roofline import CallCost, Executions, FunctionTally, roofline
 from jaxmon.facts.functions import Uncounted
 from jaxmon.settings import Settings
 
 
-SMALL = Cost({"model": 2.0}, {"model": 0.5})
-LARGE = Cost({"model": 10.0, "recomputed": 5.0}, {"model": 2.0, "recomputed": 1.0})
+SMALL = CallCost({"model": 2.0}, {"model": 0.5})
+LARGE = CallCost({"model": 10.0, "recomputed": 5.0}, {"model": 2.0, "recomputed": 1.0})
 A, B = ("float32[2]",), ("float32[8]",)
 
 
@@ -101,7 +100,7 @@ def test_an_unknown_peak_leaves_the_flops() -> None:
     tally = FunctionTally()
     compiled(tally, SMALL._replace(ideal=None), A, 1)
 
-    assert tally.totals(3) == Cost({"model": 6.0}, None)
+    assert tally.totals(3) == CallCost({"model": 6.0}, None)
 
 
 def test_executions_are_compared_with_the_devices_that_run_them() -> None:
@@ -109,11 +108,11 @@ def test_executions_are_compared_with_the_devices_that_run_them() -> None:
     found: Any = Executions()
     assert (found.achieved, found.of_peak) == (None, None)
     for _ in range(2):
-        found.add(Cost({"model": 6.0}, {"model": 0.5}, part=0.5), 4.0)
+        found.add(CallCost({"model": 6.0}, {"model": 0.5}, part=0.5), 4.0)
 
     assert found.achieved == 1.5
     assert found.of_peak == 0.25
-    found.add(Cost({"model": 6.0}, {"model": 0.5}, part=0.5), 400.0)  # delayed
+    found.add(CallCost({"model": 6.0}, {"model": 0.5}, part=0.5), 400.0)  # delayed
     assert (found.achieved, found.of_peak) == (1.5, 0.25)
     found.add(SMALL._replace(part=0.0), 1.0)
     assert found.of_peak is None
@@ -122,12 +121,12 @@ def test_executions_are_compared_with_the_devices_that_run_them() -> None:
 def test_a_process_has_its_share_of_a_program() -> None:
     """Two of eight devices compute a quarter, and are all that the process has."""
     jax = SimpleNamespace(local_devices=lambda: ["cpu:0", "cpu:1"])
-    part = Utilization(context_of(jax, Settings()))
+    part = UtilizationPart(context_of(jax, Settings()))
 
-    mine = part._share(Cost({"model": 80.0}, {"model": 16.0}), 2, 8)
-    assert mine == Cost({"model": 20.0}, {"model": 2.0}, part=1.0)
-    alone = part._share(Cost({"model": 80.0}, {"model": 16.0}), 1, 1)
-    assert alone == Cost({"model": 80.0}, {"model": 8.0}, part=0.5)
+    mine = part._share(CallCost({"model": 80.0}, {"model": 16.0}), 2, 8)
+    assert mine == CallCost({"model": 20.0}, {"model": 2.0}, part=1.0)
+    alone = part._share(CallCost({"model": 80.0}, {"model": 16.0}), 1, 1)
+    assert alone == CallCost({"model": 80.0}, {"model": 8.0}, part=0.5)
 
 
 def test_the_roof_has_two_sides() -> None:

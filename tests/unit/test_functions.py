@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from jaxmon.agent.counted import CountedFunction
 from jaxmon.agent.functions import Function, FunctionTable, label
-from jaxmon.agent.jaxlink.program_lines import ProgramLine
+from jaxmon.agent.jaxlink.source_lines import ProgramLine
 
 
 class Callable:

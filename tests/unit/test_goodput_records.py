@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.agent.goodput import identity
-from jaxmon.agent.goodput.identity import Run, Writer
+from jaxmon.agent.goodput.identity import AttemptIdentity, Writer
 from jaxmon.agent.goodput.store import Store, SupersededError
 from jaxmon.cli.main import main
 from jaxmon.facts import run as records
@@ -217,14 +217,14 @@ def test_a_run_is_named_by_settings_scheduler_or_directory(tmp_path: Path) -> No
     """Without a name or a directory in the settings there is none."""
     environ = {"SLURM_JOB_ID": "4711", "JAXMON_RUN_DIR": str(tmp_path)}
 
-    def of(environ: dict[str, str], **options: Any) -> Run:
+    def of(environ: dict[str, str], **options: Any) -> AttemptIdentity:
         return identity.run_of(load(options, {}), environ)
 
     assert not identity.is_run(load({}, environ))
     state = tmp_path / "llama"
-    assert of(environ, run_state=str(state)) == Run("4711", None, state)
-    assert of({}, run_state=str(state)) == Run("llama", None, state)
-    assert of(environ, run="x", attempt=3) == Run("x", 3, tmp_path / "runs")
+    assert of(environ, run_state=str(state)) == AttemptIdentity("4711", None, state)
+    assert of({}, run_state=str(state)) == AttemptIdentity("llama", None, state)
+    assert of(environ, run="x", attempt=3) == AttemptIdentity("x", 3, tmp_path / "runs")
 
 
 # --- What people read ----------------------------------------------------------------

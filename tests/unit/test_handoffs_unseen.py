@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import jaxmon
+from jaxmon.agent import handoffs as notes
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.handoffs import Handoffs, Lookup
 from jaxmon.agent.jaxlink.hooks import Hooks
-from jaxmon.indicators import notes
 from tests.handoffs import (
     PLACES,
     QUEUES,

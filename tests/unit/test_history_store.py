@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.agent.history import store
-from jaxmon.agent.history.store import PastRun, ProgramTimes, commit_of
+from jaxmon.agent.history import times as store
+from jaxmon.agent.history.times import PastRun, ProgramTimes, commit_of
 from jaxmon.facts.spread import Distribution
 
 

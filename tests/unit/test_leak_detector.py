@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from jaxmon.agent.memory.leaks import MIN_LOOKS, LeakDetector
-from jaxmon.agent.memory.profile import Line, MemoryProfile
+from jaxmon.agent.memory.profile import AllocationLine, MemoryProfile
 from jaxmon.facts.memory import Leak
 
 
@@ -30,7 +30,7 @@ def profile(held: Mapping[int, float], device: str = "0") -> MemoryProfile:
     return MemoryProfile(
         0.0,
         tuple(
-            Line("a.py", line, "f", device, "buffer", int(size), 1)
+            AllocationLine("a.py", line, "f", device, "buffer", int(size), 1)
             for line, size in held.items()
             if size
         ),

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmon.agent.memory.live import group_arrays
+from jaxmon.agent.memory.part import group_arrays
 
 
 class Sharding:
@@ -167,7 +167,7 @@ def test_shards_of_less_than_a_byte_for_each_element(
 import json
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxmon.agent.memory.live import group_arrays
+from jaxmon.agent.memory.part import group_arrays
 mesh = Mesh(np.array(jax.devices()), ("x",))
 sharding = NamedSharding(mesh, PartitionSpec(*{("x",) if spread else ()!r}))
 array = jax.device_put(np.ones((8, 6), jnp.int4), sharding)

@@ -10,12 +10,12 @@ import pytest
 
 import jaxmon
 from jaxmon import catalog
-from jaxmon.agent.adapters import Markers
+from jaxmon.agent.own_metrics import Markers
 from jaxmon.asgi import Middleware
 from jaxmon.exposition.families import Histogram
 from jaxmon.facts.record import encoded
 from jaxmon.indicators import queues
-from jaxmon.indicators.depth_history import DepthHistory
+from jaxmon.indicators.queues import DepthHistory
 from jaxmon.indicators.requests import mark_cold
 
 

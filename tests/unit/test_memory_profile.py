@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 
-from jaxmon.agent.memory.profile import Line, MemoryProfile
+from jaxmon.agent.memory.profile import AllocationLine, MemoryProfile
 
 
-def line(number: int, size: int, arrays: int = 1, device: str = "0") -> Line:
+def line(number: int, size: int, arrays: int = 1, device: str = "0") -> AllocationLine:
     """Return what a line of one file holds."""
-    return Line("a.py", number, "f", device, "buffer", size, arrays)
+    return AllocationLine("a.py", number, "f", device, "buffer", size, arrays)
 
 
-CODE = Line("a.py", 1, "f", "", "executable", 500, 2)
+CODE = AllocationLine("a.py", 1, "f", "", "executable", 500, 2)
 
 
 def test_growth_names_what_came_and_what_went():
@@ -54,8 +54,8 @@ def test_rows_add_up_devices():
 
 def test_text_is_a_table():
     """A person sees totals, then lines with their bytes, but none without."""
-    unknown = Line("", 0, "", "0", "buffer", 1, 1)
-    empty = Line("a.py", 2, "f", "", "executable", 0, 2)
+    unknown = AllocationLine("", 0, "", "0", "buffer", 1, 1)
+    empty = AllocationLine("a.py", 2, "f", "", "executable", 0, 2)
     text = str(MemoryProfile(1.0, (line(12, 3_000_000, 4), CODE, unknown, empty)))
 
     assert text.splitlines() == [

@@ -105,7 +105,7 @@ def test_sources_name_what_is_there(name: str) -> None:
 
 def test_what_is_not_there_is_found() -> None:
     """A path or a module that moved is no longer named anywhere."""
-    text = "`jaxmon/wire.py`, `calls/part.py` and ``jaxmon.agent.elsewhere``"
+    text = "`jaxmon/wire.py`, `sampling/part.py` and ``jaxmon.agent.elsewhere``"
     assert [path for path in paths(text) if path not in NAMED] == ["jaxmon/wire.py"]
     assert [one for one in modules(text) if not exists(one)] == [
         "jaxmon.agent.elsewhere"

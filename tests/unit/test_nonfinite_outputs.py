@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from jaxmon.agent.checks.outputs import Output, Outputs, Reading
+from jaxmon.agent.checks.numerics import OutputHistory, OutputReading, Outputs
 
 
-FINITE = Reading(1, 1, nan=False, value=2.5)
-NAN = Reading(1, 0, nan=True, value=None)
-INF = Reading(1, 0, nan=False, value=None)
-VECTOR = Reading(8, 8, nan=False, value=None)
-PARTLY = Reading(8, 3, nan=True, value=None)
-ALL_NAN = Reading(8, 0, nan=True, value=None)
-MASKED = Reading(8, 3, nan=False, value=None)
+FINITE = OutputReading(1, 1, nan=False, value=2.5)
+NAN = OutputReading(1, 0, nan=True, value=None)
+INF = OutputReading(1, 0, nan=False, value=None)
+VECTOR = OutputReading(8, 8, nan=False, value=None)
+PARTLY = OutputReading(8, 3, nan=True, value=None)
+ALL_NAN = OutputReading(8, 0, nan=True, value=None)
+MASKED = OutputReading(8, 3, nan=False, value=None)
 
 
-def output(*readings: Reading) -> Output:
+def output(*readings: OutputReading) -> OutputHistory:
     """Return an output read in these calls, every tenth one."""
-    found = Output("['loss']")
+    found = OutputHistory("['loss']")
     for number, reading in enumerate(readings, 1):
         found.add(reading, number * 10)
     return found

@@ -10,8 +10,7 @@ from opentelemetry.sdk.resources import Resource
 
 from jaxmon.catalog import BY_NAME, METRICS, Metric
 from jaxmon.exposition.encode import encode
-from jaxmon.exposition.exemplars import SpanIds
-from jaxmon.exposition.families import Family, Histogram, series
+from jaxmon.exposition.families import Family, Histogram, SpanIds, series
 from jaxmon.otel.points import UNITS, Converter
 from tests.otlp import Request, page_samples, translated
 from tests.support import each

@@ -11,8 +11,7 @@ from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.errors import PageError
 from jaxmon.exposition.encode import OPENMETRICS, encode
-from jaxmon.exposition.exemplars import SpanIds
-from jaxmon.exposition.families import Family, Histogram, gauge
+from jaxmon.exposition.families import Family, Histogram, SpanIds, gauge
 from jaxmon.exposition.parse import (
     ParsedFamily,
     labels,

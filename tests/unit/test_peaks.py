@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.agent.flops.peaks import _CORES, _ROWS, FORMATS, peak_of, shipped
+from jaxmon.agent.flops.roofline import _CORES, _ROWS, FORMATS, peak_of, shipped
 
 
 def device(kind: str, platform: str = "gpu", **others: Any) -> Any:

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from jaxmon.agent.jaxlink.source_lines import Frame
-from jaxmon.agent.memory import pprof
-from jaxmon.agent.memory.pprof import ProfileError, Sample
+from jaxmon.agent.jaxlink.source_lines import StackFrame
+from jaxmon.agent.memory import profile as pprof
+from jaxmon.agent.memory.profile import HeapSample, ProfileError
 
 
 def varint(value: int) -> bytes:
@@ -68,14 +68,14 @@ def profile(
 
 
 SAMPLE = packed(1, [1, 2]) + packed(2, [3, 4096]) + KIND + DEVICE
-STACK = (Frame("a.py", 10, "f"), Frame("b.py", 300, "g"))
+STACK = (StackFrame("a.py", 10, "f"), StackFrame("b.py", 300, "g"))
 
 
 def test_a_profile_is_read():
     """Values, labels and stacks come out, innermost frame first."""
-    found = pprof.read(gzip.compress(profile(SAMPLE)))
+    found = pprof.samples_of(gzip.compress(profile(SAMPLE)))
 
-    assert list(found.samples) == [Sample(3, 4096, "buffer", "cpu:0", 0)]
+    assert list(found.samples) == [HeapSample(3, 4096, "buffer", "cpu:0", 0)]
     assert list(found.stacks) == [STACK]
 
 
@@ -83,7 +83,9 @@ def test_packed_and_unpacked_numbers_mean_the_same():
     """A writer may choose either; neither changes what is read."""
     loose = number(1, 1) + number(1, 2) + number(2, 3) + number(2, 4096)
     mixed = packed(1, [1]) + number(1, 2) + number(2, 3) + packed(2, [4096])
-    found = pprof.read(profile(SAMPLE, loose + KIND + DEVICE, mixed + KIND + DEVICE))
+    found = pprof.samples_of(
+        profile(SAMPLE, loose + KIND + DEVICE, mixed + KIND + DEVICE)
+    )
 
     assert {sample[:4] for sample in found.samples} == {(3, 4096, "buffer", "cpu:0")}
     assert {found.stacks[sample.stack] for sample in found.samples} == {STACK}
@@ -91,7 +93,7 @@ def test_packed_and_unpacked_numbers_mean_the_same():
 
 def test_samples_of_one_stack_share_it():
     """A hundred samples of one line make one stack."""
-    found = pprof.read(profile(*[SAMPLE] * 100))
+    found = pprof.samples_of(profile(*[SAMPLE] * 100))
 
     assert len(found.samples) == 100
     assert len(found.stacks) == 1
@@ -101,7 +103,7 @@ def test_values_are_found_by_their_units():
     """Which value is the size is read, not assumed; so is a sign."""
     swapped = list(STRINGS)
     swapped[2], swapped[4] = swapped[4], swapped[2]
-    found = pprof.read(profile(packed(2, [3, -1]), strings=swapped))
+    found = pprof.samples_of(profile(packed(2, [3, -1]), strings=swapped))
 
     assert found.samples[0][:2] == (-1, 3)
 
@@ -116,16 +118,16 @@ def test_unknown_fields_are_skipped():
         + varint(96 << 3 | 5)
         + bytes(4)
     )
-    found = pprof.read(profile(SAMPLE + later, extra=later))
+    found = pprof.samples_of(profile(SAMPLE + later, extra=later))
 
-    assert list(found.samples) == [Sample(3, 4096, "buffer", "cpu:0", 0)]
+    assert list(found.samples) == [HeapSample(3, 4096, "buffer", "cpu:0", 0)]
     assert list(found.stacks) == [STACK]
 
 
 @pytest.mark.parametrize("data", [b"", gzip.compress(b"")], ids=["bytes", "gzip"])
 def test_nothing_is_an_empty_profile(data):
     """No bytes: no samples."""
-    assert list(pprof.read(data).samples) == []
+    assert list(pprof.samples_of(data).samples) == []
 
 
 BROKEN = {
@@ -149,7 +151,7 @@ BROKEN = {
 def test_damage_is_an_error_of_ours(data):
     """What is no profile is said to be none, by one exception."""
     with pytest.raises(ProfileError, match="profile"):
-        pprof.read(data)
+        pprof.samples_of(data)
 
 
 def test_a_small_file_cannot_become_a_large_one():
@@ -158,19 +160,21 @@ def test_a_small_file_cannot_become_a_large_one():
     assert len(bomb) < pprof.MAX_BYTES // 500
 
     with pytest.raises(ProfileError, match="larger than"):
-        pprof.read(bomb)
+        pprof.samples_of(bomb)
 
 
 @pytest.mark.exhaustive
 def test_counts_are_bounded():
     """Millions of empty entries, two bytes each, are refused."""
     with pytest.raises(ProfileError, match="more than 1000000 entries"):
-        pprof.read(b"\x32\x00" * 1_000_001)
+        pprof.samples_of(b"\x32\x00" * 1_000_001)
 
 
 def test_a_deep_stack_loses_its_outermost_frames():
     """The innermost thousand frames are what is read of a million."""
-    found = pprof.read(profile(packed(1, [2] + [1] * 1_000_000) + packed(2, [1, 1])))
+    found = pprof.samples_of(
+        profile(packed(1, [2] + [1] * 1_000_000) + packed(2, [1, 1]))
+    )
 
     assert found.stacks[0][0] == STACK[1]
     assert len(found.stacks[0]) == 1000
@@ -203,7 +207,7 @@ def test_any_bytes_end_soon_and_small(seed):
             tracemalloc.reset_peak()
             before = tracemalloc.get_traced_memory()[0]
             try:
-                found = pprof.read(bytes(data))
+                found = pprof.samples_of(bytes(data))
             except ProfileError:
                 pass
             else:

@@ -12,10 +12,10 @@ import pytest
 
 from jaxmon.agent.compiles.programs import Programs, read_hlo
 from jaxmon.agent.context import Context, context_of
-from jaxmon.agent.flops.part import Utilization
+from jaxmon.agent.flops.part import UtilizationPart
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.executables import facts
-from jaxmon.agent.loaded import LoadedPrograms
+from jaxmon.agent.loaded_programs import LoadedPrograms
 from jaxmon.facts.functions import Program
 from jaxmon.facts.record import encoded
 from jaxmon.settings import Settings
@@ -141,7 +141,7 @@ def test_a_fingerprint_needs_a_way_to_leave_source_lines_out() -> None:
 def test_a_deleted_executable_costs_its_own_figures_only() -> None:
     """What cannot be read is left out, and is no failure of jaxmon."""
     shared = context()
-    programs = Programs(shared, LoadedPrograms(shared.jax), Utilization(shared))
+    programs = Programs(shared, LoadedPrograms(shared.jax), UtilizationPart(shared))
     programs.start()
     try:
         gone = Deleted(cost=RuntimeError(), memory=RuntimeError())
@@ -161,7 +161,7 @@ def test_a_deleted_executable_costs_its_own_figures_only() -> None:
 def test_executables_that_find_no_place_are_refused_and_the_rest_let_go() -> None:
     """A queue that is full refuses; one that is stopped holds nothing back."""
     shared = context()
-    programs = Programs(shared, LoadedPrograms(shared.jax), Utilization(shared))
+    programs = Programs(shared, LoadedPrograms(shared.jax), UtilizationPart(shared))
     programs.start()
     function, gate = shared.table.named("f"), threading.Event()
     kept = []
@@ -186,7 +186,7 @@ def test_executables_that_find_no_place_are_refused_and_the_rest_let_go() -> Non
 def test_programs_of_functions_without_a_label_of_their_own_are_counted_only() -> None:
     """None of them is the newest program of "other"."""
     shared = context()
-    programs = Programs(shared, LoadedPrograms(shared.jax), Utilization(shared))
+    programs = Programs(shared, LoadedPrograms(shared.jax), UtilizationPart(shared))
     programs.start()
     other = shared.table.named("other")
 

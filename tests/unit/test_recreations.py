@@ -14,7 +14,7 @@ import pytest
 from jaxmon.agent.counted import CountedFunction
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.frames import Jitted
-from jaxmon.agent.jaxlink.program_lines import ProgramLine
+from jaxmon.agent.jaxlink.source_lines import ProgramLine
 from jaxmon.agent.recompiles.recreations import IDLE, Recreations, created
 from jaxmon.agent.registry import Registry
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jaxmon.facts.record import encoded
-from jaxmon.indicators.depth_history import DepthHistory
+from jaxmon.indicators.queues import DepthHistory
 from jaxmon.symptoms.finding import Finding
 from tests.reports import findings, function
 

@@ -14,9 +14,9 @@ from jaxmon.catalog import (
     REQUESTS,
     REQUESTS_IN_PROGRESS,
 )
-from jaxmon.indicators import open_request
+from jaxmon.indicators import requests as open_request
 from jaxmon.indicators.requests import mark_cold
-from jaxmon.indicators.routes import Outcome, Route, Routes
+from jaxmon.indicators.routes import Outcome, RequestRoute, Routes
 from tests.indicators import recording
 from tests.support import run_python
 
@@ -154,7 +154,9 @@ def test_a_request_across_the_end_of_recording_is_dropped():
 
 
 @pytest.mark.contained
-@pytest.mark.parametrize(("figures", "method"), [(Routes, "of"), (Route, "count")])
+@pytest.mark.parametrize(
+    ("figures", "method"), [(Routes, "of"), (RequestRoute, "count")]
+)
 def test_a_failure_of_ours_is_contained(recorded, monkeypatch, figures, method):
     """The request is served; the failure is counted, and logged once."""
 

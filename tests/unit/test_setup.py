@@ -7,8 +7,7 @@ from pathlib import Path
 
 import jax
 
-from jaxmon.agent.reports.mounts import Mounts, Place
-from jaxmon.agent.reports.setup import Setup
+from jaxmon.agent.reports.setup import MountedDirectory, Mounts, Setup
 
 
 MOUNTS = r"""
@@ -103,14 +102,16 @@ def test_where_a_directory_is_is_known_without_touching_it(tmp_path: Path) -> No
     """
     mounts = Mounts(root(tmp_path))
     expected = {
-        "/srv/models/cache": Place("/srv/models/cache", "ext4"),
-        "/mnt/team/cache/a": Place("filer:/vol /export/team/cache/a", "nfs4"),
-        "/mnt/team": Place("filer:/vol /export/team", "nfs4"),
-        "/mnt/teams/cache": Place("/mnt/teams/cache", "ext4"),
-        "/mnt/my disk/cache": Place("/mnt/my disk/cache", "xfs"),
-        "/mnt/bucket/x/../y": Place("my-bucket /y", "fuse.gcsfuse"),
-        "/mnt/team/local/cache": Place("/mnt/team/local/cache", "tmpfs"),
-        "/data/cache": Place("10.0.0.1@tcp:/fs /cache", "lustre"),
+        "/srv/models/cache": MountedDirectory("/srv/models/cache", "ext4"),
+        "/mnt/team/cache/a": MountedDirectory(
+            "filer:/vol /export/team/cache/a", "nfs4"
+        ),
+        "/mnt/team": MountedDirectory("filer:/vol /export/team", "nfs4"),
+        "/mnt/teams/cache": MountedDirectory("/mnt/teams/cache", "ext4"),
+        "/mnt/my disk/cache": MountedDirectory("/mnt/my disk/cache", "xfs"),
+        "/mnt/bucket/x/../y": MountedDirectory("my-bucket /y", "fuse.gcsfuse"),
+        "/mnt/team/local/cache": MountedDirectory("/mnt/team/local/cache", "tmpfs"),
+        "/data/cache": MountedDirectory("10.0.0.1@tcp:/fs /cache", "lustre"),
     }
     assert {path: mounts.of(path) for path in expected} == expected
 
@@ -119,4 +120,4 @@ def test_without_a_table_of_mounts_the_path_is_all_that_is_known(
     tmp_path: Path,
 ) -> None:
     """As in a sandbox that hides it."""
-    assert Mounts(tmp_path).of("/cache") == Place("/cache", "")
+    assert Mounts(tmp_path).of("/cache") == MountedDirectory("/cache", "")

@@ -10,7 +10,7 @@ import pytest
 
 from jaxmon import demo
 from jaxmon.agent.jaxlink import source_lines as sites
-from jaxmon.agent.jaxlink.source_lines import UNKNOWN, Frame, SourceLineFinder
+from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLineFinder, StackFrame
 from jaxmon.indicators import decorate
 from jaxmon.sources import LIBRARY, USER
 
@@ -55,7 +55,7 @@ CASES = {
 @pytest.mark.parametrize(("files", "expected"), CASES.values(), ids=CASES)
 def test_the_line_is_the_users(files, expected):
     """Of a stack, innermost first, the innermost frame of the program counts."""
-    stack = [Frame(file, at, f"f{at}") for at, file in enumerate(files)]
+    stack = [StackFrame(file, at, f"f{at}") for at, file in enumerate(files)]
 
     found = SourceLineFinder(jax).of(stack)
 

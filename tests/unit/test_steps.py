@@ -18,7 +18,7 @@ from jaxmon.catalog import (
     TIME_SECONDS,
 )
 from jaxmon.indicators import steps
-from jaxmon.indicators.loops import Loop, Loops
+from jaxmon.indicators.loops import Loops, StepLoop
 from jaxmon.indicators.timeline import Timeline
 from tests.indicators import recording
 
@@ -385,7 +385,7 @@ def test_items_that_cannot_be_counted_are_contained(recorded, items):
 
 @pytest.mark.contained
 @pytest.mark.parametrize(
-    ("owner", "method"), [(Loop, "begin"), (Timeline, "turn"), (Loops, "changed")]
+    ("owner", "method"), [(StepLoop, "begin"), (Timeline, "turn"), (Loops, "changed")]
 )
 def test_a_failure_of_ours_is_contained(recorded, monkeypatch, owner, method):
     """The loop gets its batches, whatever fails."""

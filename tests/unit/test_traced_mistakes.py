@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.agent.tracing.reading import entry_of, read
+from jaxmon.agent.tracing.reader import entry_of, read
 from jaxmon.agent.tracing.sources import node_of, parsed
 from tests.traced.faulty import FAULTY
 from tests.traced.healthy import HEALTHY

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from jaxmon.agent.functions import FunctionTable
-from jaxmon.agent.trackers.figures import Reading, Sources, reading, times, totals
+from jaxmon.agent.trackers.part import LoopReading, Sources, reading, times, totals
 from jaxmon.catalog import ACCELERATOR_UTILIZATION_RATIO, DEVICE_MEMORY_BYTES
 from jaxmon.exposition.families import Family, series
-from jaxmon.indicators.loops import Loop
+from jaxmon.indicators.loops import StepLoop
 from jaxmon.indicators.timeline import STEP, Timeline
 
 
@@ -30,7 +30,7 @@ def _memory(kind: str, *amounts: float) -> Family:
 
 def test_times_are_those_since_the_figures_before() -> None:
     """Four steps of 2 s, of which each waits half a second; 3 s of something else."""
-    clock, loop = Clock(), Loop("train")
+    clock, loop = Clock(), StepLoop("train")
     timeline = Timeline(10, clock=clock)
     mark = loop.begin(timeline, [], timeline)
     sources = Sources(FunctionTable(10), timeline, (), lambda: None)
@@ -53,8 +53,8 @@ def test_times_are_those_since_the_figures_before() -> None:
 
 def test_utilization_is_of_the_time_between() -> None:
     """Two seconds of work at the peak in eleven; none if a call's FLOPs are unknown."""
-    before = Reading(0, 0.0, 0.0, 0.0, 100.0, ideal=(5.0, 3))
-    now = Reading(4, 8.0, 2.0, 6.0, 111.0, ideal=(7.0, 3))
+    before = LoopReading(0, 0.0, 0.0, 0.0, 100.0, ideal=(5.0, 3))
+    now = LoopReading(4, 8.0, 2.0, 6.0, 111.0, ideal=(7.0, 3))
 
     assert times(now, before)["mfu"] == pytest.approx(2 / 11)
     assert times(now, before, ideal=0.5)["mfu"] == pytest.approx(0.5 * 4 / 8)

@@ -8,7 +8,7 @@ from math import exp, inf, nan
 import pytest
 
 from jaxmon.facts.record import encoded
-from jaxmon.indicators.trend import Trend
+from jaxmon.indicators.values import Trend
 
 
 def trend(*values: float) -> Trend:

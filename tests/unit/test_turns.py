@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.agent.checks.room import Room, has_room
-from jaxmon.agent.checks.turns import Turns
+from jaxmon.agent.checks.replays import CopyRoom, Turns, has_room
 from jaxmon.clocks import monotonic
 
 
@@ -94,7 +93,7 @@ def test_memory_of_a_re_run_is_limited_per_device() -> None:
             itemsize = 4
 
     turns = Turns(0.1)
-    assert Room(120, turns).fits(FUNCTION, [Array()], sets=3)
+    assert CopyRoom(120, turns).fits(FUNCTION, [Array()], sets=3)
     assert turns.reasons() == {}
-    assert not Room(119, turns).fits(FUNCTION, [Array()], sets=3)
+    assert not CopyRoom(119, turns).fits(FUNCTION, [Array()], sets=3)
     assert turns.reasons() == {FUNCTION: "too_large"}

@@ -13,8 +13,13 @@ import pytest
 
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import other_threads
-from jaxmon.agent.walltime.ledger import Entry, Found, Period, TimeLedger
-from jaxmon.agent.walltime.progress import Progress
+from jaxmon.agent.walltime.ledger import (
+    LedgerPeriod,
+    LookEntry,
+    ThreadState,
+    TimeLedger,
+)
+from jaxmon.agent.walltime.looks import LineProgress
 from jaxmon.agent.walltime.tasks import Starvation, Task, seconds_held
 from jaxmon.agent.walltime.time_by_call import (
     CallPauses,
@@ -27,14 +32,14 @@ from jaxmon.facts.rank import COLUMNS, MOST_ROWS, CallPause
 from jaxmon.job.comparison import time_by_call
 
 
-STEP = Entry("", "device", "train.py:9", "train.step")
-LOAD = Entry("", "data_wait", "data.py:4", "")
-READ = Entry("", "fetch", "train.py:10", "")
-THINK = Entry("", "python", "train.py:12", "")
+STEP = LookEntry("", "device", "train.py:9", "train.step")
+LOAD = LookEntry("", "data_wait", "data.py:4", "")
+READ = LookEntry("", "fetch", "train.py:10", "")
+THINK = LookEntry("", "python", "train.py:12", "")
 
 
-def period(*looks: tuple[Entry, Found, float]) -> Period:
-    found = Period()
+def period(*looks: tuple[LookEntry, ThreadState, float]) -> LedgerPeriod:
+    found = LedgerPeriod()
     for entry, how, seconds in looks:
         found.add(entry, how, seconds)
     return found
@@ -43,10 +48,10 @@ def period(*looks: tuple[Entry, Found, float]) -> Period:
 def test_looks_add_up_to_the_wall_time():
     """Whatever is found, and however it is corrected, no time is lost or made up."""
     found = period(
-        (STEP, Found.WAITING, 3.0),
-        (LOAD, Found.RUNNING, 2.0),
-        (READ, Found.STOPPED, 1.5),
-        (THINK, Found.RUNNING, 0.5),
+        (STEP, ThreadState.WAITING, 3.0),
+        (LOAD, ThreadState.RUNNING, 2.0),
+        (READ, ThreadState.STOPPED, 1.5),
+        (THINK, ThreadState.RUNNING, 0.5),
     )
 
     assert sum(found.corrected().values()) == pytest.approx(found.seconds) == 7.0
@@ -54,35 +59,35 @@ def test_looks_add_up_to_the_wall_time():
 
 def test_short_python_is_found_where_it_stops():
     """Python that ends in a read is no read, but its line is only about right."""
-    found = period((READ, Found.WAITING, 6.0), (READ, Found.STOPPED, 4.0))
+    found = period((READ, ThreadState.WAITING, 6.0), (READ, ThreadState.STOPPED, 4.0))
 
     assert found.corrected() == {READ: 6.0, READ._replace(state="python"): 4.0}
 
 
 def test_ends_of_long_python_belong_to_it():
     """A loader that works for long stretches is not blamed on the call after it."""
-    found = period((LOAD, Found.RUNNING, 9.0), (STEP, Found.STOPPED, 3.0))
+    found = period((LOAD, ThreadState.RUNNING, 9.0), (STEP, ThreadState.STOPPED, 3.0))
 
     assert found.corrected() == {LOAD: 12.0}
 
 
 def test_a_share_is_known_the_better_the_more_looks_there_are():
     """Half of a hundred looks is half within ten percent, of ten thousand, in one."""
-    few, many = Period(), Period()
+    few, many = LedgerPeriod(), LedgerPeriod()
     few.looks, many.looks = 100, 10_000
 
     assert few.error(0.5) == pytest.approx(0.108, abs=0.001)
     assert many.error(0.5) == pytest.approx(0.0099, abs=0.0001)
-    assert Period().error(0.5) == 1.0
+    assert LedgerPeriod().error(0.5) == 1.0
 
 
 def test_the_ledger_forgets_all_but_the_last_minutes():
     """What is lately is not what has been since the start."""
     ledger = TimeLedger()
     for _ in range(10):
-        ledger.add(STEP, Found.WAITING, 60.0)
+        ledger.add(STEP, ThreadState.WAITING, 60.0)
     for _ in range(6):
-        ledger.add(LOAD, Found.WAITING, 60.0)
+        ledger.add(LOAD, ThreadState.WAITING, 60.0)
 
     assert ledger.lately().corrected() == {LOAD: 360.0}
     assert ledger.by_state() == {"device": 600.0, "data_wait": 360.0}
@@ -91,26 +96,28 @@ def test_the_ledger_forgets_all_but_the_last_minutes():
 def test_waiting_in_a_marked_activity_is_expected():
     """The metric tells it apart: nobody is told of a loop that rests on purpose."""
     ledger = TimeLedger()
-    ledger.add(Entry("", "blocked", "train.py:2", ""), Found.WAITING, 2.0)
-    ledger.add(Entry("rest", "blocked", "train.py:3", ""), Found.WAITING, 3.0)
-    ledger.add(Entry("rest", "data_wait", "train.py:3", ""), Found.WAITING, 4.0)
+    ledger.add(LookEntry("", "blocked", "train.py:2", ""), ThreadState.WAITING, 2.0)
+    ledger.add(LookEntry("rest", "blocked", "train.py:3", ""), ThreadState.WAITING, 3.0)
+    ledger.add(
+        LookEntry("rest", "data_wait", "train.py:3", ""), ThreadState.WAITING, 4.0
+    )
 
     assert ledger.by_state() == {"blocked": 2.0, "marked": 3.0, "data_wait": 4.0}
 
 
 def test_places_are_bounded():
     """A program with any number of lines takes no more memory."""
-    found = Period()
+    found = LedgerPeriod()
     for line in range(5_000):
-        found.add(THINK._replace(place=f"a.py:{line}"), Found.RUNNING, 1.0)
+        found.add(THINK._replace(place=f"a.py:{line}"), ThreadState.RUNNING, 1.0)
 
-    assert len(found.entries[Found.RUNNING]) <= 201
+    assert len(found.entries[ThreadState.RUNNING]) <= 201
     assert found.seconds == sum(found.corrected().values()) == 5_000
 
 
 def test_a_thread_that_never_wakes_does_the_same_thing():
     """It counts from when it began, and is compared with what was usual."""
-    progress = Progress(lambda: 0)
+    progress = LineProgress(lambda: 0)
     for time in range(10):
         progress.seen(LOAD, 1, time * 2.0, cpu=0.001)
         progress.seen(STEP, 1, time * 2.0 + 1, cpu=0.001)
@@ -125,7 +132,7 @@ def test_a_thread_that_never_wakes_does_the_same_thing():
 def test_a_program_that_calls_gets_on():
     """The same line at every look is progress as long as functions are called."""
     calls = iter(range(1_000))
-    progress = Progress(lambda: next(calls))
+    progress = LineProgress(lambda: next(calls))
     for time in range(100):
         progress.seen(STEP, 1, float(time), cpu=0.001)
 

@@ -27,14 +27,14 @@ from jaxmon.agent.cache.uncached import (
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink import patch_targets
+from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.cache import (
     JaxCache,
     failed_at,
     is_refusal,
     written,
 )
-from jaxmon.agent.jaxlink.hooks import Hooks, Places
+from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.listeners import CACHE_STORED, TIME_SAVED
 from jaxmon.agent.jaxlink.patches import ModuleProxy
 from jaxmon.agent.part import Explanation, Part
@@ -52,7 +52,7 @@ _EVERY = 30.0
 _KEYS = 10_000
 
 
-class _Thread(threading.local):
+class _CacheThread(threading.local):
     attempt: CacheMiss | None = None
 
 
@@ -86,7 +86,7 @@ class PersistentCache(Part):
         self._functions: dict[Function, dict[str, Tally]] = {}
         self._writes = Tally()
         self._errors = CacheErrors(context.events)
-        self._thread = _Thread()
+        self._thread = _CacheThread()
         # Reentrant: see Histogram.
         self._lock = RLock()
         self._saved = self._lost = 0.0
@@ -204,7 +204,7 @@ class PersistentCache(Part):
         hooks.hear({CACHE_STORED: self.stored}, {TIME_SAVED: self.saved})
         hooks.attach("persistent_cache", self._take, needs=("cache",))
 
-    def _take(self, at: Places) -> None:
+    def _take(self, at: HookPlaces) -> None:
         at.probe(*patch_targets.cache_writes(self._module), self.on_write)
         observers = self.on_warning, self.on_refusal
         for place, observe in zip(

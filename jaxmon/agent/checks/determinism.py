@@ -8,13 +8,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
-from jaxmon.agent.context import Context
+from jaxmon.agent.context import Context, CountedError
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function, label
 from jaxmon.agent.inspection import module_of
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.jit import donates
-from jaxmon.agent.observers import CountedError
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.catalog import CHECK_OUTCOMES
 from jaxmon.exposition.families import Family, series
@@ -22,8 +21,7 @@ from jaxmon.facts import functions as facts
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.checks.deviations import DeterminismCheck, Deviation
-    from jaxmon.agent.checks.results import HostResult
+    from jaxmon.agent.checks.results import DeterminismCheck, Deviation, HostResult
     from jaxmon.agent.checks.shadow import ShadowRunner
 
 
@@ -38,7 +36,7 @@ class _Checks:
         self.deviation: float | None = None
 
 
-class Determinism(Part):
+class DeterminismPart(Part):
     """
     Records the results of checks, and re-runs sampled calls if enabled.
 
@@ -79,7 +77,7 @@ class Determinism(Part):
     # --- recording ---------------------------------------------------------------
 
     def record_for(
-        self, fn: object, take: Callable[[Determinism, Function], None]
+        self, fn: object, take: Callable[[DeterminismPart, Function], None]
     ) -> None:
         """Call *take* with the function entry of *fn*. Raises nothing."""
         try:
@@ -195,11 +193,11 @@ class Determinism(Part):
         ]
 
 
-class _Current:
-    keeper: Determinism | None = None
+class _CurrentCheck:
+    keeper: DeterminismPart | None = None
 
 
-_current = _Current()
+_current = _CurrentCheck()
 
 
 def check_determinism(
@@ -229,11 +227,11 @@ def check_determinism(
     Raises:
         ValueError: fewer than two runs.
     """
-    from jaxmon.agent.checks.deviations import (  # noqa: PLC0415
+    from jaxmon.agent.checks.results import (  # noqa: PLC0415
         DeterminismCheck,
+        HostResult,
         merge_deviations,
     )
-    from jaxmon.agent.checks.results import HostResult  # noqa: PLC0415
 
     if runs < 2:  # noqa: PLR2004 - one run compares with nothing
         msg = f"runs={runs!r} is too few to compare; use 2 or more"
@@ -257,7 +255,7 @@ def check_determinism(
 
 
 def report_to_agent(
-    fn: Callable[..., Any], take: Callable[[Determinism, Function], None]
+    fn: Callable[..., Any], take: Callable[[DeterminismPart, Function], None]
 ) -> None:
     """Pass a check of *fn* to this process's agent, if one is running."""
     keeper = _current.keeper

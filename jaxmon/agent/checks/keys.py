@@ -12,13 +12,11 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from jaxmon.agent.checks.pending import Pending
-from jaxmon.agent.checks.reading import array_of, reading
-from jaxmon.agent.context import Context
+from jaxmon.agent.checks.arrays import Pending, array_of, reading
+from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arrays import underlying_array
-from jaxmon.agent.jaxlink.key_use import TooLargeError, drawn_from, is_key
-from jaxmon.agent.observers import Sample
+from jaxmon.agent.jaxlink.key_use import TooManyEquationsError, drawn_from, is_key
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Watcher
 from jaxmon.facts import functions as facts
@@ -29,7 +27,7 @@ _MOST_KEYS = 8
 _MOST_FUNCTIONS = 1_000
 
 
-class _Seen:
+class _KeyCount:
     """A key of a function: its latest value, and how many samples have had it."""
 
     def __init__(self) -> None:
@@ -44,7 +42,7 @@ class _Seen:
         self.last = call
 
 
-class Keys(Part):
+class KeyPart(Part):
     """
     Compares the PRNG keys that a function is called with.
 
@@ -60,7 +58,7 @@ class Keys(Part):
         self._guard = context.guard
         self._watcher = watcher
         self._drawn: dict[Function, tuple[bool, ...]] = {}
-        self._seen: dict[Function, list[_Seen]] = {}
+        self._seen: dict[Function, list[_KeyCount]] = {}
         context.observers.lowered.append(self.lowered)
         context.observers.sample.append(self.sampled)
 
@@ -70,7 +68,7 @@ class Keys(Part):
             return
         try:
             drawn = drawn_from(frame)
-        except TooLargeError:
+        except TooManyEquationsError:
             drawn = ()
         except Exception:  # noqa: BLE001 - contained: the compile goes on
             self._guard.failed(SITE)
@@ -119,6 +117,6 @@ class Keys(Part):
         except Exception:  # noqa: BLE001 - deleted, or what computed it failed
             return
         seen = self._seen.setdefault(function, [])
-        seen.extend(_Seen() for _ in values[len(seen) :])
+        seen.extend(_KeyCount() for _ in values[len(seen) :])
         for one, value in zip(seen, values, strict=False):
             one.add(value, call)

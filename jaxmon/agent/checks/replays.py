@@ -1,43 +1,256 @@
 """
-Re-runs on the calling thread, of programs that donate or run on several devices.
+Re-runs on the calling thread, of programs that donate or run on several devices: when
+one is due, whether there is memory for it, and the copies that it starts from.
 
 They are dispatched right after the call, and waited for and compared on a thread of
 ours. Two threads that launch programs on several devices may do so in a different order
 on each; their collectives would deadlock.
+
+A training step donates the state that its previous call returned. After the call that
+state is gone, and nothing of ours runs between the evaluation of the arguments and the
+call. So the outputs of one call are copied, each shard on its device, and if the next
+call donates them, its re-run gets the copies.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import interrupts
-from jaxmon.agent.checks.kept import KeptOutputs
+from jaxmon.agent.checks.arrays import arrays_in, unready_until
 from jaxmon.agent.checks.results import compare_leaves
-from jaxmon.agent.checks.room import Room, has_room
-from jaxmon.agent.checks.turns import Turns
-from jaxmon.agent.checks.waiting import arrays_in, unready_until
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arrays import (
     copied_on_devices,
+    shard_bytes,
     underlying_array,
     with_underlying,
 )
 from jaxmon.agent.jaxlink.executables import Rerun, traced_program
+from jaxmon.agent.jaxlink.failures import kind_of
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic
 from jaxmon.threads import Event
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.checks.deviations import Deviation
-    from jaxmon.agent.observers import Sample
+    from jaxmon.agent.checks.results import Deviation
+    from jaxmon.agent.context import Sample
+
+
+# A re-run and its comparison take at most this fraction of the time.
+SHARE = 0.01
+
+# Seconds after which what was not possible is tried again.
+_PATIENCE = 60.0
+
+
+class Turns:
+    """
+    One re-run at a time, at most once per *interval* seconds, and no more often than
+    keeps the time that they take below 1 %.
+
+    Attributes:
+        due: `time.monotonic` before which none is made.
+    """
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._refused: dict[Function, str] = {}
+        self._postponed: dict[Function, str] = {}
+        # Popped by the thread that makes a re-run: atomic, and idempotent to restore.
+        self._token = [True]
+        self.due = 0.0
+
+    def has(self, function: Function) -> bool:
+        """Return whether a call of *function* may be re-run now."""
+        free = not self.busy and monotonic() >= self.due
+        return free and function not in self._refused
+
+    @property
+    def busy(self) -> bool:
+        """Whether a re-run is being made."""
+        return not self._token
+
+    def begin(self) -> bool:
+        """Start a re-run; return whether no other thread has started one."""
+        try:
+            return self._token.pop()
+        except IndexError as error:
+            interrupts.pass_on(error)
+            return False
+
+    def cancel(self) -> None:
+        """Finish a turn without a re-run."""
+        self._token[:] = [True]
+
+    def over(self, taken: float = 0.0) -> None:
+        """Finish a re-run that has *taken* so many seconds."""
+        pause = max(self._interval, taken / SHARE)
+        self.due = max(self.due, monotonic() + pause)
+        self.cancel()
+
+    def stop(self) -> None:
+        """Allow no more."""
+        self.due = float("inf")
+
+    def refuse(self, function: Function, reason: str) -> None:
+        """Never re-run *function*."""
+        self._refused[function] = reason
+
+    def postpone(self, function: Function, reason: str) -> None:
+        """Re-run *function* later, if that is possible then."""
+        self._postponed[function] = reason
+        self.due = max(self.due, monotonic() + max(self._interval, _PATIENCE))
+
+    def succeeded(self, function: Function) -> None:
+        """Forget why *function* was postponed."""
+        self._postponed.pop(function, None)
+
+    def reasons(self) -> dict[Function, str]:
+        """Return why functions are not re-run."""
+        return self._postponed.copy() | self._refused.copy()
+
+    @contextmanager
+    def attempt(self, function: Function) -> Iterator[Callable[[], None]]:
+        """
+        Finish the turn after the block unless that calls what this yields. Without
+        memory the function is postponed; after any other error it is refused.
+        """
+        pending = [function]
+        try:
+            yield pending.clear
+        except Exception as error:
+            interrupts.pass_on(error)
+            pending.append(function)
+            if kind_of(error) != "oom":
+                self.refuse(function, "failed")
+                raise
+            self.postpone(function, "little_memory")
+        finally:
+            if pending:
+                self.over()
+
+
+# Fraction of a device's memory that must stay free.
+_SPARE = 0.2
+
+
+def bytes_by_device(arrays: Iterable[Any]) -> Counter[Any]:
+    """
+    Return the bytes of *arrays* on each device of this process. Costs a few
+    microseconds per array, and reads nothing from a device.
+    """
+    found: Counter[Any] = Counter()
+    for array in arrays:
+        size = shard_bytes(array)
+        for device in array.sharding.addressable_devices:
+            found[device] += size
+    return found
+
+
+def has_room(needed: Counter[Any]) -> bool:
+    """
+    Return whether each device has room for the bytes *needed* with a fifth of its
+    memory still free. A device that does not report its memory counts as empty.
+    """
+    for device, size in needed.items():
+        stats = device.memory_stats() or {}
+        limit, used = stats.get("bytes_limit"), stats.get("bytes_in_use", 0)
+        if limit and used + size > (1 - _SPARE) * limit:
+            return False
+    return True
+
+
+class CopyRoom:
+    """
+    The memory that a re-run may take.
+
+    Args:
+        limit: bytes per device.
+        turns: gets the reason if there is not enough.
+    """
+
+    def __init__(self, limit: int, turns: Turns) -> None:
+        self._limit = limit
+        self._turns = turns
+
+    def fits(self, function: Function, returned: Iterable[Any], *, sets: int) -> bool:
+        """Return whether *sets* copies of what a call *returned* fit."""
+        needed = bytes_by_device(returned)
+        for device in needed:
+            needed[device] *= sets
+        if max(needed.values(), default=0) > self._limit:
+            self._turns.refuse(function, "too_large")
+            return False
+        if not has_room(needed):
+            self._turns.postpone(function, "little_memory")
+            return False
+        return True
+
+
+class KeptOutputs:
+    """
+    Copies of *arrays*, which must not wrap others; dispatches them, waits for none.
+
+    Attributes:
+        function: the function that returned the arrays.
+        since: `time.monotonic` when they were made.
+    """
+
+    def __init__(self, jax: Any, function: Function, arrays: Sequence[Any]) -> None:
+        self._jax = jax
+        self.function = function
+        self.since = monotonic()
+        # By identity; the program's own arrays are not kept alive.
+        self._copies = {
+            id(array): (weakref.ref(array), copy)
+            for array, copy in zip(arrays, copied_on_devices(jax, arrays), strict=True)
+        }
+
+    def free(self) -> None:
+        """Free the copies."""
+        self._copies.clear()
+
+    def arguments(
+        self, leaves: Sequence[Any], donated: frozenset[int] | None
+    ) -> list[Any] | None:
+        """
+        Return the *leaves* of a call that has been made, with copies in place of the
+        *donated* ones, of all arrays if it is not known which; `None` if one is gone
+        that was not an output. Each copy is returned once.
+        """
+        found = list(leaves)
+        alive = []
+        for number, leaf in enumerate(leaves):
+            if not isinstance(leaf, self._jax.Array):
+                continue
+            array = underlying_array(leaf)
+            if donated is not None and number not in donated:
+                if array.is_deleted():
+                    return None
+                continue
+            original, copy = self._copies.pop(id(array), (None, None))
+            if original is not None and original() is array:
+                found[number] = with_underlying(leaf, copy)
+            elif array.is_deleted():
+                return None
+            else:
+                alive.append(number)
+        arrays = [underlying_array(leaves[number]) for number in alive]
+        for number, copy in zip(
+            alive, copied_on_devices(self._jax, arrays), strict=True
+        ):
+            found[number] = with_underlying(leaves[number], copy)
+        return found
 
 
 # Seconds for which copies are kept for a call that does not come.
-_PATIENCE = 60.0
 
 
 class Replays:
@@ -60,7 +273,7 @@ class Replays:
         self,
         jax: Any,
         *,
-        room: Room,
+        room: CopyRoom,
         turns: Turns,
         worker: Worker,
         stopped: Event,

@@ -1,18 +1,386 @@
 """
-Bitwise comparison of two results.
+Comparison of two results, bit by bit, and how they deviate.
 
 Results are pytrees of arrays or other objects, compared on the host, leaf by leaf.
+
+One leaf of a result on the host. Arrays are compared shard by shard, of distributed
+ones only this process's shards: a failing device shows in its own. Shards that are
+replicas of each other must be equal without a second run.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from jaxmon.agent.checks.deviations import Deviation
-from jaxmon.agent.checks.leaves import host_leaf
-from jaxmon.agent.checks.reading import reading
+from jaxmon.agent.checks.arrays import reading
+from jaxmon.agent.inspection import name_of
+from jaxmon.agent.jaxlink.arrays import underlying_array
+
+
+_MAX_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """
+    Deviation of one leaf of a result.
+
+    Attributes:
+        path: its path in the result, such as ``['loss']``; empty for a single array.
+        dtype: of the first result; the type's name if it is not an array.
+        shape: of the first result.
+        differing: number of elements whose bits differ.
+        size: number of elements.
+        max_abs: largest absolute difference; infinite if a number was compared with a
+            NaN or an infinity.
+        max_relative: largest difference relative to the larger of the two values.
+        max_ulp: largest number of representable values between the two; `None` for
+            other than floating-point types.
+        reason: why no elements could be compared; empty if they could.
+        devices: ids of the devices that alone have other values, if some have not.
+        replicas: whether replicas within one run were compared, not two runs.
+    """
+
+    path: str
+    dtype: str
+    shape: tuple[int, ...] = ()
+    differing: int = 0
+    size: int = 0
+    max_abs: float = 0.0
+    max_relative: float = 0.0
+    max_ulp: int | None = None
+    reason: str = ""
+    devices: tuple[int, ...] = ()
+    replicas: bool = False
+
+    def __str__(self) -> str:
+        where = f"output{self.path}: {self.dtype}{list(self.shape)}"
+        if self.devices:
+            devices = "device" if len(self.devices) == 1 else "devices"
+            where += f" on {devices} {', '.join(map(str, self.devices))} only"
+        if self.replicas:
+            where += ", between its replicas"
+        if self.reason:
+            return f"{where}: {self.reason}"
+        ulp = "" if self.max_ulp is None else f", {self.max_ulp:,} ulp"
+        return (
+            f"{where}: {self.differing:,} of {self.size:,} elements differ, by up "
+            f"to {self.max_abs:.3g} ({self.max_relative:.3g} relative{ulp})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeterminismCheck:
+    """
+    Result of running a function several times on the same input.
+
+    Truthy if all runs were bit-identical.
+
+    Attributes:
+        function: its label.
+        runs: how often it ran.
+        leaves: leaves of a result that were compared.
+        deviations: leaves that differed, each with its largest deviation.
+    """
+
+    function: str
+    runs: int
+    leaves: int
+    deviations: tuple[Deviation, ...] = ()
+
+    @property
+    def identical(self) -> bool:
+        """Whether all runs gave the same outputs."""
+        return not self.deviations
+
+    @property
+    def max_relative(self) -> float:
+        """The largest relative deviation of any element."""
+        return max((one.max_relative for one in self.deviations), default=0.0)
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """Ids of the devices that alone had other values in some output."""
+        return tuple(sorted({id_ for one in self.deviations for id_ in one.devices}))
+
+    def __bool__(self) -> bool:
+        return self.identical
+
+    def __str__(self) -> str:
+        if self.identical:
+            outputs = "output" if self.leaves == 1 else f"{self.leaves} outputs"
+            return f"{self.function} gave the same {outputs} in {self.runs} runs"
+        shown = [f"  {one}" for one in self.deviations[:_MAX_SHOWN]]
+        if len(self.deviations) > _MAX_SHOWN:
+            shown.append(f"  and {len(self.deviations) - _MAX_SHOWN} more")
+        first = f"{self.function} gave different outputs in {self.runs} runs:"
+        return "\n".join([first, *shown])
+
+
+def merge_deviations(first: list[Deviation], more: list[Deviation]) -> list[Deviation]:
+    """Merge two lists of deviations, keeping the larger for each leaf and kind."""
+    worst = {(one.path, one.replicas): one for one in first}
+    for one in more:
+        known = worst.get((one.path, one.replicas))
+        if known is None or one.max_relative > known.max_relative:
+            worst[one.path, one.replicas] = one
+    return list(worst.values())
+
+
+# Floating-point formats, including those of ml_dtypes, are a sign and a magnitude.
+_FLOATS = ("float", "bfloat")
+
+
+def compare(one: Any, other: Any) -> tuple[int, float, float, int | None] | None:
+    """
+    Return the number of differing elements and the largest absolute difference,
+    relative difference and distance in ulp; `None` if every bit is the same.
+    """
+    import numpy as np  # noqa: PLC0415 - this package loads without it
+
+    if one.tobytes() == other.tobytes():
+        return None
+    one, other = np.atleast_1d(one), np.atleast_1d(other)
+    if not _is_number(one.dtype):
+        # Padding bits, in records and long doubles, mean nothing.
+        differing = int(((one != other) & ((one == one) | (other == other))).sum())  # noqa: PLR0124 - a NaN
+        return (differing, math.inf, math.inf, None) if differing else None
+    if one.dtype.kind == "c":
+        return _compare_complex(one, other)
+    bits = np.dtype(f"u{one.dtype.itemsize}")
+    mask = np.ascontiguousarray(one).view(bits) != np.ascontiguousarray(other).view(
+        bits
+    )
+    one, other = one[mask], other[mask]
+    absolute, relative = _distances(one, other)
+    ulp = None
+    if one.dtype.name.startswith(_FLOATS):
+        ulp = _ulp(one.view(bits), other.view(bits))
+    return int(mask.sum()), absolute, relative, ulp
+
+
+def _is_number(dtype: Any) -> bool:
+    """Return whether *dtype* is numeric, with at most 64 bits (complex: 128)."""
+    import numpy as np  # noqa: PLC0415 - this package loads without it
+
+    if dtype.kind == "V":  # ml_dtypes are numeric, records are not
+        return dtype.type is not np.void
+    return dtype.kind in "biufcmM" and dtype.itemsize <= (
+        16 if dtype.kind == "c" else 8
+    )
+
+
+def _compare_complex(
+    one: Any, other: Any
+) -> tuple[int, float, float, int | None] | None:
+    import numpy as np  # noqa: PLC0415 - this package loads without it
+
+    bits = np.dtype(f"u{one.dtype.itemsize // 2}")
+    parts = [
+        compare(np.ascontiguousarray(part(one)), np.ascontiguousarray(part(other)))
+        for part in (np.real, np.imag)
+    ]
+    first, second = (
+        np.ascontiguousarray(each).view(bits).reshape(-1, 2) for each in (one, other)
+    )
+    mask = (first != second).any(axis=1)
+    absolute, relative = _distances(one.ravel()[mask], other.ravel()[mask])
+    ulps = [part[3] for part in parts if part is not None and part[3] is not None]
+    return int(mask.sum()), absolute, relative, max(ulps, default=None)
+
+
+def _distances(one: Any, other: Any) -> tuple[float, float]:
+    import numpy as np  # noqa: PLC0415 - this package loads without it
+
+    if one.dtype.kind in "iu" and one.dtype.itemsize == 8:  # noqa: PLR2004 - bytes
+        # Their difference may overflow their type.
+        larger = np.maximum(one, other).astype(np.float64)
+        apart = np.abs(one.astype(np.longdouble) - other.astype(np.longdouble))
+        scale = np.maximum(np.abs(larger), np.abs(np.minimum(one, other).astype(float)))
+    else:
+        wide = np.complex128 if one.dtype.kind == "c" else np.float64
+        with np.errstate(all="ignore"):
+            one, other = one.astype(wide), other.astype(wide)
+            apart = np.abs(one - other)
+            scale = np.maximum(np.abs(one), np.abs(other))
+    with np.errstate(all="ignore"):
+        relative = np.where(apart == 0, 0.0, apart / scale)
+    # NaNs with different bits count as equal; a NaN and a number do not.
+    both = np.isnan(one) & np.isnan(other) if one.dtype.kind in "fc" else False
+    apart = np.where(both, 0.0, np.where(np.isnan(apart), np.inf, apart))
+    relative = np.where(both, 0.0, np.where(np.isnan(relative), np.inf, relative))
+    return float(apart.max(initial=0)), float(relative.max(initial=0))
+
+
+def _ulp(one: Any, other: Any) -> int:
+    """Return the largest distance between two arrays of sign-magnitude bit patterns."""
+    import numpy as np  # noqa: PLC0415 - this package loads without it
+
+    sign = np.uint64(1 << (one.dtype.itemsize * 8 - 1))
+
+    def ordered(bits: Any) -> Any:
+        bits = bits.astype(np.uint64)
+        magnitude = bits & (sign - np.uint64(1))
+        return np.where(bits & sign, sign - magnitude, sign + magnitude)
+
+    first, second = ordered(one), ordered(other)
+    return int((np.maximum(first, second) - np.minimum(first, second)).max(initial=0))
+
+
+class _Part(NamedTuple):
+    """
+    What one device holds of an array; of other arrays, all of it.
+
+    Attributes:
+        device: its id, `None` if no device holds it.
+        place: where in the whole array; equal for replicas.
+        data: a NumPy array.
+    """
+
+    device: int | None
+    place: Hashable
+    data: Any
+
+
+class HostLeaf(NamedTuple):
+    """
+    A leaf on the host: parts of an array, or the object itself.
+
+    Attributes:
+        dtype: of an array, else the name of its type.
+        shape: of an array.
+        parts: of an array, by device.
+        value: what is no array.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    parts: tuple[_Part, ...]
+    value: object = None
+
+    def deviations(self, path: str, other: HostLeaf) -> Iterator[Deviation]:
+        """
+        Yield the deviation of *other*, if any, and that between the replicas in either.
+        """
+        reason = self._incomparable(other)
+        if reason:
+            yield Deviation(
+                path, self.dtype, self.shape, max_relative=math.inf, reason=reason
+            )
+            return
+        pairs = [
+            (one, other_part.data)
+            for one, other_part in zip(self.parts, other.parts, strict=True)
+        ]
+        found = self._deviation(path, pairs)
+        if found is not None:
+            yield found
+        replicas = self._between_replicas(path) or other._between_replicas(path)
+        if replicas is not None:
+            yield replicas
+
+    def _incomparable(self, other: HostLeaf) -> str:
+        if (self.dtype, self.shape) != (other.dtype, other.shape):
+            return f"became {other.dtype}{list(other.shape)}"
+        if not self.parts:
+            return "" if _same(self.value, other.value) else "a different value"
+        ours, theirs = (
+            [(part.device, part.place, part.data.shape) for part in leaf.parts]
+            for leaf in (self, other)
+        )
+        return "" if ours == theirs else "a different sharding"
+
+    def _between_replicas(self, path: str) -> Deviation | None:
+        """Return how replicas deviate from what most devices have."""
+        pairs = []
+        for place, count in Counter(part.place for part in self.parts).items():
+            if count > 1:
+                replicas = [part for part in self.parts if part.place == place]
+                most = _majority([part.data.tobytes() for part in replicas])
+                pairs += [(part, replicas[most or 0].data) for part in replicas]
+                if most is None:
+                    # Nothing says which of them is right.
+                    return self._deviation(path, pairs, replicas=True, named=False)
+        return self._deviation(path, pairs, replicas=True)
+
+    def _deviation(
+        self,
+        path: str,
+        pairs: Sequence[tuple[_Part, Any]],
+        *,
+        replicas: bool = False,
+        named: bool = True,
+    ) -> Deviation | None:
+        """Return the deviation of parts from what they are paired with, if any."""
+        compared = [(part, compare(data, part.data)) for part, data in pairs]
+        found = [(part, one) for part, one in compared if one is not None]
+        if not found:
+            return None
+        # Of replicas, the one with most differences counts.
+        differing: dict[Hashable, int] = {}
+        for part, one in found:
+            differing[part.place] = max(differing.get(part.place, 0), one[0])
+        sizes = {part.place: part.data.size for part in self.parts}
+        ulps = [one[3] for _, one in found if one[3] is not None]
+        devices = [part.device for part, _ in found if part.device is not None]
+        some = named and len(devices) < len(self.parts)
+        return Deviation(
+            path,
+            self.dtype,
+            self.shape,
+            differing=sum(differing.values()),
+            size=sum(sizes.values()),
+            max_abs=max(one[1] for _, one in found),
+            max_relative=max(one[2] for _, one in found),
+            max_ulp=max(ulps, default=None),
+            devices=tuple(sorted(devices)) if some else (),
+            replicas=replicas,
+        )
+
+
+def host_leaf(jax: Any, leaf: Any) -> HostLeaf:
+    """Return *leaf* on the host; blocks until its devices are done."""
+    import numpy as np  # noqa: PLC0415 - this package loads without it
+
+    if isinstance(leaf, jax.Array):
+        array = underlying_array(leaf)
+        # New array objects: the program's own would cache the copy.
+        parts = [
+            _Part(shard.device.id, _place(shard.index), np.asarray(shard.data))
+            for shard in array.addressable_shards
+        ]
+        return HostLeaf(str(leaf.dtype), array.shape, tuple(parts))
+    if isinstance(leaf, (np.ndarray, np.generic)):
+        # A copy: the function may return the same array repeatedly.
+        copied = np.array(leaf, leaf.dtype.newbyteorder("="))
+        if copied.dtype.hasobject:
+            return HostLeaf(str(leaf.dtype), leaf.shape, (), copied)
+        return HostLeaf(str(leaf.dtype), leaf.shape, (_Part(None, (), copied),))
+    if isinstance(leaf, (bool, int, float, complex)):
+        found = np.asarray(leaf)
+        if found.dtype.kind != "O":
+            return HostLeaf(name_of(type(leaf)), (), (_Part(None, (), found),))
+    return HostLeaf(name_of(type(leaf)), (), (), leaf)
+
+
+def _place(index: tuple[slice, ...]) -> Hashable:
+    return tuple([(one.start, one.stop) for one in index])
+
+
+def _majority(values: Sequence[bytes]) -> int | None:
+    """Return the number of a value that more than half have, `None` without one."""
+    [(value, count)] = Counter(values).most_common(1)
+    return values.index(value) if count * 2 > len(values) else None
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two objects, or two arrays of objects, are equal."""
+    equal: Any = one is other or one == other
+    return bool(equal.all() if hasattr(equal, "all") else equal)
 
 
 class HostResult:

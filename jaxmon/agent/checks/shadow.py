@@ -15,12 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from jaxmon.agent.checks.deviations import DeterminismCheck, Deviation
-from jaxmon.agent.checks.replays import Replays
-from jaxmon.agent.checks.results import HostResult
-from jaxmon.agent.checks.room import Room
-from jaxmon.agent.checks.turns import Turns
-from jaxmon.agent.checks.waiting import arrays_in, unready_until
+from jaxmon.agent.checks.arrays import arrays_in, unready_until
+from jaxmon.agent.checks.replays import CopyRoom, Replays, Turns
+from jaxmon.agent.checks.results import DeterminismCheck, Deviation, HostResult
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arrays import can_copy
@@ -32,7 +29,7 @@ from jaxmon.threads import Event
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.observers import Sample
+    from jaxmon.agent.context import Sample
 
 
 class ShadowRunner:
@@ -51,7 +48,7 @@ class ShadowRunner:
         self._checked = checked
         self._worker = Worker("shadow", context.scheduler, limit=1)
         self._turns = Turns(context.settings.shadow_interval)
-        self._room = Room(context.settings.shadow_memory, self._turns)
+        self._room = CopyRoom(context.settings.shadow_memory, self._turns)
         self._stopped = Event()
         self._replays = Replays(
             context.jax,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmon.agent.functions import Function
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import backends, executables
-from jaxmon.agent.loaded import Known, LoadedPrograms
+from jaxmon.agent.loaded_programs import LoadedProgram, LoadedPrograms
 from jaxmon.agent.worker import Worker
 from jaxmon.http.messages import Request, Response, error_response
 
@@ -100,7 +100,7 @@ class HloPage:
                 yield {**described, "hlo": text}
 
 
-def _newest(loaded: LoadedPrograms) -> list[tuple[Any, Function, Known]]:
+def _newest(loaded: LoadedPrograms) -> list[tuple[Any, Function, LoadedProgram]]:
     """
     Return the newest program of each function of the user's, then the older ones. They
     must not be kept.

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
-from jaxmon.agent.families import active, series_of
-from jaxmon.agent.functions import UNKNOWN, Function
+from jaxmon.agent.functions import UNKNOWN, Function, active, series_of
 from jaxmon.agent.inspection import package_of
-from jaxmon.agent.jaxlink import patch_targets
+from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.frames import (
     Jitted,
     entry_of,
@@ -27,7 +26,7 @@ from jaxmon.agent.jaxlink.frames import (
     key_at,
     outputs_at,
 )
-from jaxmon.agent.jaxlink.hooks import Hooks, Places
+from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.probe import ending
 from jaxmon.agent.part import Part
 from jaxmon.clocks import perf_counter
@@ -73,7 +72,7 @@ class Miss:
         self.compiled = False
 
 
-class _Thread(threading.local):
+class _MissThread(threading.local):
     def __init__(self) -> None:
         # By id of the frame that serves the call, latest last.
         self.calls: dict[int, Miss] = {}
@@ -102,14 +101,14 @@ class Misses(Part):
         self._reported: set[tuple[Function, str]] = set()
         self._hooks: Hooks | None = None
         self._clean: Callable[[], bool] = bool  # until attached: never
-        self._thread = _Thread()
+        self._thread = _MissThread()
 
     def attach(self, hooks: Hooks) -> None:
         """Observe the JAX functions that run on each miss."""
         self._hooks, self._clean = hooks, hooks.is_calling
         hooks.attach("misses", self._take)
 
-    def _take(self, at: Places) -> None:
+    def _take(self, at: HookPlaces) -> None:
         for place in patch_targets.misses(self._jax):
             at.probe(*place, self.on_miss)
         for place in patch_targets.completed_misses(

@@ -23,21 +23,20 @@ from jaxmon.agent.compiles.compile import (
 )
 from jaxmon.agent.compiles.misses import Miss, Misses
 from jaxmon.agent.context import Context
-from jaxmon.agent.families import active, by_value
-from jaxmon.agent.functions import UNKNOWN, Function
-from jaxmon.agent.jaxlink import patch_targets
+from jaxmon.agent.functions import UNKNOWN, Function, active, by_value
+from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.frames import (
     MAX_SOURCES,
     CurrentCall,
     Jitted,
-    Program,
+    StackProgram,
     executable_at,
     is_nested,
     name_at,
     program_at,
     source_location,
 )
-from jaxmon.agent.jaxlink.hooks import Hooks, Places
+from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.listeners import (
     CACHE_HIT,
     CACHE_USED,
@@ -59,7 +58,7 @@ if TYPE_CHECKING:
     from jaxmon.indicators.recorder import Recorder
 
 
-class _Thread(threading.local):
+class _CompileThread(threading.local):
     """
     Attributes:
         latest: the compile that started last and has not been reported.
@@ -108,7 +107,7 @@ class Compiles(Part):
         self._sources: dict[str, Function | None] = {}
         self._recompiles = recompiles
         self._serving = CurrentCall(misses.miss)
-        self._thread = _Thread()
+        self._thread = _CompileThread()
         self._unsettled: dict[int, Compile] = {}
         self._heard: Callable[[], bool] = bool
         self.deaf = False
@@ -132,7 +131,7 @@ class Compiles(Part):
             self._heard = hooks.listeners.restore
         hooks.attach("compiles", self._take)
 
-    def _take(self, at: Places) -> None:
+    def _take(self, at: HookPlaces) -> None:
         at.probe(*patch_targets.compiles(self._jax), self.on_compile)
         for built in patch_targets.builds(self._jax):
             at.probe(*built, self.on_build)
@@ -379,7 +378,7 @@ class Compiles(Part):
             heard = not compile_.deaf
             self._cache.looked_up(function, hit=compile_.hit, heard=heard)
 
-    def _function(self, program: Program, name: str | None) -> Function:
+    def _function(self, program: StackProgram, name: str | None) -> Function:
         """
         Return the function that *program* belongs to, ``unknown`` if JAX does not
         identify it: a guess would be misattributed.

@@ -23,11 +23,11 @@ from jaxmon import catalog
 from jaxmon.agent.compiles.hlo_page import HloPage
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
-from jaxmon.agent.flops.part import Lowered, Utilization
+from jaxmon.agent.flops.part import Lowered, UtilizationPart
 from jaxmon.agent.functions import OTHER, UNKNOWN, Function
 from jaxmon.agent.jaxlink import executables
-from jaxmon.agent.jaxlink.cluster import local_devices
-from jaxmon.agent.loaded import Known, LoadedPrograms, copy_bytes
+from jaxmon.agent.jaxlink.backends import local_devices
+from jaxmon.agent.loaded_programs import LoadedProgram, LoadedPrograms, copy_bytes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, thread_time, wall_time
@@ -209,7 +209,7 @@ class Programs(Part):
     name = "programs"
 
     def __init__(
-        self, context: Context, loaded: LoadedPrograms, utilization: Utilization
+        self, context: Context, loaded: LoadedPrograms, utilization: UtilizationPart
     ) -> None:
         self._jax = context.jax
         self.loaded = loaded
@@ -350,7 +350,7 @@ class Programs(Part):
         except RuntimeError:  # deleted since, or its backend shows no HLO
             text = None
         if text is not None:
-            known = Known(function, finished, text.text, text.copy)
+            known = LoadedProgram(function, finished, text.text, text.copy)
             self.loaded.note(executable, known)
         own = not function.internal and function.name not in _SHARED
         figures: dict[str, float] = {}

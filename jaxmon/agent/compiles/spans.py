@@ -6,8 +6,8 @@ import threading
 from collections import deque
 
 from jaxmon.agent.compiles.compile import Compile
-from jaxmon.agent.observers import Observers
-from jaxmon.exposition.exemplars import SpanIds
+from jaxmon.agent.context import Observers
+from jaxmon.exposition.families import SpanIds
 from jaxmon.indicators.endings import now
 from jaxmon.indicators.work import payers
 from jaxmon.otel.traces.spans import Compiled, CompileSpan, Phase

@@ -15,7 +15,7 @@ from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.version import version
 
 
-class Identity(Part):
+class DeviceIdentity(Part):
     """
     Reads constant facts once; those that need JAX's backends once these are
     initialised, and again if the program replaces them.
@@ -86,9 +86,9 @@ def tpus(devices: Sequence[Any]) -> dict[int, tuple[str, str]]:
     found = [device for device in devices if device.platform == "tpu"]
     if not found:
         return {}
-    from jaxmon.agent.devices import tpu  # noqa: PLC0415
+    from jaxmon.agent.devices import hardware  # noqa: PLC0415
 
-    chips = tpu.identify(found)
+    chips = hardware.chips_of(found)
     return {id_: (chip.uuid, chip.pci_bus_id) for id_, chip in chips.items()}
 
 

@@ -21,16 +21,65 @@ from typing import Any
 
 from jaxmon import disclosure, endings
 from jaxmon.agent.context import Context
-from jaxmon.agent.errors.described import LONGEST, causes, described, is_oom, place
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink.cluster import cluster
-from jaxmon.agent.jaxlink.hooks import Places
+from jaxmon.agent.inspection import module_of, name_of
+from jaxmon.agent.jaxlink import failures
+from jaxmon.agent.jaxlink.backends import cluster
+from jaxmon.agent.jaxlink.hooks import HookPlaces
 from jaxmon.agent.jaxlink.probe import Probe
-from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, stack_of
+from jaxmon.agent.jaxlink.source_lines import SourceLine, SourceLineFinder, stack_of
 from jaxmon.clocks import monotonic
 from jaxmon.facts.ending import Underlying
 from jaxmon.indicators.endings import SingleUse, noting_python
 from jaxmon.indicators.loops import Loops
+from jaxmon.sources import display_path
+
+
+LONGEST = 300
+# Of an exception: those that it was raised from, or while handling.
+_MOST_CAUSES = 4
+
+
+def is_oom(error: BaseException) -> bool:
+    """Return whether *error* is about memory of devices."""
+    return failures.is_from_jax(error) and failures.kind_of(error) == "oom"
+
+
+def described(error: BaseException) -> dict[str, str]:
+    """Return class and first line of the message, as far as it may be shown."""
+    kind = type(error)
+    module = module_of(kind)
+    name = name_of(kind)
+    message = failures.message_of(error, limit=2 * LONGEST, lines=1)
+    if not message and isinstance(error, OSError):
+        # Without the file, which may be anything.
+        message = str(error.strerror or "")
+    return {
+        "type": name if module in ("", "builtins") else f"{module}.{name}",
+        "message": message[:LONGEST],
+    }
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield what *error* was raised from, or while handling, the latest first."""
+    seen = {id(error)}
+    for _ in range(_MOST_CAUSES):
+        one = error.__cause__
+        if one is None and not error.__suppress_context__:
+            one = error.__context__
+        if one is None or id(one) in seen:
+            return
+        seen.add(id(one))
+        yield one
+        error = one
+
+
+def place(line: SourceLine) -> dict[str, str]:
+    """Return file and line, and the function that it is in; empty if unknown."""
+    if not line.file:
+        return {"where": "", "function": ""}
+    where = f"{display_path(line.file)}:{line.line}"
+    return {"where": where[-LONGEST:], "function": line.function[:LONGEST]}
 
 
 SITE = "last_words"
@@ -282,7 +331,7 @@ class UncaughtHooks:
         self._words = words
         self._gone = gone
 
-    def attach(self, at: Places) -> None:
+    def attach(self, at: HookPlaces) -> None:
         """Install the hooks; *at* restores them."""
         hook, thread_hook = sys.excepthook, threading.excepthook
         unraisable_hook = sys.unraisablehook
@@ -326,7 +375,7 @@ class UncaughtHooks:
         return True
 
 
-def _replace(at: Places, owner: ModuleType, name: str, ours: Any) -> None:
+def _replace(at: HookPlaces, owner: ModuleType, name: str, ours: Any) -> None:
     """Replace the hook ``owner.name``; *ours* looks like it, and is pickled by name."""
     functools.update_wrapper(ours, getattr(owner, name))
     ours.__module__, ours.__qualname__ = owner.__name__, name

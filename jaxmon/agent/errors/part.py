@@ -12,22 +12,21 @@ from types import FrameType
 from weakref import ReferenceType, ref
 
 from jaxmon import catalog, interrupts
-from jaxmon.agent.context import Context
-from jaxmon.agent.errors.gone import GoneHelpers
+from jaxmon.agent.context import Context, CountedError
+from jaxmon.agent.errors.helpers import GoneHelpers
 from jaxmon.agent.errors.last_words import LastWords, UncaughtHooks
-from jaxmon.agent.errors.surfacing import (
+from jaxmon.agent.errors.propagation import (
     DeletedArrayHook,
     ErrorConstructionHook,
     ErrorObserver,
 )
-from jaxmon.agent.families import active, by_value
-from jaxmon.agent.functions import UNKNOWN, Function
-from jaxmon.agent.jaxlink import failures, patch_targets
+from jaxmon.agent.functions import UNKNOWN, Function, active, by_value
+from jaxmon.agent.jaxlink import failures
+from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.failures import Stage
 from jaxmon.agent.jaxlink.frames import Jitted, calls_back_inline, is_below_boundary
-from jaxmon.agent.jaxlink.hooks import Hooks, Places
+from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, raised, stack_of
-from jaxmon.agent.observers import CountedError
 from jaxmon.agent.part import Part
 from jaxmon.exposition.families import Family
 from jaxmon.sources import display_path
@@ -38,7 +37,7 @@ _REMEMBERED = 64
 _MAX_FRAMES = 200
 
 
-class _Thread(threading.local):
+class _ErrorThread(threading.local):
     """
     Attributes:
         failed: whether a callback that failed was counted, and its error has not been
@@ -48,7 +47,7 @@ class _Thread(threading.local):
     failed = False
 
 
-class Errors(Part):
+class ErrorPart(Part):
     """
     Classifies and counts errors. Called on the thread that has the error.
 
@@ -81,7 +80,7 @@ class Errors(Part):
         self._seen_weakly: dict[int, ReferenceType[BaseException]] = {}
         self._function_of = function_of
         self._on_left = on_call_error
-        self._thread = _Thread()
+        self._thread = _ErrorThread()
         self._hooks: Hooks | None = None
         context.observers.surfaced.append(self.on_surfaced)
 
@@ -97,19 +96,19 @@ class Errors(Part):
         uncaught = UncaughtHooks(self.on_surfaced, self.words, self._on_thread_end)
         jax = self._context.jax
 
-        def take_boundary(at: Places) -> None:
+        def take_boundary(at: HookPlaces) -> None:
             at.probe(*patch_targets.traceback_filter(jax), observer.on_error)
 
-        def take_uncaught(at: Places) -> None:
+        def take_uncaught(at: HookPlaces) -> None:
             at.undo_by(uncaught.detach)
             uncaught.attach(at)
 
-        def take_construction(at: Places) -> None:
+        def take_construction(at: HookPlaces) -> None:
             at.undo_by(construction.detach)
             # So named since 0.4.14; before 0.8 an alias of jaxlib's XlaRuntimeError.
             construction.attach(jax.errors.JaxRuntimeError)
 
-        def take_deleted(at: Places) -> None:
+        def take_deleted(at: HookPlaces) -> None:
             owner, name = patch_targets.deleted_check(jax)
             deleted = DeletedArrayHook(
                 vars(owner)[name],

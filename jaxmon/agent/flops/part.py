@@ -15,20 +15,23 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from jaxmon import catalog, interrupts
-from jaxmon.agent.context import Context
-from jaxmon.agent.families import series_of
-from jaxmon.agent.flops.peaks import DevicePeak, peak_of
-from jaxmon.agent.flops.roofline import Executions, roofline
-from jaxmon.agent.flops.tally import Cost, FunctionTally
-from jaxmon.agent.functions import OTHER, UNKNOWN, Function
+from jaxmon.agent.context import Context, Options, Sample, Shapes
+from jaxmon.agent.flops.roofline import (
+    CallCost,
+    DevicePeak,
+    Executions,
+    FunctionTally,
+    peak_of,
+    roofline,
+)
+from jaxmon.agent.functions import OTHER, UNKNOWN, Function, series_of
 from jaxmon.agent.jaxlink import flops as counting
-from jaxmon.agent.jaxlink.arguments import Call
+from jaxmon.agent.jaxlink.arguments import JitCall
 from jaxmon.agent.jaxlink.flops import Flops
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.loop_bytes import accessed_bytes
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
-from jaxmon.agent.jaxlink.transformed import applied_at
-from jaxmon.agent.observers import Options, Sample, Shapes
+from jaxmon.agent.jaxlink.transforms import applied_at
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.sampling.shapes import array_classes, shapes_of, shapes_of_kinds
 from jaxmon.exposition.families import Family, series
@@ -57,7 +60,7 @@ class Lowered(NamedTuple):
     shapes: Shapes | None
 
 
-class _Thread(threading.local):
+class _FlopThread(threading.local):
     """
     Attributes:
         jaxpr: the function lowered last, and a reference to the jaxpr.
@@ -70,7 +73,7 @@ class _Thread(threading.local):
     applied: bool = False
 
 
-class Utilization(Part):
+class UtilizationPart(Part):
     """
     Counts the FLOPs of calls.
 
@@ -83,7 +86,7 @@ class Utilization(Part):
         self._jax = context.jax
         self._guard = context.guard
         self._settings = context.settings
-        self._thread = _Thread()
+        self._thread = _FlopThread()
         self._tallies: dict[Function, FunctionTally] = {}
         self._executions: dict[Function, Executions] = {}
         self._rooflines: dict[Function, Roofline] = {}
@@ -111,7 +114,7 @@ class Utilization(Part):
             self._guard.failed(SITE)
 
     def _on_call(
-        self, function: Function, jitted: Jitted, call: Call, options: Options
+        self, function: Function, jitted: Jitted, call: JitCall, options: Options
     ) -> None:
         """Note the shapes of the arguments of a call that compiles."""
         del jitted, options
@@ -248,7 +251,7 @@ class Utilization(Part):
             interrupts.pass_on(error)
             return None  # its backend shows no HLO, or XLA does not take it back
 
-    def _share(self, whole: Cost, mine: int, devices: int) -> Cost:
+    def _share(self, whole: CallCost, mine: int, devices: int) -> CallCost:
         """
         Return the cost of a program on *mine* of its *devices*, those of this process.
         """
@@ -258,7 +261,7 @@ class Utilization(Part):
         ideal = whole.ideal
         if ideal is not None:
             ideal = {work: one * share / local for work, one in ideal.items()}
-        return Cost(flops, ideal, mine / local)
+        return CallCost(flops, ideal, mine / local)
 
     def _peak_of(self, devices: list[Any]) -> DevicePeak | None:
         """Return the peak of each of *devices*; `None` if not all devices are alike."""
@@ -376,7 +379,7 @@ def _is_counted(function: Function) -> bool:
     return not function.internal and function.name not in _SHARED
 
 
-def cost_of(found: Flops, peak: DevicePeak | None) -> Cost:
+def cost_of(found: Flops, peak: DevicePeak | None) -> CallCost:
     """Return the cost of a program whose devices, taken together, have this *peak*."""
     flops, ideal = {MODEL: 0.0}, {MODEL: 0.0}
     known = peak is not None
@@ -388,7 +391,7 @@ def cost_of(found: Flops, peak: DevicePeak | None) -> Cost:
             known = False
         else:
             ideal[work] = ideal.get(work, 0.0) + number / best
-    return Cost(flops, ideal if known else None)
+    return CallCost(flops, ideal if known else None)
 
 
 def _without_peak(found: Flops, peak: DevicePeak) -> str:

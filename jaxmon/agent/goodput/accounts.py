@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from jaxmon.agent.goodput.identity import Moment
+from jaxmon.agent.goodput.identity import ClockPair
 from jaxmon.facts.run import CHECKPOINT, CRASHED, LOST, RECOVERY, STARTUP, RunRecord
 from jaxmon.indicators.labels import OTHER
 from jaxmon.indicators.timeline import COMPILE, DATA_WAIT, STEP
@@ -75,7 +75,7 @@ class Accounts:
 
     def advance(  # noqa: PLR0913 - what is known of a moment
         self,
-        now: Moment,
+        now: ClockPair,
         spent: Mapping[str, float],
         progress: Progress | None,
         *,

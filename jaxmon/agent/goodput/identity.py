@@ -35,7 +35,7 @@ _STATE, _STARTED = 0, 19
 _DEAD = (b"Z", b"X")
 
 
-class Run(NamedTuple):
+class AttemptIdentity(NamedTuple):
     """
     Attributes:
         name: of the run.
@@ -48,7 +48,7 @@ class Run(NamedTuple):
     directory: Path
 
 
-class Moment(NamedTuple):
+class ClockPair(NamedTuple):
     """
     A moment by two clocks.
 
@@ -75,7 +75,7 @@ class Writer(NamedTuple):
     pid: int
     started: str
 
-    def age(self, now: Moment) -> float:
+    def age(self, now: ClockPair) -> float:
         """Return how long ago it started; 0 if the system does not say."""
         try:
             began = int(self.started) / os.sysconf("SC_CLK_TCK")
@@ -111,7 +111,9 @@ def is_run(settings: Settings) -> bool:
     return bool(settings.run) or settings.run_state is not None
 
 
-def run_of(settings: Settings, environ: Mapping[str, str] | None = None) -> Run:
+def run_of(
+    settings: Settings, environ: Mapping[str, str] | None = None
+) -> AttemptIdentity:
     """Return the run of *settings*, for which `is_run` is true."""
     from jaxmon.facts import run as record  # noqa: PLC0415 - few processes are runs
 
@@ -124,16 +126,16 @@ def run_of(settings: Settings, environ: Mapping[str, str] | None = None) -> Run:
     attempt = settings.attempt
     if attempt is None:
         attempt = attempt_of(environ)
-    return Run(record.name(name), attempt, directory)
+    return AttemptIdentity(record.name(name), attempt, directory)
 
 
-def moment() -> Moment:
+def moment() -> ClockPair:
     """Return the current moment."""
     try:
-        return Moment(wall_time(), time.clock_gettime(time.CLOCK_BOOTTIME))
+        return ClockPair(wall_time(), time.clock_gettime(time.CLOCK_BOOTTIME))
     except (AttributeError, OSError) as error:  # not Linux
         interrupts.pass_on(error)
-        return Moment(wall_time(), monotonic())
+        return ClockPair(wall_time(), monotonic())
 
 
 def this_process() -> Writer:

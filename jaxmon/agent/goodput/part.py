@@ -18,14 +18,14 @@ from jaxmon.agent.goodput import identity
 from jaxmon.agent.goodput.accounts import Accounts, Progress
 from jaxmon.agent.goodput.store import Store, SupersededError
 from jaxmon.agent.guard import log
-from jaxmon.agent.jaxlink.cluster import cluster
+from jaxmon.agent.jaxlink.backends import cluster
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.facts.run import CHECKPOINT, STOPPED, NewerRecordError, RunRecord
-from jaxmon.indicators.loops import Loop, Loops
+from jaxmon.indicators.loops import Loops, StepLoop
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.threads import RLock
 
@@ -70,7 +70,7 @@ class RunGoodput(Part):
         self._run = identity.run_of(context.settings)
         self._store: Store | None = None
         self._accounts: Accounts | None = None
-        self._loop: Loop | None = None
+        self._loop: StepLoop | None = None
         self._numbered = False
         # When a jitted function had been called for the first time.
         self._called: float | None = None

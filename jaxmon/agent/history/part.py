@@ -18,19 +18,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from jaxmon import catalog, interrupts
-from jaxmon.agent.context import Context
+from jaxmon.agent.context import Context, Shapes
 from jaxmon.agent.functions import Function
 from jaxmon.agent.guard import log
-from jaxmon.agent.history import store
-from jaxmon.agent.history.store import PastRun, ProgramTimes, commit_of
+from jaxmon.agent.history import times as store
 from jaxmon.agent.history.times import (
     Followed,
     LoopSteps,
+    PastRun,
+    ProgramTimes,
     SlowerThanPast,
     TimedProgram,
     Waits,
+    commit_of,
 )
-from jaxmon.agent.observers import Shapes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.sampling.shapes import text_of
 from jaxmon.agent.versions import versions

@@ -7,10 +7,11 @@ from importlib import import_module
 from types import FrameType
 from typing import Any, NamedTuple
 
-from jaxmon.agent.jaxlink import jit, pmaps
+from jaxmon.agent.jaxlink import jit
+from jaxmon.agent.jaxlink import jit as pmaps
+from jaxmon.agent.jaxlink.arrays import LeafKinds
 from jaxmon.agent.jaxlink.frames import Jitted, jitted_from_variables
 from jaxmon.agent.jaxlink.jit import JitOptions
-from jaxmon.agent.jaxlink.leaf_types import LeafKinds
 
 
 # Functions called by jit's ``cache_miss``, whose frames have the arguments as jit sees
@@ -18,7 +19,7 @@ from jaxmon.agent.jaxlink.leaf_types import LeafKinds
 _HELPERS = ("_run_python_pjit", "_python_pjit_helper")
 
 
-class Call:
+class JitCall:
     """
     A call as found in JAX's frames. Must not outlive the observation: it refers to the
     user's arguments.
@@ -85,7 +86,7 @@ class Call:
 
 def call_served_by(
     frame: FrameType, below: FrameType
-) -> tuple[Jitted, Call | None] | tuple[None, None]:
+) -> tuple[Jitted, JitCall | None] | tuple[None, None]:
     """
     Return the jitted function whose call a ``cache_miss`` *frame* serves, and the call,
     which must not be kept.
@@ -112,7 +113,7 @@ def call_served_by(
     leaves, avals = kept.get("args_flat"), getattr(params, "in_avals", ())
     if leaves is not None and len(leaves) > len(avals):
         leaves = leaves[len(leaves) - len(avals) :]  # after constants of the program
-    return jitted, Call(
+    return jitted, JitCall(
         jitted.fun,
         variables["args"],
         variables["kwargs"],
@@ -126,10 +127,10 @@ def call_served_by(
     )
 
 
-def _of_pmap(variables: Mapping[str, Any]) -> Call:
+def _of_pmap(variables: Mapping[str, Any]) -> JitCall:
     """Return the call of a pmap with its own cache (up to 0.7)."""
     params, found = variables.get("p"), pmaps.options_of_cache_miss(variables)
-    return Call(
+    return JitCall(
         found.get("fun"),
         variables["args"],
         variables["kwargs"],
@@ -141,7 +142,7 @@ def _of_pmap(variables: Mapping[str, Any]) -> Call:
     )
 
 
-def _of_shard_map(fun: object, frame: FrameType, params: Any) -> Call:
+def _of_shard_map(fun: object, frame: FrameType, params: Any) -> JitCall:
     """
     Return the call of a pmap made of jit and shard_map (since 0.8).
 
@@ -152,7 +153,7 @@ def _of_shard_map(fun: object, frame: FrameType, params: Any) -> Call:
     """
     variables, found = frame.f_locals, pmaps.options_of_shard_map(frame)
     leaves, tree = pmaps.leaves_and_tree(variables)
-    return Call(
+    return JitCall(
         fun,
         variables["args"],
         variables["kwargs"],

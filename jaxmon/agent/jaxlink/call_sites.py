@@ -48,7 +48,7 @@ _Studied: TypeAlias = tuple[CodeType, frozenset[int], frozenset[int]]
 _WRAPPERS = frozenset(("reraise_with_filtered_traceback", "cache_miss"))
 
 
-class Site(NamedTuple):
+class CallSite(NamedTuple):
     """
     A place that calls.
 
@@ -73,7 +73,7 @@ class CallSites:
 
     def __init__(self) -> None:
         self.threads: dict[int, None] = {}
-        self._sites: dict[tuple[int, int], Site] = {}
+        self._sites: dict[tuple[int, int], CallSite] = {}
         self._drivers: dict[int, CodeType] = {}
         self._callers: dict[int, CodeType] = {}
         self._called: dict[int, dict[int, str]] = {}
@@ -112,7 +112,7 @@ class CallSites:
         """
         self._add(frame.f_code, frame.f_lasti, state, function)
 
-    def at(self, code: CodeType, offset: int) -> Site | None:
+    def at(self, code: CodeType, offset: int) -> CallSite | None:
         """
         Return what *code* calls at *offset*, if that is a known place, or if it is
         known to call the same name elsewhere, which takes some microseconds.
@@ -168,7 +168,7 @@ class CallSites:
                     self._add(code, one.offset, state, "")
         self._asking[id(code)] = code, frozenset(asking), frozenset(receiving)
 
-    def _elsewhere(self, code: CodeType, offset: int) -> Site | None:
+    def _elsewhere(self, code: CodeType, offset: int) -> CallSite | None:
         """Return what *code* calls by the name that it calls at *offset*."""
         called = self._called.get(id(code))
         if called is None:
@@ -190,7 +190,7 @@ class CallSites:
         if (known is None and len(self._sites) < MAX_SITES) or (
             known is not None and function and not known.function
         ):
-            self._sites[key] = Site(state, function, code)
+            self._sites[key] = CallSite(state, function, code)
             if state != NUMPY:
                 self._drivers[id(code)] = code
             if state == DEVICE:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from jaxmon import interrupts
 from jaxmon.agent.jaxlink import products
 from jaxmon.agent.jaxlink.products import UncountableError
-from jaxmon.agent.jaxlink.source_lines import Frame, SourceLineFinder
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, StackFrame
 from jaxmon.facts.functions import Uncounted
 from jaxmon.sources import display_path
 
@@ -147,7 +147,7 @@ def format_of(equation: Any) -> str:
     return widest.removeprefix("u")
 
 
-class _Count:
+class _FlopCount:
     """FLOPs of a part of a program."""
 
     __slots__ = ("amounts", "loops", "unknown")
@@ -161,7 +161,7 @@ class _Count:
     def nothing(self) -> bool:
         return not self.amounts and self.unknown is None
 
-    def add(self, other: _Count, *, times: float = 1, again: bool = False) -> None:
+    def add(self, other: _FlopCount, *, times: float = 1, again: bool = False) -> None:
         for (format_, recomputed), number in other.amounts.items():
             key = (format_, recomputed or again)
             self.amounts[key] = self.amounts.get(key, 0.0) + number * times
@@ -176,9 +176,9 @@ class _Counter:
         self._jax = jax
         self._lines = lines
         # With the jaxpr itself, so that its id cannot be another's.
-        self._known: dict[int, tuple[Any, _Count]] = {}
+        self._known: dict[int, tuple[Any, _FlopCount]] = {}
         self._left = _MOST_EQUATIONS
-        self._adding: Mapping[str, Callable[[_Count, Any], None]] = {
+        self._adding: Mapping[str, Callable[[_FlopCount, Any], None]] = {
             **dict.fromkeys(_PRODUCTS, self._add_product),
             **dict.fromkeys(_LIBRARY, self._add_library),
             **dict.fromkeys(_KERNELS, self._add_kernel),
@@ -188,18 +188,18 @@ class _Counter:
             "custom_linear_solve": self._add_solve,
         }
 
-    def of(self, jaxpr: Any, *, kernel: bool = False) -> _Count:
+    def of(self, jaxpr: Any, *, kernel: bool = False) -> _FlopCount:
         """Count *jaxpr*, which belongs to a *kernel* or not."""
         known = self._known.get(id(jaxpr))
         if known is not None:
             return known[1]
-        found = _Count()
+        found = _FlopCount()
         for equation in jaxpr.eqns:
             self._left -= 1
             if self._left < 0:
                 found.unknown = Uncounted("size")
                 break
-            one = _Count()
+            one = _FlopCount()
             add = self._adding.get(equation.primitive.name)
             if add is not None:
                 add(one, equation)
@@ -212,7 +212,7 @@ class _Counter:
         self._known[id(jaxpr)] = jaxpr, found
         return found
 
-    def _add_product(self, found: _Count, equation: Any) -> None:
+    def _add_product(self, found: _FlopCount, equation: Any) -> None:
         try:
             flops = _PRODUCTS[equation.primitive.name](equation)
         except UncountableError:
@@ -221,10 +221,10 @@ class _Counter:
         if flops:
             found.amounts[format_of(equation), False] = flops
 
-    def _add_library(self, found: _Count, equation: Any) -> None:
+    def _add_library(self, found: _FlopCount, equation: Any) -> None:
         found.unknown = self._unknown("library", equation)
 
-    def _add_called(self, found: _Count, equation: Any, *, kernel: bool) -> None:
+    def _add_called(self, found: _FlopCount, equation: Any, *, kernel: bool) -> None:
         """Add what is called, once; an operation of which nothing is known is not."""
         name, times = equation.primitive.name, _shards(equation)
         if kernel and name.startswith(_IN_KERNELS):
@@ -240,12 +240,12 @@ class _Counter:
         if not known:
             found.unknown = self._unknown("library", equation)
 
-    def _add_scan(self, found: _Count, equation: Any) -> None:
+    def _add_scan(self, found: _FlopCount, equation: Any) -> None:
         parameters = equation.params
         found.add(self.of(_open(parameters["jaxpr"])), times=parameters["length"])
         found.loops = True
 
-    def _add_while(self, found: _Count, equation: Any) -> None:
+    def _add_while(self, found: _FlopCount, equation: Any) -> None:
         parameters = equation.params
         body = self.of(_open(parameters["body_jaxpr"]))
         condition = self.of(_open(parameters["cond_jaxpr"]))
@@ -259,7 +259,7 @@ class _Counter:
             found.add(body, times=trips)
             found.add(condition, times=trips + 1)
 
-    def _add_branches(self, found: _Count, equation: Any) -> None:
+    def _add_branches(self, found: _FlopCount, equation: Any) -> None:
         branches = [self.of(_open(one)) for one in equation.params["branches"]]
         first = branches[0]
         found.loops = any(one.loops for one in branches)
@@ -268,11 +268,11 @@ class _Counter:
             found.unknown = found.unknown or self._unknown("branch", equation)
         found.add(first)
 
-    def _add_solve(self, found: _Count, equation: Any) -> None:
+    def _add_solve(self, found: _FlopCount, equation: Any) -> None:
         # The other functions are for derivatives.
         found.add(self.of(_open(equation.params["jaxprs"].solve)))
 
-    def _add_kernel(self, found: _Count, equation: Any) -> None:
+    def _add_kernel(self, found: _FlopCount, equation: Any) -> None:
         """Add what a kernel does on its grid, or what its author says of it."""
         parameters = equation.params
         grid = getattr(parameters.get("grid_mapping"), "grid", None)
@@ -293,7 +293,7 @@ class _Counter:
 
     def _unknown(self, reason: str, equation: Any) -> Uncounted:
         frames = getattr(equation.source_info.traceback, "frames", ())
-        stack = [Frame(f.file_name, f.line_num, f.function_name) for f in frames]
+        stack = [StackFrame(f.file_name, f.line_num, f.function_name) for f in frames]
         line = self._lines.of(stack)
         known = line.file and not self._lines.is_jax(line.file)
         where = f"{display_path(line.file)}:{line.line}" if known else ""

@@ -15,7 +15,7 @@ from types import FrameType, TracebackType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from jaxmon import interrupts
-from jaxmon.agent.jaxlink import pmaps
+from jaxmon.agent.jaxlink import jit as pmaps
 from jaxmon.agent.jaxlink.ownership import is_binding, is_inside
 from jaxmon.agent.jaxlink.source_lines import AGENT
 
@@ -225,7 +225,7 @@ def _ahead(frame: FrameType) -> Jitted | None:
     return Jitted(fun, info, info.fun_sourceinfo, call=False)
 
 
-class Program(NamedTuple):
+class StackProgram(NamedTuple):
     """
     Information from the stack about a program being traced, lowered or compiled.
 
@@ -254,7 +254,7 @@ def is_nested(frame: FrameType | None) -> bool:
     return False
 
 
-def program_at(frame: FrameType | None) -> Program:
+def program_at(frame: FrameType | None) -> StackProgram:
     """
     Walk up from *frame* and return the program being processed. Costs microseconds.
     """
@@ -269,7 +269,7 @@ def program_at(frame: FrameType | None) -> Program:
         else:
             jitted = jitted_at(frame)
             if jitted is not None:
-                return Program(jitted, None, None)
+                return StackProgram(jitted, None, None)
         frame = frame.f_back
     source: str | None = None
     program: str | None = None
@@ -280,7 +280,7 @@ def program_at(frame: FrameType | None) -> Program:
         else:
             source = source or _source_of_jaxpr(variables.get("closed_jaxpr"))
             program = variables.get("fun_name")
-    return Program(None, source_location(source), program)
+    return StackProgram(None, source_location(source), program)
 
 
 def name_at(frame: FrameType) -> str | None:

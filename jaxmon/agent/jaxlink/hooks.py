@@ -14,8 +14,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from jaxmon import catalog, interrupts
-from jaxmon.agent.allowance import Allowance
-from jaxmon.agent.guard import Guard, log
+from jaxmon.agent.guard import Allowance, Guard, log
 from jaxmon.agent.jaxlink.configuration import is_calling
 from jaxmon.agent.jaxlink.listeners import SITE as MONITORING
 from jaxmon.agent.jaxlink.listeners import (
@@ -67,7 +66,7 @@ class Hooks:
     def attach(
         self,
         name: str,
-        take: Callable[[Places], None],
+        take: Callable[[HookPlaces], None],
         *,
         needs: tuple[str, ...] = (),
     ) -> None:
@@ -82,7 +81,7 @@ class Hooks:
         patched, undone = self.patches.number, len(self._undo)
         self._needs[name] = needs
         try:
-            take(Places(self, self._guard, name))
+            take(HookPlaces(self, self._guard, name))
         except Exception as missing:  # noqa: BLE001 - who knows what a JAX may raise
             interrupts.pass_on(missing)
             self._take_back(undone)
@@ -186,7 +185,7 @@ class Hooks:
 
     # --- inside ------------------------------------------------------------------
 
-    def _register(self, _: Places) -> None:
+    def _register(self, _: HookPlaces) -> None:
         self.listeners = listeners = Listeners(
             self._jax._src.monitoring,  # noqa: SLF001
             self._guard,
@@ -205,7 +204,7 @@ class Hooks:
             call()
 
 
-class Places:
+class HookPlaces:
     """Attaches one hook; everything is undone with the hook."""
 
     def __init__(self, hooks: Hooks, guard: Guard, site: str) -> None:

@@ -39,7 +39,7 @@ _LOGGERS = {
 }
 
 
-class Warned(NamedTuple):
+class JaxWarning(NamedTuple):
     """
     A warning.
 
@@ -68,26 +68,26 @@ def loggers() -> list[logging.Logger]:
     return [logging.getLogger(name) for name in _LOGGERS]
 
 
-def warned_at(frame: FrameType) -> Warned:
+def warned_at(frame: FrameType) -> JaxWarning:
     """Return what *frame*, a function of JAX, warns of."""
     code, variables = frame.f_code, frame.f_locals
     if unused := variables.get("unused_donations"):
         given = ", ".join(map(str, unused))
-        return Warned("donation", f"Some donated buffers were not usable: {given}")
+        return JaxWarning("donation", f"Some donated buffers were not usable: {given}")
     module = Path(code.co_filename).stem
     kind = _KINDS.get(module, "other")
     if kind == "dtype_unavailable" and "dtype" in variables:
         dtype = getattr(variables["dtype"], "__name__", variables["dtype"])
-        return Warned(
+        return JaxWarning(
             kind, f"dtype {dtype} is not available while jax_enable_x64 is not set"
         )
     if kind == "dtype_cast":
-        return Warned(kind, "a value is cast to the dtype of the array it updates")
+        return JaxWarning(kind, "a value is cast to the dtype of the array it updates")
     if kind == "deprecated" and isinstance(variables.get("message"), str):
-        return Warned(kind, variables["message"])
-    return Warned(kind, f"JAX warned in {module}.{code.co_name}")
+        return JaxWarning(kind, variables["message"])
+    return JaxWarning(kind, f"JAX warned in {module}.{code.co_name}")
 
 
-def warned_by(record: logging.LogRecord) -> Warned:
+def warned_by(record: logging.LogRecord) -> JaxWarning:
     """Return what a *record* of one of `loggers` warns of."""
-    return Warned(_LOGGERS.get(record.name, "other"), record.getMessage())
+    return JaxWarning(_LOGGERS.get(record.name, "other"), record.getMessage())

@@ -29,7 +29,7 @@ _DERIVE = frozenset(
 _DRAW = frozenset(("random_bits", "threefry2x32"))
 
 
-class _Known(NamedTuple):
+class _KeyState(NamedTuple):
     """
     Attributes:
         keys: the key arguments from which it follows, as bits.
@@ -40,10 +40,10 @@ class _Known(NamedTuple):
     varies: bool = False
 
 
-_CONSTANT = _Known()
+_CONSTANT = _KeyState()
 
 
-class TooLargeError(Exception):
+class TooManyEquationsError(Exception):
     """The program has too many equations to look at."""
 
 
@@ -78,14 +78,14 @@ def drawn_from(frame: FrameType | None) -> tuple[bool, ...]:
         return ()
     arguments, keys = [], 0
     for one in given:
-        arguments.append(_Known(1 << keys) if one else _Known(varies=True))
+        arguments.append(_KeyState(1 << keys) if one else _KeyState(varies=True))
         keys += one
-    reader = _Reader()
+    reader = _UseReader()
     reader.run(jaxpr, arguments)
     return tuple(bool(reader.drawn >> key & 1) for key in range(keys))
 
 
-class _Reader:
+class _UseReader:
     """
     Follows keys through a program.
 
@@ -97,46 +97,46 @@ class _Reader:
         self.drawn = 0
         self._left = _MOST_EQUATIONS
 
-    def run(self, jaxpr: Any, arguments: Sequence[_Known]) -> list[_Known]:
+    def run(self, jaxpr: Any, arguments: Sequence[_KeyState]) -> list[_KeyState]:
         """Return what is known about the results of *jaxpr* with these *arguments*."""
         known = dict(zip(jaxpr.invars, arguments, strict=False))
 
-        def of(value: Any) -> _Known:
+        def of(value: Any) -> _KeyState:
             # Literals are not hashable.
             return _CONSTANT if hasattr(value, "val") else known.get(value, _CONSTANT)
 
         for equation in jaxpr.eqns:
             self._left -= 1
             if self._left < 0:
-                raise TooLargeError
+                raise TooManyEquationsError
             results = self._apply(equation, [of(one) for one in equation.invars])
             known.update(zip(equation.outvars, results, strict=False))
         return [of(one) for one in jaxpr.outvars]
 
-    def _apply(self, equation: Any, given: list[_Known]) -> list[_Known]:
+    def _apply(self, equation: Any, given: list[_KeyState]) -> list[_KeyState]:
         name, number = equation.primitive.name, len(equation.outvars)
         varies = any([one.varies for one in given])
         if name in _DRAW:
             for one in given:
                 self.drawn |= one.keys
         elif name == "random_fold_in":
-            return [_Known(varies=True) if varies else given[0]] * number
+            return [_KeyState(varies=True) if varies else given[0]] * number
         elif name in _DERIVE:
             keys = 0
             for one in given:
                 keys |= one.keys
-            return [_Known(0 if varies else keys, varies)] * number
+            return [_KeyState(0 if varies else keys, varies)] * number
         inner = _inner(equation, given)
         if not inner:
-            return [_Known(varies=varies)] * number
-        found: list[_Known] = []
+            return [_KeyState(varies=varies)] * number
+        found: list[_KeyState] = []
         for jaxpr, arguments in inner:
             found = self.run(jaxpr, arguments)
         same = len(inner) == 1 and len(found) == number
-        return found if same else [_Known(varies=varies)] * number
+        return found if same else [_KeyState(varies=varies)] * number
 
 
-def _inner(equation: Any, given: list[_Known]) -> list[tuple[Any, list[_Known]]]:
+def _inner(equation: Any, given: list[_KeyState]) -> list[tuple[Any, list[_KeyState]]]:
     """Return the programs that *equation* calls, with their arguments."""
     found = []
     parameters = equation.params

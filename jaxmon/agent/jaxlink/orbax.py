@@ -12,7 +12,7 @@ from typing import NamedTuple
 from jaxmon.agent.jaxlink.other_threads import Stack
 
 
-class Kind(NamedTuple):
+class CheckpointKind(NamedTuple):
     """
     Attributes:
         operation: ``save`` or ``restore``.
@@ -23,8 +23,14 @@ class Kind(NamedTuple):
     is_async: bool
 
 
-SAVE, _ASYNC_SAVE = Kind("save", is_async=False), Kind("save", is_async=True)
-_READ, _ASYNC_READ = Kind("restore", is_async=False), Kind("restore", is_async=True)
+SAVE, _ASYNC_SAVE = (
+    CheckpointKind("save", is_async=False),
+    CheckpointKind("save", is_async=True),
+)
+_READ, _ASYNC_READ = (
+    CheckpointKind("restore", is_async=False),
+    CheckpointKind("restore", is_async=True),
+)
 
 _WRITE = "/jax/orbax/write"
 STARTS = {

@@ -1,15 +1,30 @@
-"""Attribute patches that can be undone."""
+"""
+Attribute patches that can be undone.
+
+Functions and classes of JAX that jaxmon replaces, by release. Each function raises
+`AttributeError` if the installed JAX lacks its target.
+
+Replaces methods of JAX's array class without adding a stack frame. Looking the method
+up runs an observer, which returns a callable for one call; the call has finished when
+the interpreter drops that. `jaxmon.agent.jaxlink.probe` does the same for functions.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
-from types import CellType, ModuleType
-from typing import Any, NamedTuple, TypeAlias
+from types import CellType, FrameType, ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from jaxmon.agent.guard import log
+from jaxmon.agent.guard import Allowance, Guard, log
 from jaxmon.agent.inspection import is_instance
+from jaxmon.agent.jaxlink.configuration import is_calling
+from jaxmon.agent.jaxlink.transfer_sites import TransferSite
+
+
+if TYPE_CHECKING:
+    from jaxmon.otel.traces.spans import Place
 
 
 Owner: TypeAlias = ModuleType | type | CellType
@@ -112,3 +127,183 @@ class ModuleProxy(ModuleType):
     def __reduce__(self) -> tuple[Any, ...]:
         # Cloudpickle pickles functions of JAX with the modules that they use.
         return import_module, (self.__name__,)
+
+
+class PatchTarget(NamedTuple):
+    """An attribute that JAX looks up in its module, or class, on each use."""
+
+    owner: Any
+    name: str
+
+
+def misses(jax: Any) -> list[PatchTarget]:
+    """Return the functions called on every miss, and ahead of time."""
+    source: Any = jax._src  # noqa: SLF001 - no public way, here and below
+    found = [_place(jax, source.pjit, "_infer_params")]
+    # pmap had its own cache up to 0.7; since 0.8 _prepare_pmap only checks arguments.
+    if hasattr(source.api, "_cpp_pmap") and hasattr(source.api, "_prepare_pmap"):
+        found.append(PatchTarget(source.api, "_prepare_pmap"))
+    return found
+
+
+def completed_misses(jax: Any) -> list[PatchTarget]:
+    """Return the function called when a missed call has succeeded, if there is one."""
+    pjit: Any = jax._src.pjit  # noqa: SLF001
+    name = "_get_fastpath_data"
+    return [PatchTarget(pjit, name)] if hasattr(pjit, name) else []
+
+
+def compiles(jax: Any) -> PatchTarget:
+    """
+    Return the function that compiles a program or finds it in the persistent cache.
+    """
+    return _place(jax, jax._src.compiler, "compile_or_get_cached")  # noqa: SLF001
+
+
+def builds(jax: Any) -> list[PatchTarget]:
+    """Return the functions that call XLA for a program not found there."""
+    compiler: Any = jax._src.compiler  # noqa: SLF001
+    names = ("backend_compile", "backend_compile_and_load")  # up to 0.8; since 0.6
+    return [PatchTarget(compiler, name) for name in names if hasattr(compiler, name)]
+
+
+def cache_writes(jax: Any) -> PatchTarget:
+    """Return the function that writes a program to the persistent cache."""
+    return _place(jax, jax._src.compiler, "_cache_write")  # noqa: SLF001
+
+
+def warners(jax: Any) -> tuple[PatchTarget, PatchTarget]:
+    """
+    Return where JAX looks up ``warnings`` to report entries that could not be read or
+    written, and entries that are too large.
+    """
+    source: Any = jax._src  # noqa: SLF001
+    return PatchTarget(source.compiler, "warnings"), PatchTarget(
+        source.lru_cache, "warnings"
+    )
+
+
+def traceback_filter(jax: Any) -> PatchTarget:
+    """Return the function called when an error leaves a function of JAX."""
+    return _place(jax, jax._src.traceback_util, "_filtering_mode")  # noqa: SLF001
+
+
+def deleted_check(jax: Any) -> PatchTarget:
+    """Return the method that raises if an array read from Python is deleted."""
+    kind: Any = jax._src.array.ArrayImpl  # noqa: SLF001
+    return PatchTarget(kind, "_check_if_deleted")
+
+
+def jit_maker(jax: Any) -> PatchTarget:
+    """Return the function that creates jitted objects."""
+    return PatchTarget(jax._src.pjit, "_cpp_pjit")  # noqa: SLF001
+
+
+def pmap_maker(jax: Any) -> PatchTarget | None:
+    """
+    Return the function that creates pmaps: up to 0.7 ``_cpp_pmap``, since then
+    `jax.pmap` inside the wrapper that filters its tracebacks; `None` without a
+    `jax.pmap`, which may be removed, with calls still to count.
+    """
+    if "pmap" not in vars(jax):
+        return None
+    source: Any = jax._src  # noqa: SLF001
+    # JAX's own: the program may have wrapped the public name.
+    pmap = source.api.pmap if hasattr(source.api, "pmap") else source.pmap.pmap
+    if not hasattr(pmap, "__wrapped__"):
+        return PatchTarget(source.api, "_cpp_pmap")
+    for cell in pmap.__closure__:
+        if cell.cell_contents is pmap.__wrapped__:
+            return PatchTarget(cell, "cell_contents")
+    msg = "jax.pmap is made in a different way"
+    raise AttributeError(msg)
+
+
+def _place(jax: Any, owner: Any, name: str) -> PatchTarget:
+    """Return a target whose observers need `is_calling`."""
+    is_calling(jax)
+    getattr(owner, name)
+    return PatchTarget(owner, name)
+
+
+SITE = "transfers"
+
+Started: TypeAlias = tuple[TransferSite, int, int, int, int, "Place | None"]
+"""
+Transfer site, how many transfers it stands for, count (0 for shards after the first),
+bytes, start, and where a span of it belongs.
+"""
+
+Record: TypeAlias = tuple[Started, int]
+"""The same with the end; both in nanoseconds of the performance counter."""
+
+
+class SyncCall:
+    """
+    ``array.block_until_ready`` before it is called: a lookup alone is not a sync.
+
+    Attributes:
+        bound: the method.
+        start: takes the calling frame, the method and the weight; returns what to call
+            instead.
+        weight: how many syncs it stands for.
+    """
+
+    # Set from outside: an `__init__` would cost each sync a call.
+    __slots__ = ("bound", "start", "weight")
+
+    bound: Callable[[], Any]
+    start: Callable[..., Callable[..., Any] | None]
+    weight: int
+
+    @property
+    def __call__(self) -> Callable[[], Any]:
+        """The method, for one call."""
+        frame, bound = sys._getframe(1), self.bound  # noqa: SLF001
+        return self.start(frame, bound, self.weight) or bound
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.bound, name)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.bound.__reduce_ex__(protocol)
+
+
+class MethodPatch:
+    """Replaces a method of JAX's array class and passes each use to *observe*."""
+
+    __slots__ = ("_allowance", "_bind", "_guard", "_observe", "_off", "active")
+
+    def __init__(
+        self,
+        original: Any,
+        observe: Callable[[FrameType, Callable[..., Any], Any], Any],
+        allowance: Allowance,
+        guard: Guard,
+    ) -> None:
+        self._allowance = allowance
+        self._bind = original.__get__
+        self._observe = observe
+        self._guard = guard
+        self._off = guard.off
+        self.active = True
+
+    def __get__(self, array: Any, owner: type | None = None) -> Any:
+        # First, since most pass where they are frequent.
+        allowance = self._allowance
+        if allowance.passing:
+            allowance.passing -= 1
+            return self._bind(array, owner)
+        bound = self._bind(array, owner)
+        if array is None or not self.active or SITE in self._off:
+            return bound
+        try:
+            return self._observe(sys._getframe(1), bound, array) or bound  # noqa: SLF001
+        except Exception:  # noqa: BLE001 - contained: the user's call goes on
+            self._guard.failed(SITE)
+            return bound
+
+
+def variable(frame: FrameType, name: str) -> Any:
+    """Return the variable *name* of the method, in *frame*, that looks another up."""
+    return frame.f_locals[name]

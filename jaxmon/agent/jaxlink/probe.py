@@ -17,8 +17,7 @@ from pkgutil import resolve_name
 from types import FrameType
 from typing import Any, Protocol
 
-from jaxmon.agent.allowance import Allowance
-from jaxmon.agent.guard import Guard
+from jaxmon.agent.guard import Allowance, Guard
 from jaxmon.indicators.endings import SingleUse
 
 

@@ -47,7 +47,7 @@ def reserved(jax: Any) -> Iterator[None]:
 _OWN = "the program is profiling itself"
 
 
-class Session:
+class ProfilerSession:
     """
     A profiling session of ours.
 

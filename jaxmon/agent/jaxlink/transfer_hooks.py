@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jaxmon.agent.allowance import Allowance
-from jaxmon.agent.guard import Guard
+from jaxmon.agent.guard import Allowance, Guard
 from jaxmon.agent.inspection import is_instance, package_of
 from jaxmon.agent.jaxlink.call_sites import CallSites
 from jaxmon.agent.jaxlink.configuration import is_calling
-from jaxmon.agent.jaxlink.method_patches import SITE, Record, SyncCall
+from jaxmon.agent.jaxlink.patches import SITE, Record, SyncCall
 from jaxmon.agent.jaxlink.transfer_sites import CONVERSIONS, TransferSite, TransferSites
 from jaxmon.indicators.endings import SingleUse
 

@@ -1,18 +1,268 @@
-"""Device memory by source line, and growth between snapshots."""
+"""
+Device memory by source line, and growth between snapshots.
+
+What `jax.profiler.device_memory_profile` returns is pprof's protocol buffer. Only what
+a memory profile uses is read; unknown fields are skipped. The input is untrusted: an
+invalid length, index or nesting is an error, and time and memory are bounded by the
+input, the input by `MAX_BYTES`.
+"""
 
 from __future__ import annotations
 
+import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
-from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine, SourceLineFinder
-from jaxmon.agent.memory import pprof
+from jaxmon.agent.jaxlink.source_lines import (
+    UNKNOWN,
+    SourceLine,
+    SourceLineFinder,
+    StackFrame,
+)
 from jaxmon.clocks import wall_time
+from jaxmon.errors import JaxmonError, WireError
 from jaxmon.facts import memory as facts
 from jaxmon.facts.record import encoded
+from jaxmon.formats import protobuf as wire
+from jaxmon.formats.protobuf import Value
 from jaxmon.sources import display_path
+
+
+MAX_BYTES = 64 << 20
+"""Maximum size of a decompressed profile: a million different stacks."""
+
+# Maximum number of samples, strings, functions and locations each; and of frames of all
+# stacks.
+_MAX_ENTRIES = 1_000_000
+_MAX_FRAMES = 4_000_000
+# Python's own limit is of this order; deeper stacks lose their outermost frames.
+_MAX_DEPTH = 1_000
+_MAX_LABELS = 16
+_MAX_VALUES = 16
+# Few labels are shared by all samples, except in a hostile file.
+_MAX_LABEL_CACHE = 4_096
+
+# Field numbers: of the profile, then of its messages.
+_SAMPLE_TYPE, _SAMPLE, _LOCATION, _FUNCTION, _STRING = 1, 2, 4, 5, 6
+_TYPE_UNIT = 2
+_SAMPLE_LOCATIONS, _SAMPLE_VALUES, _SAMPLE_LABEL = 1, 2, 3
+_LABEL_NAME, _LABEL_TEXT = 1, 2
+_LOCATION_ID, _LOCATION_LINE = 1, 4
+_LINE_FUNCTION, _LINE_NUMBER = 1, 2
+_FUNCTION_ID, _FUNCTION_NAME, _FUNCTION_FILE = 1, 2, 4
+
+
+class ProfileError(JaxmonError):
+    """The data is not a memory profile."""
+
+
+class HeapSample(NamedTuple):
+    """
+    Live allocations that share size, device, kind and stack.
+
+    Attributes:
+        allocations: their number.
+        size: their total size in bytes.
+        kind: ``"buffer"`` or ``"executable"``.
+        device: as JAX prints it; ``""`` for executables.
+        stack: index in `HeapProfile.stacks`.
+    """
+
+    allocations: int
+    size: int
+    kind: str
+    device: str
+    stack: int
+
+
+class HeapProfile(NamedTuple):
+    """
+    Attributes:
+        samples: in the order of the file.
+        stacks: innermost frame first; samples share them.
+    """
+
+    samples: Sequence[HeapSample]
+    stacks: Sequence[tuple[StackFrame, ...]]
+
+
+def samples_of(data: bytes) -> HeapProfile:
+    """
+    Return the profile in *data*, compressed or not. About 4 µs per sample.
+
+    Raises:
+        ProfileError: *data* is corrupt, or larger than `MAX_BYTES`.
+    """
+    try:
+        return _HeapReader(_decompressed(data)).profile()
+    except (IndexError, KeyError, TypeError, WireError, zlib.error) as error:
+        # Truncation, an index out of range, a number instead of text.
+        msg = f"not a memory profile, or corrupt: {error!r}"
+        raise ProfileError(msg) from error
+
+
+def _decompressed(data: bytes) -> bytes:
+    if data[:2] != b"\x1f\x8b":
+        raw = data
+    else:
+        stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        raw = stream.decompress(data, MAX_BYTES + 1)
+        if not stream.eof and len(raw) <= MAX_BYTES:
+            msg = "the compressed memory profile is truncated"
+            raise ProfileError(msg)
+    if len(raw) > MAX_BYTES:
+        msg = f"the memory profile is larger than {MAX_BYTES} bytes"
+        raise ProfileError(msg)
+    return raw
+
+
+class _HeapReader:
+    """Sorts the fields of a profile, then resolves references."""
+
+    def __init__(self, raw: bytes) -> None:
+        found: dict[int, list[memoryview]] = {
+            _SAMPLE_TYPE: [],
+            _SAMPLE: [],
+            _LOCATION: [],
+            _FUNCTION: [],
+            _STRING: [],
+        }
+        for number, value in wire.fields(raw):
+            entries = found.get(number)
+            if entries is None:
+                continue
+            if len(entries) >= _MAX_ENTRIES:
+                msg = f"the memory profile has more than {_MAX_ENTRIES} entries"
+                raise ProfileError(msg)
+            entries.append(_message(value))
+        self._types = found[_SAMPLE_TYPE]
+        self._samples = found[_SAMPLE]
+        self._strings = found[_STRING]
+        self._functions = dict(map(self._function, found[_FUNCTION]))
+        self._locations = dict(map(self._location, found[_LOCATION]))
+        self._labels: dict[bytes, tuple[str, str]] = {}
+
+    def profile(self) -> HeapProfile:
+        count_at, size_at = self._places()
+        samples: list[HeapSample] = []
+        stacks: list[tuple[StackFrame, ...]] = []
+        known: dict[tuple[Value, ...], int] = {}
+        frames = 0
+        for raw in self._samples:
+            places: list[Value] = []
+            values: list[int] = []
+            labels = {"kind": "buffer", "device": ""}
+            seen = 0
+            for number, value in wire.fields(raw):
+                if number == _SAMPLE_LOCATIONS and len(places) < _MAX_DEPTH:
+                    places.append(value)
+                elif number == _SAMPLE_VALUES and len(values) < _MAX_VALUES:
+                    values += wire.packed(value, _MAX_VALUES)
+                elif number == _SAMPLE_LABEL and seen < _MAX_LABELS:
+                    seen += 1
+                    name, text = self._label(bytes(_message(value)))
+                    labels[name] = text
+            key = tuple(places)
+            stack = known.get(key)
+            if stack is None:
+                stack = known[key] = len(stacks)
+                stacks.append(self._stack(key))
+                frames += len(stacks[-1])
+                if frames > _MAX_FRAMES:
+                    msg = f"the memory profile has more than {_MAX_FRAMES} frames"
+                    raise ProfileError(msg)
+            samples.append(
+                HeapSample(
+                    _signed(values[count_at]),
+                    _signed(values[size_at]),
+                    labels["kind"],
+                    labels["device"],
+                    stack,
+                )
+            )
+        return HeapProfile(samples, stacks)
+
+    def _places(self) -> tuple[int, int]:
+        """Return which values of a sample are count and size."""
+        units = [self._text(_last(raw, _TYPE_UNIT)) for raw in self._types]
+        if "count" not in units or "bytes" not in units:
+            if not self._samples:
+                return 0, 0
+            msg = f"a profile of {', '.join(units) or 'nothing'}, not of memory"
+            raise ProfileError(msg)
+        return units.index("count"), units.index("bytes")
+
+    def _stack(self, places: tuple[Value, ...]) -> tuple[StackFrame, ...]:
+        frames: list[StackFrame] = []
+        for place in places:
+            for number in wire.packed(place, _MAX_DEPTH - len(frames)):
+                frames += self._locations[number]
+        return tuple(frames[:_MAX_DEPTH])
+
+    def _function(self, raw: memoryview) -> tuple[int, tuple[str, str]]:
+        identity = name = file = 0
+        for number, value in wire.fields(raw):
+            if number == _FUNCTION_ID:
+                identity = _int(value)
+            elif number == _FUNCTION_NAME:
+                name = _int(value)
+            elif number == _FUNCTION_FILE:
+                file = _int(value)
+        return identity, (self._text(file), self._text(name))
+
+    def _location(self, raw: memoryview) -> tuple[int, tuple[StackFrame, ...]]:
+        identity = 0
+        frames: list[StackFrame] = []
+        for number, value in wire.fields(raw):
+            if number == _LOCATION_ID:
+                identity = _int(value)
+            elif number == _LOCATION_LINE and len(frames) < _MAX_DEPTH:
+                line = _message(value)
+                file, name = self._functions[_last(line, _LINE_FUNCTION)]
+                frames.append(StackFrame(file, _last(line, _LINE_NUMBER), name))
+        return identity, tuple(frames)
+
+    def _label(self, raw: bytes) -> tuple[str, str]:
+        label = self._labels.get(raw)
+        if label is None:
+            name = self._text(_last(raw, _LABEL_NAME))
+            label = name, self._text(_last(raw, _LABEL_TEXT))
+            if len(self._labels) < _MAX_LABEL_CACHE:
+                self._labels[raw] = label
+        return label
+
+    def _text(self, index: int) -> str:
+        # Index 0 is the empty text, even without a table.
+        return wire.text(self._strings[index]) if index else ""
+
+
+def _last(data: bytes | memoryview, wanted: int) -> int:
+    """Return the number in field *wanted*, 0 if omitted."""
+    found = 0
+    for number, value in wire.fields(data):
+        if number == wanted:
+            found = _int(value)
+    return found
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _int(value: Value) -> int:
+    if isinstance(value, int):
+        return value
+    msg = "expected a number, found text"
+    raise TypeError(msg)
+
+
+def _message(value: Value) -> memoryview:
+    if isinstance(value, memoryview):
+        return value
+    msg = "expected text, found a number"
+    raise TypeError(msg)
 
 
 Kind = Literal["buffer", "executable"]
@@ -22,7 +272,7 @@ _TABLE_LINES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class AllocationLine:
     """
     The memory held by one source line of the program on one device.
 
@@ -56,7 +306,7 @@ class MemoryProfile:
     """
 
     time: float
-    lines: tuple[Line, ...]
+    lines: tuple[AllocationLine, ...]
 
     @property
     def bytes(self) -> int:
@@ -68,7 +318,7 @@ class MemoryProfile:
         """Number of live buffers on all devices."""
         return sum(line.arrays for line in self.lines if line.kind == "buffer")
 
-    def growth_since(self, earlier: MemoryProfile) -> tuple[Line, ...]:
+    def growth_since(self, earlier: MemoryProfile) -> tuple[AllocationLine, ...]:
         """
         Return the lines whose memory changed since *earlier*.
 
@@ -77,7 +327,7 @@ class MemoryProfile:
         before = {_key(line): line for line in earlier.lines}
         after = {_key(line): line for line in self.lines}
         grown = [
-            Line(
+            AllocationLine(
                 *key,
                 after[key].bytes if key in after else 0,
                 after[key].arrays if key in after else 0,
@@ -106,7 +356,7 @@ def read(
     clock: Clock = wall_time,
 ) -> MemoryProfile:
     """
-    Return the profile in *data*; see `jaxmon.agent.memory.pprof.read`.
+    Return the profile in *data*; see `samples_of`.
 
     Args:
         data: what `jax.profiler.device_memory_profile` returns.
@@ -114,7 +364,7 @@ def read(
         device_ids: id of each device by its name in JAX.
         clock: returns the Unix time.
     """
-    profile = pprof.read(data)
+    profile = samples_of(data)
     found = [sites.of(stack) for stack in profile.stacks]
     sums: defaultdict[tuple[SourceLine, str, str], list[int]] = defaultdict(
         lambda: [0, 0]
@@ -125,7 +375,7 @@ def read(
         total[1] += count
     paths = {file: display_path(file) for file in {site.file for site, _, _ in sums}}
     lines = (
-        Line(
+        AllocationLine(
             paths[site.file],
             site.line,
             site.function,
@@ -139,7 +389,9 @@ def read(
     return MemoryProfile(clock(), _sorted(lines))
 
 
-def held(lines: Iterable[Line], limit: int | None = None) -> tuple[facts.Line, ...]:
+def held(
+    lines: Iterable[AllocationLine], limit: int | None = None
+) -> tuple[facts.Line, ...]:
     """Return what *lines* hold, summed over devices, most bytes first."""
     sums: dict[tuple[str, int, str, str], list[int]] = {}
     for line in lines:
@@ -158,18 +410,18 @@ def place(line: facts.Line) -> str:
     return f"{line.place} ({line.function})"
 
 
-def _key(line: Line) -> tuple[str, int, str, str, Kind]:
+def _key(line: AllocationLine) -> tuple[str, int, str, str, Kind]:
     return line.file, line.line, line.function, line.device, line.kind
 
 
-def _minus(line: Line, earlier: Line | None) -> Line:
+def _minus(line: AllocationLine, earlier: AllocationLine | None) -> AllocationLine:
     if earlier is None:
         return line
     size, count = line.bytes - earlier.bytes, line.arrays - earlier.arrays
-    return Line(*_key(line), size, count)
+    return AllocationLine(*_key(line), size, count)
 
 
-def _sorted(lines: Iterable[Line]) -> tuple[Line, ...]:
+def _sorted(lines: Iterable[AllocationLine]) -> tuple[AllocationLine, ...]:
     # A stable order for ties.
     return tuple(sorted(lines, key=lambda line: (-line.bytes, _key(line))))
 

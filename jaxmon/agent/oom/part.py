@@ -4,24 +4,36 @@ Out-of-memory reports: what requested memory, what holds it, what was left.
 The process may be about to exit, so the failing thread waits for the report, for a
 bounded time: gathering may hang with the device, and writing with the disk. Nothing is
 ever allocated on a device.
+
+Collects the contents of an out-of-memory report: allocators, host, arrays, lines,
+programs. Each section is gathered separately, so that a failure affects only its own
+section. Nothing is allocated on a device, and the backends are never initialised.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections import deque
-from collections.abc import Callable
-from typing import Any
+import json
+import os
+import platform
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 from jaxmon import catalog, disclosure
-from jaxmon.agent.context import Context
+from jaxmon.agent.context import Context, CountedError
 from jaxmon.agent.counters import Tally
+from jaxmon.agent.events import Kind
 from jaxmon.agent.guard import log
-from jaxmon.agent.jaxlink import failures
-from jaxmon.agent.observers import CountedError
-from jaxmon.agent.oom.facts import Failure, Lines, ReportBuilder, text_of
+from jaxmon.agent.jaxlink import backends, failures
+from jaxmon.agent.memory.part import ArrayGroup, count_buffers, group_arrays
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.reports.directory import (
+    MAX_BYTES,
     MAX_REPORTS,
     ReportDirectory,
     ReportDirError,
@@ -31,7 +43,263 @@ from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.facts.events import Errors
+from jaxmon.facts.memory import Allocations
+from jaxmon.facts.record import encoded
 from jaxmon.threads import Event, Lock
+from jaxmon.version import version
+
+
+SITE = "oom_facts"
+
+# Live arrays are summed for at most this long.
+_ARRAYS_SECONDS = 0.05
+# With more arrays, the source lines are those of the last regular snapshot; if there is
+# none yet, taking one may hold the GIL for up to a second, but not much longer.
+_MANY_ARRAYS = 20_000
+_MOST_ARRAYS = 100_000
+# XLA rounds up and adds a little.
+_ABOUT = 0.01
+_LINES = 20
+_PROGRAMS = 5
+_EVENTS: tuple[tuple[str, Kind, int], ...] = (
+    ("compiles", "compile", 10),
+    ("recompiles", "recompile", 10),
+    ("leaks", "leak", 3),
+)
+# Dropped in this order from a report that is too large.
+_EXPENDABLE = ("recompiles", "compiles", "leaks", "programs", "lines", "live_arrays")
+
+
+class FailedAllocation(NamedTuple):
+    """
+    The data of an error for its report. Holds no reference to the error.
+
+    Attributes:
+        function: label of the function that failed.
+        kind: one of `catalog.ERROR_KINDS`.
+        type: class of the exception.
+        message: its first lines.
+        text: the whole message, truncated.
+        stage: how far the call had come, if known.
+        where: ``file:line`` of the user's program, if known.
+        time: Unix timestamp.
+    """
+
+    function: str
+    kind: str
+    type: str
+    message: str
+    text: str
+    stage: str | None
+    where: str | None
+    time: float
+
+
+class Lines(Protocol):
+    """Provides the source lines that hold memory."""
+
+    @property
+    def has_snapshot(self) -> bool:
+        """Whether a snapshot has been taken."""
+        ...
+
+    def lines(self, limit: int, *, fresh: bool) -> Allocations:
+        """Return the lines that hold most memory, now or in the last snapshot."""
+        ...
+
+
+class ReportBuilder:
+    """
+    Gathers the contents of reports.
+
+    Args:
+        context: shared state of the agent.
+        lines: provides the source lines that hold memory.
+        programs: returns the statistics of the programs.
+
+    Attributes:
+        lines: as given.
+        programs: as given.
+    """
+
+    def __init__(
+        self, context: Context, lines: Lines, programs: Callable[[], Mapping[str, Any]]
+    ) -> None:
+        self.lines = lines
+        self.programs = programs
+        self._context = context
+        self._guard = context.guard
+        self._versions: dict[str, Any] = {}
+
+    def prepare(self) -> None:
+        """Read the required files while there is memory for it."""
+        self._versions = {
+            "jaxmon": version(),
+            "jax": self._context.jax.__version__,
+            "jaxlib": backends.version(),
+            "python": platform.python_version(),
+        }
+
+    def build(self, failure: FailedAllocation, *, skipped: int) -> dict[str, Any]:
+        """Return a report about *failure*, after *skipped* failures without one."""
+        from jaxmon.agent.oom.text import advice  # noqa: PLC0415
+        from jaxmon.resources import host_memory  # noqa: PLC0415
+
+        host = self._part(host_memory.read)
+        known = isinstance(host, host_memory.HostMemory)
+        tight = not known or host.is_tight
+        arrays = self._part(self._live_arrays)
+        report: dict[str, Any] = {
+            "format": "jaxmon-oom-1",
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(failure.time)),
+            "program": Path(sys.argv[0]).name if sys.argv and sys.argv[0] else None,
+            "pid": os.getpid(),
+            "versions": self._versions,
+            "failure": failure._asdict(),
+            "failures_without_report": skipped,
+            "devices": self._part(self._devices),
+            "host": host._asdict() if known else host,
+            "live_arrays": arrays,
+            "lines": self._part(lambda: self._lines(arrays, tight=tight)),
+            **self._programs(failure),
+            **{
+                name: self._part(functools.partial(self._last, kind, most))
+                for name, kind, most in _EVENTS
+            },
+        }
+        report["advice"] = self._part(lambda: advice(report))
+        return report
+
+    def _part(self, gather: Callable[[], Any]) -> Any:
+        """
+        Return the result of *gather*, or the reason why there is none: a failure only
+        affects its own section.
+        """
+        try:
+            return gather()
+        except Exception as error:  # noqa: BLE001 - contained: the rest is worth it
+            if not isinstance(error, MemoryError):
+                self._guard.failed(SITE, stays_on=True)
+            return {"unavailable": disclosure.error(error)[:200]}
+
+    def _devices(self) -> list[dict[str, Any]]:
+        if not backends.initialised(self._context.jax):
+            return []
+        return [
+            {
+                "device": device.id,
+                "kind": device.device_kind,
+                "platform": device.platform,
+                "memory": {
+                    name: value
+                    for name, value in (device.memory_stats() or {}).items()
+                    if isinstance(value, int) and value >= 0
+                },
+            }
+            for device in self._context.jax.local_devices()
+        ]
+
+    def _live_arrays(self) -> dict[str, Any]:
+        if not backends.initialised(self._context.jax):
+            return {}
+        arrays = self._context.jax.live_arrays()
+        deadline, count = monotonic() + _ARRAYS_SECONDS, 0
+        number, size, offloaded = Counter[str](), Counter[str](), 0
+        groups = Counter[ArrayGroup]()
+        for kind in group_arrays(arrays):
+            groups[kind] += 1
+            if monotonic() >= deadline:
+                break
+        for kind, device, buffers in count_buffers(
+            self._context.jax, self._guard, groups
+        ):
+            here = buffers if device == kind.devices[0] else 0
+            count += here
+            if kind.offloaded:
+                offloaded += kind.shard_bytes * buffers
+            else:
+                name = str(kind.dtype)
+                number[name] += here
+                size[name] += kind.shard_bytes * buffers
+        return {
+            "arrays": count + len(arrays),
+            "added_up": count,
+            "bytes": sum(size.values()),
+            "offloaded_bytes": offloaded,
+            "by_dtype": [
+                {"dtype": name, "arrays": number[name], "bytes": nbytes}
+                for name, nbytes in size.most_common(_LINES)
+            ],
+        }
+
+    def _lines(self, arrays: Mapping[str, Any], *, tight: bool) -> dict[str, Any]:
+        """
+        Return the source lines that hold most memory, now or in the last snapshot.
+        """
+        # A snapshot takes time, and host memory.
+        if self.lines.has_snapshot:
+            most = 0 if tight else _MANY_ARRAYS
+        else:
+            most = _MANY_ARRAYS if tight else _MOST_ARRAYS
+        fresh = arrays.get("arrays", most + 1) <= most
+        return dict(encoded(self.lines.lines(_LINES, fresh=fresh)))
+
+    def _programs(self, failure: FailedAllocation) -> dict[str, Any]:
+        """
+        Return the program that probably requested the memory, and the largest programs.
+        """
+        known = encoded(self._part(self.programs))
+        if "unavailable" in known:
+            return {"programs": known}
+        largest = sorted(known, key=lambda name: -_size(known[name]))[:_PROGRAMS]
+        name = failure.function
+        if name not in known:
+            # A failed wait does not identify the program; the size of the request may.
+            from jaxmon.agent.oom.text import requested_bytes  # noqa: PLC0415
+
+            asked = requested_bytes(failure.text)
+            name = next(iter([one for one in known if _may_ask(known[one], asked)]), "")
+        return {
+            "asked": {"function": name, **known[name]} if name else None,
+            "programs": [{"function": name, **known[name]} for name in largest],
+        }
+
+    def _last(self, kind: Kind, most: int) -> list[dict[str, Any]]:
+        return [
+            {
+                "time": event.time,
+                "function": event.function,
+                "message": event.message[:1000],
+            }
+            for event in self._context.events.since(kind=kind)[-most:]
+        ]
+
+
+def text_of(report: dict[str, Any]) -> str:
+    """Return *report* as strict JSON of bounded size."""
+    report = dict(report)
+    for name in (None, *_EXPENDABLE):
+        if name is not None:
+            report[name] = {"unavailable": "omitted: the report is too large"}
+        data = encoded(report)
+        # The runtime's message may contain a table of buffers, which `plain` would cut.
+        data["failure"]["text"] = report["failure"]["text"]
+        text = json.dumps(data, indent=1, allow_nan=False) + "\n"
+        if len(text) <= MAX_BYTES:
+            break
+    return text
+
+
+def _size(program: Mapping[str, Any]) -> int:
+    return int(program.get("peak_bytes") or program.get("temporary_bytes") or 0)
+
+
+def _may_ask(program: Mapping[str, Any], asked: int | None) -> bool:
+    """Return whether *program* needs about *asked* bytes in one allocation."""
+    needs = (program.get("temporary_bytes"), program.get("output_bytes"))
+    return asked is not None and any(
+        [need is not None and abs(need - asked) <= asked * _ABOUT for need in needs]
+    )
 
 
 PAUSE_SECONDS = 10.0
@@ -111,7 +379,7 @@ class OomReports(Part):
             return
         text = failures.message_of(seen.error, limit=_MAX_TEXT, lines=None)
         self.write(
-            Failure(
+            FailedAllocation(
                 function=seen.function.name,
                 kind=seen.kind,
                 type=type(seen.error).__name__,
@@ -131,7 +399,7 @@ class OomReports(Part):
         """Return the number of reports."""
         return [gauge(catalog.OOM_REPORTS, self.count)]
 
-    def write(self, failure: Failure) -> None:
+    def write(self, failure: FailedAllocation) -> None:
         """
         Write a report on *failure* and wait for it: usually 10 to 100 ms, at most 2 s.
         """
@@ -162,7 +430,7 @@ class OomReports(Part):
 
     # --- on the worker's thread --------------------------------------------------
 
-    def _report(self, failure: Failure) -> None:
+    def _report(self, failure: FailedAllocation) -> None:
         from jaxmon.agent.oom.text import render  # noqa: PLC0415
 
         skipped = self._skipped.value

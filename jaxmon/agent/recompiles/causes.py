@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from jaxmon import interrupts
 from jaxmon.agent.functions import bare_name, code_of, inner, place_of
 from jaxmon.agent.inspection import field_of, is_subclass, name_of
+from jaxmon.agent.jaxlink.arrays import Leaf
 from jaxmon.agent.jaxlink.jit import is_jitted
-from jaxmon.agent.jaxlink.leaf_types import Leaf
 from jaxmon.agent.recompiles.differences import (
     Difference,
     changed_settings,

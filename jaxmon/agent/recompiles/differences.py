@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from jaxmon import disclosure
-from jaxmon.agent.jaxlink.leaf_types import Leaf
+from jaxmon.agent.jaxlink.arrays import Leaf
 from jaxmon.agent.recompiles.argument_trees import LEAF, NONE, Argument, Node
 from jaxmon.agent.recompiles.signatures import (
     MADE_BY,

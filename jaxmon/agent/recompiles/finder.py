@@ -16,13 +16,12 @@ from typing import TypeAlias
 from jaxmon import interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink.arguments import Call, call_served_by
+from jaxmon.agent.jaxlink.arguments import JitCall, call_served_by
 from jaxmon.agent.jaxlink.configuration import context_of
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import function_of
-from jaxmon.agent.jaxlink.program_lines import ProgramLineFinder
-from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
-from jaxmon.agent.jaxlink.transformed import Transformed, transformed_at
+from jaxmon.agent.jaxlink.source_lines import ProgramLineFinder, SourceLineFinder
+from jaxmon.agent.jaxlink.transforms import Transformed, transformed_at
 from jaxmon.agent.recompiles.causes import Cause, Histories, History
 from jaxmon.agent.recompiles.recreations import Created, created
 from jaxmon.agent.recompiles.signatures import Options, Signature, SignatureBuilder
@@ -276,7 +275,7 @@ class CauseFinder:
             self._guard.failed(self._site)
             return Cause("unknown", ())
 
-    def _signature(self, call: Call) -> Signature | None:
+    def _signature(self, call: JitCall) -> Signature | None:
         """Return the signature of *call*, if known; its leaves are read, too."""
         if self._site in self._guard.off:
             return None

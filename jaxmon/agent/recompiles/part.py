@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
-from jaxmon.agent.families import active, by_value
-from jaxmon.agent.functions import UNKNOWN
+from jaxmon.agent.functions import UNKNOWN, active, by_value
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Part
 from jaxmon.exposition.families import Family

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon import interrupts
 from jaxmon.agent.inspection import field_of, is_subclass, name_of
-from jaxmon.agent.jaxlink import leaf_types
-from jaxmon.agent.jaxlink.arguments import Call
+from jaxmon.agent.jaxlink import arrays as leaf_types
+from jaxmon.agent.jaxlink.arguments import JitCall
+from jaxmon.agent.jaxlink.arrays import Leaf, LeafTypes
 from jaxmon.agent.jaxlink.configuration import inside
 from jaxmon.agent.jaxlink.jit import JitOptions, Option
-from jaxmon.agent.jaxlink.leaf_types import Leaf, LeafTypes
 from jaxmon.agent.jaxlink.ownership import is_class
 from jaxmon.agent.jaxlink.shardings import (
     NO_MESH,
@@ -178,7 +178,7 @@ class SignatureBuilder:
         # Most of the configuration never changes, so it is not read during a compile.
         self._plain(context())
 
-    def of(self, call: Call) -> Signature | None:
+    def of(self, call: JitCall) -> Signature | None:
         """
         Return the signature of *call*, on the calling thread; `None` if JAX does not
         keep the required data. *call* has its kinds and nodes then.
@@ -299,7 +299,9 @@ def _parts(parts: Iterable[tuple[str, Value]]) -> Iterator[PartlyCompared]:
         yield PartlyCompared("tree_structure", name, value)
 
 
-def _static(call: Call, names: Sequence[str]) -> tuple[tuple[Static, ...], list[int]]:
+def _static(
+    call: JitCall, names: Sequence[str]
+) -> tuple[tuple[Static, ...], list[int]]:
     """
     Return the static arguments of *call*, whose arguments have these *names*, and the
     positions of the others.

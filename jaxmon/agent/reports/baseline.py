@@ -17,7 +17,7 @@ from jaxmon.agent.sampling.exact import ExactTiming
 from jaxmon.agent.versions import versions
 from jaxmon.facts.functions import Program
 from jaxmon.files import whole
-from jaxmon.resources.processors import scheduling
+from jaxmon.resources.process import scheduling
 
 
 _BUILT = ("compiled", "cache_hit")
@@ -43,7 +43,7 @@ _DIGITS = 4
 _numbers = itertools.count(1)
 
 
-class Programs(Protocol):
+class BaselinePrograms(Protocol):
     """Analyses executables."""
 
     def finish(self, timeout: float) -> None:
@@ -57,7 +57,7 @@ class Programs(Protocol):
 
 def write_at_end(
     context: Context,
-    programs: Programs | None,
+    programs: BaselinePrograms | None,
     timing: ExactTiming | None,
     directory: str,
 ) -> None:
@@ -75,7 +75,7 @@ def write_at_end(
 
 def _write(
     context: Context,
-    programs: Programs | None,
+    programs: BaselinePrograms | None,
     timing: ExactTiming | None,
     directory: str,
 ) -> None:

@@ -31,7 +31,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Kind(NamedTuple):
+class ReportKind(NamedTuple):
     """
     Reports of one kind.
 
@@ -48,8 +48,8 @@ class Kind(NamedTuple):
     variable: str
 
 
-OOM = Kind("oom", MAX_REPORTS, MAX_BYTES, "JAXMON_REPORT_DIR")
-RUN = Kind("run", 200, MOST_BYTES, "JAXMON_SUMMARY_DIR")
+OOM = ReportKind("oom", MAX_REPORTS, MAX_BYTES, "JAXMON_REPORT_DIR")
+RUN = ReportKind("run", 200, MOST_BYTES, "JAXMON_SUMMARY_DIR")
 
 
 class ReportDirError(JaxmonError):
@@ -69,7 +69,7 @@ class ReportDirectory:
         kind: of reports.
     """
 
-    def __init__(self, chosen: str | None = None, kind: Kind = OOM) -> None:
+    def __init__(self, chosen: str | None = None, kind: ReportKind = OOM) -> None:
         self._kind = kind
         self._is_chosen = chosen is not None
         # The program may change its working directory before the first report.
@@ -145,7 +145,7 @@ class ReportDirectory:
                 _remove(directory, name)
 
 
-def stem_of(moment: float, number: int, kind: Kind = OOM) -> str:
+def stem_of(moment: float, number: int, kind: ReportKind = OOM) -> str:
     """Return the file name, without suffix, of this process's report *number*."""
     when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(moment))
     return f"{kind.prefix}-{when}-{os.getpid()}-{number}"

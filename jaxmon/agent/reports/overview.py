@@ -14,11 +14,10 @@ from typing import Any
 
 from jaxmon import disclosure
 from jaxmon.agent.context import Context
-from jaxmon.agent.families import is_active
-from jaxmon.agent.functions import Function
+from jaxmon.agent.functions import Function, is_active
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Part
-from jaxmon.agent.reports.environment import environment
+from jaxmon.agent.reports.setup import environment
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.facts import SCHEMA
 from jaxmon.facts import functions as facts

@@ -18,7 +18,7 @@ from jaxmon.agent.devices.part import hardware
 from jaxmon.agent.functions import Function
 from jaxmon.agent.goodput.identity import attempt_of, job_of
 from jaxmon.agent.jaxlink import backends
-from jaxmon.agent.jaxlink.cluster import cluster
+from jaxmon.agent.jaxlink.backends import cluster
 from jaxmon.agent.part import Part
 from jaxmon.clocks import monotonic
 from jaxmon.facts import SCHEMA

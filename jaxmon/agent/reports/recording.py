@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.jaxlink.profiler import Busy, Session, programs, reserved
+from jaxmon.agent.jaxlink.profiler import Busy, ProfilerSession, programs, reserved
 from jaxmon.clocks import wall_time
 from jaxmon.formats import protobuf as wire
 from jaxmon.indicators.endings import now
@@ -39,7 +39,7 @@ class Recording:
 
     def __init__(self, jax: Any, guard: Guard, site: str) -> None:
         self._jax = jax
-        self._session = Session(jax, self._make_way, guard=guard, site=site)
+        self._session = ProfilerSession(jax, self._make_way, guard=guard, site=site)
         self._over = Event()
         self._lock = RLock()
         self._space: bytes | None = None

@@ -12,20 +12,127 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxmon import disclosure
 from jaxmon.agent.cache.directory import is_local
 from jaxmon.agent.cache.varying import NOT_IN_KEYS
 from jaxmon.agent.jaxlink import backends
-from jaxmon.agent.jaxlink.cache_keys import key_part
-from jaxmon.agent.reports.environment import packages
-from jaxmon.agent.reports.mounts import Mounts
-from jaxmon.agent.versions import driver
+from jaxmon.agent.jaxlink.cache import key_part
+from jaxmon.agent.versions import driver, versions
 from jaxmon.version import VERSION
+
+
+_MOST_PACKAGES = 2000
+_MOST_DIRECTORIES = 100
+# Directories of installed packages are named NAME-VERSION.dist-info.
+_INSTALLED = r"(?i)(?P<name>[a-z0-9][\w.]*)-(?P<version>[\w.+!]+)\.(?:dist|egg)-info"
+
+
+def environment(jax: Any) -> dict[str, Any]:
+    """
+    Return interpreter, versions, flags and installed packages.
+
+    Takes a few milliseconds: names of packages come from directory listings, and no
+    file of a package is read.
+    """
+    return {
+        "executable": sys.executable or "",
+        "prefix": sys.prefix,
+        "versions": versions(jax),
+        "packages": packages(sys.path),
+    }
+
+
+def packages(path: Sequence[object]) -> dict[str, str]:
+    """
+    Return the version of each package installed in the directories of *path*; of
+    several, the one that is imported.
+    """
+    found: dict[str, str] = {}
+    for entry in list(path)[:_MOST_DIRECTORIES]:
+        if not isinstance(entry, str) or len(found) >= _MOST_PACKAGES:
+            continue
+        try:
+            names = sorted(os.listdir(entry or "."))  # noqa: PTH208 - names only
+        except (OSError, ValueError):  # an archive, a missing directory
+            continue
+        for name in names:
+            if match := re.fullmatch(_INSTALLED, name):
+                package = match["name"].lower().replace("_", "-")
+                found.setdefault(package, match["version"])
+    return dict(sorted(found.items())[:_MOST_PACKAGES])
+
+
+# Of these, all hosts see the same files.
+_SHARED = (
+    *("nfs", "lustre", "ceph", "gpfs", "beegfs", "cifs", "smb", "9p", "virtiofs"),
+    *("fuse.", "wekafs", "glusterfs", "afs", "pvfs", "orangefs"),
+)
+_MOST_BYTES = 1 << 20
+
+
+class MountedDirectory(NamedTuple):
+    """
+    Where a directory is.
+
+    Attributes:
+        path: of the directory; on a file system that hosts share, what is mounted, so
+            that it is the same wherever that is mounted.
+        kind: of the file system, such as ``ext4``; empty if unknown.
+    """
+
+    path: str
+    kind: str
+
+
+class Mounts:
+    """The mounted file systems of this process, of the ``proc`` below *root*."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._path = root / "proc/self/mountinfo"
+        self._known: dict[str, MountedDirectory] = {}
+
+    def of(self, directory: str) -> MountedDirectory:
+        """Return where *directory* is; once for each, as mounts hardly change."""
+        if directory not in self._known:
+            self._known = {directory: self._find(os.path.abspath(directory))}  # noqa: PTH100 - follows no link
+        return self._known[directory]
+
+    def _find(self, path: str) -> MountedDirectory:
+        best, place = "", MountedDirectory(path, "")
+        for line in self._lines():
+            fields, _, source = line.partition(" - ")
+            mount, kind = fields.split(" "), source.split(" ")
+            if len(mount) < 5 or len(kind) < 2:  # noqa: PLR2004 - as in proc(5)
+                continue
+            inner, point = _unescaped(mount[3]), _unescaped(mount[4])
+            below = path == point or path.startswith(f"{point.rstrip('/')}/")
+            # A later one hides an earlier one at the same point.
+            if not below or len(point) < len(best):
+                continue
+            best, place = point, MountedDirectory(path, kind[0])
+            if kind[0].startswith(_SHARED):
+                rest = path[len(point.rstrip("/")) :]
+                whole = f"{inner.rstrip('/')}{rest}"
+                place = MountedDirectory(
+                    f"{_unescaped(kind[1])} {whole or '/'}", kind[0]
+                )
+        return place
+
+    def _lines(self) -> list[str]:
+        try:
+            with self._path.open(encoding="utf-8", errors="replace") as file:
+                return file.read(_MOST_BYTES).splitlines()
+        except OSError:
+            return []
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
 _MOST = 200

@@ -21,17 +21,16 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, NamedTuple
 
-from jaxmon.agent.calibration import work
-from jaxmon.agent.context import Context
+from jaxmon.agent.context import Context, Shapes
 from jaxmon.agent.counted import CountedFunction, arm
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.configuration import is_calling
-from jaxmon.agent.jaxlink.hooks import Hooks, Places
+from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.post_call_hook import PostCallHook
-from jaxmon.agent.observers import Shapes
 from jaxmon.agent.part import Part
 from jaxmon.agent.sampling.shapes import array_classes, shapes_of, text_of
 from jaxmon.agent.sampling.window import CallStart
+from jaxmon.agent.versions import calibration_work
 from jaxmon.clocks import perf_counter, process_time, thread_time
 from jaxmon.interrupts import pass_on
 from jaxmon.threads import get_ident
@@ -62,7 +61,7 @@ class CallTimes:
         self.processor: deque[float] = deque(maxlen=_CALLS)
 
 
-class _Call(NamedTuple):
+class _TimedCall(NamedTuple):
     """A call in progress."""
 
     function: Function
@@ -112,7 +111,7 @@ class ExactTiming(Part):
         self._pid = os.getpid()
         # One object, to be recognised in JAX's hook.
         self._hook = self._see
-        self._begun: dict[int, _Call] = {}
+        self._begun: dict[int, _TimedCall] = {}
         self._missed = 0
         self._calibrated = 0.0
         self._times: dict[Function, dict[Shapes, CallTimes]] = {}
@@ -122,7 +121,7 @@ class ExactTiming(Part):
         """Find the hook in JAX, and time what the program jits from now on."""
         hooks.attach(SITE, self._take, needs=("calls",))
 
-    def _take(self, at: Places) -> None:
+    def _take(self, at: HookPlaces) -> None:
         at.undo_by(self.stop)
         self._place = PostCallHook(self._jax)
         self._clean = is_calling(self._jax)
@@ -169,7 +168,7 @@ class ExactTiming(Part):
                 return
             missed, busy = self._count_missed(), process_time()
             start = CallStart(timer, counted, jitted, frame)
-            self._begun[get_ident()] = _Call(timer.function, start, busy, missed)
+            self._begun[get_ident()] = _TimedCall(timer.function, start, busy, missed)
         except Exception:  # noqa: BLE001 - contained: the call goes on
             self._guard.failed(SITE)
 
@@ -213,7 +212,7 @@ class ExactTiming(Part):
     def _calibrate(self, now: float) -> None:
         if now - self._calibrated >= _PAUSE:
             before = thread_time()
-            work()
+            calibration_work()
             self.calibration.append(thread_time() - before)
             self._calibrated = perf_counter()
 

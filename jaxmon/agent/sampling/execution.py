@@ -13,10 +13,17 @@ import math
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from itertools import islice
+from types import FrameType, FunctionType
+from typing import Any, NamedTuple, TypeAlias
 
+from jaxmon import catalog
+from jaxmon.agent.context import Sample
+from jaxmon.agent.counted import CountedFunction, arm, call_count, jitted_of
+from jaxmon.agent.functions import Function
 from jaxmon.agent.sampling.work import DeviceWork
 from jaxmon.clocks import perf_counter, thread_time
+from jaxmon.exposition.families import Histogram
 
 
 _ERROR = 0.15
@@ -304,3 +311,113 @@ class ExecutionTimer:
         enough = self._taken is None or len(recent) >= _FIRST
         if known and enough and sum(recent) >= _MOST * len(recent):
             self._tell(seconds)
+
+
+# Maximum number of objects of one label searched for one that is being called.
+_OBJECTS = 64
+
+
+class ExecutionFigures:
+    """
+    The samples of one function.
+
+    Attributes:
+        hits: their number at the last timer run.
+        sampled: `time.perf_counter` when it last had its turn.
+        dispatch: how long sampled calls took to return.
+        execution: how long the device worked on them.
+        dispatches: the latest values of `dispatch`.
+        executions: the latest values of `execution`.
+        steady: the mean of all values of `execution`, of which none is a large part.
+        pace: estimates for the next samples.
+    """
+
+    def __init__(self, function: Function) -> None:
+        self._objects = function.objects
+        self._taken: dict[int, int] = {}
+        self.hits = 0
+        self.sampled = 0.0
+        self.dispatch = Histogram(catalog.DISPATCH_SECONDS, function.name)
+        self.execution = Histogram(catalog.EXECUTION_SECONDS, function.name)
+        self.dispatches = RollingMedian()
+        self.executions = RollingMedian()
+        self.steady = SteadyPace()
+        self.pace = SampleEstimates(self.dispatches)
+
+    def dispatched(self, seconds: float) -> None:
+        """Add the time until a sampled call returned."""
+        self.dispatch.observe(seconds)
+        self.dispatches.add(seconds)
+
+    def executed(self, seconds: float) -> None:
+        """Add the execution time."""
+        self.execution.observe(seconds)
+        self.executions.add(seconds)
+        self.steady.add(seconds)
+
+    def busiest(self) -> CountedFunction | None:
+        """
+        Return the object called most since the last call of this method. A pmap since
+        0.8 is none of them: a Python function around the jitted one.
+        """
+        before, self._taken = self._taken, {}
+        best, most = None, 0
+        for number, counted in islice(self._objects.newest_first(), _OBJECTS):
+            now = self._taken[number] = call_count(counted)
+            fresh = now - before.get(number, 0)
+            if fresh > most and type(jitted_of(counted)) is not FunctionType:
+                best, most = counted, fresh
+        return best
+
+
+Begin: TypeAlias = Callable[
+    ["Sampler", CountedFunction, Callable[..., Any], FrameType], None
+]
+
+
+class Sampler:
+    """
+    Skips *passed* calls of one object and samples the next, or one of a few more.
+
+    Args:
+        begin: starts a call that is sampled.
+        function: whose call it is.
+        figures: of *function*.
+        passed: how many calls are skipped.
+    """
+
+    __slots__ = (
+        "_begin",
+        "_passed",
+        "attempts",
+        "figures",
+        "followed",
+        "function",
+        "shown",
+        "timed",
+    )
+
+    def __init__(
+        self, begin: Begin, function: Function, figures: ExecutionFigures, passed: int
+    ) -> None:
+        self._begin = begin
+        self._passed = passed
+        self.function = function
+        self.figures = figures
+        self.shown = self.timed = False
+        self.attempts = 0
+        self.followed: Callable[[Sample], None] | None = None
+
+    def begin(
+        self,
+        counted: CountedFunction,
+        jitted: Callable[..., Any],
+        frame: FrameType,
+        /,
+    ) -> None:
+        """Start the call, or wait for the next."""
+        if self._passed:
+            self._passed -= 1
+            arm(counted, self)
+            return
+        self._begin(self, counted, jitted, frame)

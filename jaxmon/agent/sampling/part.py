@@ -16,21 +16,28 @@ from types import FrameType
 from typing import Any
 
 from jaxmon import catalog
-from jaxmon.agent.context import Context
+from jaxmon.agent.context import Context, Sample, Shapes
 from jaxmon.agent.counted import CountedFunction, arm, armed, disarm, waiting_for
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.configuration import is_calling
-from jaxmon.agent.jaxlink.hooks import Hooks, Places
+from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.other_threads import is_debugged
 from jaxmon.agent.jaxlink.post_call_hook import PostCallHook
-from jaxmon.agent.observers import Sample, Shapes
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.sampling.execution import CallTiming, ExecutionTimer
-from jaxmon.agent.sampling.figures import Figures
-from jaxmon.agent.sampling.run_ahead import DispatchProbe, RunAhead
-from jaxmon.agent.sampling.sampler import Sampler
+from jaxmon.agent.sampling.execution import (
+    CallTiming,
+    ExecutionFigures,
+    ExecutionTimer,
+    Sampler,
+)
 from jaxmon.agent.sampling.shapes import array_classes, shapes_of
-from jaxmon.agent.sampling.window import SITE, CallEnd, DispatchWindow
+from jaxmon.agent.sampling.window import (
+    SITE,
+    CallEnd,
+    DispatchProbe,
+    DispatchWindow,
+    RunAhead,
+)
 from jaxmon.agent.sampling.work import unready
 from jaxmon.agent.worker import Watcher, Worker
 from jaxmon.clocks import perf_counter, thread_time
@@ -86,7 +93,7 @@ class Sampling(Part):
         self._on_timer = context.observers.timer
         rate = context.settings.sample_rate
         self._interval = max(1 / rate, _INTERVAL) if rate else 0.0
-        self._figures: dict[Function, Figures] = {}
+        self._figures: dict[Function, ExecutionFigures] = {}
         self.run_ahead = RunAhead(spanning, self.begin)
         self._watcher = Watcher("watcher", context.scheduler)
         self._timer = Worker(
@@ -113,7 +120,7 @@ class Sampling(Part):
         """Find the hook in JAX."""
         hooks.attach(SITE, self._take, needs=("watcher",))
 
-    def _take(self, at: Places) -> None:
+    def _take(self, at: HookPlaces) -> None:
         at.undo_by(self.detach)
         place = PostCallHook(self._jax)
         self._clean = is_calling(self._jax)
@@ -254,9 +261,9 @@ class Sampling(Part):
                 arm(counted, sampler)
         self._spent += thread_time() - before
 
-    def _figures_of(self, function: Function) -> Figures:
+    def _figures_of(self, function: Function) -> ExecutionFigures:
         found = self._figures.get(function)
-        return found or self._figures.setdefault(function, Figures(function))
+        return found or self._figures.setdefault(function, ExecutionFigures(function))
 
     def _affordable(self) -> int:
         """Return how many samples the unspent time budget allows."""

@@ -6,12 +6,12 @@ from collections.abc import Hashable, Sequence
 from hashlib import blake2s
 from typing import TYPE_CHECKING, Any
 
+from jaxmon.agent.context import Shapes
 from jaxmon.agent.inspection import name_of
-from jaxmon.agent.observers import Shapes
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.jaxlink.leaf_types import LeafKinds
+    from jaxmon.agent.jaxlink.arrays import LeafKinds
 
 _LONGEST = 80
 # A state comes before the batch, whose shapes are the ones that change.

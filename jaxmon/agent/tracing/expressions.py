@@ -9,17 +9,17 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from jaxmon.agent.inspection import ABSENT
-from jaxmon.agent.tracing import known
-from jaxmon.agent.tracing.counters import Counters
+from jaxmon.agent.tracing import objects as known
 from jaxmon.agent.tracing.mistakes import ADVANCED, FROZEN, LEAKED, PRINTED, Mistake
 from jaxmon.agent.tracing.sources import Node
 from jaxmon.agent.tracing.values import (
     NOTHING,
     TRACED,
+    Counters,
     Local,
     Names,
-    Origin,
-    Value,
+    TracedValue,
+    ValueOrigin,
     either,
     origins,
     together,
@@ -35,13 +35,13 @@ _SHOWING = frozenset(("ascii", "format", "repr", "str"))
 _NUMBERS = frozenset(("bool", "float", "int"))
 _BUILTINS = {id(value): name for name, value in vars(builtins).items()}
 
-Arguments: TypeAlias = "tuple[list[Value], dict[str, Value]]"
+Arguments: TypeAlias = "tuple[list[TracedValue], dict[str, TracedValue]]"
 
 
 class Given(ast.expr):
     """An expression whose value is known."""
 
-    def __init__(self, value: Value) -> None:
+    def __init__(self, value: TracedValue) -> None:
         super().__init__()
         self.value = value
 
@@ -62,8 +62,8 @@ class Expressions:
     def __init__(  # noqa: PLR0913 - what an expression depends on
         self,
         names: Names,
-        outer: Callable[[str], Value],
-        run: Callable[[Value, Arguments], Value],
+        outer: Callable[[str], TracedValue],
+        run: Callable[[TracedValue, Arguments], TracedValue],
         note: Callable[[Mistake], None],
         place: tuple[str, str],
         *,
@@ -75,7 +75,7 @@ class Expressions:
         self._note = note
         self._place = place
         self._counters = counters
-        self._kinds: dict[type, Callable[[Any], Value]] = {
+        self._kinds: dict[type, Callable[[Any], TracedValue]] = {
             Given: lambda node: node.value,
             ast.Name: self._name,
             ast.Attribute: self._attribute,
@@ -100,22 +100,22 @@ class Expressions:
             ast.Set: lambda node: together(map(self.of, node.elts)),
         }
 
-    def of(self, node: ast.expr | None) -> Value:
+    def of(self, node: ast.expr | None) -> TracedValue:
         """Return what is certain about the value of *node*."""
         evaluate = self._kinds.get(type(node))
         return NOTHING if evaluate is None else evaluate(node)
 
-    def local(self, node: Node) -> Value:
+    def local(self, node: Node) -> TracedValue:
         """Return the function that *node* defines."""
         names, outer = self.names, self._outer
 
-        def enclosing(name: str) -> Value:
+        def enclosing(name: str) -> TracedValue:
             found = names.get(name)
             return outer(name) if found is None else found
 
-        return Value(functions=(Local(node, enclosing, self._place[0]),))
+        return TracedValue(functions=(Local(node, enclosing, self._place[0]),))
 
-    def used(self, value: Value, *, only: bool = False) -> None:
+    def used(self, value: TracedValue, *, only: bool = False) -> None:
         """
         Record that the program depends on *value* for good.
 
@@ -141,7 +141,7 @@ class Expressions:
             return name in known.ARRAY_METHODS
         return known.only_returns(self._member(base, name).object)
 
-    def leaks(self, target: ast.expr, value: Value, line: int) -> None:
+    def leaks(self, target: ast.expr, value: TracedValue, line: int) -> None:
         """Record that a traced *value* was stored in *target*, which outlives it."""
         if value.traced:
             file, function = self._place
@@ -150,32 +150,32 @@ class Expressions:
 
     # --- names -------------------------------------------------------------------
 
-    def _name(self, node: ast.Name) -> Value:
+    def _name(self, node: ast.Name) -> TracedValue:
         found = self.names.get(node.id)
         if found is not None:
             return found
         counter = self._counters.name(self._place[0], node.id)
         return self._outer(node.id) if counter is None else counter
 
-    def _attribute(self, node: ast.Attribute) -> Value:
+    def _attribute(self, node: ast.Attribute) -> TracedValue:
         return self._member(self.of(node.value), node.attr)
 
-    def _member(self, base: Value, name: str) -> Value:
+    def _member(self, base: TracedValue, name: str) -> TracedValue:
         """Return the attribute *name* of *base*."""
         if (counter := self._counters.attribute(base, name)) is not None:
             return counter
         if base.object is not ABSENT:
             found = known.attribute_of(base.object, name)
-            return Value(object=found, outer=True)
+            return TracedValue(object=found, outer=True)
         if base.kind is not None and known.method_of(base.kind, name) is not None:
-            return Value(object=known.method_of(base.kind, name), outer=True)
+            return TracedValue(object=known.method_of(base.kind, name), outer=True)
         if base.outer:
-            return Value(outer=True)
+            return TracedValue(outer=True)
         if base.content.traced and name in known.ARRAY_ATTRIBUTES:
             return TRACED
-        return Value(frozen=base.frozen)
+        return TracedValue(frozen=base.frozen)
 
-    def _subscript(self, node: ast.Subscript) -> Value:
+    def _subscript(self, node: ast.Subscript) -> TracedValue:
         base, index = self.of(node.value), self.of(node.slice)
         if base.traced:
             self.used(index)
@@ -184,16 +184,16 @@ class Expressions:
                 return base.elements[at]
         if base.content.traced:
             return TRACED
-        return Value(frozen=origins((base, index)), functions=base.functions)
+        return TracedValue(frozen=origins((base, index)), functions=base.functions)
 
-    def _sequence(self, node: ast.Tuple | ast.List) -> Value:
+    def _sequence(self, node: ast.Tuple | ast.List) -> TracedValue:
         elements = tuple(map(self.of, node.elts))
         starred = any(isinstance(one, ast.Starred) for one in node.elts)
         return replace(together(elements), elements=() if starred else elements)
 
     # --- operators ---------------------------------------------------------------
 
-    def _combined(self, operands: Sequence[ast.expr], node: ast.expr) -> Value:
+    def _combined(self, operands: Sequence[ast.expr], node: ast.expr) -> TracedValue:
         """Return the result of an operator between *operands*."""
         del node
         values = [self.of(one) for one in operands]
@@ -203,33 +203,35 @@ class Expressions:
             return TRACED
         if any(one.traced for one in values):  # lists, one after the other
             return together(values)
-        return Value(shown=any(one.shown for one in values), frozen=origins(values))
+        return TracedValue(
+            shown=any(one.shown for one in values), frozen=origins(values)
+        )
 
-    def _compare(self, node: ast.Compare) -> Value:
+    def _compare(self, node: ast.Compare) -> TracedValue:
         operands = [node.left, *node.comparators]
         if any(isinstance(one, _IDENTITY) for one in node.ops):
-            return Value(frozen=origins([self.of(one) for one in operands]))
+            return TracedValue(frozen=origins([self.of(one) for one in operands]))
         return self._combined(operands, node)
 
-    def _either(self, node: ast.BoolOp) -> Value:
-        return Value(frozen=origins([self.of(one) for one in node.values]))
+    def _either(self, node: ast.BoolOp) -> TracedValue:
+        return TracedValue(frozen=origins([self.of(one) for one in node.values]))
 
-    def _conditional(self, node: ast.IfExp) -> Value:
+    def _conditional(self, node: ast.IfExp) -> TracedValue:
         self.used(self.of(node.test), only=True)
         return either(self.of(node.body), self.of(node.orelse))
 
-    def _named(self, node: ast.NamedExpr) -> Value:
+    def _named(self, node: ast.NamedExpr) -> TracedValue:
         value = self.of(node.value)
         self.names[node.target.id] = value
         return value
 
-    def _text(self, node: ast.JoinedStr) -> Value:
+    def _text(self, node: ast.JoinedStr) -> TracedValue:
         values = together(map(self.of, node.values))
-        return Value(shown=values.traced or values.shown, frozen=values.frozen)
+        return TracedValue(shown=values.traced or values.shown, frozen=values.frozen)
 
     def _comprehension(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp
-    ) -> Value:
+    ) -> TracedValue:
         before = self.names
         self.names = dict(before)
         for one in node.generators:
@@ -243,7 +245,7 @@ class Expressions:
 
     # --- calls -------------------------------------------------------------------
 
-    def _call(self, node: ast.Call) -> Value:
+    def _call(self, node: ast.Call) -> TracedValue:
         # Evaluated once: in a chain of calls, each is the base of the next.
         base, name = NOTHING, ""
         if isinstance(node.func, ast.Attribute):
@@ -276,15 +278,15 @@ class Expressions:
             return NOTHING
         return self._known(node, function.object, given, named)
 
-    def _stores(self, base: Value, name: str) -> bool:
+    def _stores(self, base: TracedValue, name: str) -> bool:
         """Return whether the method *name* stores its arguments for good."""
         if base.object is not ABSENT:
             return name in known.CONTAINERS.get(type(base.object), ())
         return base.outer and name in known.STORES
 
     def _method(
-        self, node: ast.Call, base: Value, name: str, values: list[Value]
-    ) -> Value:
+        self, node: ast.Call, base: TracedValue, name: str, values: list[TracedValue]
+    ) -> TracedValue:
         """Return the result of a method of a value computed in the function."""
         if base.traced:
             if not base.content.traced or name not in known.ARRAY_METHODS:
@@ -294,11 +296,11 @@ class Expressions:
             return TRACED
         if base.is_file and name == "write":
             self._prints(node, values)
-        return Value(frozen=origins([base, *values]))
+        return TracedValue(frozen=origins([base, *values]))
 
     def _member_call(
-        self, node: ast.Call, holder: Any, name: str, values: list[Value]
-    ) -> Value | None:
+        self, node: ast.Call, holder: Any, name: str, values: list[TracedValue]
+    ) -> TracedValue | None:
         """
         Return the result of the method *name* of the object *holder*; `None` if that
         depends on the method.
@@ -309,14 +311,18 @@ class Expressions:
         draw = known.draw_by(holder, name)
         return None if draw is None else self._drawn(node, draw)
 
-    def _drawn(self, node: ast.Call, draw: known.Draw) -> Value:
+    def _drawn(self, node: ast.Call, draw: known.Draw) -> TracedValue:
         file, name = self._place
-        origin = Origin(node.lineno, draw.text, draw.random, file, name)
-        return Value(frozen=(origin,))
+        origin = ValueOrigin(node.lineno, draw.text, draw.random, file, name)
+        return TracedValue(frozen=(origin,))
 
     def _known(
-        self, node: ast.Call, target: Any, given: list[Value], named: dict[str, Value]
-    ) -> Value:
+        self,
+        node: ast.Call,
+        target: Any,
+        given: list[TracedValue],
+        named: dict[str, TracedValue],
+    ) -> TracedValue:
         """Return the result of a call of the object *target*."""
         values = [*given, *named.values()]
         if (draw := known.draw_of(target, seeded=bool(values))) is not None:
@@ -326,28 +332,32 @@ class Expressions:
         if jax := known.name_in_jax(target):
             return self._jax(jax, given, values)
         if known.is_numpy(target):
-            return Value(frozen=origins(values))
+            return TracedValue(frozen=origins(values))
         if (found := known.unwrapped(target)) is not None:
-            return self._run(Value(functions=(found,)), (given, named))
+            return self._run(TracedValue(functions=(found,)), (given, named))
         return NOTHING
 
-    def _builtin(self, node: ast.Call, name: str, values: list[Value]) -> Value:
+    def _builtin(
+        self, node: ast.Call, name: str, values: list[TracedValue]
+    ) -> TracedValue:
         whole = together(values)
         if name == "print":
             self._prints(node, values)
         elif name == "open":
-            return Value(is_file=True)
+            return TracedValue(is_file=True)
         elif name in _SHOWING:
-            return Value(shown=whole.traced or whole.shown, frozen=whole.frozen)
+            return TracedValue(shown=whole.traced or whole.shown, frozen=whole.frozen)
         elif name in _COMBINING:
-            return Value(traced=whole.traced, frozen=whole.frozen)
+            return TracedValue(traced=whole.traced, frozen=whole.frozen)
         elif name in _HOLDING:
             return whole
         elif name in _NUMBERS:
-            return Value(frozen=whole.frozen)
+            return TracedValue(frozen=whole.frozen)
         return NOTHING
 
-    def _jax(self, name: str, given: list[Value], values: list[Value]) -> Value:
+    def _jax(
+        self, name: str, given: list[TracedValue], values: list[TracedValue]
+    ) -> TracedValue:
         """Return the result of a call of the function of JAX called *name*."""
         short = name.rpartition(".")[2]
         if any(one in name for one in known.CALLBACKS):
@@ -359,24 +369,24 @@ class Expressions:
             if one.object is not ABSENT
             and (found := known.unwrapped(one.object)) is not None
         )
-        inside = Value(functions=functions + objects)
+        inside = TracedValue(functions=functions + objects)
         if short in known.WRAPPERS:
-            return Value(functions=inside.functions, yields=True)
+            return TracedValue(functions=inside.functions, yields=True)
         traced = any(one.traced for one in values)
         if name.startswith("jax.tree"):
             self._run(inside, (given[1:], {}))
             same = traced and short in ("map", "tree_map", "leaves")
-            return Value(traced=same, mixed=any(one.mixed for one in values))
+            return TracedValue(traced=same, mixed=any(one.mixed for one in values))
         if short in known.CALLERS:
             self._run(inside, ([], {"*": TRACED}))
             return TRACED
         if known.returns_arrays(name):
             for one in values:
                 self.used(one)
-            return Value(traced=traced)
+            return TracedValue(traced=traced)
         return NOTHING
 
-    def _prints(self, node: ast.Call, values: list[Value]) -> None:
+    def _prints(self, node: ast.Call, values: list[TracedValue]) -> None:
         """Record a message that is written while tracing, unless it is about that."""
         text = ast.unparse(node).lower()
         if any(one in text for one in _ABOUT_TRACING):
@@ -390,6 +400,6 @@ class Expressions:
             self._note(_frozen(origin))
 
 
-def _frozen(origin: Origin) -> Mistake:
+def _frozen(origin: ValueOrigin) -> Mistake:
     kind = ADVANCED if origin.advanced else FROZEN
     return Mistake(kind, origin.file, origin.line, origin.text, origin.function)

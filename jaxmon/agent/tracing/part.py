@@ -47,8 +47,8 @@ class _Unread(NamedTuple):
         function: its statistics.
         code: reference to the Python function.
         holder: reference to the object that it is a method of, if it is one.
-        given: as in `Entry`.
-        traced: as in `Entry`.
+        given: as in `TracedFunction`.
+        traced: as in `TracedFunction`.
         static: positions and names of its static arguments.
     """
 
@@ -128,7 +128,7 @@ class TraceMistakes(Part):
 
     def _unread(self, function: Function, jitted: Jitted) -> _Unread | None:
         # Loaded at the first compile of a program that has functions to read.
-        from jaxmon.agent.tracing.reading import entry_of  # noqa: PLC0415
+        from jaxmon.agent.tracing.reader import entry_of  # noqa: PLC0415
 
         entry = entry_of(jitted.fun, self._files.is_library)
         if entry is None:
@@ -150,13 +150,13 @@ class TraceMistakes(Part):
         )
 
     def _read(self, unread: _Unread) -> None:
-        from jaxmon.agent.tracing.reading import Entry, read  # noqa: PLC0415
+        from jaxmon.agent.tracing.reader import TracedFunction, read  # noqa: PLC0415
 
         code = unread.code()
         if code is None:  # it is gone
             return
         holder = ABSENT if unread.holder is None else unread.holder()
-        entry = Entry(code, holder, unread.given, unread.traced)
+        entry = TracedFunction(code, holder, unread.given, unread.traced)
         found = read(entry, static=unread.static, is_user=self._files.is_user)
         for one in found:
             if one not in self._found and len(self._found) >= _MAX_MISTAKES:

@@ -11,15 +11,16 @@ from dataclasses import replace
 from typing import Any
 
 from jaxmon.agent.inspection import ABSENT
-from jaxmon.agent.tracing import known
-from jaxmon.agent.tracing.counters import Counters, counts
+from jaxmon.agent.tracing import objects as known
 from jaxmon.agent.tracing.expressions import Arguments, Expressions, Given
 from jaxmon.agent.tracing.mistakes import DROPPED, LEAKED, Mistake
 from jaxmon.agent.tracing.sources import Node
 from jaxmon.agent.tracing.values import (
     NOTHING,
+    Counters,
     Names,
-    Value,
+    TracedValue,
+    counts,
     either,
     joined,
 )
@@ -57,15 +58,15 @@ class Statements:
         self,
         node: Node,
         names: Names,
-        outer: Callable[[str], Value],
-        run: Callable[[Value, Arguments], Value],
+        outer: Callable[[str], TracedValue],
+        run: Callable[[TracedValue, Arguments], TracedValue],
         file: str,
         *,
         counters: Counters,
         entry: bool,
     ) -> None:
         self.mistakes: dict[Mistake, None] = {}
-        self.returned: Value | None = None
+        self.returned: TracedValue | None = None
         self._node = node
         self._entry = entry
         self._place = file, getattr(node, "name", "<lambda>")
@@ -174,7 +175,7 @@ class Statements:
         self._bind(node.target, value)
         self._count(node.target, both, value)
 
-    def _bind(self, target: ast.expr, value: Value) -> None:
+    def _bind(self, target: ast.expr, value: TracedValue) -> None:
         """Store *value* in *target*."""
         if isinstance(target, ast.Name):
             lives = target.id in self._globals or self._outer(target.id).outer
@@ -200,7 +201,7 @@ class Statements:
         )
         return base.outer and (base.object is ABSENT or keeps)
 
-    def _count(self, target: ast.expr, source: ast.expr, value: Value) -> None:
+    def _count(self, target: ast.expr, source: ast.expr, value: TracedValue) -> None:
         """Note that *target*, which outlives the call, counts: it gets *value*."""
         if not self._entry or not self._certain or value.traced:
             return
@@ -215,7 +216,7 @@ class Statements:
             base = self._values.of(target.value)
             self._counters.add(target, base, self._place)
 
-    def _store(self, target: ast.expr, value: Value) -> None:
+    def _store(self, target: ast.expr, value: TracedValue) -> None:
         """Store *value* in *target*, which outlives the call, in place of another."""
         self._leaked.pop(ast.unparse(target), None)
         self._values.leaks(target, value, target.lineno)
@@ -223,7 +224,7 @@ class Statements:
     def _return(self, node: ast.Return) -> None:
         self._result(self._values.of(node.value))
 
-    def _result(self, value: Value) -> None:
+    def _result(self, value: TracedValue) -> None:
         if self._entry:
             self._values.used(value)
         self.returned = value if self.returned is None else either(self.returned, value)
@@ -293,13 +294,13 @@ class Statements:
         for one in node.names:
             module = sys.modules.get(one.name if one.asname else _top(one.name))
             name = one.asname or _top(one.name)
-            self._values.names[name] = Value(object=module) if module else NOTHING
+            self._values.names[name] = TracedValue(object=module) if module else NOTHING
 
     def _import_from(self, node: ast.ImportFrom) -> None:
         module = None if node.level else sys.modules.get(node.module or "")
         for one in node.names:
             found = ABSENT if module is None else known.attribute_of(module, one.name)
-            value = NOTHING if found is ABSENT else Value(object=found)
+            value = NOTHING if found is ABSENT else TracedValue(object=found)
             self._values.names[one.asname or one.name] = value
 
     def _delete(self, node: ast.Delete) -> None:

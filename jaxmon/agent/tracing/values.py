@@ -1,7 +1,13 @@
-"""What is known about a value while the source of a traced function is read."""
+"""
+Values in the source of a traced function, as far as reading it shows.
+
+Counters of the program that a jitted function changes. It does so while it is traced,
+and on no other call: what follows from the counter is a constant of the program.
+"""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import FunctionType
@@ -11,10 +17,10 @@ from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing.sources import Node
 
 
-Names: TypeAlias = "dict[str, Value]"
+Names: TypeAlias = "dict[str, TracedValue]"
 
 
-class Origin(NamedTuple):
+class ValueOrigin(NamedTuple):
     """
     Where a value of the host comes from.
 
@@ -47,12 +53,12 @@ class Local:
     """
 
     node: Node
-    outer: Callable[[str], Value]
+    outer: Callable[[str], TracedValue]
     file: str
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class TracedValue:
     """
     What is certain about a value; the defaults say that nothing is.
 
@@ -72,9 +78,9 @@ class Value:
 
     traced: bool = False
     mixed: bool = False
-    elements: tuple[Value, ...] = ()
+    elements: tuple[TracedValue, ...] = ()
     shown: bool = False
-    frozen: tuple[Origin, ...] = ()
+    frozen: tuple[ValueOrigin, ...] = ()
     object: Any = ABSENT
     outer: bool = False
     kind: type | None = None
@@ -98,21 +104,21 @@ class Value:
         return flags, self.frozen, objects, self.functions, elements
 
     @property
-    def content(self) -> Value:
+    def content(self) -> TracedValue:
         """What is certain about anything that it contains."""
         if self.traced and not self.mixed:
             return TRACED
-        return Value(frozen=self.frozen, functions=self.functions)
+        return TracedValue(frozen=self.frozen, functions=self.functions)
 
 
-NOTHING = Value()
-TRACED = Value(traced=True)
+NOTHING = TracedValue()
+TRACED = TracedValue(traced=True)
 
 
-def together(values: Iterable[Value]) -> Value:
+def together(values: Iterable[TracedValue]) -> TracedValue:
     """Return what is certain about a value that contains all *values*."""
     values = list(values)
-    return Value(
+    return TracedValue(
         traced=any(one.traced for one in values),
         mixed=not all(one.traced and not one.mixed for one in values),
         shown=any(one.shown for one in values),
@@ -121,16 +127,16 @@ def together(values: Iterable[Value]) -> Value:
     )
 
 
-def origins(values: Iterable[Value]) -> tuple[Origin, ...]:
+def origins(values: Iterable[TracedValue]) -> tuple[ValueOrigin, ...]:
     """Return the values of the host that *values* were computed from."""
     return tuple(dict.fromkeys(origin for one in values for origin in one.frozen))
 
 
-def either(first: Value, second: Value) -> Value:
+def either(first: TracedValue, second: TracedValue) -> TracedValue:
     """Return what is certain about a value that is one of two."""
     if first == second:
         return first
-    return Value(
+    return TracedValue(
         traced=first.traced and second.traced,
         mixed=first.mixed or second.mixed,
         shown=first.shown and second.shown,
@@ -145,3 +151,75 @@ def joined(first: Names, second: Names) -> Names:
         for name, value in first.items()
         if name in second
     }
+
+
+class Counters:
+    """The counters that one jitted function changes."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, str], ValueOrigin] = {}
+
+    def add(
+        self, target: ast.expr, base: TracedValue | None, place: tuple[str, str]
+    ) -> None:
+        """
+        Note that *target* changes.
+
+        Args:
+            target: a name of the module or of an enclosing function, or an attribute.
+            base: what has the attribute.
+            place: file and name of the function.
+        """
+        file, function = place
+        text = ast.unparse(target)
+        origin = ValueOrigin(
+            target.lineno,
+            text,
+            random=False,
+            file=file,
+            function=function,
+            advanced=True,
+        )
+        if isinstance(target, ast.Name):
+            self._known[file, target.id] = origin
+        elif isinstance(target, ast.Attribute) and base is not None:
+            holder = _holder(base)
+            if holder is not None:
+                self._known[holder, target.attr] = origin
+
+    def name(self, file: str, name: str) -> TracedValue | None:
+        """Return the counter that *name* is in *file*, `None` if it is none."""
+        return _value(self._known.get((file, name)))
+
+    def attribute(self, base: TracedValue, name: str) -> TracedValue | None:
+        """Return the counter *name* of *base*, `None` if it is none."""
+        return _value(self._known.get((_holder(base), name)))
+
+
+def counts(node: Node, target: ast.expr, value: ast.expr) -> bool:
+    """
+    Return whether an assignment of *value* to *target*, the only one in *node*, makes a
+    new value from the old one. What is assigned twice may be restored.
+    """
+    text = ast.unparse(target)
+    again = [one for one in ast.walk(value) if _is(one, text, ast.Load)]
+    stores = [one for one in ast.walk(node) if _is(one, text, ast.Store)]
+    return bool(again) and len(stores) == 1
+
+
+def _is(node: ast.AST, text: str, context: type[ast.expr_context]) -> bool:
+    """Return whether *node* is the name or attribute *text*, loaded or stored."""
+    return (
+        isinstance(node, ast.Name | ast.Attribute)
+        and isinstance(node.ctx, context)
+        and ast.unparse(node) == text
+    )
+
+
+def _holder(base: TracedValue) -> object:
+    """Return what tells *base* from other objects, `None` if that is unknown."""
+    return base.kind if base.object is ABSENT else id(base.object)
+
+
+def _value(origin: ValueOrigin | None) -> TracedValue | None:
+    return None if origin is None else TracedValue(frozen=(origin,))

@@ -18,7 +18,7 @@ STEP, FINDINGS = f"{PREFIX}step", f"{PREFIX}findings"
 _FINDINGS_FILE = "jaxmon-findings.txt"
 
 
-class Target(Protocol):
+class TrackerTarget(Protocol):
     """Where figures go."""
 
     def write(self, values: Mapping[str, float], step: int) -> None:
@@ -93,7 +93,7 @@ class ScalarWriter:
             flush()
 
 
-class Function:
+class TargetFunction:
     """A function of a dictionary and a step."""
 
     def __init__(self, function: Callable[[dict[str, Any], int], object]) -> None:
@@ -108,7 +108,7 @@ class Function:
         self._function({FINDINGS: findings}, step)
 
 
-def target_of(tracker: Any) -> tuple[str, Target]:
+def target_of(tracker: Any) -> tuple[str, TrackerTarget]:
     """
     Return the kind of *tracker*, and how to write to it.
 
@@ -130,7 +130,7 @@ def target_of(tracker: Any) -> tuple[str, Target]:
     if scalar is not None:
         return "tensorboard", ScalarWriter(tracker, scalar)
     if callable(tracker):
-        return "function", Function(tracker)
+        return "function", TargetFunction(tracker)
     msg = (
         f"log_to() cannot write to {type(tracker).__name__}: give it a W&B run, mlflow "
         "or an MLflow run, a TensorBoard writer, or a function of a dictionary and a "

@@ -31,7 +31,7 @@ _IN_PYTHON = frozenset((PYTHON, STARTUP, DATA_WAIT))
 _TWO_SIDED = 1.96
 
 
-class Entry(NamedTuple):
+class LookEntry(NamedTuple):
     """
     What a look found.
 
@@ -50,7 +50,7 @@ class Entry(NamedTuple):
     event_loop: bool = False
 
 
-class Found(Enum):
+class ThreadState(Enum):
     """How a look found the thread."""
 
     RUNNING = "running"
@@ -59,7 +59,7 @@ class Found(Enum):
     """It ran Python when the look was due, and waited when it could be looked at."""
 
 
-class Period:
+class LedgerPeriod:
     """
     The looks of a period.
 
@@ -72,11 +72,11 @@ class Period:
     def __init__(self) -> None:
         self.seconds = 0.0
         self.looks = 0
-        self.entries: dict[Found, dict[Entry, float]] = {
-            how: defaultdict(float) for how in Found
+        self.entries: dict[ThreadState, dict[LookEntry, float]] = {
+            how: defaultdict(float) for how in ThreadState
         }
 
-    def add(self, entry: Entry, how: Found, seconds: float) -> None:
+    def add(self, entry: LookEntry, how: ThreadState, seconds: float) -> None:
         """Add a look that found *entry*."""
         entries = self.entries[how]
         if entry not in entries and len(entries) >= _MOST_PLACES:
@@ -85,7 +85,7 @@ class Period:
         self.looks += 1
         entries[entry] += seconds
 
-    def merge(self, other: Period) -> None:
+    def merge(self, other: LedgerPeriod) -> None:
         """Add the looks of *other*."""
         self.seconds += other.seconds
         self.looks += other.looks
@@ -94,7 +94,7 @@ class Period:
             for entry, seconds in entries.items():
                 mine[entry] += seconds
 
-    def corrected(self) -> dict[Entry, float]:
+    def corrected(self) -> dict[LookEntry, float]:
         """
         Return seconds by entry.
 
@@ -105,7 +105,10 @@ class Period:
 
         Python between two operations outside of jit on one line is a part of these.
         """
-        running, stopped = self.entries[Found.RUNNING], self.entries[Found.STOPPED]
+        running, stopped = (
+            self.entries[ThreadState.RUNNING],
+            self.entries[ThreadState.STOPPED],
+        )
         found = defaultdict(float, running)
         ran = {one: s for one, s in running.items() if one.state in _IN_PYTHON}
         long = sum(ran.values())
@@ -116,7 +119,7 @@ class Period:
         for entry, seconds in stopped.items():
             ran_before = entry._replace(state=PYTHON, function="")
             found[ran_before] += seconds * (1 - ends / short)
-        for entry, seconds in self.entries[Found.WAITING].items():
+        for entry, seconds in self.entries[ThreadState.WAITING].items():
             found[entry] += seconds
         for entry in [one for one in found if one.state == PYTHON]:
             operations = entry._replace(state=EAGER)
@@ -140,28 +143,28 @@ class TimeLedger:
     """Keeps the looks since the start, and by minute those of the last minutes."""
 
     def __init__(self) -> None:
-        self._since_start = Period()
-        self._minutes: list[Period] = [Period()]
+        self._since_start = LedgerPeriod()
+        self._minutes: list[LedgerPeriod] = [LedgerPeriod()]
         self._floor: dict[str, float] = {}
         self._lock = RLock()
 
-    def add(self, entry: Entry, how: Found, seconds: float) -> None:
+    def add(self, entry: LookEntry, how: ThreadState, seconds: float) -> None:
         """Add a look that found *entry*, worth *seconds*."""
         with self._lock:
             self._since_start.add(entry, how, seconds)
             if self._minutes[-1].seconds >= _MINUTE:
-                self._minutes = [*self._minutes[-_LATELY:], Period()]
+                self._minutes = [*self._minutes[-_LATELY:], LedgerPeriod()]
             self._minutes[-1].add(entry, how, seconds)
 
-    def since_start(self) -> Period:
+    def since_start(self) -> LedgerPeriod:
         """Return all looks."""
         return self._copy([self._since_start])
 
-    def lately(self) -> Period:
+    def lately(self) -> LedgerPeriod:
         """Return the looks of the last five to six minutes."""
         return self._copy(self._minutes)
 
-    def recent(self) -> Period:
+    def recent(self) -> LedgerPeriod:
         """Return the looks of the last one to two minutes."""
         return self._copy(self._minutes[-_RECENT:])
 
@@ -176,8 +179,8 @@ class TimeLedger:
                 self._floor[state] = max(seconds, self._floor.get(state, 0.0))
             return dict(self._floor)
 
-    def _copy(self, periods: list[Period]) -> Period:
-        whole = Period()
+    def _copy(self, periods: list[LedgerPeriod]) -> LedgerPeriod:
+        whole = LedgerPeriod()
         with self._lock:
             for one in periods:
                 whole.merge(one)

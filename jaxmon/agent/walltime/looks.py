@@ -9,10 +9,11 @@ moment it was due.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from jaxmon.agent.jaxlink import orbax
 from jaxmon.agent.jaxlink.activity import (
     COMPILE,
     DATA_WAIT,
@@ -29,20 +30,211 @@ from jaxmon.agent.jaxlink.activity import (
     Doing,
 )
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, NUMPY, CallSites
-from jaxmon.agent.jaxlink.meetings import calls_back
-from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks
+from jaxmon.agent.jaxlink.meetings import barrier, calls_back, waits_for_lock
+from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks, repeatedly
 from jaxmon.agent.jaxlink.source_lines import SourceLine
-from jaxmon.agent.walltime.holders import Holders, holder
-from jaxmon.agent.walltime.ledger import BLOCKED, Entry, Found, TimeLedger
-from jaxmon.agent.walltime.progress import Progress
+from jaxmon.agent.walltime.ledger import BLOCKED, LookEntry, ThreadState, TimeLedger
 from jaxmon.agent.walltime.tasks import Task, Tasks, program_threads
 from jaxmon.clocks import perf_counter
+from jaxmon.facts.walltime import Now
 from jaxmon.indicators.labels import OTHER
 from jaxmon.indicators.timeline import COMPILE as MARKED_COMPILE
 from jaxmon.indicators.timeline import DATA_WAIT as MARKED_DATA_WAIT
 from jaxmon.indicators.timeline import STEP, Marked, Timeline
 from jaxmon.sources import display_path
 from jaxmon.threads import is_ours, main_ident
+
+
+# Of the processor time that threads of the program have used.
+_MOST_OF_IT = 0.5
+
+
+class Holders:
+    """
+    Compares the processor time of the program's threads over a moment.
+
+    Only a thread that has the interpreter runs Python, so the one that used most
+    processor time in a moment at which the interpreter was taken had it. Threads that
+    Python does not know, such as those of XLA, need none.
+    """
+
+    def __init__(self) -> None:
+        self._tasks = Tasks()
+
+    def mark(self) -> None:
+        """Begin a moment; a microsecond per thread."""
+        for ident in program_threads():
+            if (task := self._tasks.get(ident)) is not None:
+                task.cpu()
+
+    def used(self) -> dict[int, float]:
+        """Return the processor seconds of each thread since the moment began."""
+        return {
+            ident: task.cpu()
+            for ident in program_threads()
+            if (task := self._tasks.get(ident)) is not None
+        }
+
+    def close(self) -> None:
+        """Release what is open."""
+        self._tasks.close()
+
+
+def holder(used: Mapping[int, float]) -> int | None:
+    """Return the thread that had it for most of a moment, `None` if none had."""
+    most = max(used, key=used.__getitem__, default=None)
+    return most if most and used[most] > _MOST_OF_IT * sum(used.values()) else None
+
+
+# A thread that has used less has not woken up: even a timer costs more.
+_ASLEEP = 2e-5
+_CHECKED_SECONDS = 1.0
+_MOST_TIMED = 1_000
+
+
+class Current(NamedTuple):
+    """
+    What the program is doing.
+
+    Attributes:
+        entry: what and where.
+        thread: the thread that does it.
+        since: when it began to do so, by the performance counter.
+    """
+
+    entry: LookEntry
+    thread: int
+    since: float
+
+
+class LineProgress:
+    """
+    Follows how long the program does the same thing without a pause.
+
+    The same line may be found at every look although the program gets on, so it counts
+    as the same only if the thread has not woken up, or no jitted function was called.
+
+    Args:
+        calls: returns the number of calls of jitted functions so far; called at most
+            once a second.
+
+    Attributes:
+        current: what the program is doing.
+        changes: how often it began to do something else.
+    """
+
+    def __init__(self, calls: Callable[[], int]) -> None:
+        self._calls = calls
+        self._called = 0
+        self._checked = 0.0
+        self._longest: dict[str, float] = {}
+        self.current: Current | None = None
+        self.changes = 0
+
+    def seen(self, entry: LookEntry, thread: int, now: float, *, cpu: float) -> None:
+        """
+        Record that a look at *now* found *entry*, the thread having used *cpu* seconds
+        since the look before.
+        """
+        current = self.current
+        if current is None:
+            self.current = Current(entry, thread, now)
+            return
+        same = (current.entry, current.thread) == (entry, thread)
+        if same and (cpu < _ASLEEP or not self._gets_on(now)):
+            return
+        took = max(now - current.since, 0.0)
+        for key in (current.entry.state, current.entry.place):
+            if took > self._longest.get(key, 0.0):
+                if len(self._longest) >= _MOST_TIMED:
+                    self._longest.clear()
+                self._longest[key] = took
+        self.changes += 1
+        self.current = Current(entry, thread, now)
+
+    def describe(self, now: float) -> Now:
+        """
+        Return what the program is doing at *now*, since how many seconds, and the
+        longest time that it has been doing such a thing, and on that line, before.
+        """
+        current = self.current
+        if current is None:
+            return Now()
+        return Now(
+            **current.entry._asdict(),
+            seconds=max(now - current.since, 0.0),
+            longest_before=self._longest.get(current.entry.state, 0.0),
+            longest_there=self._longest.get(current.entry.place, 0.0),
+            changes=self.changes,
+        )
+
+    def _gets_on(self, now: float) -> bool:
+        if now - self._checked < _CHECKED_SECONDS:
+            return False
+        self._checked = now
+        before, self._called = self._called, self._calls()
+        # Without calls there is nothing to tell it by, but that it runs.
+        return self._called != before or not self._called
+
+
+_MOST_STACKS = 500
+_MOST_LINES = 100
+_AT_ONCE = 50
+
+
+def stacks(reader: ActivityReader) -> dict[str, Any]:
+    """
+    Return the stack of each thread of the program, innermost line first, what it is
+    doing, and whether it is in a call that acquires a lock, in a barrier of all
+    processes, in a callback, or in a save or restore of Orbax. Those of ours are left
+    out.
+    Takes 50 µs per thread.
+    """
+    known = {thread.ident: thread for thread in threading.enumerate()}
+    main = main_ident()
+    threads: list[int] = []
+
+    def choose(idents: Collection[int]) -> list[int]:
+        threads[:] = [one for one in idents if not is_ours(one)]
+        return []
+
+    read_stacks(choose)
+    found = [
+        {
+            **_describe(ident, known.get(ident), main=ident == main),
+            "state": reader.read(stack).state,
+            "lock": waits_for_lock(stack),
+            "barrier": barrier(stack),
+            "callback": calls_back(stack),
+            "activity": orbax.activity_of(stack),
+            "stack": [as_text(one) for one in reader.lines(stack)[:_MOST_LINES]],
+        }
+        for few in range(0, min(len(threads), _MOST_STACKS), _AT_ONCE)
+        for ident, stack in _read(threads[few : few + _AT_ONCE]).items()
+    ]
+    found.sort(key=lambda one: not one["main"])
+    return {"threads": found, "left_out": max(len(threads) - _MOST_STACKS, 0)}
+
+
+def _read(idents: list[int]) -> dict[int, Stack]:
+    return repeatedly(partial(read_stacks, lambda _: idents))
+
+
+def _describe(
+    ident: int, thread: threading.Thread | None, *, main: bool
+) -> dict[str, Any]:
+    return {
+        "name": "" if thread is None else thread.name,
+        "ident": ident,
+        "native_id": None if thread is None else thread.native_id,
+        "main": main,
+        "daemon": thread is not None and thread.daemon,
+    }
+
+
+def as_text(line: SourceLine) -> str:
+    """Return ``file.py:12 in function``."""
+    return f"{display_path(line.file)}:{line.line} in {line.function}"
 
 
 # A look that waited for the interpreter waited for this thread, if the thread has
@@ -78,11 +270,11 @@ _RANK = {state: rank for rank, state in enumerate(_ORDER)}
 _NOT_ACTIVITIES = frozenset((STEP, MARKED_DATA_WAIT, MARKED_COMPILE, OTHER))
 
 
-class _Seen(NamedTuple):
+class _LookMemory(NamedTuple):
     thread: int
     doing: Doing
     cpu: float
-    how: Found
+    how: ThreadState
     works: bool
 
 
@@ -121,7 +313,7 @@ class Looks:
         self._places: dict[SourceLine, str] = {}
         self._main = main_ident()
         self._looked = perf_counter()
-        self.progress = Progress(calls)
+        self.progress = LineProgress(calls)
 
     def look(self, due: float, late: float, *, contended: bool = False) -> None:
         """
@@ -158,12 +350,12 @@ class Looks:
             state = IDLE if self._serves() else DATA_WAIT
         place, function = self._place(seen.doing.line), seen.doing.function
         loops = seen.doing.event_loop and self._serves()
-        entry = Entry(activity, state, place, function, loops)
+        entry = LookEntry(activity, state, place, function, loops)
         seconds, self._looked = max(due - self._looked, 0.0), due
         spent = self._called_back(entry, late)
         if seen.doing.state == ITEM and state == DATA_WAIT:
             spent = self._made(entry, seen.thread, late)
-        how = seen.how if spent is entry else Found.WAITING
+        how = seen.how if spent is entry else ThreadState.WAITING
         self._ledger.add(spent, how, seconds)
         self.progress.seen(entry, seen.thread, due, cpu=seen.cpu)
 
@@ -189,12 +381,12 @@ class Looks:
 
     def _read(
         self, choose: Callable[[Collection[int]], list[int]], late: float
-    ) -> list[_Seen]:
+    ) -> list[_LookMemory]:
         """Return what the threads do that *choose* returns."""
         stacks = read_stacks(choose)
         return [self._of_thread(ident, stack, late) for ident, stack in stacks.items()]
 
-    def _held_up(self, seen: _Seen) -> _Seen:
+    def _held_up(self, seen: _LookMemory) -> _LookMemory:
         """
         Return *seen* as waiting, if another thread, which does not call JAX, had the
         interpreter since `begin`: for what it asked for, or for that thread.
@@ -203,7 +395,7 @@ class Looks:
         had_it, task = holder(used), self._tasks.get(seen.thread)
         if had_it is None or had_it in {seen.thread, *self._sites.threads}:
             return seen
-        waits = seen._replace(how=Found.WAITING)
+        waits = seen._replace(how=ThreadState.WAITING)
         # What waits for something else does not wake up.
         asleep = seen.doing.state == BLOCKED and used.get(seen.thread, 0.0) < _AWAKE
         if asleep or seen.doing.state not in _NEEDS_PYTHON:
@@ -216,7 +408,7 @@ class Looks:
         doing = self._reader.read(stack)._replace(state=GIL, function="")
         return waits._replace(doing=doing)
 
-    def _called_back(self, entry: Entry, late: float) -> Entry:
+    def _called_back(self, entry: LookEntry, late: float) -> LookEntry:
         """
         Return what a callback does, if the program waits for a device that waits for
         it; else *entry*. XLA calls back on threads that Python has not started.
@@ -234,39 +426,41 @@ class Looks:
                 )
         return entry
 
-    def _made(self, entry: Entry, waits: int, late: float) -> Entry:
+    def _made(self, entry: LookEntry, waits: int, late: float) -> LookEntry:
         """
         Return *entry* on the line of the thread that works while *waits* waits for an
         item of a queue; as it is if none does.
         """
         others = self._read(partial(_others, waits), late)
-        working = [one for one in others if one.works and one.how is Found.RUNNING]
+        working = [
+            one for one in others if one.works and one.how is ThreadState.RUNNING
+        ]
         maker = max(working, key=lambda one: one.cpu, default=None)
         place = "" if maker is None else self._place(maker.doing.line)
         return entry._replace(place=place or entry.place)
 
-    def _of_thread(self, ident: int, stack: Stack, late: float) -> _Seen:
+    def _of_thread(self, ident: int, stack: Stack, late: float) -> _LookMemory:
         doing = self._reader.read(stack)
         works = doing.state != IDLE
         task = self._tasks.get(ident)
         cpu = 0.0 if task is None else task.cpu()
         if late > 0 and cpu > late * _BUSY:
-            how = Found.RUNNING if doing.state in _RUNS else Found.STOPPED
+            how = ThreadState.RUNNING if doing.state in _RUNS else ThreadState.STOPPED
         elif task is not None and task.runs():
-            how = Found.RUNNING
+            how = ThreadState.RUNNING
         else:
-            how = Found.WAITING
+            how = ThreadState.WAITING
         if doing.state == NUMPY:
             # A thread that has got its array may still wait for a processor.
-            runs = how is Found.RUNNING and task is not None and task.computes()
+            runs = how is ThreadState.RUNNING and task is not None and task.computes()
             reads = doing.drives and not runs
             doing = doing._replace(state=FETCH if reads else PYTHON)
-        if doing.state == PYTHON and how is Found.WAITING:
+        if doing.state == PYTHON and how is ThreadState.WAITING:
             doing = doing._replace(state=BLOCKED if doing.drives else IDLE)
-        elif doing.state == EAGER and how is Found.WAITING:
+        elif doing.state == EAGER and how is ThreadState.WAITING:
             # The runtime accepts no more work, or computes before it returns.
             doing = doing._replace(state=FETCH)
-        return _Seen(ident, doing, cpu, how, works)
+        return _LookMemory(ident, doing, cpu, how, works)
 
     def _place(self, line: SourceLine) -> str:
         found = self._places.get(line)
@@ -292,5 +486,5 @@ def _started_by_others(idents: Collection[int]) -> list[int]:
     return [one for one in found if not is_ours(one)][:_MOST_THREADS]
 
 
-def _rank(seen: _Seen) -> int:
+def _rank(seen: _LookMemory) -> int:
     return _RANK[seen.doing.state]

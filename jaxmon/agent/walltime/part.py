@@ -13,14 +13,13 @@ from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function, FunctionTable
 from jaxmon.agent.jaxlink.activity import COMPILE, FETCH, ActivityReader
+from jaxmon.agent.jaxlink.backends import cluster
 from jaxmon.agent.jaxlink.call_sites import DEVICE
-from jaxmon.agent.jaxlink.cluster import cluster
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.other_threads import NotNowError, make_room, repeatedly
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.walltime.ledger import MARKED, Period, TimeLedger
-from jaxmon.agent.walltime.looks import Looks
-from jaxmon.agent.walltime.stacks import stacks
+from jaxmon.agent.walltime.ledger import MARKED, LedgerPeriod, TimeLedger
+from jaxmon.agent.walltime.looks import Looks, stacks
 from jaxmon.agent.walltime.tasks import Starvation, seconds_held, times_slept
 from jaxmon.agent.walltime.time_by_call import (
     CallPauses,
@@ -62,7 +61,7 @@ _HELD = 0.05
 _LONG, _LONG_FOR_OTHERS = 5.0, 2.0
 
 
-class WallTime(Part):
+class WallTimePart(Part):
     """
     Looks at the program's threads, and keeps what their time went into.
 
@@ -391,7 +390,7 @@ def _calls_together(
     return sum([one.objects.calls + one.missed for one in functions])
 
 
-def _described(period: Period) -> facts.Period:
+def _described(period: LedgerPeriod) -> facts.Period:
     entries = period.corrected()
     most = sorted(entries.items(), key=lambda item: -item[1])[:_MOST_PLACES]
     states: dict[str, float] = {}

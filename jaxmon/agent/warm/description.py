@@ -22,8 +22,8 @@ from jaxmon.agent.inspection import (
     name_of,
     package_of,
 )
-from jaxmon.agent.jaxlink.arguments import Call
-from jaxmon.agent.jaxlink.leaf_types import Leaf, type_of
+from jaxmon.agent.jaxlink.arguments import JitCall
+from jaxmon.agent.jaxlink.arrays import Leaf, type_of
 from jaxmon.agent.jaxlink.ownership import is_class
 from jaxmon.agent.jaxlink.shardings import kind_of
 from jaxmon.agent.warm.statics import NotExportableError, described, path_of
@@ -56,7 +56,7 @@ class Descriptions:
         # Texts around the leaves of an argument, by its tree.
         self._outlines: dict[int, tuple[object, list[str]]] = {}
 
-    def of(self, call: Call) -> str:
+    def of(self, call: JitCall) -> str:
         """
         Return the list of positional arguments of *call* and the object of keyword
         arguments, as JSON: a list of both.

@@ -9,12 +9,11 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from jaxmon import catalog
-from jaxmon.agent.context import Context
+from jaxmon.agent.context import Context, Options, Shapes
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink.arguments import Call
+from jaxmon.agent.jaxlink.arguments import JitCall
 from jaxmon.agent.jaxlink.frames import Jitted
-from jaxmon.agent.observers import Options, Shapes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.facts.functions import Signatures
@@ -105,7 +104,7 @@ class WarmStarts(Part):
         return self._recorders[0]
 
     def _on_call(
-        self, function: Function, jitted: Jitted, call: Call, options: Options
+        self, function: Function, jitted: Jitted, call: JitCall, options: Options
     ) -> Callable[[float], None] | None:
         try:
             recorder = self.recorder

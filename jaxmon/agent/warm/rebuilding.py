@@ -12,7 +12,7 @@ from jaxmon.agent.jaxlink.jit import function_of, is_jitted
 from jaxmon.agent.warm.recorder import parameters_of
 from jaxmon.agent.warm.statics import object_at, rebuilt
 from jaxmon.errors import SignaturesError
-from jaxmon.signatures.document import Function, Signature
+from jaxmon.signatures.document import RecordedFunction, Signature
 
 
 _KEYS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
@@ -21,7 +21,7 @@ _NUMBERS: Mapping[str, Any] = {"bool": False, "int": 0, "float": 0.0, "complex":
 _IN_PROCESS = "warm it up in its process, with jaxmon.warmup"
 
 
-def jitted_functions(function: Function, main: str) -> list[Any]:
+def jitted_functions(function: RecordedFunction, main: str) -> list[Any]:
     """
     Import the module of *function* and return its jitted objects there.
 
@@ -67,7 +67,7 @@ def jitted_functions(function: Function, main: str) -> list[Any]:
     return several
 
 
-def require_same(function: Function, jitted: Any) -> None:
+def require_same(function: RecordedFunction, jitted: Any) -> None:
     """
     Check that *jitted* has the parameters that *function* had.
 

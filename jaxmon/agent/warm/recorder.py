@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from jaxmon.agent.context import Options
 from jaxmon.agent.functions import Function
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.jaxlink.arguments import Call
+from jaxmon.agent.jaxlink.arguments import JitCall
 from jaxmon.agent.jaxlink.frames import Jitted
-from jaxmon.agent.observers import Options
 from jaxmon.agent.warm.description import Descriptions
 from jaxmon.agent.warm.statics import NotExportableError
 from jaxmon.threads import RLock
@@ -85,7 +85,7 @@ class Recorder:
         self._lock = RLock()
 
     def on_call(
-        self, function: Function, jitted: Jitted, call: Call, options: Options
+        self, function: Function, jitted: Jitted, call: JitCall, options: Options
     ) -> Callable[[float], None] | None:
         """Describe a *call* that compiles; return what records it afterwards."""
         if SITE in self._guard.off:
@@ -158,7 +158,7 @@ class Recorder:
                     )
                 )
             functions.append(
-                document.Function(
+                document.RecordedFunction(
                     name,
                     one.module,
                     one.qualname,

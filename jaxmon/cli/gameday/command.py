@@ -25,7 +25,8 @@ from jaxmon.cli.gameday.workload import Workload, require_driver
 from jaxmon.cli.options import Number, Url, Whole
 from jaxmon.demo.scenarios import BY_NAME, SCENARIOS, Scenario
 from jaxmon.errors import CommandError
-from jaxmon.files import scratch, whole
+from jaxmon.files import whole
+from jaxmon.files import whole as scratch
 
 
 _FAILED = 3

@@ -43,7 +43,7 @@ from jaxmon.cli.gameday.stack import (
 from jaxmon.cli.options import Number, Url, Whole
 from jaxmon.demo.scenarios import BY_NAME, SCENARIOS
 from jaxmon.errors import CommandError
-from jaxmon.files import scratch
+from jaxmon.files import whole as scratch
 from jaxmon.settings import SIDECAR_PORT
 
 

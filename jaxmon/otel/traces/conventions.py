@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxmon.indicators.tracing import Origin
+from jaxmon.indicators.tracing import RequestOrigin
 
 
 SCOPE = "jaxmon"
@@ -51,7 +51,7 @@ LINE = "code.line.number"
 _GRPC_STATUS = "rpc.response.status_code"
 
 
-def request_name(route: str, origin: Origin | None) -> str:
+def request_name(route: str, origin: RequestOrigin | None) -> str:
     """Return the name of a request's span; low in cardinality, as its route is."""
     if origin is None or origin.system == "function":
         return route
@@ -61,7 +61,7 @@ def request_name(route: str, origin: Origin | None) -> str:
     return origin.method if route == "unmatched" else f"{origin.method} {route}"
 
 
-def request_attributes(route: str, origin: Origin | None) -> dict[str, Any]:
+def request_attributes(route: str, origin: RequestOrigin | None) -> dict[str, Any]:
     """Return what is known of a request when it begins."""
     found: dict[str, Any] = {ROUTE: route}
     if origin is None or origin.system == "function":
@@ -75,7 +75,7 @@ def request_attributes(route: str, origin: Origin | None) -> dict[str, Any]:
     return found
 
 
-def response_attributes(origin: Origin | None) -> dict[str, Any]:
+def response_attributes(origin: RequestOrigin | None) -> dict[str, Any]:
     """Return what is known of a response."""
     if origin is None or origin.status is None:
         return {}

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from opentelemetry import context as contexts
 from opentelemetry import trace
 
-from jaxmon.exposition.exemplars import SpanIds
+from jaxmon.exposition.families import SpanIds
 from jaxmon.indicators.endings import End, now
-from jaxmon.indicators.recorder import Guard
+from jaxmon.indicators.recorder import FailureGuard
 from jaxmon.otel.traces import conventions
 from jaxmon.otel.traces.provider import Durations
 from jaxmon.otel.traces.requests import SITE, emit, span_ids
@@ -43,7 +43,7 @@ class LoopSpans:
     def __init__(
         self,
         spans: trace.Tracer,
-        guard: Guard,
+        guard: FailureGuard,
         ratio: float,
         *,
         own: bool,
@@ -63,7 +63,7 @@ class LoopSpans:
         contexts.get_current()
 
     def loop(self, name: str, began: float, end: End) -> LoopSpan | None:
-        """Return the spans of a run; see `jaxmon.indicators.tracing.Tracer`."""
+        """Return the spans of a run; see `jaxmon.indicators.tracing.RequestTracer`."""
         try:
             return LoopSpan(self, name, began, end)
         except Exception:  # noqa: BLE001 - contained: the loop goes on

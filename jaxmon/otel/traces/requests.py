@@ -9,9 +9,9 @@ from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from jaxmon.exposition.exemplars import SpanIds
-from jaxmon.indicators.recorder import Guard
-from jaxmon.indicators.tracing import Origin
+from jaxmon.exposition.families import SpanIds
+from jaxmon.indicators.recorder import FailureGuard
+from jaxmon.indicators.tracing import RequestOrigin
 from jaxmon.otel.traces import conventions
 from jaxmon.otel.traces.spans import MOST, Child, Clock
 
@@ -48,9 +48,9 @@ class RequestSpan:
     def __init__(
         self,
         span: trace.Span,
-        origin: Origin | None,
+        origin: RequestOrigin | None,
         spans: trace.Tracer,
-        guard: Guard,
+        guard: FailureGuard,
         *,
         ours: bool,
     ) -> None:
@@ -145,9 +145,9 @@ class RequestSpan:
 def request_span(
     tracer: trace.Tracer,
     route: str,
-    origin: Origin | None,
+    origin: RequestOrigin | None,
     started: float,
-    guard: Guard,
+    guard: FailureGuard,
 ) -> RequestSpan | None:
     """
     Return the span of a request, `None` if the application does not record its trace.

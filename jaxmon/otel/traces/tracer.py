@@ -9,13 +9,12 @@ from opentelemetry import context as contexts
 from opentelemetry import trace
 
 from jaxmon.deadline import Deadline
-from jaxmon.exposition.exemplars import SpanIds
+from jaxmon.exposition.families import SpanIds
 from jaxmon.indicators.endings import End
-from jaxmon.indicators.open_request import OpenRequest
-from jaxmon.indicators.recorder import Guard
-from jaxmon.indicators.requests import serving
+from jaxmon.indicators.recorder import FailureGuard
+from jaxmon.indicators.requests import OpenRequest, serving
 from jaxmon.indicators.steps import loop_trace
-from jaxmon.indicators.tracing import LoopTrace, Origin, RequestTrace
+from jaxmon.indicators.tracing import LoopTrace, RequestOrigin, RequestTrace
 from jaxmon.indicators.work import payers
 from jaxmon.otel.traces import compiles, conventions
 from jaxmon.otel.traces.loops import LoopSpan, LoopSpans
@@ -57,7 +56,7 @@ class Tracer:
 
     def __init__(
         self,
-        guard: Guard,
+        guard: FailureGuard,
         spans: trace.Tracer,
         own: OwnProvider | None,
         ratio: float = 1.0,
@@ -76,9 +75,9 @@ class Tracer:
         return self._own is not None
 
     def request(
-        self, route: str, origin: Origin | None, started: float
+        self, route: str, origin: RequestOrigin | None, started: float
     ) -> RequestTrace | None:
-        """Return the span of a request; see `jaxmon.indicators.tracing.Tracer`."""
+        """Return the span of a request; see `indicators.tracing.RequestTracer`."""
         if not self._guard.on(SITE):
             return None
         try:
@@ -91,7 +90,7 @@ class Tracer:
         return found
 
     def loop(self, name: str, began: float, end: End) -> LoopTrace | None:
-        """Return the spans of a run; see `jaxmon.indicators.tracing.Tracer`."""
+        """Return the spans of a run; see `jaxmon.indicators.tracing.RequestTracer`."""
         return self._loops.loop(name, began, end) if self._guard.on(SITE) else None
 
     def failed(self, error: BaseException) -> None:
@@ -213,7 +212,7 @@ class Tracer:
 
 
 def application_tracer(
-    guard: Guard, ratio: float, settling: Sequence[Callable[[], None]]
+    guard: FailureGuard, ratio: float, settling: Sequence[Callable[[], None]]
 ) -> Tracer | None:
     """Return a tracer of the application's provider, `None` if it has none."""
     provider = application_provider()
@@ -224,7 +223,7 @@ def application_tracer(
 
 
 def own_tracer(  # noqa: PLR0913 - what a tracer and its provider need
-    guard: Guard,
+    guard: FailureGuard,
     environ: Mapping[str, str],
     ratio: float,
     run: Callable[[Callable[[], None]], Any],

@@ -1,1 +1,0 @@
-"""Calls and cache hits of jitted functions."""

@@ -1,1 +1,0 @@
-"""How a run went: numbers at moments, and how times vary, for the report on it."""

@@ -1,1 +1,0 @@
-"""Checkpoints that Orbax saves and restores, without marks."""

@@ -1,1 +1,0 @@
-"""The agent's events as records of `logging`, and by OTLP."""

@@ -1,0 +1,170 @@
+"""
+Reports at the end of a process: a summary on standard error, and the run as files.
+
+Loaded and prepared when the agent starts, not at exit: after an `exec` or `eval`,
+Python no longer knows that an interrupt ended the program, and with which exit code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TextIO
+
+from jaxmon import disclosure
+from jaxmon.agent.events import EventLog
+from jaxmon.agent.guard import log
+from jaxmon.agent.reports.directory import RUN, ReportDirectory, stem_of
+from jaxmon.agent.reports.overview import Overview
+from jaxmon.clocks import monotonic, wall_time
+from jaxmon.errors import JaxmonError
+from jaxmon.exposition.families import Family
+from jaxmon.facts.process import read
+from jaxmon.facts.record import encoded
+from jaxmon.limits import Limits
+from jaxmon.limits.shared import current
+from jaxmon.originals import original
+from jaxmon.report.html.page import files_of
+from jaxmon.report.runs.summary import Facts
+from jaxmon.report.text import summary
+from jaxmon.settings import Settings
+from jaxmon.symptoms.findings import find
+
+
+# A blocked standard error must not keep the program alive.
+_PATIENCE = 2.0
+
+
+def prepare() -> None:
+    """Load what a report needs; to read records needs `eval`."""
+    from jaxmon.agent.memory import leaks, profile  # noqa: F401, PLC0415 - for a look
+
+    read({}, {"events": [{"kind": "recompile"}]})
+
+
+def exit_report(overview: Overview, limits: Limits) -> str:
+    """Return the current report, by *limits*; takes some milliseconds."""
+    snapshot = overview.judged_by(limits)
+    return "\n".join(["", *summary(snapshot, find(snapshot)), ""])
+
+
+def write(report: str) -> None:
+    """
+    Write *report* to standard error; never raises, waits two seconds at most.
+
+    Nothing stays in a buffer: if Python cannot flush it at exit, the exit code changes.
+    """
+    stream = sys.stderr
+    with contextlib.suppress(Exception):
+        if stream is sys.__stderr__ and stream is not None:
+            stream.flush()
+            encoding = stream.encoding or "utf-8"
+            _write(stream.fileno(), report.encode(encoding, "replace"))
+        elif stream is not None:
+            _print(report, stream)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """Write to *descriptor* until done or the reader is gone."""
+    select: Any = original("select")  # gevent's and eventlet's do not poll files
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    end = monotonic() + _PATIENCE
+    while data and (left := end - monotonic()) > 0:
+        ready = poll.poll(left * 1000)
+        # A closed pipe is not written to: SIGPIPE might kill the program.
+        if not ready or ready[0][1] & (select.POLLERR | select.POLLNVAL):
+            return
+        # The amount that a ready pipe accepts without blocking.
+        data = data[os.write(descriptor, data[: select.PIPE_BUF]) :]
+
+
+def _print(report: str, stream: TextIO) -> None:
+    """Write to the program's, or a notebook's, replacement of standard error."""
+    stream.write(report)
+    stream.flush()
+
+
+class ReportSource(NamedTuple):
+    """
+    What a report is made of.
+
+    Attributes:
+        overview: returns the debug overview.
+        events: the event log.
+        collect: returns the metrics.
+        worker: returns the number of the slot.
+        refresh: updates what is only updated now and then.
+    """
+
+    overview: Callable[[], Overview]
+    events: EventLog
+    collect: Callable[[], Iterable[Family]]
+    worker: Callable[[], str]
+    refresh: Callable[[], None]
+
+
+class FinalReports:
+    """The reports that the *settings* ask for."""
+
+    def __init__(self, settings: Settings, source: ReportSource) -> None:
+        self._source = source
+        self._run_dir = settings.run_dir
+        self._prints = settings.report
+        self._directory = None
+        if settings.summary_dir is not None:
+            self._directory = ReportDirectory(settings.summary_dir, RUN)
+            _prepare()
+        prepare()
+
+    def write(self, *, crashed: bool) -> None:
+        """
+        Write them; a file that cannot be written is logged, and nothing else.
+
+        Args:
+            crashed: whether an exception ends the program.
+        """
+        source = self._source
+        source.refresh()
+        if self._directory is not None:
+            self._save(self._directory, "crashed" if crashed else "finished")
+        if self._prints:
+            text = exit_report(source.overview(), current(self._run_dir))
+            write(disclosure.document(text))
+
+    def _save(self, directory: ReportDirectory, state: str) -> None:
+        source = self._source
+        overview = source.overview()
+        facts = Facts(
+            overview=overview.snapshot(),
+            events=events_of(source.events),
+            environment=overview.environment(),
+            families=source.collect(),
+            host=platform.node(),
+            worker=source.worker(),
+            state=state,
+            redacted=disclosure.document,
+            limits=current(self._run_dir),
+        )
+        stem = stem_of(wall_time(), 1, RUN)
+        try:
+            files = files_of(facts)
+            path = directory.write(stem, {".html": files.page, ".json": files.summary})
+        except (JaxmonError, OSError) as error:
+            log.warning("jaxmon could not write the report of this run: %s", error)
+        else:
+            log.info("report of this run: %s", path)
+
+
+def events_of(log: EventLog) -> dict[str, Any]:
+    """Return the events as ``/debug/events`` does."""
+    return {"events": [encoded(event._asdict()) for event in log.since()]}
+
+
+def _prepare() -> None:
+    """Load what a report needs, and read what it is made of."""
+    recompile = {"events": [{"kind": "recompile"}]}
+    files_of(Facts({}, recompile, {}, (), "", "0", "finished"))

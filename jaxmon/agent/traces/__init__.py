@@ -1,1 +1,0 @@
-"""Traces: when they are on, and who makes the spans."""

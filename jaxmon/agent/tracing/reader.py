@@ -1,0 +1,267 @@
+"""Reads a jitted function, and the functions of the program that it calls."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import types
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+from jaxmon import interrupts
+from jaxmon.agent.counted import uncounted
+from jaxmon.agent.inspection import ABSENT, field_of, is_subclass
+from jaxmon.agent.tracing.expressions import Arguments
+from jaxmon.agent.tracing.mistakes import Mistake
+from jaxmon.agent.tracing.sources import Node, node_of, parameters_of
+from jaxmon.agent.tracing.statements import Statements
+from jaxmon.agent.tracing.values import (
+    NOTHING,
+    TRACED,
+    Counters,
+    Local,
+    Names,
+    TracedValue,
+    either,
+    together,
+)
+
+
+_MAX_READS = 100
+"""
+Maximum number of functions read for one that is jitted; one that gets other kinds of
+arguments is read again.
+"""
+
+_DEEPEST = 8
+"""Maximum depth of calls that are followed."""
+
+_PARTIAL = vars(functools.partial)
+_MOST_WRAPPERS = 16
+
+
+class TracedFunction(NamedTuple):
+    """
+    A function that JAX traces.
+
+    Attributes:
+        function: the Python function.
+        holder: the object that it is a method of, or `ABSENT`.
+        given: number of arguments that a partial provides, and their names.
+        traced: whether all other arguments are traced, but for static ones.
+    """
+
+    function: Any
+    holder: Any
+    given: tuple[int, frozenset[str]]
+    traced: bool
+
+
+def entry_of(fun: object, is_library: Callable[[str], bool]) -> TracedFunction | None:
+    """
+    Return the user's function inside *fun*, which is jitted.
+
+    Args:
+        fun: the callable passed to `jax.jit`.
+        is_library: returns whether a file belongs to a library other than JAX.
+    """
+    holder: Any = ABSENT
+    count, names, traced = 0, frozenset[str](), True
+    for _ in range(_MOST_WRAPPERS):
+        fun = uncounted(fun)
+        if is_subclass(type(fun), functools.partial):
+            bound: Any = fun
+            count += len(_PARTIAL["args"].__get__(bound))
+            names |= frozenset(_PARTIAL["keywords"].__get__(bound))
+            fun = _PARTIAL["func"].__get__(bound)
+        elif type(fun) is types.MethodType:
+            holder, fun = fun.__self__, fun.__func__
+        elif (wrapped := field_of(fun, "__wrapped__")) is not ABSENT:
+            code = getattr(fun, "__code__", None) if _is_function(fun) else None
+            # JAX passes on what it gets; others may separate what is static.
+            traced = traced and (code is None or not is_library(code.co_filename))
+            fun = wrapped
+        else:
+            break
+    if type(fun) is not types.FunctionType:
+        return None
+    return TracedFunction(fun, holder, (count, names), traced)
+
+
+def read(
+    entry: TracedFunction,
+    *,
+    static: Collection[str | int],
+    is_user: Callable[[str], bool],
+) -> list[Mistake]:
+    """
+    Return the mistakes in *entry* and in what it calls. Runs no code of the program,
+    and takes a few milliseconds.
+
+    Args:
+        entry: the jitted function.
+        static: positions and names of its static arguments.
+        is_user: returns whether a file is the user's.
+    """
+    reading = _Reading(is_user)
+    try:
+        reading.enter(entry, static)
+    finally:
+        reading.close()
+    found: dict[tuple[str, str, int], Mistake] = {}
+    for one in reading.mistakes:
+        found.setdefault((one.kind, one.file, one.line), one)
+    return list(found.values())
+
+
+class _Reading:
+    def __init__(self, is_user: Callable[[str], bool]) -> None:
+        self.mistakes: dict[Mistake, None] = {}
+        self._is_user = is_user
+        self._nodes: dict[types.CodeType, Node | None] = {}
+        self._active: list[Node] = []
+        self._results: dict[object, TracedValue] = {}
+        self._opened: list[Statements] = []
+        self._counters = Counters()
+        self._left = _MAX_READS
+
+    def close(self) -> None:
+        """
+        Drop what refers to itself, and would keep objects of the program until garbage
+        is collected.
+        """
+        for one in self._opened:
+            one.close()
+        self._opened.clear()
+
+    def enter(self, entry: TracedFunction, static: Collection[str | int]) -> None:
+        """Read the jitted function."""
+        node = self._node(entry.function)
+        if node is None:
+            return
+        names: Names = {}
+        parameters = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
+        first = 0
+        if entry.holder is not ABSENT and parameters:
+            names[parameters[0]] = TracedValue(object=entry.holder, outer=True)
+            first = 1
+        for at, name in enumerate(parameters_of(node)):
+            if name in names:
+                continue
+            count, given = entry.given
+            position = at - first
+            is_static = name in static or position - count in static
+            if is_static:
+                kind = _class_of(entry.function) if not at else None
+                names[name] = TracedValue(outer=True, kind=kind)
+            elif position < count or name in given or not entry.traced:
+                names[name] = NOTHING
+            else:
+                names[name] = TRACED
+        file = entry.function.__code__.co_filename
+        self._read(node, names, _outer(entry.function), file, entry=True)
+
+    def run(self, value: TracedValue, arguments: Arguments) -> TracedValue:
+        """Read the functions in *value*; return what is certain about their results."""
+        found: TracedValue | None = None
+        for one in value.functions:
+            result = self._call(one, arguments)
+            found = result if found is None else either(found, result)
+        return found or NOTHING
+
+    def _call(
+        self, one: types.FunctionType | Local, arguments: Arguments
+    ) -> TracedValue:
+        node = one.node if isinstance(one, Local) else self._node(one)
+        if node is None:
+            return NOTHING
+        names = _bound(node, arguments)
+        if isinstance(one, Local):
+            return self._read(node, names, one.outer, one.file)
+        return self._read(node, names, _outer(one), one.__code__.co_filename)
+
+    def _node(self, function: types.FunctionType) -> Node | None:
+        code = function.__code__
+        if not self._is_user(code.co_filename):
+            return None
+        if code not in self._nodes:
+            self._nodes[code] = node_of(code)
+        return self._nodes[code]
+
+    def _read(
+        self,
+        node: Node,
+        names: Names,
+        outer: Callable[[str], TracedValue],
+        file: str,
+        *,
+        entry: bool = False,
+    ) -> TracedValue:
+        key = node, *(one.key for one in names.values())
+        if key in self._results:
+            return self._results[key]
+        if not self._left or len(self._active) >= _DEEPEST or node in self._active:
+            return NOTHING
+        self._left -= 1
+        self._active.append(node)
+        try:
+            one = Statements(
+                node, names, outer, self.run, file, counters=self._counters, entry=entry
+            )
+            self._opened.append(one)
+            one.read()
+        finally:
+            self._active.pop()
+        self.mistakes.update(one.mistakes)
+        self._results[key] = one.returned or NOTHING
+        return self._results[key]
+
+
+def _class_of(function: types.FunctionType) -> type | None:
+    """Return the class in whose body *function* was defined, if it is a global one."""
+    *outer, name = function.__qualname__.split(".")
+    if len(outer) != 1:
+        return None
+    found = dict.get(function.__globals__, outer[0])
+    if type(found) is not type:
+        return None
+    return found if name in vars(found) else None
+
+
+def _is_function(value: object) -> bool:
+    return type(value) is types.FunctionType
+
+
+def _bound(node: Node, arguments: Arguments) -> Names:
+    """Return the parameters of *node* for a call with *arguments*."""
+    given, named = arguments
+    every = named.get("*", NOTHING)
+    names = dict.fromkeys(parameters_of(node), every)
+    positional = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
+    names.update(zip(positional, given, strict=False))
+    names.update({name: value for name, value in named.items() if name in names})
+    if node.args.vararg is not None and len(given) > len(positional):
+        names[node.args.vararg.arg] = together(given[len(positional) :])
+    return names
+
+
+def _outer(function: types.FunctionType) -> Callable[[str], TracedValue]:
+    """Return what tells what a name means in *function* that is not local to it."""
+    free = function.__code__.co_freevars
+    cells = dict(zip(free, function.__closure__ or (), strict=False))
+    scopes = (function.__globals__, vars(builtins))
+
+    def outer(name: str) -> TracedValue:
+        if name in cells:
+            try:
+                return TracedValue(object=cells[name].cell_contents, outer=True)
+            except ValueError as error:  # deleted, or not set yet
+                interrupts.pass_on(error)
+                return NOTHING
+        for scope in scopes:
+            found = dict.get(scope, name, ABSENT)
+            if found is not ABSENT:
+                return TracedValue(object=found, outer=True)
+        return NOTHING
+
+    return outer
