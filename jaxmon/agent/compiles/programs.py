@@ -282,14 +282,17 @@ class Programs(Part):
         return Explanation(functions={"program": self.snapshot})
 
     def snapshot(self) -> dict[str, facts.Program]:
-        """Return the latest program of each function by label."""
+        """
+        Return the latest program of each function by label; as in `collect`, those just
+        compiled are analysed for it.
+        """
         return {
             function.name: facts.Program(
                 programs=record.programs,
                 fingerprint=record.fingerprint,
                 finished=record.finished,
             ).replace(**({"double": True} if record.double else {}), **record.figures)
-            for function, record in self._records.copy().items()
+            for function, record in self._latest().items()
             if not function.internal
         }
 
@@ -310,16 +313,14 @@ class Programs(Part):
         Return the number of programs, and the statistics of the latest; those just
         compiled are analysed for it.
         """
-        if self._queued.value != self._read.value:
-            self._worker.drain(_SCRAPE_SECONDS)
+        records = self._latest()
         found = [
-            record.samples_of(function.name)
-            for function, record in self._records.copy().items()
+            record.samples_of(function.name) for function, record in records.items()
         ]
         metric = catalog.PROGRAM_MATRIX_FLOPS
         matrix = [
             (series(metric, function.name, work), record.figures[name])
-            for function, record in self._records.copy().items()
+            for function, record in records.items()
             for name, work in _MATRIX.items()
             if name in record.figures
         ]
@@ -327,6 +328,12 @@ class Programs(Part):
             Family(metric, [s[metric.name] for s in found if metric.name in s])
             for metric in (catalog.PROGRAMS, catalog.PROGRAM_INFO, *_METRICS.values())
         ] + [Family(metric, matrix)]
+
+    def _latest(self) -> dict[Function, _Record]:
+        """Return all records; waits a moment for programs that were just compiled."""
+        if self._queued.value != self._read.value:
+            self._worker.drain(_SCRAPE_SECONDS)
+        return self._records.copy()
 
     @functools.cached_property
     def _printing(self) -> Any:

@@ -404,6 +404,9 @@ class OomReports(Part):
         Write a report on *failure* and wait for it: usually 10 to 100 ms, at most 2 s.
         """
         now = monotonic()
+        if not self._stopped and now >= self._due:
+            # Those just compiled are analysed, which this thread can wait for.
+            self.facts.programs()
         if self._stopped or not self._busy.acquire(blocking=False):
             self._skipped.add()
             return
