@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -233,6 +234,8 @@ def faults() -> dict[str, Any]:
     # A bit flips in what one of the runs returned on device 2.
     def flipping(jax_: Any, arrays: Any) -> Any:
         made = copied_on_devices(jax_, arrays)
+        if sys._getframe(1).f_code.co_qualname.startswith("KeptOutputs."):
+            return made  # what goes into both runs
         flip(next(one for one in made if one.shape == (16, 4)), 2)
         return made
 

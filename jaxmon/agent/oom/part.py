@@ -12,6 +12,7 @@ section. Nothing is allocated on a device, and the backends are never initialise
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import json
@@ -169,6 +170,11 @@ class ReportBuilder:
         }
         report["advice"] = self._part(lambda: advice(report))
         return report
+
+    def wait_for_programs(self) -> None:
+        """Have programs analysed that were just compiled; a section has failures."""
+        with contextlib.suppress(Exception):
+            self.programs()
 
     def _part(self, gather: Callable[[], Any]) -> Any:
         """
@@ -406,7 +412,7 @@ class OomReports(Part):
         now = monotonic()
         if not self._stopped and now >= self._due:
             # Those just compiled are analysed, which this thread can wait for.
-            self.facts.programs()
+            self.facts.wait_for_programs()
         if self._stopped or not self._busy.acquire(blocking=False):
             self._skipped.add()
             return
