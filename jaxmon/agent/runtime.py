@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from jaxmon import catalog, interrupts
 from jaxmon.agent import serving as pushing
 from jaxmon.agent.context import context_of
+from jaxmon.agent.end_writer import EndWriter
 from jaxmon.agent.errors.part import ErrorPart
 from jaxmon.agent.events import logger as events_log
 from jaxmon.agent.functions import UNKNOWN
@@ -25,7 +26,6 @@ from jaxmon.agent.reduction import reduction_of
 from jaxmon.agent.serving import Serving
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.deadline import Deadline
-from jaxmon.endings import EndWriter
 from jaxmon.exposition import exponential
 from jaxmon.exposition.add import added, lasting, read
 from jaxmon.exposition.encode import encode

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import disclosure, endings, interrupts, rundir
+from jaxmon.agent.end_writer import EndWriter
 from jaxmon.agent.guard import Guard, log
 from jaxmon.deadline import Deadline
-from jaxmon.endings import EndWriter
 from jaxmon.errors import JaxmonError, OtlpError, PageError
 from jaxmon.exposition import exponential
 from jaxmon.exposition.add import prepare

@@ -12,7 +12,8 @@ from jaxmon.exposition.families import Family, Histogram, histograms, series
 from jaxmon.facts import marked
 from jaxmon.indicators.endings import End, noting, now, on_finalize
 from jaxmon.indicators.labels import Labels
-from jaxmon.indicators.timeline import LoopCounts, LoopMark, Timeline
+from jaxmon.indicators.marks import LoopCounts, LoopMark
+from jaxmon.indicators.timeline import Timeline
 from jaxmon.threads import RLock
 
 

@@ -7,8 +7,8 @@ from contextvars import ContextVar
 from typing import Any, Generic, Self, TypeVar
 
 from jaxmon.indicators.endings import End, now
+from jaxmon.indicators.marks import DATA_WAIT, LoopMark
 from jaxmon.indicators.recorder import Recorder, current, report
-from jaxmon.indicators.timeline import DATA_WAIT, LoopMark
 from jaxmon.indicators.tracing import LoopTrace, RequestTracer
 
 

@@ -14,180 +14,34 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import Any, NamedTuple, TypeVar
-from weakref import ref
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family, Histogram, SpanIds, series
+from jaxmon.exposition.families import Family, SpanIds, series
 from jaxmon.indicators.activity_ages import ActivityAges, Open
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.labels import OTHER, Labels
-from jaxmon.threads import RLock, get_ident
+from jaxmon.indicators.marks import (
+    COMPILE,
+    DATA_WAIT,
+    FEW,
+    STEP,
+    LoopCounts,
+    LoopMark,
+    Mark,
+    Marked,
+    MarkT,
+    Stack,
+    ThreadSentinel,
+)
+from jaxmon.threads import RLock
 
 
-COMPILE = "compile"
-DATA_WAIT = "data_wait"
-STEP = "step"
-
-_FEW = 64
 _AROUND = (STEP, DATA_WAIT)
-
-MarkT = TypeVar("MarkT", bound="Mark")
-
-
-class Mark:
-    """
-    An open activity.
-
-    Attributes:
-        name: to which time is attributed.
-        end: closes it as soon as a time is recorded there.
-        kept: object to keep alive while it is open.
-        is_pause: whether it is over, at the latest, when the loop around it goes on.
-    """
-
-    __slots__ = ("end", "is_pause", "kept", "name", "stack")
-
-    def __init__(self, name: str, stack: Stack, end: End) -> None:
-        self.name = name
-        self.is_pause = False
-        self.stack = stack
-        self.end = end
-        self.kept: ref[Any] | None = None
-
-    @property
-    def current(self) -> str:
-        """Its name at this moment; takes no lock."""
-        return self.name
-
-
-class LoopCounts:
-    """
-    What the runs of a loop have counted.
-
-    Attributes:
-        steps: their number.
-        waited: seconds of waiting for data.
-        last_step: when one of them started or completed a step, by the clock of `now`.
-        seconds: those of the steps.
-    """
-
-    __slots__ = ("last_step", "seconds", "steps", "waited")
-
-    def __init__(self, name: str) -> None:
-        self.steps = 0
-        self.waited = 0.0
-        self.last_step = 0.0
-        self.seconds = Histogram(catalog.STEP_SECONDS, name)
-
-
-class LoopMark(Mark):
-    """
-    The open activity of a loop, which waits for data and works on them in turns.
-
-    While it is innermost, its thread may only note the times of the turns. They are
-    accounted for many at once, or before anything else on this thread's stack changes
-    or is read, so that all comes in its order.
-
-    Attributes:
-        turns: the times not accounted for, at which data arrived or, negative, a step
-            was finished.
-        note: notes one of them; `None` if the next is to be accounted for at once.
-        body: its name while it works on data.
-        counts: of the loop.
-        began: when the step that is open began.
-        arrived: when its data arrived.
-        totals: of items by loop and item, if its steps have some.
-        item: where they are counted.
-        items: those of the step that is open.
-    """
-
-    __slots__ = (
-        "arrived",
-        "began",
-        "body",
-        "counts",
-        "item",
-        "items",
-        "note",
-        "totals",
-        "turns",
-    )
-
-    def __init__(
-        self, stack: Stack, end: End, body: str, counts: LoopCounts, began: float
-    ) -> None:
-        super().__init__(DATA_WAIT, stack, end)
-        self.turns: deque[float] = deque()
-        self.note: Callable[[float], object] | None = None
-        self.totals: dict[tuple[str, str], int] | None = None
-        self.item = ("", "")
-        self.items = 0
-        self.body = body
-        self.counts = counts
-        self.began = self.arrived = began
-
-    @property
-    def current(self) -> str:
-        """Its name at this moment; takes no lock."""
-        turns = self.turns
-        # There is no call in here, after which another thread could take the last.
-        if not turns:
-            return self.name
-        return DATA_WAIT if turns[-1] < 0 else self.body
-
-
-class Marked(NamedTuple):
-    """
-    What the tracked thread is marked to be doing.
-
-    Attributes:
-        thread: its number in Python.
-        name: the innermost open activity, else ``other``.
-        loops: whether it has run a loop.
-    """
-
-    thread: int
-    name: str
-    loops: bool
-
-
-class Stack:
-    """
-    The open activities of one thread, innermost last.
-
-    Args:
-        life: an object that is released with the thread.
-    """
-
-    __slots__ = ("_life", "loops", "marks", "most", "thread")
-
-    def __init__(self, life: _ThreadSentinel) -> None:
-        self._life = ref(life)
-        self.thread = get_ident()
-        self.marks: list[Mark] = []
-        # Those that have ended below open ones are dropped when there are so many.
-        self.most = _FEW
-        self.loops = False
-
-    @property
-    def is_alive(self) -> bool:
-        """Return whether its thread may still use markers."""
-        return self._life() is not None
-
-
-class _ThreadSentinel:
-    """
-    Held by a thread's own storage alone. Python does not know of the end of a thread
-    that C++ has started, but clears that.
-    """
-
-    __slots__ = ("__weakref__",)
 
 
 class _Local(threading.local):
     stack: Stack | None = None
-    life: _ThreadSentinel | None = None
+    life: ThreadSentinel | None = None
 
 
 class Timeline:
@@ -212,7 +66,7 @@ class Timeline:
         self._seconds: dict[str, float] = {}
         self._since = 0.0
         # When the latest compiles began and ended.
-        self._compiles: deque[tuple[End, End]] = deque(maxlen=_FEW)
+        self._compiles: deque[tuple[End, End]] = deque(maxlen=FEW)
         self.late = 0.0
         self._lock = RLock()
 
@@ -391,7 +245,7 @@ class Timeline:
         local = self._local
         stack = local.stack
         if stack is None:
-            life = local.life = _ThreadSentinel()
+            life = local.life = ThreadSentinel()
             stack = local.stack = Stack(life)
         return stack
 
@@ -410,7 +264,7 @@ class Timeline:
                 around.note = None
             if len(marks) >= stack.most:  # tasks whose activities overlap
                 stack.marks = marks = [one for one in marks if not one.end]
-                stack.most = max(2 * len(marks), _FEW)
+                stack.most = max(2 * len(marks), FEW)
             marks.append(mark)
         return mark
 

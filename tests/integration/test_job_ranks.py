@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from jaxmon import endings
+from jaxmon.agent.end_writer import EndWriter
 from jaxmon.catalog.gpus import GPU_CLOCK_EVENT_ACTIVE
 from jaxmon.cli.main import main
 from jaxmon.errors import CommandError
@@ -122,7 +122,7 @@ def test_how_a_process_ended_is_read_from_its_slot(
     ranks = ranks_of(run_dir, stack)
     ends: dict[int, State] = {0: FINISHED, 1: CRASHED, 2: RUNNING}
     agents = [agent(stack, run_dir, slot, report(slot)) for slot in ends]
-    lives = [endings.EndWriter(run_dir / f"agent-{slot}.end", 0o600) for slot in ends]
+    lives = [EndWriter(run_dir / f"agent-{slot}.end", 0o600) for slot in ends]
     for one in lives:
         one.begin()
         stack.callback(one.abandon)
@@ -139,7 +139,7 @@ def test_a_rank_that_was_read_remains_known_as_such(
 ) -> None:
     """What it left when it failed says less than what it had reported."""
     ranks = ranks_of(run_dir, stack)
-    one = endings.EndWriter(run_dir / "agent-0.end", 0o600)
+    one = EndWriter(run_dir / "agent-0.end", 0o600)
     one.begin()
     running = agent(stack, run_dir, 0, report(0))
     read(ranks)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon import endings
+from jaxmon.agent.end_writer import EndWriter
 from jaxmon.facts.ending import CRASHED, FINISHED, State
 from jaxmon.facts.host import host
 from jaxmon.formats import json_text
@@ -30,7 +30,7 @@ def test_a_process_that_failed_before_it_was_read_is_reported(
         ("exception", CRASHED, now - 4000.0),
     ]
     for slot, (kind, state, then) in enumerate(ways):
-        one = endings.EndWriter(run_dir / f"agent-{slot}.end", 0o600)
+        one = EndWriter(run_dir / f"agent-{slot}.end", 0o600)
         one.begin()
         one.update({"kind": kind, "time": then, "boottime": None})
         one.end(state)
@@ -43,13 +43,13 @@ def test_a_process_that_failed_before_it_was_read_is_reported(
     ]
     assert len(host("h", read(ranks)).unknown) == 2
     agent(stack, run_dir, 0, report(0))
-    again = endings.EndWriter(run_dir / "agent-0.end", 0o600)
+    again = EndWriter(run_dir / "agent-0.end", 0o600)
     again.begin()
     stack.callback(again.abandon)
     found = read(ranks)["ranks"]
     assert [of.get("index") for of in found] == [0, None, None]
     for _ in range(2):  # as in a crash loop: the first was not read in time
-        one = endings.EndWriter(run_dir / "agent-7.end", 0o600)
+        one = EndWriter(run_dir / "agent-7.end", 0o600)
         one.begin()
         one.update({"kind": "exit", "rank": 1})
         one.abandon()
@@ -65,7 +65,7 @@ def test_which_rank_it_was_is_known_from_its_last_words(
     ranks = ranks_of(run_dir, stack, clock=lambda: now[0])
     place = {"ranks": 4, "coordinator": "a:1", "pid": 7, "observed_seconds": 3.0}
     for index in range(3):
-        one = endings.EndWriter(run_dir / "agent-0.end", 0o600)
+        one = EndWriter(run_dir / "agent-0.end", 0o600)
         one.begin()
         if index == 1:  # it is read, but has not joined its job yet
             early = {"index": None, "count": None, "coordinator": "", "pid": 7}
@@ -101,7 +101,7 @@ def test_odd_last_words_hide_no_other_rank(
     """Whoever may write to the run directory cannot make the whole host unreadable."""
     ranks = ranks_of(run_dir, stack)
     path = run_dir / "agent-0.end"
-    one = endings.EndWriter(path, 0o600)
+    one = EndWriter(path, 0o600)
     one.begin()
     if joined:
         agent(stack, run_dir, 0, report(0))
@@ -123,7 +123,7 @@ def test_what_many_processes_left_hides_no_rank(
 ) -> None:
     """Whoever may write to the run directory can make any number of such files."""
     for slot in range(300):
-        one = endings.EndWriter(run_dir / f"agent-{slot}.end", 0o600)
+        one = EndWriter(run_dir / f"agent-{slot}.end", 0o600)
         one.begin()
         one.update({"kind": "exception", "time": time.time()})
         one.end(CRASHED)
@@ -140,7 +140,7 @@ def test_what_a_process_left_is_as_old_as_its_words(
     run_dir: Path, stack: ExitStack
 ) -> None:
     """Those of an earlier process of the slot say nothing of the latest."""
-    one = endings.EndWriter(run_dir / "agent-0.end", 0o600)
+    one = EndWriter(run_dir / "agent-0.end", 0o600)
     one.begin()
     one.update({"kind": "exception", "time": time.time() - 100.0, "boottime": None})
     one.end(CRASHED)
@@ -148,7 +148,7 @@ def test_what_a_process_left_is_as_old_as_its_words(
     [found] = read(ranks_of(run_dir, stack))["ranks"]
     for age in ("ended_seconds", "since_seconds"):
         assert found[age] == pytest.approx(100.0, abs=50.0)
-    one = endings.EndWriter(run_dir / "agent-0.end", 0o600)
+    one = EndWriter(run_dir / "agent-0.end", 0o600)
     one.begin()
     one.end(CRASHED)
     one.abandon()
@@ -163,7 +163,7 @@ def test_last_words_are_kept_when_the_slot_has_another_process(
     now = [100.0]
     ranks = ranks_of(run_dir, stack, clock=lambda: now[0])
     for way in ("exit", "exception"):
-        one = endings.EndWriter(run_dir / "agent-0.end", 0o600)
+        one = EndWriter(run_dir / "agent-0.end", 0o600)
         one.begin()
         running = agent(stack, run_dir, 0, report(0))
         read(ranks)
@@ -172,7 +172,7 @@ def test_last_words_are_kept_when_the_slot_has_another_process(
         running.server.stop()
         (run_dir / "agent-0.sock").unlink()
         now[0] += 10.0
-    one = endings.EndWriter(run_dir / "agent-0.end", 0o600)
+    one = EndWriter(run_dir / "agent-0.end", 0o600)
     one.begin()
     stack.callback(one.abandon)
     agent(stack, run_dir, 0, report(0))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from jaxmon import endings
+from jaxmon.agent.end_writer import EndWriter
 from jaxmon.clocks import monotonic
 from jaxmon.facts.ending import FINISHED
 from jaxmon_exporter.collectors.agents.collector import Agents
@@ -57,7 +58,7 @@ def test_a_full_disk_loses_counts_and_nothing_else(run_dir: Path) -> None:
 
 def written(run_dir: Path, text: bytes) -> None:
     """Have one more process of the first slot leave the counts *text*."""
-    record = endings.EndWriter(run_dir / "agent-0.end", 0o600)
+    record = EndWriter(run_dir / "agent-0.end", 0o600)
     record.begin()
     record.keep(monotonic() - 20, text)
     record.end(FINISHED)
@@ -118,7 +119,7 @@ def test_an_agent_without_such_counts_is_served_as_it_is(
 ) -> None:
     """One of an earlier release neither removes nor continues what is there."""
     written(run_dir, GOOD)
-    record = endings.EndWriter(run_dir / "agent-0.end", 0o600)
+    record = EndWriter(run_dir / "agent-0.end", 0o600)
     record.begin()
     serve(0, GOOD)
     page = page_of(Agents(run_dir))

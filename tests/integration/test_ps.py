@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from jaxmon import endings, rundir
+from jaxmon import rundir
+from jaxmon.agent.end_writer import EndWriter
 from jaxmon.cli.main import main
 from jaxmon.facts.ending import FINISHED
 from jaxmon.formats import layout
@@ -81,7 +82,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             processes[name] = started(scripts, run_dir, name, source)
         # What their agents would have written.
         crashed, ended = (
-            endings.EndWriter(run_dir / f"agent-{slot}.end", 0o600) for slot in (2, 3)
+            EndWriter(run_dir / f"agent-{slot}.end", 0o600) for slot in (2, 3)
         )
         for one in (crashed, ended):
             one.begin()

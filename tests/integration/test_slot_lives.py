@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon import endings
+from jaxmon.agent.end_writer import EndWriter
 from jaxmon.catalog import AGENT_CRASHES, AGENT_DIED, AGENT_STARTS
 from jaxmon.cli.main import main
 from jaxmon.facts import ending
@@ -269,7 +270,7 @@ def test_the_counter_never_goes_back(run_dir: Path, agents: Agents) -> None:
     was exported stays so. A new file begins anew.
     """
     path = run_dir / "agent-0.end"
-    first, second = endings.EndWriter(path, 0o600), endings.EndWriter(path, 0o600)
+    first, second = EndWriter(path, 0o600), EndWriter(path, 0o600)
     first.begin()
     first.abandon()
     assert seen(agents) == (1, 1, {"": 1})

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from jaxmon.agent.guard import Guard
+from jaxmon.agent.scheduler import Scheduler
 from tests.indicators import Recorded, recording
+from tests.scheduling import threads
 
 
 @pytest.fixture
@@ -14,3 +17,18 @@ def recorded() -> Iterator[Recorded]:
     """Return what is recorded while the test runs."""
     with recording() as found:
         yield found
+
+
+@pytest.fixture
+def guard() -> Guard:
+    """Return a guard that has seen nothing."""
+    return Guard()
+
+
+@pytest.fixture
+def scheduler(guard: Guard) -> Iterator[Scheduler]:
+    """Return a scheduler that is stopped after the test, with all that it runs."""
+    one = Scheduler(guard)
+    yield one
+    one.stop()
+    assert threads("jaxmon-worker", "jaxmon-scheduler") == []

@@ -7,15 +7,12 @@ import resource
 import stat
 import subprocess
 import sys
-import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from jaxmon import endings
-from jaxmon.clocks import monotonic
-from jaxmon.endings import EndWriter
+from jaxmon.agent.end_writer import EndWriter
 from jaxmon.facts.ending import CRASHED, FINISHED, RUNNING, ProcessEnd, State
 from jaxmon.formats.schema import NewerSchemaError
 from tests.support import clean_environ, run_python, until
@@ -84,7 +81,7 @@ def test_a_killed_process_has_died(tmp_path: Path) -> None:
     program = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from jaxmon.endings import EndWriter\n"
+        "from jaxmon.agent.end_writer import EndWriter\n"
         "one = EndWriter(Path(sys.argv[1]), 0o600)\n"
         "one.begin()\n"
         "one.run('train')\n"
@@ -115,7 +112,8 @@ def test_a_forked_child_leaves_the_record_alone(tmp_path: Path) -> None:
     program = (
         "import os, signal, sys, time\n"
         "from pathlib import Path\n"
-        "from jaxmon.endings import EndWriter, FINISHED\n"
+        "from jaxmon.agent.end_writer import EndWriter\n"
+        "from jaxmon.facts.ending import FINISHED\n"
         "one = EndWriter(Path(sys.argv[1]), 0o600)\n"
         "one.begin()\n"
         "if os.fork() == 0:\n"
@@ -268,7 +266,9 @@ def test_without_a_file_there_is_no_record(tmp_path: Path) -> None:
     program = (
         "import os\n"
         "from pathlib import Path\n"
-        "from jaxmon.endings import CRASHED, EndWriter, slots\n"
+        "from jaxmon.agent.end_writer import EndWriter\n"
+        "from jaxmon.endings import slots\n"
+        "from jaxmon.facts.ending import CRASHED\n"
         "if os.geteuid() == 0:\n"  # who may write anywhere
         "    os.setuid(65534)\n"
         "for one in (EndWriter(Path(f'agent-{n}.end'), 0o600) for n in range(2)):\n"
@@ -402,7 +402,7 @@ def test_words_that_cannot_be_written_are_lost_without_a_sound(path: Path) -> No
     source = f"""
 import resource, sys
 from pathlib import Path
-from jaxmon.endings import EndWriter
+from jaxmon.agent.end_writer import EndWriter
 one = EndWriter(Path({str(path)!r}), 0o600)
 one.begin()
 sys.dont_write_bytecode = True  # Python would keep half of it
@@ -439,115 +439,3 @@ def test_an_exit_status_is_added_to_the_record_of_what_is_gone(path: Path) -> No
     victim.hardlink_to(path)
     endings.complete(path, 2, {"signal": 9})
     assert endings.slots(path.parent)["0"].latest.signal == 0
-
-
-# --- counts --------------------------------------------------------------------------
-
-
-TEXT = b"jaxmon_steps_total 3\n"
-
-
-def counted(path: Path, text: bytes = TEXT) -> ProcessEnd:
-    """Have one process in the slot of *path* that leaves *text*; return its record."""
-    one = EndWriter(path, 0o660)
-    one.begin()
-    one.keep(monotonic() - 5, text)
-    one.end(FINISHED)
-    one.abandon()
-    return endings.slots(path.parent)["0"].latest
-
-
-def test_counts_that_are_left_are_read_and_continued(path: Path) -> None:
-    """By a process that follows one that finished; of the others, they are removed."""
-    first = counted(path)
-    assert endings.counts(path, first) == TEXT.decode()
-    assert first.counted_until - first.counted_since == pytest.approx(5, abs=1)
-    age = endings.counted_age(first)
-    assert age is not None
-    assert 0 <= age < 60
-    two = EndWriter(path, 0o600)
-    two.begin()
-    slot = endings.slots(path.parent)["0"]
-    assert slot.counted == slot.before == first
-    assert endings.unpacked(two.continued or b"") == TEXT.decode()
-    path.unlink()  # by a cleaner, and the process restores them
-    mine = two.record
-    two.abandon()
-    two.begin(mine)
-    assert endings.slots(path.parent)["0"].counted == first
-    assert endings.counts(path, first) == TEXT.decode()
-    two.end(CRASHED)
-    two.abandon()
-    live(path, RUNNING)
-    assert endings.slots(path.parent)["0"].counted is None
-    assert endings.counts(path, first) is None
-    three = EndWriter(path, 0o600)
-    three.begin()
-    three.keep(monotonic() - 5, TEXT)
-    three.end(CRASHED)
-    three.abandon()
-    assert endings.slots(path.parent)["0"].counted
-    live(path, RUNNING)
-    assert endings.slots(path.parent)["0"].counted is None
-    assert path.stat().st_size <= 8192
-
-
-@pytest.mark.parametrize("shift", [-endings.KEPT - 1, 3600.0])
-def test_counts_are_void_after_a_while(shift: float) -> None:
-    """Those of long ago, and those of a clock that began anew."""
-    now = monotonic()
-    of = ProcessEnd(
-        counted_since=now - 10_000, counted_until=now + shift, counted_bytes=3
-    )
-    assert endings.counted_age(of) is None
-
-
-@pytest.mark.parametrize(
-    "stored",
-    [
-        lambda: b"no compressed text",
-        lambda: zlib.compress(TEXT)[:-5],
-        lambda: zlib.compress(bytes(endings.MOST + 1)),
-        lambda: zlib.compress(bytes(1 << 26)),
-        lambda: zlib.compress(b"\xff\xfe"),
-    ],
-    ids=["malformed", "truncated", "large", "huge", "undecodable"],
-)
-def test_text_that_is_none_is_an_error(stored: Callable[[], bytes]) -> None:
-    """Malformed, truncated, too large when unpacked, or no text."""
-    with pytest.raises(ValueError, match=r"malformed|truncated|codec"):
-        endings.unpacked(stored())
-
-
-def test_what_does_not_fit_is_not_written(path: Path) -> None:
-    """There are no counts then, and the record stays; nor are others' read as ours."""
-    one = EndWriter(path, 0o600)
-    one.begin()
-    with pytest.raises(OSError, match="too large"):
-        one.keep(monotonic(), os.urandom(1 << 19))
-    one.abandon()
-    assert endings.slots(path.parent)["0"].counted is None
-    second = counted(path)
-    assert endings.counts(path, second.replace(starts=1)) is None
-    assert endings.counts(path, second.replace(counted_bytes=1 << 30)) is None
-
-
-def test_half_of_a_small_volume_stays_free(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Sockets need space in a volume of a megabyte: counts must not fill it."""
-    real = os.statvfs(path.parent)
-    blocks = (1 << 20) // real.f_frsize
-
-    def small(_: object) -> os.statvfs_result:
-        fields = list(real)
-        fields[2], fields[4] = blocks, blocks // 2
-        return os.statvfs_result(fields)
-
-    monkeypatch.setattr(os, "statvfs", small)
-    one = EndWriter(path, 0o600)
-    one.begin()
-    with pytest.raises(OSError, match="No space left"):
-        one.keep(monotonic(), TEXT)
-    one.abandon()
-    assert endings.slots(path.parent)["0"].counted is None

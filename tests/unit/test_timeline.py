@@ -12,7 +12,8 @@ import pytest
 import jaxmon
 from jaxmon.catalog import TIME_SECONDS
 from jaxmon.indicators import activities
-from jaxmon.indicators.timeline import LoopCounts, Timeline
+from jaxmon.indicators.marks import LoopCounts
+from jaxmon.indicators.timeline import Timeline
 from tests.indicators import recording
 from tests.support import until
 

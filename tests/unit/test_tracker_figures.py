@@ -9,7 +9,8 @@ from jaxmon.agent.trackers.part import LoopReading, Sources, reading, times, tot
 from jaxmon.catalog import ACCELERATOR_UTILIZATION_RATIO, DEVICE_MEMORY_BYTES
 from jaxmon.exposition.families import Family, series
 from jaxmon.indicators.loops import StepLoop
-from jaxmon.indicators.timeline import STEP, Timeline
+from jaxmon.indicators.marks import STEP
+from jaxmon.indicators.timeline import Timeline
 
 
 class Clock:

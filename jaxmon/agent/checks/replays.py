@@ -250,9 +250,6 @@ class KeptOutputs:
         return found
 
 
-# Seconds for which copies are kept for a call that does not come.
-
-
 class Replays:
     """
     Re-runs calls on their own thread.

@@ -12,7 +12,6 @@ section. Nothing is allocated on a device, and the backends are never initialise
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import json
@@ -25,7 +24,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from jaxmon import catalog, disclosure
+from jaxmon import catalog, disclosure, interrupts
 from jaxmon.agent.context import Context, CountedError
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.events import Kind
@@ -173,8 +172,10 @@ class ReportBuilder:
 
     def wait_for_programs(self) -> None:
         """Have programs analysed that were just compiled; a section has failures."""
-        with contextlib.suppress(Exception):
+        try:
             self.programs()
+        except Exception as error:  # noqa: BLE001 - contained: a section has it
+            interrupts.pass_on(error)
 
     def _part(self, gather: Callable[[], Any]) -> Any:
         """

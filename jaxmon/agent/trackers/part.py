@@ -22,7 +22,8 @@ from jaxmon.agent.trackers.targets import PREFIX, TrackerTarget
 from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family, series
 from jaxmon.indicators.loops import Loops, StepLoop
-from jaxmon.indicators.timeline import STEP, Timeline
+from jaxmon.indicators.marks import STEP
+from jaxmon.indicators.timeline import Timeline
 
 
 _BUILT = ("compiled", "cache_hit")
