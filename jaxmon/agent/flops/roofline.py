@@ -12,7 +12,7 @@ peak.
 FLOPs of the calls of one function. JAX does not say which program a cached call runs.
 If all programs of a function need as much, as if there is only one, calls times that is
 exact. Otherwise each sampled call stands for those since the sample before: their
-shapes tell the programs apart.
+shapes distinguish the programs.
 """
 
 from __future__ import annotations

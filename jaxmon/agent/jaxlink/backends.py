@@ -34,7 +34,7 @@ def client(jax: Any) -> Any:
     Return an object that identifies the current backends, `None` before they are
     initialised. It changes if the program replaces its backends.
     """
-    bridge = jax._src.xla_bridge  # noqa: SLF001 - JAX tells this nowhere else
+    bridge = jax._src.xla_bridge  # noqa: SLF001 - no public name for it
     lock, end = bridge._backend_lock, monotonic() + _MOMENT_SECONDS  # noqa: SLF001
     # They are initialised one by one.
     while started := list(bridge._backends.values()):  # noqa: SLF001
@@ -69,7 +69,7 @@ def cluster(jax: Any) -> Cluster | None:
     What `jax.distributed.initialize` was given, or found, is known as soon as all
     processes have joined; the backends, which also know it, may be initialised later.
     """
-    state = jax._src.distributed.global_state  # noqa: SLF001 - JAX tells this nowhere else
+    state = jax._src.distributed.global_state  # noqa: SLF001 - no public name for it
     # It remains after the shutdown, which JAX does at exit.
     address = state.coordinator_address or ""
     if state.client is not None:

@@ -27,7 +27,7 @@ class JaxCache:
     """Reads, and never changes, the state of the cache of *jax*. Microseconds each."""
 
     def __init__(self, jax: ModuleType) -> None:
-        self._source: Any = jax._src  # noqa: SLF001 - JAX tells this nowhere else
+        self._source: Any = jax._src  # noqa: SLF001 - no public name for it
         self.config: Any = jax.config
         self._hashed: dict[str, bool] = {}
 

@@ -174,7 +174,7 @@ class LineProgress:
             return False
         self._checked = now
         before, self._called = self._called, self._calls()
-        # Without calls there is nothing to tell it by, but that it runs.
+        # Without calls, only that it runs distinguishes it.
         return self._called != before or not self._called
 
 

@@ -53,7 +53,7 @@ _DIGITS = 7
 # Of the latest sample in an average, and how long it is believed.
 _WEIGHT, _KNOWN_SECONDS = 0.25, 30.0
 _CHECKED_SECONDS = 1.0
-# Shorter ones are not told apart.
+# Shorter ones cannot be distinguished.
 _GAP = 2 * _CHECKED_SECONDS
 # A pause is overdue if it is that long, and so many times as long as usual, once there
 # were some calls.
