@@ -217,7 +217,7 @@ def _is(node: ast.AST, text: str, context: type[ast.expr_context]) -> bool:
 
 
 def _holder(base: TracedValue) -> object:
-    """Return what distinguishes *base* from other objects, `None` if that is unknown."""
+    """Return what distinguishes *base* from others, `None` if that is unknown."""
     return base.kind if base.object is ABSENT else id(base.object)
 
 
