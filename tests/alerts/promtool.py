@@ -14,7 +14,7 @@ import yaml
 
 from jaxmon.artifacts import alerts, slo
 from jaxmon.artifacts.slo import Slos
-from tests.support import require_program
+from tests.helpers.processes import require_program
 
 
 RUNBOOKS = "https://runbooks.example.com"

@@ -22,8 +22,8 @@ from jaxmon.symptoms.findings import as_json, find
 from jaxmon.symptoms.symptom import Symptom
 from jaxmon.symptoms.table import SYMPTOMS
 from tests.alerts.promtool import evaluate, needed, shipped
-from tests.reports import function
-from tests.status import ROUTE, START, Worker, reading, status
+from tests.helpers.findings import function
+from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
 
 
 WHERE = 'instance="a",worker="0",job="%s"'

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from jaxmon.artifacts import alerts, slo
-from tests.alertmanager import Alertmanager, Webhook
-from tests.support import require_program, until
+from tests.helpers.processes import require_program, until
+from tests.helpers.prometheus import Alertmanager, Webhook
 
 
 @pytest.fixture

@@ -21,8 +21,9 @@ import pytest
 from jaxmon import catalog
 from jaxmon.artifacts import alerts
 from jaxmon.catalog import Metric
-from tests.panels import Grafana, panels
-from tests.support import Prometheus, until
+from tests.helpers.dashboards import Grafana, distinct
+from tests.helpers.processes import until
+from tests.helpers.prometheus import Prometheus
 
 
 NODES = "jaxmon/jaxmon-node"
@@ -156,7 +157,7 @@ def server(
 
 def shown(grafana: Grafana, title: str, label: str) -> set[str]:
     """Return the values of *label* in what a panel shows."""
-    (panel,) = (one for one in panels() if one["title"] == title)
+    (panel,) = (one for one in distinct() if one["title"] == title)
     return {
         one["metric"][label]
         for target in panel["targets"]

@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from jaxmon.catalog import JIT_CALLS
-from tests.demo import DEADLINE, demo, read_until
-from tests.support import http_get, run_python, until
+from tests.helpers.commands import DEADLINE, demo, read_until
+from tests.helpers.processes import http_get, run_python, until
 
 
 @pytest.fixture

@@ -22,7 +22,13 @@ from jaxmon.cli.gameday import stack
 from jaxmon.cli.gameday.children import Children
 from jaxmon.cli.gameday.stack import MonitoringPrograms
 from jaxmon.demo.scenarios import SCENARIOS
-from tests.support import QUICK_COMPILES, ROOT, clean_environ, require_program, until
+from tests.helpers.processes import (
+    QUICK_COMPILES,
+    ROOT,
+    clean_environ,
+    require_program,
+    until,
+)
 
 
 # All of them take three to four minutes on two processors.

@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 import yaml
 
 from jaxmon.artifacts import alerts, slo
+from tests.helpers.processes import http_get, until
+from tests.helpers.prometheus import Prometheus
 from tests.job.running import Job, running
-from tests.support import Prometheus, http_get, until
 
 
 ALERT = "JaxmonRankStuck"

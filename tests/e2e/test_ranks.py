@@ -13,8 +13,9 @@ import pytest
 
 from jaxmon.artifacts import alerts
 from jaxmon.catalog import PROGRAM_DEVICES, PROGRAM_INFO
-from tests.preloaded import Program, start_preloaded
-from tests.support import ROOT, Prometheus, clean_environ, free_port, until
+from tests.helpers.preloaded import Program, start_preloaded
+from tests.helpers.processes import ROOT, clean_environ, free_port, until
+from tests.helpers.prometheus import Prometheus
 
 
 # Ten minutes are ten seconds.

@@ -22,7 +22,7 @@ from tests.faults.agents import (
 )
 from tests.faults.matrix import Area
 from tests.faults.stage import MAIN, Page, Stage, errors, success
-from tests.support import freeze
+from tests.helpers.processes import freeze
 
 
 AREA = Area("agent")

@@ -26,10 +26,7 @@ from jaxmon.cli.main import main
 from jaxmon.cli.selection import pick
 from jaxmon.cli.workers import Worker
 from jaxmon.exposition.parse import labels, parse
-from tests.exporter import exporters
-from tests.job.ranks import report, waiting
-from tests.job.served import agent, sidecar
-from tests.support import (
+from tests.helpers.processes import (
     QUICK_COMPILES,
     ROOT,
     clean_environ,
@@ -37,6 +34,9 @@ from tests.support import (
     http_get,
     until,
 )
+from tests.helpers.sidecars import exporters
+from tests.job.ranks import report, waiting
+from tests.job.served import agent, sidecar
 
 
 DIRECTORY = ROOT / "tests" / "goldens"

@@ -18,8 +18,8 @@ from jaxmon.artifacts import alerts, slo
 from jaxmon.cli import runbook
 from jaxmon.exposition.families import Family, Histogram, gauge, series
 from jaxmon.http.server import Server, metrics_handler
-from tests.alertmanager import Alertmanager, Webhook
-from tests.support import Prometheus, http_get, until
+from tests.helpers.processes import http_get, until
+from tests.helpers.prometheus import Alertmanager, Prometheus, Webhook
 
 
 SCALE = 60

@@ -33,7 +33,7 @@ from jaxmon_exporter.collectors.dcgm import fetch_page
 from jaxmon_exporter.collectors.tpu.messages import SLOW, Call, Failure, call_all
 from tests.fakes.hostile import ENDLESS, Answer, Hostile, hostile
 from tests.fakes.http2 import Http2Server, reply
-from tests.support import ROOT
+from tests.helpers.processes import ROOT
 
 
 SECONDS = 0.1

@@ -16,11 +16,11 @@ from jaxmon.cli.main import main
 from jaxmon.monitoring.session import Session
 from jaxmon.monitoring.silences import DeployWindows
 from jaxmon.symptoms.alert import DEPLOY_NOISE
-from tests.alertmanager import Alertmanager
 from tests.fakes.grafana import FakeGrafana
 from tests.fakes.grafana_rows import TOKEN, VIEWER
 from tests.fakes.http import Reply
-from tests.support import free_port, http_get
+from tests.helpers.processes import free_port, http_get
+from tests.helpers.prometheus import Alertmanager
 
 
 WEB = ("--job=web", "--cluster=eu")

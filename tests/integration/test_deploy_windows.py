@@ -18,8 +18,8 @@ from jaxmon.cli.main import main
 from jaxmon.monitoring.session import Session
 from jaxmon.monitoring.silences import LONGEST, DeployWindows
 from jaxmon.symptoms.alert import DEPLOY_NOISE
-from tests.alertmanager import Alertmanager
-from tests.support import Prometheus, free_port, http_get, until
+from tests.helpers.processes import free_port, http_get, until
+from tests.helpers.prometheus import Alertmanager, Prometheus
 
 
 NOISE = dict(DEPLOY_NOISE)

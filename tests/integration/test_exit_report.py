@@ -15,8 +15,8 @@ from jaxmon import endings
 from jaxmon.facts.ending import FINISHED
 from jaxmon.formats import layout
 from jaxmon.report.text import MOST_LINES
-from tests.preloaded import Program, start_preloaded
-from tests.support import Result, clean_environ, run_python
+from tests.helpers.preloaded import Program, start_preloaded
+from tests.helpers.processes import Result, clean_environ, run_python
 
 
 PROGRAM = """

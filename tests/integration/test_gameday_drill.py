@@ -15,7 +15,7 @@ from jaxmon.cli.gameday.results import progress
 from jaxmon.cli.gameday.site import Firing
 from jaxmon.cli.gameday.workload import Workload
 from jaxmon.demo.scenarios import BY_NAME
-from tests.support import until
+from tests.helpers.processes import until
 
 
 SCENARIO = BY_NAME["gpu-lost"]

@@ -23,10 +23,10 @@ from jaxmon.profile import xspace
 from jaxmon_exporter.collectors.dcgm import fetch_page
 from tests.fakes.hostile import Answer, hostile
 from tests.fakes.http import FaultyServer, Reply, Seen
-from tests.hostile_text import HOSTILE, harmful
-from tests.push_site import ONCALL
-from tests.support import some
-from tests.traces import Code
+from tests.helpers.adversaries import HOSTILE, harmful
+from tests.helpers.dashboards import ONCALL
+from tests.helpers.processes import some
+from tests.helpers.traces import Code
 
 
 TOKEN = "glsa_this+Is/The~Token=OfTheTest"  # noqa: S105 - opens nothing

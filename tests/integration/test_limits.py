@@ -23,11 +23,10 @@ from jaxmon.exposition.families import gauge
 from jaxmon.facts.record import dumps, encoded
 from jaxmon.limits import LIMITS, Limits, shared
 from jaxmon.monitoring.session import Session
-from tests.exporter import Exporter, exporters
-from tests.hosts import Host
-from tests.preloaded import run_preloaded
-from tests.reports import GIB, HEALTHY
-from tests.support import until
+from tests.helpers.findings import GIB, HEALTHY
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import until
+from tests.helpers.sidecars import Exporter, Host, exporters
 
 
 # 60 % of the device: no fault, unless the limit is lower.

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fakes.nvml.build import build
 from tests.fakes.nvml.gpus import FIGURES, UUID, Gpus, failures, fake_gpus, of
-from tests.support import clean_environ, until
+from tests.helpers.processes import clean_environ, until
 
 
 pytest.importorskip("pynvml")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import ROOT, run_python
+from tests.helpers.processes import ROOT, run_python
 
 
 # Calls of our Python functions, and calls by these of other functions. About a tenth

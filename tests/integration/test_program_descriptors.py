@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from tests.support import ROOT, Result
+from tests.helpers.processes import ROOT, Result
 
 
 LATE = """

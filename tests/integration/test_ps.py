@@ -20,7 +20,7 @@ from jaxmon.agent.end_writer import EndWriter
 from jaxmon.cli.main import main
 from jaxmon.facts.ending import FINISHED
 from jaxmon.formats import layout
-from tests.support import Result, clean_environ, freeze, until
+from tests.helpers.processes import Result, clean_environ, freeze, until
 
 
 SERVES = """

@@ -18,9 +18,10 @@ import pytest
 from jaxmon.agent import Agent, counted
 from jaxmon.agent.context import Sample
 from jaxmon.agent.sampling.part import Sampling
-from tests import inside
-from tests.instrumented import instrumented, value
-from tests.sampled import (
+from tests.helpers import inside
+from tests.helpers.agents import instrumented, value
+from tests.helpers.processes import run_python, until
+from tests.helpers.timing import (
     BY_HAND,
     SIZE,
     arm,
@@ -32,7 +33,6 @@ from tests.sampled import (
     operand,
     timed,
 )
-from tests.support import run_python, until
 
 
 @pytest.fixture
@@ -395,7 +395,7 @@ def test_functions_are_disarmed_with_the_agent() -> None:
 
 ENDS_EARLY = """
 import jax, jax.numpy as jnp, jaxmon
-from tests import inside
+from tests.helpers import inside
 agent = jaxmon.instrument(port=None, socket=False, sample_rate=0.001)
 step = jax.jit(lambda x: jax.lax.fori_loop(0, 500, lambda _, y: jnp.tanh(y @ y), x))
 x = jnp.ones((400, 400))

@@ -17,7 +17,8 @@ from click.testing import CliRunner
 from jaxmon.artifacts import alerts, slo
 from jaxmon.artifacts.dashboards import DashboardOptions, all_dashboards
 from jaxmon.cli.main import main
-from tests.support import Prometheus, require_program, some
+from tests.helpers.processes import require_program, some
+from tests.helpers.prometheus import Prometheus
 
 
 OBJECTIVES = slo.default()[slo.default().index("slos:") : slo.default().index("# Cond")]

@@ -34,7 +34,7 @@ from tests.fakes.http2 import (
 )
 from tests.fakes.tpu import shapes
 from tests.fakes.tpu.hosts import Runtime
-from tests.support import run_python, until
+from tests.helpers.processes import run_python, until
 
 
 pytest.importorskip("grpc")

@@ -9,7 +9,7 @@ from jaxmon.artifacts.alerts import rules
 from jaxmon.artifacts.dashboards import all_dashboards
 from jaxmon.artifacts.dashboards.model import Dashboard
 from jaxmon.artifacts.dashboards.variables import Variable
-from tests.support import each
+from tests.helpers.processes import each
 
 
 BOARDS = {one.uid: one for one in all_dashboards()}

@@ -16,7 +16,7 @@ from jaxmon.catalog import ACCELERATOR_UP
 from jaxmon.cli import alerts as command
 from jaxmon.cli.main import main
 from jaxmon.promql import gauge
-from tests.support import ROOT, each, require_program
+from tests.helpers.processes import ROOT, each, require_program
 
 
 NAMES = {

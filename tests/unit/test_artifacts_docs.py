@@ -13,7 +13,7 @@ from jaxmon.catalog import METRICS, Metric
 from jaxmon.cli import generate
 from jaxmon.declarations import PREFIX
 from jaxmon.settings import Settings
-from tests.support import ROOT
+from tests.helpers.processes import ROOT
 
 
 def test_committed_documents_are_up_to_date(monkeypatch):

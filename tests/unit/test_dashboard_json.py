@@ -13,7 +13,7 @@ import pytest
 from jaxmon.artifacts.dashboards import render_all
 from jaxmon.artifacts.dashboards.header import DEPLOY_TAGS
 from jaxmon.catalog import BY_NAME
-from tests.rendered import (
+from tests.helpers.dashboards import (
     DASHBOARDS,
     EVERY_DASHBOARD,
     RENDERED,

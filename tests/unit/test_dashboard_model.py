@@ -22,7 +22,7 @@ from jaxmon.artifacts.dashboards.model import (
 from jaxmon.artifacts.dashboards.variables import Variable
 from jaxmon.catalog import COMPILE_SECONDS, JIT_CALLS, LIVE_ARRAY_BYTES, LIVE_ARRAYS
 from jaxmon.promql import counter, eq, gauge, histogram, recorded
-from tests.support import ROOT
+from tests.helpers.processes import ROOT
 
 
 CALLS = counter(JIT_CALLS).rate().sum("function")

@@ -19,7 +19,7 @@ from jaxmon.cli.gameday.stack import ActiveAlert
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts.reading import read
 from jaxmon.report.status.summary import summarise
-from tests.hostile_text import HOSTILE, harmful
+from tests.helpers.adversaries import HOSTILE, harmful
 
 
 PLACES = {f"place {number}": "http://127.0.0.1:9467/" for number in range(6)}

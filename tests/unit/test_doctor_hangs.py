@@ -16,7 +16,7 @@ from jaxmon.doctor import hangs, nccl
 from jaxmon.doctor.finding import Check
 from jaxmon.doctor.nccl import processes_with
 from jaxmon.report.timeouts import TIMEOUTS, timeout
-from tests.findings import by_status
+from tests.helpers.findings import by_status
 
 
 GPU, CPU = TIMEOUTS["gpu"].flag, TIMEOUTS["cpu"].flag

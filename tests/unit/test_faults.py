@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jaxmon.cli.gameday.children import Children
 from jaxmon.cli.gameday.demo import Fault
-from tests.support import until
+from tests.helpers.processes import until
 
 
 PROGRAM = """

@@ -12,7 +12,7 @@ from jaxmon.cli.gameday.demo import PLACES
 from jaxmon.cli.gameday.results import places_of
 from jaxmon.cli.main import main
 from jaxmon.demo.scenarios import BY_NAME, LOAD, RESTART, SCENARIOS, Scenario
-from tests.support import ROOT
+from tests.helpers.processes import ROOT
 
 
 ALERTS = {one.name for one in alerts.all_alerts()}

@@ -7,7 +7,7 @@ import builtins
 import re
 from collections import Counter
 
-from tests.support import ROOT
+from tests.helpers.processes import ROOT
 
 
 _OPENERS = (

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support import ROOT, each
+from tests.helpers.processes import ROOT, each
 
 
 FOLDERS = (

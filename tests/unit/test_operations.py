@@ -9,7 +9,7 @@ import pytest
 from jaxmon.profile import operations
 from jaxmon.profile.operations import Operation, Profile
 from jaxmon.profile.xspace import Event, Line, Plane, Space, Stated
-from tests.traces import MS, Code, op, other, plane
+from tests.helpers.traces import MS, Code, op, other, plane
 
 
 def near(seconds: float) -> Any:

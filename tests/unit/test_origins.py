@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxmon.profile.hlo import Program
 from jaxmon.profile.origins import NOWHERE, Origins
-from tests.traces import Code
+from tests.helpers.traces import Code
 
 
 PACKAGES = "/opt/env/lib/python3.11/site-packages"

@@ -8,8 +8,7 @@ import pytest
 
 from jaxmon.report.stacks import stacks
 from jaxmon.symptoms.findings import about
-from tests.ledgers import NO_MORE, computing, found, ledger
-from tests.reports import findings, function
+from tests.helpers.findings import NO_MORE, computing, findings, found, function, ledger
 
 
 @pytest.mark.parametrize(

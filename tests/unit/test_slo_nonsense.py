@@ -12,7 +12,7 @@ from jaxmon.artifacts import slo
 from jaxmon.artifacts.alerts import Options, render
 from jaxmon.errors import SloError
 from jaxmon.limits import LIMITS
-from tests.support import some
+from tests.helpers.processes import some
 
 
 SCALARS = (

@@ -12,7 +12,7 @@ from jaxmon.artifacts.slo.rules import recording_groups
 from jaxmon.catalog import BY_NAME
 from jaxmon.formats import durations
 from jaxmon.promql.counting import RESTARTED, RETURNED, Evaluation
-from tests.support import ROOT
+from tests.helpers.processes import ROOT
 
 
 @pytest.mark.parametrize(

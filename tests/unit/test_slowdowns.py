@@ -12,7 +12,7 @@ import pytest
 from jaxmon.agent.history.times import ENOUGH, RecentTimes
 from jaxmon.facts.spread import distribution
 from jaxmon.limits import Limits
-from tests.reports import findings
+from tests.helpers.findings import findings
 
 
 LONG = 10 * ENOUGH

@@ -11,7 +11,7 @@ import pytest
 from jaxmon import subprocesses
 from jaxmon.cli import alerts
 from jaxmon.doctor import selftest
-from tests.support import until
+from tests.helpers.processes import until
 
 
 def python(source: str) -> list[str]:

@@ -14,8 +14,8 @@ from jaxmon.baseline.summaries import RunComparison, as_json, lines
 from jaxmon.errors import BaselineError
 from jaxmon.formats import layout
 from jaxmon.limits import Limits
-from tests.hostile_text import HOSTILE, harmful
-from tests.runs import VERSIONS, function, run, spread
+from tests.helpers.adversaries import HOSTILE, harmful
+from tests.helpers.runs import VERSIONS, function, run, spread
 
 
 CPU = {**VERSIONS, "platform": "cpu", "device": "cpu"}

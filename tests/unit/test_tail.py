@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from jaxmon.deadline import Deadline
 from jaxmon.otel import environment as decision
 from jaxmon.otel.traces.provider import Batches, Durations, Tail
-from tests.support import refuse_threads, until
+from tests.helpers.processes import refuse_threads, until
 
 
 class Kept:

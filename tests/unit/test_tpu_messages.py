@@ -12,7 +12,7 @@ from jaxmon.errors import WireError
 from jaxmon_exporter.collectors.tpu import messages as tpu_messages
 from jaxmon_exporter.collectors.tpu.messages import Distribution, measures
 from tests.fakes.tpu import encoding, shapes
-from tests.protobuf import double, field, packed
+from tests.helpers.traces import double, field, packed
 
 
 def reply(*of: bytes) -> bytes:

@@ -11,8 +11,7 @@ from jaxmon.errors import WireError
 from jaxmon.profile import text as perfetto
 from jaxmon.profile import xspace
 from jaxmon.profile.xspace import Event, Line, Plane, Stated
-from tests.protobuf import field
-from tests.traces import op, other
+from tests.helpers.traces import field, op, other
 
 
 def entry(key: int, name: str, *more: bytes) -> bytes:
