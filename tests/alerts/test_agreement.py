@@ -180,10 +180,7 @@ def checkpoint(failed: float) -> Scene:
     worker.set(catalog.CHECKPOINT_FAILURES, failed, "save")
     name = f'jaxmon_checkpoint_failures_total{{{WHERE},operation="save"}}'
     return Scene(
-        {
-            name: counting(failed),
-            f"jaxmon_counting_seconds{{{WHERE}}}": counting(60),
-        },
+        {name: counting(failed), f"jaxmon_counting_seconds{{{WHERE}}}": counting(60)},
         status(worker, before=before).answer.reasons,
     )
 

@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jaxmon import catalog
-from jaxmon.exposition.families import (
-    Family,
-    Histogram,
-    gauge,
-    histograms,
-    series,
-)
+from jaxmon.exposition.families import Family, Histogram, gauge, histograms, series
 from jaxmon.http.server import Response, Server, metrics_handler
 from tests.helpers.processes import ROOT, require_program, until
 

@@ -417,10 +417,7 @@ class Site:
         return Result(done.exit_code, done.stdout, done.stderr)
 
     def push(
-        self,
-        *options: str,
-        files: tuple[str, ...] | None = None,
-        **environ: str | None,
+        self, *options: str, files: tuple[str, ...] | None = None, **environ: str | None
     ) -> Result:
         """
         Run ``push``; what it prints fits a terminal of 80 columns, addresses aside.

@@ -42,12 +42,7 @@ LISTENERS = (
 
 GRACE_SECONDS = 20.0
 
-THREADS = (
-    "jaxmon-scheduler",
-    "jaxmon-server",
-    "jaxmon-wall-time",
-    "jaxmon-worker",
-)
+THREADS = ("jaxmon-scheduler", "jaxmon-server", "jaxmon-wall-time", "jaxmon-worker")
 """Threads of an agent with default settings, one of each, as soon as it runs."""
 
 

@@ -144,10 +144,7 @@ def arm(sampling: Sampling) -> None:
 def idle(sampling: Sampling) -> None:
     """Wait until nothing is being watched."""
     watcher = sampling._watcher
-    until(
-        lambda: not watcher._held,
-        "the watcher to see the end of everything",
-    )
+    until(lambda: not watcher._held, "the watcher to see the end of everything")
 
 
 def calibrated(seconds: float) -> int:

@@ -161,10 +161,7 @@ def _faulty(name: str, fault: Slow) -> str:
 
 
 _WITH_LINES = frozenset(
-    (
-        *("more loader", "more sleep", "more python", "more compile"),
-        "more transfer",
-    )
+    (*("more loader", "more sleep", "more python", "more compile"), "more transfer")
 )
 
 
