@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from jaxmon import catalog
-from jaxmon.artifacts import alerts
 from jaxmon.catalog import Metric
+from jaxmon_alerts import rules as alerts
 from tests.helpers.dashboards import Grafana, distinct
 from tests.helpers.processes import until
 from tests.helpers.prometheus import Prometheus

@@ -17,9 +17,9 @@ import pytest
 import yaml
 
 from jaxmon import catalog
-from jaxmon.artifacts import alerts
 from jaxmon.promql import counter, eq
 from jaxmon.promql.counting import Evaluation, counted
+from jaxmon_alerts import rules as alerts
 from tests.helpers.dashboards import Grafana, distinct, is_sidecars, problems, settled
 from tests.helpers.otlp import Series, page_samples
 from tests.helpers.preloaded import run_preloaded, start_preloaded

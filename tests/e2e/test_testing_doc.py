@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.baseline.record import MEASURES
+from jaxmon.preflight.baseline.record import MEASURES
 from tests.helpers.preloaded import run_preloaded
 from tests.helpers.processes import ROOT
 

@@ -13,7 +13,7 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram, gauge, histograms, series
-from jaxmon.http.server import Response, Server, metrics_handler
+from jaxmon.host.http.server import Response, Server, metrics_handler
 from tests.helpers.processes import ROOT, require_program, until
 
 

@@ -25,13 +25,13 @@ from urllib.parse import urlencode
 import pytest
 from click.testing import CliRunner
 
-from jaxmon.artifacts.dashboards import render_all
-from jaxmon.artifacts.overviews import OVERVIEWS
-from jaxmon.artifacts.slo.site import PROCESS_LABELS, SERVICE_LABELS
 from jaxmon.catalog import BY_NAME
 from jaxmon.cli.main import main
-from jaxmon.grafana.content import digest
-from jaxmon.grafana.models import content
+from jaxmon_alerts.overviews import OVERVIEWS
+from jaxmon_alerts.slo.site import PROCESS_LABELS, SERVICE_LABELS
+from jaxmon_dashboards.boards import render_all
+from jaxmon_dashboards.grafana.content import digest
+from jaxmon_dashboards.grafana.models import content
 from tests.fakes.grafana import FakeGrafana
 from tests.fakes.grafana_models import resource
 from tests.fakes.grafana_rows import TOKEN

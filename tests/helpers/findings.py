@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from jaxmon.doctor.finding import Check
 from jaxmon.facts.process import read
 from jaxmon.limits import Limits
+from jaxmon.preflight.doctor.finding import Check
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import find
 

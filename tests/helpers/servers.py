@@ -22,7 +22,7 @@ import uvicorn
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram, gauge
-from jaxmon.http.server import Request, Response, Server, metrics_handler
+from jaxmon.host.http.server import Request, Response, Server, metrics_handler
 from jaxmon_exporter.web.gate import AccessGate
 
 

@@ -15,17 +15,18 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
-from jaxmon import catalog, endings
+from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, Histogram, series
 from jaxmon.exposition.parse import parse
+from jaxmon.facts import endings
 from jaxmon.facts.ending import ProcessEnd
 from jaxmon.facts.reading import Reading, read
 from jaxmon.facts.status import UNREAD, HostVerdict, Summary
-from jaxmon.http.server import Request, Response, Server
+from jaxmon.host.http.server import Request, Response, Server
 from jaxmon.limits import Limits
-from jaxmon.report.status.summary import summarise
+from jaxmon.screens.status.summary import summarise
 from jaxmon_exporter.collectors.agents.collector import Agents
 from jaxmon_exporter.collectors.agents.page import families
 from jaxmon_exporter.judge import judge

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 
-from jaxmon.profile.xspace import Event, Line, Plane
+from jaxmon.preflight.profile.xspace import Event, Line, Plane
 
 
 def number(value: int) -> bytes:

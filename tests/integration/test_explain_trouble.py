@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from jaxmon import rundir
 from jaxmon.cli import workers
-from jaxmon.formats import layout
+from jaxmon.host import rundir
+from jaxmon.host.formats import layout
 from tests.helpers.commands import IDLE, PYTHON, explain, page, serving
 from tests.helpers.processes import freeze
 

@@ -20,7 +20,7 @@ from jaxmon.exposition.families import (
     histograms,
     quantile,
 )
-from jaxmon.http.server import Server, metrics_handler
+from jaxmon.host.http.server import Server, metrics_handler
 from jaxmon.limits import Limits
 from tests.helpers.processes import until
 from tests.helpers.prometheus import Prometheus

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.http.messages import Request, Response
-from jaxmon.http.server import Server
+from jaxmon.host.http.messages import Request, Response
+from jaxmon.host.http.server import Server
 from tests.fakes.nvml.gpus import UUID
 from tests.helpers.processes import clean_environ, http_get, until
 from tests.helpers.prometheus import Prometheus

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.http.server import Response, Server
+from jaxmon.host.http.server import Response, Server
 from tests.helpers.otlp import page_samples, receiver
 from tests.helpers.processes import clean_environ, run_python, until
 from tests.helpers.sidecars import JAXMON, exporters

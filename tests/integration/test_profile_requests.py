@@ -18,7 +18,7 @@ import pytest
 
 import jaxmon
 from jaxmon.agent import Agent
-from jaxmon.http import client
+from jaxmon.host.http import client
 from tests.helpers import inside
 from tests.helpers.agents import instrumented, value
 from tests.helpers.otlp import TraceReceiver

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import grpc
 import pytest
 
-from jaxmon.http import client
+from jaxmon.host.http import client
 from tests.helpers.otlp import Span, TraceReceiver, page_samples, receiver
 from tests.helpers.processes import ROOT, clean_environ, http_get, until
 

@@ -14,7 +14,7 @@ from time import monotonic
 
 import pytest
 
-from jaxmon.http.server import Response, Server
+from jaxmon.host.http.server import Response, Server
 from jaxmon_exporter.web.gate import AccessGate
 from tests.helpers.processes import require_program, until
 from tests.helpers.servers import BIG, TLS, Site, everything, head_of, sites, status
