@@ -206,9 +206,9 @@ class _Counter:
             name = equation.primitive.name
             add = self._adding.get(name)
             # Most are such, and programs may have tens of thousands of them.
-            if add is None and name in self._plain and not kernel:
-                if _calls_none(equation.params):
-                    continue
+            plain = add is None and name in self._plain and not kernel
+            if plain and _calls_none(equation.params):
+                continue
             one = _FlopCount()
             if add is not None:
                 add(one, equation)

@@ -62,7 +62,7 @@ class Probe:
     If *caller* is given, so it does with calls by functions of other names.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what each call depends on
         self,
         original: Callable[..., Any],
         observe: Observer,
