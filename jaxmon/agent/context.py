@@ -14,6 +14,7 @@ from jaxmon.agent.jaxlink.call_sites import CallSites
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.registry import Registry
 from jaxmon.agent.scheduler import Scheduler
+from jaxmon.clocks import monotonic
 from jaxmon.settings import Settings
 
 
@@ -155,6 +156,7 @@ class Context(NamedTuple):
         events: the event log.
         observers: callbacks by which parts notify each other.
         sites: the places in the program that call jitted functions.
+        began: when it began, by `monotonic`.
     """
 
     jax: Any
@@ -166,6 +168,7 @@ class Context(NamedTuple):
     events: EventLog
     observers: Observers
     sites: CallSites
+    began: float
 
 
 def context_of(jax: Any, settings: Settings) -> Context:
@@ -181,4 +184,5 @@ def context_of(jax: Any, settings: Settings) -> Context:
         EventLog(),
         Observers(),
         CallSites(),
+        monotonic(),
     )

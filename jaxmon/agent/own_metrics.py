@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from jaxmon import catalog
@@ -14,8 +14,6 @@ from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family, Histogram, gauge, histograms, series
 from jaxmon.indicators import recorder
 from jaxmon.indicators.figures import Indicators
-from jaxmon.resources.container import ContainerFamilies
-from jaxmon.resources.process import ProcessFamilies
 
 
 if TYPE_CHECKING:
@@ -66,6 +64,8 @@ class ProcessPart(Part):
     name = "process"
 
     def __init__(self) -> None:
+        from jaxmon.resources.process import ProcessFamilies  # noqa: PLC0415 - to collect
+
         self._figures = ProcessFamilies()
 
     def collect(self) -> Iterable[Family]:
@@ -79,6 +79,8 @@ class Container(Part):
     name = "container"
 
     def __init__(self) -> None:
+        from jaxmon.resources.container import ContainerFamilies  # noqa: PLC0415 - likewise
+
         self._figures = ContainerFamilies()
 
     def collect(self) -> Iterable[Family]:
@@ -107,7 +109,7 @@ class OwnMetrics:
     def __init__(  # noqa: PLR0913 - all that an agent consists of
         self,
         context: Context,
-        parts: Sequence[Part],
+        parts: Iterable[Part],
         markers: Markers,
         serving: Serving,
         pusher: Pusher | None,

@@ -14,7 +14,8 @@ from jaxmon.agent.agent import running
 from jaxmon.agent.context import context_of
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.own_metrics import Markers
-from jaxmon.agent.parts import parts_of
+from jaxmon.agent.part import LatePart
+from jaxmon.agent.parts import Parts
 from jaxmon.agent.serving import Serving
 from jaxmon.agent.transfers import TransferPart
 from jaxmon.agent.walltime.part import WallTimePart
@@ -35,10 +36,8 @@ pytestmark = pytest.mark.contained
 
 def places() -> list[tuple[Any, str]]:
     """Return what is called while an agent starts."""
-    kinds = {
-        type(part)
-        for part in parts_of(CONTEXT, Indicators(1, CONTEXT.guard, on_error=print))
-    }
+    parts_ = Parts(CONTEXT, Indicators(1, CONTEXT.guard, on_error=print))
+    kinds = {type(part) for part in parts_ if not isinstance(part, LatePart)}
     parts = [
         (kind, name)
         for kind in sorted(kinds, key=lambda one: one.__name__)
@@ -103,7 +102,7 @@ def no_threads(*_: object) -> None:
 
 @pytest.mark.parametrize(
     ("owner", "lost"),
-    [(Pusher, "export metrics"), (WallTimePart, "start WallTime"), (Server, "serve")],
+    [(Pusher, "export metrics"), (WallTimePart, "start wall_time"), (Server, "serve")],
     ids=lambda one: getattr(one, "__name__", one),
 )
 def test_what_cannot_start_leaves_the_rest(
