@@ -100,6 +100,7 @@ class Observers:
         settling: called before a step whose trace is kept ends, to add what is pending;
             raises nothing.
         tracer: makes the spans of compiles and the like, if traces are on.
+        logged: called when the program logs values, until something reads them.
         surfaced: for exceptions that left a request, an activity or the source of a
             loop; raises nothing.
     """
@@ -111,6 +112,7 @@ class Observers:
         "error",
         "executable",
         "executed",
+        "logged",
         "lowered",
         "promotion",
         "returned",
@@ -139,6 +141,7 @@ class Observers:
         self.compiling: list[Callable[[], None]] = []
         self.settling: list[Callable[[], None]] = []
         self.tracer: Tracer | None = None
+        self.logged: list[Callable[[], object]] = []
         self.surfaced: list[Callable[[BaseException], None]] = []
 
 

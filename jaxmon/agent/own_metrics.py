@@ -45,7 +45,7 @@ class Markers(Part):
             {
                 "requests": figures.explain_requests,
                 "steps": figures.loops.explain,
-                "queues": figures.queues.explain,
+                "queues": figures.explain_queues,
             }
         )
 

@@ -36,7 +36,6 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.errors.last_words import LastWords
 from jaxmon.agent.part import LatePart, Loading, Part
 from jaxmon.agent.worker import Watcher
-from jaxmon.facts.rank import Rank
 from jaxmon.facts.record import Fact
 from jaxmon.indicators.figures import Indicators
 from jaxmon.settings import Settings
@@ -44,6 +43,7 @@ from jaxmon.settings import Settings
 
 if TYPE_CHECKING:
     from jaxmon.agent.loaded_programs import LoadedPrograms
+    from jaxmon.facts.rank import Rank
 
 
 class Ask(NamedTuple):
@@ -63,6 +63,12 @@ SPANNING = Ask("programs.spanning", tuple)
 PROGRAMS = Ask("programs.snapshot", dict)
 DEVICES = Ask("device_figures.collect", tuple)
 MEMORY = Ask("memory.collect", tuple)
+
+
+def _no_rank() -> Rank:
+    from jaxmon.facts.rank import Rank  # noqa: PLC0415 - on request
+
+    return Rank()
 
 
 def _always(_: Settings) -> bool:
@@ -207,6 +213,7 @@ ROWS: tuple[PartRow, ...] = (
         "values",
         "checks.log_values:LoggedValues",
         {"values": "indicators.logged", "watcher": "reading"},
+        late=("logged",),
     ),
     PartRow(
         "numerics",
@@ -248,7 +255,7 @@ ROWS: tuple[PartRow, ...] = (
         "rank",
         "reports.rank:RankPart",
         {
-            "doing": Ask("wall_time.doing", Rank),
+            "doing": Ask("wall_time.doing", _no_rank),
             "run": Ask("goodput.describe", Fact),
             "loops": "indicators.loops",
             "programs": PROGRAMS,
@@ -314,6 +321,7 @@ class Parts:
     def __init__(self, context: Context, indicators: Indicators) -> None:
         self.indicators = indicators
         self.loading = Loading(context.guard)
+        indicators.on_logged = self._on_logged
         self._context = context
         self._rows = {row.name: row for row in ROWS if row.enabled(context.settings)}
         self._made: dict[str, Part] = {}
@@ -369,6 +377,10 @@ class Parts:
         given = {name: self._resolved(need) for name, need in row.needs.items()}
         part: Part = found(*(() if row.alone else (self._context,)), **given)
         return part
+
+    def _on_logged(self) -> None:
+        for observe in self._context.observers.logged:
+            observe()
 
     def _part(self, name: str) -> Part:
         if name not in self._made:

@@ -221,8 +221,10 @@ class Runtime:
             self._begins(f"start {part.name}", part.start)
         if self._pusher is not None:
             self._begins("export metrics", self._pusher.start)
-        # What that imports: see `jaxmon.exposition.add.prepare`.
-        if self.serving.socket is not None:
+        # What that imports, which nothing does at exit: see `exposition.add.prepare`.
+        if self._pusher is not None or self._reports is not None:
+            self._begins("collect metrics", self.collect)
+        elif self.serving.socket is not None:
             self._begins("collect metrics", self._counted)
 
     @staticmethod

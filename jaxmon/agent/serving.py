@@ -35,13 +35,14 @@ from jaxmon.http.listeners import Listener
 from jaxmon.http.messages import Request, Response
 from jaxmon.http.server import Handler, Server
 from jaxmon.otel.environment import Plan, is_asked, plan
-from jaxmon.otel.pusher import Pusher
 from jaxmon.settings import SIDECAR_PORT, Settings
 from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+    from jaxmon.otel.pusher import Pusher
 
 
 def planned(settings: Settings) -> Plan | None:
@@ -64,6 +65,8 @@ def prepared(
     """Return what pushes the families of *collect*, `None` if nothing can."""
     if plan is None:
         return None
+    from jaxmon.otel.pusher import Pusher  # noqa: PLC0415 - few processes push
+
     pusher = Pusher(
         collect,
         plan,
