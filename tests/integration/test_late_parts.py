@@ -174,7 +174,8 @@ def test_the_table_is_right() -> None:
             assert row.scraped or not [one for one in loaded.collect() if one.samples]
             assert {one: len(found) for one, found in lists.items()} == before
             for one, found in lists.items():
-                assert part._wakers[one] not in found, (row.name, one)
+                # What reads logged values takes them from the markers.
+                assert part._wakers[one] not in found or one == "logged", row.name
             assert sorted(loaded.pages()) == sorted(row.pages), row.name
             assert not loaded.public_pages()
             part = loaded

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from jaxmon.agent.functions import Function
 from jaxmon.errors import ConfigFileError
-from jaxmon.facts.spread import Distribution, distribution
+from jaxmon.facts.functions import Distribution, distribution
 from jaxmon.files import bounded, whole
 from jaxmon.formats import json_text, schema
 from jaxmon.indicators.loops import StepLoop

@@ -17,7 +17,7 @@ from typing import Literal
 
 from jaxmon import disclosure
 from jaxmon.agent.inspection import module_of, name_of
-from jaxmon.agent.jaxlink.ownership import is_module
+from jaxmon.agent.jaxlink.jit import is_module
 
 
 Stage = Literal["trace", "lower", "compile", "dispatch", "wait"]

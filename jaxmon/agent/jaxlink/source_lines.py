@@ -20,7 +20,7 @@ from types import FrameType, ModuleType
 from typing import NamedTuple
 
 from jaxmon import sources
-from jaxmon.agent.jaxlink.ownership import directories
+from jaxmon.agent.jaxlink.jit import directories
 from jaxmon.sources import OURS, PROGRAMS, display_path
 
 
