@@ -211,19 +211,26 @@ class LatePart(Part):
             raise
         # Its observers take the places of what loaded it.
         for name, found in self._lists.items():
-            if fresh := found[before[name] :]:
+            fresh = found[before[name] :]
+            del found[before[name] :]
+            at = found.index(self._wakers[name])
+            found[at : at + 1] = fresh
+            if fresh:
                 self._observers[name] = fresh[0]
-                found[found.index(self._wakers[name])] = fresh[0]
-                del found[before[name] :]
         self.part = part
 
     def _wake(self, name: str, *event: Any) -> Any:
         """Pass an *event* to the part."""
         if name == "timer" and not self._is_due():
             return None
-        if self.load() is None or name not in self._observers:
+        found, waker = self._lists[name], self._wakers[name]
+        place = found.index(waker) if waker in found else len(found)
+        if self.load() is None:
             return None
-        return self._observers[name](*event)
+        if name in self._observers:
+            return self._observers[name](*event)
+        # The next one has moved here, and whoever notifies the list is past that.
+        return found[place](*event) if place < len(found) else None
 
     def _is_due(self) -> bool:
         return self._began is not None and monotonic() - self._began >= _TIMER_SECONDS

@@ -176,8 +176,13 @@ ROWS: tuple[PartRow, ...] = (
         enabled=lambda wanted: wanted.transfers,
     ),
     PartRow("calls", "calls:CallLayer", enabled=lambda wanted: wanted.calls),
+    PartRow("timer", "sampling.timer:Timer", enabled=_samples),
     PartRow(
-        "sampling", "sampling.part:Sampling", {"spanning": SPANNING}, enabled=_samples
+        "sampling",
+        "sampling.part:Sampling",
+        {"spanning": SPANNING},
+        enabled=_samples,
+        late=("call", "returned", "timer"),
     ),
     PartRow(
         "charts",
@@ -220,7 +225,6 @@ ROWS: tuple[PartRow, ...] = (
         "checks.numerics:NumericsPart",
         {"watcher": "reading"},
         late=("promotion", "sample", "returned"),
-        early=lambda wanted: not wanted.nonfinite,
     ),
     PartRow(
         "keys",
