@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from typing import TYPE_CHECKING
 
+from jaxmon import interrupts
 from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family
 from jaxmon.settings import Settings
@@ -138,8 +138,10 @@ class AgentSlot:
             self._loading.acquire(timeout=_LOAD_SECONDS)
 
     def _after_fork_in_parent(self) -> None:
-        with contextlib.suppress(RuntimeError):  # that took longer
+        try:
             self._loading.release()
+        except RuntimeError as error:  # the part took longer to load
+            interrupts.pass_on(error)
 
     def _after_fork(self) -> None:
         agent, self.agent = self.agent, None

@@ -87,8 +87,8 @@ class PartRow(NamedTuple):
         name: of the part.
         place: its module, below `jaxmon.agent`, and its class.
         needs: what it is given beside the context, by parameter: the path of an
-            attribute of `Parts` or of another part, which is then loaded; an `Ask`; or
-            several of these.
+            attribute of `AgentParts` or of another part, which is then loaded; an
+            `Ask`; or several of these.
         enabled: returns whether settings enable it.
         late: lists of `Observers`: it is loaded when the first event is passed to one
             of them. `None`: at the start. Such a part must export nothing before.
@@ -308,7 +308,7 @@ ROWS: tuple[PartRow, ...] = (
 )
 
 
-class Parts:
+class AgentParts:
     """
     The parts of one agent, and what they are given.
 

@@ -20,7 +20,7 @@ from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.own_metrics import Markers, OwnMetrics
 from jaxmon.agent.part import LatePart, Part
-from jaxmon.agent.parts import Parts
+from jaxmon.agent.parts import AgentParts
 from jaxmon.agent.reduction import reduction_of
 from jaxmon.agent.serving import Serving
 from jaxmon.clocks import monotonic, wall_time
@@ -74,7 +74,7 @@ class Runtime:
             settings.max_functions, self._guard, on_error=self._on_surfaced
         )
         self._markers = Markers(indicators)
-        self._made = Parts(self.context, indicators)
+        self._made = AgentParts(self.context, indicators)
         self.parts = (*self._made, self._markers)
         self.loading = self._made.loading.lock
         self._words = self._made.words

@@ -15,7 +15,7 @@ import jaxmon
 from jaxmon.agent.context import context_of
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.part import LatePart, Loading, Part
-from jaxmon.agent.parts import ROWS, Parts
+from jaxmon.agent.parts import ROWS, AgentParts
 from jaxmon.indicators.figures import Indicators
 from tests.support import ROOT
 
@@ -162,7 +162,7 @@ def test_the_table_is_right() -> None:
         enabled=False, figures_dir="x", run="x", device_figures=True, log_events=True
     ).settings
     context = context_of(jax, settings)
-    parts = Parts(context, Indicators(1, context.guard, on_error=print))
+    parts = AgentParts(context, Indicators(1, context.guard, on_error=print))
     made = {part.name: part for part in parts}
     assert list(made) == [row.name for row in ROWS]
     for row in ROWS:
@@ -193,7 +193,7 @@ def test_an_interrupted_load_is_repeated() -> None:
     loads the part; an event within the load is not passed on.
     """
     context = context_of(jax, jaxmon.instrument(enabled=False).settings)
-    parts = Parts(context, Indicators(1, context.guard, on_error=print))
+    parts = AgentParts(context, Indicators(1, context.guard, on_error=print))
     late = next(one for one in parts if one.name == "keys")
     assert isinstance(late, LatePart)
     make, inner = late._make, []
