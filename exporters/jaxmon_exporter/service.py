@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 from jaxmon.catalog import BUILD_INFO, DROPPED, INTERNAL_ERRORS, SCRAPE_SECONDS
 from jaxmon.errors import CommandError, JaxmonError
 from jaxmon.exposition.families import Family, Histogram, gauge, series
+from jaxmon.facts.charts import EVERY
 from jaxmon.facts.status import HostVerdict
-from jaxmon.http.routes import HostPolicy
-from jaxmon.http.server import Request, Server, metrics_handler
-from jaxmon.report.status.history import EVERY
-from jaxmon.resources.container import ContainerFamilies
-from jaxmon.resources.process import ProcessFamilies
+from jaxmon.host.http.routes import HostPolicy
+from jaxmon.host.http.server import Request, Server, metrics_handler
+from jaxmon.host.resources.container import ContainerFamilies
+from jaxmon.host.resources.process import ProcessFamilies
 from jaxmon.version import version
 from jaxmon_exporter import pages
 from jaxmon_exporter.collectors import registry

@@ -64,7 +64,7 @@ class ProcessPart(Part):
     name = "process"
 
     def __init__(self) -> None:
-        from jaxmon.resources.process import ProcessFamilies  # noqa: PLC0415 - to collect
+        from jaxmon.host.resources.process import ProcessFamilies  # noqa: PLC0415 - to collect
 
         self._figures = ProcessFamilies()
 
@@ -79,7 +79,7 @@ class Container(Part):
     name = "container"
 
     def __init__(self) -> None:
-        from jaxmon.resources.container import ContainerFamilies  # noqa: PLC0415 - likewise
+        from jaxmon.host.resources.container import ContainerFamilies  # noqa: PLC0415 - likewise
 
         self._figures = ContainerFamilies()
 

@@ -12,14 +12,14 @@ from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family
-from jaxmon.http.messages import Request, Response
+from jaxmon.host.http.messages import Request, Response
 from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from jaxmon.http.server import Handler
+    from jaxmon.host.http.server import Handler
 
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})

@@ -23,8 +23,11 @@ def render() -> dict[str, str]:
     """Return every generated file as text by path, relative to the repository."""
     require("generate", "grafana_foundation_sdk")
     from jaxmon.agent.jaxlink import names
-    from jaxmon.artifacts import alerts, autoscaling, dashboards, reference, slo
+    from jaxmon.cli import reference
     from jaxmon.cli.main import load, main
+    from jaxmon_alerts import autoscaling, slo
+    from jaxmon_alerts import rules as alerts
+    from jaxmon_dashboards import boards as dashboards
 
     return {
         "docs/cli.md": reference.commands(main, "jaxmon"),
@@ -63,7 +66,7 @@ def command(out: Path, *, check: bool) -> None:
     They are generated from the catalogue of metrics, the settings, the commands, the
     objectives and the JAX internals in use.
     """
-    from jaxmon.artifacts import write
+    from jaxmon.host.files import generated as write
 
     artifacts = render()
     if not check:

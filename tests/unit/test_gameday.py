@@ -7,11 +7,12 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from jaxmon.artifacts import alerts, dashboards
 from jaxmon.cli.gameday.demo import PLACES
 from jaxmon.cli.gameday.results import places_of
 from jaxmon.cli.main import main
-from jaxmon.demo.scenarios import BY_NAME, LOAD, RESTART, SCENARIOS, Scenario
+from jaxmon_alerts import rules as alerts
+from jaxmon_alerts.gameday.scenarios import BY_NAME, LOAD, RESTART, SCENARIOS, Scenario
+from jaxmon_dashboards import boards as dashboards
 from tests.support import ROOT
 
 

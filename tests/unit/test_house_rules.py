@@ -80,11 +80,15 @@ def test_only_limited_clients_connect():
     }
     assert found == {
         # The clients of everything else, by `stream`.
-        *("jaxmon/http/stream.py", "jaxmon/http/fetch.py"),
+        *("jaxmon/host/http/stream.py", "jaxmon/host/http/fetch.py"),
         *("jaxmon/otel/exporters.py", "jaxmon/otel/session.py"),
         *("exporters/jaxmon_exporter/collectors/tpu/messages.py",),
         # These read nothing.
-        *("jaxmon/rundir.py", "jaxmon/resources/hung.py", "jaxmon/doctor/nccl.py"),
+        *(
+            "jaxmon/host/rundir.py",
+            "jaxmon/host/resources/hung.py",
+            "jaxmon/preflight/doctor/nccl.py",
+        ),
         *("exporters/jaxmon_exporter/collectors/tpu/runtimes.py",),
     }
 
@@ -253,7 +257,7 @@ def name_of(call):
 
 def test_no_descriptor_is_kept_unguarded():
     """
-    What stays open in the user's program is in `jaxmon.files.descriptor`, which notices
+    What stays open in the user's program is in `jaxmon.host.files.descriptor`, which notices
     that the program has closed it: no attribute is a descriptor or what hides one.
     """
     kept = [
@@ -420,19 +424,19 @@ def is_sentence(text):
 def test_command_lines_and_messages_are_shown_by_one_module():
     """
     Whatever reads an argument vector, or makes a text of any exception, is listed: it
-    shows nothing of it but by `jaxmon.disclosure`.
+    shows nothing of it but by `jaxmon.host.disclosure`.
     """
     readers = {
         "jaxmon/agent/history/part.py",  # names a file by their digest
         "jaxmon/agent/oom/part.py",  # the name of the script
         "jaxmon/agent/warm/compiling.py",  # its own
-        "jaxmon/bootstrap/sitecustomize.py",  # a comparison
+        "jaxmon/host/bootstrap/sitecustomize.py",  # a comparison
         "jaxmon/cli/baseline.py",  # starts a process with them
         "jaxmon/cli/main.py",  # its own
         "jaxmon/cli/run.py",  # starts a process with them
-        "jaxmon/disclosure.py",
+        "jaxmon/host/disclosure.py",
         "jaxmon/otel/resource.py",  # the script
-        "jaxmon/resources/hung.py",  # by `disclosure.command`
+        "jaxmon/host/resources/hung.py",  # by `disclosure.command`
     }
     assert set(with_text(r"sys\.(?:orig_)?argv\b|\borig_argv\b|/cmdline")) == readers
     found = with_text(r"\{type\(error\)\.__name__\}: \{error\}")
@@ -441,7 +445,7 @@ def test_command_lines_and_messages_are_shown_by_one_module():
         "exporters/jaxmon_exporter/collectors/nccl/replies.py",
         "jaxmon/cli/doctor.py",
         "jaxmon/cli/top/reader.py",
-        "jaxmon/doctor/devices.py",
+        "jaxmon/preflight/doctor/devices.py",
     ]
 
 
@@ -463,7 +467,7 @@ def test_no_more_classes_share_a_name():
 
 def test_markdown_has_one_escape():
     """Tables of untrusted text are made in one place; the other is of our own text."""
-    assert with_text(r"\\\\\|") == ["jaxmon/artifacts/reference.py"]
+    assert with_text(r"\\\\\|") == ["jaxmon/cli/reference.py"]
 
 
 def with_text(pattern: str) -> list[str]:

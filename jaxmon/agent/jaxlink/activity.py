@@ -14,7 +14,7 @@ from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, MAX_SITES, CallSites
 from jaxmon.agent.jaxlink.jit import directories
 from jaxmon.agent.jaxlink.other_threads import Position, Stack
 from jaxmon.agent.jaxlink.source_lines import AGENT, SourceLine, SourceLineFinder
-from jaxmon.sources import OURS, PROGRAMS, package_of
+from jaxmon.host.sources import OURS, PROGRAMS, package_of
 
 
 COMPILE = "compile"

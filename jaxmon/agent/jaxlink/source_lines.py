@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from types import FrameType, ModuleType
 from typing import NamedTuple
 
-from jaxmon import sources
 from jaxmon.agent.jaxlink.jit import directories
-from jaxmon.sources import OURS, PROGRAMS, display_path
+from jaxmon.host import sources
+from jaxmon.host.sources import OURS, PROGRAMS, display_path
 
 
 AGENT = os.path.join(OURS, "agent", "")  # noqa: PTH118 - a prefix of files

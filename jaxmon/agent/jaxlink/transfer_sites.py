@@ -10,7 +10,7 @@ from jaxmon.agent.jaxlink.activity import FETCH, TRANSFER
 from jaxmon.agent.jaxlink.call_sites import CallSites
 from jaxmon.agent.jaxlink.jit import directories
 from jaxmon.agent.jaxlink.source_lines import AGENT, SourceLineFinder
-from jaxmon.sources import OURS, PROGRAMS
+from jaxmon.host.sources import OURS, PROGRAMS
 
 
 MAX_SITES = 10_000
