@@ -162,7 +162,7 @@ def _course(busy: float, variant: int) -> list[str]:
 def read(pages: list[str]) -> list[JobHost]:
     """Return the content of *pages*."""
     from jaxmon.facts.host import host
-    from jaxmon.formats import json_text
+    from jaxmon.host.formats import json_text
 
     return [
         host(f"host-{number}:9467", json_text.parse(page, odd_numbers=True))

@@ -26,9 +26,9 @@ _MIB = 1 << 20
 
 def measure() -> list[Row]:
     """Return the CPU time of a sample, of a summary and of the charts; memory kept."""
+    from jaxmon.facts.charts import EVERY
     from jaxmon.facts.record import dumps, encoded
     from jaxmon.facts.status import UNREAD
-    from jaxmon.report.status.history import EVERY
     from jaxmon_exporter.live import Live
 
     page = _page()

@@ -58,7 +58,7 @@ class Settings:
     )
     run_dir: str | None = setting(
         "Directory of the agents' sockets; by default this user's run directory "
-        "(see `jaxmon.rundir`).",
+        "(see `jaxmon.host.rundir`).",
         default=None,
     )
     calls: bool = setting(

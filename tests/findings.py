@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmon.doctor.finding import Check
+from jaxmon.preflight.doctor.finding import Check
 
 
 def by_status(findings: list[Check]) -> dict[str, list[str]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import trustme
 
-from jaxmon.http.server import Response, Server
+from jaxmon.host.http.server import Response, Server
 from jaxmon_exporter.web.gate import AccessGate
 
 

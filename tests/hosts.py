@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon.facts.status import HostVerdict
-from jaxmon.http.server import Request, Response, Server
+from jaxmon.host.http.server import Request, Response, Server
 from jaxmon.limits import Limits
 from jaxmon_exporter.judge import judge
 from tests.fakes.agents import GOOD

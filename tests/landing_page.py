@@ -15,7 +15,7 @@ from jaxmon.exposition.families import (
     histograms,
     series,
 )
-from jaxmon.http.server import Response, Server, metrics_handler
+from jaxmon.host.http.server import Response, Server, metrics_handler
 from tests.browser import (
     DESKTOP,
     resize,

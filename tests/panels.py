@@ -12,9 +12,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from jaxmon.artifacts.overviews import OVERVIEWS
-from jaxmon.artifacts.slo.site import PROCESS_LABELS, SERVICE_LABELS
 from jaxmon.catalog import BY_NAME
+from jaxmon_alerts.overviews import OVERVIEWS
+from jaxmon_alerts.slo.site import PROCESS_LABELS, SERVICE_LABELS
 from tests.rendered import DASHBOARDS, distinct
 from tests.support import Prometheus, http_get
 

@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
-from jaxmon.grafana.content import digest
-from jaxmon.grafana.models import content
+from jaxmon_dashboards.grafana.content import digest
+from jaxmon_dashboards.grafana.models import content
 from tests.fakes.grafana import FakeGrafana
 from tests.fakes.grafana_models import resource
 from tests.fakes.grafana_rows import TOKEN

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.artifacts.dashboards import render_all
+from jaxmon_dashboards.boards import render_all
 from tests.support import ROOT
 
 

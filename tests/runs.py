@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jaxmon.report.runs.summary import Facts, Run, build, parse
+from jaxmon.screens.runs.summary import Facts, Run, build, parse
 
 
 VERSIONS = {"jax": "0.10.2", "platform": "gpu", "device": "H100", "processor": "cpu0"}

@@ -11,7 +11,7 @@ from threading import Event
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram, gauge
-from jaxmon.http.server import Request, Response, Server, metrics_handler
+from jaxmon.host.http.server import Request, Response, Server, metrics_handler
 
 
 BIG = b"x" * 16_000_000

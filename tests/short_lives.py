@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from jaxmon import catalog, endings
+from jaxmon import catalog
+from jaxmon.facts import endings
 from jaxmon.facts.ending import ProcessEnd
 from jaxmon_exporter.collectors.agents.collector import Agents
 from tests.fakes.agents import page_of

@@ -11,7 +11,7 @@ from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, Histogram, series
 from jaxmon.facts.reading import Reading, read
 from jaxmon.facts.status import UNREAD, HostVerdict, Summary
-from jaxmon.report.status.summary import summarise
+from jaxmon.screens.status.summary import summarise
 from jaxmon_exporter.collectors.agents.page import families
 
 

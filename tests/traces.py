@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from jaxmon.profile.xspace import Event, Line, Plane
+from jaxmon.preflight.profile.xspace import Event, Line, Plane
 from tests.protobuf import field, packed
 
 

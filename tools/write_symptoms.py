@@ -19,13 +19,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
-from jaxmon.artifacts import slo
-from jaxmon.artifacts.alerts.build import burn_alerts
-from jaxmon.artifacts.reference import page, table
+from jaxmon.cli.reference import page, table
 from jaxmon.limits import LIMITS
 from jaxmon.symptoms.alert import Severity, SiteLimits
 from jaxmon.symptoms.symptom import MODES, Symptom
 from jaxmon.symptoms.table import SYMPTOMS
+from jaxmon_alerts import slo
+from jaxmon_alerts.rules.build import burn_alerts
 
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -6,8 +6,8 @@ import os
 import sys
 from http.client import HTTPException
 
-from jaxmon.http import client
-from jaxmon.http.stream import Bounds, connected
+from jaxmon.host.http import client
+from jaxmon.host.http.stream import Bounds, connected
 
 
 _SECONDS = 4.0

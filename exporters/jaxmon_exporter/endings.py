@@ -2,9 +2,9 @@
 What a sidecar knows of one process of a job: as it was last, and how it ended, by its
 own record (`jaxmon.facts.ending`) and from outside.
 
-An agent holds the file of its slot open (`jaxmon.endings`). The kernel closes it when
-the process is gone, however it ended, and reports that by inotify, to the millisecond.
-Polls would only say within seconds which of two processes died first.
+An agent holds the file of its slot open (`jaxmon.facts.endings`). The kernel closes it
+when the process is gone, however it ended, and reports that by inotify, to the
+millisecond. Polls would only say within seconds which of two processes died first.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon.catalog.gpus import GPU_XID_LAST_TIMESTAMP_SECONDS
-from jaxmon.endings import age_of
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels
 from jaxmon.facts.ending import ProcessEnd
+from jaxmon.facts.endings import age_of
 from jaxmon.facts.host import XidError
 from jaxmon.facts.rank import Rank
 from jaxmon.facts.record import encoded
-from jaxmon.resources import container
+from jaxmon.host.resources import container
 from jaxmon.threads import DaemonThread
 from jaxmon_exporter.collecting import Clock
 

@@ -13,18 +13,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from jaxmon import endings, rundir
+from jaxmon.facts import endings, responses
 from jaxmon.facts.ending import FINISHED
 from jaxmon.facts.process import read
 from jaxmon.facts.status import HostVerdict, ProcessVerdict
-from jaxmon.formats.layout import clean
-from jaxmon.http import fetch
-from jaxmon.http.fetch import FetchError, fetch_all
+from jaxmon.host import rundir
+from jaxmon.host.formats.layout import clean
+from jaxmon.host.http import fetch
+from jaxmon.host.http.fetch import FetchError, fetch_all
+from jaxmon.host.resources import hung
 from jaxmon.limits import Limits
-from jaxmon.report import responses
-from jaxmon.report.notes import doubts
-from jaxmon.report.time_table import doing
-from jaxmon.resources import hung
+from jaxmon.screens.notes import doubts
+from jaxmon.screens.time_table import doing
 from jaxmon.symptoms.cache import shared
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import HostFindings, as_json, verdict

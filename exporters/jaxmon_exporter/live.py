@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from jaxmon.exposition.families import Family
+from jaxmon.facts.charts import EVERY, ChartSamples
 from jaxmon.facts.reading import read
 from jaxmon.facts.recent import Window
 from jaxmon.facts.status import CollectorSummary
 from jaxmon.limits import Limits
-from jaxmon.report.status.history import ChartSamples
 from jaxmon_exporter.collecting import Clock
 
 
 if TYPE_CHECKING:
+    from jaxmon.facts.charts import ShownCharts
     from jaxmon.facts.status import HostVerdict, Summary
-    from jaxmon.report.status.history import ShownCharts
     from jaxmon.symptoms.answer import Onsets
     from jaxmon_exporter.polling import Status
 
@@ -33,6 +33,9 @@ class Live:
         limits: by which they are judged.
         clock: Unix time.
     """
+
+    every = EVERY
+    """Seconds between two samples."""
 
     def __init__(
         self,
@@ -73,7 +76,7 @@ class Live:
         the process *worker*, `None` if there is none.
         """
         from jaxmon.facts.reading import by_process  # noqa: PLC0415 - few look
-        from jaxmon.report.status.summary import summarise  # noqa: PLC0415 - likewise
+        from jaxmon.screens.status.summary import summarise  # noqa: PLC0415 - likewise
         from jaxmon.symptoms import answer  # noqa: PLC0415 - likewise
 
         now = read(self._families(), time=self._clock())

@@ -26,7 +26,7 @@ _SECONDS = (0.1, 3600.0)
 
 def _listened(host: str) -> str:
     """Return *host*, an address to listen on."""
-    from jaxmon.http.listeners import numeric_address  # noqa: PLC0415 - needs sockets
+    from jaxmon.host.http.listeners import numeric_address  # noqa: PLC0415 - needs sockets
 
     try:
         numeric_address(host, 0)
@@ -37,7 +37,7 @@ def _listened(host: str) -> str:
 
 def _names(chosen: tuple[str, ...]) -> tuple[str, ...]:
     """Return *chosen* names that `Host` may have."""
-    from jaxmon.http.routes import HostPolicy  # noqa: PLC0415 - see above
+    from jaxmon.host.http.routes import HostPolicy  # noqa: PLC0415 - see above
 
     HostPolicy(chosen)
     return chosen

@@ -1,4 +1,4 @@
-"""The sidecar's endpoints other than ``/metrics``; `jaxmon.livepage` has the page."""
+"""The sidecar's endpoints besides ``/metrics``; `screens.livepage` has the page."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeAlias
 
-from jaxmon.http.messages import error_response
-from jaxmon.http.page import shared
-from jaxmon.http.server import Request, Response
+from jaxmon.host.http.messages import error_response
+from jaxmon.host.http.page import shared
+from jaxmon.host.http.server import Request, Response
 
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from jaxmon.facts.charts import ShownCharts
     from jaxmon.facts.status import Summary
-    from jaxmon.report.status.history import ShownCharts
 
 Page: TypeAlias = Callable[[Request], Response]
 SlowPage: TypeAlias = Callable[[Request], "Response | Future[Response]"]
@@ -60,7 +60,7 @@ def summary_page(
 
 
 def _json(found: Summary | None) -> Response:
-    from jaxmon.livepage.document import json_response  # noqa: PLC0415 - few look
+    from jaxmon.screens.livepage.document import json_response  # noqa: PLC0415 - few look
 
     if found is None:
         return error_response(HTTPStatus.NOT_FOUND, "no such process")
@@ -69,7 +69,7 @@ def _json(found: Summary | None) -> Response:
 
 def landing_page(request: Request) -> Response:
     """Respond to ``/``: one self-contained HTML page."""
-    from jaxmon.livepage import document  # noqa: PLC0415 - most hosts have no viewer
+    from jaxmon.screens.livepage import document  # noqa: PLC0415 - most hosts have no viewer
 
     return document.landing_page(request)
 
@@ -78,7 +78,7 @@ def history_page(charts: Callable[[str | None], ShownCharts | None]) -> Page:
     """Return the handler of ``/api/history``."""
 
     def handle(request: Request) -> Response:
-        from jaxmon.livepage import document as data  # noqa: PLC0415 - most hosts have no viewer
+        from jaxmon.screens.livepage import document as data  # noqa: PLC0415 - most hosts have no viewer
 
         return data.history_page(charts)(request)
 

@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from jaxmon import disclosure
 from jaxmon.catalog import (
     COLLECTOR_AGE_SECONDS,
     COLLECTOR_DURATION_SECONDS,
@@ -27,6 +26,7 @@ from jaxmon.catalog import (
 )
 from jaxmon.exposition.families import Family, series
 from jaxmon.exposition.plausible import PlausibilityFilter
+from jaxmon.host import disclosure
 from jaxmon_exporter.collecting import (
     NO_JOB,
     NO_RUN_DIR,

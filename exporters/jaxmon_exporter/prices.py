@@ -19,8 +19,8 @@ from jaxmon.catalog import ACCELERATOR_COST_DOLLARS_PER_HOUR, ACCELERATOR_INFO
 from jaxmon.errors import CommandError, ConfigFileError
 from jaxmon.exposition.families import Family, Sample, series
 from jaxmon.exposition.parse import labels
-from jaxmon.files.bounded import read_text
-from jaxmon.formats.yaml_file import compose
+from jaxmon.host.files.bounded import read_text
+from jaxmon.host.formats.yaml_file import compose
 
 
 log = logging.getLogger("jaxmon.exporter")

@@ -21,13 +21,12 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from jaxmon import endings, rundir
 from jaxmon.catalog.gpus import GPU_CLOCK_EVENT_ACTIVE
-from jaxmon.endings import SlotEnds
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels
-from jaxmon.facts import SCHEMA
+from jaxmon.facts import SCHEMA, endings, responses
 from jaxmon.facts.ending import KILLED, RUNNING, ProcessEnd
+from jaxmon.facts.endings import SlotEnds
 from jaxmon.facts.host import (
     InspectedCollectives,
     JobHost,
@@ -38,11 +37,11 @@ from jaxmon.facts.host import (
 from jaxmon.facts.rank import Rank
 from jaxmon.facts.reader import from_json, mapping
 from jaxmon.facts.record import encoded
-from jaxmon.http import fetch
-from jaxmon.http.fetch import FetchError, fetch_all
-from jaxmon.http.messages import Request, Response
-from jaxmon.report import responses
-from jaxmon.resources import container, hung
+from jaxmon.host import rundir
+from jaxmon.host.http import fetch
+from jaxmon.host.http.fetch import FetchError, fetch_all
+from jaxmon.host.http.messages import Request, Response
+from jaxmon.host.resources import container, hung
 from jaxmon_exporter.collecting import Clock
 from jaxmon_exporter.endings import KEPT_SECONDS, Closings, Kills, ObservedRank, left
 from jaxmon_exporter.refreshed import Refreshed
@@ -188,7 +187,7 @@ class Ranks:
         if (ras := sources.nccl()) is None:
             return found
         # Its processes have a host by its address.
-        from jaxmon.resources.addresses import addresses  # noqa: PLC0415 - few have it
+        from jaxmon.host.resources.addresses import addresses  # noqa: PLC0415 - few have it
 
         return found.replace(nccl=ras, addresses=tuple(addresses()))
 

@@ -18,11 +18,10 @@ from jaxmon.catalog import BUILD_INFO, DROPPED, INTERNAL_ERRORS, SCRAPE_SECONDS
 from jaxmon.errors import CommandError, JaxmonError
 from jaxmon.exposition.families import Family, Histogram, gauge, series
 from jaxmon.facts.status import HostVerdict
-from jaxmon.http.routes import HostPolicy
-from jaxmon.http.server import Request, Server, metrics_handler
-from jaxmon.report.status.history import EVERY
-from jaxmon.resources.container import ContainerFamilies
-from jaxmon.resources.process import ProcessFamilies
+from jaxmon.host.http.routes import HostPolicy
+from jaxmon.host.http.server import Request, Server, metrics_handler
+from jaxmon.host.resources.container import ContainerFamilies
+from jaxmon.host.resources.process import ProcessFamilies
 from jaxmon.version import version
 from jaxmon_exporter import pages
 from jaxmon_exporter.collectors import registry
@@ -156,7 +155,7 @@ class Service:
         except (OSError, OverflowError) as error:
             msg = f"cannot listen on {host} port {wanted}: {_reason(error)}"
             raise CommandError(msg) from error
-        self._server.every(EVERY, self._live.sample)
+        self._server.every(self._live.every, self._live.sample)
         if self._ranks is not None:
             self._ranks.refresh()
             self._server.every(_RANKS_EVERY, self._ranks.refresh)

@@ -18,10 +18,14 @@ from jaxmon.clocks import monotonic, perf_counter, wall_time
 from jaxmon.facts.functions import Spread, spread_of
 from jaxmon.facts.marked import Series, Usual
 from jaxmon.facts.memory import Memory
+from jaxmon.host.resources.process import (
+    peak_resident_bytes,
+    resident_bytes,
+    scheduling,
+)
 from jaxmon.indicators.figures import Indicators
 from jaxmon.indicators.loops import Loops
 from jaxmon.indicators.routes import Routes
-from jaxmon.resources.process import peak_resident_bytes, resident_bytes, scheduling
 
 
 MOST = 240

@@ -12,7 +12,7 @@ from typing import Any
 
 from jaxmon import interrupts
 from jaxmon.clocks import monotonic
-from jaxmon.end_file import (
+from jaxmon.facts.end_file import (
     COUNTS_AT,
     MOST_STORED,
     line_of,
@@ -22,15 +22,15 @@ from jaxmon.end_file import (
     stored_counts,
     write_lock,
 )
-from jaxmon.endings import counted_age, now
 from jaxmon.facts.ending import FINISHED, RUNNING, ProcessEnd, State
-from jaxmon.files.descriptor import (
+from jaxmon.facts.endings import counted_age, now
+from jaxmon.host.files.descriptor import (
     FLAGS,
     Descriptor,
     DescriptorLostError,
     require_own,
 )
-from jaxmon.formats.schema import NewerSchemaError
+from jaxmon.host.formats.schema import NewerSchemaError
 from jaxmon.threads import RLock
 
 
@@ -150,7 +150,7 @@ class EndWriter:
         descriptor = self._file.fileno()
         status = os.fstat(descriptor)
         require_own(status, self._path, self._mode)
-        # As in `jaxmon.files.descriptor`: others in the group may have the slot next.
+        # As in `jaxmon.host.files.descriptor`: others in the group may be next.
         try:
             os.fchmod(descriptor, self._mode)
         except PermissionError as error:

@@ -16,13 +16,14 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from jaxmon import catalog, disclosure
+from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.events import LoggedEvent, logger
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Part
 from jaxmon.agent.worker import Worker
 from jaxmon.exposition.families import Family, series
+from jaxmon.host import disclosure
 from jaxmon.otel.environment import logs_are_asked
 
 

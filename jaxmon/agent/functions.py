@@ -32,7 +32,7 @@ from jaxmon.agent.jaxlink.ownership import is_module
 from jaxmon.agent.jaxlink.source_lines import ProgramLine
 from jaxmon.catalog import COMPILE_SECONDS, Metric
 from jaxmon.exposition.families import Family, Histogram, SpanIds, series
-from jaxmon.sources import display_path
+from jaxmon.host.sources import display_path
 from jaxmon.threads import RLock
 
 

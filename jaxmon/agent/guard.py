@@ -16,11 +16,12 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from jaxmon import disclosure, interrupts
+from jaxmon import interrupts
 from jaxmon.agent.counters import Tally
 from jaxmon.clocks import monotonic
-from jaxmon.deadline import Deadline
-from jaxmon.files.descriptor import NONE_LEFT
+from jaxmon.host import disclosure
+from jaxmon.host.deadline import Deadline
+from jaxmon.host.files.descriptor import NONE_LEFT
 from jaxmon.threads import DaemonThread, RLock, current
 
 

@@ -12,10 +12,10 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.serving import Serving
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family, Histogram, gauge, histograms, series
+from jaxmon.host.resources.container import ContainerFamilies
+from jaxmon.host.resources.process import ProcessFamilies
 from jaxmon.indicators import recorder
 from jaxmon.indicators.figures import Indicators
-from jaxmon.resources.container import ContainerFamilies
-from jaxmon.resources.process import ProcessFamilies
 
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.exposition.families import Family
-from jaxmon.http.server import Handler
+from jaxmon.host.http.server import Handler
 
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})

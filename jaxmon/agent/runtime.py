@@ -25,14 +25,14 @@ from jaxmon.agent.parts import parts_of
 from jaxmon.agent.reduction import reduction_of
 from jaxmon.agent.serving import Serving
 from jaxmon.clocks import monotonic, wall_time
-from jaxmon.deadline import Deadline
 from jaxmon.exposition import exponential
 from jaxmon.exposition.add import added, lasting, read
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, Histogram
 from jaxmon.facts.ending import CRASHED
-from jaxmon.http.messages import Request, Response
-from jaxmon.http.page import metrics_handler
+from jaxmon.host.deadline import Deadline
+from jaxmon.host.http.messages import Request, Response
+from jaxmon.host.http.page import metrics_handler
 from jaxmon.indicators.figures import Indicators
 from jaxmon.settings import Settings
 from jaxmon.threads import is_named

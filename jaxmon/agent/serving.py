@@ -21,19 +21,21 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxmon import disclosure, endings, interrupts, rundir
+from jaxmon import interrupts
 from jaxmon.agent.end_writer import EndWriter
 from jaxmon.agent.guard import Guard, log
-from jaxmon.deadline import Deadline
 from jaxmon.errors import JaxmonError, OtlpError, PageError
 from jaxmon.exposition import exponential
 from jaxmon.exposition.add import prepare
 from jaxmon.exposition.families import Family
+from jaxmon.facts import endings
 from jaxmon.facts.ending import FINISHED
-from jaxmon.files.descriptor import NONE_LEFT
-from jaxmon.http.listeners import Listener
-from jaxmon.http.messages import Request, Response
-from jaxmon.http.server import Handler, Server
+from jaxmon.host import disclosure, rundir
+from jaxmon.host.deadline import Deadline
+from jaxmon.host.files.descriptor import NONE_LEFT
+from jaxmon.host.http.listeners import Listener
+from jaxmon.host.http.messages import Request, Response
+from jaxmon.host.http.server import Handler, Server
 from jaxmon.otel.environment import Plan, is_asked, plan
 from jaxmon.otel.pusher import Pusher
 from jaxmon.settings import SIDECAR_PORT, Settings

@@ -8,10 +8,11 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Unpack
 
-from jaxmon import disclosure, interrupts
+from jaxmon import interrupts
 from jaxmon.agent.agent import Agent, runtime_of, slot
 from jaxmon.agent.guard import Guard, log
 from jaxmon.errors import JaxmonError
+from jaxmon.host import disclosure
 from jaxmon.settings import Settings, load
 
 

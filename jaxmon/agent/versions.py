@@ -9,8 +9,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from jaxmon import disclosure
 from jaxmon.agent.jaxlink import backends
+from jaxmon.host import disclosure
 
 
 # Environment variables that change what XLA makes of a program, or how it runs.

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from jaxmon import disclosure, interrupts
+from jaxmon import interrupts
 from jaxmon.agent.agent import running, runtime_of
 from jaxmon.agent.counted import uncounted
 from jaxmon.agent.functions import label
@@ -17,13 +17,14 @@ from jaxmon.agent.jaxlink.jit import function_of, is_jitted
 from jaxmon.agent.warm.part import WarmStarts
 from jaxmon.agent.warm.rebuilding import Arguments, require_same, zeros
 from jaxmon.errors import SignaturesError
-from jaxmon.signatures.document import (
+from jaxmon.facts.signatures import (
     Document,
     RecordedFunction,
     Signature,
     parsed,
     read,
 )
+from jaxmon.host import disclosure
 
 
 @dataclass(frozen=True, slots=True)

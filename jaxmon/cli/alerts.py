@@ -19,9 +19,9 @@ from jaxmon.errors import CommandError
 
 
 if TYPE_CHECKING:
-    from jaxmon.artifacts.alerts import Options
-    from jaxmon.artifacts.alerts.build import Format
-    from jaxmon.artifacts.slo import Slos
+    from jaxmon_alerts.rules import Options
+    from jaxmon_alerts.rules.build import Format
+    from jaxmon_alerts.slo import Slos
 
 
 # Of promtool, and of amtool.
@@ -65,7 +65,7 @@ def command() -> None:
 @command.command("slo", epilog="\b\nExample:\n  jaxmon alerts slo > slo.yaml")
 def print_slo() -> None:
     """Print the default slo.yaml as a starting point."""
-    from jaxmon.artifacts import slo
+    from jaxmon_alerts import slo
 
     output.lines(slo.default())
 
@@ -95,8 +95,9 @@ def build(
     time_scale: float,
 ) -> None:
     """Write the files and list those that changed."""
-    from jaxmon.artifacts import slo, write
-    from jaxmon.artifacts.alerts import Options, render
+    from jaxmon.host.files import generated as write
+    from jaxmon_alerts import slo
+    from jaxmon_alerts.rules import Options, render
 
     files = render(slo.load(slo_file), Options(scale=time_scale), form=form)
     for name in write.write(out, files):
@@ -134,8 +135,8 @@ def check(
 
     Runs promtool and amtool as well where they are installed. Writes nothing.
     """
-    from jaxmon.artifacts import slo
-    from jaxmon.artifacts.alerts import Options, render
+    from jaxmon_alerts import slo
+    from jaxmon_alerts.rules import Options, render
 
     slos = slo.load(slo_file)
     options = Options(scale=time_scale)
@@ -154,8 +155,8 @@ def check(
 
 def _differences(against: str, slos: Slos, options: Options, form: Format) -> list[str]:
     """Return how the rules differ from those in a directory, or at a URL."""
-    from jaxmon.artifacts import write
-    from jaxmon.artifacts.alerts import all_groups, render
+    from jaxmon.host.files import generated as write
+    from jaxmon_alerts.rules import all_groups, render
 
     if against.startswith(("http://", "https://")):
         groups = [one.document() for one in all_groups(slos, options)]
@@ -173,9 +174,9 @@ def missing_tools() -> list[str]:
 
 def problems(files: Mapping[str, str]) -> Iterator[str]:
     """Yield the problems that promtool and amtool, if installed, find in *files*."""
-    from jaxmon import subprocesses
-    from jaxmon.artifacts.alerts.build import ALERTMANAGER, ALERTS, RECORDING
-    from jaxmon.files import whole as scratch
+    from jaxmon.host import subprocesses
+    from jaxmon.host.files import whole as scratch
+    from jaxmon_alerts.rules.build import ALERTMANAGER, ALERTS, RECORDING
 
     rules = ("check", "rules", "--lint=all", "--lint-fatal", RECORDING, ALERTS)
     routing = ("check-config", ALERTMANAGER)
@@ -280,8 +281,8 @@ class _Server:
         from http import HTTPStatus
         from http.client import HTTPException
 
-        from jaxmon.http import client
-        from jaxmon.http.urls import place_of, target_of
+        from jaxmon.host.http import client
+        from jaxmon.host.http.urls import place_of, target_of
 
         url = f"{self._url}/api/v1/{path}"
         parts = urlsplit(url)
@@ -333,6 +334,6 @@ def _shown(name: tuple[str, ...]) -> str:
 
 
 def _seconds(duration: str) -> float:
-    from jaxmon.formats import durations
+    from jaxmon.host.formats import durations
 
     return 0.0 if duration == "0s" else float(durations.seconds(duration))

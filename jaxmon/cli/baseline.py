@@ -19,8 +19,8 @@ from jaxmon.errors import BaselineError, CommandError, JaxmonError
 
 
 if TYPE_CHECKING:
-    from jaxmon.baseline.record import Baseline
-    from jaxmon.baseline.run import Runner
+    from jaxmon.preflight.baseline.record import Baseline
+    from jaxmon.preflight.baseline.run import Runner
 
 _MISUSE = 2
 
@@ -66,7 +66,7 @@ def record(*, runs: int, file: Path, words: tuple[str, ...]) -> None:
 
     If COMMAND fails, FILE is unchanged and its exit code is returned.
     """
-    from jaxmon.baseline.record import check_writable, from_runs, write
+    from jaxmon.preflight.baseline.record import check_writable, from_runs, write
 
     with _as_misuse():
         check_writable(file)
@@ -134,11 +134,11 @@ def compare(
 
     COMMAND runs again, up to --runs times, only while a program may turn out slower.
     """
-    from jaxmon.baseline.compare import compare as compare_records
-    from jaxmon.baseline.record import RUN_SECONDS, Baseline, read, tolerances
-    from jaxmon.baseline.run import compare_runs
-    from jaxmon.baseline.table import lines
     from jaxmon.limits.shared import current
+    from jaxmon.preflight.baseline.compare import compare as compare_records
+    from jaxmon.preflight.baseline.record import RUN_SECONDS, Baseline, read, tolerances
+    from jaxmon.preflight.baseline.run import compare_runs
+    from jaxmon.preflight.baseline.table import lines
 
     if old is None and not words:
         msg = "give a recorded file, or a command with --against"
@@ -169,8 +169,8 @@ def _measure(words: Sequence[str], runs: int) -> Runner:
     Return a function that runs the command *words* and returns its measures; if the
     command fails, it exits with its code.
     """
-    from jaxmon.baseline.run import run
     from jaxmon.cli.run import interpreter_options
+    from jaxmon.preflight.baseline.run import run
 
     python = [sys.executable, *interpreter_options(sys.orig_argv, sys.argv)]
 

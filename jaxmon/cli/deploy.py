@@ -21,8 +21,8 @@ from jaxmon.errors import CommandError, JaxmonError
 
 
 if TYPE_CHECKING:
-    from jaxmon.grafana.session import GrafanaSession
-    from jaxmon.monitoring.silences import DeployWindow, DeployWindows
+    from jaxmon_alerts.silences import DeployWindow, DeployWindows
+    from jaxmon_dashboards.grafana.session import GrafanaSession
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -72,7 +72,7 @@ class DeploymentNote:
         Raises:
             GrafanaError: Grafana cannot be reached, or rejects it.
         """
-        from jaxmon.grafana import annotations
+        from jaxmon_dashboards.grafana import annotations
 
         if known := annotations.current(self.session, self.tags, start):
             for one in known:
@@ -83,7 +83,7 @@ class DeploymentNote:
 
     def finish(self, now: datetime) -> list[int]:
         """Let it end *now*; return the annotations. Raises as `begin` does."""
-        from jaxmon.grafana import annotations
+        from jaxmon_dashboards.grafana import annotations
 
         known = annotations.current(self.session, self.tags, now)
         for one in known:
@@ -104,7 +104,7 @@ def noted(
     """
     if url is None:
         return None
-    from jaxmon.artifacts.dashboards.header import DEPLOY_TAGS
+    from jaxmon_dashboards.boards.header import DEPLOY_TAGS
 
     session = replace(access, token_file=token_file).grafana(url, _TOKEN_FILE)
     others = (f"{name}={value}" for name, value in scope.items() if name != "job")
@@ -180,8 +180,8 @@ def _length(ctx: click.Context, param: click.Parameter, value: str) -> timedelta
     Raises:
         click.BadParameter: it is no duration, or is out of range.
     """
-    from jaxmon.formats import durations
-    from jaxmon.monitoring.silences import LONGEST, SHORTEST
+    from jaxmon.host.formats import durations
+    from jaxmon_alerts.silences import LONGEST, SHORTEST
 
     try:
         length = timedelta(seconds=durations.seconds(value))
@@ -259,7 +259,7 @@ def start(
     than four hours in all. If only one of Alertmanager and Grafana responds, that one
     knows of the deployment, and the exit code is 1.
     """
-    from jaxmon.monitoring.silences import SHORTEST
+    from jaxmon_alerts.silences import SHORTEST
 
     windows = _windows(alertmanager, access)
     scope = _labels(job, cluster, namespace, labels)
@@ -357,8 +357,8 @@ def list_windows(*, as_json: bool, alertmanager: str, access: Access) -> None:
 
 
 def _windows(url: str, access: Access) -> DeployWindows:
-    from jaxmon.monitoring.silences import DeployWindows
     from jaxmon.symptoms.alert import DEPLOY_NOISE
+    from jaxmon_alerts.silences import DeployWindows
 
     return DeployWindows(access.session("Alertmanager", url), dict(DEPLOY_NOISE))
 

@@ -14,7 +14,7 @@ from jaxmon.cli.options import RUN_DIR
 
 
 if TYPE_CHECKING:
-    from jaxmon.doctor.finding import Check
+    from jaxmon.preflight.doctor.finding import Check
 
 
 _MARKS = {"ok": "ok", "note": "note", "warning": "WARN", "failure": "FAIL"}
@@ -47,7 +47,7 @@ def command(
     Run it where the program will run, as its user and with its environment. No
     accelerator is initialised: JAX is tested on the CPU, in a separate process.
     """
-    from jaxmon.doctor.finding import worst
+    from jaxmon.preflight.doctor.finding import worst
 
     found = _findings(run_dir, skip_jax=skip_jax)
     if as_json:
@@ -60,8 +60,9 @@ def command(
 
 
 def _findings(run_dir: Path | None, *, skip_jax: bool) -> list[Check]:
-    from jaxmon import rundir
-    from jaxmon.doctor import (
+    from jaxmon.errors import SettingsError
+    from jaxmon.host import rundir
+    from jaxmon.preflight.doctor import (
         devices,
         environment,
         hangs,
@@ -70,8 +71,7 @@ def _findings(run_dir: Path | None, *, skip_jax: bool) -> list[Check]:
         sockets,
         versions,
     )
-    from jaxmon.doctor.finding import Check
-    from jaxmon.errors import SettingsError
+    from jaxmon.preflight.doctor.finding import Check
     from jaxmon.settings import Settings, load
 
     try:
@@ -100,7 +100,7 @@ def _findings(run_dir: Path | None, *, skip_jax: bool) -> list[Check]:
 
 
 def _print(found: list[Check], *, verbose: bool) -> None:
-    from jaxmon.formats.layout import clean, wrapped
+    from jaxmon.host.formats.layout import clean, wrapped
 
     width = output.report_width()
     shown = [one for one in found if verbose or one.status != "ok"]

@@ -157,7 +157,7 @@ def _show(worker: str | None, run_dir: Path | None, *, everyone: bool) -> None:
 
 def _show_one(worker: Worker, run_dir: Path | None) -> None:
     from jaxmon.cli.painted import painted
-    from jaxmon.report.text import explanation
+    from jaxmon.screens.text import explanation
 
     snapshot, findings, _ = _evaluated(worker, run_dir)
     width = output.report_width()
@@ -174,7 +174,7 @@ def _in_brief(found: Sequence[Judged]) -> Iterator[Painted]:
     """Yield one screen on each process."""
     from jaxmon.cli.painted import BLANK, BROKEN, Painted, painted
     from jaxmon.cli.selection import of_kernel
-    from jaxmon.report.text import screen
+    from jaxmon.screens.text import screen
 
     width = output.report_width()
     height = max(shutil.get_terminal_size().lines - 1, _LEAST_LINES)
@@ -199,8 +199,8 @@ def _in_brief(found: Sequence[Judged]) -> Iterator[Painted]:
 def _verdicts(found: Sequence[Judged]) -> Iterator[Painted]:
     """Yield the worst finding of each process, and how to read on."""
     from jaxmon.cli.painted import BLANK, BROKEN, COLOURS, Painted
-    from jaxmon.formats.layout import counted, duration, shortened, wrapped
-    from jaxmon.report.text import heading
+    from jaxmon.host.formats.layout import counted, duration, shortened, wrapped
+    from jaxmon.screens.text import heading
     from jaxmon.symptoms.findings import NOTHING, about, verdict
 
     width = output.report_width()
@@ -283,7 +283,7 @@ def _show_stacks(
     worker: str | None, run_dir: Path | None, *, everyone: bool, as_json: bool
 ) -> None:
     from jaxmon.cli.selection import of_kernel
-    from jaxmon.report.stacks import stacks
+    from jaxmon.screens.stacks import stacks
 
     found = _chosen(worker, run_dir, everyone=everyone)
     pages = [(one, {} if one.trouble else one.fetch("/debug/stacks")) for one in found]

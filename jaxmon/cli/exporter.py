@@ -14,11 +14,11 @@ from queue import Empty, SimpleQueue
 
 import click
 
-from jaxmon import rundir
 from jaxmon.cli import declared, output
 from jaxmon.cli.limits import from_file
 from jaxmon.errors import CommandError
-from jaxmon.formats.layout import clean
+from jaxmon.host import rundir
+from jaxmon.host.formats.layout import clean
 from jaxmon.limits import Limits
 from jaxmon_exporter.options import PREFIX, SidecarOptions
 

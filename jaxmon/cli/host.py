@@ -12,11 +12,11 @@ from jaxmon.cli.sources import Source
 from jaxmon.facts.reading import Reading, by_process, read
 from jaxmon.facts.recent import MINUTE, Recent, Window
 from jaxmon.facts.status import UNREAD, AgentSummary, HostVerdict, State, Summary
-from jaxmon.formats.layout import UNKNOWN, amount
+from jaxmon.host.formats.layout import UNKNOWN, amount
+from jaxmon.host.resources.hung import STOPPED
 from jaxmon.limits import Limits
-from jaxmon.report.programs import label, without_interpreter
-from jaxmon.report.status.summary import summarise
-from jaxmon.resources.hung import STOPPED
+from jaxmon.screens.programs import label, without_interpreter
+from jaxmon.screens.status.summary import summarise
 from jaxmon.symptoms.answer import Onsets
 from jaxmon.symptoms.findings import NOTHING
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from jaxmon.cli.workers import TIMEOUT, Worker
+from jaxmon.facts import responses
 from jaxmon.facts.process import Snapshot, read
-from jaxmon.http.fetch import FetchError, fetch_all
+from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.limits import Limits
-from jaxmon.report import responses
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import HostFindings, about
 from jaxmon.symptoms.symptom import Urgency

@@ -28,7 +28,7 @@ def from_file(path: Path) -> Limits:
     try:
         if path.suffix == ".json":
             return shared.read(path)
-        from jaxmon.artifacts import slo
+        from jaxmon_alerts import slo
 
         return slo.load(path).limits
     except SloError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from jaxmon.formats.layout import clean
+from jaxmon.host.formats.layout import clean
 
 
 # Entities are no markup for any renderer, and end no cell. HTML, math and mentions have

@@ -111,7 +111,7 @@ class Url(click.types.StringParamType):
         Raises:
             click.BadParameter: it is invalid.
         """
-        from jaxmon.http.urls import parts_of
+        from jaxmon.host.http.urls import parts_of
 
         address = str(value)
         try:

@@ -16,8 +16,8 @@ from typing import Any, TextIO
 import click
 
 from jaxmon.errors import CommandError
-from jaxmon.formats.layout import clean, shortened
-from jaxmon.http.redaction import Secrets
+from jaxmon.host.formats.layout import clean, shortened
+from jaxmon.host.http.redaction import Secrets
 
 
 _SECRETS = "jaxmon.secrets"

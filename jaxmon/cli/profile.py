@@ -21,7 +21,7 @@ from jaxmon.errors import CommandError, WireError
 
 if TYPE_CHECKING:
     from jaxmon.cli.workers import Worker
-    from jaxmon.profile.operations import By
+    from jaxmon.preflight.profile.operations import By
 
 
 _OK, _NOTHING = 200, 204
@@ -199,9 +199,9 @@ def _slow(worker: Worker, slower_than: float, deadline: float) -> Iterator[Agent
 
 def _show(worker: Worker, profile: AgentTrace, out: Path, view: ProfileView) -> None:
     """Write the files of *profile*, and print its table."""
-    from jaxmon.profile import operations, text, xspace
-    from jaxmon.profile.operations import grouped
-    from jaxmon.profile.text import document
+    from jaxmon.preflight.profile import operations, text, xspace
+    from jaxmon.preflight.profile.operations import grouped
+    from jaxmon.preflight.profile.text import document
 
     try:
         space = xspace.parse(profile.space)
@@ -240,8 +240,8 @@ def _show(worker: Worker, profile: AgentTrace, out: Path, view: ProfileView) -> 
 def _show_head(worker: Worker, profile: AgentTrace, width: int) -> None:
     """Print what was profiled."""
     from jaxmon.facts.process import read
-    from jaxmon.formats.layout import clean
-    from jaxmon.report.text import heading
+    from jaxmon.host.formats.layout import clean
+    from jaxmon.screens.text import heading
 
     request = profile.request()
     output.line(heading(read(worker.overview).process, worker.number, width))
@@ -282,8 +282,8 @@ def _record(worker: Worker, query: str, seconds: float) -> AgentTrace | None:
     Raises:
         CommandError: there is none.
     """
-    from jaxmon.http import client
-    from jaxmon.http.stream import TooLargeError
+    from jaxmon.host.http import client
+    from jaxmon.host.http.stream import TooLargeError
 
     target = f"/debug/profile?{query}"
     try:
@@ -302,7 +302,7 @@ def _record(worker: Worker, query: str, seconds: float) -> AgentTrace | None:
     if response.status == _NOTHING:
         return None
     if response.status != _OK:
-        from jaxmon.formats.layout import clean
+        from jaxmon.host.formats.layout import clean
 
         said = clean(response.body.decode("utf-8", "replace"))
         reason = said.strip().partition(": ")[2] or said
@@ -333,8 +333,8 @@ def _write(out: Path, name: str, space: bytes, planes: Iterable[Any]) -> dict[st
     """Write the trace for XProf, and a second file for Perfetto."""
     import socket
 
-    from jaxmon.files import whole as whole_file
-    from jaxmon.profile import text as perfetto
+    from jaxmon.host.files import whole as whole_file
+    from jaxmon.preflight.profile import text as perfetto
 
     # Several programs may be recorded at once.
     directory = out / "plugins" / "profile" / name

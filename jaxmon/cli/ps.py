@@ -16,7 +16,7 @@ from jaxmon.cli.options import RUN_DIR, Number, Url
 from jaxmon.cli.servers import Access
 from jaxmon.cli.servers import access as server_access
 from jaxmon.errors import CommandError
-from jaxmon.formats.layout import (
+from jaxmon.host.formats.layout import (
     UNKNOWN,
     Column,
     clean,
@@ -90,9 +90,9 @@ def command(
     crashed is listed until another takes its slot; one that does not respond is
     "stuck?", one that a signal stopped is "stopped".
     """
-    from jaxmon import rundir
     from jaxmon.cli.host import Host
     from jaxmon.cli.sources import Sockets
+    from jaxmon.host import rundir
 
     if url is not None and ended:
         msg = "--ended reads the run directory, and --url a sidecar; omit one"
@@ -186,8 +186,8 @@ def _devices(one: Process) -> str:
 
 
 def _ended_rows(finished: Mapping[str, ProcessEnd]) -> Iterator[list[str]]:
-    from jaxmon.endings import age_of
-    from jaxmon.report.programs import without_interpreter
+    from jaxmon.facts.endings import age_of
+    from jaxmon.screens.programs import without_interpreter
 
     for worker, end in finished.items():
         age = age_of(end)
@@ -203,7 +203,7 @@ def _ended_rows(finished: Mapping[str, ProcessEnd]) -> Iterator[list[str]]:
 
 def _finished(directory: Path, processes: Sequence[Process]) -> dict[str, ProcessEnd]:
     """Return the records of the slots whose process finished."""
-    from jaxmon import endings
+    from jaxmon.facts import endings
 
     running = {one.number for one in processes}
     return {
@@ -215,7 +215,7 @@ def _finished(directory: Path, processes: Sequence[Process]) -> dict[str, Proces
 
 def _of_others(directory: Path) -> Iterator[str]:
     """Yield what is to be said of other users' processes."""
-    from jaxmon import rundir
+    from jaxmon.host import rundir
 
     for path, count in rundir.of_others(os.getuid()).items():
         if path == directory:
@@ -230,7 +230,7 @@ def _of_others(directory: Path) -> Iterator[str]:
 def _document(
     summary: Summary, processes: Sequence[Process], finished: Mapping[str, ProcessEnd]
 ) -> dict[str, Any]:
-    from jaxmon.endings import age_of
+    from jaxmon.facts.endings import age_of
     from jaxmon.facts.record import encoded
 
     return {

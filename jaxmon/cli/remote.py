@@ -9,11 +9,11 @@ from jaxmon.cli.host import Process, condition
 from jaxmon.errors import CommandError
 from jaxmon.facts.reader import from_json, mapping
 from jaxmon.facts.status import Summary
-from jaxmon.formats import json_text
+from jaxmon.host.formats import json_text
 
 
 if TYPE_CHECKING:
-    from jaxmon.monitoring.session import Session
+    from jaxmon.host.http.session import Session
 
 
 def processes(session: Session, url: str) -> tuple[Summary, list[Process]]:
@@ -40,7 +40,7 @@ def processes(session: Session, url: str) -> tuple[Summary, list[Process]]:
 
 
 def _read(session: Session, query: Mapping[str, str]) -> Summary:
-    from jaxmon.monitoring.session import MonitoringError
+    from jaxmon.host.http.session import MonitoringError
 
     try:
         body = session.get("/api/summary", query).body

@@ -16,7 +16,7 @@ from jaxmon.errors import CommandError
 
 
 if TYPE_CHECKING:
-    from jaxmon.report.runs.summary import Facts
+    from jaxmon.screens.runs.summary import Facts
 
 
 @click.command(
@@ -75,7 +75,7 @@ def command(
         msg = "--json prints one summary; omit it or --all"
         raise click.UsageError(msg)
     if as_json:
-        from jaxmon.report.runs.summary import build
+        from jaxmon.screens.runs.summary import build
 
         text = build(facts_of(pick(worker, run_dir), run_dir))
         output.document(json.loads(text))
@@ -92,9 +92,9 @@ def command(
 
 
 def _write(out: Path, pid: int, facts: Facts) -> None:
-    from jaxmon.files import whole
-    from jaxmon.report.html.page import files_of
-    from jaxmon.report.runs import stem
+    from jaxmon.host.files import whole
+    from jaxmon.screens.html.page import files_of
+    from jaxmon.screens.runs import stem
 
     files = files_of(facts)
     out.mkdir(parents=True, exist_ok=True)

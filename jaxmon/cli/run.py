@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from jaxmon.bootstrap import environment
 from jaxmon.cli import declared
 from jaxmon.errors import CommandError, SettingsError
+from jaxmon.host.bootstrap import environment
 from jaxmon.settings import load
 
 

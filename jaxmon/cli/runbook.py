@@ -54,7 +54,7 @@ def list_names() -> None:
     List guides and runbooks with their meaning; one line each if the output is not a
     terminal.
     """
-    from jaxmon.formats.layout import wrapped
+    from jaxmon.host.formats.layout import wrapped
 
     every = {**GUIDES, **{name: summary(name) for name in names()}}
     longest = max(map(len, every))

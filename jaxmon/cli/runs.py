@@ -15,9 +15,9 @@ from jaxmon.errors import CommandError, PageError
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import parse, to_family
 from jaxmon.facts.process import Snapshot, read
-from jaxmon.http.fetch import FetchError, fetch_all
-from jaxmon.report.runs.summary import Facts, Run, RunError, build, read_file
-from jaxmon.report.runs.summary import parse as parse_run
+from jaxmon.host.http.fetch import FetchError, fetch_all
+from jaxmon.screens.runs.summary import Facts, Run, RunError, build, read_file
+from jaxmon.screens.runs.summary import parse as parse_run
 from jaxmon.symptoms.cache import is_worth_comparing
 
 

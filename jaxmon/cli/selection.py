@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from jaxmon import endings, rundir
 from jaxmon.cli.workers import Worker, running
 from jaxmon.errors import CommandError
+from jaxmon.facts import endings
 from jaxmon.facts.ending import FINISHED
-from jaxmon.formats.layout import clean
-from jaxmon.report.programs import begins, names
-from jaxmon.resources import hung
+from jaxmon.host import rundir
+from jaxmon.host.formats.layout import clean
+from jaxmon.host.resources import hung
+from jaxmon.screens.programs import begins, names
 
 
 _MOST_LISTED = 20

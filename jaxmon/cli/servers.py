@@ -18,8 +18,8 @@ from jaxmon.errors import CommandError, ConfigFileError
 
 
 if TYPE_CHECKING:
-    from jaxmon.grafana.session import GrafanaSession
-    from jaxmon.monitoring.session import Session
+    from jaxmon.host.http.session import Session
+    from jaxmon_dashboards.grafana.session import GrafanaSession
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -120,8 +120,8 @@ class Access:
         """
         from urllib.parse import urlsplit
 
-        from jaxmon.http.urls import secrets_of
-        from jaxmon.monitoring.session import Session
+        from jaxmon.host.http.session import Session
+        from jaxmon.host.http.urls import secrets_of
 
         token = "" if self.token_file is None else token_in(self.token_file)
         output.hide(token, *secrets_of(urlsplit(url)))
@@ -144,7 +144,7 @@ class Access:
             CommandError: there is no token.
             GrafanaError: the URL, token or certificates are invalid.
         """
-        from jaxmon.grafana.session import GrafanaSession
+        from jaxmon_dashboards.grafana.session import GrafanaSession
 
         if self.token_file is not None:
             token = token_in(self.token_file, option)
@@ -218,7 +218,7 @@ def token_in(file: Path, option: str = "--token-file") -> str:
     Raises:
         CommandError: it cannot be read or is empty.
     """
-    from jaxmon.files.bounded import read_text
+    from jaxmon.host.files.bounded import read_text
 
     try:
         token = read_text(file, most=_MAX_BYTES, pipe=True).strip()

@@ -14,7 +14,7 @@ from jaxmon.errors import CommandError
 
 
 if TYPE_CHECKING:
-    from jaxmon.signatures.document import Document
+    from jaxmon.facts.signatures import Document
 
 
 @click.group
@@ -55,7 +55,7 @@ def export(*, worker: str | None, file: Path | None, run_dir: Path | None) -> No
     WORKER is the process's number, as in the `worker` label, its pid or its name;
     required only if several are running. No values of arrays are written.
     """
-    from jaxmon.files import whole
+    from jaxmon.host.files import whole
 
     found = _of_worker(worker, run_dir)
     count = sum(len(one.signatures) for one in found.functions)
@@ -98,8 +98,8 @@ def buckets(*, source: str | None, run_dir: Path | None) -> None:
     Each line has the number of programs, the fraction of elements that would be
     padding, weighted by calls, and the sizes.
     """
-    from jaxmon.signatures.buckets import proposals
-    from jaxmon.signatures.document import read
+    from jaxmon.facts.signatures import read
+    from jaxmon.preflight.buckets import proposals
 
     is_file = source is not None and (
         Path(source).exists() or "/" in source or source.endswith(".json")
@@ -122,7 +122,7 @@ def buckets(*, source: str | None, run_dir: Path | None) -> None:
 
 def _of_worker(worker: str | None, run_dir: Path | None) -> Document:
     from jaxmon.cli.selection import pick
-    from jaxmon.signatures.document import parsed
+    from jaxmon.facts.signatures import parsed
 
     found = pick(worker, run_dir)
     try:

@@ -12,11 +12,11 @@ from jaxmon.facts.reader import from_json, mapping
 from jaxmon.facts.record import Fact, encoded
 from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from jaxmon.limits import Limits, shared
-from jaxmon.report.runs.summary import Found
+from jaxmon.screens.runs.summary import Found
 
 
 if TYPE_CHECKING:
-    from jaxmon.monitoring.session import Session
+    from jaxmon.host.http.session import Session
 
 _FINDINGS_SECONDS = 3.0
 
@@ -89,7 +89,7 @@ class Sidecar:
     def families(self) -> list[Family]:
         """Read ``/metrics``, and at first the limits."""
         from jaxmon.exposition.parse import parse, to_family
-        from jaxmon.monitoring.session import MonitoringError
+        from jaxmon.host.http.session import MonitoringError
 
         try:
             if self._limits is None:
@@ -108,8 +108,8 @@ class Sidecar:
 
     def verdict(self, limits: Limits) -> HostVerdict:  # noqa: ARG002 - its own
         """Read the findings in ``/api/summary``, by the sidecar's limits."""
-        from jaxmon.formats import json_text
-        from jaxmon.monitoring.session import MonitoringError
+        from jaxmon.host.formats import json_text
+        from jaxmon.host.http.session import MonitoringError
 
         try:
             body = self._session.get("/api/summary").body

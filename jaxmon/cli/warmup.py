@@ -16,7 +16,7 @@ from jaxmon.errors import CommandError
 
 
 if TYPE_CHECKING:
-    from jaxmon.signatures.warming import Result
+    from jaxmon.preflight.warming import Result
 
 _CACHE = "JAX_COMPILATION_CACHE_DIR"
 _MISUSE = 2
@@ -82,8 +82,8 @@ def command(
     same JAX, XLA flags and device kind as the service: all are part of the cache's
     keys.
     """
-    from jaxmon.signatures.document import FAILED, STATUSES, read
-    from jaxmon.signatures.warming import warm
+    from jaxmon.facts.signatures import FAILED, STATUSES, read
+    from jaxmon.preflight.warming import warm
 
     if not os.environ.get(_CACHE):
         msg = (

@@ -9,15 +9,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from jaxmon import disclosure, rundir
 from jaxmon.errors import CommandError
+from jaxmon.facts import responses
 from jaxmon.facts.process import Process
 from jaxmon.facts.reader import from_json
-from jaxmon.formats.layout import clean, duration, shortened
-from jaxmon.http import fetch
-from jaxmon.http.fetch import FetchError, fetch_all
-from jaxmon.report import responses
-from jaxmon.resources import hung
+from jaxmon.host import disclosure, rundir
+from jaxmon.host.formats.layout import clean, duration, shortened
+from jaxmon.host.http import fetch
+from jaxmon.host.http.fetch import FetchError, fetch_all
+from jaxmon.host.resources import hung
 
 
 TIMEOUT = 5.0

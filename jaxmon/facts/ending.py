@@ -1,5 +1,5 @@
 """
-The end of a process: what it leaves in its slot (`jaxmon.endings`), and what its
+The end of a process: what it leaves in its slot (`jaxmon.facts.endings`), and what its
 sidecar adds. Every screen and the post-mortem read this record, and nothing else says
 how a process ended.
 
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 from jaxmon.facts.record import Fact
-from jaxmon.formats import schema
+from jaxmon.host.formats import schema
 
 
 SCHEMA = 1

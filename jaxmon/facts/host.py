@@ -11,8 +11,8 @@ from jaxmon.facts.rank import MOST_RANKS, Rank
 from jaxmon.facts.reader import from_json, mapping, sifted
 from jaxmon.facts.record import NOTHING, Fact
 from jaxmon.facts.walltime import Standing
-from jaxmon.formats import schema
-from jaxmon.formats.layout import clean
+from jaxmon.host.formats import schema
+from jaxmon.host.formats.layout import clean
 
 
 _MOST_ON_A_HOST = 1024

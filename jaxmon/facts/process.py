@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jaxmon import disclosure
 from jaxmon.facts.events import Errors, Event, Recompile, Slower, Tracing, Warned
 from jaxmon.facts.functions import Cache, Compiling, Function, Signatures
 from jaxmon.facts.marked import Checkpoints, Loop, Quantity, Queue, Route, Series, Usual
@@ -13,6 +12,7 @@ from jaxmon.facts.reader import from_json, mapping, sifted
 from jaxmon.facts.record import NOTHING, Fact
 from jaxmon.facts.run import RunRecord
 from jaxmon.facts.walltime import WallTime
+from jaxmon.host import disclosure
 from jaxmon.limits import Limits
 
 

@@ -25,7 +25,7 @@ from typing import (
 )
 
 from jaxmon.facts.record import Fact
-from jaxmon.formats.layout import clean
+from jaxmon.host.formats.layout import clean
 
 
 T = TypeVar("T")

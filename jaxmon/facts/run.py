@@ -20,9 +20,9 @@ from jaxmon.catalog import RUN_ACTIVITIES, RUN_ENDINGS
 from jaxmon.errors import ConfigFileError, JaxmonError
 from jaxmon.facts.reader import from_json
 from jaxmon.facts.record import NOTHING, Fact, encoded
-from jaxmon.files import bounded
-from jaxmon.formats import json_text
-from jaxmon.formats.layout import clean
+from jaxmon.host.files import bounded
+from jaxmon.host.formats import json_text
+from jaxmon.host.formats.layout import clean
 
 
 SCHEMA = 1

@@ -46,7 +46,7 @@ class FailedHelper(Fact):
         name = f" {self.name}" if self.name else ""
         if self.kind == "process":
             return f"process{name} (pid {self.pid}) {_exited(self.code)}"
-        from jaxmon.formats.layout import ago  # noqa: PLC0415 - agents load it seldom
+        from jaxmon.host.formats.layout import ago  # noqa: PLC0415 - agents load it seldom
 
         when = "" if self.age_seconds is None else f" {ago(max(self.age_seconds, 0.0))}"
         said = f"{self.type}: {self.message}" if self.message else self.type

@@ -22,6 +22,7 @@ from typing import Any, TypeVar, overload
 
 from jaxmon import catalog, interrupts
 from jaxmon.exposition.families import Family, Histogram, series
+from jaxmon.host.resources import process
 from jaxmon.indicators.decorate import kind_of
 from jaxmon.indicators.recorder import recorder
 from jaxmon.indicators.requests import (
@@ -31,7 +32,6 @@ from jaxmon.indicators.requests import (
     origin_of,
 )
 from jaxmon.indicators.tracing import CARRIED, RequestOrigin
-from jaxmon.resources import process
 from jaxmon.threads import DaemonThread, RLock
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from jaxmon.facts.host import CollectiveTimes, CommunicatorRank, JobHost
 from jaxmon.facts.rank import Rank
-from jaxmon.formats.layout import INDENT, ago, counted, duration, share
+from jaxmon.host.formats.layout import INDENT, ago, counted, duration, share
 from jaxmon.job.model import Job, JobState, LateRank, RasView
 from jaxmon.job.words import advice_lines, point
 from jaxmon.limits import Limits

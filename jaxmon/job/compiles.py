@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jaxmon.facts.rank import Rank, SharedFunction
-from jaxmon.formats.layout import duration
+from jaxmon.host.formats.layout import duration
 from jaxmon.job.model import MissCause, RepeatedCompiles
 from jaxmon.job.words import MOST_NUMBERS, advice_lines, numbers, point, short, who
 from jaxmon.limits import Limits

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from jaxmon.facts.rank import Rank, SharedFunction
-from jaxmon.formats.layout import INDENT, counted
+from jaxmon.host.formats.layout import INDENT, counted
 from jaxmon.job.model import DeviatingRanks, SetupDifference
 from jaxmon.job.waiting import devices
 from jaxmon.job.words import MOST_NUMBERS, advice_lines, point, short, who

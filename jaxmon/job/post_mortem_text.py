@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from jaxmon.facts.host import JobHost
-from jaxmon.formats.layout import INDENT, counted, duration, wrapped
+from jaxmon.host.formats.layout import INDENT, counted, duration, wrapped
 from jaxmon.job.failures import FailureKind, RankFailure
 from jaxmon.job.post_mortem import PostMortem, PostMortems
 from jaxmon.job.words import (

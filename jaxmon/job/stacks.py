@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from jaxmon.facts.host import JobHost
-from jaxmon.formats.layout import INDENT, counted, shortened
+from jaxmon.host.formats.layout import INDENT, counted, shortened
 from jaxmon.job.words import numbers
 
 

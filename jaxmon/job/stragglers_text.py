@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jaxmon.formats.layout import INDENT, ago, counted, duration
+from jaxmon.host.formats.layout import INDENT, ago, counted, duration
 from jaxmon.job.model import SlowKind, Slowness, Straggler
 from jaxmon.job.words import (
     MOST_NUMBERS,

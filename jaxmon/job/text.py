@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from jaxmon.facts.walltime import Standing
-from jaxmon.formats.layout import INDENT, counted, duration, wrapped
+from jaxmon.host.formats.layout import INDENT, counted, duration, wrapped
 from jaxmon.job import collectives, compiles, differences, stragglers_text
 from jaxmon.job.model import FAILED, Job, JobState, SuspectKind, Suspects, Verdict
 from jaxmon.job.words import (
@@ -28,7 +28,7 @@ from jaxmon.job.words import (
     waits,
     who,
 )
-from jaxmon.report.timeouts import FLAGS, timeout
+from jaxmon.screens.timeouts import FLAGS, timeout
 
 
 _MOST_JOBS, _MOST_SUSPECTS, _MOST_SILENT = 20, 5, 10

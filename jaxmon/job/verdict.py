@@ -18,7 +18,7 @@ from statistics import median
 from jaxmon.facts.ending import CRASHED, FINISHED, KILLED
 from jaxmon.facts.host import JobHost
 from jaxmon.facts.rank import Rank
-from jaxmon.formats.durations import seconds as seconds_in
+from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.job.collectives import late_ranks, ras_view
 from jaxmon.job.compiles import repeated
 from jaxmon.job.differences import deviating_ranks

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from jaxmon.facts.rank import Rank
 from jaxmon.facts.walltime import HELPER_ADVICE
-from jaxmon.formats.layout import INDENT, ago, counted, duration, times, wrapped
+from jaxmon.host.formats.layout import INDENT, ago, counted, duration, times, wrapped
 from jaxmon.job.model import FAILED, DeviceWait, Job, SuspectKind, Suspects
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-from jaxmon.formats import durations
+from jaxmon.host.formats import durations
 from jaxmon.limits.fleet import FleetLimits
 from jaxmon.limits.limit import Limit
 from jaxmon.limits.process import ProcessLimits

@@ -16,10 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxmon import interrupts, rundir
+from jaxmon import interrupts
 from jaxmon.errors import ConfigFileError
-from jaxmon.files import bounded, whole
-from jaxmon.formats import durations, json_text, schema
+from jaxmon.host import rundir
+from jaxmon.host.files import bounded, whole
+from jaxmon.host.formats import durations, json_text, schema
 from jaxmon.limits import LIMITS, Limits
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from opentelemetry import context
 
-from jaxmon import disclosure
+from jaxmon.host import disclosure
 from jaxmon.otel.environment import GRPC, timeout
 from jaxmon.threads import is_named, unlist
 

@@ -7,12 +7,13 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from jaxmon import catalog, disclosure
+from jaxmon import catalog
 from jaxmon.catalog.values import SERVED
 from jaxmon.clocks import monotonic, wall_time
-from jaxmon.deadline import Deadline
 from jaxmon.errors import OtlpError
 from jaxmon.exposition.families import Family, series
+from jaxmon.host import disclosure
+from jaxmon.host.deadline import Deadline
 from jaxmon.otel.environment import Plan
 from jaxmon.threads import DaemonThread, Event
 

@@ -18,7 +18,7 @@ from requests.adapters import HTTPAdapter
 from urllib3 import connection, connectionpool
 from urllib3.exceptions import HTTPError
 
-from jaxmon.http.stream import Bounds
+from jaxmon.host.http.stream import Bounds
 
 
 # Of a response with its head; one of OTLP names what was rejected.

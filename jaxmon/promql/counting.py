@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from jaxmon import catalog, promql
-from jaxmon.formats import durations
+from jaxmon.host.formats import durations
 from jaxmon.promql import Counter, Expr
 from jaxmon.promql.shape import SCRAPED_LABELS
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from jaxmon import catalog, promql
 from jaxmon.catalog import Metric
-from jaxmon.formats import durations
+from jaxmon.host.formats import durations
 from jaxmon.promql import Counter, Expr, Matcher
 from jaxmon.promql.counting import Evaluation, conditions, counted
 from jaxmon.promql.shape import SCRAPED_LABELS

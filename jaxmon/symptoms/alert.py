@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self, TypeAlias
 
-from jaxmon.formats import durations
+from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from math import inf
 
 from jaxmon.facts.status import Answer, HostFacts, Reason, State
-from jaxmon.formats.durations import seconds as seconds_in
-from jaxmon.formats.layout import amount, counted, duration
+from jaxmon.host.formats.durations import seconds as seconds_in
+from jaxmon.host.formats.layout import amount, counted, duration
 from jaxmon.limits import Limits
 from jaxmon.symptoms.reason import reason, said
 from jaxmon.symptoms.steps import named

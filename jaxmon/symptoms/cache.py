@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from jaxmon import catalog, promql
 from jaxmon.facts.functions import Function
 from jaxmon.facts.process import Snapshot
-from jaxmon.formats.durations import seconds as seconds_in
-from jaxmon.formats.layout import counted, duration
+from jaxmon.host.formats.durations import seconds as seconds_in
+from jaxmon.host.formats.layout import counted, duration
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge
 from jaxmon.symptoms.alert import PROCESS, TICKET, Alert

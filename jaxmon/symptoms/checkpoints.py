@@ -8,8 +8,8 @@ from jaxmon import catalog
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.reading import in_order
 from jaxmon.facts.status import HostFacts, Reason
-from jaxmon.formats import durations
-from jaxmon.formats.layout import clean, counted
+from jaxmon.host.formats import durations
+from jaxmon.host.formats.layout import clean, counted
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge
 from jaxmon.symptoms.alert import TICKET, Alert

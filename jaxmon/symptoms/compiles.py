@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from jaxmon import catalog, promql
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.status import HostFacts, Reason
-from jaxmon.formats import durations
-from jaxmon.formats.durations import seconds as seconds_in
-from jaxmon.formats.layout import counted, duration, share_of_time, times
+from jaxmon.host.formats import durations
+from jaxmon.host.formats.durations import seconds as seconds_in
+from jaxmon.host.formats.layout import counted, duration, share_of_time, times
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge, histogram
 from jaxmon.symptoms.alert import COUNT, DEPLOY_NOISE, PROCESS, TICKET, Alert

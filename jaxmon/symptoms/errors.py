@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from jaxmon import catalog
 from jaxmon.facts.events import Event
 from jaxmon.facts.process import Snapshot
-from jaxmon.formats.layout import times
+from jaxmon.host.formats.layout import times
 from jaxmon.symptoms.alert import TICKET
 from jaxmon.symptoms.finding import MOST_OF_A_MESSAGE, Finding, quoted
 from jaxmon.symptoms.symptom import FAILURE, HINT, TOO_LITTLE, Mode, Symptom

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from jaxmon.facts.events import Event
-from jaxmon.formats.layout import ago
+from jaxmon.host.formats.layout import ago
 from jaxmon.symptoms.alert import Severity
 
 

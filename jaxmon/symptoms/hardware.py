@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from jaxmon import catalog, promql
 from jaxmon.facts.status import HostFacts, Reason
-from jaxmon.formats import durations
+from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, Matcher, counter, eq, gauge, gauge_over
 from jaxmon.symptoms.alert import (

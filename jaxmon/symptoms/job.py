@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxmon import catalog, promql
-from jaxmon.formats import durations
+from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, counter, gauge, histogram, re
 from jaxmon.symptoms.alert import PROCESS, TICKET, Alert

@@ -8,8 +8,8 @@ from jaxmon import catalog, promql
 from jaxmon.facts.memory import Device
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.status import HostFacts, Reason
-from jaxmon.formats import durations
-from jaxmon.formats.layout import counted, duration, share, size, times
+from jaxmon.host.formats import durations
+from jaxmon.host.formats.layout import counted, duration, share, size, times
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge, gauge_over
 from jaxmon.symptoms.alert import COUNT, PAGE, PROCESS, TICKET, Alert

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from jaxmon import catalog, promql
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.status import HostFacts, Reason
-from jaxmon.formats.durations import seconds as seconds_in
-from jaxmon.formats.layout import counted, duration
+from jaxmon.host.formats.durations import seconds as seconds_in
+from jaxmon.host.formats.layout import counted, duration
 from jaxmon.limits import Limits
 from jaxmon.promql import alerts, counter, eq, events, gauge, gauge_over
 from jaxmon.symptoms import starts

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxmon.facts.status import HostFacts, ProcessVerdict, Reason, State
-from jaxmon.formats.layout import clean, duration
+from jaxmon.host.formats.layout import clean, duration
 from jaxmon.symptoms.alert import PAGE, TICKET, Severity
 
 

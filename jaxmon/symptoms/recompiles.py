@@ -12,8 +12,8 @@ from jaxmon.facts.events import Recompile
 from jaxmon.facts.functions import Function
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.status import HostFacts
-from jaxmon.formats.durations import seconds as seconds_in
-from jaxmon.formats.layout import clean, counted, duration, times
+from jaxmon.host.formats.durations import seconds as seconds_in
+from jaxmon.host.formats.layout import clean, counted, duration, times
 from jaxmon.limits import Limits
 from jaxmon.promql import events
 from jaxmon.symptoms.alert import COUNT, DEPLOY_NOISE, PROCESS, TICKET, Alert

@@ -9,9 +9,9 @@ from jaxmon import catalog, promql
 from jaxmon.facts.marked import Failure, Route
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.status import HostFacts, Reason, RequestSummary
-from jaxmon.formats import durations
-from jaxmon.formats.durations import seconds as seconds_in
-from jaxmon.formats.layout import ago, clean, counted, duration, share, times
+from jaxmon.host.formats import durations
+from jaxmon.host.formats.durations import seconds as seconds_in
+from jaxmon.host.formats.layout import ago, clean, counted, duration, share, times
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, ne
 from jaxmon.symptoms.alert import DEPLOY_NOISE, PAGE, TICKET, Alert, Severity

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from jaxmon import catalog
 from jaxmon.facts.process import Snapshot
-from jaxmon.formats.layout import counted, times
+from jaxmon.host.formats.layout import counted, times
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, events
 from jaxmon.symptoms.alert import COUNT, PAGE, PROCESS, TICKET, Alert

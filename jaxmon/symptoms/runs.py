@@ -25,9 +25,9 @@ from jaxmon.facts.run import (
     saving,
     seconds_of_a_step,
 )
-from jaxmon.formats import durations
-from jaxmon.formats.durations import seconds as seconds_in
-from jaxmon.formats.layout import counted, duration, share, times
+from jaxmon.host.formats import durations
+from jaxmon.host.formats.durations import seconds as seconds_in
+from jaxmon.host.formats.layout import counted, duration, share, times
 from jaxmon.limits import Limits
 from jaxmon.promql import counter, eq, gauge_over
 from jaxmon.symptoms.alert import TICKET, Alert

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from jaxmon import catalog
 from jaxmon.facts.marked import Queue
 from jaxmon.facts.process import Snapshot
-from jaxmon.formats.durations import seconds as seconds_in
-from jaxmon.formats.layout import duration, share
+from jaxmon.host.formats.durations import seconds as seconds_in
+from jaxmon.host.formats.layout import duration, share
 from jaxmon.limits import Limits
 from jaxmon.symptoms.alert import TICKET
 from jaxmon.symptoms.finding import Finding

@@ -14,8 +14,8 @@ from jaxmon import catalog, promql
 from jaxmon.facts.events import Slower
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.status import HostFacts, Reason
-from jaxmon.formats import durations
-from jaxmon.formats.layout import ago, duration
+from jaxmon.host.formats import durations
+from jaxmon.host.formats.layout import ago, duration
 from jaxmon.promql import Expr, counter, gauge, histogram, recorded
 from jaxmon.symptoms.alert import PROCESS, TICKET, Alert, SiteLimits
 from jaxmon.symptoms.finding import Finding

@@ -9,9 +9,9 @@ from jaxmon import catalog, promql
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.status import HostFacts, LoopSummary, Reason
 from jaxmon.facts.walltime import HELPER_ADVICE, FailedHelper, Now
-from jaxmon.formats import durations
-from jaxmon.formats.durations import seconds as seconds_in
-from jaxmon.formats.layout import clean, duration
+from jaxmon.host.formats import durations
+from jaxmon.host.formats.durations import seconds as seconds_in
+from jaxmon.host.formats.layout import clean, duration
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, gauge, histogram, re
 from jaxmon.promql.shape import SCRAPED_LABELS

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from jaxmon import catalog
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.walltime import Period
-from jaxmon.formats.durations import seconds as seconds_in
-from jaxmon.formats.layout import duration, share
+from jaxmon.host.formats.durations import seconds as seconds_in
+from jaxmon.host.formats.layout import duration, share
 from jaxmon.limits import Limits
 from jaxmon.promql import counter, gauge, re
 from jaxmon.symptoms import compiles, transfers

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from jaxmon.facts.events import TraceMistake
 from jaxmon.facts.process import Snapshot
-from jaxmon.formats.layout import times
+from jaxmon.host.formats.layout import times
 from jaxmon.symptoms.alert import TICKET
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.symptom import FAILURE, HINT, Symptom

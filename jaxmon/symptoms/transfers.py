@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from jaxmon import catalog
 from jaxmon.facts.memory import Transfer
 from jaxmon.facts.process import Snapshot
-from jaxmon.formats.durations import seconds as seconds_in
-from jaxmon.formats.layout import duration, size, times
+from jaxmon.host.formats.durations import seconds as seconds_in
+from jaxmon.host.formats.layout import duration, size, times
 from jaxmon.limits import Limits
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.symptom import LINES, TIME, Symptom

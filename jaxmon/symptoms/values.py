@@ -16,7 +16,7 @@ from jaxmon.facts.marked import Quantity
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.reading import in_order
 from jaxmon.facts.status import HostFacts, Reason
-from jaxmon.formats.layout import ago, clean, counted, times
+from jaxmon.host.formats.layout import ago, clean, counted, times
 from jaxmon.limits import Limits
 from jaxmon.promql import gauge
 from jaxmon.symptoms.alert import PAGE, PROCESS, TICKET, Alert

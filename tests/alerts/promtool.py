@@ -12,8 +12,9 @@ from urllib.parse import quote_plus
 
 import yaml
 
-from jaxmon.artifacts import alerts, slo
-from jaxmon.artifacts.slo import Slos
+from jaxmon_alerts import rules as alerts
+from jaxmon_alerts import slo
+from jaxmon_alerts.slo import Slos
 from tests.support import require_program
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.artifacts import alerts, slo
+from jaxmon_alerts import rules as alerts
+from jaxmon_alerts import slo
 from tests.alertmanager import Alertmanager, Webhook
 from tests.support import require_program, until
 

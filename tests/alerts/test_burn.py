@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jaxmon.artifacts import slo
+from jaxmon_alerts import slo
 from tests.alerts.promtool import Case, Firing, run
 
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from jaxmon.artifacts import alerts, slo
+from jaxmon_alerts import rules as alerts
+from jaxmon_alerts import slo
 from tests.alerts.cases import (
     compiles,
     hardware,

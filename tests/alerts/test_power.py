@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jaxmon.artifacts.alerts.power import FUNCTION_POWER, PROCESS_POWER
 from jaxmon.symptoms.job import DEVICE_TIME
+from jaxmon_alerts.rules.power import FUNCTION_POWER, PROCESS_POWER
 from tests.alerts.promtool import evaluate, shipped
 
 

@@ -14,10 +14,10 @@ from urllib.error import HTTPError
 import pytest
 from click.testing import CliRunner
 
-from jaxmon.artifacts import alerts
 from jaxmon.catalog import BY_NAME
 from jaxmon.cli import runbook
 from jaxmon.cli.main import COMMANDS, load, main
+from jaxmon_alerts import rules as alerts
 from tests.alerts.promtool import shipped
 from tests.preloaded import run_preloaded, start_preloaded
 from tests.support import (

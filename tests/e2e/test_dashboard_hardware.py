@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from jaxmon import catalog
-from jaxmon.artifacts import alerts
 from jaxmon.catalog import Metric
+from jaxmon_alerts import rules as alerts
 from tests.panels import Grafana, panels
 from tests.support import Prometheus, until
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from jaxmon.artifacts import alerts
-from jaxmon.artifacts.dashboards import render_all
-from jaxmon.artifacts.slo.site import SERVICE_LABELS
 from jaxmon.catalog import JIT_CALLS, PROCESS_START_TIME_SECONDS
+from jaxmon_alerts import rules as alerts
+from jaxmon_alerts.slo.site import SERVICE_LABELS
+from jaxmon_dashboards.boards import render_all
 from jaxmon_exporter.collectors.tpu.reading import BYTES_SENT_AGAIN
 from tests.fakes.tpu import shapes
 from tests.fakes.tpu.hosts import Runtime

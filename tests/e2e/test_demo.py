@@ -99,7 +99,11 @@ def test_death_of_a_child_is_told(short_tmp: Path) -> None:
     with demo(short_tmp, "--no-prometheus") as process:
         read_until(process, "serving metrics")
         workloads = psutil.Process(process.pid).children()
-        training = next(c for c in workloads if "jaxmon.demo.train" in c.cmdline())
+        training = next(
+            c
+            for c in workloads
+            if "jaxmon_alerts.gameday.programs.train" in c.cmdline()
+        )
         training.kill()
         _, err = process.communicate(timeout=DEADLINE)
 

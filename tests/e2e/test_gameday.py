@@ -18,10 +18,10 @@ from typing import Any
 import psutil
 import pytest
 
-from jaxmon.cli.gameday import stack
-from jaxmon.cli.gameday.children import Children
-from jaxmon.cli.gameday.stack import MonitoringPrograms
-from jaxmon.demo.scenarios import SCENARIOS
+from jaxmon_alerts.gameday import stack
+from jaxmon_alerts.gameday.children import Children
+from jaxmon_alerts.gameday.scenarios import SCENARIOS
+from jaxmon_alerts.gameday.stack import MonitoringPrograms
 from tests.support import QUICK_COMPILES, ROOT, clean_environ, require_program, until
 
 

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from jaxmon.artifacts import alerts, slo
+from jaxmon_alerts import rules as alerts
+from jaxmon_alerts import slo
 from tests.job.running import Job, running
 from tests.support import Prometheus, http_get, until
 

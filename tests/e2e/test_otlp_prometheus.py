@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from jaxmon import catalog
-from jaxmon.artifacts import alerts
 from jaxmon.promql import counter, eq
 from jaxmon.promql.counting import Evaluation, counted
+from jaxmon_alerts import rules as alerts
 from tests.exporter import exporters
 from tests.otlp import Series, page_samples
 from tests.otlp_stores import KINDS, Store, store

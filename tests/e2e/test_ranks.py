@@ -11,8 +11,8 @@ from subprocess import DEVNULL, PIPE
 
 import pytest
 
-from jaxmon.artifacts import alerts
 from jaxmon.catalog import PROGRAM_DEVICES, PROGRAM_INFO
+from jaxmon_alerts import rules as alerts
 from tests.preloaded import Program, start_preloaded
 from tests.support import ROOT, Prometheus, clean_environ, free_port, until
 

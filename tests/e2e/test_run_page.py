@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jaxmon.report.html.page import files_of
+from jaxmon.screens.html.page import files_of
 from tests.browser import (
     DESKTOP,
     PHONE,

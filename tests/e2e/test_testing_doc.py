@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.baseline.record import MEASURES
+from jaxmon.preflight.baseline.record import MEASURES
 from tests.preloaded import run_preloaded
 from tests.support import ROOT
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from jaxmon.http.server import Handler, Response, Server
+from jaxmon.host.http.server import Handler, Response, Server
 from jaxmon_exporter.collectors.agents.collector import Agents
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from jaxmon.http.server import Response, Server
+from jaxmon.host.http.server import Response, Server
 from tests.faults.matrix import Area
 from tests.faults.stage import Page, Sidecar, Stage, errors, success
 from tests.hostile_text import HOSTILE, harmful
@@ -32,7 +32,7 @@ import signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 from pathlib import Path
 from jaxmon.agent.serving import LocalSocket
-from jaxmon.http.server import Response, Server
+from jaxmon.host.http.server import Response, Server
 server = Server({"/metrics": lambda _: Response(sys.argv[2].encode())})
 local = LocalSocket(server, Path(sys.argv[1]), began=0)
 local.open()

@@ -51,7 +51,7 @@ sys.stdin.read()
 # As on vfat, sshfs and other file systems that only have files.
 NO_SOCKETS = """
 import errno, os, socket
-from jaxmon.http.sockets import Socket
+from jaxmon.host.http.sockets import Socket
 bind = Socket.bind
 def refuse(self, address):
     if self.family == socket.AF_UNIX:

@@ -15,8 +15,8 @@ import pytest
 from jaxmon.catalog import JIT_CALLS, PROCESS_OPEN_FDS, SCRAPE_SECONDS
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, Histogram, gauge
-from jaxmon.http.server import metrics_handler
-from jaxmon.resources.process import ProcessFamilies
+from jaxmon.host.http.server import metrics_handler
+from jaxmon.host.resources.process import ProcessFamilies
 from jaxmon_exporter.collecting import CollectorUnavailable
 from jaxmon_exporter.collectors.agents.collector import Agents
 from jaxmon_exporter.polling import Poller

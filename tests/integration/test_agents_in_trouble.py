@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.http.server import Request, Response
+from jaxmon.host.http.server import Request, Response
 from jaxmon_exporter.collectors.agents.collector import Agents
 from jaxmon_exporter.polling import Poller
 from tests.fakes.agents import (

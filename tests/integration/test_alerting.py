@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from jaxmon import catalog
-from jaxmon.artifacts import alerts, slo
 from jaxmon.cli import runbook
 from jaxmon.exposition.families import Family, Histogram, gauge, series
-from jaxmon.http.server import Server, metrics_handler
+from jaxmon.host.http.server import Server, metrics_handler
+from jaxmon_alerts import rules as alerts
+from jaxmon_alerts import slo
 from tests.alertmanager import Alertmanager, Webhook
 from tests.support import Prometheus, http_get, until
 

@@ -156,7 +156,7 @@ FILLING = """
 import json, resource, time
 import jax, numpy as np, jaxmon
 from jaxmon.agent.memory import leaks, lines
-from jaxmon.resources import host_memory
+from jaxmon.host.resources import host_memory
 from tests import inside
 leaks.WINDOW_SECONDS, leaks.TREND_SECONDS, lines._LOOK_SECONDS = 1.0, 0.5, 0.1
 agent = jaxmon.instrument(port=None, socket=False, memory_interval=0)

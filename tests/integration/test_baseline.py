@@ -15,8 +15,8 @@ from textwrap import dedent
 import pytest
 from click.testing import CliRunner
 
-from jaxmon.baseline.record import MEASURES
 from jaxmon.cli.main import main
+from jaxmon.preflight.baseline.record import MEASURES
 from tests.preloaded import run_preloaded
 from tests.support import Result, clean_environ, run_python
 

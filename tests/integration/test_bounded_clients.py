@@ -20,15 +20,15 @@ import pytest
 from opentelemetry.sdk.metrics.export import MetricsData
 from opentelemetry.sdk.trace import TracerProvider
 
-from jaxmon.cli.gameday import stack
 from jaxmon.cli.workers import running
 from jaxmon.errors import CommandError
-from jaxmon.grafana.session import GrafanaError, GrafanaSession
-from jaxmon.http import client
-from jaxmon.http.fetch import FetchError, fetch_all
-from jaxmon.http.stream import Bounds, TooLargeError, connected
+from jaxmon.host.http import client
+from jaxmon.host.http.fetch import FetchError, fetch_all
+from jaxmon.host.http.stream import Bounds, TooLargeError, connected
 from jaxmon.otel.environment import GRPC, HTTP
 from jaxmon.otel.exporters import exported, exporter
+from jaxmon_alerts.gameday import stack
+from jaxmon_dashboards.grafana.session import GrafanaError, GrafanaSession
 from jaxmon_exporter.collectors.dcgm import fetch_page
 from jaxmon_exporter.collectors.tpu.messages import SLOW, Call, Failure, call_all
 from tests.fakes.hostile import ENDLESS, Answer, Hostile, hostile

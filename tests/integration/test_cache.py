@@ -9,7 +9,7 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.facts.process import read
-from jaxmon.report.tables import cache as cache_section
+from jaxmon.screens.tables import cache as cache_section
 from tests.cache_books import TWO_PROGRAMS, entries, run
 
 

@@ -116,7 +116,7 @@ def test_what_may_have_arrived_is_not_sent_again(site, fault):
 
 def test_a_busy_server_is_asked_again(site, monkeypatch):
     """What it refused with 429 was not done."""
-    monkeypatch.setattr("jaxmon.grafana.session._backoff", lambda _: 0.01)
+    monkeypatch.setattr("jaxmon_dashboards.grafana.session._backoff", lambda _: 0.01)
     site.grafana.fault("^POST /api/annotations", reply=Reply(429, {"message": "busy"}))
     assert annotate(site, *RELEASE).ok().out == "1\n"
 

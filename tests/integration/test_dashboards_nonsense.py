@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from jaxmon.grafana.models import shown
+from jaxmon_dashboards.grafana.models import shown
 from tests.fakes.http import Reply
 from tests.push_site import MANY, ONCALL
 from tests.support import some

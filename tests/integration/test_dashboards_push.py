@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
-from jaxmon.grafana.content import digest, pushed_digest
-from jaxmon.grafana.models import content
+from jaxmon_dashboards.grafana.content import digest, pushed_digest
+from jaxmon_dashboards.grafana.models import content
 from tests.push_site import CLASSIC, DEBUG, ONCALL, WRITE
 
 
@@ -157,7 +157,7 @@ def test_force_without_a_backup_replaces_nothing(pushed):
 
 def test_two_backups_of_a_version_have_two_names(pushed, monkeypatch):
     """A backup never overwrites another one."""
-    monkeypatch.setattr("jaxmon.grafana.push.datetime", FrozenTime)
+    monkeypatch.setattr("jaxmon_dashboards.grafana.push.datetime", FrozenTime)
     for author in ("alice", "bob"):
         pushed.grafana.edit("jaxmon-oncall", refresh="5s", author=author)
         pushed.push("--force").ok()

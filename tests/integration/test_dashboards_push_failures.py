@@ -41,7 +41,7 @@ from tests.support import some
 @MANY
 def test_a_short_failure_is_waited_out(site, where, fault, monkeypatch):
     """One failure of any request, before or after it did its work, costs nothing."""
-    monkeypatch.setattr("jaxmon.grafana.session._backoff", lambda _: 0.01)
+    monkeypatch.setattr("jaxmon_dashboards.grafana.session._backoff", lambda _: 0.01)
     if where == "/api/search":
         site.grafana.folders["jaxmon"] = "jaxmon"
     site.grafana.fault(where, **fault)
@@ -53,7 +53,7 @@ def test_a_short_failure_is_waited_out(site, where, fault, monkeypatch):
 @pytest.mark.parametrize("cut", [True, False])
 def test_a_lost_answer_to_an_update(pushed, cut, monkeypatch):
     """A save that arrived is not made twice; the second attempt meets the lock."""
-    monkeypatch.setattr("jaxmon.grafana.session._backoff", lambda _: 0.01)
+    monkeypatch.setattr("jaxmon_dashboards.grafana.session._backoff", lambda _: 0.01)
     pushed.write({**ONCALL, "refresh": "1m"})
     how = {"cut": True} if cut else {"drop": True}
     pushed.grafana.fault(SAVE, handled=True, **how)
@@ -65,7 +65,7 @@ def test_a_lost_answer_to_an_update(pushed, cut, monkeypatch):
 
 def test_a_server_that_stays_busy(site, monkeypatch):
     """After four attempts it is given up, with what the server said."""
-    monkeypatch.setattr("jaxmon.grafana.session._backoff", lambda _: 0.01)
+    monkeypatch.setattr("jaxmon_dashboards.grafana.session._backoff", lambda _: 0.01)
     site.grafana.fault("health", reply=Reply(503, {"message": "starting"}), times=99)
     done = site.push()
     assert done.code == 1
@@ -151,7 +151,7 @@ def test_any_history(make_site, seed, monkeypatch):
     Pushes, edits, moves, rollbacks and failures in any order: what the end of every
     test asserts holds, and a push after quiet has returned does not fail.
     """
-    monkeypatch.setattr("jaxmon.grafana.session._backoff", lambda _: 0.0)
+    monkeypatch.setattr("jaxmon_dashboards.grafana.session._backoff", lambda _: 0.0)
     rng = random.Random(seed)  # noqa: S311 - repeatable, nothing to guard
     site = make_site(quirks=Quirks(list_hides_first_message=rng.random() < 0.5))
     grafana = site.grafana

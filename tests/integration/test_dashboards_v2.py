@@ -258,7 +258,7 @@ def test_a_folder_deleted_meanwhile_is_named(pushed):
 @pytest.mark.parametrize("how", [{"drop": True}, {"cut": True, "handled": True}])
 def test_a_short_failure_of_the_new_api_is_waited_out(site, where, how, monkeypatch):
     """One failure of any request costs nothing, here either."""
-    monkeypatch.setattr("jaxmon.grafana.session._backoff", lambda _: 0.01)
+    monkeypatch.setattr("jaxmon_dashboards.grafana.session._backoff", lambda _: 0.01)
     site.grafana.fault(where, **how)
     assert site.push().code == 0
     assert site.grafana.faults[0].times == 0

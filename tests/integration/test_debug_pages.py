@@ -282,7 +282,7 @@ def test_reading_is_quick_while_the_program_works(
 import json, threading
 import jax, jaxmon, numpy as np
 from pathlib import Path
-from jaxmon.http.fetch import fetch_all
+from jaxmon.host.http.fetch import fetch_all
 from tests import inside
 
 agent = jaxmon.instrument(port=None)

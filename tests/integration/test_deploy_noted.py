@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from jaxmon.artifacts import alerts, slo
 from jaxmon.cli.main import main
-from jaxmon.monitoring.session import Session
-from jaxmon.monitoring.silences import DeployWindows
+from jaxmon.host.http.session import Session
 from jaxmon.symptoms.alert import DEPLOY_NOISE
+from jaxmon_alerts import rules as alerts
+from jaxmon_alerts import slo
+from jaxmon_alerts.silences import DeployWindows
 from tests.alertmanager import Alertmanager
 from tests.fakes.grafana import FakeGrafana
 from tests.fakes.grafana_rows import TOKEN, VIEWER
@@ -136,7 +137,7 @@ def test_stop_ends_only_what_has_the_same_labels(alertmanager, grafana):
 @pytest.mark.parametrize("command", ["start", "stop"])
 def test_grafana_is_down(command, alertmanager, grafana, monkeypatch):
     """The window opens, or closes, all the same; the error says both."""
-    monkeypatch.setattr("jaxmon.grafana.session._backoff", lambda _: 0.01)
+    monkeypatch.setattr("jaxmon_dashboards.grafana.session._backoff", lambda _: 0.01)
     deploy("start", *WEB, *urls(alertmanager, grafana))
     done = deploy(command, *WEB, *urls(alertmanager, None))
 
@@ -169,7 +170,7 @@ def test_alertmanager_is_down(alertmanager, grafana):
 
 def test_both_are_down(monkeypatch):
     """Both reasons are given, and nothing is claimed."""
-    monkeypatch.setattr("jaxmon.grafana.session._backoff", lambda _: 0.01)
+    monkeypatch.setattr("jaxmon_dashboards.grafana.session._backoff", lambda _: 0.01)
     done = deploy("start", *WEB, *urls(None, None))
 
     assert done.exit_code == 1

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from jaxmon.artifacts import alerts, slo
 from jaxmon.cli.main import main
-from jaxmon.monitoring.session import Session
-from jaxmon.monitoring.silences import LONGEST, DeployWindows
+from jaxmon.host.http.session import Session
 from jaxmon.symptoms.alert import DEPLOY_NOISE
+from jaxmon_alerts import rules as alerts
+from jaxmon_alerts import slo
+from jaxmon_alerts.silences import LONGEST, DeployWindows
 from tests.alertmanager import Alertmanager
 from tests.support import Prometheus, free_port, http_get, until
 

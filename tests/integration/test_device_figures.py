@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.http.server import Response, Server
+from jaxmon.host.http.server import Response, Server
 from tests.faults.stage import Sidecar, Stage, up
 from tests.support import clean_environ
 

@@ -15,8 +15,8 @@ from typing import IO
 
 import pytest
 
-from jaxmon import endings
-from jaxmon.http.fetch import fetch_all
+from jaxmon.facts import endings
+from jaxmon.host.http.fetch import fetch_all
 from tests.otlp import receiver
 from tests.planted import ARGUMENTS, SECRETS
 from tests.support import ROOT, clean_environ, free_port, http_get, until

@@ -14,7 +14,7 @@ from tests.support import run_python
 # The host has a driver; which packages there are is said on the command line.
 SOURCE = """
 import json, pathlib, sys
-from jaxmon.doctor import devices
+from jaxmon.preflight.doctor import devices
 root, *packages = sys.argv[1:]
 found = devices.check(pathlib.Path(root), packages.__contains__)
 print(json.dumps([[one.status, one.text, one.advice] for one in found]))

@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from jaxmon import catalog
 from jaxmon.exposition.encode import OPENMETRICS
 from jaxmon.exposition.families import Family, Histogram, SpanIds, gauge
-from jaxmon.http.server import Server, metrics_handler
+from jaxmon.host.http.server import Server, metrics_handler
 from tests.exporter import exporters
 from tests.support import Prometheus, until
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon import endings
+from jaxmon.facts import endings
 from jaxmon.facts.ending import FINISHED
-from jaxmon.formats import layout
-from jaxmon.report.text import MOST_LINES
+from jaxmon.host.formats import layout
+from jaxmon.screens.text import MOST_LINES
 from tests.preloaded import Program, start_preloaded
 from tests.support import Result, clean_environ, run_python
 

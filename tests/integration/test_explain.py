@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
-from jaxmon.formats import layout
+from jaxmon.host.formats import layout
 from jaxmon.limits import Limits
 from jaxmon.limits.shared import publish
 from tests.explaining import BUSY, IDLE, PYTHON, explain

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from jaxmon import rundir
 from jaxmon.cli import workers
-from jaxmon.formats import layout
+from jaxmon.host import rundir
+from jaxmon.host.formats import layout
 from tests.explaining import IDLE, PYTHON, explain, page, serving
 from tests.support import freeze
 

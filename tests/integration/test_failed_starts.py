@@ -18,7 +18,7 @@ from jaxmon.agent.parts import parts_of
 from jaxmon.agent.serving import Serving
 from jaxmon.agent.transfers import TransferPart
 from jaxmon.agent.walltime.part import WallTimePart
-from jaxmon.http.server import Server
+from jaxmon.host.http.server import Server
 from jaxmon.indicators.figures import Indicators
 from jaxmon.otel.pusher import Pusher
 from jaxmon.threads import running as our_threads

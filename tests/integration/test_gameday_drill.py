@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.cli.gameday.children import Children
-from jaxmon.cli.gameday.drill import Drill, DrillPhase, Patience
 from jaxmon.cli.gameday.results import progress
-from jaxmon.cli.gameday.site import Firing
-from jaxmon.cli.gameday.workload import Workload
-from jaxmon.demo.scenarios import BY_NAME
+from jaxmon_alerts.gameday.children import Children
+from jaxmon_alerts.gameday.drill import Drill, DrillPhase, Patience
+from jaxmon_alerts.gameday.scenarios import BY_NAME
+from jaxmon_alerts.gameday.site import Firing
+from jaxmon_alerts.gameday.workload import Workload
 from tests.support import until
 
 

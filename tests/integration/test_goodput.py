@@ -17,7 +17,7 @@ from jaxmon.facts import run as records
 from jaxmon.facts.record import encoded
 from jaxmon.facts.run import RunRecord
 from jaxmon.limits import Limits
-from jaxmon.report.runs.summary import read_file
+from jaxmon.screens.runs.summary import read_file
 from tests import ml_goodput
 from tests.goodput_runs import RUN, Fault, Supervised
 from tests.reports import findings
@@ -218,7 +218,7 @@ import json, os, pathlib, resource, signal, sys, time
 import jax, jaxmon
 from jaxmon.agent.agent import runtime_of
 from jaxmon.facts.process import read
-from jaxmon.report.notes import doubts
+from jaxmon.screens.notes import doubts
 from tests.instrumented import samples
 
 directory = pathlib.Path(sys.argv[1])

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from jaxmon.cli.main import main
 from jaxmon.facts.status import HostVerdict, ProcessVerdict
-from jaxmon.http.server import Request, Response
+from jaxmon.host.http.server import Request, Response
 from jaxmon.limits import Limits
 from jaxmon_exporter import judge as judging
 from jaxmon_exporter import service

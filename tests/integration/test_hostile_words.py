@@ -17,9 +17,9 @@ from click.testing import CliRunner
 
 from jaxmon.cli.exporter import LogFormatter
 from jaxmon.cli.main import main
-from jaxmon.http.fetch import FetchError
-from jaxmon.http.server import Handler, Response, Server
-from jaxmon.profile import xspace
+from jaxmon.host.http.fetch import FetchError
+from jaxmon.host.http.server import Handler, Response, Server
+from jaxmon.preflight.profile import xspace
 from jaxmon_exporter.collectors.dcgm import fetch_page
 from tests.fakes.hostile import Answer, hostile
 from tests.fakes.http import FaultyServer, Reply, Seen
@@ -133,7 +133,7 @@ def test_a_proxy_that_repeats_its_password(monkeypatch):
     """The reason for which it refuses may hold what it was sent."""
     first = f"HTTP/1.1 407 {TOKEN} Basic {BASIC} \x1b[31m\r\n\r\n".encode()
     monkeypatch.setenv("no_proxy", "")
-    monkeypatch.setattr("jaxmon.grafana.session._backoff", lambda _: 0.0)
+    monkeypatch.setattr("jaxmon_dashboards.grafana.session._backoff", lambda _: 0.0)
     with hostile(Answer(first, b"")) as server:
         proxy = server.url.replace("//", f"//user:{quote(TOKEN, safe='')}@")
         monkeypatch.setenv("https_proxy", proxy)

@@ -18,8 +18,8 @@ from jaxmon.errors import CommandError
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts.ending import CRASHED, FINISHED, RUNNING, State
 from jaxmon.facts.host import host
-from jaxmon.formats import json_text
-from jaxmon.http.server import Response, Server
+from jaxmon.host.formats import json_text
+from jaxmon.host.http.server import Response, Server
 from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.ranks import HostSources, throttled
 from jaxmon_exporter.service import Service

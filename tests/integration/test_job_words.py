@@ -12,7 +12,7 @@ import pytest
 from jaxmon.agent.end_writer import EndWriter
 from jaxmon.facts.ending import CRASHED, FINISHED, State
 from jaxmon.facts.host import host
-from jaxmon.formats import json_text
+from jaxmon.host.formats import json_text
 from tests.job.ranks import report
 from tests.job.served import agent, ranks_of, read
 

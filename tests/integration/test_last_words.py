@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon import endings
+from jaxmon.facts import endings
 from jaxmon.facts.ending import CRASHED, FINISHED, ProcessEnd
 from tests.preloaded import run_preloaded
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon import endings
 from jaxmon.agent.end_writer import EndWriter
 from jaxmon.clocks import monotonic
+from jaxmon.facts import endings
 from jaxmon.facts.ending import FINISHED
 from jaxmon_exporter.collectors.agents.collector import Agents
 from tests.fakes.agents import GOOD, Serve, failures, page_of

@@ -13,7 +13,6 @@ import yaml
 from click.testing import CliRunner
 
 from jaxmon import catalog
-from jaxmon.artifacts import alerts, slo
 from jaxmon.cli.host import Host as Terminal
 from jaxmon.cli.main import main
 from jaxmon.cli.sources import Sidecar
@@ -21,8 +20,10 @@ from jaxmon.errors import ConfigFileError
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import gauge
 from jaxmon.facts.record import dumps, encoded
+from jaxmon.host.http.session import Session
 from jaxmon.limits import LIMITS, Limits, shared
-from jaxmon.monitoring.session import Session
+from jaxmon_alerts import rules as alerts
+from jaxmon_alerts import slo
 from tests.exporter import Exporter, exporters
 from tests.hosts import Host
 from tests.preloaded import run_preloaded

@@ -16,8 +16,8 @@ import pytest
 from jaxmon.agent import Agent
 from jaxmon.agent.jaxlink import profiler
 from jaxmon.agent.loaded_programs import LoadedPrograms, copy_bytes
-from jaxmon.http import client
-from jaxmon.profile import xspace
+from jaxmon.host.http import client
+from jaxmon.preflight.profile import xspace
 from tests import inside
 from tests.instrumented import instrumented
 

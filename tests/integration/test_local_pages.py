@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.http.server import Request, Response, Server
+from jaxmon.host.http.server import Request, Response, Server
 from tests.support import until
 
 

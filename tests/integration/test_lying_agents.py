@@ -16,7 +16,7 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from jaxmon.exposition.encode import OPENMETRICS, TEXT, encode
-from jaxmon.http.server import Request, Response, Server
+from jaxmon.host.http.server import Request, Response, Server
 from jaxmon_exporter.collectors.agents.collector import Agents
 from jaxmon_exporter.polling import Poller
 from tests.fakes.agents import Serve

@@ -74,7 +74,7 @@ def test_a_pipe_that_nobody_writes_to_is_no_wait_for_ever(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
     """Some commands take a pipe, and wait for it for half a minute."""
-    monkeypatch.setattr("jaxmon.files.bounded.PIPE_SECONDS", 0.1)
+    monkeypatch.setattr("jaxmon.host.files.bounded.PIPE_SECONDS", 0.1)
     os.mkfifo(tmp_path / "pipe")
 
     done = run(name, tmp_path / "pipe")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.http.messages import Request, Response
-from jaxmon.http.server import Handler
+from jaxmon.host.http.messages import Request, Response
+from jaxmon.host.http.server import Handler
 from jaxmon_exporter.collectors.inspector import collectives
 from tests.exporter import Exporter, exporters, values
 from tests.fakes.agents import Serve

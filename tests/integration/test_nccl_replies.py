@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jaxmon.http.fetch import FetchError
+from jaxmon.host.http.fetch import FetchError
 from jaxmon_exporter.collectors.nccl import client
 from jaxmon_exporter.collectors.nccl.client import (
     BrokenReplyError,

@@ -20,7 +20,7 @@ from jaxmon.exposition.families import (
     histograms,
     quantile,
 )
-from jaxmon.http.server import Server, metrics_handler
+from jaxmon.host.http.server import Server, metrics_handler
 from jaxmon.limits import Limits
 from tests.exporter import exporters
 from tests.support import Prometheus, until

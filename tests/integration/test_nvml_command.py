@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.http.messages import Request, Response
-from jaxmon.http.server import Server
+from jaxmon.host.http.messages import Request, Response
+from jaxmon.host.http.server import Server
 from tests.fakes.nvml.gpus import UUID
 from tests.support import Prometheus, clean_environ, http_get, until
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.http.server import Response, Server
+from jaxmon.host.http.server import Response, Server
 from tests.exporter import JAXMON, exporters
 from tests.otlp import page_samples, receiver
 from tests.support import clean_environ, run_python, until

@@ -19,9 +19,9 @@ from jaxmon.agent import Agent
 from jaxmon.agent.jaxlink import profiler
 from jaxmon.agent.reports import profile
 from jaxmon.agent.reports.recording import Recording
-from jaxmon.http import client
-from jaxmon.profile import operations, xspace
-from jaxmon.profile.operations import Profile
+from jaxmon.host.http import client
+from jaxmon.preflight.profile import operations, xspace
+from jaxmon.preflight.profile.operations import Profile
 from tests import inside
 from tests.instrumented import instrumented, value
 from tests.support import refuse_threads, require_module, until

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
-from jaxmon.profile import xspace
+from jaxmon.preflight.profile import xspace
 from tests.preloaded import Program, start_preloaded
 from tests.support import Result, clean_environ, run_python, until
 

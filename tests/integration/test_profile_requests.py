@@ -18,7 +18,7 @@ import pytest
 
 import jaxmon
 from jaxmon.agent import Agent
-from jaxmon.http import client
+from jaxmon.host.http import client
 from tests import inside
 from tests.instrumented import instrumented, value
 from tests.otlp_receiver import Receiver

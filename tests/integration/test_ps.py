@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from jaxmon import rundir
 from jaxmon.agent.end_writer import EndWriter
 from jaxmon.cli.main import main
 from jaxmon.facts.ending import FINISHED
-from jaxmon.formats import layout
+from jaxmon.host import rundir
+from jaxmon.host.formats import layout
 from tests.support import Result, clean_environ, freeze, until
 
 

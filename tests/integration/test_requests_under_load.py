@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import grpc
 import pytest
 
-from jaxmon.http import client
+from jaxmon.host.http import client
 from tests.ledger import Kind, Ledger
 from tests.otlp import page_samples, receiver
 from tests.otlp_receiver import Receiver, Span

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon import bootstrap
-from jaxmon.bootstrap.started import HINT
 from jaxmon.cli import workers
+from jaxmon.host import bootstrap
+from jaxmon.host.bootstrap.started import HINT
 from tests.commands import DEADLINE, JAXMON, Program, execute
 from tests.support import clean_environ, free_port, http_get, until
 

@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 
-from jaxmon import rundir
-from jaxmon.doctor import sockets as doctor
-from jaxmon.files.descriptor import identity
-from jaxmon.http import fetch
-from jaxmon.http.fetch import FetchError, fetch_all
+from jaxmon.host import rundir
+from jaxmon.host.files.descriptor import identity
+from jaxmon.host.http import fetch
+from jaxmon.host.http.fetch import FetchError, fetch_all
+from jaxmon.preflight.doctor import sockets as doctor
 from tests import support
 from tests.preloaded import start_preloaded
 from tests.processes import files
@@ -38,11 +38,11 @@ signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 from pathlib import Path
 from jaxmon.agent import serving
 from jaxmon.agent.serving import LocalSocket
-from jaxmon.http.server import Response, Server
+from jaxmon.host.http.server import Response, Server
 name, every = sys.argv[2], float(sys.argv[3])
 if sys.argv[4:]:  # on another host: neither locks nor connections reach the others
     import fcntl
-    from jaxmon import rundir
+    from jaxmon.host import rundir
     fcntl.flock, rundir._answers = lambda *_: None, lambda _: False
 page = lambda _: Response(name.encode())
 server = Server({"/metrics": page, "/-/healthy": page})

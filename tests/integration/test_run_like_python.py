@@ -11,8 +11,8 @@ from textwrap import dedent
 
 import pytest
 
-from jaxmon.bootstrap import environment
-from jaxmon.bootstrap.started import HINT
+from jaxmon.host.bootstrap import environment
+from jaxmon.host.bootstrap.started import HINT
 from tests.commands import DEADLINE, JAXMON, Program, execute
 from tests.support import clean_environ
 

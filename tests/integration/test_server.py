@@ -16,7 +16,7 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, series
-from jaxmon.http.server import Response, Server
+from jaxmon.host.http.server import Response, Server
 from tests.serving import BIG, Site, everything, head_of, sites, status
 from tests.support import Prometheus
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from jaxmon.http.server import Response
+from jaxmon.host.http.server import Response
 from tests.serving import Site, everything, head_of, sites, status
 from tests.support import some, until
 

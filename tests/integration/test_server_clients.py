@@ -14,7 +14,7 @@ from time import monotonic
 
 import pytest
 
-from jaxmon.http.server import Response, Server
+from jaxmon.host.http.server import Response, Server
 from jaxmon_exporter.web.gate import AccessGate
 from tests.guarded import TLS
 from tests.serving import BIG, Site, everything, head_of, sites, status

@@ -19,7 +19,7 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge, series
-from jaxmon.http.server import Response
+from jaxmon.host.http.server import Response
 from tests.serving import Site, everything, head_of, sites, status
 from tests.support import some, until
 

@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from jaxmon.http.routes import HostPolicy
-from jaxmon.http.server import Request, Response, Server
+from jaxmon.host.http.routes import HostPolicy
+from jaxmon.host.http.server import Request, Response, Server
 from tests.guarded import CLIENTS, TLS, Site
 from tests.serving import everything, status
 

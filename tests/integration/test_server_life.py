@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from jaxmon.http.server import Request, Response, Server
+from jaxmon.host.http.server import Request, Response, Server
 from jaxmon.threads import running
 from tests.serving import BIG, Site, everything, head_of, sites
 from tests.support import run_python, until
@@ -95,7 +95,7 @@ class TestFailures:
 
 DESCRIPTORS = """
 import os, resource, socket, threading
-from jaxmon.http.server import Response, Server
+from jaxmon.host.http.server import Response, Server
 
 failed = threading.Event()
 server = Server({"/": lambda _: Response(b"")}, on_error=lambda *_: failed.set())
@@ -210,7 +210,7 @@ class TestLife:
 
 EXIT = """
 import socket, urllib.request
-from jaxmon.http.server import Response, Server
+from jaxmon.host.http.server import Response, Server
 server = Server({"/": lambda _: Response(b"")})
 port = server.listen_tcp("127.0.0.1", 0)
 server.start()
@@ -223,7 +223,7 @@ idle.close()
 
 FORK = """
 import gc, http.client, os, sys
-from jaxmon.http.server import Response, Server
+from jaxmon.host.http.server import Response, Server
 
 def sockets():
     names = []

@@ -14,9 +14,10 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from jaxmon.artifacts import alerts, slo
-from jaxmon.artifacts.dashboards import DashboardOptions, all_dashboards
 from jaxmon.cli.main import main
+from jaxmon_alerts import rules as alerts
+from jaxmon_alerts import slo
+from jaxmon_dashboards.boards import DashboardOptions, all_dashboards
 from tests.support import Prometheus, require_program, some
 
 

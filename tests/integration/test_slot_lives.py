@@ -15,11 +15,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from jaxmon import endings
 from jaxmon.agent.end_writer import EndWriter
 from jaxmon.catalog import AGENT_CRASHES, AGENT_DIED, AGENT_STARTS
 from jaxmon.cli.main import main
-from jaxmon.facts import ending
+from jaxmon.facts import ending, endings
 from jaxmon.facts.ending import FINISHED
 from jaxmon_exporter.collectors.agents.collector import Agents
 from tests.fakes.agents import GOOD, Serve, failures, page_of

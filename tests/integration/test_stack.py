@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.cli.gameday import stack
-from jaxmon.cli.gameday.children import Children, free_ports
-from jaxmon.cli.gameday.stack import MonitoringPrograms
+from jaxmon_alerts.gameday import stack
+from jaxmon_alerts.gameday.children import Children, free_ports
+from jaxmon_alerts.gameday.stack import MonitoringPrograms
 from tests.support import free_port, http_get, require_program, until
 
 

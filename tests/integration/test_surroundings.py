@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from jaxmon import endings
+from jaxmon.facts import endings
 from jaxmon.facts.ending import FINISHED
-from jaxmon.http import listeners
-from jaxmon.http.sockets import Socket
+from jaxmon.host.http import listeners
+from jaxmon.host.http.sockets import Socket
 from tests.instrumented import instrumented
 from tests.processes import HEAD, files
 from tests.support import Result

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.bootstrap import environment
+from jaxmon.host.bootstrap import environment
 from tests import support
 from tests.support import Result
 

@@ -22,8 +22,8 @@ from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.guard import LIMIT
 from jaxmon.agent.trackers import part
 from jaxmon.catalog import COMPILES, DATA_WAIT_SECONDS, DROPPED, STEP_SECONDS
-from jaxmon.deadline import Deadline
 from jaxmon.errors import JaxmonError
+from jaxmon.host.deadline import Deadline
 from jaxmon.threads import running
 from tests.instrumented import instrumented, value
 from tests.preloaded import run_preloaded

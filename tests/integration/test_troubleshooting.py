@@ -26,7 +26,7 @@ import jaxmon
 from click.testing import CliRunner
 from jaxmon.cli.main import main
 from jaxmon.cli import explain, host, judged, ps, selection, sources, workers
-from jaxmon.report import text
+from jaxmon.screens import text
 
 logging.basicConfig()
 

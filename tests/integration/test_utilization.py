@@ -14,7 +14,7 @@ from jaxmon.agent.flops.roofline import DevicePeak
 from jaxmon.agent.jaxlink import flops as counting
 from jaxmon.facts.functions import Function
 from jaxmon.facts.process import read
-from jaxmon.report.utilization import flops as section
+from jaxmon.screens.utilization import flops as section
 from tests import inside, transformer
 from tests.instrumented import instrumented, samples, value
 from tests.preloaded import run_preloaded

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from jaxmon.http.server import Response, Server
+from jaxmon.host.http.server import Response, Server
 from jaxmon_exporter.collectors.registry import NAMES
 from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.ranks import Ranks

@@ -25,8 +25,8 @@ from urllib.request import urlopen
 import jax
 
 import jaxmon
-from jaxmon import endings
 from jaxmon.agent import serving as agent_serving
+from jaxmon.facts import endings
 
 
 DATA = b"the program's own bytes " * 400

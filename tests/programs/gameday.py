@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO
 
 from jaxmon.cli.gameday import command
-from jaxmon.cli.gameday.children import Children, RunningProcess
 from jaxmon.cli.main import main
+from jaxmon_alerts.gameday.children import Children, RunningProcess
 from tests.preloaded import Preloaded
 
 

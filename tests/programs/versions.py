@@ -22,7 +22,7 @@ import jax.numpy as jnp
 
 import jaxmon
 from jaxmon.agent.sampling import part
-from jaxmon.http.fetch import fetch_all
+from jaxmon.host.http.fetch import fetch_all
 
 
 FIRST, MORE = 0.005, 0.4

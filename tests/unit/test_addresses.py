@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
-from jaxmon.http.urls import (
+from jaxmon.host.http.urls import (
     authority,
     basic,
     is_loopback,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from jaxmon.artifacts import alerts, slo
-from jaxmon.artifacts.alerts import rules
-from jaxmon.artifacts.dashboards import all_dashboards
-from jaxmon.artifacts.dashboards.model import Dashboard
-from jaxmon.artifacts.dashboards.variables import Variable
+from jaxmon_alerts import rules as alerts
+from jaxmon_alerts import slo
+from jaxmon_alerts.rules import rules
+from jaxmon_dashboards.boards import all_dashboards
+from jaxmon_dashboards.boards.model import Dashboard
+from jaxmon_dashboards.boards.variables import Variable
 from tests.support import each
 
 

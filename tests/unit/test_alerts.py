@@ -9,13 +9,14 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from jaxmon.artifacts import alerts, slo
-from jaxmon.artifacts.alerts import Alert, Options
-from jaxmon.artifacts.alerts.rules import document
 from jaxmon.catalog import ACCELERATOR_UP
 from jaxmon.cli import alerts as command
 from jaxmon.cli.main import main
 from jaxmon.promql import gauge
+from jaxmon_alerts import rules as alerts
+from jaxmon_alerts import slo
+from jaxmon_alerts.rules import Alert, Options
+from jaxmon_alerts.rules.rules import document
 from tests.support import ROOT, each, require_program
 
 

@@ -7,11 +7,10 @@ from dataclasses import fields
 import click
 import pytest
 
-from jaxmon.artifacts import reference
-from jaxmon.artifacts.write import check
 from jaxmon.catalog import METRICS, Metric
-from jaxmon.cli import generate
+from jaxmon.cli import generate, reference
 from jaxmon.declarations import PREFIX
+from jaxmon.host.files.generated import check
 from jaxmon.settings import Settings
 from tests.support import ROOT
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmon.artifacts.write import check, write
+from jaxmon.host.files.generated import check, write
 
 
 ARTIFACTS = {"docs/a.md": "one\ntwo\n", "dashboards/b.json": "{}\n"}

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from jaxmon import catalog
-from jaxmon.artifacts import autoscaling
+from jaxmon_alerts import autoscaling
 from tests.alerts import promtool
 
 

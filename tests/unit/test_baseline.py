@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from jaxmon.baseline.compare import compare
-from jaxmon.baseline.record import (
+from jaxmon.errors import BaselineError
+from jaxmon.host.formats.layout import columns
+from jaxmon.limits import Limits
+from jaxmon.preflight.baseline.compare import compare
+from jaxmon.preflight.baseline.record import (
     MEASURES,
     Baseline,
     Tolerance,
@@ -19,10 +22,7 @@ from jaxmon.baseline.record import (
     tolerances,
     write,
 )
-from jaxmon.baseline.table import lines
-from jaxmon.errors import BaselineError
-from jaxmon.formats.layout import columns
-from jaxmon.limits import Limits
+from jaxmon.preflight.baseline.table import lines
 
 
 VERSIONS = {"jax": "0.10.2", "python": "3.11.7", "platform": "cpu", "device": "cpu"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jaxmon.errors import ConfigFileError
-from jaxmon.files.bounded import MAX_BYTES, PIPE_SECONDS, read, read_text
+from jaxmon.host.files.bounded import MAX_BYTES, PIPE_SECONDS, read, read_text
 
 
 def test_a_regular_file_is_read(tmp_path: Path) -> None:

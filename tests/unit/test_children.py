@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.cli.gameday.children import Children
 from jaxmon.errors import CommandError
+from jaxmon_alerts.gameday.children import Children
 
 
 READY = re.compile(r"ready at (\S+)")

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from jaxmon.cli.gameday.children import Children
 from jaxmon.cli.gameday.demo import _Demo, _signals_interrupt
 from jaxmon.cli.main import main
 from jaxmon.facts.reading import read
 from jaxmon.facts.record import encoded
-from jaxmon.report.status.summary import summarise
+from jaxmon.screens.status.summary import summarise
+from jaxmon_alerts.gameday.children import Children
 
 
 def test_a_fault_that_would_never_begin_is_refused() -> None:

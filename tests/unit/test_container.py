@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jaxmon.resources.container import ContainerFamilies
+from jaxmon.host.resources.container import ContainerFamilies
 
 
 STALLED = (

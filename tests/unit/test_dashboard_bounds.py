@@ -6,14 +6,14 @@ import re
 
 import pytest
 
-from jaxmon.artifacts.dashboards.build import all_dashboards
-from jaxmon.artifacts.dashboards.model import (
+from jaxmon_dashboards.boards.build import all_dashboards
+from jaxmon_dashboards.boards.model import (
     BUCKETS,
     EXPORTED,
     RECORDED,
     Panel,
 )
-from jaxmon.artifacts.dashboards.variables import DependentVariable, Variable
+from jaxmon_dashboards.boards.variables import DependentVariable, Variable
 from tests.rendered import DASHBOARDS, EVERY_DASHBOARD, panels
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from jaxmon.artifacts.dashboards import render_all
-from jaxmon.artifacts.dashboards.header import DEPLOY_TAGS
 from jaxmon.catalog import BY_NAME
+from jaxmon_dashboards.boards import render_all
+from jaxmon_dashboards.boards.header import DEPLOY_TAGS
 from tests.rendered import (
     DASHBOARDS,
     EVERY_DASHBOARD,

@@ -9,9 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from jaxmon.artifacts import alerts
-from jaxmon.artifacts.dashboards import all_dashboards
-from jaxmon.artifacts.dashboards.model import (
+from jaxmon.catalog import COMPILE_SECONDS, JIT_CALLS, LIVE_ARRAY_BYTES, LIVE_ARRAYS
+from jaxmon.promql import counter, eq, gauge, histogram, recorded
+from jaxmon_alerts import rules as alerts
+from jaxmon_dashboards.boards import all_dashboards
+from jaxmon_dashboards.boards.model import (
     Dashboard,
     Line,
     Panel,
@@ -19,9 +21,7 @@ from jaxmon.artifacts.dashboards.model import (
     Target,
     Thresholds,
 )
-from jaxmon.artifacts.dashboards.variables import Variable
-from jaxmon.catalog import COMPILE_SECONDS, JIT_CALLS, LIVE_ARRAY_BYTES, LIVE_ARRAYS
-from jaxmon.promql import counter, eq, gauge, histogram, recorded
+from jaxmon_dashboards.boards.variables import Variable
 from tests.support import ROOT
 
 
@@ -209,7 +209,7 @@ def test_models_need_no_sdk():
     """What the dashboards show can be read without grafana-foundation-sdk."""
     source = (
         "import sys; sys.modules['grafana_foundation_sdk'] = None\n"
-        "from jaxmon.artifacts.dashboards import all_dashboards\n"
+        "from jaxmon_dashboards.boards import all_dashboards\n"
         "print(sum(len(one.panels) for one in all_dashboards()))"
     )
     done = subprocess.run(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jaxmon.artifacts.dashboards import DashboardOptions, render_all
+from jaxmon_dashboards.boards import DashboardOptions, render_all
 from tests.rendered import RENDERED, panels, reread
 from tests.support import ROOT
 

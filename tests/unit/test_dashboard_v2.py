@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from jaxmon.artifacts.dashboards import DashboardOptions, render_all
+from jaxmon_dashboards.boards import DashboardOptions, render_all
 from tests.classic import classic
 from tests.rendered import DASHBOARDS, panels, published, rendered_v2, resources
 
@@ -139,7 +139,7 @@ def test_nothing_is_lost_in_silence():
     # Not before the dashboards are rendered: at import, the SDK warns of this model.
     from grafana_foundation_sdk.models import dashboard as d
 
-    from jaxmon.artifacts.dashboards.v2 import LostError, resource
+    from jaxmon_dashboards.boards.v2 import LostError, resource
 
     text = d.VariableModel(type_val=d.VariableType.TEXTBOX, name="x")
     library = d.Panel(id_val=7, library_panel=d.LibraryPanelRef("x"))

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from jaxmon.cli.gameday.stack import active
 from jaxmon.errors import CommandError
+from jaxmon_alerts.gameday.stack import active
 
 
 def described(name, severity="ticket", *, state="firing", age=0.0, **labels):

@@ -19,11 +19,11 @@ from jaxmon.cli.gameday.scene import (
     totals_table,
 )
 from jaxmon.cli.gameday.screen import plain
-from jaxmon.cli.gameday.stack import ActiveAlert
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts.reading import read
 from jaxmon.facts.status import Summary
-from jaxmon.report.status.summary import summarise
+from jaxmon.screens.status.summary import summarise
+from jaxmon_alerts.gameday.stack import ActiveAlert
 
 
 def summary_of(*functions: tuple[str, int, int, int, float]) -> Summary:

@@ -15,10 +15,10 @@ from rich.console import Console
 from jaxmon import catalog
 from jaxmon.cli.gameday.scene import DisplayState, SceneLog, drawn, finish
 from jaxmon.cli.gameday.screen import Screen, view
-from jaxmon.cli.gameday.stack import ActiveAlert
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts.reading import read
-from jaxmon.report.status.summary import summarise
+from jaxmon.screens.status.summary import summarise
+from jaxmon_alerts.gameday.stack import ActiveAlert
 from tests.hostile_text import HOSTILE, harmful
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.disclosure import HIDDEN, command, document, flags, hidden, text, url
+from jaxmon.host.disclosure import HIDDEN, command, document, flags, hidden, text, url
 from tests.planted import ARGUMENTS, MESSAGES, PREFIXED, SECRETS
 
 
@@ -106,7 +106,7 @@ def test_what_a_process_hides_is_in_none_of_its_messages():
     """A program quotes what it was given, in whatever words."""
     code = """
 import os
-from jaxmon.disclosure import document, text
+from jaxmon.host.disclosure import document, text
 print(text("model swordfish-large: no swordfish for bert-base"))
 print(document("swordfish in bert-base"))
 os.environ["SITE_TOKEN"] = "loaded-from-a-file"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from jaxmon.http.server import Response, Server
-from jaxmon.monitoring.discovery import Target, expanded, from_groups, parsed
-from jaxmon.monitoring.session import Session
+from jaxmon.cli.job.discovery import Target, expanded, from_groups, parsed
+from jaxmon.host.http.server import Response, Server
+from jaxmon.host.http.session import Session
 
 
 def resolve(host: str, port: int, **_: Any) -> list[Any]:

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
-from jaxmon.doctor import devices, environment, finding, selftest, versions
-from jaxmon.doctor.finding import Check
+from jaxmon.preflight.doctor import devices, environment, finding, selftest, versions
+from jaxmon.preflight.doctor.finding import Check
 from tests.findings import by_status
 
 

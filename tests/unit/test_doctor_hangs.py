@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from jaxmon.doctor import hangs, nccl
-from jaxmon.doctor.finding import Check
-from jaxmon.doctor.nccl import processes_with
-from jaxmon.report.timeouts import TIMEOUTS, timeout
+from jaxmon.preflight.doctor import hangs, nccl
+from jaxmon.preflight.doctor.finding import Check
+from jaxmon.preflight.doctor.nccl import processes_with
+from jaxmon.screens.timeouts import TIMEOUTS, timeout
 from tests.findings import by_status
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.doctor import nccl
-from jaxmon.doctor.finding import Check
+from jaxmon.preflight.doctor import nccl
+from jaxmon.preflight.doctor.finding import Check
 from tests.support import each
 
 

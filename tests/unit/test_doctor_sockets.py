@@ -7,8 +7,8 @@ import socket
 from contextlib import closing
 from pathlib import Path
 
-from jaxmon import rundir
-from jaxmon.doctor import sockets
+from jaxmon.host import rundir
+from jaxmon.preflight.doctor import sockets
 from tests.fakes.agents import behaving
 from tests.findings import by_status
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jaxmon.facts.process import read
-from jaxmon.report.time_table import doing
+from jaxmon.screens.time_table import doing
 
 
 SERVES, STORE, REST = "serve.py:82", "store.py:5", "pace.py:60"

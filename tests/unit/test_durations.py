@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from jaxmon.formats import durations
+from jaxmon.host.formats import durations
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.catalog.gpus import GPU_XID_LAST_TIMESTAMP_SECONDS
-from jaxmon.endings import age_of
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts.ending import ProcessEnd
+from jaxmon.facts.endings import age_of
 from jaxmon.facts.host import XidError
-from jaxmon.resources import container, hung
+from jaxmon.host.resources import container, hung
 from jaxmon_exporter.endings import Closings, Kills, xids
 from tests.processes import exits_are_reported
 from tests.support import until

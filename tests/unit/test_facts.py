@@ -18,8 +18,8 @@ from jaxmon.facts.process import Snapshot, read
 from jaxmon.facts.reader import from_json
 from jaxmon.facts.record import Fact, encoded
 from jaxmon.facts.status import FunctionSummary
-from jaxmon.http.messages import Request, Response
-from jaxmon.http.server import Server
+from jaxmon.host.http.messages import Request, Response
+from jaxmon.host.http.server import Server
 from jaxmon.limits import Limits
 from jaxmon.symptoms.findings import find
 from jaxmon_exporter.judge import judge

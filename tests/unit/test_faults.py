@@ -7,8 +7,8 @@ import re
 import sys
 from pathlib import Path
 
-from jaxmon.cli.gameday.children import Children
 from jaxmon.cli.gameday.demo import Fault
+from jaxmon_alerts.gameday.children import Children
 from tests.support import until
 
 

@@ -7,12 +7,16 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from jaxmon.artifacts import alerts, dashboards
 from jaxmon.cli.gameday.demo import PLACES
 from jaxmon.cli.gameday.results import places_of
 from jaxmon.cli.main import main
-from jaxmon.demo.scenarios import BY_NAME, LOAD, RESTART, SCENARIOS, Scenario
+from jaxmon_alerts import rules as alerts
+from jaxmon_alerts.gameday.scenarios import BY_NAME, LOAD, RESTART, SCENARIOS, Scenario
+from jaxmon_dashboards import boards as dashboards
 from tests.support import ROOT
+
+
+PROGRAMS = ROOT / "alerts" / "jaxmon_alerts" / "gameday" / "programs"
 
 
 ALERTS = {one.name for one in alerts.all_alerts()}
@@ -59,7 +63,7 @@ def test_every_program_knows_its_fault() -> None:
     outside = {"thunder", "vanish", "freeze", "die"}
     for scenario in SCENARIOS:
         if scenario.program and scenario.name not in outside:
-            source = ROOT / "jaxmon" / "demo" / f"{scenario.program}.py"
+            source = PROGRAMS / f"{scenario.program}.py"
             assert f'suffers("{scenario.name}")' in source.read_text(), scenario.name
 
 

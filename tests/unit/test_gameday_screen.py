@@ -6,12 +6,12 @@ import os
 import time
 from pathlib import Path
 
-from jaxmon.cli.gameday.children import Children
-from jaxmon.cli.gameday.drill import Drill, DrillPhase, DrillResult, Patience
 from jaxmon.cli.gameday.results import drawn
 from jaxmon.cli.gameday.screen import plain
-from jaxmon.cli.gameday.workload import Workload
-from jaxmon.demo.scenarios import SCENARIOS
+from jaxmon_alerts.gameday.children import Children
+from jaxmon_alerts.gameday.drill import Drill, DrillPhase, DrillResult, Patience
+from jaxmon_alerts.gameday.scenarios import SCENARIOS
+from jaxmon_alerts.gameday.workload import Workload
 
 
 def drills(directory: Path) -> list[Drill]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.grafana.content import (
+from jaxmon_dashboards.grafana.content import (
     ContentError,
     digest,
     lines,
@@ -16,7 +16,7 @@ from jaxmon.grafana.content import (
     parse_all,
     pushed_digest,
 )
-from jaxmon.grafana.models import content
+from jaxmon_dashboards.grafana.models import content
 
 
 BODY: dict[str, Any] = {

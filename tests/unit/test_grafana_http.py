@@ -7,7 +7,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from jaxmon.grafana.session import ATTEMPTS, GrafanaError, GrafanaSession
+from jaxmon_dashboards.grafana.session import ATTEMPTS, GrafanaError, GrafanaSession
 from tests.fakes.http import FaultyServer, Reply
 from tests.support import free_port
 
@@ -115,7 +115,7 @@ def test_a_slow_answer_is_cut_off(server, session, monkeypatch):
     An answer that drips is given up when the time is over, however often it drips.
     """
     clock = iter(range(0, 10_000, 6))
-    monkeypatch.setattr("jaxmon.http.stream.monotonic", lambda: next(clock))
+    monkeypatch.setattr("jaxmon.host.http.stream.monotonic", lambda: next(clock))
     server.fault("/x", reply=Reply(200, "x" * (1 << 20)), times=9)
     with pytest.raises(GrafanaError, match="timed out"):
         session.request("GET", "/x")

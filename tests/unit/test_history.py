@@ -9,8 +9,7 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, series
-from jaxmon.facts.reading import read
-from jaxmon.report.status.history import (
+from jaxmon.facts.charts import (
     EVERY,
     MOST_PROCESSES,
     POINTS,
@@ -18,6 +17,7 @@ from jaxmon.report.status.history import (
     ChartSamples,
     ShownCharts,
 )
+from jaxmon.facts.reading import read
 from tests.status import ROUTE, START, Worker, reading
 
 

@@ -6,8 +6,8 @@ import os
 import resource
 from pathlib import Path
 
-from jaxmon.resources import host_memory
-from jaxmon.resources.host_memory import HostMemory
+from jaxmon.host.resources import host_memory
+from jaxmon.host.resources.host_memory import HostMemory
 
 
 PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -7,7 +7,7 @@ import builtins
 import re
 from collections import Counter
 
-from tests.support import ROOT
+from tests.support import PRODUCT, ROOT
 
 
 _OPENERS = (
@@ -42,14 +42,7 @@ def test_one_sentence_stands_on_one_line():
     """A docstring of one sentence takes one line where it fits."""
     tall = [
         f"{path.relative_to(ROOT)}:{line}"
-        for folder in (
-            "jaxmon",
-            "exporters",
-            "tests",
-            "tools",
-            "benchmarks",
-            "examples",
-        )
+        for folder in (*PRODUCT, "tests", "tools", "benchmarks", "examples")
         for path in sorted((ROOT / folder).rglob("*.py"))
         for line in tall_docstrings(path.read_text())
     ]
@@ -74,17 +67,21 @@ def test_only_limited_clients_connect():
     connects = rf"{connecting}|^ *(import|from) (requests|urllib3|httpx|aiohttp)\b"
     found = {
         path.relative_to(ROOT).as_posix()
-        for folder in ("jaxmon", "exporters")
+        for folder in PRODUCT
         for path in sorted((ROOT / folder).rglob("*.py"))
         if re.search(connects, path.read_text(), re.MULTILINE)
     }
     assert found == {
         # The clients of everything else, by `stream`.
-        *("jaxmon/http/stream.py", "jaxmon/http/fetch.py"),
+        *("jaxmon/host/http/stream.py", "jaxmon/host/http/fetch.py"),
         *("jaxmon/otel/exporters.py", "jaxmon/otel/session.py"),
         *("exporters/jaxmon_exporter/collectors/tpu/messages.py",),
         # These read nothing.
-        *("jaxmon/rundir.py", "jaxmon/resources/hung.py", "jaxmon/doctor/nccl.py"),
+        *(
+            "jaxmon/host/rundir.py",
+            "jaxmon/host/resources/hung.py",
+            "jaxmon/preflight/doctor/nccl.py",
+        ),
         *("exporters/jaxmon_exporter/collectors/tpu/runtimes.py",),
     }
 
@@ -253,14 +250,14 @@ def name_of(call):
 
 def test_no_descriptor_is_kept_unguarded():
     """
-    What stays open in the user's program is in `jaxmon.files.descriptor`, which notices
-    that the program has closed it: no attribute is a descriptor or what hides one.
+    What stays open in the user's program is in `jaxmon.host.files.descriptor`, which
+    notices that the program has closed it: no attribute is a descriptor, or hides one.
     """
     kept = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in sorted((ROOT / "jaxmon").rglob("*.py"))
         # Commands run alone.
-        if path.relative_to(ROOT).parts[1] not in ("cli", "signatures")
+        if path.relative_to(ROOT).parts[1] not in ("cli", "preflight")
         for line in kept_descriptors(path.read_text())
     ]
     assert kept == []
@@ -341,8 +338,8 @@ def test_foreign_threads_are_found():
 
 # Only commands use these.
 _COMMANDS = (
-    *("cli/", "doctor/", "demo/", "gameday/", "grafana/", "monitoring/"),
-    *("http/fetch.py", "signatures/", "subprocesses.py"),
+    *("cli/", "preflight/", "host/http/fetch.py", "host/http/session.py"),
+    *("host/subprocesses.py",),
 )
 _FOREIGN = {
     "threading": {
@@ -420,19 +417,19 @@ def is_sentence(text):
 def test_command_lines_and_messages_are_shown_by_one_module():
     """
     Whatever reads an argument vector, or makes a text of any exception, is listed: it
-    shows nothing of it but by `jaxmon.disclosure`.
+    shows nothing of it but by `jaxmon.host.disclosure`.
     """
     readers = {
         "jaxmon/agent/history/part.py",  # names a file by their digest
         "jaxmon/agent/oom/part.py",  # the name of the script
         "jaxmon/agent/warm/compiling.py",  # its own
-        "jaxmon/bootstrap/sitecustomize.py",  # a comparison
+        "jaxmon/host/bootstrap/sitecustomize.py",  # a comparison
         "jaxmon/cli/baseline.py",  # starts a process with them
         "jaxmon/cli/main.py",  # its own
         "jaxmon/cli/run.py",  # starts a process with them
-        "jaxmon/disclosure.py",
+        "jaxmon/host/disclosure.py",
         "jaxmon/otel/resource.py",  # the script
-        "jaxmon/resources/hung.py",  # by `disclosure.command`
+        "jaxmon/host/resources/hung.py",  # by `disclosure.command`
     }
     assert set(with_text(r"sys\.(?:orig_)?argv\b|\borig_argv\b|/cmdline")) == readers
     found = with_text(r"\{type\(error\)\.__name__\}: \{error\}")
@@ -441,7 +438,7 @@ def test_command_lines_and_messages_are_shown_by_one_module():
         "exporters/jaxmon_exporter/collectors/nccl/replies.py",
         "jaxmon/cli/doctor.py",
         "jaxmon/cli/top/reader.py",
-        "jaxmon/doctor/devices.py",
+        "jaxmon/preflight/doctor/devices.py",
     ]
 
 
@@ -453,7 +450,7 @@ def test_no_more_classes_share_a_name():
     """A new class of the product has a name that no other has."""
     names = Counter(
         name
-        for folder in ("exporters", "jaxmon")
+        for folder in PRODUCT
         for path in sorted((ROOT / folder).rglob("*.py"))
         for name in re.findall(r"^ *class (\w+)[(:]", path.read_text(), re.MULTILINE)
     )
@@ -463,14 +460,14 @@ def test_no_more_classes_share_a_name():
 
 def test_markdown_has_one_escape():
     """Tables of untrusted text are made in one place; the other is of our own text."""
-    assert with_text(r"\\\\\|") == ["jaxmon/artifacts/reference.py"]
+    assert with_text(r"\\\\\|") == ["jaxmon/cli/reference.py"]
 
 
 def with_text(pattern: str) -> list[str]:
     """Return the files of the product with text that matches *pattern*."""
     return [
         str(path.relative_to(ROOT))
-        for folder in ("exporters", "jaxmon")
+        for folder in PRODUCT
         for path in sorted((ROOT / folder).rglob("*.py"))
         if re.search(pattern, path.read_text())
     ]

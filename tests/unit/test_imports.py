@@ -51,8 +51,8 @@ def test_a_heavy_import_would_be_noticed(module):
 
 def test_an_agents_server_is_light():
     """It brings no event loop into the program, nor TLS."""
-    assert loaded_by("import jaxmon.http.server") == []
-    code = "import jaxmon.http.server, sys; print('ssl' in sys.modules)"
+    assert loaded_by("import jaxmon.host.http.server") == []
+    code = "import jaxmon.host.http.server, sys; print('ssl' in sys.modules)"
     assert run_python("-c", code).ok().out == "False\n"
 
 
@@ -99,10 +99,10 @@ LATER = (
     "jaxmon.agent.oom.text",
     "jaxmon.exposition.parse",
     "jaxmon.exposition.plausible",
-    "jaxmon.http.client",
-    "jaxmon.formats.layout",
-    "jaxmon.resources.host_memory",
-    "jaxmon.tpus",
+    "jaxmon.host.http.client",
+    "jaxmon.host.formats.layout",
+    "jaxmon.host.resources.host_memory",
+    "jaxmon.host.tpus",
     "logging.handlers",
     "mmap",
     "pytest",

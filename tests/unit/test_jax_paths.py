@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmon.profile.origins import read
+from jaxmon.preflight.profile.origins import read
 
 
 CASES = {

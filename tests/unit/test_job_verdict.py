@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from jaxmon.facts import responses
 from jaxmon.facts.host import JobHost, host
-from jaxmon.http.fetch import FetchError
+from jaxmon.host.http.fetch import FetchError
 from jaxmon.job.model import JobState, SuspectKind, Verdict
 from jaxmon.job.text import document, lines, worst
 from jaxmon.job.verdict import judge
 from jaxmon.limits import Limits
-from jaxmon.report import responses
 from tests.job.judged import judged, named, only, text
 from tests.job.ranks import fetching, ranks, report, waiting
 from tests.job.rows import rows, runner

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from jaxmon.formats import json_text
-from jaxmon.formats.json_text import MAX_DEPTH, parse
+from jaxmon.host.formats import json_text
+from jaxmon.host.formats.json_text import MAX_DEPTH, parse
 
 
 def nested(depth: int) -> str:

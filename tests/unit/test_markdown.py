@@ -10,7 +10,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from jaxmon.cli import markdown
-from jaxmon.formats.layout import clean
+from jaxmon.host.formats.layout import clean
 
 
 def test_text_stays_in_its_cell() -> None:

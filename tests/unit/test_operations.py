@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from jaxmon.profile import operations
-from jaxmon.profile.operations import Operation, Profile
-from jaxmon.profile.xspace import Event, Line, Plane, Space, Stated
+from jaxmon.preflight.profile import operations
+from jaxmon.preflight.profile.operations import Operation, Profile
+from jaxmon.preflight.profile.xspace import Event, Line, Plane, Space, Stated
 from tests.traces import MS, Code, op, other, plane
 
 

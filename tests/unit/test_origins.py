@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jaxmon.profile.hlo import Program
-from jaxmon.profile.origins import NOWHERE, Origins
+from jaxmon.preflight.profile.hlo import Program
+from jaxmon.preflight.profile.origins import NOWHERE, Origins
 from tests.traces import Code
 
 

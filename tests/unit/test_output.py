@@ -17,10 +17,10 @@ from click.testing import CliRunner
 from jaxmon.cli import output
 from jaxmon.cli.exporter import LogFormatter
 from jaxmon.cli.gameday.scene import DisplayState, SceneLog, finish
-from jaxmon.cli.gameday.stack import active
 from jaxmon.cli.main import COMMANDS, main
 from jaxmon.errors import CommandError, JaxmonError
 from jaxmon.facts.status import Summary
+from jaxmon_alerts.gameday.stack import active
 from tests.hostile_text import HOSTILE, harmful
 from tests.support import ROOT
 
@@ -174,7 +174,7 @@ def test_a_terminal_is_known_by_stream_and_environment(stream, environ, terminal
 
 def test_alerts_of_a_prometheus_that_is_none(monkeypatch):
     """What it says of them is shown in a line each."""
-    from jaxmon.cli.gameday.stack import sanitised
+    from jaxmon_alerts.gameday.stack import sanitised
 
     now = datetime.now(UTC).isoformat()
     labels = {"alertname": HOSTILE, "severity": "page", "route": HOSTILE}

@@ -16,7 +16,7 @@ import pytest
 from jaxmon.catalog import HOST_CPUS, HOST_LOAD_1M
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, gauge
-from jaxmon.http.server import Request, Response
+from jaxmon.host.http.server import Request, Response
 from jaxmon_exporter import pages
 from jaxmon_exporter.collectors.registry import NAMES
 from jaxmon_exporter.options import SidecarOptions
@@ -24,7 +24,7 @@ from jaxmon_exporter.service import Service
 
 
 if TYPE_CHECKING:
-    from jaxmon.resources.process import ProcessFamilies
+    from jaxmon.host.resources.process import ProcessFamilies
     from jaxmon_exporter.prices import Prices
 
 GET = Request("GET", "/")

@@ -8,7 +8,7 @@ import pytest
 
 from jaxmon.cli.painted import COLOURS, painted
 from jaxmon.facts.process import read
-from jaxmon.report.text import explanation
+from jaxmon.screens.text import explanation
 from jaxmon.symptoms.findings import about, find
 from jaxmon.symptoms.symptom import Urgency
 from tests.landing_page import Agent

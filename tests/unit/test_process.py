@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from jaxmon.catalog import METRICS, UPTIME_SECONDS
-from jaxmon.resources import process
-from jaxmon.resources.process import ProcessFamilies
+from jaxmon.host.resources import process
+from jaxmon.host.resources.process import ProcessFamilies
 from tests.support import run_python
 
 
@@ -114,7 +114,7 @@ def test_prometheus_client_is_not_loaded() -> None:
     run_python(
         "-c",
         "import sys\n"
-        "from jaxmon.resources.process import ProcessFamilies\n"
+        "from jaxmon.host.resources.process import ProcessFamilies\n"
         "assert ProcessFamilies().collect()\n"
         "assert 'prometheus_client' not in sys.modules\n",
     ).ok()

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.profile import operations as groups
-from jaxmon.profile import origins as paths
-from jaxmon.profile import text
-from jaxmon.profile.operations import BY, By, Operation, Profile
-from jaxmon.profile.origins import NOWHERE, Origin, Place
-from jaxmon.profile.text import document
+from jaxmon.preflight.profile import operations as groups
+from jaxmon.preflight.profile import origins as paths
+from jaxmon.preflight.profile import text
+from jaxmon.preflight.profile.operations import BY, By, Operation, Profile
+from jaxmon.preflight.profile.origins import NOWHERE, Origin, Place
+from jaxmon.preflight.profile.text import document
 
 
 HERE = Place("/app/model.py", 12, "Net.__call__", "flax Linear", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jaxmon.report.programs import begins, label, names, without_interpreter
+from jaxmon.screens.programs import begins, label, names, without_interpreter
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from operator import ge
 
 import pytest
 
-from jaxmon.baseline.compare import RISK, critical, not_slower
+from jaxmon.preflight.baseline.compare import RISK, critical, not_slower
 
 
 def orders(before: int, after: int) -> list[int]:

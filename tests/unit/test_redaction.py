@@ -9,7 +9,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from jaxmon.http.redaction import Secrets
+from jaxmon.host.http.redaction import Secrets
 
 
 PASSWORD = 'p&ss/w+rd "of" <lärge> length\\'  # noqa: S105 - opens nothing

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jaxmon.formats import layout
-from jaxmon.formats.layout import Column
+from jaxmon.host.formats import layout
+from jaxmon.host.formats.layout import Column
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from jaxmon.facts.process import read
-from jaxmon.formats import layout
-from jaxmon.report import marked
-from jaxmon.report.text import explanation
+from jaxmon.host.formats import layout
+from jaxmon.screens import marked
+from jaxmon.screens.text import explanation
 
 
 REQUESTS = """\

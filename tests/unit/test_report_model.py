@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jaxmon.facts.process import Snapshot, read
-from jaxmon.report import text
+from jaxmon.screens import text
 from jaxmon.symptoms.findings import find
 from tests.unit.test_report_text import EVENTS, OVERVIEW
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from jaxmon.facts import SCHEMA
 from jaxmon.facts.process import read
-from jaxmon.report import tables
-from jaxmon.report.notes import notes as notes_of
-from jaxmon.report.sections import functions
+from jaxmon.screens import tables
+from jaxmon.screens.notes import notes as notes_of
+from jaxmon.screens.sections import functions
 from jaxmon.version import version
 
 

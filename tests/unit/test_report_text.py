@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from jaxmon.facts.process import read
-from jaxmon.formats import layout
-from jaxmon.report import text
+from jaxmon.host.formats import layout
+from jaxmon.screens import text
 from jaxmon.symptoms.findings import find
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.report.stacks import stacks
+from jaxmon.screens.stacks import stacks
 from jaxmon.symptoms.findings import about
 from tests.ledgers import NO_MORE, computing, found, ledger
 from tests.reports import findings, function

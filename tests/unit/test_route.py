@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from jaxmon.http.route import Route, UnreachableError
-from jaxmon.http.stream import Bounds
-from jaxmon.http.urls import parts_of
+from jaxmon.host.http.route import Route, UnreachableError
+from jaxmon.host.http.stream import Bounds
+from jaxmon.host.http.urls import parts_of
 from tests.fakes.http import FaultyServer, Reply
 from tests.fakes.proxy import Proxy
 from tests.support import free_port

@@ -14,10 +14,10 @@ import pytest
 from jaxmon import catalog
 from jaxmon.exposition.families import Histogram, gauge, histograms
 from jaxmon.facts.reader import mapping
-from jaxmon.report.html.elements import prose
-from jaxmon.report.html.page import files_of, page
-from jaxmon.report.runs import MOST_BYTES, SCHEMA
-from jaxmon.report.runs.summary import Facts, RunError, build, parse, read_file
+from jaxmon.screens.html.elements import prose
+from jaxmon.screens.html.page import files_of, page
+from jaxmon.screens.runs import MOST_BYTES, SCHEMA
+from jaxmon.screens.runs.summary import Facts, RunError, build, parse, read_file
 from jaxmon.settings import RUNBOOKS
 from tests.hostile_text import HOSTILE, harmful
 from tests.runs import facts, function, spread

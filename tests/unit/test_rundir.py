@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon import rundir
-from jaxmon.rundir import RunDirError, acquire, locate, sockets
+from jaxmon.host import rundir
+from jaxmon.host.rundir import RunDirError, acquire, locate, sockets
 
 
 def test_the_first_answer_wins(monkeypatch: pytest.MonkeyPatch) -> None:

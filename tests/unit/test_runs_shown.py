@@ -11,8 +11,8 @@ from jaxmon.exposition.families import series
 from jaxmon.facts.process import read
 from jaxmon.facts.record import encoded
 from jaxmon.facts.run import RunRecord, saving
-from jaxmon.report.goodput import document
-from jaxmon.report.text import explanation
+from jaxmon.screens.goodput import document
+from jaxmon.screens.text import explanation
 from tests.alerts.promtool import evaluate
 from tests.long_run import HOUR, RECORD, run
 from tests.rendered import expression

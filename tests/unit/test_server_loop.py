@@ -6,8 +6,8 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from jaxmon.http.loop import Loop
-from jaxmon.http.messages import now
+from jaxmon.host.http.loop import Loop
+from jaxmon.host.http.messages import now
 
 
 if TYPE_CHECKING:

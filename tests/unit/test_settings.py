@@ -11,8 +11,8 @@ import click
 import pytest
 
 from jaxmon.cli.main import main
-from jaxmon.doctor import environment
 from jaxmon.errors import SettingsError
+from jaxmon.preflight.doctor import environment
 from jaxmon.settings import Settings, load
 from jaxmon.testing.observer import SILENT
 from jaxmon_exporter.options import SidecarOptions

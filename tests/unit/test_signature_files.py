@@ -12,8 +12,8 @@ import pytest
 
 from jaxmon.agent.warm.statics import NotExportableError, described
 from jaxmon.errors import SignaturesError
-from jaxmon.signatures.buckets import best, proposals
-from jaxmon.signatures.document import parsed, read
+from jaxmon.facts.signatures import parsed, read
+from jaxmon.preflight.buckets import best, proposals
 
 
 ARRAY = {"kind": "jax", "dtype": "float32", "shape": [4, 2]}

@@ -8,11 +8,11 @@ import sysconfig
 import jax
 import pytest
 
-from jaxmon import demo
 from jaxmon.agent.jaxlink import source_lines as sites
 from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLineFinder, StackFrame
+from jaxmon.host.sources import LIBRARY, USER
 from jaxmon.indicators import decorate
-from jaxmon.sources import LIBRARY, USER
+from jaxmon_alerts.gameday import programs as demo
 
 
 JAX = f"{jax.__path__[0]}/_src/pjit.py"

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from jaxmon.artifacts import slo
 from jaxmon.errors import JaxmonError, SloError
 from jaxmon.limits import LIMITS, Limits
 from jaxmon.promql.counting import Evaluation
+from jaxmon_alerts import slo
 
 
 VALID = """\

@@ -8,10 +8,10 @@ from contextlib import suppress
 
 import pytest
 
-from jaxmon.artifacts import slo
-from jaxmon.artifacts.alerts import Options, render
 from jaxmon.errors import SloError
 from jaxmon.limits import LIMITS
+from jaxmon_alerts import slo
+from jaxmon_alerts.rules import Options, render
 from tests.support import some
 
 

@@ -6,12 +6,13 @@ import re
 
 import pytest
 
-from jaxmon.artifacts import alerts, slo
-from jaxmon.artifacts.slo import burn
-from jaxmon.artifacts.slo.rules import recording_groups
 from jaxmon.catalog import BY_NAME
-from jaxmon.formats import durations
+from jaxmon.host.formats import durations
 from jaxmon.promql.counting import RESTARTED, RETURNED, Evaluation
+from jaxmon_alerts import rules as alerts
+from jaxmon_alerts import slo
+from jaxmon_alerts.slo import burn
+from jaxmon_alerts.slo.rules import recording_groups
 from tests.support import ROOT
 
 

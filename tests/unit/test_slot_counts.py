@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon import endings
 from jaxmon.agent.end_writer import EndWriter
 from jaxmon.clocks import monotonic
+from jaxmon.facts import endings
 from jaxmon.facts.ending import CRASHED, FINISHED, ProcessEnd
 
 

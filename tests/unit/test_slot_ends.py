@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon import endings
 from jaxmon.agent.end_writer import EndWriter
+from jaxmon.facts import endings
 from jaxmon.facts.ending import CRASHED, FINISHED, RUNNING, ProcessEnd, State
-from jaxmon.formats.schema import NewerSchemaError
+from jaxmon.host.formats.schema import NewerSchemaError
 from tests.support import clean_environ, run_python, until
 
 
@@ -267,7 +267,7 @@ def test_without_a_file_there_is_no_record(tmp_path: Path) -> None:
         "import os\n"
         "from pathlib import Path\n"
         "from jaxmon.agent.end_writer import EndWriter\n"
-        "from jaxmon.endings import slots\n"
+        "from jaxmon.facts.endings import slots\n"
         "from jaxmon.facts.ending import CRASHED\n"
         "if os.geteuid() == 0:\n"  # who may write anywhere
         "    os.setuid(65534)\n"

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from jaxmon.baseline.compare import RunTimeChange, compare, judge
-from jaxmon.baseline.record import (
+from jaxmon.errors import BaselineError
+from jaxmon.limits import Limits
+from jaxmon.preflight.baseline.compare import RunTimeChange, compare, judge
+from jaxmon.preflight.baseline.record import (
     MEASURES,
     RUN_SECONDS,
     Baseline,
@@ -22,10 +24,8 @@ from jaxmon.baseline.record import (
     tolerances,
     write,
 )
-from jaxmon.baseline.run import compare_runs
-from jaxmon.baseline.table import lines
-from jaxmon.errors import BaselineError
-from jaxmon.limits import Limits
+from jaxmon.preflight.baseline.run import compare_runs
+from jaxmon.preflight.baseline.table import lines
 
 
 STEADY = (0.010, 0.0101, 0.0099, 0.0102, 0.0098)

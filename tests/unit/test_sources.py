@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxmon import demo
-from jaxmon.sources import GENERATED, JAX, LIBRARY, USER, display_path, tier
+from jaxmon.host.sources import GENERATED, JAX, LIBRARY, USER, display_path, tier
+from jaxmon_alerts.gameday import programs as demo
 
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon import subprocesses
 from jaxmon.cli import alerts
-from jaxmon.doctor import selftest
+from jaxmon.host import subprocesses
+from jaxmon.preflight.doctor import selftest
 from tests.support import until
 
 

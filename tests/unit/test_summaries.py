@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from jaxmon.agent.history.times import ENOUGH, RecentTimes
-from jaxmon.baseline import summaries
-from jaxmon.baseline.changes import TIMES, RunChange
-from jaxmon.baseline.record import RUN_SECONDS, tolerances
-from jaxmon.baseline.summaries import RunComparison, as_json, lines
 from jaxmon.errors import BaselineError
-from jaxmon.formats import layout
+from jaxmon.host.formats import layout
 from jaxmon.limits import Limits
+from jaxmon.preflight.baseline import summaries
+from jaxmon.preflight.baseline.changes import TIMES, RunChange
+from jaxmon.preflight.baseline.record import RUN_SECONDS, tolerances
+from jaxmon.preflight.baseline.summaries import RunComparison, as_json, lines
 from tests.hostile_text import HOSTILE, harmful
 from tests.runs import VERSIONS, function, run, spread
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from jaxmon import symptoms
-from jaxmon.artifacts import slo
-from jaxmon.artifacts.alerts.build import burn_alerts
-from jaxmon.artifacts.alerts.causes import cause_alerts
 from jaxmon.cli.runbook import names
 from jaxmon.symptoms.alert import SiteLimits
 from jaxmon.symptoms.table import SYMPTOMS
+from jaxmon_alerts import slo
+from jaxmon_alerts.rules.build import burn_alerts
+from jaxmon_alerts.rules.causes import cause_alerts
 
 
 ROOT = Path(__file__).resolve().parents[2]

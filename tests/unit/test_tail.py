@@ -12,7 +12,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from jaxmon.deadline import Deadline
+from jaxmon.host.deadline import Deadline
 from jaxmon.otel import environment as decision
 from jaxmon.otel.traces.provider import Batches, Durations, Tail
 from tests.support import refuse_threads, until

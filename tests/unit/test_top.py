@@ -17,7 +17,7 @@ from jaxmon.cli.top.state import ORDERS, State
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import parse, to_family
 from jaxmon.facts.status import HostVerdict, ProcessVerdict
-from jaxmon.formats.layout import columns
+from jaxmon.host.formats.layout import columns
 from jaxmon.limits import Limits
 
 

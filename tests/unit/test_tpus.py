@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon import tpus
+from jaxmon.host import tpus
 from tests.fakes.tpu.hosts import Host, pci
 from tests.fakes.tpu.shapes import GENERATIONS
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.files import whole as whole_file
+from jaxmon.host.files import whole as whole_file
 from tests.support import run_python
 
 
@@ -71,7 +71,7 @@ def test_a_link_stays_one(tmp_path):
 FULL = """
 import resource, signal, sys
 from pathlib import Path
-from jaxmon.files import whole as whole_file
+from jaxmon.host.files import whole as whole_file
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 sys.dont_write_bytecode = True  # Python would keep half of it

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from jaxmon.errors import WireError
-from jaxmon.formats import protobuf as wire
+from jaxmon.host.formats import protobuf as wire
 from tests.protobuf import field, number
 
 

@@ -8,9 +8,9 @@ import json
 import pytest
 
 from jaxmon.errors import WireError
-from jaxmon.profile import text as perfetto
-from jaxmon.profile import xspace
-from jaxmon.profile.xspace import Event, Line, Plane, Stated
+from jaxmon.preflight.profile import text as perfetto
+from jaxmon.preflight.profile import xspace
+from jaxmon.preflight.profile.xspace import Event, Line, Plane, Stated
 from tests.protobuf import field
 from tests.traces import op, other
 

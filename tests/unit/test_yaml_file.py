@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from jaxmon.errors import ConfigFileError
-from jaxmon.formats.yaml_file import MAX_DEPTH, MAX_VALUES, compose
+from jaxmon.host.formats.yaml_file import MAX_DEPTH, MAX_VALUES, compose
 
 
 BOMB = (

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxmon import catalog
-from jaxmon.artifacts.slo import Slo
-from jaxmon.artifacts.slo.burn import Pair, pairs
-from jaxmon.formats import durations
+from jaxmon.host.formats import durations
+from jaxmon_alerts.slo import Slo
+from jaxmon_alerts.slo.burn import Pair, pairs
 from tools.fleet.layout import Pod
 from tools.fleet.remote import Floats
 from tools.fleet.series import Fleet, Mask, Values

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from jaxmon.artifacts import slo
+from jaxmon_alerts import slo
 from tools.fleet import layout
 from tools.fleet.arithmetic import requests
 from tools.fleet.faults import Fault

@@ -21,11 +21,11 @@ from http.client import HTTPException
 from jaxmon import catalog
 from jaxmon.catalog import ACCELERATOR_INFO, Metric
 from jaxmon.exposition.families import Family, series
-from jaxmon.http.fetch import BROKEN, TIMEOUT, TOO_LARGE, FetchError
-from jaxmon.http.redaction import Secrets
-from jaxmon.http.route import Route, UnreachableError
-from jaxmon.http.stream import Bounds, TooLargeError
-from jaxmon.http.urls import parts_of, shown, target_of
+from jaxmon.host.http.fetch import BROKEN, TIMEOUT, TOO_LARGE, FetchError
+from jaxmon.host.http.redaction import Secrets
+from jaxmon.host.http.route import Route, UnreachableError
+from jaxmon.host.http.stream import Bounds, TooLargeError
+from jaxmon.host.http.urls import parts_of, shown, target_of
 from jaxmon_exporter.collecting import CollectorUnavailable, partial_failures
 from jaxmon_exporter.precedence import instance
 

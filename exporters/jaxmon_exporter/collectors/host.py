@@ -2,7 +2,7 @@
 CPU, memory, pressure, network and disks of the host.
 
 In a container these are the node's values, not the container's (see
-`jaxmon.resources.container`).
+`jaxmon.host.resources.container`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from jaxmon.catalog import (
     PRESSURE_RESOURCES,
 )
 from jaxmon.exposition.families import Family, Sample, gauge, series
-from jaxmon.resources.container import stalled
+from jaxmon.host.resources.container import stalled
 from jaxmon_exporter.collecting import partial_failures
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from jaxmon.errors import ConfigFileError, WebConfigError
-from jaxmon.files.bounded import read_text, require_regular
-from jaxmon.formats.yaml_file import compose
+from jaxmon.host.files.bounded import read_text, require_regular
+from jaxmon.host.formats.yaml_file import compose
 
 
 if TYPE_CHECKING:

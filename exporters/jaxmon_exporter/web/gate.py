@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 from jaxmon.catalog import WEB_CONFIG_SUCCESS
 from jaxmon.errors import CommandError, WebConfigError
 from jaxmon.exposition.families import Family, gauge
-from jaxmon.http.messages import Request, Response, error_response
-from jaxmon.http.sockets import READ, WRITE, Transport
+from jaxmon.host.http.messages import Request, Response, error_response
+from jaxmon.host.http.sockets import READ, WRITE, Transport
 from jaxmon_exporter.web.config import WebConfig, load
 
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from jaxmon import disclosure
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.events import EventLog
 from jaxmon.agent.jaxlink.cache import SUFFIX, Failed, JaxCache
+from jaxmon.host import disclosure
 from jaxmon.threads import RLock
 
 

@@ -18,7 +18,7 @@ from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import backends, executables
 from jaxmon.agent.loaded_programs import LoadedProgram, LoadedPrograms
 from jaxmon.agent.worker import Worker
-from jaxmon.http.messages import Request, Response, error_response
+from jaxmon.host.http.messages import Request, Response, error_response
 
 
 if TYPE_CHECKING:

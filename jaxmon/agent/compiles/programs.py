@@ -33,7 +33,7 @@ from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, thread_time, wall_time
 from jaxmon.exposition.families import Family, Sample, labels_text, series
 from jaxmon.facts import functions as facts
-from jaxmon.http.server import Handler
+from jaxmon.host.http.server import Handler
 
 
 # Hex digits of a fingerprint: 64 bits distinguish the programs of a fleet.

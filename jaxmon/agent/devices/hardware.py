@@ -20,8 +20,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxmon import tpus
-from jaxmon.tpus import Chip
+from jaxmon.host import tpus
+from jaxmon.host.tpus import Chip
 
 
 def chips_of(

@@ -19,7 +19,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
-from jaxmon import disclosure, endings
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.inspection import module_of, name_of
@@ -29,10 +28,12 @@ from jaxmon.agent.jaxlink.hooks import HookPlaces
 from jaxmon.agent.jaxlink.probe import Probe
 from jaxmon.agent.jaxlink.source_lines import SourceLine, SourceLineFinder, stack_of
 from jaxmon.clocks import monotonic
+from jaxmon.facts import endings
 from jaxmon.facts.ending import Underlying
+from jaxmon.host import disclosure
+from jaxmon.host.sources import display_path
 from jaxmon.indicators.endings import SingleUse, noting_python
 from jaxmon.indicators.loops import Loops
-from jaxmon.sources import display_path
 
 
 LONGEST = 300

@@ -29,7 +29,7 @@ from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, raised, stack_of
 from jaxmon.agent.part import Part
 from jaxmon.exposition.families import Family
-from jaxmon.sources import display_path
+from jaxmon.host.sources import display_path
 
 
 # Errors that may still be propagating, on all threads together.

@@ -26,7 +26,7 @@ from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, stack_of
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts import events as facts
-from jaxmon.sources import display_path
+from jaxmon.host.sources import display_path
 
 
 SITE = "warnings"

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxmon import interrupts, rundir
+from jaxmon import interrupts
 from jaxmon.clocks import monotonic, wall_time
+from jaxmon.host import rundir
 from jaxmon.settings import Settings
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from math import inf
 from typing import Final
 
-from jaxmon import catalog, rundir
+from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.goodput import identity
 from jaxmon.agent.goodput.accounts import Accounts, Progress
@@ -25,6 +25,7 @@ from jaxmon.clocks import monotonic
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.facts.run import CHECKPOINT, STOPPED, NewerRecordError, RunRecord
+from jaxmon.host import rundir
 from jaxmon.indicators.loops import Loops, StepLoop
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.threads import RLock

@@ -30,7 +30,7 @@ from jaxmon.facts.run import (
     RunRecord,
     RunRecordError,
 )
-from jaxmon.files import whole
+from jaxmon.host.files import whole
 
 
 # Of a scheduler's number that jumps.

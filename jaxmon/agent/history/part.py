@@ -43,8 +43,8 @@ from jaxmon.facts import functions as facts
 from jaxmon.facts.events import Slower
 from jaxmon.facts.record import encoded
 from jaxmon.facts.spread import Distribution
+from jaxmon.host.rundir import locate, prepare
 from jaxmon.indicators.loops import Loops
-from jaxmon.rundir import locate, prepare
 
 
 # Intervals of the loops' means, in sampling intervals, within these seconds.
@@ -216,7 +216,7 @@ class SpeedHistory(Part):
                 self._report(one, then, settled.middle, "in an earlier run")
 
     def _report(self, one: Followed, then: float, now: float, when: str) -> None:
-        from jaxmon.formats.layout import duration  # noqa: PLC0415 - rarely needed
+        from jaxmon.host.formats.layout import duration  # noqa: PLC0415 - rarely needed
 
         where = f" with {one.shapes}" if one.shapes else ""
         text = (
@@ -242,7 +242,7 @@ class SpeedHistory(Part):
         if isinstance(one, LoopSteps):
             settled, recent = one.waits.settled, one.waits.recent
             if settled is not None and recent is not None:
-                from jaxmon.formats.layout import duration  # noqa: PLC0415 - likewise
+                from jaxmon.host.formats.layout import duration  # noqa: PLC0415 - likewise
 
                 yield (
                     f"waiting for data: {duration(settled.middle)} of a step → "

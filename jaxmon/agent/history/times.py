@@ -30,10 +30,10 @@ from typing import Any, NamedTuple
 from jaxmon.agent.functions import Function
 from jaxmon.errors import ConfigFileError
 from jaxmon.facts.spread import Distribution, distribution
-from jaxmon.files import bounded, whole
-from jaxmon.formats import json_text, schema
+from jaxmon.host.files import bounded, whole
+from jaxmon.host.formats import json_text, schema
+from jaxmon.host.resources.process import Scheduling, scheduling
 from jaxmon.indicators.loops import StepLoop
-from jaxmon.resources.process import Scheduling, scheduling
 
 
 SCHEMA = 1

@@ -15,9 +15,9 @@ from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
 from typing import Literal
 
-from jaxmon import disclosure
 from jaxmon.agent.inspection import module_of, name_of
 from jaxmon.agent.jaxlink.ownership import is_module
+from jaxmon.host import disclosure
 
 
 Stage = Literal["trace", "lower", "compile", "dispatch", "wait"]

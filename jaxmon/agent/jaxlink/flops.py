@@ -23,7 +23,7 @@ from jaxmon.agent.jaxlink import products
 from jaxmon.agent.jaxlink.products import UncountableError
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, StackFrame
 from jaxmon.facts.functions import Uncounted
-from jaxmon.sources import display_path
+from jaxmon.host.sources import display_path
 
 
 _LOWERS = "lower_sharding_computation"

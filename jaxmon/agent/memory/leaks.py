@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 from jaxmon.agent.memory.profile import AllocationLine, MemoryProfile, held
 from jaxmon.facts import memory as facts
 from jaxmon.facts.memory import Leak
-from jaxmon.resources import host_memory
+from jaxmon.host.resources import host_memory
 
 
 class Room(NamedTuple):

@@ -25,9 +25,9 @@ from jaxmon.clocks import wall_time
 from jaxmon.errors import JaxmonError, WireError
 from jaxmon.facts import memory as facts
 from jaxmon.facts.record import encoded
-from jaxmon.formats import protobuf as wire
-from jaxmon.formats.protobuf import Value
-from jaxmon.sources import display_path
+from jaxmon.host.formats import protobuf as wire
+from jaxmon.host.formats.protobuf import Value
+from jaxmon.host.sources import display_path
 
 
 MAX_BYTES = 64 << 20

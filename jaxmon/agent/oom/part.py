@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from jaxmon import catalog, disclosure, interrupts
+from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context, CountedError
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.events import Kind
@@ -45,6 +45,7 @@ from jaxmon.exposition.families import Family, gauge
 from jaxmon.facts.events import Errors
 from jaxmon.facts.memory import Allocations
 from jaxmon.facts.record import encoded
+from jaxmon.host import disclosure
 from jaxmon.threads import Event, Lock
 from jaxmon.version import version
 
@@ -143,7 +144,7 @@ class ReportBuilder:
     def build(self, failure: FailedAllocation, *, skipped: int) -> dict[str, Any]:
         """Return a report about *failure*, after *skipped* failures without one."""
         from jaxmon.agent.oom.text import advice  # noqa: PLC0415
-        from jaxmon.resources import host_memory  # noqa: PLC0415
+        from jaxmon.host.resources import host_memory  # noqa: PLC0415
 
         host = self._part(host_memory.read)
         known = isinstance(host, host_memory.HostMemory)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jaxmon import interrupts
-from jaxmon.formats.layout import size
+from jaxmon.host.formats.layout import size
 
 
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}

@@ -9,7 +9,6 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from jaxmon import disclosure
 from jaxmon.agent.jaxlink.arrays import Leaf
 from jaxmon.agent.recompiles.argument_trees import LEAF, NONE, Argument, Node
 from jaxmon.agent.recompiles.signatures import (
@@ -19,6 +18,7 @@ from jaxmon.agent.recompiles.signatures import (
     Static,
 )
 from jaxmon.agent.recompiles.values import Value
+from jaxmon.host import disclosure
 
 
 _ABSENT = "not given"

@@ -16,8 +16,8 @@ from jaxmon.agent.guard import log
 from jaxmon.agent.sampling.exact import ExactTiming
 from jaxmon.agent.versions import versions
 from jaxmon.facts.functions import Program
-from jaxmon.files import whole
-from jaxmon.resources.process import scheduling
+from jaxmon.host.files import whole
+from jaxmon.host.resources.process import scheduling
 
 
 _BUILT = ("compiled", "cache_hit")
@@ -36,7 +36,7 @@ _FIGURES = (
     "instructions",
 )
 
-# Of each distribution; see `jaxmon.baseline.record`.
+# Of each distribution; see `jaxmon.preflight.baseline.record`.
 _QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 _DIGITS = 4
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from jaxmon.clocks import wall_time
 from jaxmon.errors import JaxmonError
-from jaxmon.report.runs import MOST_BYTES
+from jaxmon.screens.runs import MOST_BYTES
 
 
 MAX_REPORTS = 20

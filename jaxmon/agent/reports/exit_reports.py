@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TextIO
 
-from jaxmon import disclosure
 from jaxmon.agent.events import EventLog
 from jaxmon.agent.guard import log
 from jaxmon.agent.reports.directory import RUN, ReportDirectory, stem_of
@@ -24,12 +23,13 @@ from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family
 from jaxmon.facts.process import read
 from jaxmon.facts.record import encoded
+from jaxmon.host import disclosure
 from jaxmon.limits import Limits
 from jaxmon.limits.shared import current
 from jaxmon.originals import original
-from jaxmon.report.html.page import files_of
-from jaxmon.report.runs.summary import Facts
-from jaxmon.report.text import summary
+from jaxmon.screens.html.page import files_of
+from jaxmon.screens.runs.summary import Facts
+from jaxmon.screens.text import summary
 from jaxmon.settings import Settings
 from jaxmon.symptoms.findings import find
 

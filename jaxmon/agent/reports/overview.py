@@ -12,7 +12,6 @@ import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from jaxmon import disclosure
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function, is_active
 from jaxmon.agent.jaxlink.hooks import Hooks
@@ -24,6 +23,7 @@ from jaxmon.facts import functions as facts
 from jaxmon.facts.functions import Counted, Phase
 from jaxmon.facts.process import Exports, Process, Snapshot, read
 from jaxmon.facts.record import encoded
+from jaxmon.host import disclosure
 from jaxmon.limits import Limits
 from jaxmon.version import version
 

@@ -27,16 +27,16 @@ from jaxmon.agent.reports.overview import Overview
 from jaxmon.catalog import AGENT_UP
 from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, gauge
+from jaxmon.facts.charts import ChartSamples, ShownCharts
 from jaxmon.facts.reading import read
 from jaxmon.facts.recent import Window
 from jaxmon.facts.record import dumps, last
 from jaxmon.facts.status import HostVerdict, ProcessVerdict
-from jaxmon.http.messages import Request, Response, error_response
-from jaxmon.http.page import shared
+from jaxmon.host.http.messages import Request, Response, error_response
+from jaxmon.host.http.page import shared
 from jaxmon.limits.shared import current
-from jaxmon.livepage.document import history_page, json_response, landing_page
-from jaxmon.report.status.history import ChartSamples, ShownCharts
-from jaxmon.report.status.summary import summarise
+from jaxmon.screens.livepage.document import history_page, json_response, landing_page
+from jaxmon.screens.status.summary import summarise
 from jaxmon.version import version
 
 

@@ -26,8 +26,8 @@ from jaxmon.agent.part import Part
 from jaxmon.agent.reports.recording import Recording
 from jaxmon.clocks import monotonic
 from jaxmon.errors import WireError
-from jaxmon.http.messages import Request, Response, error_response
-from jaxmon.http.server import Handler
+from jaxmon.host.http.messages import Request, Response, error_response
+from jaxmon.host.http.server import Handler
 from jaxmon.indicators.endings import now
 from jaxmon.indicators.routes import RequestInProgress, Routes
 from jaxmon.otel.traces import conventions

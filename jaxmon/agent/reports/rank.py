@@ -25,8 +25,8 @@ from jaxmon.facts import SCHEMA
 from jaxmon.facts.functions import Program
 from jaxmon.facts.rank import Rank, RankLoop, RunningCompiles, SharedFunction
 from jaxmon.facts.record import Fact, dumps, encoded
-from jaxmon.http.messages import Request, Response
-from jaxmon.http.server import Handler
+from jaxmon.host.http.messages import Request, Response
+from jaxmon.host.http.server import Handler
 from jaxmon.indicators.loops import Loops
 
 

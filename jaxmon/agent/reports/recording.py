@@ -9,7 +9,7 @@ from typing import Any
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink.profiler import Busy, ProfilerSession, programs, reserved
 from jaxmon.clocks import wall_time
-from jaxmon.formats import protobuf as wire
+from jaxmon.host.formats import protobuf as wire
 from jaxmon.indicators.endings import now
 from jaxmon.threads import Event, RLock
 

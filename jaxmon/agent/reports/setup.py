@@ -17,12 +17,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxmon import disclosure
 from jaxmon.agent.cache.directory import is_local
 from jaxmon.agent.cache.varying import NOT_IN_KEYS
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.cache import key_part
 from jaxmon.agent.versions import driver, versions
+from jaxmon.host import disclosure
 from jaxmon.version import VERSION
 
 

@@ -25,7 +25,7 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.tracing.mistakes import Mistake
 from jaxmon.agent.worker import Worker
 from jaxmon.facts.events import TraceMistake, Tracing
-from jaxmon.sources import display_path
+from jaxmon.host.sources import display_path
 
 
 _MAX_SOURCES = 5_000

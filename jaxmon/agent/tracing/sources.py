@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from jaxmon import interrupts
 from jaxmon.errors import JaxmonError
-from jaxmon.files import bounded
+from jaxmon.host.files import bounded
 from jaxmon.threads import get_ident
 
 

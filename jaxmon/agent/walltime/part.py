@@ -30,8 +30,8 @@ from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts import walltime as facts
 from jaxmon.facts.rank import Rank, RecentLine
-from jaxmon.http.messages import Request, Response
-from jaxmon.http.server import Handler
+from jaxmon.host.http.messages import Request, Response
+from jaxmon.host.http.server import Handler
 from jaxmon.indicators.recorder import recorder
 from jaxmon.indicators.routes import Routes
 from jaxmon.indicators.timeline import Timeline

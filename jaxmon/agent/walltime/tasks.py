@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from jaxmon import interrupts
-from jaxmon.files.descriptor import Descriptor
+from jaxmon.host.files.descriptor import Descriptor
 from jaxmon.threads import is_ours, main_ident
 
 

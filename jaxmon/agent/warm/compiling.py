@@ -2,7 +2,7 @@
 ``python -m jaxmon.agent.warm.compiling JOB DESCRIPTOR``: compile functions ahead.
 
 ``jaxmon warmup`` runs it, because modules of the program may hang or end their process.
-JOB is a file as `jaxmon.signatures.warming` writes it; results are lines of JSON on the
+JOB is a file as `jaxmon.preflight.warming` writes it; results are lines of JSON on the
 file descriptor. No agent runs.
 """
 
@@ -17,11 +17,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from jaxmon import disclosure
 from jaxmon.agent.jaxlink.listeners import CACHE_HIT, CACHE_STORED
 from jaxmon.agent.warm.rebuilding import Arguments, abstract, jitted_functions
-from jaxmon.formats import json_text
-from jaxmon.signatures.document import CACHED, COMPILED, FAILED, Signature, parsed
+from jaxmon.facts.signatures import CACHED, COMPILED, FAILED, Signature, parsed
+from jaxmon.host import disclosure
+from jaxmon.host.formats import json_text
 
 
 _LONGEST = 300

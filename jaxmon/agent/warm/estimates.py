@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jaxmon.signatures.document import ARRAYS
+from jaxmon.facts.signatures import ARRAYS
 
 
 # As many leaves as samples are told apart by.

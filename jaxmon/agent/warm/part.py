@@ -17,8 +17,8 @@ from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.facts.functions import Signatures
-from jaxmon.http.messages import Request, Response, error_response
-from jaxmon.http.server import Handler
+from jaxmon.host.http.messages import Request, Response, error_response
+from jaxmon.host.http.server import Handler
 from jaxmon.threads import RLock
 
 

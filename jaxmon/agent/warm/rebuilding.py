@@ -12,7 +12,7 @@ from jaxmon.agent.jaxlink.jit import function_of, is_jitted
 from jaxmon.agent.warm.recorder import parameters_of
 from jaxmon.agent.warm.statics import object_at, rebuilt
 from jaxmon.errors import SignaturesError
-from jaxmon.signatures.document import RecordedFunction, Signature
+from jaxmon.facts.signatures import RecordedFunction, Signature
 
 
 _KEYS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}

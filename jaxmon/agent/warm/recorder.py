@@ -21,7 +21,7 @@ from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
-    from jaxmon.signatures.document import Document
+    from jaxmon.facts.signatures import Document
 
 SITE = "signatures"
 
@@ -145,7 +145,7 @@ class Recorder:
         Args:
             calls: returns the estimated calls of a function with these arguments.
         """
-        from jaxmon.signatures import document  # noqa: PLC0415 - on request
+        from jaxmon.facts import signatures as document  # noqa: PLC0415 - on request
 
         functions = []
         for name, one in sorted(self._functions.copy().items()):

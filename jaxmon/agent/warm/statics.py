@@ -13,7 +13,6 @@ import sys
 import types
 from typing import Any
 
-from jaxmon import disclosure
 from jaxmon.agent.inspection import (
     ABSENT,
     field_of,
@@ -24,6 +23,7 @@ from jaxmon.agent.inspection import (
 )
 from jaxmon.agent.jaxlink.ownership import is_class
 from jaxmon.errors import SignaturesError
+from jaxmon.host import disclosure
 
 
 _DEEP = 32

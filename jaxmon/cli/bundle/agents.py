@@ -10,23 +10,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxmon import disclosure, endings, rundir
 from jaxmon.cli import runs
 from jaxmon.cli.bundle.archive import Archive
 from jaxmon.cli.selection import pick
 from jaxmon.cli.workers import TIMEOUT, Worker, running
 from jaxmon.errors import CommandError
+from jaxmon.facts import endings, responses
 from jaxmon.facts.ending import ProcessEnd
 from jaxmon.facts.process import Environment, Snapshot, read
 from jaxmon.facts.reader import from_json, mapping
-from jaxmon.http.fetch import FetchError, fetch_all
-from jaxmon.http.redaction import Secrets
+from jaxmon.host import disclosure, rundir
+from jaxmon.host.http.fetch import FetchError, fetch_all
+from jaxmon.host.http.redaction import Secrets
+from jaxmon.host.resources import hung
 from jaxmon.limits import Limits
-from jaxmon.report import responses
-from jaxmon.report.html.page import files_of
-from jaxmon.report.stacks import stacks
-from jaxmon.report.text import explanation
-from jaxmon.resources import hung
+from jaxmon.screens.html.page import files_of
+from jaxmon.screens.stacks import stacks
+from jaxmon.screens.text import explanation
 from jaxmon.symptoms.findings import find
 
 

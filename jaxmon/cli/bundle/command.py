@@ -86,10 +86,10 @@ def command(
     ones; of the environment, the variables that change how XLA compiles. It does have
     source lines, argument names and shapes, so only its owner can read it.
     """
-    from jaxmon import disclosure, rundir
     from jaxmon.cli.bundle import agents, postmortem, timeline
     from jaxmon.cli.bundle.archive import Archive
     from jaxmon.cli.bundle.host import facts
+    from jaxmon.host import disclosure, rundir
 
     moment = time.time()
     host = platform.node() or "host"
@@ -135,7 +135,7 @@ def command(
     if to_stdout:
         output.binary(data)
     else:
-        from jaxmon.files import whole
+        from jaxmon.host.files import whole
 
         whole.write(path, data, private=True, replace=False)
         output.line(path)
@@ -144,7 +144,7 @@ def command(
 
 
 def _add_sidecar(archive: Archive, url: str) -> None:
-    from jaxmon.monitoring.session import MonitoringError, Session
+    from jaxmon.host.http.session import MonitoringError, Session
 
     try:
         session = Session("sidecar", url, timeout=_SIDECAR_SECONDS)
@@ -162,8 +162,8 @@ def _add_sidecar(archive: Archive, url: str) -> None:
 def _alerts(archive: Archive, url: str, access: Access) -> list[dict[str, Any]] | None:
     """Return the active alerts, `None` if they could not be determined."""
     from jaxmon import promql
-    from jaxmon.monitoring.prometheus import Prometheus
-    from jaxmon.monitoring.session import MonitoringError
+    from jaxmon.host.http.session import MonitoringError
+    from jaxmon_alerts.prometheus import Prometheus
 
     try:
         server = Prometheus(access.session("Prometheus", url))

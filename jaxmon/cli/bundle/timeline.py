@@ -9,7 +9,7 @@ from typing import Any
 from jaxmon.cli.bundle.agents import Process
 from jaxmon.facts.ending import ProcessEnd
 from jaxmon.facts.events import Event
-from jaxmon.formats.layout import clean, shortened
+from jaxmon.host.formats.layout import clean, shortened
 
 
 _MOST = 80

@@ -66,8 +66,8 @@ def command(
     It gets the tags jaxmon, deploy and the job. Every board of jaxmon shows it; so does
     any that has an annotation query of the data source "-- Grafana --" by these tags.
     """
-    from jaxmon.artifacts.dashboards.header import DEPLOY_TAGS
-    from jaxmon.grafana import annotations
+    from jaxmon_dashboards.boards.header import DEPLOY_TAGS
+    from jaxmon_dashboards.grafana import annotations
 
     session = access.grafana(url)
     if number is not None:

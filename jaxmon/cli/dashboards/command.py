@@ -17,9 +17,9 @@ from jaxmon.errors import CommandError
 
 
 if TYPE_CHECKING:
-    from jaxmon.artifacts.dashboards import Format
-    from jaxmon.grafana.content import Board
-    from jaxmon.grafana.push import Folder
+    from jaxmon_dashboards.boards import Format
+    from jaxmon_dashboards.grafana.content import Board
+    from jaxmon_dashboards.grafana.push import Folder
 
 
 FILES = click.argument("files", nargs=-1, type=click.Path(exists=True, path_type=Path))
@@ -86,7 +86,7 @@ class Generation:
         from jaxmon.cli.extras import require
 
         require("dashboards", "grafana_foundation_sdk")
-        from jaxmon.artifacts.dashboards import DashboardOptions, render_all
+        from jaxmon_dashboards.boards import DashboardOptions, render_all
 
         default = DashboardOptions()
         return render_all(
@@ -103,7 +103,7 @@ class Generation:
         Return the dashboards in *files*, in their models, without any those that are
         generated.
         """
-        from jaxmon.grafana import content
+        from jaxmon_dashboards.grafana import content
 
         if not files:
             return self._generated(form)
@@ -120,7 +120,7 @@ class Generation:
         return found
 
     def _generated(self, form: Choice) -> list[Board]:
-        from jaxmon.grafana import content
+        from jaxmon_dashboards.grafana import content
 
         if form != "auto":
             return content.parse_all(self.rendered(form))
@@ -138,8 +138,8 @@ def folder_of(uid: str, title: str = "") -> Folder:
     Raises:
         UsageError: the uid is invalid.
     """
-    from jaxmon.grafana.content import is_uid
-    from jaxmon.grafana.push import Folder
+    from jaxmon_dashboards.grafana.content import is_uid
+    from jaxmon_dashboards.grafana.push import Folder
 
     if not is_uid(uid):
         msg = f"--folder={uid!r} is invalid; give 1 to 40 letters, digits, - or _"
@@ -221,7 +221,7 @@ def build(
     For provisioning or manual import, in either of Grafana's models. Lists those that
     changed.
     """
-    from jaxmon.artifacts import write
+    from jaxmon.host.files import generated as write
 
     files = Generation(slo_file, runbook_base, datasource).rendered(form)
     out = out or Path("dashboards" if form == "classic" else "dashboards-v2")
@@ -293,8 +293,8 @@ def push(
     are left alone and reported.
     """
     from jaxmon.cli.dashboards.pushed import PushReport
-    from jaxmon.grafana.client import Grafana
-    from jaxmon.grafana.push import Push, make_plan
+    from jaxmon_dashboards.grafana.client import Grafana
+    from jaxmon_dashboards.grafana.push import Push, make_plan
 
     place = folder_of(folder, folder_title)
     shape = Generation(slo_file, runbook_base, datasource)
@@ -341,9 +341,9 @@ def diff(
     and empty members are ignored.
     """
     from jaxmon.cli.dashboards.pushed import DIFFERENT
-    from jaxmon.grafana.client import Grafana
-    from jaxmon.grafana.plan import Relation
-    from jaxmon.grafana.push import make_plan
+    from jaxmon_dashboards.grafana.client import Grafana
+    from jaxmon_dashboards.grafana.plan import Relation
+    from jaxmon_dashboards.grafana.push import make_plan
 
     place = folder_of(folder)
     dashboards = Generation(slo_file, runbook_base).dashboards(files, form)

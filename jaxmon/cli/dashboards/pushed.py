@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jaxmon.formats.layout import clean
-from jaxmon.grafana.plan import Relation
-from jaxmon.grafana.push import Folder, Outcome, PushResult
+from jaxmon.host.formats.layout import clean
+from jaxmon_dashboards.grafana.plan import Relation
+from jaxmon_dashboards.grafana.push import Folder, Outcome, PushResult
 
 
 DIFFERENT = 3

@@ -14,19 +14,20 @@ import click
 
 from jaxmon.cli import output
 from jaxmon.cli.extras import require
-from jaxmon.cli.gameday import children as programs
-from jaxmon.cli.gameday import results, stack
-from jaxmon.cli.gameday.children import Children
-from jaxmon.cli.gameday.drill import Drill, DrillPhase, Patience
+from jaxmon.cli.gameday import results
 from jaxmon.cli.gameday.screen import StateView, view
-from jaxmon.cli.gameday.site import AlertSite, Firing, OwnSite, Receiver, TheirSite
-from jaxmon.cli.gameday.stack import MonitoringPrograms
-from jaxmon.cli.gameday.workload import Workload, require_driver
 from jaxmon.cli.options import Number, Url, Whole
-from jaxmon.demo.scenarios import BY_NAME, SCENARIOS, Scenario
 from jaxmon.errors import CommandError
-from jaxmon.files import whole
-from jaxmon.files import whole as scratch
+from jaxmon.host.files import whole
+from jaxmon.host.files import whole as scratch
+from jaxmon_alerts.gameday import children as programs
+from jaxmon_alerts.gameday import stack
+from jaxmon_alerts.gameday.children import Children
+from jaxmon_alerts.gameday.drill import Drill, DrillPhase, Patience
+from jaxmon_alerts.gameday.scenarios import BY_NAME, SCENARIOS, Scenario
+from jaxmon_alerts.gameday.site import AlertSite, Firing, OwnSite, Receiver, TheirSite
+from jaxmon_alerts.gameday.stack import MonitoringPrograms
+from jaxmon_alerts.gameday.workload import Workload, require_driver
 
 
 _FAILED = 3

@@ -21,9 +21,6 @@ import click
 
 from jaxmon.cli import output
 from jaxmon.cli.extras import require
-from jaxmon.cli.gameday import children as programs
-from jaxmon.cli.gameday import stack
-from jaxmon.cli.gameday.children import ChildProcess, Children
 from jaxmon.cli.gameday.scene import (
     DisplayState,
     SceneLog,
@@ -33,18 +30,21 @@ from jaxmon.cli.gameday.scene import (
     totals_table,
 )
 from jaxmon.cli.gameday.screen import clock, view
-from jaxmon.cli.gameday.stack import (
+from jaxmon.cli.options import Number, Url, Whole
+from jaxmon.errors import CommandError
+from jaxmon.host.files import whole as scratch
+from jaxmon.settings import SIDECAR_PORT
+from jaxmon_alerts.gameday import children as programs
+from jaxmon_alerts.gameday import stack
+from jaxmon_alerts.gameday.children import ChildProcess, Children
+from jaxmon_alerts.gameday.scenarios import BY_NAME, SCENARIOS
+from jaxmon_alerts.gameday.stack import (
     SCALE,
     MonitoringPrograms,
     MonitoringStack,
     active,
     fetch,
 )
-from jaxmon.cli.options import Number, Url, Whole
-from jaxmon.demo.scenarios import BY_NAME, SCENARIOS
-from jaxmon.errors import CommandError
-from jaxmon.files import whole as scratch
-from jaxmon.settings import SIDECAR_PORT
 
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from jaxmon.cli import output
-from jaxmon.cli.gameday.drill import Drill, DrillPhase
 from jaxmon.cli.gameday.screen import BOLD, QUIET, WARNING, Line, clock
-from jaxmon.demo.scenarios import Scenario
-from jaxmon.formats.layout import INDENT, UNKNOWN, Column, table, wrapped
+from jaxmon.host.formats.layout import INDENT, UNKNOWN, Column, table, wrapped
+from jaxmon_alerts.gameday.drill import Drill, DrillPhase
+from jaxmon_alerts.gameday.scenarios import Scenario
 
 
 _NAME, _GUIDE = 16, 4
@@ -55,7 +55,7 @@ def places_of(alerts: Iterable[str]) -> list[AlertPlace]:
     Raises:
         LookupError: no panel lists it.
     """
-    from jaxmon.artifacts import dashboards
+    from jaxmon_dashboards import boards as dashboards
 
     panels = [
         (board.uid, panel)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jaxmon.cli import output
 from jaxmon.cli.gameday.screen import BOLD, QUIET, WARNING, Line, clock, plain
-from jaxmon.cli.gameday.stack import ActiveAlert
-from jaxmon.formats import layout
-from jaxmon.formats.layout import (
+from jaxmon.host.formats import layout
+from jaxmon.host.formats.layout import (
     ELLIPSIS,
     INDENT,
     UNKNOWN,
@@ -21,6 +20,7 @@ from jaxmon.formats.layout import (
     table,
     wrapped,
 )
+from jaxmon_alerts.gameday.stack import ActiveAlert
 
 
 if TYPE_CHECKING:

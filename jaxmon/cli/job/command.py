@@ -15,7 +15,7 @@ from jaxmon.cli.job.sidecars import Sidecars, sidecars
 from jaxmon.cli.limits import LIMITS, limits_of
 from jaxmon.cli.options import Number
 from jaxmon.errors import CommandError
-from jaxmon.formats import durations
+from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
 
 
@@ -170,7 +170,7 @@ def goodput(*, paths: tuple[Path, ...], sidecars: Sidecars, as_json: bool) -> No
     instead, which were started with `--peer-access`. docs/goodput.md says what is
     recorded.
     """
-    from jaxmon.report.goodput import document, lines
+    from jaxmon.screens.goodput import document, lines
 
     broken: list[str] = []
     found = list(_read(paths, broken)) if paths else _asked(sidecars)

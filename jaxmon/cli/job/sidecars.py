@@ -22,9 +22,9 @@ from jaxmon.errors import CommandError
 
 
 if TYPE_CHECKING:
+    from jaxmon.cli.job.discovery import Target
     from jaxmon.facts.host import JobHost
-    from jaxmon.monitoring.discovery import Target
-    from jaxmon.monitoring.session import Session
+    from jaxmon.host.http.session import Session
 
 _AT_ONCE = 64
 _MAX_BYTES = 16 << 20
@@ -99,9 +99,9 @@ class Sidecars:
         """
         from concurrent.futures import ThreadPoolExecutor
 
+        from jaxmon.cli.job.discovery import DiscoveryError
         from jaxmon.facts.host import JobHost
-        from jaxmon.monitoring.discovery import DiscoveryError
-        from jaxmon.monitoring.session import MonitoringError
+        from jaxmon.host.http.session import MonitoringError
 
         token, password = self._secrets()
         login = f"{quote(self.user, safe='')}:{quote(password, safe='')}@"
@@ -145,7 +145,7 @@ class Sidecars:
     def _session(
         self, token: str, login: str, target: Target, seconds: float
     ) -> Session:
-        from jaxmon.monitoring.session import Session
+        from jaxmon.host.http.session import Session
 
         return Session(
             "sidecar",
@@ -165,7 +165,7 @@ class Sidecars:
         Raises:
             DiscoveryError: something is no target, there are none, or too many.
         """
-        from jaxmon.monitoring import discovery
+        from jaxmon.cli.job import discovery
 
         if not (self.targets or self.files or self.urls):
             msg = "give --targets, --file-sd or --http-sd"
@@ -183,7 +183,7 @@ class Sidecars:
         return every
 
     def _given(self) -> Iterator[Target]:
-        from jaxmon.monitoring import discovery
+        from jaxmon.cli.job import discovery
         from jaxmon.settings import SIDECAR_PORT
 
         scheme, access = self.scheme, self.access
@@ -223,7 +223,7 @@ def sidecars(function: F) -> F:
 
 def _asked(target: Target, session: Session, *, stacks: bool = False) -> JobHost:
     from jaxmon.facts.host import host
-    from jaxmon.formats import json_text
+    from jaxmon.host.formats import json_text
 
     began, wall = time.monotonic(), time.time()
     response = session.get("/job", {"stacks": "1"} if stacks else None)

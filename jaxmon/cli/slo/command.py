@@ -15,7 +15,7 @@ from jaxmon.cli.servers import access as server_access
 
 
 if TYPE_CHECKING:
-    from jaxmon.cli.slo.weekly import SloReport
+    from jaxmon_alerts.weekly.report import SloReport
 
 _SCHEMA = 1
 
@@ -89,10 +89,10 @@ def report(
     Everything comes from Prometheus, which needs the rules of `jaxmon alerts build` and
     as many days of data. Queries over a large fleet take a while: raise --timeout.
     """
-    from jaxmon.artifacts import slo
     from jaxmon.cli.slo.markdown import markdown
-    from jaxmon.cli.slo.weekly import ReportCollector
-    from jaxmon.monitoring.prometheus import Prometheus
+    from jaxmon_alerts import slo
+    from jaxmon_alerts.prometheus import Prometheus
+    from jaxmon_alerts.weekly.report import ReportCollector
 
     titles = {}
     if slo_file is not None:

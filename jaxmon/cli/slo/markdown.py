@@ -6,8 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, tzinfo
 
 from jaxmon.cli.markdown import escaped, table
-from jaxmon.cli.slo.queries import Fired
-from jaxmon.cli.slo.weekly import RANKINGS, Objective, Ranked, ServiceCost, SloReport
+from jaxmon_alerts.weekly.queries import Fired
+from jaxmon_alerts.weekly.report import (
+    RANKINGS,
+    Objective,
+    Ranked,
+    ServiceCost,
+    SloReport,
+)
 
 
 _UNKNOWN = "-"

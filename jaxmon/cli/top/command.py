@@ -78,8 +78,8 @@ def command(
 
 
 def _source(url: str | None, run_dir: Path | None, access: Access) -> Source:
-    from jaxmon import rundir
     from jaxmon.cli.sources import Sidecar, Sockets
+    from jaxmon.host import rundir
 
     if url is not None:
         return Sidecar(access.session("sidecar", url), url)

@@ -23,7 +23,7 @@ from jaxmon.cli.top.lines import (
 from jaxmon.cli.top.reader import Seen
 from jaxmon.cli.top.state import KEYS, State
 from jaxmon.facts.status import AcceleratorSummary, Answer, DeviceSummary
-from jaxmon.formats.layout import (
+from jaxmon.host.formats.layout import (
     ELLIPSIS,
     UNKNOWN,
     Column,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from jaxmon.cli import output
-from jaxmon.formats.layout import Column, columns, shortened, table
+from jaxmon.host.formats.layout import Column, columns, shortened, table
 
 
 QUIET, STRONG, CHOSEN = "dim", "bold", "reverse"

@@ -21,7 +21,7 @@ from jaxmon.cli.top.lines import (
 from jaxmon.cli.top.reader import Seen
 from jaxmon.cli.top.state import State
 from jaxmon.facts.status import AgentSummary, FunctionSummary, Latency
-from jaxmon.formats.layout import (
+from jaxmon.host.formats.layout import (
     UNKNOWN,
     Column,
     ago,

@@ -22,7 +22,7 @@ from typing import Any, Self, TypeAlias
 from jaxmon.cli import output
 from jaxmon.cli.top.lines import Line
 from jaxmon.errors import CommandError
-from jaxmon.formats.layout import columns
+from jaxmon.host.formats.layout import columns
 
 
 _Cell: TypeAlias = tuple[str, str]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
 from typing import TYPE_CHECKING, Any
 
-from jaxmon.deadline import Deadline
+from jaxmon.host.deadline import Deadline
 from jaxmon.otel.exporters import exported
 from jaxmon.threads import DaemonThread, Event
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from opentelemetry import context as contexts
 from opentelemetry import trace
 
-from jaxmon.deadline import Deadline
 from jaxmon.exposition.families import SpanIds
+from jaxmon.host.deadline import Deadline
 from jaxmon.indicators.endings import End
 from jaxmon.indicators.recorder import FailureGuard
 from jaxmon.indicators.requests import OpenRequest, serving

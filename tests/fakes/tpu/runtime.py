@@ -20,7 +20,7 @@ import grpc
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from jaxmon.formats import protobuf as wire
+from jaxmon.host.formats import protobuf as wire
 from tests.fakes.tpu.encoding import measure, state
 from tests.protobuf import field, signed
 

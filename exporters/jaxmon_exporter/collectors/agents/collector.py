@@ -5,8 +5,8 @@ All agents' metrics are combined, distinguished by the label ``worker``. A fault
 affects only itself: a killed process only has ``jaxmon_agent_up 0`` while its socket
 exists, and so does one that hangs, floods, or does not serve metrics. A process that
 exits cleanly removes its socket. What it counted stays for a while, and its successor
-adds to it (`jaxmon.endings`). What else stays is of its slot: how many agents started
-in it, and how many of them did not finish.
+adds to it (`jaxmon.facts.endings`). What else stays is of its slot: how many agents
+started in it, and how many of them did not finish.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from jaxmon import endings, rundir
 from jaxmon.catalog import AGENT_UP
-from jaxmon.endings import SlotEnds
 from jaxmon.errors import PageError
 from jaxmon.exposition.families import Family, series
-from jaxmon.http import fetch
-from jaxmon.http.fetch import FetchError, fetch_all
+from jaxmon.facts import endings
+from jaxmon.facts.endings import SlotEnds
+from jaxmon.host import rundir
+from jaxmon.host.http import fetch
+from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon_exporter.collecting import (
     NO_RUN_DIR,
     CollectorUnavailable,

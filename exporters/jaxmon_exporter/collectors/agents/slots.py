@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxmon import endings
 from jaxmon.catalog import (
     AGENT_CRASHES,
     AGENT_DIED,
@@ -21,13 +20,14 @@ from jaxmon.catalog import (
     COUNTING_SECONDS,
 )
 from jaxmon.clocks import monotonic
-from jaxmon.endings import SlotEnds
 from jaxmon.errors import PageError
 from jaxmon.exposition.add import added
 from jaxmon.exposition.families import Family, series
+from jaxmon.facts import endings
 from jaxmon.facts.ending import ProcessEnd
-from jaxmon.formats.schema import NewerSchemaError
-from jaxmon.resources import hung
+from jaxmon.facts.endings import SlotEnds
+from jaxmon.host.formats.schema import NewerSchemaError
+from jaxmon.host.resources import hung
 
 
 _KINDS = ("counter", "histogram")

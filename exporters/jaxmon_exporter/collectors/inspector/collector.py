@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from jaxmon import rundir
 from jaxmon.exposition.families import Family
+from jaxmon.facts import responses
 from jaxmon.facts.host import InspectedCollectives
-from jaxmon.http.fetch import FetchError, fetch_all
-from jaxmon.report import responses
+from jaxmon.host import rundir
+from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon_exporter.collecting import (
     NO_JOB,
     Clock,

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
-from jaxmon.http.fetch import BROKEN, TIMEOUT, TOO_LARGE, FetchError
-from jaxmon.http.stream import Bounds, Stream, TooLargeError, connected
+from jaxmon.host.http.fetch import BROKEN, TIMEOUT, TOO_LARGE, FetchError
+from jaxmon.host.http.stream import Bounds, Stream, TooLargeError, connected
 
 
 GONE = "gone"

@@ -20,7 +20,7 @@ from jaxmon.catalog.values import (
 )
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.facts.host import LaggingRank, Ras, RasProcesses
-from jaxmon.http.fetch import TOO_LARGE, FetchError
+from jaxmon.host.http.fetch import TOO_LARGE, FetchError
 from jaxmon_exporter.collecting import NO_JOB, Clock, CollectorUnavailable
 from jaxmon_exporter.collectors.nccl import client
 

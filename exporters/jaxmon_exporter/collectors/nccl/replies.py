@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.facts.host import LaggingRank, MissingProcess
-from jaxmon.formats import json_text
+from jaxmon.host.formats import json_text
 from jaxmon_exporter.collectors.nccl.client import BrokenReplyError
 
 

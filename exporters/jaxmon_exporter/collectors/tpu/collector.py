@@ -15,10 +15,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxmon import tpus
 from jaxmon.catalog import ACCELERATOR_INFO, ACCELERATOR_UP, TPU_OWNER_PID
 from jaxmon.exposition.families import Family, gauge, series
-from jaxmon.tpus import Chip
+from jaxmon.host import tpus
+from jaxmon.host.tpus import Chip
 from jaxmon_exporter.collecting import Clock, CollectorUnavailable, partial_failures
 from jaxmon_exporter.collectors.tpu import runtimes as tpu_addresses
 

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from jaxmon.errors import WireError
-from jaxmon.formats import protobuf as wire
+from jaxmon.host.formats import protobuf as wire
 
 
 Attribute: TypeAlias = "int | str"

@@ -1,0 +1,304 @@
+"""Child processes of a command: our `programs`, and the sidecar."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from jaxmon.errors import CommandError
+
+
+HOST = "127.0.0.1"
+SIDECAR_READY = re.compile(r"exporter: (http://\S+)/")
+AGENT_READY = re.compile(r"metrics: (http://\S+)")
+PROGRAM_READY = re.compile(r"^(ready)$", re.MULTILINE)
+
+# Settings of the agent that are durations, which shrink as the rules' do: seconds.
+_DURATIONS = {
+    "JAXMON_MEMORY_INTERVAL": 10.0,
+    "JAXMON_MEMORY_LINES_INTERVAL": 60.0,
+    "JAXMON_LEAK_WINDOW": 600.0,
+}
+# Taking snapshots more often would be all that the programs do.
+_LEAST_SECONDS = 1.0
+
+# -P: files in the current directory are no part of the demo.
+_PYTHON = (sys.executable, "-P")
+_EXPORTER = "from jaxmon.cli.main import exporter; exporter()"
+
+_TAIL_LINES = 20
+_MOST_READ = 1 << 20
+
+
+class RunningProcess(Protocol):
+    """What a `ChildProcess` needs of its process, as `subprocess.Popen` has it."""
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, `None` as long as it is not known to have exited."""
+
+    def poll(self) -> int | None:
+        """Return the exit code, `None` while it runs."""
+
+    def wait(self, timeout: float | None = None, /) -> int:
+        """Return the exit code; raise `subprocess.TimeoutExpired` if it is late."""
+
+    def send_signal(self, number: int, /) -> None:
+        """Send a signal."""
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+
+
+Launch = Callable[..., RunningProcess]
+
+
+class ChildProcess:
+    """A running process whose output goes to files."""
+
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        environ: Mapping[str, str],
+        logs: Path,
+        launch: Launch,
+    ) -> None:
+        self.name = name
+        self._out, self._err = logs / f"{name}.out", logs / f"{name}.err"
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self.process = launch(
+                arguments,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                # Ctrl-C reaches the command alone, which then ends its children.
+                start_new_session=True,
+            )
+
+    def check(self) -> None:
+        """
+        Raise if the process has exited.
+
+        Raises:
+            CommandError: it has exited; includes the last lines of its stderr.
+        """
+        status = self.process.poll()
+        if status is not None:
+            how = f"signal {-status}" if status < 0 else f"exit code {status}"
+            msg = f"{self.name} exited with {how}; last output:"
+            raise CommandError(msg, details=self._stderr_tail())
+
+    def says(self, pattern: re.Pattern[str], *, seconds: float) -> str:
+        """
+        Wait for *pattern* in the first MiB of output; return group 1.
+
+        Raises:
+            CommandError: the process exited, or did not print it within *seconds*.
+        """
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if said := self.said(pattern):
+                return said
+            time.sleep(0.1)
+        msg = f"{self.name} was not ready after {seconds:g} seconds; last output:"
+        raise CommandError(msg, details=self._stderr_tail())
+
+    def said(self, pattern: re.Pattern[str]) -> str | None:
+        """
+        Return group 1 of *pattern* in the first MiB of output so far, `None` without.
+
+        Raises:
+            CommandError: the process exited and did not print it.
+        """
+        exited = self.process.poll() is not None
+        for path in (self._out, self._err):
+            with path.open("rb") as file:
+                said = file.read(_MOST_READ).decode("utf-8", "replace")
+            if match := pattern.search(said):
+                return match[1]
+        if exited:
+            self.check()
+        return None
+
+    def terminate(self) -> None:
+        """Send SIGTERM, also to a process that is stopped."""
+        self.process.terminate()
+        self.process.send_signal(signal.SIGCONT)
+
+    def stop(self, *, seconds: float) -> None:
+        """Wait for the process to exit; kill it after *seconds*."""
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _stderr_tail(self) -> list[str]:
+        with self._err.open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - _MOST_READ, 0))
+            said = file.read(_MOST_READ).decode("utf-8", "replace")
+        return said.splitlines()[-_TAIL_LINES:] or ["(nothing)"]
+
+
+class Children:
+    """
+    Child processes that are stopped when the ``with`` block ends.
+
+    Args:
+        environ: environment of each.
+        logs: directory for what they print.
+        patience: grace period in seconds.
+        launch: starts a process as `subprocess.Popen` does.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        logs: Path,
+        *,
+        patience: float = 10.0,
+        launch: Launch = subprocess.Popen,
+    ) -> None:
+        self._environ = environ
+        self._logs = logs
+        self._patience = patience
+        self._launch = launch
+        self._children: list[ChildProcess] = []
+
+    def start(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        environ: Mapping[str, str] | None = None,
+    ) -> ChildProcess:
+        """
+        Start a process, known as *name*, with *environ* in addition to that of all.
+        """
+        full = {**self._environ, **(environ or {})}
+        child = ChildProcess(name, arguments, full, self._logs, self._launch)
+        self._children.append(child)
+        return child
+
+    def end(self, child: ChildProcess) -> None:
+        """Stop *child* before the others."""
+        child.terminate()
+        child.stop(seconds=self._patience)
+        self.forget(child)
+
+    def forget(self, child: ChildProcess) -> None:
+        """Leave *child*, which has exited, out of all that follows."""
+        self._children.remove(child)
+
+    def check(self) -> None:
+        """
+        Raise if any of them has exited.
+
+        Raises:
+            CommandError: one has exited.
+        """
+        for child in self._children:
+            child.check()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for child in self._children:
+            child.terminate()
+        deadline = time.monotonic() + self._patience
+        try:
+            for child in self._children:
+                child.stop(seconds=max(0.0, deadline - time.monotonic()))
+        except KeyboardInterrupt:
+            # Interrupted a second time: the user is out of patience.
+            for child in self._children:
+                child.stop(seconds=0.0)
+            raise
+
+
+def environ(run_dir: str, *, scale: float) -> Mapping[str, str]:
+    """
+    Return the environment of programs: default settings and a private run directory.
+
+    Args:
+        run_dir: of their agents.
+        scale: speed-up of the rules that judge them.
+    """
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("JAXMON_")
+    }
+    durations = {
+        name: f"{max(seconds / scale, _LEAST_SECONDS):g}"
+        for name, seconds in _DURATIONS.items()
+    }
+    return {
+        # Programs share each accelerator; one must not reserve it all.
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        **inherited,
+        **durations,
+        "JAXMON_RUN_DIR": run_dir,
+    }
+
+
+def start_sidecar(
+    children: Children,
+    run_dir: str,
+    *options: str,
+    name: str = "sidecar",
+    host: str = HOST,
+    port: int = 0,
+    environ: Mapping[str, str] | None = None,
+) -> ChildProcess:
+    """Start a sidecar for the agents in *run_dir*; it prints `SIDECAR_READY`."""
+    return children.start(
+        name,
+        [
+            *(*_PYTHON, "-c", _EXPORTER, "--host", host),
+            *("--port", str(port), "--run-dir", run_dir),
+            *("--agents-interval", "1", "--log-level", "warning", *options),
+        ],
+        environ,
+    )
+
+
+def start_program(
+    children: Children,
+    program: str,
+    *options: str,
+    name: str,
+    environ: Mapping[str, str] | None = None,
+) -> ChildProcess:
+    """Start one of our `programs`; it prints where its agent is, then that."""
+    command = [*_PYTHON, "-m", f"jaxmon_alerts.gameday.programs.{program}", *options]
+    return children.start(name, command, environ)
+
+
+def free_ports(number: int) -> list[int]:
+    """Return that many different ports that are free."""
+    with ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(number)]
+        for probe in probes:
+            probe.bind((HOST, 0))
+        return [int(probe.getsockname()[1]) for probe in probes]

@@ -1,0 +1,376 @@
+"""
+The faults: what breaks in which program, and which alert must report it.
+
+Definitions only, for ``jaxmon gameday``, which drills them, and for ``jaxmon demo
+--break``, which offers those that need no process of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+
+Means = Literal["signal", "deploy", "redeploy", "crash", "kill", "freeze", "driver"]
+"""
+How a fault begins and ends.
+
+- ``signal``: SIGUSR1 breaks the program, SIGUSR2 mends it.
+- ``deploy``: every process is replaced by a broken one, which SIGUSR2 mends.
+- ``redeploy``: the same, but sound ones replace them in turn.
+- ``crash``: SIGUSR1 makes it exit with an error; its successors do so at startup.
+- ``kill``: SIGKILL; a new process takes its place at the end.
+- ``freeze``: SIGSTOP and SIGCONT.
+- ``driver``: the stand-in for the GPU driver reports it.
+"""
+
+Program = Literal["serve", "train", "fragile", "rank", "sharded", ""]
+
+LOAD = frozenset(
+    {
+        "JaxmonAgentSilent",
+        "JaxmonCompileSlow",
+        "JaxmonSlowdown",
+        "JaxmonTargetDown",
+        "JaxmonTimeLost",
+        "JaxmonWarmLatencyBudgetBurn",
+    }
+)
+"""
+Alerts about speed, which a machine that runs all of this at once may bring without any
+fault: reported, but not held against a scenario.
+"""
+
+RESTART = frozenset({"JaxmonServiceVanished"})
+"""
+Alerts that a restart may bring: it takes seconds, which are minutes to accelerated
+rules.
+"""
+
+_NAME = re.compile(r"[a-z]+(-[a-z]+)*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """
+    One fault, and what it leads to.
+
+    Args:
+        name: of the scenario, and of the fault that the program knows.
+        guide: what breaks, by its number in the operator's guide; empty if it has none.
+        summary: what happens, as a clause without a full stop.
+        program: the one of our `programs` that breaks; empty for hardware.
+        alert: the name of the alert that must report it.
+        severity: of that alert, if it has several and only one will do.
+        follows: other alerts that are true as well, and may arrive.
+        means: how it begins and ends.
+        processes: how many run the program.
+        environ: further environment variables of the program; ``{directory}`` stands
+            for a directory that its processes share.
+        broken_environ: those that a redeployed, broken process has instead.
+        orders: lines that the stand-in driver obeys while the fault lasts.
+        xids: Xid errors that it reports when the fault begins, as device and number.
+        usual_for: seconds that it must have run before it breaks, in a stack that is 60
+            times as fast as production.
+
+    Raises:
+        ValueError: the definition contradicts itself.
+    """
+
+    name: str
+    guide: str = ""
+    summary: str
+    program: Program
+    alert: str
+    severity: Literal["page", "ticket", ""] = ""
+    follows: frozenset[str] = frozenset()
+    means: Means = "signal"
+    processes: int = 1
+    environ: tuple[tuple[str, str], ...] = ()
+    broken_environ: tuple[tuple[str, str], ...] = ()
+    orders: tuple[str, ...] = ()
+    xids: tuple[str, ...] = ()
+    usual_for: float = 15.0
+
+    def __post_init__(self) -> None:
+        for problem in self._problems():
+            msg = f"scenario {self.name!r} {problem}"
+            raise ValueError(msg)
+
+    @property
+    def needs_driver(self) -> bool:
+        """Whether it needs a stand-in for the GPU driver."""
+        return self.means == "driver"
+
+    @property
+    def in_demo(self) -> bool:
+        """Whether one process of the demo can have the fault while the others run."""
+        alone = self.program in ("serve", "train") and self.processes == 1
+        return alone and self.means == "signal" and not self.environ
+
+    def expects(self, alert: str) -> bool:
+        """Return whether *alert* may arrive while this is drilled."""
+        restarts = self.means in ("deploy", "redeploy", "crash", "kill")
+        return alert in {
+            *(self.alert, *self.follows, *LOAD),
+            *(RESTART if restarts else ()),
+        }
+
+    def _problems(self) -> list[str]:
+        found = []
+        if not _NAME.fullmatch(self.name):
+            found.append("has an invalid name; use words in lower case and hyphens")
+        if self.summary.endswith("."):
+            found.append("has a summary that ends with a full stop; omit it")
+        if bool(self.program) == self.needs_driver:
+            found.append("needs a program, or the driver; give one of them")
+        if bool(self.orders or self.xids) != self.needs_driver:
+            found.append("has orders without a driver, or a driver without orders")
+        if self.alert in self.follows:
+            found.append("lists its alert among those that follow; remove it there")
+        return found
+
+
+# What requests that wait for compiles also are: cold, and misses of the cache.
+_WAITS = frozenset(
+    {
+        "JaxmonColdStarts",
+        "JaxmonColdStartBudgetBurn",
+        "JaxmonCacheHitRateBudgetBurn",
+        "JaxmonColdLatency",
+    }
+)
+
+_SERVING = (
+    Scenario(
+        name="cold",
+        guide="F1",
+        summary="a new version serves without a warm-up, a new model per request",
+        program="serve",
+        alert="JaxmonColdStarts",
+        follows=_WAITS - {"JaxmonColdStarts"},
+        means="deploy",
+    ),
+    Scenario(
+        name="oom",
+        guide="F2",
+        summary="a server feature requests more memory than available",
+        program="serve",
+        alert="JaxmonOutOfMemory",
+    ),
+    Scenario(
+        name="recompile",
+        guide="F3",
+        summary="every request has a different shape",
+        program="serve",
+        alert="JaxmonRecompileStorm",
+        follows=_WAITS,
+    ),
+    Scenario(
+        name="key-reuse",
+        guide="F4",
+        summary="samples are drawn twice from one PRNG key",
+        program="serve",
+        alert="JaxmonKeyReuse",
+    ),
+    Scenario(
+        name="nondeterminism",
+        guide="F4",
+        summary="a function gives different outputs for the same input",
+        program="serve",
+        alert="JaxmonCheckFailed",
+    ),
+    Scenario(
+        name="leak",
+        guide="F5",
+        summary="a server keeps an array of each request",
+        program="serve",
+        alert="JaxmonMemoryLeak",
+    ),
+    Scenario(
+        name="thunder",
+        guide="F6",
+        summary="replicas start without their shared cache, and compile the same",
+        program="serve",
+        alert="JaxmonThunderingCompilation",
+        # Once all are compiled, nothing is left to mend.
+        means="deploy",
+        processes=4,
+        environ=(
+            ("JAX_COMPILATION_CACHE_DIR", "{directory}/cache"),
+            # All of these programs compile in less than JAX's least time for it.
+            ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0"),
+            ("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1"),
+        ),
+        # Who drills this may have a cache in the environment.
+        broken_environ=(("JAX_ENABLE_COMPILATION_CACHE", "false"),),
+    ),
+    Scenario(
+        name="hang",
+        guide="F8",
+        summary="requests wait for a lock that is never released",
+        program="serve",
+        alert="JaxmonRequestsHang",
+    ),
+    Scenario(
+        name="errors",
+        summary="requests fail",
+        program="serve",
+        alert="JaxmonRequestErrorBudgetBurn",
+        severity="page",
+    ),
+    Scenario(
+        name="latency",
+        summary="every request waits for a slow store",
+        program="serve",
+        alert="JaxmonWarmLatencyBudgetBurn",
+        severity="page",
+    ),
+    Scenario(
+        name="vanish",
+        summary="a server is killed and does not come back",
+        program="serve",
+        alert="JaxmonServiceVanished",
+        means="kill",
+    ),
+    Scenario(
+        name="freeze",
+        guide="F8",
+        summary="a server is stopped, but its process remains",
+        program="serve",
+        alert="JaxmonAgentSilent",
+        means="freeze",
+        follows=frozenset({"JaxmonServiceVanished"}),
+    ),
+)
+
+# A loop that is stuck is late as well, and waits for what it waits for.
+_STUCK = frozenset({"JaxmonStepFreshnessBudgetBurn", "JaxmonDataStarvation"})
+
+_TRAINING = (
+    Scenario(
+        name="stall",
+        guide="F8",
+        summary="the training loop waits for data that never arrives",
+        program="train",
+        alert="JaxmonTrainingStalled",
+        follows=_STUCK,
+    ),
+    Scenario(
+        name="starve",
+        summary="the training loop waits for its loader in every step",
+        program="train",
+        alert="JaxmonDataStarvation",
+    ),
+    Scenario(
+        name="die",
+        summary="a training process is killed, and no other takes its place",
+        program="train",
+        alert="JaxmonTrainingDied",
+        means="kill",
+    ),
+    Scenario(
+        name="crash",
+        summary="a process exits with an error before its first step, again and again",
+        program="fragile",
+        alert="JaxmonCrashLoop",
+        means="crash",
+        follows=frozenset({"JaxmonTrainingDied"}),
+    ),
+    Scenario(
+        name="nan",
+        summary="the loss is NaN",
+        program="train",
+        alert="JaxmonNonFinite",
+    ),
+    Scenario(
+        name="unsaved",
+        summary="checkpoints cannot be written",
+        program="train",
+        alert="JaxmonCheckpointFailed",
+    ),
+    Scenario(
+        name="slow",
+        guide="F7",
+        summary="a training step takes several times as long as before",
+        program="train",
+        alert="JaxmonSlowdown",
+        # The times of a loop are recorded once in as many seconds as make ten samples.
+        environ=(("JAXMON_SAMPLE_RATE", "10"),),
+        usual_for=45.0,
+    ),
+    Scenario(
+        name="corrupt",
+        guide="F4",
+        summary="one of the devices computes wrongly, without an error",
+        program="sharded",
+        alert="JaxmonSilentCorruption",
+        follows=frozenset({"JaxmonCheckFailed"}),
+        environ=(
+            ("JAX_PLATFORMS", "cpu"),
+            ("XLA_FLAGS", "--xla_force_host_platform_device_count=4"),
+            ("JAXMON_SHADOW_INTERVAL", "0.1"),
+            ("JAXMON_SAMPLE_RATE", "10"),
+        ),
+    ),
+    Scenario(
+        name="diverge",
+        guide="F7",
+        summary="two processes of one mesh run different versions of a program",
+        program="rank",
+        alert="JaxmonProgramsDiverge",
+        means="redeploy",
+        processes=2,
+    ),
+    Scenario(
+        name="rank-stuck",
+        guide="F8",
+        summary="a process of a job is stuck, and the other waits in a collective",
+        program="rank",
+        alert="JaxmonRankStuck",
+        processes=2,
+    ),
+)
+
+# NVML's code for a lost GPU.
+_LOST = 15
+# Number of NVML's field for the time spent at lower clocks because the GPU was hot.
+_HARDWARE_THERMAL = 270
+_MINUTE = 60_000_000_000
+
+# Of GPUs, which a stand-in for NVIDIA's driver reports.
+_HARDWARE = (
+    Scenario(
+        name="gpu-lost",
+        summary="a GPU falls off the bus",
+        program="",
+        alert="JaxmonAcceleratorLost",
+        means="driver",
+        orders=(f"device 1 {_LOST}",),
+    ),
+    Scenario(
+        name="gpu-xid",
+        summary="a GPU reports Xid 79, with which its work is lost",
+        program="",
+        alert="JaxmonGpuXid",
+        means="driver",
+        xids=("1 79",),
+    ),
+    Scenario(
+        name="gpu-throttled",
+        summary="a GPU is too hot and lowers its clocks",
+        program="",
+        alert="JaxmonGpuThrottled",
+        means="driver",
+        orders=(f"field 1 {_HARDWARE_THERMAL} {_MINUTE}",),
+    ),
+)
+
+
+SCENARIOS = (*_SERVING, *_TRAINING, *_HARDWARE)
+"""All of them, in the order in which they are listed."""
+
+BY_NAME: Mapping[str, Scenario] = MappingProxyType({one.name: one for one in SCENARIOS})

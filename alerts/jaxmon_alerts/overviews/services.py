@@ -1,0 +1,226 @@
+"""What services do: requests, loops, functions, FLOPs and collectives of NCCL."""
+
+from __future__ import annotations
+
+from jaxmon import catalog
+from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, ne, ratio
+from jaxmon_alerts.overviews.model import (
+    PROCESS,
+    OverviewRule,
+    Windows,
+    counted,
+    gauged,
+    rated,
+    rising,
+)
+
+
+# --- requests, queues and batches ---------------------------------------------------
+
+_ROUTE = ("job", "route")
+_SUCCESS = eq("outcome", "success")
+
+
+REQUESTS = rising(events.REQUESTS, *_ROUTE, "outcome", "start")
+REQUEST_SECONDS = OverviewRule(
+    "job",
+    catalog.REQUEST_SECONDS,
+    "increase5m",
+    lambda window: (
+        histogram(catalog.REQUEST_SECONDS, _SUCCESS, eq("start", "warm"))
+        .buckets(*_ROUTE, "start", window=window.recent)
+        .or_(
+            histogram(
+                catalog.REQUEST_SECONDS, _SUCCESS, ne("start", "warm"), rare=True
+            ).buckets(*_ROUTE, "start", window=window.recent, known=window.known)
+        )
+    ),
+)
+REQUESTS_IN_PROGRESS = gauged(catalog.REQUESTS_IN_PROGRESS, "sum", *_ROUTE)
+REQUEST_OLDEST = gauged(catalog.REQUEST_OLDEST_SECONDS, "max", *_ROUTE)
+QUEUE_DEPTH = gauged(catalog.QUEUE_DEPTH, "sum", "job", "queue")
+BATCH_FILL = OverviewRule(
+    "job",
+    catalog.BATCH_FILL_RATIO,
+    "mean5m",
+    lambda window: histogram(catalog.BATCH_FILL_RATIO).mean(
+        *_ROUTE, window=window.recent
+    ),
+)
+
+_REQUESTS = (
+    *(REQUESTS, REQUEST_SECONDS, REQUESTS_IN_PROGRESS, REQUEST_OLDEST),
+    *(QUEUE_DEPTH, BATCH_FILL),
+)
+
+# --- loops, activities and logged values --------------------------------------------
+
+_LOOP = ("job", "loop")
+_NAMED = ("job", "name")
+
+
+STEPS = rated(catalog.STEPS, *_LOOP)
+STEP_SECONDS = OverviewRule(
+    "job",
+    catalog.STEP_SECONDS,
+    "increase5m",
+    lambda window: histogram(catalog.STEP_SECONDS).buckets(
+        *_LOOP, window=window.recent
+    ),
+)
+STEP_MEAN = OverviewRule(
+    "job",
+    catalog.STEP_SECONDS,
+    "mean5m",
+    # None where no step was made.
+    lambda window: (
+        histogram(catalog.STEP_SECONDS).mean(*_LOOP, window=window.recent) >= 0
+    ),
+)
+DATA_WAIT = OverviewRule(
+    "job",
+    catalog.DATA_WAIT_SECONDS,
+    "ratio5m",
+    lambda window: (
+        counter(catalog.DATA_WAIT_SECONDS).rate(window.recent).sum(*_LOOP)
+        / (histogram(catalog.STEP_SECONDS).sum.rate(window.recent).sum(*_LOOP) > 0)
+    ),
+)
+STEP_AGE = gauged(catalog.STEP_AGE_SECONDS, "max", *_LOOP)
+ACTIVITY = rated(catalog.TIME_SECONDS, "job", "activity")
+# Of processes in a loop: a server waits for requests.
+WAITING = OverviewRule(
+    "job",
+    catalog.WALL_SECONDS,
+    "max_rate5m",
+    lambda window: (
+        counter(catalog.WALL_SECONDS)
+        .rate(window.recent)
+        .sum(*PROCESS, "state")
+        .and_(gauge(catalog.STEP_AGE_SECONDS), *PROCESS)
+        .max("job", "state")
+    ),
+)
+CHECKPOINT_AGE = OverviewRule(
+    "job",
+    catalog.ACTIVITY_AGE_SECONDS,
+    "checkpoint_min",
+    lambda _: gauge(catalog.ACTIVITY_AGE_SECONDS, eq("activity", "checkpoint")).min(
+        "job"
+    ),
+)
+ITEMS = rated(catalog.ITEMS, *_LOOP, "item")
+VALUE = gauged(catalog.VALUE, "avg", *_NAMED)
+NONFINITE = gauged(catalog.NONFINITE_OUTPUTS, "max", *_NAMED)
+NONFINITE_RUN = gauged(catalog.VALUE_NONFINITE_RUN, "max", *_NAMED)
+SPIKES = counted(events.SPIKES, *_NAMED)
+
+_TRAINING = (
+    *(STEPS, STEP_SECONDS, STEP_MEAN, DATA_WAIT, STEP_AGE, ACTIVITY, WAITING),
+    *(CHECKPOINT_AGE, ITEMS),
+    *(VALUE, NONFINITE, NONFINITE_RUN, SPIKES),
+)
+
+# --- functions: the most series, and the dearest rules ------------------------------
+
+_FUNCTION = ("job", "function")
+
+
+CALLS = rated(catalog.JIT_CALLS, *_FUNCTION)
+CACHE_HITS = rated(catalog.JIT_CACHE_HITS, *_FUNCTION)
+# Of what did not happen there is no series.
+RECOMPILES = rising(events.RECOMPILES, *_FUNCTION, "cause")
+WORST_RECOMPILES = OverviewRule(
+    "job",
+    catalog.RECOMPILES,
+    "max_rate5m",
+    lambda window: (
+        window.per_second(events.RECOMPILES.within(window.recent))
+        .sum(*PROCESS, "function")
+        .max("job")
+    ),
+)
+COMPILING = rising(events.COMPILE_SECONDS, "job", "phase")
+COMPILES = counted(events.COMPILES, "job", "outcome")
+LOOKUPS = counted(events.CACHE_LOOKUPS, "job", "result")
+PROGRAMS = gauged(catalog.PROGRAM_INFO, "count", *PROCESS)
+ERRORS = counted(events.ERRORS, *_FUNCTION, "kind")
+
+SELDOM = (
+    *(CALLS, CACHE_HITS, RECOMPILES, WORST_RECOMPILES, COMPILING, COMPILES),
+    *(LOOKUPS, PROGRAMS, ERRORS),
+)
+
+# --- FLOPs --------------------------------------------------------------------------
+
+_MODEL = eq("work", "model")
+_CALLED = (*PROCESS, "function")
+
+
+def _utilization(window: Windows) -> Expr:
+    """
+    Return the utilization of each process whose calls are all known: a function whose
+    FLOPs are unknown, and which is called, would make it too low.
+    """
+    rate = counter(catalog.IDEAL_SECONDS, _MODEL).rate(window.recent).sum(*PROCESS)
+    called = counter(catalog.JIT_CALLS).rate(window.recent).sum(*_CALLED) > 0
+    unknown = gauge(catalog.FLOPS_UNKNOWN_REASON).max(*_CALLED)
+    # Whether it is called, is unknown too.
+    uncounted = gauge(catalog.FLOPS_UNKNOWN_REASON, eq("reason", "uncounted"))
+    hidden = unknown.and_(called, *_CALLED).or_(uncounted.max(*_CALLED))
+    return rate.unless(hidden, *PROCESS)
+
+
+MFU = OverviewRule(
+    "job",
+    catalog.IDEAL_SECONDS,
+    "avg_model_rate5m",
+    lambda window: _utilization(window).avg("job"),
+)
+FLOPS = OverviewRule(
+    "job",
+    catalog.FLOPS,
+    "model_rate5m",
+    lambda window: (
+        counter(catalog.FLOPS, _MODEL)
+        .rate(window.recent)
+        .sum("job")
+        .of_unit("FLOPs per second")
+    ),
+)
+
+_FLOPS = (MFU, FLOPS)
+
+# --- collectives, and the processes that arrive late at them ------------------------
+
+_KIND = ("job", "collective")
+# Of the median; ranks that arrive together differ by less.
+_LATE = 0.9
+
+
+def _seconds(window: Windows, *by: str) -> Expr:
+    return counter(catalog.NCCL_COLLECTIVE_SECONDS).rate(window.recent).sum(*by)
+
+
+def _bandwidth(window: Windows) -> Expr:
+    by = (*_KIND, "size")
+    moved = counter(catalog.NCCL_BUS_BYTES).rate(window.recent).sum(*by)
+    return ratio(moved, _seconds(window, *by)).of_unit("bytes per second")
+
+
+def _late(window: Windows) -> Expr:
+    by = (*PROCESS, "collective")
+    rate = counter(catalog.NCCL_COLLECTIVES_RECORDED).rate(window.recent).sum(*by)
+    mean = ratio(_seconds(window, *by), rate)
+    return mean.relative_to(mean.median(*_KIND), *_KIND).of_unit("times") < _LATE
+
+
+BANDWIDTH = OverviewRule("job", catalog.NCCL_BUS_BYTES, "bandwidth5m", _bandwidth)
+RECORDED = rated(catalog.NCCL_COLLECTIVES_RECORDED, *_KIND)
+UNRECORDED = rated(catalog.NCCL_UNRECORDED_COLLECTIVES, *_KIND)
+# Of those that are not late, which are nearly all, nothing is recorded.
+LATE = OverviewRule("worker", catalog.NCCL_COLLECTIVE_SECONDS, "late_ratio5m", _late)
+
+COLLECTIVES = (BANDWIDTH, RECORDED, UNRECORDED, LATE)
+
+OFTEN = (*_REQUESTS, *_TRAINING, *_FLOPS)

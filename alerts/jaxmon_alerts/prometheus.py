@@ -1,0 +1,99 @@
+"""Queries to a Prometheus, or to what serves its API: Thanos, Mimir."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from jaxmon.host.http.session import MonitoringError, Session
+
+
+class QueryError(MonitoringError):
+    """Prometheus could not evaluate a query: too expensive, or it took too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusSeries:
+    """
+    One series of a result.
+
+    Args:
+        labels: of the series; missing ones are absent.
+        points: Unix time and value, in order of time; numbers only.
+    """
+
+    labels: Mapping[str, str]
+    points: tuple[tuple[float, float], ...]
+
+    @property
+    def value(self) -> float:
+        """The latest value."""
+        return self.points[-1][1]
+
+
+class Prometheus:
+    """
+    Evaluates queries; each is one request.
+
+    Args:
+        session: of the server.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def instant(self, query: str, at: float) -> list[PrometheusSeries]:
+        """
+        Return the series that *query* yields at the Unix time *at*.
+
+        Raises:
+            QueryError: it cannot be evaluated.
+            MonitoringError: no response, or not one of a Prometheus.
+        """
+        return self._query("query", {"query": query, "time": f"{at:.3f}"})
+
+    def between(
+        self, query: str, start: float, end: float, *, step: float
+    ) -> list[PrometheusSeries]:
+        """
+        Return what *query* yields every *step* seconds from *start* to *end*, at most
+        11,000 times; raises as `instant` does.
+        """
+        times = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:.3f}"}
+        return self._query("query_range", {"query": query, **times})
+
+    def _query(self, endpoint: str, query: Mapping[str, str]) -> list[PrometheusSeries]:
+        response = self._session.get(f"/api/v1/{endpoint}", query)
+        document = self._session.decoded(response)
+        status = document.get("status") if isinstance(document, dict) else None
+        if status == "error":
+            text = self._session.redacted(str(document.get("error")))
+            msg = f"{self._session.whose} could not evaluate a query: {text}"
+            raise QueryError(msg)
+        data = document.get("data") if status == "success" else None
+        result = data.get("result") if isinstance(data, dict) else None
+        if response.status != HTTPStatus.OK or not isinstance(result, list):
+            reason = f"{response.status} without the result of a query"
+            raise self._session.foreign(reason)
+        try:
+            found = [_series(one) for one in result]
+        except (KeyError, TypeError, ValueError, AttributeError):
+            reason = "a result that is no vector"
+            raise self._session.foreign(reason) from None
+        return [one for one in found if one.points]
+
+
+def _series(one: Mapping[str, Any]) -> PrometheusSeries:
+    points = one["values"] if "values" in one else [one["value"]]
+    labels = {str(name): str(value) for name, value in one["metric"].items()}
+    return PrometheusSeries(labels, tuple(_numbers(points)))
+
+
+def _numbers(points: Any) -> Iterator[tuple[float, float]]:
+    for time, text in points:
+        value = float(text)
+        if math.isfinite(value):
+            yield float(time), value

@@ -1,0 +1,161 @@
+"""
+Cause alerts: likely reasons for missed objectives, and what no objective covers. They
+are those of the symptoms, as a site changes them: local limits, overrides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from jaxmon import catalog
+from jaxmon.catalog import Metric
+from jaxmon.limits import Limits
+from jaxmon.promql import Expr, counter, eq, gauge
+from jaxmon.symptoms.alert import Alert, SiteLimits
+from jaxmon.symptoms.table import SYMPTOMS
+from jaxmon_alerts.slo import Slos
+from jaxmon_alerts.slo.changes import LocalLimits, Override
+
+
+# A series that exists if the label has the value, by label.
+_WITNESSES = {
+    "loop": catalog.STEP_AGE_SECONDS,
+    "route": catalog.REQUESTS,
+    "function": catalog.COMPILES,
+}
+
+
+# In files, where they keep their place from release to release; new ones come last.
+_ORDER = (
+    " "
+    "DeployInProgress RequestsHang ColdStarts ColdLatency TrainingStalled RankStuck "
+    "NcclStuck TrainingDied CrashLoop NotReady WarmupFailed NonFinite DataStarvation "
+    "TimeLost Straggler RankSlow CheckpointAge CheckpointFailed RunNoProgress "
+    "GoodputLow Slowdown OutOfMemory DeviceMemoryHigh MemoryLeak HostMemoryGrowth "
+    "RecompileStorm CompileFailed CompileSlow CompileStuck ThunderingCompilation "
+    "ProgramsDiverge KeyReuse CheckFailed SilentCorruption AcceleratorLost GpuXid "
+    "GpuEccErrors GpuNeedsReset GpuThrottled TpuRuntimeDown AcceleratorUnderused "
+    "AcceleratorIdle TargetDown ServiceVanished CollectorDown WebConfigFailed "
+    "AgentSilent AgentHookInactive ExportFailing SpansDropped "
+)
+
+
+def cause_alerts(limits: SiteLimits) -> list[Alert]:
+    """
+    Return the alerts of all symptoms, that on deployments first: Alertmanager must see
+    it before the alerts it inhibits.
+    """
+    # Several symptoms share some.
+    rows = {one.alert: one for one in SYMPTOMS.values()}.values()
+    return sorted((it for one in rows for it in one.alerts(limits)), key=_place)
+
+
+def causes(slos: Slos, scale: float) -> Iterator[Alert]:
+    """
+    Yield the cause alerts, with the local limits of some of their subjects.
+
+    Raises:
+        SloError: a local limit concerns no alert with its labels.
+    """
+
+    def build(limits: Limits) -> list[Alert]:
+        page = slos.site.severity("page")
+        return cause_alerts(SiteLimits.of(limits, scale, slos.runs, page))
+
+    usual = build(slos.limits)
+    others = [
+        (one, build(slos.limits.replaced(**dict(one.limits)))) for one in slos.local
+    ]
+    used: set[int] = set()
+    for place, alert in enumerate(usual):
+        # Each alert follows from the limits: those that differ concern it.
+        differing = [
+            (number, local, alerts[place])
+            for number, (local, alerts) in enumerate(others)
+            if alerts[place] != alert and _subjects(local) <= _labels(alert)
+        ]
+        expr = alert.expr
+        for number, local, other in differing:
+            used.add(number)
+            which, labels = _witness(local), tuple(dict(local.match))
+            own = other.expr.and_(which, *labels)
+            expr = expr.unless(which, *labels)
+            if replace(other, expr=expr) == replace(alert, expr=expr):
+                expr = expr.or_(own)
+            else:
+                # Rules of one name need different labels.
+                values = ", ".join(value for _, value in local.match)
+                marked = (*other.labels, ("local", values))
+                yield replace(other, expr=own, labels=marked)
+        yield replace(alert, expr=expr)
+    for number, local in enumerate(slos.local):
+        if number not in used:
+            names = ", ".join(name for name, _ in local.limits)
+            subjects = ", ".join(sorted(_subjects(local)))
+            local.source.fail(
+                f"no alert that depends on {names} has the labels {subjects}; use "
+                "fewer labels, such as job alone"
+            )
+
+
+def overridden(
+    alerts: Iterable[Alert], overrides: Iterable[Override]
+) -> Iterator[Alert]:
+    """
+    Yield the alerts as *overrides* change them, without those that are disabled.
+
+    Raises:
+        SloError: an override names no alert.
+    """
+    alerts = list(alerts)
+    by_name = {one.alert: one for one in overrides}
+    names = sorted({one.name for one in alerts})
+    for unknown in by_name.keys() - set(names):
+        by_name[unknown].source.fail(
+            f"there is no alert {unknown!r}; allowed are {', '.join(names)}"
+        )
+    for alert in alerts:
+        change = by_name.get(alert.name)
+        if change is None:
+            yield alert
+        elif change.enabled:
+            yield replace(
+                alert,
+                severity=change.severity or alert.severity,
+                for_=change.for_ or alert.for_,
+                labels=(*alert.labels, *change.labels),
+                summary=change.summary or alert.summary,
+                description=change.description or alert.description,
+            )
+
+
+def _place(alert: Alert) -> int:
+    place = _ORDER.find(f" {alert.name.removeprefix('Jaxmon')} ")
+    return len(_ORDER) if place < 0 else place
+
+
+def _subjects(local: LocalLimits) -> set[str]:
+    """Return the labels that the alert itself must have."""
+    return {label for label in dict(local.match) if label in {"job", *_WITNESSES}}
+
+
+def _labels(alert: Alert) -> frozenset[str]:
+    return alert.expr.shape.labels or frozenset()
+
+
+def _witness(local: LocalLimits) -> Expr:
+    """Return series with the labels of *local*, while their subject is there."""
+    labels = dict(local.match)
+    special = next((one for one in _WITNESSES if one in labels), None)
+    metric = _WITNESSES[special] if special else catalog.BUILD_INFO
+    matchers = tuple(eq(label, value) for label, value in labels.items())
+    return _series(metric, tuple(labels), *matchers).max(*labels)
+
+
+def _series(metric: Metric, more: tuple[str, ...], *matchers: object) -> Expr:
+    # Some of the labels are the site's.
+    extended = metric._replace(labels=(*metric.labels, *more))
+    if metric.kind == "counter":
+        return counter(extended, *matchers).total()  # type: ignore[arg-type]
+    return gauge(extended, *matchers)  # type: ignore[arg-type]

@@ -1,0 +1,127 @@
+"""
+Conditions of the alerts on a budget: pairs of a long and a short window.
+
+An alert fires while the error ratio of both windows is above a limit: the long window
+keeps a short spike from firing it, the short one ends it soon after the errors do.
+
+Most limits are a multiple of the budget, the burn rate. It follows from the fraction of
+the budget that may be spent when the alert fires: 2 % of a 30-day budget within an hour
+is a burn rate of 14.4. With little traffic too few events happen in such windows, so
+there are also limits on the ratio itself: most of the few requests fail.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+from jaxmon.host.formats import durations
+from jaxmon.symptoms.alert import PAGE, TICKET, Severity
+
+
+# Pairs of three days need a period of several weeks.
+MINIMUM_PERIOD, MAXIMUM_PERIOD = "28d", "90d"
+
+Limit = Literal["budget", "rate", "ratio"]
+"""How a condition states its limit; see `Condition`."""
+
+WINDOW = "5m"
+"""The shortest window, of the current burn rate; recorded in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """
+    One condition, as ``slo.yaml`` states it.
+
+    Args:
+        long: the window that must have spent this much.
+        short: the window that must still do so.
+        limit: what *value* is: the fraction of the *budget* spent within the long
+            window, the burn *rate*, or the *ratio* of bad events.
+        value: of the limit.
+        severity: of the alert.
+        for_: how long both must hold.
+    """
+
+    long: str
+    short: str
+    limit: Limit
+    value: float
+    severity: Severity
+    for_: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """
+    A condition for objectives over one period.
+
+    Args:
+        long: as in `Condition`; likewise *short*, *severity* and *for_*.
+        factor: burn rate that both windows must exceed, `None` where *ratio* is set.
+        ratio: error ratio that both windows must exceed, whatever the budget.
+    """
+
+    long: str
+    short: str
+    factor: float | None
+    severity: Severity
+    for_: str
+    ratio: float | None = None
+
+    def least(self, budget: float) -> float:
+        """Return the error ratio above which it fires, for this *budget*."""
+        if self.ratio is not None:
+            return self.ratio
+        return round((self.factor or 0.0) * budget, 12)
+
+
+POLICY = (
+    Condition("1h", "5m", "budget", 0.02, PAGE, "2m"),
+    Condition("6h", "30m", "budget", 0.05, PAGE, "2m"),
+    Condition("1h", "5m", "rate", 3.0, PAGE, "10m"),
+    Condition("10m", "5m", "ratio", 0.5, PAGE, "1m"),
+    Condition("30m", "10m", "ratio", 0.5, PAGE, "1m"),
+    Condition("1d", "2h", "budget", 0.1, TICKET, "15m"),
+    Condition("3d", "6h", "budget", 0.1, TICKET, "15m"),
+)
+"""
+The default. The first two and the last two are the SRE workbook's; the third is the
+operators' rule of thumb, three times the pace for an hour, of which it ignores bursts
+shorter than five minutes.
+"""
+
+
+def pairs(period: str, policy: tuple[Condition, ...] = POLICY) -> tuple[Pair, ...]:
+    """Return what *policy* means for objectives over *period*."""
+    return tuple(_pair(one, period) for one in policy)
+
+
+def windows(period: str, policy: tuple[Condition, ...] = POLICY) -> tuple[str, ...]:
+    """Return every window that the rules record, the shortest first."""
+    used = {one for pair in policy for one in (pair.long, pair.short)}
+    return tuple(sorted({WINDOW, *used, period}, key=durations.seconds))
+
+
+def unreachable(
+    period: str, objective: float, policy: tuple[Condition, ...] = POLICY
+) -> Pair | None:
+    """Return the first pair that even a total outage would not trigger."""
+    budget = 1 - Decimal(str(objective))
+    for pair in pairs(period, policy):
+        if pair.factor is not None and Decimal(str(pair.factor)) * budget >= 1:
+            return pair
+    return None
+
+
+def _pair(one: Condition, period: str) -> Pair:
+    if one.limit == "ratio":
+        return Pair(one.long, one.short, None, one.severity, one.for_, one.value)
+    factor = one.value
+    if one.limit == "budget":
+        share = Decimal(str(one.value))
+        exact = share * durations.seconds(period) / durations.seconds(one.long)
+        factor = float(round(exact, 4))
+    return Pair(one.long, one.short, factor, one.severity, one.for_)

@@ -1,0 +1,188 @@
+"""What differs from site to site: labels, severities, addresses, routing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from jaxmon.symptoms.alert import SEVERITIES, Severity
+from jaxmon_alerts.slo.source import Source
+
+
+SERVICE_LABELS, PROCESS_LABELS = ("cluster", "namespace"), ("pod",)
+"""The defaults, which series of Kubernetes have; elsewhere they are absent."""
+
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_RESOURCE_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+# Rules and routing set these, or Prometheus does.
+_TAKEN = ("job", "instance", "worker", "alertname", "severity", "le")
+
+
+@dataclass(frozen=True, slots=True)
+class AlertRoute:
+    """
+    Where alerts of a team go instead.
+
+    Args:
+        match: labels of the alerts, with their values.
+        webhook: base URL; the severity is appended.
+    """
+
+    match: tuple[tuple[str, str], ...]
+    webhook: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Metadata of the PrometheusRule; the default is what kube-prometheus selects."""
+
+    name: str = "jaxmon"
+    namespace: str = ""
+    labels: tuple[tuple[str, str], ...] = (
+        ("prometheus", "k8s"),
+        ("role", "alert-rules"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """
+    Section ``site`` of ``slo.yaml``.
+
+    Args:
+        service_labels: labels that Prometheus adds and that, with ``job``, tell
+            services apart.
+        process_labels: further labels of a process, beside ``instance``.
+        severities: what the site calls ours.
+        labels: added to every alert.
+        runbooks: URL to which an alert's name and ``.md`` are appended; without it,
+            alerts name the command that shows the runbook.
+        dashboards: Grafana's URL.
+        webhook: base URL of Alertmanager's notifications.
+        routes: other receivers for some alerts, the first match counts.
+        resource: metadata of the PrometheusRule.
+        delay: how late samples may be stored.
+    """
+
+    service_labels: tuple[str, ...] = SERVICE_LABELS
+    process_labels: tuple[str, ...] = PROCESS_LABELS
+    severities: tuple[tuple[Severity, str], ...] = tuple(
+        (one, one) for one in SEVERITIES
+    )
+    labels: tuple[tuple[str, str], ...] = ()
+    runbooks: str = ""
+    dashboards: str = ""
+    webhook: str = "https://alerts.example.com/jaxmon"
+    routes: tuple[AlertRoute, ...] = ()
+    resource: Resource = Resource()
+    delay: str = "15s"
+
+    @property
+    def labels_of_series(self) -> tuple[str, ...]:
+        """The labels that this site's Prometheus adds to ``job`` and ``instance``."""
+        return (*self.service_labels, *self.process_labels)
+
+    def severity(self, ours: Severity) -> str:
+        """Return the site's name of a severity."""
+        return dict(self.severities)[ours]
+
+
+def site(source: Source) -> Site:
+    """
+    Return the section ``site``.
+
+    Raises:
+        SloError: it is invalid; names the line and what is allowed.
+    """
+    found = source.mapping(optional=Site.__dataclass_fields__)
+    default = Site()
+    services, processes = (
+        _labels(found[key]) if key in found else getattr(default, key)
+        for key in ("service_labels", "process_labels")
+    )
+    if twice := set(services) & set(processes):
+        source.fail(f"label {min(twice)!r} is of services and of processes; choose one")
+    return Site(
+        service_labels=services,
+        process_labels=processes,
+        severities=_severities(found.get("severities")),
+        labels=pairs(found["labels"]) if "labels" in found else (),
+        runbooks=url(found["runbooks"]) if "runbooks" in found else "",
+        dashboards=url(found["dashboards"]) if "dashboards" in found else "",
+        webhook=url(found["webhook"]) if "webhook" in found else default.webhook,
+        routes=tuple(map(_route, found["routes"].items())) if "routes" in found else (),
+        resource=_resource(found["resource"]) if "resource" in found else Resource(),
+        delay=found["delay"].duration() if "delay" in found else default.delay,
+    )
+
+
+def pairs(source: Source) -> tuple[tuple[str, str], ...]:
+    """Return a mapping of labels to values."""
+    return tuple((label(key), value.text()) for key, value in source.entries())
+
+
+def label(source: Source) -> str:
+    """Return the name of a label that rules do not set themselves."""
+    name = source.text()
+    if not _LABEL.fullmatch(name) or name.startswith("__"):
+        source.fail(f"{name!r} is not a label name, such as team")
+    if name in _TAKEN:
+        source.fail(f"label {name!r} is set by jaxmon or Prometheus; use another")
+    return name
+
+
+def url(source: Source) -> str:
+    """Return an address of HTTP or HTTPS, without a trailing slash."""
+    text = source.text()
+    parts = urlsplit(text)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        source.fail(f"{text!r} is not a URL such as https://alerts.example.com")
+    if parts.query or parts.fragment:
+        source.fail(f"{text!r} has a query or fragment, but a path is appended to it")
+    return text.rstrip("/")
+
+
+def _labels(source: Source) -> tuple[str, ...]:
+    found = tuple(map(label, source.items()))
+    if len(set(found)) < len(found):
+        source.fail(f"found a label twice in {', '.join(found)}")
+    return found
+
+
+def _severities(source: Source | None) -> tuple[tuple[Severity, str], ...]:
+    names: Mapping[str, Source] = source.mapping(optional=SEVERITIES) if source else {}
+    found = tuple(
+        (one, names[one].text() if one in names else one) for one in SEVERITIES
+    )
+    if source and len({name for _, name in found}) < len(found):
+        source.fail(f"two severities have one name: {dict(found)}")
+    return found
+
+
+def _route(source: Source) -> AlertRoute:
+    found = source.mapping(["match", "webhook"])
+    match = tuple((key.text(), value.text()) for key, value in found["match"].entries())
+    if not match:
+        found["match"].fail("no labels; at least one is required, such as owner")
+    return AlertRoute(match, url(found["webhook"]))
+
+
+def _resource(source: Source) -> Resource:
+    found = source.mapping(optional=("name", "namespace", "labels"))
+    default = Resource()
+    names = {
+        key: found[key].text() if key in found else getattr(default, key)
+        for key in ("name", "namespace")
+    }
+    for key, name in names.items():
+        if key in found and not _RESOURCE_NAME.fullmatch(name):
+            found[key].fail(f"{name!r} is not a name of Kubernetes, such as jaxmon")
+    labels = default.labels
+    if "labels" in found:
+        # Kubernetes's labels have dots and slashes.
+        labels = tuple(
+            (key.text(), value.text()) for key, value in found["labels"].entries()
+        )
+    return Resource(names["name"], names["namespace"], labels)

@@ -1,0 +1,481 @@
+"""
+Dashboard model: rows of panels with queries.
+
+Small enough to be read and compared, and free of any Grafana: a renderer turns it into
+JSON. Invalid panels are rejected on construction: a legend label that the query drops,
+two units on one axis, a row that does not fill the grid.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+from jaxmon.catalog import BY_NAME
+from jaxmon.promql import Expr
+from jaxmon.promql.shape import PER_SECOND
+from jaxmon_dashboards.boards.variables import DependentVariable, Variable
+
+
+UNITS = {
+    "": "short",
+    PER_SECOND: "ops",
+    "per minute": "opm",
+    "bytes": "bytes",
+    "bytes per second": "Bps",
+    "FLOPs per second": "flops",
+    "celsius": "celsius",
+    "dollars": "currencyUSD",
+    "hertz": "hertz",
+    "joules": "joule",
+    "ratio": "percentunit",
+    "seconds": "s",
+    "times": "suffix: ×",  # noqa: RUF001 - the sign that a reader expects
+    "watts": "watt",
+}
+"""Grafana's name of each unit."""
+
+
+Kind = Literal["stat", "timeseries", "table", "heatmap", "state-timeline"]
+
+Color = Literal["blue", "green", "orange", "purple", "red", "semi-dark-red", "yellow"]
+Stacking = Literal["none", "normal", "percent"]
+
+WIDTH = 24
+"""Columns of Grafana's grid."""
+
+RECORDED, EXPORTED, BUCKETS = 180, 120, 40
+"""
+Points of a graph of recorded series, of which there are few; of what each process, host
+or device exports, so that an hour has every scrape; of a heatmap.
+"""
+
+_INSTANT: tuple[Kind, ...] = ("stat", "table")
+_PROMETHEUS_OWN = ("up", "ALERTS")
+_LEGEND_LABEL = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_UID = re.compile(r"[a-z][a-z0-9-]{0,39}")
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """
+    Colours by value.
+
+    Args:
+        base: colour below the first step.
+        steps: increasing values, each the start of another colour.
+    """
+
+    base: Color
+    steps: tuple[tuple[float, Color], ...]
+
+    def __post_init__(self) -> None:
+        values = [value for value, _ in self.steps]
+        if values != sorted(set(values)):
+            msg = f"thresholds {values} do not increase"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """How one value is displayed: 1 as a green "up"."""
+
+    value: str
+    text: str
+    color: Color
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An address to open, in which Grafana fills in variables and fields."""
+
+    title: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """
+    One query of a panel.
+
+    Args:
+        expr: knows its metrics, labels and unit.
+        legend: name of a series, with ``{{label}}``; in a table, the column's title.
+        thresholds: colours of the column, in a table.
+    """
+
+    expr: Expr
+    legend: str = ""
+    thresholds: Thresholds | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """
+    One panel.
+
+    Args:
+        id: stable, because links to a panel contain it. Unique in the dashboard.
+        title: unique in the dashboard.
+        kind: Grafana's panel type.
+        text: what it shows, why, and what to do; ends with a full stop.
+        targets: all of one unit, except in a table.
+        width: columns of 24; 0 is an equal part of what the others in its line leave.
+        minimum: start of the axis.
+        maximum: end of the axis, if there is a natural one.
+        thresholds: drawn as dashed lines over time, as colours elsewhere.
+        mappings: texts for values; in a table they colour the first column.
+        stacked: whether the series add up, to their sum or to 100 %.
+        alerts: names of alerts about this; their runbooks are linked.
+        labels: columns of a table, in order; all labels of its queries.
+        values_after: label of a table whose column the values follow; by default, the
+            last one. Columns further right may take scrolling.
+        cell_links: links from the cells of a table, by label.
+        no_value: text shown if there is no data, a word or two; by default, what there
+            is none of.
+        sort: title of the column that sorts a table, largest first.
+    """
+
+    id: int
+    title: str
+    kind: Kind
+    text: str
+    targets: tuple[Target, ...]
+    width: int = 0
+    minimum: float = 0
+    maximum: float | None = None
+    thresholds: Thresholds | None = None
+    mappings: tuple[Mapping, ...] = ()
+    stacked: Stacking = "none"
+    alerts: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    values_after: str = ""
+    cell_links: tuple[tuple[str, Link], ...] = ()
+    no_value: str = ""
+    sort: str = ""
+
+    def __post_init__(self) -> None:
+        for problem in _problems(self):
+            msg = f"panel {self.id} ({self.title}): {problem}"
+            raise ValueError(msg)
+
+    @property
+    def instant(self) -> bool:
+        """
+        Whether it shows only the latest values; a series that ended shows nothing.
+        """
+        return self.kind in _INSTANT
+
+    @property
+    def ranked(self) -> bool:
+        """Whether its queries choose the worst of many series."""
+        return any(
+            re.search(r"\b(top|bottom)k\(", str(one.expr)) for one in self.targets
+        )
+
+    @property
+    def lowest_first(self) -> bool:
+        """Whether those with the lowest values are the worst: few fit into a legend."""
+        return all("bottomk(" in str(target.expr) for target in self.targets)
+
+    @property
+    def points(self) -> int:
+        """
+        At how many moments of the time range its queries are evaluated, at most, on a
+        screen of any width: what it costs is in proportion.
+        """
+        if self.kind == "heatmap":
+            return BUCKETS
+        recorded = all(":" in one or one in _PROMETHEUS_OWN for one in self.metrics)
+        return RECORDED if recorded else EXPORTED
+
+    @property
+    def unit(self) -> str:
+        """
+        The unit of its queries (`ExpressionType.unit`); a table has one per column.
+        """
+        return self.targets[0].expr.shape.unit or ""
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The names that its queries read, sorted."""
+        read = {name for one in self.targets for name in one.expr.shape.metrics}
+        return tuple(sorted(read))
+
+    @property
+    def description(self) -> str:
+        """
+        The text, and the names of the metrics for those who want to query further.
+        """
+        names = ", ".join(f"`{name}`" for name in self.metrics)
+        recorded = any(":" in name for name in self.metrics)
+        needs = " Requires jaxmon's recording rules." if recorded else ""
+        return f"{self.text}{needs}\n\nMetrics: {names}"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """
+    Panels side by side, equally high, over the whole width of the grid.
+
+    Args:
+        panels: from left to right.
+        height: units of 30 pixels.
+    """
+
+    panels: tuple[Panel, ...]
+    height: int = 8
+
+    def __post_init__(self) -> None:
+        if sum(self.widths) != WIDTH or min(self.widths) < 1:
+            sizes = {one.id: one.width or "shared" for one in self.panels}
+            msg = (
+                f"the widths of panels {sizes} do not add up to {WIDTH}; omit all "
+                f"widths, or give widths that leave equal shares to the others"
+            )
+            raise ValueError(msg)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The columns that each panel takes."""
+        left = WIDTH - sum(one.width for one in self.panels)
+        sharing = [one for one in self.panels if not one.width]
+        return tuple(one.width or left // len(sharing) for one in self.panels)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """
+    Panels under a heading.
+
+    Args:
+        id: stable, unique among rows and panels.
+        title: what the panels are about.
+        lines: from top to bottom.
+        collapsed: closed, so that its queries run when it is opened.
+    """
+
+    id: int
+    title: str
+    lines: tuple[Line, ...]
+    collapsed: bool = False
+
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        """Its panels in reading order."""
+        return tuple(one for line in self.lines for one in line.panels)
+
+    def panel(self, title: str) -> Panel:
+        """
+        Return the panel *title*, for a line of another board, with a part of its width.
+
+        Raises:
+            ValueError: the row has no such panel.
+        """
+        for one in self.panels:
+            if one.title == title:
+                return replace(one, width=0)
+        msg = f"row {self.title} has no panel {title!r}; it has {self.titles}"
+        raise ValueError(msg)
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """The titles of its panels in reading order."""
+        return tuple(one.title for one in self.panels)
+
+    def opened(self, title: str = "") -> Row:
+        """Return the row as it stands on a board about its subject, open."""
+        return replace(self, collapsed=False, title=title or self.title)
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """Events drawn across every panel when *expr* yields something."""
+
+    name: str
+    expr: Expr
+    title: str
+    text: str
+    color: Color
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """Annotations that Grafana itself keeps, which have all these *tags*."""
+
+    name: str
+    tags: tuple[str, ...]
+    color: Color
+
+
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """
+    A whole dashboard.
+
+    Args:
+        uid: stable; part of its address.
+        title: unique in its folder.
+        description: its purpose.
+        since: start of the time range, such as ``now-3h``.
+    """
+
+    uid: str
+    title: str
+    description: str
+    since: str
+    variables: tuple[Variable | DependentVariable, ...]
+    annotations: tuple[Annotation | Notes, ...]
+    rows: tuple[Row, ...]
+
+    def __post_init__(self) -> None:
+        if not _UID.fullmatch(self.uid):
+            msg = (
+                f"uid {self.uid!r} is invalid; give one such as jaxmon-oncall, of up "
+                "to 40 characters"
+            )
+            raise ValueError(msg)
+        ids = [row.id for row in self.rows] + [one.id for one in self.panels]
+        titles = [one.title for one in self.panels]
+        for what, values in (("id", ids), ("title", titles)):
+            if twice := [value for value, n in Counter(values).items() if n > 1]:
+                msg = f"{self.uid}: duplicate {what} {twice}; choose another"
+                raise ValueError(msg)
+
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        """The panels of all rows."""
+        return tuple(panel for row in self.rows for panel in row.panels)
+
+
+# --- what rows consist of ------------------------------------------------------------
+
+
+def row(number: int, title: str, *lines: Line, collapsed: bool = False) -> Row:
+    """Return *lines* under a heading."""
+    return Row(number, title, lines, collapsed)
+
+
+def line(*panels: Panel, height: int = 8) -> Line:
+    """Return *panels* side by side; they share the width."""
+    return Line(panels, height)
+
+
+def stat(number: int, target: Target, *, text: str, no_value: str = "") -> Panel:
+    """Return a single value, with the name and colours of its query."""
+    return panel(
+        "stat",
+        number,
+        target.legend,
+        target,
+        text=text,
+        thresholds=target.thresholds,
+        no_value=no_value,
+    )
+
+
+def panel(  # noqa: PLR0913 - what a panel has, each with a default
+    kind: Kind,
+    number: int,
+    title: str,
+    *targets: Target,
+    text: str,
+    width: int = 0,
+    minimum: float = 0,
+    maximum: float | None = None,
+    thresholds: Thresholds | None = None,
+    mappings: tuple[Mapping, ...] = (),
+    stacked: Stacking = "none",
+    alerts: tuple[str, ...] = (),
+    labels: tuple[str, ...] = (),
+    values_after: str = "",
+    cell_links: tuple[tuple[str, Link], ...] = (),
+    no_value: str = "",
+    sort: str = "",
+) -> Panel:
+    """Return a panel; its text follows its number, title and queries."""
+    return Panel(
+        id=number,
+        title=title,
+        kind=kind,
+        text=text,
+        targets=targets,
+        width=width,
+        minimum=minimum,
+        maximum=maximum,
+        thresholds=thresholds,
+        mappings=mappings,
+        stacked=stacked,
+        alerts=alerts,
+        labels=labels,
+        values_after=values_after,
+        cell_links=cell_links,
+        no_value=no_value,
+        sort=sort,
+    )
+
+
+heatmap = partial(panel, "heatmap")
+"""Returns how the values of a histogram are distributed over time."""
+
+states = partial(panel, "state-timeline")
+"""Returns states over time, as *mappings* name them."""
+
+table = partial(panel, "table")
+"""Returns current values, with a column for each query after the *labels*."""
+
+timeseries = partial(panel, "timeseries")
+"""Returns values over time."""
+
+
+def _problems(panel: Panel) -> Iterator[str]:
+    if not (panel.title and panel.text.endswith(".") and panel.targets):
+        yield "needs a title, a text ending with a full stop, and a query"
+    if not 0 <= panel.width <= WIDTH:
+        yield f"is {panel.width} wide; give 1 to {WIDTH}"
+    kinds = [BY_NAME[one].kind for one in panel.metrics if one in BY_NAME]
+    if panel.kind == "heatmap" and kinds != ["histogram"]:
+        yield f"must be a heatmap of one histogram, not of {list(panel.metrics)}"
+    if panel.kind == "table":
+        yield from _table_problems(panel)
+    elif len({target.expr.shape.unit for target in panel.targets}) > 1:
+        units = [one.expr.shape.unit for one in panel.targets]
+        yield f"has several units: {units}; make a panel of each"
+    for target in panel.targets:
+        yield from _target_problems(target)
+
+
+def _target_problems(target: Target) -> Iterator[str]:
+    expr, shape = target.expr, target.expr.shape
+    if shape.labels is None or shape.unit is None:
+        yield f"{expr} has unknown labels or unit; aggregate it, or use of_unit()"
+        return
+    if shape.unit not in UNITS:
+        yield f"{expr} has the unit {shape.unit!r}; allowed are {sorted(UNITS)}"
+    unknown = {
+        name
+        for name in shape.metrics
+        if name not in BY_NAME and name not in _PROMETHEUS_OWN and ":" not in name
+    }
+    if unknown:
+        yield f"{expr} reads metrics that are not in the catalogue: {sorted(unknown)}"
+    elif not shape.metrics:
+        yield f"{expr} reads no metric of the catalogue"
+    if absent := set(_LEGEND_LABEL.findall(target.legend)) - shape.labels:
+        yield f"{expr} has no label {sorted(absent)}; it has {sorted(shape.labels)}"
+
+
+def _table_problems(panel: Panel) -> Iterator[str]:
+    for target in panel.targets:
+        if target.expr.shape.labels != frozenset(panel.labels):
+            found = sorted(target.expr.shape.labels or ())
+            yield f"{target.expr} has the labels {found}, not {list(panel.labels)}"
+    titles = [target.legend for target in panel.targets]
+    if not all(titles) or len(set(titles)) < len(titles):
+        yield f"has columns {titles}; give each a different title"
+    if panel.sort and panel.sort not in titles:
+        yield f"sorts by {panel.sort!r}; its columns are {titles}"

@@ -1,0 +1,277 @@
+"""Accelerator panels."""
+
+from __future__ import annotations
+
+from jaxmon import catalog, promql
+from jaxmon.promql import Expr, counter, gauge, recorded
+from jaxmon_alerts.overviews import accelerators as overviews
+from jaxmon_alerts.rules.power import FUNCTION_POWER, PROCESS_POWER
+from jaxmon_dashboards.boards import hardware
+from jaxmon_dashboards.boards import queries as q
+from jaxmon_dashboards.boards.model import (
+    Row,
+    Target,
+    line,
+    row,
+    states,
+    table,
+    timeseries,
+)
+
+
+# As many as have room for their names.
+_ROWS = 10
+
+
+def oncall() -> Row:
+    """Return load, memory, power and health, by host."""
+    by, named = ("job", "instance"), "{{job}} {{instance}}"
+    by_gpu, gpu = (*by, "uuid"), "{{instance}} {{uuid}}"
+    worst, least = hardware.worst_of_services, hardware.least_of_services
+    idle = least(overviews.UTILIZATION, lambda one: one.min(*by))
+    full = worst(overviews.MEMORY, lambda one: one.max(*by))
+    power = worst(overviews.POWER, lambda one: one.sum(*by))
+    temperature = worst(overviews.TEMPERATURE, lambda one: one.max(*by))
+    up = least(overviews.UP, lambda one: one.min(*by), _ROWS)
+    xid = worst(overviews.XIDS, lambda one: one.sum(*by_gpu, "xid"))
+    held = worst(overviews.THROTTLED, lambda one: one.max(*by_gpu, "reason"))
+    uncorrected = worst(overviews.UNCORRECTED, lambda one: one.sum(*by_gpu))
+    return row(
+        8,
+        "Accelerators",
+        line(
+            timeseries(
+                701,
+                "Accelerator utilization",
+                Target(idle, named),
+                text=(
+                    "Fraction of time a kernel was running: the mean of each host's "
+                    "accelerators, of the 20 hosts with the least. If low while the "
+                    "service is busy, the host is the bottleneck."
+                ),
+                maximum=1,
+                alerts=("JaxmonAcceleratorUnderused", "JaxmonAcceleratorIdle"),
+            ),
+            timeseries(
+                702,
+                "Accelerator memory in use",
+                Target(full, named),
+                text=(
+                    "Used by all processes on the fullest accelerator of each host, "
+                    "including JAX's preallocation, of the 20 fullest hosts; for free "
+                    "memory within that, see Memory."
+                ),
+                maximum=1,
+            ),
+            timeseries(
+                703,
+                "Power",
+                Target(power, named),
+                text=(
+                    "Power draw of each host's accelerators, of the 20 hosts with the "
+                    "most. Much lower than usual under load: throttled, or waiting "
+                    "for the host."
+                ),
+            ),
+        ),
+        line(
+            timeseries(
+                704,
+                "Temperature",
+                Target(temperature, named),
+                text=(
+                    "Hottest sensor of each host's accelerators, on the 20 hottest "
+                    "hosts. Near the limit it throttles."
+                ),
+            ),
+            timeseries(
+                705,
+                "Xid errors",
+                Target(xid, f"{gpu} Xid {{{{xid}}}}"),
+                text=(
+                    "Errors reported by NVIDIA's driver, within five minutes. 48, 79 "
+                    "and 95, among others, mean that the GPU or its work is lost."
+                ),
+                no_value="No Xid errors",
+                alerts=("JaxmonGpuXid",),
+            ),
+            states(
+                706,
+                "Accelerators up",
+                # The end of a name that does not fit is shown.
+                Target(up, "{{instance}}"),
+                text=(
+                    "Whether all accelerators of a host respond to their driver, of "
+                    f"{_ROWS} hosts, those that did not first."
+                ),
+                mappings=q.UP,
+                thresholds=q.below(1),
+                alerts=("JaxmonAcceleratorLost",),
+            ),
+        ),
+        line(
+            timeseries(
+                707,
+                "Throttled accelerators",
+                Target(held, f"{gpu} {{{{reason}}}}"),
+                text=(
+                    "Fraction of time throttled by temperature, power supply or "
+                    "board, of the 20 accelerators with the most. One slow accelerator "
+                    "slows its whole job."
+                ),
+                maximum=1,
+                no_value="None",
+                alerts=("JaxmonGpuThrottled",),
+            ),
+            timeseries(
+                708,
+                "Uncorrectable memory errors",
+                Target(uncorrected, gpu),
+                text=(
+                    "Memory errors that ECC could not correct, within five minutes. "
+                    "Each terminates the program that reads the affected memory."
+                ),
+                no_value="None",
+                alerts=("JaxmonGpuEccErrors",),
+            ),
+        ),
+        collapsed=True,
+    )
+
+
+def debug() -> Row:
+    """Return per-accelerator identity, load, power and cost."""
+    named = "{{instance}} {{uuid}}"
+    by = ("job", "instance", "uuid")
+    busy = hardware.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO).max(*by)
+    used = hardware.accelerator(catalog.ACCELERATOR_MEMORY_USED_BYTES).max(*by)
+    power = hardware.accelerator(catalog.ACCELERATOR_POWER_WATTS).max(*by)
+    limit = hardware.accelerator(catalog.ACCELERATOR_POWER_LIMIT_WATTS).max(*by)
+    hot = hardware.accelerator(catalog.ACCELERATOR_TEMPERATURE_CELSIUS)
+    drawn = counter(catalog.ACCELERATOR_ENERGY_JOULES, *hardware.GPUS).rate()
+    joules = hardware.of_gpus(drawn).max(*by)
+    kinds = ("job", "vendor", "model", "driver")
+    present = hardware.accelerator(catalog.ACCELERATOR_INFO).count(*kinds)
+    idle = busy.bottomk(50)
+    return row(
+        18,
+        "Accelerators",
+        line(
+            table(
+                1801,
+                "Accelerators",
+                Target(present, "Present"),
+                text=(
+                    "How many accelerators there are, by model and driver. Different "
+                    "drivers in one fleet may mean different kernels."
+                ),
+                labels=kinds,
+            ),
+            table(
+                1802,
+                "Load by accelerator",
+                Target(idle, "Utilization"),
+                Target(used.and_(idle), "Memory"),
+                Target(power.and_(idle), "Power"),
+                text=(
+                    "Current load of the 50 accelerators with the least; an idle one "
+                    "among busy ones is waiting for its host."
+                ),
+                width=15,
+                labels=by,
+                sort="Utilization",
+            ),
+        ),
+        line(
+            timeseries(
+                1803,
+                "Power vs limit",
+                Target(promql.ratio(power, limit).worst(q.FEW), named),
+                text=(
+                    "Power draw as a fraction of the enforced limit, of the 20 with "
+                    "most. At 100 % the GPU throttles."
+                ),
+            ),
+            timeseries(
+                1804,
+                "Average power (energy counter)",
+                Target(joules.worst(q.FEW), named),
+                text=(
+                    "Power derived from the energy counter, the 20 largest: steadier "
+                    "than sampled power, and what is billed."
+                ),
+            ),
+            timeseries(
+                1805,
+                "Temperature by sensor",
+                Target(hot.max(*by, "sensor").worst(q.FEW), f"{named} {{{{sensor}}}}"),
+                text="Chip and memory temperatures, the 20 highest.",
+            ),
+        ),
+        line(
+            timeseries(
+                1815,
+                "Power by process",
+                Target(
+                    recorded(
+                        PROCESS_POWER, *q.PROCESS, labels=q.BY_PROCESS, unit="watts"
+                    )
+                    .max(*q.BY_PROCESS)
+                    .worst(q.FEW),
+                    q.NAMED_PROCESS,
+                ),
+                text=(
+                    "Power of the GPUs used by a process, the 20 largest; a shared GPU "
+                    "counts in full for each process."
+                ),
+            ),
+            timeseries(
+                1816,
+                "Power by function",
+                Target(
+                    recorded(
+                        FUNCTION_POWER, *q.FUNCTION, labels=("function",), unit="watts"
+                    )
+                    .sum("function")
+                    .worst(10),
+                    "{{function}}",
+                ),
+                text=(
+                    "Power of the GPUs of each process, apportioned to its "
+                    "functions by device time (mean of sampled calls times number "
+                    "of calls)."
+                ),
+                stacked="normal",
+            ),
+        ),
+        line(
+            timeseries(
+                1807,
+                "Cost of 1,000 steps",
+                Target(_cost_of_steps(1000).worst(q.FEW), "{{job}}"),
+                text=(
+                    "Cost of all the job's accelerators per 1,000 steps, from the "
+                    "sidecar's price table; if another job's sidecar reads them, of "
+                    "the accelerators the job uses. Rises when steps slow down."
+                ),
+                no_value="No prices configured",
+            ),
+            height=6,
+        ),
+        collapsed=True,
+    )
+
+
+def _cost_of_steps(number: int) -> Expr:
+    """
+    Return dollars for *number* steps of each job; ranks of one step count it once.
+    """
+    own = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, *q.HOST).sum("job")
+    # Where a sidecar of another job reads them: those that the job uses.
+    each = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, *hardware.GPUS).max("uuid")
+    uses = gauge(catalog.DEVICE_INFO, *q.HOST, hardware.GPU).max("job", "uuid")
+    used = uses.joined(each, on=("uuid",), take=()).sum("job").of_unit("dollars")
+    price = own.or_(used)
+    ranks = counter(catalog.STEPS, *q.HOST).rate().max("job", "loop").sum("job")
+    cost = price / 3600 * number
+    return (cost / (ranks > 0)).of_unit("dollars")

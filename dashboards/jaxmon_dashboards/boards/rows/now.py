@@ -1,0 +1,246 @@
+"""Current status panels."""
+
+from __future__ import annotations
+
+from jaxmon import promql
+from jaxmon.host.formats import durations
+from jaxmon.promql import Expr, alerts_since, call, re, recorded, time
+from jaxmon_alerts.overviews import services
+from jaxmon_alerts.overviews.accelerators import FIRING
+from jaxmon_alerts.slo import Slos
+from jaxmon_alerts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
+from jaxmon_dashboards.boards import hardware
+from jaxmon_dashboards.boards import queries as q
+from jaxmon_dashboards.boards.model import (
+    Line,
+    Link,
+    Mapping,
+    Row,
+    Target,
+    Thresholds,
+    line,
+    row,
+    stat,
+    states,
+    table,
+    timeseries,
+)
+
+
+_ZERO = call("vector", promql.number(0))
+ALERT = ("severity", "alertname", "job", "route", "function", "loop", "instance")
+"""Labels of what counts as one alert, which may fire with several windows."""
+
+_LISTED = ("severity", "alertname", "job", "subject", "instance")
+# Of each objective, of which there are five.
+_SERVICES = 10
+# As many as have room for their names.
+_ROWS = 10
+# Of each severity, of which there are three; a table of a hundred is more than anyone
+# reads.
+_ALERTS = 33
+_SEVERITIES = (
+    Mapping("page", "page", "red"),
+    Mapping("ticket", "ticket", "orange"),
+    Mapping("info", "info", "blue"),
+)
+
+
+def oncall(slos: Slos, runbooks: str) -> Row:
+    """Return the headline panels."""
+    return row(1, "Current status", _headline(slos), _alerts(runbooks))
+
+
+def budgets(slos: Slos) -> Row:
+    """Return how fast error budgets burn, and how much is left."""
+    burn = tuple(
+        Target(
+            (slo.recording("1h", q.JOB).max("job") / slo.budget)
+            .of_unit("times")
+            .worst(_SERVICES),
+            f"{slo.title} {{{{job}}}}",
+        )
+        for slo in slos
+    )
+    left = tuple(
+        Target(
+            slo.recorded(BUDGET_REMAINING, q.JOB).min("job").least(_SERVICES),
+            f"{slo.title} {{{{job}}}}",
+        )
+        for slo in slos
+    )
+    return row(
+        10,
+        "Error budgets",
+        line(
+            timeseries(
+                113,
+                "Burn rate over one hour",
+                *burn,
+                text=(
+                    "Burn rate of error budgets, of each objective the "
+                    f"{_SERVICES} services that burn fastest; 1 uses it up exactly "
+                    "over the period. Alerts page at 14.4 (and at 6 over six hours) "
+                    "and file tickets at 3 and 1."
+                ),
+                thresholds=q.BURN,
+                alerts=tuple(slo.alert for slo in slos),
+            ),
+            timeseries(
+                114,
+                "Error budget remaining",
+                *left,
+                text=(
+                    "Remaining error budget of each objective in its period, of the "
+                    f"{_SERVICES} services with the least. Below 0 the objective is "
+                    "missed."
+                ),
+                # Further below, it only hides the others.
+                minimum=-1,
+                maximum=1,
+                thresholds=q.BUDGET_LEFT,
+                alerts=tuple(slo.alert for slo in slos),
+            ),
+        ),
+    )
+
+
+def _headline(slos: Slos) -> Line:
+    firing = hardware.firing(re("severity", "page|ticket")).max(*ALERT)
+    burning = recorded(CURRENT_BURN_RATE, q.JOB).max().of_unit("times")
+    stalled = q.above(durations.seconds(slos.limits.stalled_after))
+    return line(
+        stat(
+            101,
+            Target(firing.count().or_(_ZERO), "Firing", q.above(1)),
+            text=(
+                "Number of firing pages and tickets. The table below lists them with "
+                "their runbooks."
+            ),
+        ),
+        stat(
+            102,
+            Target(burning, "Top burn rate", q.BURN),
+            text=(
+                "Burn rate of the fastest-burning error budget; 1 uses it up "
+                "exactly over the period."
+            ),
+        ),
+        stat(
+            103,
+            Target(
+                recorded(BUDGET_REMAINING, q.JOB).min(),
+                "Lowest budget",
+                q.BUDGET_LEFT,
+            ),
+            text=(
+                "Remaining budget of the objective closest to exhausting it. "
+                "Below 0 the objective is missed."
+            ),
+        ),
+        stat(
+            104,
+            Target(
+                q.share(q.failed(), q.served()),
+                "Request errors",
+                q.budget(slos, "request-error"),
+            ),
+            text="Fraction of requests that failed with a server error.",
+        ),
+        stat(
+            105,
+            Target(
+                q.latency_of("warm", 0.95),
+                "Warm p95",
+                q.latency(slos, "warm-latency"),
+            ),
+            text=(
+                "p95 latency of warm requests, excluding those that waited for a "
+                "compile."
+            ),
+        ),
+        stat(
+            106,
+            Target(services.STEP_AGE(q.JOB).max(), "Oldest step", stalled),
+            text=(
+                "Time since the slowest running loop finished a step. If it keeps "
+                "growing, a loop is stuck."
+            ),
+            no_value="No loops",
+        ),
+        stat(
+            107,
+            Target(q.recompiling(), "Recompiles", q.above(q.storm(slos))),
+            text=(
+                "Recompiles per minute of the worst function and process. A warm "
+                "program has none."
+            ),
+        ),
+        stat(
+            108,
+            Target(
+                hardware.down().count().or_(_ZERO),
+                "Targets down",
+                q.above(1),
+            ),
+            text=(
+                "Agents or sidecars that Prometheus cannot scrape; no other panel "
+                "includes them."
+            ),
+        ),
+        height=4,
+    )
+
+
+def _alerts(runbooks: str) -> Line:
+    firing, named = hardware.firing(), ("alertname", "job")
+    duration = time() - _named(alerts_since(FIRING[0])).min(*_LISTED)
+    every = duration.and_(_named(firing).max(*_LISTED), *_LISTED)
+    # No flood of tickets hides a page; the stat above counts all.
+    shown = every.bottomk(_ALERTS, "severity")
+    own, of_hardware = (one.max(*named).topk(_ROWS) for one in hardware.fired())
+    longest = own.or_(of_hardware)
+    return line(
+        table(
+            111,
+            "Firing alerts",
+            Target(shown, "For"),
+            text=(
+                f"Firing alerts, their subject and duration: the latest {_ALERTS} of "
+                "each severity. The name links to the runbook. While "
+                "JaxmonDeployInProgress is listed, compile tickets are inhibited."
+            ),
+            width=15,
+            mappings=_SEVERITIES,
+            labels=_LISTED,
+            values_after="alertname",
+            cell_links=(
+                ("alertname", Link("Runbook", f"{runbooks}${{__value.text}}.md")),
+            ),
+            no_value="No firing alerts",
+            sort="For",
+        ),
+        states(
+            112,
+            "Alerts over time",
+            Target(
+                firing.max(*named).and_(longest),
+                "{{alertname}} {{job}}",
+            ),
+            text=(
+                "When each alert fired, of the ten that fired for longest, and the "
+                "ten about hardware. The first is often the cause of the others."
+            ),
+            mappings=(Mapping("1", "firing", "red"),),
+            thresholds=Thresholds("red", ()),
+            no_value="No alerts",
+        ),
+        height=7,
+    )
+
+
+def _named(series: Expr) -> Expr:
+    """Return alerts with what they are about, which has one of these labels."""
+    for label in ("route", "function", "loop"):
+        series = series.relabelled("subject", label)
+    return series

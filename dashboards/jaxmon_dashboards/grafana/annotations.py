@@ -1,0 +1,133 @@
+"""Deployments as annotations of Grafana, which boards draw across their panels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from jaxmon_dashboards.grafana.session import GrafanaError, GrafanaSession, JsonResponse
+
+
+_OK, _FORBIDDEN, _NOT_FOUND = 200, 403, 404
+_MOST = 100
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """
+    A deployment to note.
+
+    Args:
+        tags: by which boards find it.
+        text: what is deployed.
+        start: with a time zone.
+        end: the same as the start for a moment, which `end` can extend later.
+        dashboard: uid of the only dashboard that shows it; any if empty.
+    """
+
+    tags: tuple[str, ...]
+    text: str
+    start: datetime
+    end: datetime
+    dashboard: str = ""
+
+
+@dataclass(frozen=True)
+class Noted:
+    """A deployment in Grafana: the annotation's ID, and when it ends."""
+
+    number: int
+    end: datetime
+
+
+def add(session: GrafanaSession, deployment: Deployment) -> int:
+    """
+    Note *deployment* and return the annotation's ID.
+
+    Raises:
+        GrafanaError: Grafana cannot be reached, or rejects it.
+    """
+    body: dict[str, Any] = {
+        "text": deployment.text,
+        "tags": list(deployment.tags),
+        "time": _milliseconds(deployment.start),
+        "timeEnd": _milliseconds(deployment.end),
+    }
+    if deployment.dashboard:
+        body["dashboardUID"] = deployment.dashboard
+    # Sent twice, it would be there twice.
+    response = session.request("POST", "/api/annotations", body=body, repeatable=False)
+    number = response.data.get("id") if isinstance(response.data, dict) else None
+    if response.status != _OK or not isinstance(number, int):
+        raise _refused(session, response, "adding the annotation")
+    return number
+
+
+def current(
+    session: GrafanaSession, tags: Sequence[str], moment: datetime
+) -> list[Noted]:
+    """
+    Return the deployments with exactly these *tags* that began before *moment* and end
+    after it.
+
+    Raises:
+        GrafanaError: Grafana cannot be reached, or returns no annotations.
+    """
+    at = _milliseconds(moment)
+    query: dict[str, str | int | Sequence[str]] = {
+        "type": "annotation",
+        "from": at,
+        "to": at,
+        "limit": _MOST,
+        "tags": tags,
+    }
+    response = session.request("GET", "/api/annotations", query=query)
+    what = "looking for annotations"
+    if response.status != _OK or not isinstance(response.data, list):
+        raise _refused(session, response, what)
+    mine = [one for one in response.data if _tags(one) == set(tags)]
+    try:
+        return [Noted(int(one["id"]), _moment(one["timeEnd"])) for one in mine]
+    except (KeyError, TypeError, ValueError, OverflowError, OSError):
+        raise _refused(session, response, what) from None
+
+
+def end(session: GrafanaSession, number: int, moment: datetime) -> None:
+    """
+    Let annotation *number* end at *moment*.
+
+    Raises:
+        GrafanaError: Grafana cannot be reached, or there is no such annotation.
+    """
+    path = f"/api/annotations/{number}"
+    body = {"timeEnd": _milliseconds(moment)}
+    response = session.request("PATCH", path, body=body)
+    if response.status != _OK:
+        raise _refused(session, response, f"ending annotation {number}")
+
+
+def _refused(
+    session: GrafanaSession, response: JsonResponse, what: str
+) -> GrafanaError:
+    text = session.redacted(f"{response.status} {response.text('message')}".rstrip())
+    advice = {
+        _FORBIDDEN: "; the service account needs the Editor role",
+        _NOT_FOUND: "; check the ID, or the UID of the dashboard",
+    }.get(response.status, "")
+    msg = f"{what}: Grafana returned {text}{advice}"
+    return GrafanaError(msg, status=response.status)
+
+
+def _tags(annotation: Any) -> set[str]:
+    tags = annotation.get("tags") if isinstance(annotation, dict) else None
+    return set(map(str, tags)) if isinstance(tags, list) else set()
+
+
+def _moment(milliseconds: float) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def _milliseconds(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)

@@ -1,0 +1,208 @@
+"""
+Dashboard content, without the parts assigned by Grafana.
+
+Two bodies with the same *content* look the same to users of the dashboard. `push`
+stores its hash in the message of each saved version, to detect later whether a
+dashboard has changed since the push.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from jaxmon.errors import ConfigFileError, JaxmonError
+from jaxmon.host.files.bounded import read_text
+from jaxmon.host.formats import json_text
+from jaxmon.version import version
+from jaxmon_dashboards.grafana.models import (
+    API_VERSION,
+    KIND,
+    Body,
+    Model,
+    content,
+    model_of,
+    shown,
+)
+
+
+TAG = "jaxmon"
+"""Tag of the dashboards that `push` may replace."""
+
+MAX_TITLE = 5000
+
+_MAX_BYTES = 32 << 20
+
+_UID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
+_MESSAGE = re.compile(r"jaxmon push \S+ sha256:([0-9a-f]{64})")
+
+
+class ContentError(JaxmonError, ValueError):
+    """A file that is not a dashboard, or one that cannot be pushed."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """
+    A desired dashboard.
+
+    Args:
+        body: from a file or a renderer, plus the tag `TAG`.
+        twin: the same dashboard in the v2 model, for a Grafana that stores it so.
+    """
+
+    uid: str
+    title: str
+    body: Body
+    twin: Board | None = None
+
+    @property
+    def model(self) -> Model:
+        """The model that its body is of."""
+        return model_of(self.body)
+
+    @cached_property
+    def digest(self) -> str:
+        """The hash of its content."""
+        return digest(self.body)
+
+    @property
+    def message(self) -> str:
+        """The message for this version in Grafana's history."""
+        return f"jaxmon push {version()} sha256:{self.digest}"
+
+
+def pushed_digest(message: str) -> str | None:
+    """Return the hash in a version's *message*, `None` if no push wrote it."""
+    found = _MESSAGE.fullmatch(message)
+    return found and found[1]
+
+
+def is_tagged(body: Body) -> bool:
+    """Return whether *body* has the tag `TAG`."""
+    tags = shown(body).get("tags")
+    return isinstance(tags, list) and TAG in tags
+
+
+def digest(body: Body) -> str:
+    """Return the SHA-256 of the content of *body*, in hexadecimal."""
+    text = json.dumps(
+        content(body), sort_keys=True, separators=(",", ":"), ensure_ascii=True
+    )
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def lines(body: Body) -> list[str]:
+    """Return the content of *body* as lines to compare."""
+    text = json.dumps(content(body), sort_keys=True, indent=2, ensure_ascii=False)
+    # What others wrote must not control the terminal that shows it.
+    return [
+        line if line.isprintable() else line.encode("unicode_escape").decode()
+        for line in text.split("\n")
+    ]
+
+
+def is_uid(text: str) -> bool:
+    """Return whether *text* is a valid uid of a dashboard or folder."""
+    return _UID.fullmatch(text) is not None
+
+
+def parse(text: str, source: str) -> Board:
+    """
+    Return the dashboard that *text* describes, in either of Grafana's models.
+
+    Raises:
+        ContentError: it cannot be pushed; the message names *source*.
+    """
+    try:
+        body = json_text.parse(text)
+    except ValueError as error:
+        msg = f"{source}: {error}"
+        raise ContentError(msg) from error
+    if not isinstance(body, dict):
+        msg = f"{source}: not a dashboard: a JSON object is needed"
+        raise ContentError(msg)
+    if reason := _unusable(body):
+        msg = f"{source}: {reason}"
+        raise ContentError(msg)
+    inner: dict[str, Any] = body["spec"] if model_of(body) == "v2" else body
+    if not is_tagged(body):
+        inner["tags"] = [*(inner.get("tags") or ()), TAG]
+    uid = body["metadata"]["name"] if inner is not body else body["uid"]
+    return Board(uid, inner["title"], body)
+
+
+def load(paths: Iterable[Path]) -> list[Board]:
+    """
+    Return the dashboards in files, and in the ``*.json`` files of directories.
+
+    Raises:
+        ContentError: a file cannot be read or pushed.
+    """
+    files = [
+        file
+        for path in paths
+        for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])
+    ]
+    texts = {}
+    for file in files:
+        try:
+            text = read_text(file, most=_MAX_BYTES, pipe=True)
+        except ConfigFileError as error:
+            msg = f"{file}: {error}"
+            raise ContentError(msg) from error
+        texts[str(file)] = text
+    return parse_all(texts)
+
+
+def parse_all(texts: Mapping[str, str]) -> list[Board]:
+    """
+    Return the dashboards in *texts*, which are by source; uids and titles are unique.
+
+    Raises:
+        ContentError: one cannot be pushed, or two share a uid or title.
+    """
+    found: list[Board] = []
+    seen: dict[str, str] = {}
+    for source, text in texts.items():
+        one = parse(text, source)
+        for key in (f"uid={one.uid!r}", f"title={one.title!r}"):
+            if key in seen:
+                msg = f"{seen[key]} and {source} both have {key}; it must be unique"
+                raise ContentError(msg)
+            seen[key] = source
+        found.append(one)
+    return found
+
+
+def _unusable(body: Body) -> str:
+    """
+    Return why Grafana would not take *body*, or not as it is meant; ``""`` if it will.
+    """
+    if body.get("__inputs"):
+        return (
+            "exported for manual import (__inputs); use a datasource variable instead"
+        )
+    uid, name = body.get("uid"), "uid"
+    inner = shown(body)
+    if model_of(body) == "v2":
+        kind = (body["apiVersion"], body.get("kind"))
+        if kind != (API_VERSION, KIND):
+            return f"{kind} is not supported; give {(API_VERSION, KIND)}"
+        metadata = body.get("metadata")
+        uid = metadata.get("name") if isinstance(metadata, dict) else None
+        name = "metadata.name"
+    title = inner.get("title")
+    if not isinstance(uid, str) or not is_uid(uid):
+        return f"{name}={uid!r} is invalid; give 1 to 40 letters, digits, - or _"
+    if not isinstance(title, str) or not title.strip() or len(title) > MAX_TITLE:
+        return f"a title of 1 to {MAX_TITLE} characters is needed"
+    if not isinstance(inner.get("tags") or [], list):
+        return f"tags={inner['tags']!r} is invalid; give a list"
+    return ""

@@ -1,0 +1,294 @@
+"""
+Plans a push and applies it with optimistic locking.
+
+A save names the version that it replaces, and Grafana rejects it if another one was
+saved since. Nothing is ever overwritten without that lock, even with *force*: that only
+accepts the state seen when planning, after backing it up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from itertools import count
+from pathlib import Path
+
+from jaxmon.host.files import whole as whole_file
+from jaxmon_dashboards.grafana.apis import NotServedError
+from jaxmon_dashboards.grafana.client import ConflictError, Grafana
+from jaxmon_dashboards.grafana.content import Board
+from jaxmon_dashboards.grafana.models import Model
+from jaxmon_dashboards.grafana.plan import PlannedStep, Relation, decide
+from jaxmon_dashboards.grafana.session import GrafanaError
+from jaxmon_dashboards.grafana.stored import ROOT_FOLDER, Observed, Stored
+
+
+class Outcome(StrEnum):
+    """The outcome for one dashboard."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    PLANNED = "planned"
+    PENDING = "pending"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Where the dashboards go; created with that title if missing."""
+
+    uid: str
+    title: str
+
+
+@dataclass(frozen=True)
+class PushPlan:
+    """
+    What a push would do.
+
+    Args:
+        steps: one for each dashboard.
+        wanted: the dashboards as they were given, in the same order.
+        taken: uids of the dashboards in the folder by title.
+        folder_missing: the folder must be created first.
+    """
+
+    folder: Folder
+    folder_missing: bool
+    steps: tuple[PlannedStep, ...]
+    wanted: Sequence[Board]
+    taken: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def makes_folder(self, *, force: bool = False) -> bool:
+        """Return whether applying it creates the folder."""
+        return self.folder_missing and any(
+            step.writes(force=force) for step in self.steps
+        )
+
+
+@dataclass(frozen=True)
+class PushResult:
+    """
+    What was found and done for one dashboard.
+
+    Args:
+        state: as planned.
+        model: in which it was, or would be, written.
+        reason: why it was not written, or a remark; may be empty.
+        version: current version in Grafana, if known.
+        url: of the dashboard, if known.
+        backup: copy of what was replaced.
+    """
+
+    uid: str
+    title: str
+    state: Relation
+    outcome: Outcome
+    model: Model = "classic"
+    reason: str = ""
+    version: int | None = None
+    url: str = ""
+    backup: Path | None = None
+
+
+def make_plan(
+    grafana: Grafana, dashboards: Sequence[Board], folder: Folder
+) -> PushPlan:
+    """
+    Return what must be done; only reads.
+
+    Raises:
+        GrafanaError: Grafana cannot be reached, or this token may not read it.
+        NotServedError: a dashboard is to be written in a model that it does not have.
+    """
+    missing = folder.uid != ROOT_FOLDER and grafana.folder(folder.uid) is None
+    taken = {} if missing else grafana.titles(folder.uid)
+    steps = []
+    for desired in dashboards:
+        try:
+            observed = _observed(grafana, desired)
+        except NotServedError:
+            raise
+        except GrafanaError as error:
+            if error.status in (None, 401):
+                raise
+            step = PlannedStep(desired, None, Relation.UNKNOWN, str(error))
+        else:
+            step = decide(desired, observed, folder=folder.uid, taken=taken)
+        steps.append(step)
+    return PushPlan(folder, missing, tuple(steps), dashboards, taken)
+
+
+def _observed(grafana: Grafana, desired: Board) -> Observed:
+    return grafana.dashboard(desired.uid, v2=desired.model == "v2")
+
+
+@dataclass
+class Push:
+    """
+    Carries out a plan.
+
+    Args:
+        force: replace dashboards that were edited, after backing them up.
+        backup_dir: directory for backups.
+        now: time for their names.
+    """
+
+    grafana: Grafana
+    force: bool = False
+    backup_dir: Path = Path()
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    def apply(self, plan: PushPlan) -> list[PushResult]:
+        """
+        Return the outcome for each dashboard; one that fails does not stop the others.
+
+        Raises:
+            GrafanaError: the folder could not be created.
+        """
+        if plan.makes_folder(force=self.force):
+            self._make_folder(plan.folder)
+        return [self._one(step, plan) for step in plan.steps]
+
+    def preview(self, plan: PushPlan) -> list[PushResult]:
+        """Return what `apply` would find for each dashboard; writes nothing."""
+        return [
+            replace(unwritten(step), outcome=Outcome.PLANNED)
+            if step.writes(force=self.force)
+            else unwritten(step)
+            for step in plan.steps
+        ]
+
+    def _make_folder(self, folder: Folder) -> None:
+        try:
+            self.grafana.create_folder(folder.uid, folder.title)
+        except ConflictError as error:
+            if self.grafana.folder(folder.uid) is not None:
+                return  # another client created it at the same time
+            msg = (
+                f"folder {folder.uid} cannot be created ({error}); if there is "
+                f"another folder with the title {folder.title!r}, give its UID "
+                "with --folder"
+            )
+            raise GrafanaError(msg, status=error.status) from error
+
+    def _one(self, step: PlannedStep, plan: PushPlan) -> PushResult:
+        if not step.writes(force=self.force):
+            return unwritten(step)
+        copy: Path | None = None
+        try:
+            if isinstance(step.observed, Stored) and step.state is Relation.DRIFTED:
+                copy = back_up(
+                    step.observed,
+                    uid=step.desired.uid,
+                    directory=self.backup_dir,
+                    now=self.now(),
+                )
+            result = self._save(step, plan)
+        except GrafanaError as error:
+            result = _failed(step, str(error))
+        except OSError as error:
+            result = _failed(step, f"backup failed, so not replaced: {error}")
+        return replace(result, backup=copy)
+
+    def _save(self, step: PlannedStep, plan: PushPlan) -> PushResult:
+        """Save under the lock; if it was lost, plan again, once."""
+        try:
+            return self._save_once(step, plan.folder)
+        except ConflictError:
+            again = self._look_again(step, plan)
+        if again.state is Relation.UNCHANGED:
+            return replace(
+                unwritten(again),
+                reason="already pushed, by this or a concurrent push",
+            )
+        if not again.writes():
+            return replace(
+                unwritten(again), reason=f"changed during the push: {again.reason}"
+            )
+        try:
+            return self._save_once(again, plan.folder)
+        except ConflictError:
+            reason = "keeps changing; wait for other pushes to finish and retry"
+            return _failed(again, reason)
+
+    def _look_again(self, step: PlannedStep, plan: PushPlan) -> PlannedStep:
+        # As it was given: somebody may have changed the model meanwhile.
+        [desired] = [one for one in plan.wanted if one.uid == step.desired.uid]
+        observed = _observed(self.grafana, desired)
+        return decide(desired, observed, folder=plan.folder.uid, taken=plan.taken)
+
+    def _save_once(self, step: PlannedStep, folder: Folder) -> PushResult:
+        desired = step.desired
+        base = step.observed if isinstance(step.observed, Stored) else None
+        saved = self.grafana.save(desired, base, folder.uid)
+        result = _result(step, Outcome.UPDATED)
+        if saved.pending:
+            return replace(
+                result,
+                outcome=Outcome.PENDING,
+                reason="not stored: Grafana requires approval",
+            )
+        return replace(
+            result,
+            outcome=Outcome.CREATED if base is None else Outcome.UPDATED,
+            version=saved.version,
+            url=_absolute(self.grafana.url, saved.url),
+        )
+
+
+def unwritten(step: PlannedStep) -> PushResult:
+    """Return the result of a step for which nothing is written."""
+    stored = step.observed
+    outcomes = {Relation.UNCHANGED: Outcome.UNCHANGED, Relation.UNKNOWN: Outcome.FAILED}
+    return replace(
+        _result(step, outcomes.get(step.state, Outcome.REFUSED)),
+        reason=step.reason,
+        version=stored.version if isinstance(stored, Stored) else None,
+    )
+
+
+def back_up(stored: Stored, *, uid: str, directory: Path, now: datetime) -> Path:
+    """
+    Write the dashboard *uid* to a new file of *directory* and return its path.
+
+    Only this user can read it. Grafana's "Import" accepts it unchanged.
+
+    Raises:
+        OSError: it could not be written and synced to disk; no file is left behind.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    stem = f"{uid}-v{stored.version}-{now:%Y%m%dT%H%M%SZ}"
+    text = json.dumps(stored.body, indent=2, ensure_ascii=False) + "\n"
+    # Of a lone surrogate that is the escape that JSON has for it.
+    data = text.encode("utf-8", "backslashreplace")
+    for number in count(1):
+        path = directory / (f"{stem}.json" if number == 1 else f"{stem}-{number}.json")
+        try:
+            whole_file.write(path, data, private=True, replace=False)
+        except FileExistsError:
+            continue
+        return path
+    raise AssertionError(stem)  # numbers do not end
+
+
+def _failed(step: PlannedStep, reason: str) -> PushResult:
+    return replace(_result(step, Outcome.FAILED), reason=reason)
+
+
+def _result(step: PlannedStep, outcome: Outcome) -> PushResult:
+    desired = step.desired
+    return PushResult(desired.uid, desired.title, step.state, outcome, desired.model)
+
+
+def _absolute(base: str, path: str) -> str:
+    """
+    Return *path*, which Grafana gives with its own sub-path or without, below *base*.
+    """
+    start = path.find("/d/")
+    return f"{base}{path[start:]}" if start >= 0 else ""

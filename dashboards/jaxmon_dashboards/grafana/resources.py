@@ -1,0 +1,120 @@
+"""
+Dashboards of the v2 model as resources: what their metadata say, and what a push leaves
+there.
+
+Grafana does not return the message of a save with the resource. So a push leaves its
+record in an annotation of its own, with the generation that the save creates: every
+later change of the dashboard or its folder has a higher one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from jaxmon_dashboards.grafana.content import Board
+from jaxmon_dashboards.grafana.models import API_VERSION, KIND, Body
+from jaxmon_dashboards.grafana.stored import ROOT_FOLDER, Stored
+
+
+RECORD = "jaxmon/pushed"
+"""The annotation with the record of the last push."""
+
+_FOLDER = "grafana.app/folder"
+_GRANT = "grafana.app/grant-permissions"
+_MESSAGE = "grafana.app/message"
+_CREATED_BY = "grafana.app/createdBy"
+_UPDATED_BY = "grafana.app/updatedBy"
+_UPDATED = "grafana.app/updatedTimestamp"
+_MANAGER = "grafana.app/managedBy"
+_MANAGER_NAME = "grafana.app/managerId"
+_MANAGER_ALLOWS = "grafana.app/managerAllowsEdits"
+_FILES = "classic-file-provisioning"
+
+_RECORD = r"(jaxmon push \S+ sha256:[0-9a-f]{64}) generation:(\d{1,9})"
+
+
+def stored(resource: Body, redacted: Callable[[str], str]) -> Stored:
+    """
+    Return a dashboard of the v2 model as it is stored.
+
+    Args:
+        resource: valid, as `is_valid` says.
+        redacted: makes text of others fit to be shown.
+    """
+    metadata = resource["metadata"]
+    notes = _texts(metadata.get("annotations"))
+    generation: int = metadata["generation"]
+    record = re.fullmatch(_RECORD, notes.get(RECORD, ""))
+    manager = ""
+    if notes.get(_MANAGER) and notes.get(_MANAGER_ALLOWS) != "true":
+        manager = redacted(f"{notes[_MANAGER]} {notes.get(_MANAGER_NAME, '')}").strip()
+    author = notes.get(_UPDATED_BY) or notes.get(_CREATED_BY) or ""
+    updated = notes.get(_UPDATED) or metadata.get("creationTimestamp") or ""
+    return Stored(
+        body=resource,
+        version=generation,
+        folder=redacted(notes.get(_FOLDER) or ROOT_FOLDER),
+        provisioned=bool(manager),
+        message=record[1] if record else "",
+        # "user:ID" or "service-account:ID".
+        author=redacted(author.replace(":", " ", 1)),
+        updated=redacted(str(updated)),
+        resource=resource,
+        later=record is not None and generation > int(record[2]),
+        manager="" if notes.get(_MANAGER) == _FILES else manager,
+    )
+
+
+def is_valid(resource: Any, uid: str) -> bool:
+    """Return whether *resource* is the dashboard *uid*, in full."""
+    if not isinstance(resource, dict) or resource.get("apiVersion") != API_VERSION:
+        return False
+    metadata, spec = resource.get("metadata"), resource.get("spec")
+    return (
+        isinstance(metadata, dict)
+        and isinstance(spec, dict)
+        and metadata.get("name") == uid
+        and type(metadata.get("generation")) is int
+        and isinstance(version := metadata.get("resourceVersion"), str)
+        and bool(version)
+    )
+
+
+def written(desired: Board, base: Stored | None, folder: str) -> dict[str, Any]:
+    """
+    Return the resource that replaces *base*, under its lock, or that is new.
+
+    Labels and annotations of others are kept.
+    """
+    before = base.resource["metadata"] if base and base.resource else {}
+    notes = _texts(before.get("annotations"))
+    notes.pop(_GRANT, None)
+    generation = before.get("generation", 0) + 1
+    notes |= {
+        _FOLDER: "" if folder == ROOT_FOLDER else folder,
+        _MESSAGE: desired.message,
+        RECORD: f"{desired.message} generation:{generation}",
+    }
+    if folder == ROOT_FOLDER and (base is None or base.folder != ROOT_FOLDER):
+        # Outside of folders nothing is inherited: without this, as Grafana's own pages
+        # send it, only administrators could see the dashboard.
+        notes[_GRANT] = "default"
+    metadata: dict[str, Any] = {"name": desired.uid, "annotations": notes}
+    if before:
+        metadata["resourceVersion"] = before["resourceVersion"]
+        metadata["labels"] = _texts(before.get("labels"))
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": metadata,
+        "spec": desired.body["spec"],
+    }
+
+
+def _texts(value: Any) -> dict[str, str]:
+    """Return the members of *value* that are texts."""
+    if not isinstance(value, dict):
+        return {}
+    return {key: text for key, text in value.items() if isinstance(text, str)}

@@ -1,0 +1,225 @@
+"""
+JSON over HTTP to one Grafana: retries, beside what every session has.
+
+The token is sent to the configured address and nowhere else: no redirect is
+followed, and no error, log line or representation holds it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import ssl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import SplitResult
+
+from jaxmon.host.http.client import Response
+from jaxmon.host.http.session import REDIRECTS, MonitoringError, Session
+from jaxmon.host.http.stream import TooLargeError
+from jaxmon.host.http.urls import without_user
+
+
+ATTEMPTS = 4
+MAX_WAIT_SECONDS = 30.0
+
+# Longest wait, in seconds, that is reported from a server's request.
+_LONGEST_WAIT = 1e6
+
+_RETRIED = frozenset({429, 502, 503, 504})
+# What came with this was not done.
+_REFUSED = frozenset({429})
+
+
+class GrafanaError(MonitoringError):
+    """
+    A request to Grafana failed.
+
+    Args:
+        message: for users; never contains the token.
+        status: HTTP status; `None` if there was no response.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class JsonResponse:
+    """
+    A complete response: its status, and its body if that is JSON, else `None` and a
+    description of it.
+    """
+
+    status: int
+    data: Any
+    problem: str = ""
+    retry_after: float | None = None
+    location: str = ""
+
+    def text(self, key: str) -> str:
+        """Return the string at *key* in the body, ``""`` if there is none."""
+        found = self.data.get(key) if isinstance(self.data, dict) else None
+        return found if isinstance(found, str) else ""
+
+
+@dataclass
+class GrafanaSession(Session):
+    """
+    Sends requests to one Grafana, which all need a token.
+
+    A request is retried, a bounded number of times, if Grafana or a proxy is busy (429,
+    502, 503, 504) or the connection fails. This is safe for nearly every request made
+    here: reading changes nothing, and a save carries the version it replaces, so that
+    repeating a save that did arrive is rejected. Others are not *repeatable*.
+
+    Args:
+        sleep: waits between attempts.
+
+    Raises:
+        GrafanaError: the address, token or certificate file is invalid.
+    """
+
+    whose: str = field(default="Grafana", init=False)
+    max_bytes: int = 32 << 20
+    sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
+
+    error = GrafanaError
+    credentials = "token"
+    hidden = "[token]"
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str | int | Sequence[str]] | None = None,
+        body: Any = None,
+        repeatable: bool = True,
+    ) -> JsonResponse:
+        """
+        Return the response to one request, whatever its status.
+
+        Args:
+            method: of HTTP.
+            path: below Grafana's URL.
+            query: to append to it; a sequence repeats its name.
+            body: to send as JSON.
+            repeatable: done twice, it is as if done once.
+
+        Raises:
+            GrafanaError: no response after all attempts, or one that is not Grafana's.
+        """
+        data = None if body is None else json.dumps(body).encode()
+        retried = _RETRIED if repeatable else _REFUSED
+        for attempt in range(1, ATTEMPTS + 1):
+            last = attempt == ATTEMPTS
+            try:
+                response = _json_response(
+                    self._exchanged(method, path, query=query, body=data)
+                )
+            except (OSError, HTTPException) as error:
+                if last or not repeatable or _is_final(error):
+                    raise self._unreachable(error) from None
+                wait = _backoff(attempt)
+            else:
+                if response.status not in retried:
+                    return self._usable(response)
+                wait = response.retry_after or _backoff(attempt)
+                if last or wait > MAX_WAIT_SECONDS:
+                    raise self._busy(response)
+            self.sleep(wait)
+        raise AssertionError(ATTEMPTS)  # the last attempt returns or raises
+
+    def _usable(self, response: JsonResponse) -> JsonResponse:
+        """Return *response* unless it cannot be from Grafana's API."""
+        if response.status in REDIRECTS:
+            place = self.redacted(response.location.partition("?")[0])
+            msg = (
+                f"{self.place} redirects to {place or 'nowhere'}; use Grafana's own "
+                "URL, since the token is not sent anywhere else"
+            )
+            raise GrafanaError(msg, status=response.status)
+        if response.data is None:
+            msg = (
+                f"{self.place} returned {response.status} with "
+                f"{self.redacted(response.problem)}; use Grafana's URL as in the "
+                "browser, including any path"
+            )
+            raise GrafanaError(msg, status=response.status)
+        return response
+
+    def _busy(self, response: JsonResponse) -> GrafanaError:
+        asked = response.retry_after
+        hint = f"; it requested a wait of {asked:,.0f} s" if asked else ""
+        text = self.redacted(response.text("message"))
+        msg = f"{self.place} is busy: {response.status} {text}".rstrip() + hint
+        return GrafanaError(f"{msg}; try again later", status=response.status)
+
+    def _unreachable(self, error: Exception) -> MonitoringError:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return self._untrusted(self.place, error)
+        text = self.redacted(str(error) or type(error).__name__)
+        return GrafanaError(f"no response from {self.place}: {text}")
+
+    def _problem(self, parts: SplitResult) -> str:
+        if parts.query:
+            shown = without_user(self.url)
+            return f"not a valid Grafana URL: {shown!r}; remove the query string"
+        if parts.username is not None:
+            return "credentials in the URL are not supported; use a token"
+        if not (self.token and self.token.isascii() and self.token.isprintable()):
+            return "the token is empty or contains invalid characters"
+        return ""
+
+
+def _json_response(response: Response) -> JsonResponse:
+    data, problem = None, "something that is not JSON"
+    if "json" in response.type:
+        try:
+            data = response.json()
+        except ValueError as error:
+            problem = f"invalid JSON ({error})"
+    return JsonResponse(
+        response.status,
+        data,
+        problem,
+        _seconds(response.headers.get("retry-after")),
+        response.headers.get("location", ""),
+    )
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """
+    Return the wait that a ``Retry-After`` header requests: seconds, or until a date.
+    """
+    if not retry_after:
+        return None
+    if retry_after.strip().isdecimal():
+        seconds = float(retry_after)
+    else:
+        try:
+            date = parsedate_to_datetime(retry_after)
+            if date.tzinfo is None:
+                date = date.replace(tzinfo=UTC)
+            seconds = (date - datetime.now(UTC)).total_seconds()
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return min(max(0.0, seconds), _LONGEST_WAIT)
+
+
+def _backoff(attempt: int) -> float:
+    """Return seconds to wait after *attempt*: 0.5, 1, 2, each up to half less."""
+    spread = random.random()  # noqa: S311 - spreads load, guards nothing
+    return float(2 ** (attempt - 2) * (1 - spread / 2))
+
+
+def _is_final(error: Exception) -> bool:
+    """Return whether another attempt would fail in the same way."""
+    return isinstance(error, (ssl.SSLCertVerificationError, TooLargeError))

@@ -1,0 +1,275 @@
+"""
+How the processes of a slot ended: the file ``agent-N.end``, which survives them.
+
+It has a page for the record (`jaxmon.facts.ending`) of the latest process of the slot,
+one for that of the process before it, by turns, and what they counted. The holder of
+the slot writes its own record, as one line of JSON, in single system calls: when it
+starts, when a loop starts or ends, every few seconds, and when it ends; into a page
+that exists, so on a full disk as well. A process that was killed cannot write. So the
+record is written as if it would be, and whether a process is alive is known from a lock
+that the kernel releases. The next process in the slot counts a predecessor that did not
+finish, the sidecar one without a successor, whose exit status it adds (`complete`).
+
+Finished are a program that came to its end, `sys.exit`, Ctrl-C, and
+`jaxmon.uninstrument`. Crashed are an uncaught exception, one that the program handles
+by `sys.exit` with the code 1, a signal, a segmentation fault, the kernel's OOM killer
+and `os._exit`, at which Python runs nothing either; that is also how a child forked by
+`multiprocessing` ends if it has an agent of its own. So is SIGTERM in a program that
+does not handle it: nothing of Python runs then, and a handler of ours would change the
+program. Where that is how processes are stopped, the program should handle it; in
+Kubernetes, the pod takes its record and sidecar along.
+
+A process that ends between two polls of the sidecar would take its counts along. So,
+when it stops, it writes its counters behind the pages, added to those of the processes
+before it; the sidecar serves them for a while, and adds them to what the slot's next
+process counts. A series of a slot thus only rises, whoever reads it and how often, and
+every count is in it once. Such a chain ends where the next process cannot know what its
+predecessor counted: it was killed, or crashed, ended too long ago, or could not write.
+The next process then removes the counts, before it counts as a start of the slot.
+
+`jaxmon.agent.end_writer` writes it, and `jaxmon.facts.end_file` has its layout. Anyone
+who may write in the run directory may write anything here: what cannot be a record
+counts as none. If a cleaner removes the file, its holder or the next one starts
+another.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxmon.clocks import monotonic, wall_time
+from jaxmon.facts.end_file import (
+    is_held,
+    line_of,
+    open_slot,
+    page_of,
+    read_pages,
+    records,
+    stored_counts,
+)
+from jaxmon.facts.ending import CRASHED, RUNNING, ProcessEnd
+from jaxmon.host.files.descriptor import (
+    require_own,
+)
+from jaxmon.host.formats.schema import NewerSchemaError
+
+
+KEPT = 300.0
+"""
+Seconds for which the counts of an ended process are served, and wait for a successor:
+longer than a scrape and an evaluation of the slowest rules.
+"""
+
+MOST = 1 << 20
+"""Maximum size of the text of counts: of some 10,000 series."""
+
+_NAME = r"agent-([0-9]{1,4})\.end"
+
+
+class SlotEnds(NamedTuple):
+    """
+    What is known of the processes of a slot.
+
+    Attributes:
+        latest: the record of its latest process.
+        before: that of the process before it, if it is known.
+        held: whether a process holds the slot: `None` if the system does not say.
+    """
+
+    latest: ProcessEnd
+    before: ProcessEnd | None
+    held: bool | None
+
+    @property
+    def died(self) -> bool | None:
+        """
+        Whether its latest process ended without finishing, `None` if that depends on
+        whether there is one.
+        """
+        if self.latest.state == RUNNING:
+            return None if self.held is None else not self.held
+        return self.latest.state == CRASHED
+
+    @property
+    def ended(self) -> ProcessEnd | None:
+        """The record of its latest process if that has ended."""
+        over = self.latest.state != RUNNING or self.held is False
+        return self.latest if over else None
+
+    @property
+    def counted(self) -> ProcessEnd | None:
+        """Whose counts the slot has: of its latest process, or of one it continues."""
+        latest, before = self.latest, self.before
+        if latest.counted_bytes:
+            return latest
+        if before is None or not before.counted_bytes:
+            return None
+        return before if latest.counted_since == before.counted_since else None
+
+    def of(self, starts: int) -> ProcessEnd | None:
+        """Return the record of the process *starts* of the slot, if it is known."""
+        for one in (self.latest, self.before):
+            if one is not None and one.starts == starts:
+                return one
+        return None
+
+
+def now() -> dict[str, float]:
+    """Return the time, by field of a record."""
+    boottime = time.clock_gettime(time.CLOCK_BOOTTIME)
+    return {"boottime": boottime, "time": wall_time()}
+
+
+def age_of(end: ProcessEnd) -> float | None:
+    """
+    Return how long ago *end* was written, by the clock that all processes of a host
+    share and that no one sets; by the wall clock if that is from before a restart.
+    """
+    for field, clock in now().items():
+        written: float | None = getattr(end, field)
+        if written is not None and (age := clock - written) >= 0:
+            return age
+    return None
+
+
+def ends(directory: Path) -> dict[str, ProcessEnd]:
+    """
+    Return the records of the processes in *directory* that have ended and have no
+    successor, by worker; none if it cannot be read.
+    """
+    try:
+        found = slots(directory)
+    except OSError:
+        return {}
+    return {worker: one.ended for worker, one in found.items() if one.ended}
+
+
+def slots(
+    directory: Path, refused: dict[str, str] | None = None
+) -> dict[str, SlotEnds]:
+    """
+    Return the records in *directory* by worker (``"0"``, ``"1"``, …), some 50 µs each.
+
+    Args:
+        directory: the run directory.
+        refused: gets what is wrong with files of a later release, by worker.
+
+    Raises:
+        OSError: the directory cannot be read.
+    """
+    found: dict[int, SlotEnds] = {}
+    for name in os.listdir(directory):  # noqa: PTH208 - names only, no stat
+        if (match := re.fullmatch(_NAME, name)) is None:
+            continue
+        try:
+            one = slot(os.path.join(directory, name))  # noqa: PTH118 - likewise
+        except NewerSchemaError as error:
+            if refused is not None:
+                refused[str(int(match[1]))] = str(error)
+            continue
+        if one is not None:
+            found[int(match[1])] = one
+    return {str(number): found[number] for number in sorted(found)}
+
+
+def slot(path: Path | str) -> SlotEnds | None:
+    """
+    Return the records in the file *path*, `None` if there are none.
+
+    Raises:
+        NewerSchemaError: they are of a later release.
+    """
+    if (descriptor := open_slot(path, os.O_RDONLY)) is None:
+        return None
+    try:
+        # The lock is acquired before the record is written, and released after: if
+        # nothing held it between two equal records, nothing wrote the first one.
+        before, held = read_pages(descriptor), is_held(descriptor)
+        pages = read_pages(descriptor)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    found = records(pages)
+    return found and SlotEnds(*found, held if pages == before else True)
+
+
+def counts(path: Path, of: ProcessEnd) -> str | None:
+    """
+    Return the counters that the process *of* left in the file *path*, `None` if they
+    are void: too old, removed, or replaced by its successor's.
+
+    Raises:
+        ValueError: they are no text.
+    """
+    descriptor = open_slot(path, os.O_RDONLY)
+    if descriptor is None:
+        return None
+    try:
+        stored = stored_counts(descriptor, of)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return None if stored is None else unpacked(stored)
+
+
+def unpacked(stored: bytes) -> str:
+    """
+    Return the text of counters that are *stored* compressed.
+
+    Raises:
+        ValueError: that is not what is stored.
+    """
+    inflate = zlib.decompressobj()
+    try:
+        found = inflate.decompress(stored, MOST + 1)
+    except zlib.error as error:
+        msg = f"malformed: {error}"
+        raise ValueError(msg) from None
+    if len(found) > MOST or not inflate.eof:
+        msg = f"truncated, or larger than {MOST} bytes"
+        raise ValueError(msg)
+    return found.decode()
+
+
+def counted_age(of: ProcessEnd) -> float | None:
+    """
+    Return how many seconds ago a process left its counts; `None` if it left none, or
+    too long ago to count.
+    """
+    age = monotonic() - of.counted_until
+    # Not in the future, as after a restart of the host, whose clock begins at 0.
+    is_valid = 0 <= age <= KEPT and of.counted_since <= of.counted_until
+    return age if of.counted_bytes and is_valid else None
+
+
+def complete(path: Path, starts: int, known: Mapping[str, Any]) -> None:
+    """
+    Add what is *known* from outside to the record of the process *starts* of a slot,
+    which is gone: its exit status. For the sidecar, if it may write there.
+    """
+    try:
+        found = slot(path)
+        end = found and found.of(starts)
+        if found is None or end is None or end.exited:
+            return
+        if end is found.latest and found.held is not False:
+            return
+        descriptor = open_slot(path, os.O_RDWR)
+        if descriptor is None:
+            return
+        try:
+            status = os.fstat(descriptor)
+            require_own(status, path, status.st_mode)
+            os.pwrite(descriptor, line_of(end.replace(**known)), page_of(end))
+        finally:
+            os.close(descriptor)
+    except (OSError, NewerSchemaError):  # another user's; replaced meanwhile
+        pass

@@ -1,0 +1,130 @@
+"""Atomic file writes, and temporary directories."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from jaxmon.errors import JaxmonError
+from jaxmon.host.files.bounded import kind
+
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+def write(
+    path: Path,
+    data: bytes,
+    *,
+    private: bool = False,
+    replace: bool = True,
+    follow: bool = True,
+) -> None:
+    """
+    Write *data* to the file *path*, synced to disk.
+
+    On any failure the previous content is kept, and no temporary file is left behind.
+
+    Args:
+        path: of the file, or of a symbolic link to it.
+        data: all of it.
+        private: readable by the owner only; otherwise, the umask decides.
+        replace: overwrite an existing file; otherwise that is an error.
+        follow: accept a symbolic link, if others cannot have put it there.
+
+    Raises:
+        FileExistsError: there is a file, and *replace* is false.
+        OSError: it cannot be written; its file name is *path*.
+    """
+    try:
+        target = path.resolve() if follow and path.is_symlink() else path
+        _require_regular(target)
+        temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}")
+        number = os.open(temporary, _NEW, 0o600 if private else 0o666)
+        try:
+            with os.fdopen(number, "wb") as file:
+                file.write(data)
+                file.flush()
+                if not private:
+                    _imitate(number, target)
+                os.fsync(number)
+            _put(temporary, target, replace=replace)
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync_directory(target.parent)
+    except OSError as error:
+        error.filename = str(path)
+        del error.filename2  # None would be part of its text
+        raise
+
+
+def _require_regular(target: Path) -> None:
+    """Reject a device, a pipe or anything else that a file would replace."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(mode := target.lstat().st_mode):
+            raise OSError(errno.EINVAL, f"it is {kind(mode)}; give a file")
+
+
+def _imitate(number: int, target: Path) -> None:
+    """Give a new file the permissions of *target*, if there is one."""
+    with suppress(FileNotFoundError):
+        mode = target.lstat().st_mode
+        # Some network file systems have one mode for all files, and no chmod.
+        if mode != os.fstat(number).st_mode:
+            os.fchmod(number, stat.S_IMODE(mode) & 0o777)
+
+
+def _put(temporary: Path, target: Path, *, replace: bool) -> None:
+    if not replace:
+        try:
+            os.link(temporary, target)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            # If another process creates it in between, it is replaced.
+            if target.exists():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
+        else:
+            return
+    temporary.replace(target)
+
+
+def _sync_directory(directory: Path) -> None:
+    # Not every file system can; the file itself is on the disk.
+    with suppress(OSError):
+        number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
+@contextmanager
+def directory(prefix: str) -> Iterator[Path]:
+    """
+    Create a directory for the block, and remove it afterwards with its content.
+
+    Args:
+        prefix: start of its name.
+
+    Raises:
+        JaxmonError: it cannot be created.
+    """
+    try:
+        # A process that was started may write there while we clean up.
+        made = TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+    except OSError as error:
+        msg = (
+            f"cannot create a temporary directory: {error.strerror}; free some "
+            "space, or set TMPDIR to a directory that can be written to"
+        )
+        raise JaxmonError(msg) from error
+    with made as name:
+        yield Path(name)

@@ -1,0 +1,122 @@
+"""
+One HTTP exchange within bounds, over TCP or a Unix socket. For servers behind TLS or a
+proxy see `route`, for many at once `fetch`.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead
+from pathlib import Path
+from typing import Any, cast
+
+from jaxmon.host.formats import json_text
+from jaxmon.host.http.stream import Bounds, Place, Stream, connected
+from jaxmon.host.http.urls import authority
+
+
+_CHUNK = 1 << 16
+_INTERIM = range(100, 200)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """
+    Args:
+        status: of HTTP.
+        headers: by lower-case name; the last of duplicates.
+        body: as received.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def type(self) -> str:
+        """The media type, in lower case, ``""`` without one."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    def json(self) -> Any:
+        """
+        Return the body as JSON.
+
+        Raises:
+            ValueError: it is not valid JSON.
+        """
+        return json_text.parse(self.body)
+
+
+def get(
+    place: Place,
+    target: str,
+    *,
+    seconds: float,
+    max_bytes: int,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """
+    GET *target*, unencrypted, from the server at *place*.
+
+    Args:
+        place: host and port, or a Unix socket.
+        target: path and query.
+        seconds: for the whole exchange.
+        max_bytes: maximum size of the response, including the head.
+        headers: in addition to the usual ones.
+
+    Raises:
+        TimeoutError: it took too long.
+        TooLargeError: the response is too large.
+        OSError: the connection failed.
+        http.client.HTTPException: the response is not valid HTTP, or was truncated.
+    """
+    with connected(place, Bounds(seconds, max_bytes)) as stream:
+        host = "localhost" if isinstance(place, Path) else authority(*place)
+        send(stream, "GET", target, host=host, headers=headers)
+        return receive(stream, "GET")
+
+
+def send(  # noqa: PLR0913 - what a request consists of
+    stream: Stream,
+    method: str,
+    target: str,
+    *,
+    host: str,
+    headers: Mapping[str, str] | None = None,
+    body: bytes | None = None,
+) -> None:
+    """Send the one request of a connection; *host* is the requested host."""
+    connection = HTTPConnection("localhost")  # has a connection, and needs no name
+    connection.sock = cast("socket.socket", stream)
+    sent = {"Host": host, "Connection": "close", **(headers or {})}
+    connection.request(method, target, body, sent)
+
+
+def receive(stream: Stream, method: str) -> Response:
+    """Return the complete response to a request by *method*."""
+    response = receive_head(stream, method)
+    headers = {name.lower(): value for name, value in response.getheaders()}
+    body = io.BytesIO()
+    # Never as much as the server announces: memory would be requested for all of it.
+    while chunk := response.read1(_CHUNK):
+        body.write(chunk)
+    if response.length:
+        raise IncompleteRead(body.getvalue(), response.length)
+    return Response(response.status, headers, body.getvalue())
+
+
+def receive_head(stream: Stream, method: str) -> HTTPResponse:
+    """Return the final response, skipping interim ones; its body is unread."""
+    while True:
+        response = HTTPResponse(cast("socket.socket", stream), method=method)
+        response.begin()
+        if response.status == HTTPStatus.SWITCHING_PROTOCOLS:
+            msg = "the server speaks another protocol"
+            raise HTTPException(msg)
+        if response.status not in _INTERIM:
+            return response

@@ -1,0 +1,485 @@
+"""One client of the server, from its first byte to its last."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from jaxmon.host.http.messages import (
+    MAX_HEAD,
+    Request,
+    RequestError,
+    Response,
+    now,
+    parse_request,
+    render_head,
+)
+
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from jaxmon.host.http.listeners import Listener
+    from jaxmon.host.http.routes import PendingResponse
+    from jaxmon.host.http.sockets import Transport
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from jaxmon.host.http.messages import error_response
+from jaxmon.threads import unlist
+
+
+if TYPE_CHECKING:
+    import socket
+    from concurrent.futures import Future
+
+    from jaxmon.host.http.listeners import Listener
+    from jaxmon.host.http.loop import Loop
+    from jaxmon.host.http.routes import PendingResponse, Router
+
+
+# A client that does not read a shared response holds a copy of this much of it.
+_PIECE = 1 << 16
+# After this much, other clients get their turn.
+_PIECES_PER_TURN = 8
+_END_OF_HEAD = b"\r\n\r\n"
+
+
+class Connection:
+    """
+    A client connection: receives a request, sends the response, and closes.
+
+    `receive`, `send` and `drain` do what can be done without blocking, and return
+    whether they are finished. They raise `OSError` when the client is gone.
+
+    Args:
+        transport: carries its bytes.
+        listener: the listener that accepted it.
+        peer: its address, the same for all clients of a Unix socket.
+
+    Attributes:
+        progress: time when it last sent or received something, or had to wait for us.
+        deadline: end of the time allowed for its current phase.
+        request: its request, once that is complete.
+        answer: the response being generated.
+        pending: what *answer* waits for.
+        open: the handshake is done, so a response can be sent.
+    """
+
+    def __init__(self, transport: Transport, listener: Listener, peer: str) -> None:
+        self.transport = transport
+        self.listener = listener
+        self.peer = peer
+        self.progress = self.deadline = now()
+        self.request: Request | None = None
+        self.answer: PendingResponse | None = None
+        self.pending: Future[Any] | None = None
+        self.open = False
+        self._head = bytearray()
+        self._unsent = self._rest = memoryview(b"")
+
+    def receive(self) -> bool:
+        """
+        Receive the available part of the request; return whether it is complete.
+
+        Raises:
+            RequestError: it is not a valid request, or too long.
+            OSError: the client is gone, or has closed its side.
+        """
+        self.progress = now()
+        try:
+            if not self.open:
+                self.transport.handshake()
+                self.open = True
+            while not self._is_complete():
+                if not (data := self.transport.receive(MAX_HEAD)):
+                    raise ConnectionAbortedError
+                self._head += data
+        except BlockingIOError:
+            return False
+        arrived = now()
+        head = bytes(self._head.partition(_END_OF_HEAD)[0])
+        self._head.clear()
+        self.request = parse_request(head)._replace(arrived=arrived)
+        return True
+
+    def respond(self, response: Response) -> None:
+        """Start sending *response*."""
+        hidden = self.request is not None and self.request.method == "HEAD"
+        body = memoryview(b"" if hidden else response.body)
+        self._unsent = memoryview(render_head(response) + body[:_PIECE])
+        self._rest = body[_PIECE:]
+        self.progress = now()
+
+    def send(self) -> bool:
+        """Send what is left of the response; return whether that was all."""
+        try:
+            for _ in range(_PIECES_PER_TURN):
+                if not self._unsent:
+                    # Not a copy of the whole, which others share.
+                    self._unsent, self._rest = self._rest[:_PIECE], self._rest[_PIECE:]
+                if not self._unsent:
+                    return True
+                self._unsent = self._unsent[self.transport.send(self._unsent) :]
+                self.progress = now()
+        except BlockingIOError:
+            pass
+        return not (self._unsent or self._rest)
+
+    def drain(self) -> bool:
+        """Discard what the client still sends; return whether it has finished."""
+        try:
+            return not self.transport.receive(_PIECE)
+        except BlockingIOError:
+            return False
+
+    def _is_complete(self) -> bool:
+        end = self._head.find(_END_OF_HEAD)
+        if max(end, len(self._head) if end < 0 else 0) > MAX_HEAD:
+            raise RequestError(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+                f"request line and headers are limited to {MAX_HEAD} bytes",
+            )
+        return end >= 0
+
+
+_Kind: TypeAlias = "dict[Connection, None]"
+
+# For each client that may be served at a time.
+_ASKING = 2
+_ENDING = 2
+# For a place to become free, and for a client to take some of its response.
+_PATIENCE_SECONDS = 1.0
+_LINGER_SECONDS = 1.0
+
+
+class Timeouts(NamedTuple):
+    """
+    Timeouts of a client in seconds.
+
+    Args:
+        read: to send its request, including a handshake, however slowly its bytes
+            arrive.
+        write: to receive its response.
+        answer: for a response produced by another thread.
+    """
+
+    read: float
+    write: float
+    answer: float
+
+
+class ConnectionPool:
+    """
+    Used on the server's thread only. Clients are *asking* until there is room to
+    process their request, *answered* until they have received the response, and
+    *ending* until they have closed as well: closing first, with unread bytes, resets a
+    connection and loses the response in it.
+
+    Args:
+        loop: watches their sockets.
+        router: creates the responses.
+        timeouts: of a client.
+        most: maximum number of clients served at a time.
+        report: called with our failures and their locations.
+
+    Attributes:
+        dropped: number of clients refused, or dropped for others.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        router: Router,
+        timeouts: Timeouts,
+        *,
+        most: int,
+        report: Callable[[str, BaseException], None],
+    ) -> None:
+        self.dropped = 0
+        self._loop = loop
+        self._router = router
+        self._timeouts = timeouts
+        self._most = most
+        self._report = report
+        # Each in the order in which clients reached that state.
+        self._asking: _Kind = {}
+        self._answered: _Kind = {}
+        self._ending: _Kind = {}
+        self._kinds = self._asking, self._answered, self._ending
+        # Clients whose responses can be continued.
+        self._ready: deque[Connection] = deque()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._kinds))
+
+    def __iter__(self) -> Iterator[Connection]:
+        return chain(*self._kinds)
+
+    @property
+    def due(self) -> float:
+        """The earliest deadline of a client, by `now`."""
+        return min((client.deadline for client in self), default=inf)
+
+    def accept(self, sock: socket.socket, listener: Listener, peer: str) -> None:
+        """Serve a new client, accepted by *listener* from the address *peer*."""
+        try:
+            transport = listener.open(sock)
+        except Exception as error:  # noqa: BLE001 - contained: costs one client
+            sock.close()
+            if not isinstance(error, OSError):  # gone already
+                self._report("server", error)
+            return
+        client = Connection(transport, listener, peer)
+        client.deadline = client.progress + self._timeouts.read
+        if self._has_room(self._asking, _ASKING * self._most, peer, _has_not_asked):
+            self._asking[client] = None
+            # Most have sent their whole request by now, and are served in this turn.
+            self._handle(client)
+        else:
+            self._drop(client)
+
+    def turn(self, since: float) -> None:
+        """
+        Do everything possible without blocking.
+
+        Args:
+            since: when the loop was last polled for ready sockets. Clients whose
+                deadline had passed by then are dropped; later ones may have been
+                delayed by a handler.
+        """
+        while self._ready:
+            client = self._ready.popleft()
+            answer, pending = client.answer, client.pending
+            if answer is not None and pending is not None and pending.done():
+                self._go_on_with(client, partial(_resume, answer, pending))
+        self._answer()
+        for client in [one for one in self if one.deadline <= since]:
+            if client.deadline <= since:  # and not closed meanwhile
+                self._end_the_time_of(client)
+
+    def close_waiting(self) -> None:
+        """Close those to which no response is being sent yet."""
+        for client in list(self._asking):
+            self._close(client)
+
+    def close(self) -> None:
+        """Close all."""
+        for client in list(self):
+            self._close(client)
+
+    def abandon(self) -> None:
+        """Close the sockets, in a forked child, and leave the selector alone."""
+        for client in self:
+            client.transport.close()
+
+    # --- Asking --------------------------------------------------------------------
+
+    def _handle(self, client: Connection) -> None:
+        """Do what the socket of *client* is ready for."""
+        try:
+            if client in self._asking:
+                self._receive(client)
+            elif client in self._answered:
+                self._send(client)
+            elif client.drain():
+                self._close(client)
+        except Exception as error:  # noqa: BLE001 - contained: costs one client
+            if not isinstance(error, OSError):
+                self._report("server", error)
+            self._close(client)
+
+    def _receive(self, client: Connection) -> None:
+        try:
+            has_asked = client.receive()
+        except RequestError as error:
+            self._refuse(client, error_response(error.status, str(error)))
+        except OSError:
+            self._end(client)
+        else:
+            if has_asked:
+                self._loop.unwatch(client.transport)
+                client.deadline = now() + _PATIENCE_SECONDS
+            else:
+                self._watch(client)
+
+    # --- Answering -----------------------------------------------------------------
+
+    def _answer(self) -> None:
+        """
+        Answer complete requests as far as there is room: all in the same turn, so that
+        one response can be generated for all of them.
+        """
+        full: set[str] = set()
+        for client in list(self._asking):
+            if client.request is None or client.peer in full:
+                continue
+            if self._has_room(self._answered, self._most, client.peer, _is_slow):
+                self._begin(client, client.request)
+            else:
+                full.add(client.peer)
+
+    def _begin(self, client: Connection, request: Request) -> None:
+        self._become(self._answered, client)
+        client.progress = now()
+        client.deadline = client.progress + self._timeouts.answer
+        sock = client.transport.sock
+        client.answer = self._router.answer(request, client.listener, sock)
+        self._go_on_with(client, partial(next, client.answer))
+
+    def _go_on_with(self, client: Connection, step: Callable[[], Future[Any]]) -> None:
+        """Take the next *step* of a response, and send it once it is made."""
+        try:
+            try:
+                client.pending = step()
+            except StopIteration as made:
+                client.answer = client.pending = None
+                client.respond(made.value)
+                unlist()  # before the client knows that it is over
+            else:
+                client.pending.add_done_callback(lambda _: self._call(client))
+                return
+        except BaseException as error:  # noqa: BLE001 - contained: costs one client
+            self._report("server", error)
+            self._close(client)
+            return
+        client.deadline = client.progress + self._timeouts.write
+        try:
+            self._send(client)
+        except OSError:
+            self._close(client)
+
+    def _call(self, client: Connection) -> None:
+        """Have the response to *client* gone on with; any thread."""
+        self._ready.append(client)
+        self._loop.wake()
+
+    def _send(self, client: Connection) -> None:
+        if client.send():
+            self._end(client)
+        else:
+            self._watch(client)
+
+    # --- Ending --------------------------------------------------------------------
+
+    def _refuse(self, client: Connection, response: Response) -> None:
+        """Send *response*, a short one, and nothing more."""
+        client.respond(response)
+        try:
+            client.send()
+        except OSError:
+            self._close(client)
+        else:
+            self._end(client)
+
+    def _end(self, client: Connection) -> None:
+        """Send nothing more, and wait for the client to close."""
+        if len(self._ending) >= _ENDING * self._most:
+            self._close(next(iter(self._ending)))
+        self._become(self._ending, client)
+        client.deadline = now() + _LINGER_SECONDS
+        try:
+            client.transport.end()
+            self._watch(client)
+        except OSError:
+            self._close(client)
+
+    def _end_the_time_of(self, client: Connection) -> None:
+        if client in self._asking and client.request is not None:
+            self.dropped += 1
+            status = HTTPStatus.SERVICE_UNAVAILABLE
+            self._refuse(client, error_response(status, "too many connections"))
+        elif client in self._asking and client.open:
+            status = HTTPStatus.REQUEST_TIMEOUT
+            message = "request timeout"
+            self._refuse(client, error_response(status, message))
+        elif client.answer is not None and client.pending is not None:
+            client.deadline = inf
+            client.pending.cancel()
+            self._go_on_with(client, partial(client.answer.throw, TimeoutError()))
+        else:
+            self._close(client)
+
+    def _drop(self, client: Connection) -> None:
+        self.dropped += 1
+        self._close(client)
+
+    def _close(self, client: Connection) -> None:
+        self._become(None, client)
+        client.deadline = inf
+        self._loop.unwatch(client.transport)
+        client.transport.close()
+        answer, pending = client.answer, client.pending
+        client.answer = client.pending = None
+        if answer is not None:
+            answer.close()
+        if pending is not None:
+            pending.cancel()
+
+    # --- Who is where --------------------------------------------------------------
+
+    def _has_room(
+        self,
+        clients: _Kind,
+        most: int,
+        peer: str,
+        is_slow: Callable[[Connection], bool],
+    ) -> bool:
+        """
+        Return whether one more client at the address *peer* can join *clients*; another
+        may be dropped for it.
+
+        Args:
+            clients: in the same state.
+            most: their maximum number.
+            peer: address of the newcomer.
+            is_slow: returns whether a client keeps the server waiting.
+        """
+        if len(clients) < most:
+            return True
+        peers = Counter(client.peer for client in clients)
+        peers[peer] += 1
+        found = [
+            (not slow, -peers[one.peer], one.progress, number, one)
+            for number, one in enumerate(clients)
+            if peers[one.peer] >= peers[peer] + (not (slow := is_slow(one)))
+        ]
+        if not found:
+            return False
+        self._drop(min(found)[-1])
+        return True
+
+    def _become(self, kind: _Kind | None, client: Connection) -> None:
+        for one in self._kinds:
+            if one is not kind:
+                one.pop(client, None)
+        if kind is not None:
+            kind[client] = None
+
+    def _watch(self, client: Connection) -> None:
+        self._loop.watch(
+            client.transport, client.transport.wants, partial(self._handle, client)
+        )
+
+
+def _has_not_asked(client: Connection) -> bool:
+    """Return whether the request of *client* is incomplete."""
+    return client.request is None
+
+
+def _is_slow(client: Connection) -> bool:
+    """Return whether *client* has not received anything of its response for a while."""
+    return client.pending is None and now() - client.progress > _PATIENCE_SECONDS
+
+
+def _resume(answer: PendingResponse, future: Future[Any]) -> Future[Any]:
+    """Send *answer* the result it waits for, and return what it waits for next."""
+    try:
+        result = future.result()
+    except BaseException as error:  # noqa: BLE001 - the answer's to handle
+        return answer.throw(error)
+    return answer.send(result)

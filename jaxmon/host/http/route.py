@@ -1,0 +1,169 @@
+"""
+Connects to a server: over TLS if its URL says so, directly or through the environment's
+proxy. Passwords in URLs are never sent unencrypted to anyone else.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.parse import SplitResult, urlsplit
+
+from jaxmon.errors import JaxmonError
+from jaxmon.host.http import client
+from jaxmon.host.http.stream import Bounds, Stream, connected
+from jaxmon.host.http.urls import (
+    authority,
+    basic,
+    is_loopback,
+    place_of,
+    secrets_of,
+    without_user,
+)
+
+
+class RouteError(JaxmonError, ValueError):
+    """An unusable proxy."""
+
+
+class UnreachableError(OSError):
+    """Nothing accepts connections there, or there is no such host."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """
+    Args:
+        server: its URL.
+        proxy: its URL, `None` without one.
+        trust: certificates; `None` for the system's.
+        address: where to connect to the server, if its name has several addresses.
+    """
+
+    server: SplitResult
+    proxy: SplitResult | None = None
+    trust: ssl.SSLContext | None = None
+    address: str = ""
+
+    @classmethod
+    def by_environment(cls, server: SplitResult, trust: ssl.SSLContext | None) -> Route:
+        """
+        Return the route to *server* according to HTTP_PROXY, HTTPS_PROXY and NO_PROXY.
+        As in curl and Go, this host itself is never reached through a proxy.
+
+        Raises:
+            RouteError: the variable names an invalid proxy, or one that does not speak
+                plain HTTP.
+        """
+        # Heavy, and a direct route does not need it.
+        from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - see above
+
+        named = getproxies().get(server.scheme, "")
+        if not named or is_loopback(server) or proxy_bypass(server.netloc):
+            return cls(server, None, trust)
+        try:
+            proxy = urlsplit(named if "://" in named else f"http://{named}")
+            usable = bool(proxy.hostname) and proxy.port != 0
+        except ValueError:
+            proxy, usable = urlsplit(""), False
+        # Its password, and the requests to it, would be sent unencrypted.
+        if not usable or proxy.scheme != "http":
+            what = "an unsupported proxy type" if usable else "an invalid proxy"
+            msg = (
+                f"{_variable(server.scheme)}={without_user(named)!r} names {what}; "
+                "give http://HOST:PORT, or unset it"
+            )
+            raise RouteError(msg)
+        return cls(server, proxy, trust)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Secrets that server and proxy may echo and that must not be shown."""
+        known = filter(None, (self.server, self.proxy))
+        return tuple(secret for one in known for secret in secrets_of(one))
+
+    def exchange(
+        self,
+        method: str,
+        target: str,
+        bounds: Bounds,
+        *,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+    ) -> client.Response:
+        """
+        Send the server a request for *target*, path and query; return its response.
+
+        A user and password in its URL are sent as basic authentication.
+
+        Raises:
+            TimeoutError: it took too long.
+            TooLargeError: the response is too large.
+            UnreachableError: nothing accepts connections there.
+            ssl.SSLError: the TLS handshake failed, or the certificate is not trusted.
+            OSError: the connection failed.
+            http.client.HTTPException: the response is not valid HTTP, or was truncated.
+        """
+        sent = {**headers, **_header("Authorization", self.server)}
+        if self.proxy is not None and self.server.scheme == "http":
+            target = f"http://{_host(self.server)}{target}"
+            sent |= _header("Proxy-Authorization", self.proxy)
+        with self._stream(bounds) as stream:
+            client.send(
+                stream,
+                method,
+                target,
+                host=_host(self.server),
+                headers=sent,
+                body=body,
+            )
+            return client.receive(stream, method)
+
+    @contextmanager
+    def _stream(self, bounds: Bounds) -> Iterator[Stream]:
+        """Connect to the server, through the proxy if any, for a block."""
+        host, port = place_of(self.proxy or self.server)
+        if self.address and self.proxy is None:
+            host = self.address
+        with ExitStack() as stack:
+            try:
+                stream = stack.enter_context(connected((host, port), bounds))
+            except TimeoutError:
+                raise
+            except OSError as error:
+                raise UnreachableError(*error.args) from error
+            if self.server.scheme == "https":
+                if self.proxy is not None:
+                    _open_tunnel(stream, self.server, self.proxy)
+                trust = self.trust or ssl.create_default_context()
+                stream.encrypt(trust, place_of(self.server)[0])
+            yield stream
+
+
+def _open_tunnel(stream: Stream, server: SplitResult, proxy: SplitResult) -> None:
+    target = authority(*place_of(server))
+    headers = _header("Proxy-Authorization", proxy)
+    client.send(stream, "CONNECT", target, host=target, headers=headers)
+    response = client.receive_head(stream, "CONNECT")
+    if response.status != HTTPStatus.OK:
+        msg = f"Tunnel connection failed: {response.status} {response.reason}"
+        raise OSError(msg)
+
+
+def _header(name: str, parts: SplitResult) -> dict[str, str]:
+    return {} if parts.username is None else {name: basic(parts)}
+
+
+def _host(parts: SplitResult) -> str:
+    """Return host and port as they are in the URL."""
+    return parts.netloc.rpartition("@")[2]
+
+
+def _variable(scheme: str) -> str:
+    """Return the name of the variable that names the proxy for *scheme*."""
+    lower = f"{scheme}_proxy"
+    return lower if os.environ.get(lower) else lower.upper()

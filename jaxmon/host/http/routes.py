@@ -1,0 +1,178 @@
+"""Routing: which handler serves a request, and who may send it."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable, Generator, Iterable, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from jaxmon.host.http.messages import Request, Response, error_response
+
+
+if TYPE_CHECKING:
+    import socket
+    from concurrent.futures import Future
+
+    from jaxmon.host.http.listeners import Listener
+
+
+# These, and names below them, cannot be registered: RFC 6761, 6762, 8375 and ICANN's
+# .internal; .svc is what Kubernetes calls services.
+_OURS = (".localhost", ".local", ".internal", ".home.arpa", ".svc")
+# The last label of an address, also in its odd forms (127.1, 0x7f.1).
+_NUMBER = r"\d+|0x[0-9a-f]*"
+# A browser sends some of these with each request, and no script can suppress all of
+# them; no scraper sends any.
+_BROWSER = (
+    "accept-language",
+    "cookie",
+    "origin",
+    "referer",
+    "sec-fetch-mode",
+    "sec-fetch-site",
+    "upgrade-insecure-requests",
+)
+_PATTERN = r"(?i)\*|(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?"
+
+
+class HostPolicy:
+    """
+    The host names a server accepts. Always: addresses, names without a dot, names under
+    domains that cannot be registered, and the name of this machine. Thread-safe.
+
+    Args:
+        allowed: more names; ``*.example.com`` for all below a domain, ``*`` for all.
+
+    Raises:
+        ValueError: one of them is not a valid name.
+    """
+
+    def __init__(self, allowed: Iterable[str] = ()) -> None:
+        names = [one.lower() for one in allowed]
+        for name in names:
+            if not re.fullmatch(_PATTERN, name.removesuffix(".")) or name == "*.":
+                msg = (
+                    f"{name!r} is not a valid host name; use one such as "
+                    "gpu-7.example.com, *.example.com or *"
+                )
+                raise ValueError(msg)
+        names = [name.removesuffix(".") for name in names]
+        self._any = "*" in names
+        self._names = {*names, os.uname().nodename.lower()}
+        self._suffixes = _OURS + tuple(
+            name[1:] for name in names if name.startswith("*.")
+        )
+
+    def admits(self, headers: Mapping[str, str], sock: socket.socket) -> bool:
+        """
+        Return whether a request is allowed.
+
+        One with a foreign name is not if it came over loopback, which only this
+        machine's names resolve to, or if a browser may have sent it. Otherwise it is: a
+        remote scraper may use any name for this machine.
+
+        Args:
+            headers: of the request, by lower-case name.
+            sock: the socket that received it.
+        """
+        return self._known(headers.get("host", "")) or not (
+            is_loopback(sock)
+            or any(name in headers for name in _BROWSER)
+            or headers.get("user-agent", "").startswith("Mozilla/")
+        )
+
+    def _known(self, host: str) -> bool:
+        if self._any or host.startswith("["):
+            return True
+        name = host.partition(":")[0].lower().rstrip(".")
+        head, dot, label = name.rpartition(".")
+        return (
+            not dot
+            or name in self._names
+            or name.endswith(self._suffixes)
+            or (bool(head) and re.fullmatch(_NUMBER, label) is not None)
+        )
+
+
+def is_loopback(sock: socket.socket) -> bool:
+    """Return whether the client of *sock* is on this host, as far as it shows."""
+    try:
+        address: str = sock.getsockname()[0]
+    except OSError:  # closed meanwhile
+        return True
+    return address.startswith(("127.", "::ffff:127.")) or address == "::1"
+
+
+Handler: TypeAlias = Callable[[Request], "Response | Future[Response]"]
+
+PendingResponse: TypeAlias = "Generator[Future[Any], Any, Response]"
+"""A response being generated: yields the futures that it waits for."""
+
+_FOREIGN = (
+    "the Host header is not a name of this machine; use the IP address, or allow "
+    "the name (jaxmon exporter --allowed-host)"
+)
+
+
+class Router:
+    """
+    The endpoints of a server.
+
+    Args:
+        routes: handler by path, for TCP.
+        local_routes: for Unix sockets, in place of *routes*.
+        hosts: names that a request may use if nothing else guards the listener.
+        report: called with the failure of a handler, and its location.
+    """
+
+    def __init__(
+        self,
+        routes: Mapping[str, Handler],
+        local_routes: Mapping[str, Handler],
+        *,
+        hosts: HostPolicy,
+        report: Callable[[str, BaseException], None],
+    ) -> None:
+        self._routes = routes
+        self._local_routes = local_routes
+        self._hosts = hosts
+        self._report = report
+
+    def answer(
+        self, request: Request, listener: Listener, sock: socket.socket
+    ) -> PendingResponse:
+        """Return the response to *request*, received on *sock*."""
+        if not (listener.guarded or self._hosts.admits(request.headers, sock)):
+            return error_response(HTTPStatus.FORBIDDEN, _FOREIGN)
+        routes = self._local_routes if listener.local else self._routes
+        trusted = listener.authenticated or is_loopback(sock)
+        request = request._replace(trusted=trusted)
+        if (gate := listener.gate) is None:
+            return (yield from self._page(routes, request))
+        refusal = gate.check(request)
+        if refusal is not None and not isinstance(refusal, Response):
+            refusal = yield refusal
+        response = refusal or (yield from self._page(routes, request))
+        return response._replace(headers={**gate.headers, **response.headers})
+
+    def _page(self, routes: Mapping[str, Handler], request: Request) -> PendingResponse:
+        handler = routes.get(request.path)
+        if handler is None:
+            pages = ", ".join(routes)
+            return error_response(HTTPStatus.NOT_FOUND, f"available paths: {pages}")
+        try:
+            response = handler(request)
+            if not isinstance(response, Response):
+                response = yield response
+        except GeneratorExit:  # the client is gone, or the server stops
+            raise
+        except BaseException as error:  # noqa: BLE001 - contained: costs one response
+            self._report(f"server:{request.path}", error)
+            return error_response(
+                HTTPStatus.INTERNAL_SERVER_ERROR,
+                "this response cannot be generated right now",
+            )
+        return response

@@ -1,0 +1,325 @@
+"""
+A small HTTP server on TCP and Unix sockets, in one daemon thread.
+
+It runs inside users' programs: it has its own event loop, logs nothing, resolves no
+names, and neither a handler nor a client can stop it. It responds to one request per
+connection, whatever the client requests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from jaxmon.host.files.descriptor import DescriptorLostError
+from jaxmon.host.http import listeners
+from jaxmon.host.http.connections import ConnectionPool, Timeouts
+from jaxmon.host.http.listeners import Gate, Listener
+from jaxmon.host.http.loop import Loop
+from jaxmon.host.http.messages import Request, Response, now
+from jaxmon.host.http.page import metrics_handler
+from jaxmon.host.http.routes import Handler, HostPolicy, Router
+from jaxmon.host.http.sockets import READ
+from jaxmon.threads import DaemonThread, current
+
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+__all__ = [
+    "Handler",
+    "OnError",
+    "Request",
+    "Response",
+    "Server",
+    "metrics_handler",
+]
+
+OnError: TypeAlias = Callable[[str, BaseException], None]
+
+_JOIN_SECONDS = 5.0
+_GRACE_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
+# Connections accepted per listener and turn; one response may then serve all of them.
+_ACCEPTS_PER_TURN = 32
+
+
+class Server:
+    """
+    Serves *routes* on all listening sockets until `stop`.
+
+    A server runs once: listen, start, stop. Handlers run on its thread, one at a time,
+    so they must be quick; a slow one returns a future, which it completes on another
+    thread.
+
+    Args:
+        routes: handler by path.
+        local_routes: handlers for clients of a Unix socket only, guarded by the
+            permissions of its file.
+        name: of the thread.
+        max_connections: how many clients are served at a time; twice as many may be
+            sending requests. `connection_pool` decides which is dropped for a new one;
+            if none is, a request that has waited for a second gets 503.
+        read_timeout: seconds for a client to send a request.
+        write_timeout: seconds for a client to receive a response.
+        answer_timeout: seconds for a response generated on another thread.
+        hosts: host names that TCP clients may request, if no gate guards the listener.
+        on_error: called with the site of each failure: ``server``, or ``server:`` and
+            the path of the handler that raised. Called on the server's thread.
+
+    Attributes:
+        routes: handler by path, for TCP.
+    """
+
+    def __init__(  # noqa: PLR0913 - each limit has a default
+        self,
+        routes: Mapping[str, Handler],
+        *,
+        local_routes: Mapping[str, Handler] | None = None,
+        name: str = "jaxmon-server",
+        max_connections: int = 64,
+        read_timeout: float = 5.0,
+        write_timeout: float = 10.0,
+        answer_timeout: float = 180.0,
+        hosts: HostPolicy | None = None,
+        on_error: OnError | None = None,
+    ) -> None:
+        self.routes = dict(routes)
+        self._name = name
+        self._on_error = on_error
+        self._most = max_connections
+        self._timeouts = Timeouts(read_timeout, write_timeout, answer_timeout)
+        self._router = Router(
+            self.routes,
+            {**routes, **(local_routes or {})},
+            hosts=hosts or HostPolicy(),
+            report=self._report,
+        )
+        self._listeners: list[Listener] = []
+        self._chores: list[tuple[float, Callable[[], None]]] = []
+        self._stopping = False
+        self._thread: DaemonThread | None = None
+        # Made by start():
+        self._loop: Loop | None = None
+        self._clients: ConnectionPool | None = None
+
+    @property
+    def clients(self) -> int:
+        """Number of connected clients."""
+        return 0 if self._clients is None else len(self._clients)
+
+    @property
+    def dropped(self) -> int:
+        """Number of clients refused, or dropped for others."""
+        return 0 if self._clients is None else self._clients.dropped
+
+    def listen_tcp(self, host: str, port: int, *, gate: Gate | None = None) -> int:
+        """
+        Listen on an address, before `start`; return the port, which the system chooses
+        if *port* is 0.
+
+        Args:
+            host: an IPv4 or IPv6 address, or ``localhost`` for 127.0.0.1; ``::``
+                takes IPv4 clients as well. Names are not resolved.
+            port: 0 for any free one.
+            gate: encrypts, or decides which clients are admitted.
+
+        Raises:
+            OSError: the address is invalid, not of this host, or in use.
+        """
+        listener = listeners.tcp(host, port, gate=gate)
+        self._add(listener)
+        bound: int = listener.sock.get().getsockname()[1]
+        return bound
+
+    def listen_unix(self, path: Path, mode: int = 0o600) -> Listener:
+        """
+        Listen on a Unix socket, before `start` or on the server's own thread.
+
+        The file belongs to the caller: it must not exist yet, and `stop` leaves
+        it where it is. It never has more permissions than *mode*.
+
+        Raises:
+            OSError: the path exists, is too long, or cannot be written.
+        """
+        listener = listeners.unix(path, mode)
+        try:
+            self._add(listener)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return listener
+
+    def close_listener(self, listener: Listener) -> None:
+        """
+        Stop listening there, on the server's own thread; its clients stay connected.
+        """
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+            if self._loop is not None:
+                self._loop.unwatch(listener.sock)
+            listener.sock.close()
+
+    def every(self, seconds: float, call: Callable[[], None]) -> None:
+        """
+        Schedule *call* on the server's thread, *seconds* after `start` and after each
+        call; before `start`. It must be quick; its exceptions are reported.
+        """
+        self._chores.append((seconds, call))
+
+    def start(self) -> None:
+        """
+        Serve from now on, on a daemon thread.
+
+        Raises:
+            OSError: there are no descriptors left.
+            RuntimeError: the server was started before.
+        """
+        if self._loop is not None:
+            msg = "a server can only be started once; create a new one"
+            raise RuntimeError(msg)
+        with contextlib.ExitStack() as undo:
+            loop = undo.enter_context(contextlib.closing(Loop(self._report)))
+            clients = ConnectionPool(
+                loop,
+                self._router,
+                self._timeouts,
+                most=self._most,
+                report=self._report,
+            )
+            thread = DaemonThread(self._name, partial(self._run, loop, clients))
+            self._loop, self._clients, self._thread = loop, clients, thread
+            try:
+                thread.start()
+                undo.pop_all()
+            except BaseException:  # no threads left, or the program's
+                if thread.prevent():
+                    self._loop = self._clients = self._thread = None
+                else:
+                    undo.pop_all()
+                    self.stop()
+                raise
+
+    def stop(self, seconds: float = _JOIN_SECONDS) -> None:
+        """
+        Stop serving and close every socket. Idempotent.
+
+        Responses in progress get a second to finish. Returns after so many *seconds* at
+        the latest, even if a handler hangs.
+        """
+        self._stopping = True
+        thread, loop = self._thread, self._loop
+        if (
+            thread is not None and thread is current()
+        ):  # it closes all once the handler has returned
+            return
+        if thread is not None and loop is not None:
+            loop.wake()
+            thread.join(seconds)
+        # Last: if an interrupt arrives earlier, the next call stops it.
+        self._thread = None
+        self._close_listeners()
+
+    def abandon(self) -> None:
+        """
+        Close what a forked child inherited; the parent's server continues.
+
+        Only descriptors are closed: no file is unlinked, and no peer is notified.
+        """
+        self._thread = None
+        if self._loop is not None:
+            self._loop.close()
+        if self._clients is not None:
+            self._clients.abandon()
+        self._close_listeners()
+
+    def _add(self, listener: Listener) -> None:
+        if self._loop is not None and current() is not self._thread:
+            listener.sock.close()
+            msg = "call listen before start"
+            raise RuntimeError(msg)
+        self._listeners.append(listener)
+        if self._loop is not None and self._clients is not None:
+            self._listen(listener, self._loop, self._clients)
+
+    def _close_listeners(self) -> None:
+        while self._listeners:
+            self._listeners.pop().sock.close()
+
+    def _report(self, site: str, error: BaseException) -> None:
+        if self._on_error is not None:
+            with contextlib.suppress(Exception):
+                self._on_error(site, error)
+
+    # --- On the server thread ------------------------------------------------------
+
+    def _run(self, loop: Loop, clients: ConnectionPool) -> None:
+        try:
+            self._serve(loop, clients)
+        except BaseException as error:  # noqa: BLE001 - a thread of ours ends quietly
+            self._report("server", error)
+        finally:
+            clients.close()
+            loop.close()
+            self._close_listeners()
+
+    def _serve(self, loop: Loop, clients: ConnectionPool) -> None:
+        for listener in self._listeners:
+            self._listen(listener, loop, clients)
+        for seconds, call in self._chores:
+            loop.later(seconds, partial(self._do, loop, seconds, call))
+        while not self._stopping:
+            since = now()
+            loop.turn(clients.due)
+            clients.turn(since)
+            self._drop_lost()
+        for listener in list(self._listeners):
+            self.close_listener(listener)
+        clients.close_waiting()
+        end = now() + _GRACE_SECONDS
+        while clients and (since := now()) < end:
+            loop.turn(min(end, clients.due))
+            clients.turn(since)
+
+    def _drop_lost(self) -> None:
+        """Stop listening where the program has closed the socket, and report that."""
+        for listener in list(self._listeners):
+            try:
+                listener.sock.get()
+            except DescriptorLostError as error:
+                self.close_listener(listener)
+                if not listener.local:  # who made that opens another
+                    self._report("descriptors", error)
+
+    def _do(self, loop: Loop, seconds: float, call: Callable[[], None]) -> None:
+        if self._stopping:
+            return
+        try:
+            call()
+        finally:
+            loop.later(seconds, partial(self._do, loop, seconds, call))
+
+    def _listen(self, listener: Listener, loop: Loop, clients: ConnectionPool) -> None:
+        if listener in self._listeners and not self._stopping:
+            accept = partial(self._accept, listener, loop, clients)
+            loop.watch(listener.sock, READ, accept)
+
+    def _accept(self, listener: Listener, loop: Loop, clients: ConnectionPool) -> None:
+        for _ in range(_ACCEPTS_PER_TURN):
+            try:
+                sock, address = listener.sock.get().accept()
+            except ConnectionAbortedError:
+                continue
+            except (BlockingIOError, InterruptedError, DescriptorLostError):
+                return
+            except OSError as error:  # out of descriptors, most likely
+                self._report("server", error)
+                loop.unwatch(listener.sock)
+                again = partial(self._listen, listener, loop, clients)
+                loop.later(_RETRY_SECONDS, again)
+                return
+            sock.settimeout(0)
+            clients.accept(sock, listener, "" if listener.local else address[0])

@@ -1,0 +1,159 @@
+"""What the kernel knows of a process that does not respond."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+from pathlib import Path
+
+from jaxmon.host import disclosure
+
+
+STOPPED = "is stopped by a signal"
+"""What is said of such a process."""
+
+_STATES = {
+    "R": "running",
+    "S": "sleeping",
+    "D": "in an uninterruptible wait (disk, network file system or driver)",
+    "T": "stopped by a signal",
+    "t": "stopped by a debugger",
+    "Z": "ended, but not waited for",
+}
+# Linux: asm-generic/socket.h, since 6.5; linux/pidfd.h, since 6.15: mask, what else is
+# known of the process, and its exit code.
+_SO_PEERPIDFD = 77
+_PIDFD_INFO = struct.Struct("=Q52xi")
+_PIDFD_INFO_EXIT = 1 << 3
+_PIDFD_GET_INFO = 0xC040FF0B
+_MOST = 200
+_LONGEST = 500
+
+
+def listener(path: Path) -> int | None:
+    """Return the number of the process that listens on the Unix socket *path*."""
+    # Linux: unix(7), SO_PEERCRED of a connected socket is of the process that listens.
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return None
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(1.0)
+        client.connect(str(path))
+        credentials = client.getsockopt(
+            socket.SOL_SOCKET, option, struct.calcsize("3i")
+        )
+        number: int = struct.unpack("3i", credentials)[0]
+        return number or None
+    return None
+
+
+def process_of(path: Path) -> int | None:
+    """
+    Return a descriptor of the process that listens on the Unix socket *path*, to be
+    closed by the caller; `None` if the kernel has none.
+    """
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(0.0)
+        client.connect(str(path))
+        return client.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
+    return None
+
+
+def exit_of(process: int) -> dict[str, int] | None:
+    """
+    Return the exit ``status`` of a process, or the ``signal`` that ended it; `None`
+    while it runs, or if the kernel does not say.
+
+    Args:
+        process: its descriptor.
+    """
+    known = bytearray(_PIDFD_INFO.pack(_PIDFD_INFO_EXIT, 0))
+    try:
+        fcntl.ioctl(process, _PIDFD_GET_INFO, known)
+    except OSError:
+        return None
+    mask, code = _PIDFD_INFO.unpack(known)
+    # Only after its parent has waited for it.
+    if not mask & _PIDFD_INFO_EXIT and not (code := _exit_of_zombie(process)):
+        return None
+    return {"signal": code & 0x7F} if code & 0x7F else {"status": code >> 8 & 0xFF}
+
+
+def _exit_of_zombie(process: int) -> int:
+    """Return the code of a process that its parent has not waited for, 0 if unknown."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        about = Path(f"/proc/self/fdinfo/{process}").read_text()
+        number = about.partition("\nPid:")[2].split()[0]
+        state, *_, code = _stat(int(number))
+        return int(code) if state == "Z" else 0
+    return 0
+
+
+def threads(pid: int) -> list[str]:
+    """
+    Return a line for each thread of process *pid*: name, state, and what it waits for
+    in the kernel, as far as this user may know.
+    """
+    found = []
+    with contextlib.suppress(OSError):
+        for task in sorted(Path(f"/proc/{pid}/task").iterdir(), key=_number)[:_MOST]:
+            with contextlib.suppress(OSError):
+                found.append(_line(task))
+    return found
+
+
+def words(pid: int) -> list[str]:
+    """Return the command line of process *pid*, empty if it is gone or not visible."""
+    with contextlib.suppress(OSError):
+        text = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+        return text.removesuffix("\0").split("\0")
+    return []
+
+
+def program(pid: int) -> str:
+    """Return the command line of process *pid* as it may be shown."""
+    return disclosure.command(words(pid))[:_LONGEST]
+
+
+def age(pid: int) -> float | None:
+    """
+    Return how many seconds ago process *pid* was started, by the kernel's clock; `None`
+    if it is gone or not visible.
+    """
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        # Linux: proc(5), the twentieth field behind the name; ticks since boot.
+        ticks = int(_stat(pid)[19])
+        uptime = float(Path("/proc/uptime").read_text().split()[0])
+        return max(uptime - ticks / os.sysconf("SC_CLK_TCK"), 0.0)
+    return None
+
+
+def is_stopped(pid: int) -> bool:
+    """Return whether process *pid* is stopped by a signal or a debugger."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return _stat(pid)[0] in "Tt"
+    return False
+
+
+def _stat(pid: int) -> list[str]:
+    """Return what the kernel has of a process behind its name."""
+    stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    return stat[stat.rindex(")") + 2 :].split()
+
+
+def _line(task: Path) -> str:
+    stat = (task / "stat").read_text(errors="replace")
+    name = stat[stat.index("(") + 1 : stat.rindex(")")]
+    state = stat[stat.rindex(")") + 2]
+    waits = ""
+    with contextlib.suppress(OSError):
+        waits = (task / "wchan").read_text(errors="replace").strip("\0\n ")
+    place = f", in {waits}" if waits not in {"", "0"} else ""
+    return f"{task.name} {name}: {_STATES.get(state, state)}{place}"
+
+
+def _number(task: Path) -> int:
+    return int(task.name) if task.name.isdigit() else 0

@@ -1,0 +1,386 @@
+"""
+The run directory: Unix sockets of agents, one slot each.
+
+A slot is the lowest free number, held by a lock on ``agent-N.lock`` for as long as the
+process lives; the kernel releases it however the process exits. So a restarted worker
+gets its predecessor's number, and the ``worker`` label stays bounded. What is known of
+a slot's processes outlives them in ``agent-N.life`` (`jaxmon.life`), and what they
+counted in ``agent-N.ended`` (`jaxmon.ended`).
+
+Temporary-file cleaners remove locks, sockets and the directory while agents run; the
+agents recreate them (`Slot.in_place`). So a path proves nothing: files are unlinked
+only by the holder of the slot's lock, and a responding socket only by its owner.
+"""
+
+from __future__ import annotations
+
+import _socket
+import contextlib
+import errno
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from jaxmon import interrupts
+from jaxmon.errors import JaxmonError
+from jaxmon.host.files.descriptor import NONE_LEFT, FileLock, identity
+
+
+MAX_SLOTS = 1024
+_SOCKET_NAME = r"agent-([0-9]{1,4})\.sock"
+# A directory like this is shared with its group on purpose: so Kubernetes leaves a
+# volume with an fsGroup. Its files get its group.
+_SHARED = stat.S_ISGID | stat.S_IRWXG
+# Linux gives sockaddr_un 108 bytes, the terminating zero included, and a socket has a
+# name that is one longer until it listens.
+_MAX_SOCKET_PATH = 106
+# What file systems say that have none, as some network file systems.
+_NO_SOCKETS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+# How often a directory is recreated that is removed between creation and use.
+_ATTEMPTS = 10
+
+
+class RunDirError(JaxmonError):
+    """The run directory is unusable; the agent then serves TCP only."""
+
+
+def locate(
+    explicit: str | None = None, environ: Mapping[str, str] | None = None
+) -> Path:
+    """
+    Return the run directory; nothing is created.
+
+    It is *explicit*, else ``$JAXMON_RUN_DIR``, else ``$XDG_RUNTIME_DIR/jaxmon``,
+    else a directory of this user under the temporary directory.
+    """
+    environ = os.environ if environ is None else environ
+    if chosen := explicit or environ.get("JAXMON_RUN_DIR"):
+        return Path(chosen)
+    if runtime := environ.get("XDG_RUNTIME_DIR"):
+        return Path(runtime) / "jaxmon"
+    return _temporary() / f"jaxmon-{os.getuid()}"
+
+
+def sockets(directory: Path) -> dict[str, Path]:
+    """
+    Return the agent sockets in *directory* by worker (``"0"``, ``"1"``, …).
+
+    The socket of a killed process may be among them.
+
+    Raises:
+        OSError: the directory exists and cannot be read.
+    """
+    found: dict[int, Path] = {}
+    try:
+        names = os.listdir(directory)  # noqa: PTH208 - names only, no stat
+    except FileNotFoundError:
+        return {}
+    for name in names:
+        if match := re.fullmatch(_SOCKET_NAME, name):
+            found[int(match[1])] = directory / name
+    return {str(slot): found[slot] for slot in sorted(found)}
+
+
+def of_others(uid: int) -> dict[Path, int | None]:
+    """
+    Return the run directories of users other than *uid* where this module puts them,
+    and how many sockets are there, `None` if that cannot be seen. Links are skipped.
+    """
+    found: dict[Path, int | None] = {}
+    for directory in (
+        *_temporary().glob("jaxmon-[0-9]*"),
+        *Path("/run/user").glob("*/jaxmon"),
+    ):
+        with contextlib.suppress(OSError):
+            status = directory.lstat()
+            if stat.S_ISDIR(status.st_mode) and status.st_uid != uid:
+                try:
+                    found[directory] = len(sockets(directory))
+                except PermissionError:
+                    found[directory] = None
+    return {path: count for path, count in sorted(found.items()) if count != 0}
+
+
+class Slot:
+    """
+    A slot of a run directory. Release it to unlink its files; a killed process leaves
+    them, and the next holder of the slot replaces them.
+
+    Its socket gets the permissions *mode*.
+    """
+
+    def __init__(self, number: int, socket: Path, mode: int) -> None:
+        self.number = number
+        self.socket = socket
+        self.mode = mode
+        self._lock_path = socket.with_suffix(".lock")
+        self._lock = FileLock(self._lock_path, mode)
+        self._bound: tuple[int, int] | None = None
+
+    def hold(self) -> bool:
+        """
+        Acquire the slot if it is free; return whether it was.
+
+        Raises:
+            FileNotFoundError: its directory is gone.
+            RunDirError: no file can be created there.
+        """
+        try:
+            return self._lock.take()
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            interrupts.pass_on(error)
+            msg = (
+                f"cannot create {self._lock_path}: {error.strerror}; set "
+                "JAXMON_RUN_DIR to a writable directory"
+            )
+            raise RunDirError(msg) from error
+
+    def bound(self) -> None:
+        """Record the socket that is now at the slot's path as its own."""
+        self._bound = identity(self.socket)
+
+    def in_place(self) -> bool:
+        """
+        Return whether socket and lock at their paths are this slot's.
+
+        Costs three system calls, about 5 µs.
+        """
+        return self._has_socket() and self._lock.in_place()
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether another process's socket is at its path."""
+        return identity(self.socket) not in (None, self._bound)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the program has closed the descriptor of the lock."""
+        return self._lock.is_lost
+
+    def keep(self) -> bool:
+        """
+        Reacquire the lock if it was lost; return whether this process has the slot. If
+        another process took it meanwhile, that has.
+        """
+        try:
+            return self._lock.in_place() or self._take_back()
+        except OSError as error:
+            interrupts.pass_on(error)
+            return False
+
+    def withdraw(self) -> None:
+        """
+        Unlink the socket and keep the slot: no other process connects or takes it.
+        Idempotent.
+        """
+        try:
+            if self._lock.in_place() and self._has_socket():
+                self.socket.unlink()
+        except OSError as error:
+            interrupts.pass_on(error)
+
+    def release(self) -> None:
+        """
+        Unlink socket and lock and release the slot.
+
+        Idempotent. Call it while the socket still listens: others then know that it is
+        owned, and find no dead socket.
+        """
+        if not self._lock.held:
+            return
+        try:
+            if self.keep() and self._has_socket():
+                self.socket.unlink()
+        except OSError as error:
+            interrupts.pass_on(error)
+        self._lock.release()
+
+    def abandon(self) -> None:
+        """
+        Drop a parent process's lock, in a forked child, without touching any file.
+        """
+        self._lock.abandon()
+
+    def _take_back(self) -> bool:
+        """
+        Reacquire the lock after its file was removed, unless another process has: the
+        holder of the current file owns the slot.
+        """
+        self._lock.abandon()
+        return self._lock.take()
+
+    def _has_socket(self) -> bool:
+        # Its inode is not reused while the socket is open.
+        return self._bound is not None and identity(self.socket) == self._bound
+
+
+def acquire(directory: Path, *, first: int | None = None) -> Slot:
+    """
+    Return the slot *first*, or else the lowest free one in *directory*, which is
+    created if missing.
+
+    A slot whose socket accepts connections is not free, nor is one whose files cannot
+    be locked or unlinked.
+
+    Raises:
+        RunDirError: the directory is unusable, with the reason.
+    """
+    # The program may change its directory before the files are unlinked.
+    directory = directory.absolute()
+    for _ in range(_ATTEMPTS):
+        mode = prepare(directory)
+        try:
+            return _lowest(directory, mode, first)
+        except FileNotFoundError:  # removed meanwhile
+            continue
+    msg = (
+        f"run directory {directory} keeps being removed; set JAXMON_RUN_DIR to "
+        "another directory"
+    )
+    raise RunDirError(msg)
+
+
+def no_socket(path: Path, error: OSError) -> RunDirError:
+    """Return why there is no socket *path* where files can be created: *error*."""
+    problem, other = error.strerror, "another"
+    if error.errno in _NO_SOCKETS:
+        problem, other = "its file system has no Unix sockets", "a local"
+    return RunDirError(
+        f"cannot create {path}: {problem}; set JAXMON_RUN_DIR to {other} directory"
+    )
+
+
+def is_link(path: Path) -> bool:
+    """
+    Return whether *path* is a symbolic link: no agent creates one, and none is
+    followed.
+    """
+    try:
+        return stat.S_ISLNK(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _lowest(directory: Path, mode: int, first: int | None) -> Slot:
+    """
+    Return the first slot that is free.
+
+    Raises:
+        FileNotFoundError: the directory is gone.
+        RunDirError: there is none, or no file can be created there.
+    """
+    for number in (*(() if first is None else (first,)), *range(MAX_SLOTS)):
+        path = _socket_path(directory, number)
+        slot = Slot(number, path, mode)
+        try:
+            if slot.hold() and _clear(path):
+                return slot
+        except BaseException:  # the program's: nothing is left behind
+            slot.release()
+            raise
+        slot.release()
+    msg = f"all {MAX_SLOTS} slots in {directory} are in use; use another JAXMON_RUN_DIR"
+    raise RunDirError(msg)
+
+
+def _socket_path(directory: Path, number: int) -> Path:
+    path = directory / f"agent-{number}.sock"
+    if len(os.fsencode(path)) > _MAX_SOCKET_PATH:
+        msg = (
+            f"socket path {path} is longer than {_MAX_SOCKET_PATH} bytes; "
+            "set JAXMON_RUN_DIR to a shorter directory"
+        )
+        raise RunDirError(msg)
+    return path
+
+
+def _clear(path: Path) -> bool:
+    """
+    Unlink the socket of a killed process; `False` if it accepts connections or cannot
+    be unlinked.
+    """
+    try:
+        if _answers(path):
+            return False
+        path.unlink(missing_ok=True)
+    except OSError as error:  # a directory, another user's
+        interrupts.pass_on(error)
+        if error.errno in NONE_LEFT:
+            raise  # no descriptor to ask with: no other slot is better
+        return False
+    return True
+
+
+def _answers(path: Path) -> bool:
+    if is_link(path):
+        return False
+    with contextlib.closing(_socket.socket(_socket.AF_UNIX)) as probe:
+        probe.settimeout(0)
+        try:
+            probe.connect(os.fspath(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:  # a queue that is full, another user's, another kind
+            return True
+    return True
+
+
+def prepare(directory: Path) -> int:
+    """
+    Create *directory* for this user only, and return the permissions of files in it.
+
+    Raises:
+        RunDirError: it cannot be created, others control it, or its path is too long.
+    """
+    _socket_path(directory, 0)
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Not followed when it is a link: under a shared temporary directory another
+        # user may have created it.
+        status = directory.lstat()
+        mode = _file_mode(directory)
+    except OSError as error:
+        msg = (
+            f"run directory {directory}: {error.strerror}; set JAXMON_RUN_DIR to a "
+            "writable directory"
+        )
+        raise RunDirError(msg) from error
+    shared = directory.parent == _temporary()
+    if shared and stat.S_ISLNK(status.st_mode):
+        msg = (
+            f"run directory {directory} is a symbolic link, which anyone could "
+            "have created; set JAXMON_RUN_DIR to a directory that you own"
+        )
+        raise RunDirError(msg)
+    if shared and status.st_uid != os.getuid():
+        msg = (
+            f"run directory {directory} belongs to uid {status.st_uid}, not to "
+            f"{os.getuid()}; set JAXMON_RUN_DIR to a directory of your own"
+        )
+        raise RunDirError(msg)
+    return mode
+
+
+def _file_mode(directory: Path) -> int:
+    """
+    Return the permissions of files in *directory*: for this user alone, or also for
+    the group of a directory that is set-group-ID and open to that group.
+
+    Raises:
+        OSError: there is no such directory.
+    """
+    shared = directory.stat().st_mode & _SHARED == _SHARED
+    return 0o660 if shared else 0o600
+
+
+def _temporary() -> Path:
+    import tempfile  # noqa: PLC0415 - with all that it loads, and few need it
+
+    try:
+        return Path(tempfile.gettempdir())
+    except OSError:  # none can be written, as on a read-only root
+        return Path("/tmp")  # noqa: S108 - whoever makes a directory there is told

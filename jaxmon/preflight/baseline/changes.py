@@ -1,0 +1,381 @@
+"""
+What changed from one run to another, measure by measure, and whether it is worse.
+
+Times are judged as those of one process are against its own past
+(`jaxmon.facts.spread`), what is counted and compiled as in records of baselines; the
+machine, or machines, may make all of them longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import sqrt
+from statistics import median
+from typing import Literal, NamedTuple, TypeAlias
+
+from jaxmon.facts.events import Recompile
+from jaxmon.facts.functions import Function, Spread
+from jaxmon.facts.marked import Route
+from jaxmon.facts.spread import Distribution
+from jaxmon.limits import Limits
+from jaxmon.preflight.baseline.compare import CPU, Verdict, is_crowded
+from jaxmon.preflight.baseline.record import MEASURES, Tolerance
+from jaxmon.screens.runs.summary import Run
+
+
+What: TypeAlias = Literal["function", "loop", "route", "device", "process"]
+
+Judged: TypeAlias = Verdict | Literal["unjudged"]
+
+FEWEST = 16
+"""Least number of samples on each side that show a slowdown."""
+
+TIMES = ("execution_seconds", "dispatch_seconds")
+"""Times of functions, the more telling first."""
+
+CROWDED = "others held the processors"
+# So many functions show what the machine does to all of them.
+_ENOUGH = 5
+
+FEW = f"fewer than {FEWEST} samples"
+_PROGRAM = ("flops", "peak_bytes")
+# Half as many samples show what takes so many times as long as nine tenths before.
+_PLAIN, _FEWEST_IF_PLAIN = 2.0, FEWEST // 2
+_COMPILE = MEASURES["compile_seconds"].tolerance
+_MOST_EVIDENCE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RunChange:
+    """
+    A measure of something that both runs have.
+
+    Args:
+        what: kind of the thing.
+        name: of it.
+        measure: ``execution_seconds``, ``dispatch_seconds``, ``flops`` and
+            ``peak_bytes`` of the only program of a function, ``recompiles``,
+            ``errors``, ``compile_seconds`` of one program, ``step_seconds``,
+            ``request_seconds``, the ratio ``failed_requests``, or ``peak_bytes`` of a
+            device or process.
+        before: its value there; of times, the median.
+        after: its value now.
+        verdict: ``worse`` if it grew beyond noise; ``unjudged`` if there are too few
+            samples, and it does not look worse.
+        place: where it is defined, if it is a function.
+        samples: of how many times before and after; `None` for what is exact.
+        reason: why the verdict is ``unclear`` or ``unjudged``.
+        ranges: of times before and after, each from the lower quartile to what nine
+            of ten do not exceed.
+        evidence: what else changed, or what differed.
+        lost: seconds that it cost in the run after, as far as known.
+    """
+
+    what: What
+    name: str
+    measure: str
+    before: float
+    after: float
+    verdict: Judged
+    place: str = ""
+    samples: tuple[int, int] | None = None
+    reason: str = ""
+    ranges: tuple[tuple[float, float], ...] = ()
+    evidence: tuple[str, ...] = ()
+    lost: float = 0.0
+
+
+class Subject(NamedTuple):
+    """What is measured; as in `RunChange`."""
+
+    what: What
+    name: str
+    measure: str
+
+
+def times(
+    of: Subject,
+    found: tuple[Spread | None, Spread | None],
+    *,
+    calls: int,
+    machine: Machine,
+) -> Iterator[RunChange]:
+    """
+    Yield how times changed, if both sides have some.
+
+    Args:
+        of: whose they are.
+        found: the times before and after.
+        calls: how often it ran after.
+        machine: that of the two runs.
+    """
+    old, new = found
+    if old is None or new is None or not old.count or not new.count:
+        return
+    verdict, reason = _judged(old, new, of.measure, machine)
+    counts = verdict in ("worse", "unclear")
+    yield RunChange(
+        *(*of, old.middle, new.middle, verdict),
+        samples=(old.count, new.count),
+        reason=reason,
+        ranges=((old.low, old.high), (new.low, new.high)),
+        lost=max(new.middle - old.middle, 0.0) * calls if counts else 0.0,
+    )
+
+
+def of_function(
+    old: Function, new: Function, machine: Machine, latest: tuple[Recompile, ...]
+) -> Iterator[RunChange]:
+    """
+    Yield how a function changed; *latest* are its recompiles in the run after, the
+    latest last.
+    """
+    calls = new.calls or 0
+    found = [
+        change
+        for measure in TIMES
+        for change in times(
+            Subject("function", new.name, measure),
+            (spread(old, measure), spread(new, measure)),
+            calls=calls,
+            machine=machine,
+        )
+    ]
+    spent = max((one.after for one in found), default=0.0) * calls
+    for change in (*found, *_program(old, new, spent), *_built(old, new, machine)):
+        yield replace(change, place=new.place)
+    if old.built and new.built:
+        yield _recompiles(old, new, latest)
+        yield _errors(old, new)
+
+
+def failures(old: Route, new: Route, limits: Limits) -> RunChange | None:
+    """Return how many requests fail, as ratios; `None` if a run served none."""
+    served = finished(old), finished(new)
+    if not all(served):
+        return None
+    failed = _failed(new)
+    before, after = _failed(old) / served[0], failed / served[1]
+    many = failed >= limits.failed_requests
+    worse = many and after >= max(limits.failed_share, 2 * before)
+    return RunChange(
+        *("route", new.name, "failed_requests", before, after),
+        "worse" if worse else "within",
+        samples=served,
+    )
+
+
+def peak(
+    what: What, name: str, values: tuple[float, float], tolerance: Tolerance
+) -> RunChange:
+    """Return how much memory something had at most."""
+    before, after = values
+    verdict: Verdict = "within"
+    if not tolerance.allows(before, after):
+        verdict = "worse"
+    elif not tolerance.allows(after, before):
+        verdict = "better"
+    return RunChange(what, name, "peak_bytes", before, after, verdict)
+
+
+def finished(route: Route) -> int:
+    """Return the number of finished requests."""
+    return sum(one.count for one in route.finished)
+
+
+def _judged(
+    old: Spread, new: Spread, measure: str, machine: Machine
+) -> tuple[Judged, str]:
+    """Return the verdict on times, and why it is unclear or there is none."""
+    before, after = old.distribution, new.distribution
+    margin = machine.limits.slower
+    factor, unknown = machine.factor(measure)
+    few = min(old.count, new.count)
+    least = 1.0 if few >= FEWEST else _PLAIN
+
+    def plainly(now: Distribution) -> bool:
+        longer = now.slower_than(before, margin)
+        return longer and now.low > least * before.high
+
+    if few < FEWEST and not (few >= _FEWEST_IF_PLAIN and plainly(after)):
+        return "unclear" if after.middle > before.limit(margin) else "unjudged", FEW
+    if after.slower_than(before, margin):
+        if unknown:
+            return "unclear", unknown
+        if not plainly(Distribution(*(one / factor for one in after))):
+            return "unclear", f"the machine makes it {factor:.1f} times"
+        return "worse", ""
+    return ("better" if before.slower_than(after, margin) else "within"), ""
+
+
+def _program(old: Function, new: Function, spent: float) -> Iterator[RunChange]:
+    """Yield what the only program of a function needs; the same in each run."""
+    before, after = old.program, new.program
+    if not before.programs == after.programs == 1:
+        return
+    for measure in _PROGRAM:
+        was, now = getattr(before, measure), getattr(after, measure)
+        if not was or not now:
+            continue
+        verdict: Verdict = "within"
+        lost = 0.0
+        if not MEASURES[measure].tolerance.allows(was, now):
+            verdict = "worse"
+            lost = spent * (1 - was / now) if measure == _PROGRAM[0] else 0.0
+        elif not MEASURES[measure].tolerance.allows(now, was):
+            verdict = "better"
+        yield RunChange("function", new.name, measure, was, now, verdict, lost=lost)
+
+
+def _built(old: Function, new: Function, machine: Machine) -> Iterator[RunChange]:
+    """Yield how long it takes to compile a program of a function."""
+    if not old.built or not new.built:
+        return
+    before, after = old.compile_time / old.built, new.compile_time / new.built
+    verdict: Verdict = "within"
+    reason = ""
+    if not _COMPILE.allows(before, after):
+        reason = _other_compiles(old, new) or (CROWDED if machine.crowded else "")
+        verdict = "unclear" if reason else "worse"
+    elif not _COMPILE.allows(after, before):
+        known = not (_other_compiles(old, new) or machine.was_crowded)
+        verdict = "better" if known else "within"
+    lost = (after - before) * new.built if verdict in ("worse", "unclear") else 0.0
+    yield RunChange(
+        *("function", new.name, "compile_seconds", before, after, verdict),
+        samples=(old.built, new.built),
+        reason=reason,
+        lost=lost,
+    )
+
+
+def _other_compiles(old: Function, new: Function) -> str:
+    """Return whether the persistent cache served more, or less."""
+    before, after = (one.compiles.get("cache_hit", 0) for one in (old, new))
+    if before == after:
+        return ""
+    return f"loaded from the persistent cache: {before:,} → {after:,}"
+
+
+def _recompiles(
+    old: Function, new: Function, latest: tuple[Recompile, ...]
+) -> RunChange:
+    before, after = (sum(one.recompiles.values()) for one in (old, new))
+    allowed = _allowed(before, old, new)
+    verdict: Verdict = "worse" if after > allowed else "within"
+    if before and not after and (new.calls or 0) >= (old.calls or 0):
+        verdict = "better"
+    texts = dict.fromkeys(text for one in reversed(latest) for text in one.texts)
+    worse = verdict == "worse"
+    return RunChange(
+        *("function", new.name, "recompiles", before, after, verdict),
+        place=new.place,
+        evidence=(_by_cause(new), *texts)[: _MOST_EVIDENCE + 1] if worse else (),
+        lost=(after - before) * new.compile_time / new.built if worse else 0.0,
+    )
+
+
+def _errors(old: Function, new: Function) -> RunChange:
+    before, after = (sum(one.errors.values()) for one in (old, new))
+    worse = after > _allowed(before, old, new)
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in new.errors.items())
+    return RunChange(
+        *("function", new.name, "errors", before, after),
+        "worse" if worse else "within",
+        place=new.place,
+        evidence=(kinds,) if worse else (),
+    )
+
+
+def _allowed(before: int, old: Function, new: Function) -> float:
+    """Return how many there may be now, if there were so many *before*."""
+    allowed = float(before)
+    if old.calls != new.calls:
+        # A longer run has more of them, and how many is chance.
+        allowed *= max((new.calls or 0) / max(old.calls or 0, 1), 1.0)
+        allowed += 2 * sqrt(allowed)
+    return allowed
+
+
+def _by_cause(function: Function) -> str:
+    causes = sorted(function.recompiles.items(), key=lambda one: -one[1])
+    return "causes: " + ", ".join(f"{cause} {count:,}" for cause, count in causes)
+
+
+def _failed(route: Route) -> int:
+    return sum(one.count for one in route.finished if one.outcome == "error")
+
+
+class Machine:
+    """
+    What is known of the machine, or machines, of two runs.
+
+    An accelerator executes programs by itself. All other times depend on the
+    processors: on how fast they do the same piece of work and, if others hold them, on
+    how much longer most functions take. So what becomes slower together with the rest
+    is not accused then.
+
+    Attributes:
+        limits: by which times are judged.
+        crowded: whether others may have held the processors after.
+        was_crowded: the same before.
+    """
+
+    def __init__(self, before: Run, after: Run, limits: Limits) -> None:
+        self.limits = limits
+        self._accelerator = after.versions.get("platform") != CPU
+        processors = [one.versions.get("processor") for one in (before, after)]
+        self._others = ""
+        if all(processors) and processors[0] != processors[1]:
+            self._others = f"another processor: {processors[0]} → {processors[1]}"
+        old, new = before.snapshot.usual.work, after.snapshot.usual.work
+        self._work = new.middle / old.middle if old.middle and new.count else 1.0
+        self.crowded, self.was_crowded = crowded(after), crowded(before)
+        self._common = _common(functions(before), functions(after))
+
+    def factor(self, measure: str) -> tuple[float, str]:
+        """
+        Return the factor, at least 1, and why it is not known, if so.
+
+        Args:
+            measure: as in `jaxmon.preflight.baseline.changes.Change`.
+        """
+        if self._accelerator and measure == TIMES[0]:
+            return 1.0, ""
+        if self._others:
+            return 1.0, self._others
+        if not (self.crowded or self.was_crowded):
+            return max(self._work, 1.0), ""
+        if self._common is None:
+            return 1.0, CROWDED
+        return max(self._work, self._common, 1.0), ""
+
+
+def functions(run: Run) -> dict[str, Function]:
+    """Return the program's functions by name."""
+    return {one.name: one for one in run.snapshot.functions if not one.internal}
+
+
+def spread(function: Function, measure: str) -> Spread | None:
+    """Return how the times of *function* vary, `None` if they are not known."""
+    return function.spreads.get(measure.removesuffix("_seconds"))
+
+
+def crowded(run: Run) -> bool:
+    """Return whether others may have held the processors."""
+    return is_crowded(run.snapshot.usual.waiting)
+
+
+def _common(
+    before: Mapping[str, Function], after: Mapping[str, Function]
+) -> float | None:
+    """Return how many times as long functions take, the median of enough of them."""
+    ratios = []
+    for name in before.keys() & after.keys():
+        for measure in TIMES:
+            was, now = spread(before[name], measure), spread(after[name], measure)
+            if was and now and min(was.count, now.count) >= FEWEST and was.middle:
+                ratios.append(now.middle / was.middle)
+                break
+    return median(ratios) if len(ratios) >= _ENOUGH else None

@@ -1,0 +1,431 @@
+"""
+Compares two baselines, and judges whether programs run slower, or cannot tell.
+
+On an accelerator the wall time counts, of calls that found the device idle. On a CPU,
+other processes lengthen it to twice and more, but hardly change the processor time of a
+call, so both must have grown. If only the wall time has, either fewer threads do the
+same work, or others held the processors; the kernel tells how long threads waited for
+one. If only the processor time has, others may have held them in the baseline: threads
+that run at once take more of it.
+
+Of a running process many calls are judged (`jaxmon.facts.spread`), and a wrong verdict
+costs a look; here it fails a build. So runs are compared, by a rank test whose risk is
+known, with the same margin, `Limits.slower`, unless another tolerance is given. This is
+the test of Mann and Whitney (1947), "On a test of whether one of two random variables
+is stochastically larger than the other", Ann. Math. Statist. 18: of all pairs of a run
+before and a run after, count those in which the later one is not slower. If both sets
+come from one distribution, all orders of the runs are equally likely, so the chance of
+so few such pairs is known exactly, whatever the distribution. Here a pair counts as
+slower only beyond the tolerance; that makes an accusation rarer still.
+
+The runs are processes, not calls: the calls of one process share its memory layout,
+its threads and the moment on the machine (Kalibera and Jones 2013, "Rigorous
+benchmarking in reasonable time"; Georges, Buytaert and Eeckhout 2007, "Statistically
+rigorous Java performance evaluation").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import comb
+from statistics import median
+from typing import Literal
+
+from jaxmon.errors import BaselineError
+from jaxmon.preflight.baseline.record import (
+    COMPILE_SECONDS,
+    MEASURES,
+    RUN_SECONDS,
+    Baseline,
+    RunTimes,
+    TimedRun,
+    Tolerance,
+)
+
+
+Verdict = Literal["worse", "within", "better", "unclear"]
+
+# Runs that differ by more than this among themselves show only larger changes.
+_NOISE = 2.0
+# A fraction of waiting for processors that says that others held them: on an idle
+# machine the threads of a program wait for each other for less.
+_BUSY = 0.2
+CPU = "cpu"
+_CROWDED = "it took no more processor time, and others held the processors"
+_NO_LONGER = "it took more processor time, but no longer"
+_PROCESSOR = "processor"
+_NONE = "none"
+
+RISK = 0.01
+"""Maximum probability of an accusation where nothing has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimeChange:
+    """
+    The run time of one program, before and after.
+
+    Args:
+        function: its function.
+        shapes: of its arguments; empty if the function has no other program.
+        measure: what was compared, ``run_seconds`` or ``processor_seconds``.
+        before: seconds in the baseline, the median of its runs.
+        after: the same now.
+        verdict: ``worse`` if it is slower beyond noise and tolerance.
+        reason: why the verdict is ``unclear``.
+    """
+
+    function: str
+    shapes: str
+    measure: str
+    before: float
+    after: float
+    verdict: Verdict
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CostChange:
+    """
+    A changed measure.
+
+    Args:
+        function: its function.
+        measure: its name.
+        before: in the baseline.
+        after: now.
+        allowed: how much it may grow; `None` if any change is allowed.
+        verdict: ``within`` for growth that is allowed.
+        reason: why the verdict is ``unclear``.
+    """
+
+    function: str
+    measure: str
+    before: float
+    after: float
+    allowed: Tolerance | None
+    verdict: Verdict
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CostComparison:
+    """
+    Args:
+        before: the baseline.
+        after: the record to compare.
+        changes: by function, then in the order of `MEASURES`.
+        new: functions without a baseline.
+        vanished: functions that were no longer compiled.
+        one_sided: measures that JAX reported for one side only.
+        times: run times of the programs of both sides.
+        untimed: why there are none; empty if there are.
+        differences: what else differs between the two sides, as ``name: old → new``.
+    """
+
+    before: Baseline
+    after: Baseline
+    changes: tuple[CostChange, ...]
+    new: tuple[str, ...]
+    vanished: tuple[str, ...]
+    one_sided: tuple[str, ...]
+    times: tuple[RunTimeChange, ...] = ()
+    untimed: str = ""
+    differences: tuple[str, ...] = ()
+
+    @property
+    def worse(self) -> tuple[CostChange | RunTimeChange, ...]:
+        """The changes that are regressions."""
+        return (
+            *(one for one in self.changes if one.verdict == "worse"),
+            *(one for one in self.times if one.verdict == "worse"),
+        )
+
+    @property
+    def unclear(self) -> tuple[CostChange | RunTimeChange, ...]:
+        """What may be a regression, or the machine."""
+        return (
+            *(one for one in self.changes if one.verdict == "unclear"),
+            *(one for one in self.times if one.verdict == "unclear"),
+        )
+
+    @property
+    def slow_compiles(self) -> bool:
+        """Whether compiles took too long; in another run they may not."""
+        return any(
+            one.measure == COMPILE_SECONDS and one.verdict in ("worse", "unclear")
+            for one in self.changes
+        )
+
+    @property
+    def unclear_times(self) -> bool:
+        """Whether run times are unclear; more runs may show what they are."""
+        return any(one.verdict == "unclear" for one in self.times)
+
+
+def compare(
+    before: Baseline,
+    after: Baseline,
+    allowed: Mapping[str, Tolerance | None],
+    *,
+    runs: tuple[int, int] = (0, 0),
+) -> CostComparison:
+    """
+    Compare *after* with *before*.
+
+    Args:
+        before: the baseline.
+        after: the record to compare.
+        allowed: tolerance by measure; see `record.tolerances`.
+        runs: how many runs before and after there will be, if there are more to come.
+
+    Raises:
+        BaselineError: the records are of different hardware.
+    """
+    for name in ("platform", "device"):
+        old, new = before.versions.get(name), after.versions.get(name)
+        if old and new and old != new:
+            msg = (
+                f"the baseline is of {name} {old!r}, this run of {new!r}: they "
+                "cannot be compared; keep a separate baseline for each"
+            )
+            raise BaselineError(msg)
+    both = sorted(before.functions.keys() & after.functions.keys())
+    pairs = [(name, before.functions[name], after.functions[name]) for name in both]
+    tolerance = allowed[RUN_SECONDS]
+    untimed = _untimed(before, after)
+    busy = bool(after.runs) and all(is_crowded(one.waited) for one in after.runs)
+    times = (
+        judge(
+            before.runs,
+            after.runs,
+            tolerance,
+            platform=after.versions.get("platform", ""),
+            runs=runs,
+        )
+        if tolerance is not None and not untimed
+        else ()
+    )
+    return CostComparison(
+        before,
+        after,
+        changes=tuple(
+            _change(function, name, (old[name], new[name]), allowed[name], busy=busy)
+            for function, old, new in pairs
+            for name in MEASURES
+            if name in old and name in new and old[name] != new[name]
+        ),
+        new=tuple(sorted(after.functions.keys() - before.functions.keys())),
+        vanished=tuple(sorted(before.functions.keys() - after.functions.keys())),
+        one_sided=tuple(
+            name
+            for name in MEASURES
+            if any((name in old) != (name in new) for _, old, new in pairs)
+        ),
+        times=tuple(times),
+        untimed=untimed if tolerance is not None else "",
+        differences=differences(before.versions, after.versions),
+    )
+
+
+def _untimed(before: Baseline, after: Baseline) -> str:
+    """Return why the run times of two records say nothing, if so."""
+    if not before.runs and after.runs:
+        return "the baseline has none; record it again"
+    old, new = (one.versions.get(_PROCESSOR, "") for one in (before, after))
+    if old != new and after.versions.get("platform") == CPU:
+        return f"the baseline is of another processor ({old} → {new})"
+    return ""
+
+
+def differences(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what differs between two sides, as ``name: old → new``."""
+    return tuple(
+        f"{name}: {before.get(name, _NONE)} → {after.get(name, _NONE)}"
+        for name in {**before, **after}
+        if before.get(name) != after.get(name)
+    )
+
+
+def _change(
+    function: str,
+    measure: str,
+    values: tuple[float, float],
+    allowed: Tolerance | None,
+    *,
+    busy: bool,
+) -> CostChange:
+    before, after = values
+    verdict: Verdict = "better" if after < before else "within"
+    reason = ""
+    if allowed is not None and not allowed.allows(before, after):
+        verdict = "worse"
+        if busy and measure == COMPILE_SECONDS:
+            verdict, reason = "unclear", "others held the processors"
+    return CostChange(function, measure, before, after, allowed, verdict, reason)
+
+
+def judge(
+    before: Sequence[TimedRun],
+    after: Sequence[TimedRun],
+    tolerance: Tolerance,
+    *,
+    platform: str,
+    runs: tuple[int, int] = (0, 0),
+) -> Iterator[RunTimeChange]:
+    """
+    Compare the programs that occur on both sides.
+
+    Args:
+        before: the runs of the baseline.
+        after: the runs to compare.
+        tolerance: how much longer a program may take.
+        platform: of the device, such as ``cpu``.
+        runs: how many runs before and after there will be, if there are more to come:
+            what cannot become slower, whatever they show, is judged already.
+    """
+    if not before or not after:
+        return
+    planned = max(runs[0], len(before)), max(runs[1], len(after))
+    sides = _Sides(before, after, tolerance, planned, platform == CPU)
+    for name in sorted(_names(before) & _names(after)):
+        shapes = _shapes(before, name) & _shapes(after, name)
+        for one in sorted(shapes):
+            yield sides.judge(name, one, alone=len(shapes) == 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    before: Sequence[TimedRun]
+    after: Sequence[TimedRun]
+    tolerance: Tolerance
+    planned: tuple[int, int]
+    cpu: bool
+
+    def judge(self, name: str, shapes: str, *, alone: bool) -> RunTimeChange:
+        old, new = _times(self.before, name, shapes), _times(self.after, name, shapes)
+        # Excuses a slower machine; a faster one accuses nobody.
+        slower = self._machine
+        walls = (
+            [one.wall_seconds for one in old],
+            [one.wall_seconds / slower for one in new],
+        )
+        compared, (verdict, reason) = walls, self._verdict(*walls)
+        if self.cpu:
+            busy = (
+                [one.processor_seconds for one in old],
+                [one.processor_seconds / slower for one in new],
+            )
+            of_busy = self._verdict(*busy)
+            if of_busy[0] == "worse" and verdict != "worse":
+                compared, verdict, reason = busy, "unclear", _NO_LONGER
+            elif of_busy[0] == "worse" or verdict != "worse":
+                compared, (verdict, reason) = busy, of_busy
+            elif self._crowded:
+                verdict, reason = "unclear", _CROWDED
+        before, after = map(median, compared)
+        return RunTimeChange(
+            name,
+            "" if alone else shapes,
+            "run_seconds" if compared is walls else "processor_seconds",
+            before,
+            after,
+            verdict,
+            reason,
+        )
+
+    @property
+    def _crowded(self) -> bool:
+        """Whether others held the processors in any run, as far as is known."""
+        return any(is_crowded(one.waited) for one in (*self.before, *self.after))
+
+    def _verdict(self, old: list[float], new: list[float]) -> tuple[Verdict, str]:
+        needed = critical(*self.planned)
+        grew = not self.tolerance.allows(median(old), median(new))
+        too_few = f"{len(old)} and {len(new)} runs are too few"
+        if needed < 0:
+            return ("unclear", too_few) if grew else ("within", "")
+        if not_slower(old, new, self.tolerance.allows) <= needed:
+            complete = (len(old), len(new)) == self.planned
+            return ("worse", "") if complete else ("unclear", too_few)
+        if grew or max(_spread(old), _spread(new)) > _NOISE:
+            return "unclear", "its runs differ too much"
+        if median(new) < median(old) / (1 + self.tolerance.share):
+            return "better", ""
+        return "within", ""
+
+    @property
+    def _machine(self) -> float:
+        """By what factor the machine is slower now, at least 1."""
+        old = [one.work_seconds for one in self.before if one.work_seconds]
+        new = [one.work_seconds for one in self.after if one.work_seconds]
+        return max(median(new) / median(old), 1.0) if old and new else 1.0
+
+
+def is_crowded(waited: float | None) -> bool:
+    """
+    Return whether others may have held the processors, where threads *waited* for them
+    for that fraction of the time.
+    """
+    return waited is None or waited > _BUSY
+
+
+def _spread(values: Sequence[float]) -> float:
+    """Return by what factor *values* differ, without the smallest and the largest."""
+    ordered = sorted(values)
+    inner = ordered[1:-1] or ordered
+    return inner[-1] / inner[0] if inner[0] > 0 else 1.0
+
+
+def _names(runs: Sequence[TimedRun]) -> set[str]:
+    return {name for run in runs for name in run.functions}
+
+
+def _shapes(runs: Sequence[TimedRun], name: str) -> set[str]:
+    return {shapes for run in runs for shapes in run.functions.get(name, ())}
+
+
+def _times(runs: Sequence[TimedRun], name: str, shapes: str) -> list[RunTimes]:
+    return [
+        run.functions[name][shapes]
+        for run in runs
+        if shapes in run.functions.get(name, ())
+    ]
+
+
+def not_slower(
+    before: Sequence[float],
+    after: Sequence[float],
+    allows: Callable[[float, float], bool],
+) -> int:
+    """Return in how many pairs of runs the later one is within the tolerance."""
+    return sum(allows(one, other) for one in before for other in after)
+
+
+def critical(before: int, after: int, risk: float = RISK) -> int:
+    """
+    Return up to how many such pairs the runs *after* are slower than those *before*;
+    -1 if there are too few runs to tell.
+    """
+    orders, fewest, seen = comb(before + after, after), -1, 0
+    while fewest < before * after:
+        seen += _orders(before, after, fewest + 1)
+        if seen > risk * orders:
+            break
+        fewest += 1
+    return fewest
+
+
+@cache
+def _orders(before: int, after: int, pairs: int) -> int:
+    """
+    Return how many orders of the runs have exactly that many *pairs* in which the later
+    run is faster: the recurrence of Mann and Whitney, by which run is the slowest.
+    """
+    if pairs < 0:
+        return 0
+    if not before or not after:
+        return int(not pairs)
+    return _orders(before - 1, after, pairs - after) + _orders(before, after - 1, pairs)

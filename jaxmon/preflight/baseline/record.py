@@ -1,0 +1,479 @@
+"""
+Baseline files: measures by function and run times by run, with the versions that
+produced them; and by how much each measure may grow.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from jaxmon.errors import BaselineError, ConfigFileError
+from jaxmon.facts.spread import LEAST_SECONDS
+from jaxmon.host.files import bounded as bounded_file
+from jaxmon.host.files import whole as whole_file
+from jaxmon.host.files.bounded import kind
+from jaxmon.host.formats import json_text, schema
+from jaxmon.host.formats.json_text import require_list, require_object
+from jaxmon.limits import LIMITS, Limits
+
+
+Unit = Literal["", "seconds", "bytes"]
+SCHEMA = 1
+
+VERSIONS = ("jax", "jaxlib", "python", "platform", "device")
+"""
+Names of the versions that identify a record; ``device`` is the kind of the first one.
+"""
+
+MOST_BYTES = 64 << 20
+"""Maximum size of a record; no program has so many functions."""
+_DIGITS = 4
+
+# Programs have these; where processes compile the same function, the largest counts.
+_SUMMED = ("compiles", "recompiles", "compile_seconds")
+
+COMPILE_SECONDS = "compile_seconds"
+"""The one of these measures that differs from run to run."""
+
+
+_LIST = r"\[[^][{}]*\]"
+_QUANTILES = 5
+_QUARTER, _HALF = 1, 2
+# The wall time of a run of a program is only lengthened by others, so a low quantile
+# is closest to its own. Its processor time is not.
+_OF_WALL, _OF_PROCESSOR, _OF_CALIBRATION = _QUARTER, _HALF, _QUARTER
+_TOLERANCE = re.compile(r"(?:(\d+(?:\.\d+)?)%)?(?:\+?(\d+(?:\.\d+)?))?", re.ASCII)
+_MOST = 1e15
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """A measure may grow by *share* of itself, plus *amount*."""
+
+    share: float = 0
+    amount: float = 0
+
+    def __str__(self) -> str:
+        parts = [f"{100 * self.share:g}%"] if self.share else []
+        if self.amount or not parts:
+            digits = f"{self.amount:.9f}".rstrip("0").rstrip(".")
+            parts += [digits if self.amount < 1 else f"{self.amount:g}"]
+        return "+".join(parts)
+
+    def allows(self, before: float, after: float) -> bool:
+        """Return whether a measure may grow from *before* to *after*."""
+        # What was computed in another order may differ in the last digit.
+        return after <= before * (1 + self.share + 1e-12) + self.amount
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """
+    Args:
+        name: in files and on the command line.
+        tolerance: by default.
+        reason: for that tolerance.
+        unit: what it counts, if not things.
+    """
+
+    name: str
+    tolerance: Tolerance
+    reason: str
+    unit: Unit = ""
+
+
+RUN_SECONDS = "run_seconds"
+"""The one measure that several runs are needed for; see `compare`."""
+
+_COUNTED = "counted exactly"
+_SHAPES = "follows from the shapes of arguments and results"
+_XLA = "the same for each run of one jaxlib; leaves room for padding and constants"
+
+MEASURES = {
+    measure.name: measure
+    for measure in (
+        Measure("compiles", Tolerance(), _COUNTED),
+        Measure("recompiles", Tolerance(), _COUNTED),
+        Measure("programs", Tolerance(), _COUNTED),
+        Measure(
+            "compile_seconds",
+            Tolerance(0.5, 0.5),
+            "measured, possibly on a shared machine",
+            "seconds",
+        ),
+        Measure("flops", Tolerance(0.01), _XLA),
+        Measure("model_flops", Tolerance(), _SHAPES),
+        Measure("accessed_bytes", Tolerance(0.01), _XLA, "bytes"),
+        Measure("argument_bytes", Tolerance(), _SHAPES, "bytes"),
+        Measure("output_bytes", Tolerance(), _SHAPES, "bytes"),
+        Measure("temporary_bytes", Tolerance(0.01), _XLA, "bytes"),
+        Measure("peak_bytes", Tolerance(0.01), _XLA, "bytes"),
+        Measure("code_bytes", Tolerance(0.05), _XLA, "bytes"),
+        Measure("fusions", Tolerance(), _COUNTED),
+        Measure("instructions", Tolerance(0.05), _XLA),
+        Measure(
+            RUN_SECONDS,
+            Tolerance(LIMITS["slower"].default, LEAST_SECONDS),
+            "measured in several runs; what differs less may be the machine",
+            "seconds",
+        ),
+    )
+}
+"""Every measure by name, in display order."""
+
+
+def tolerances(given: Iterable[str], limits: Limits) -> dict[str, Tolerance | None]:
+    """
+    Return the tolerance of each measure, `None` for one that is not compared.
+
+    Args:
+        limits: by which run times are slower.
+        given: ``"flops=5%"``, ``"fusions=2"``, ``"compile_seconds=100%+1"`` or
+            ``"code_bytes=off"``; the rest keeps its default.
+
+    Raises:
+        BaselineError: one of them is invalid.
+    """
+    found: dict[str, Tolerance | None] = {
+        name: measure.tolerance for name, measure in MEASURES.items()
+    }
+    found[RUN_SECONDS] = Tolerance(limits.slower, LEAST_SECONDS)
+    for text in given:
+        name, _, value = text.partition("=")
+        if name not in MEASURES:
+            names = ", ".join(MEASURES)
+            msg = f"{text!r}: unknown measure {name!r}; measures are {names}"
+            raise BaselineError(msg)
+        found[name] = None if value == "off" else _tolerance(text, value)
+    return found
+
+
+def _tolerance(text: str, value: str) -> Tolerance:
+    match = _TOLERANCE.fullmatch(value)
+    share, amount = match.groups() if match is not None and value else (None, None)
+    if share is None and amount is None:
+        msg = (
+            f"{text!r}: {value!r} is not a valid tolerance; use a percentage (5%), "
+            "an amount (2), both (50%+0.5), or off"
+        )
+        raise BaselineError(msg)
+    found = Tolerance(float(share or 0) / 100, float(amount or 0))
+    if max(found.share, found.amount) > _MOST:
+        msg = f"{text!r} allows everything; use off"
+        raise BaselineError(msg)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimes:
+    """
+    The calls of one program in one run: quantiles 0.1, 0.25, 0.5, 0.75 and 0.9.
+
+    Args:
+        calls: how many were timed.
+        wall: seconds until the outputs were ready, the device being idle before.
+        processor: processor seconds of the process meanwhile.
+    """
+
+    calls: int
+    wall: tuple[float, ...]
+    processor: tuple[float, ...]
+
+    @property
+    def wall_seconds(self) -> float:
+        """What stands for the run: the lower quartile of the wall times."""
+        return self.wall[_OF_WALL]
+
+    @property
+    def processor_seconds(self) -> float:
+        """What stands for the run: the median of the processor times."""
+        return self.processor[_OF_PROCESSOR]
+
+
+@dataclass(frozen=True, slots=True)
+class TimedRun:
+    """
+    One run of the command.
+
+    Args:
+        waited: fraction of the time in which its threads could run that they waited for
+            a processor; `None` if unknown.
+        calibration: quantiles of the processor seconds of the same piece of work in
+            every run, on every machine; empty if no call was timed.
+        functions: times by function, then by the shapes of its arguments.
+    """
+
+    waited: float | None
+    calibration: tuple[float, ...]
+    functions: Mapping[str, Mapping[str, RunTimes]]
+
+    @property
+    def work_seconds(self) -> float | None:
+        """Seconds of that piece of work, `None` if unknown."""
+        return self.calibration[_OF_CALIBRATION] if self.calibration else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it in JSON types, in an order that does not depend on the run."""
+        return {
+            "waited": self.waited,
+            "calibration": list(self.calibration),
+            "functions": {
+                name: {
+                    shapes: {
+                        "calls": times.calls,
+                        "wall": list(times.wall),
+                        "processor": list(times.processor),
+                    }
+                    for shapes, times in sorted(programs.items())
+                }
+                for name, programs in sorted(self.functions.items())
+            },
+        }
+
+
+def of_processes(runs: list[TimedRun]) -> TimedRun | None:
+    """
+    Combine the processes of one run: of each program, those that called it most count.
+    """
+    if not runs:
+        return None
+    functions: dict[str, dict[str, RunTimes]] = {}
+    for run in runs:
+        for name, programs in run.functions.items():
+            known = functions.setdefault(name, {})
+            for shapes, times in programs.items():
+                if shapes not in known or known[shapes].calls < times.calls:
+                    known[shapes] = times
+    waited = [run.waited for run in runs if run.waited is not None]
+    calibrated = [run.calibration for run in runs if run.calibration]
+    return TimedRun(
+        max(waited, default=None),
+        min(calibrated, default=()),
+        functions,
+    )
+
+
+def timed_run(document: Any) -> TimedRun:
+    """
+    Return the run in *document*.
+
+    Raises:
+        ValueError: there is none.
+    """
+    try:
+        waited = document["waited"]
+        return TimedRun(
+            None if waited is None else _positive(waited),
+            _numbers(document["calibration"], empty=True),
+            {
+                name: {
+                    shapes: RunTimes(
+                        int(_positive(found["calls"])),
+                        _numbers(found["wall"]),
+                        _numbers(found["processor"]),
+                    )
+                    for shapes, found in programs.items()
+                }
+                for name, programs in document["functions"].items()
+            },
+        )
+    except (AttributeError, KeyError, TypeError) as error:
+        msg = f"the times of a run are not what they should be: {error!r:.80}"
+        raise ValueError(msg) from error
+
+
+def _numbers(values: Any, *, empty: bool = False) -> tuple[float, ...]:
+    allowed = (_QUANTILES, 0) if empty else (_QUANTILES,)
+    if not isinstance(values, list) or len(values) not in allowed:
+        msg = f"{values!r:.40} are not {_QUANTILES} quantiles"
+        raise ValueError(msg)
+    return tuple(map(_positive, values))
+
+
+def _positive(value: Any) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value < 0:
+        msg = f"{value!r:.40} is not a number from 0"
+        raise ValueError(msg)
+    return float(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """
+    Args:
+        versions: by name: those of `VERSIONS`, the machine, and flags.
+        functions: measures by function name, without JAX's own functions. Measures that
+            JAX does not report are absent.
+        runs: how long its programs took, run by run.
+    """
+
+    versions: Mapping[str, str]
+    functions: Mapping[str, Mapping[str, float]]
+    runs: tuple[TimedRun, ...] = ()
+
+    def __str__(self) -> str:
+        document = {
+            "schema": SCHEMA,
+            "versions": dict(self.versions),
+            "functions": {
+                name: {key: measures[key] for key in MEASURES if key in measures}
+                for name, measures in sorted(self.functions.items())
+            },
+            "runs": [run.as_json() for run in self.runs],
+        }
+        text = json.dumps(document, indent=2, ensure_ascii=False)
+        # Each list of numbers on a line.
+        return re.sub(_LIST, lambda found: " ".join(found[0].split()), text) + "\n"
+
+
+def from_processes(documents: Iterable[Mapping[str, Any]]) -> Baseline:
+    """
+    Combine the files written by each agent into the record of a run.
+
+    Counts and seconds of several processes are added up; of program sizes, the largest
+    is kept.
+    """
+    versions: dict[str, str] = {}
+    functions: dict[str, dict[str, float]] = {}
+    runs = []
+    for document in documents:
+        if "times" in document:
+            runs.append(timed_run(document["times"]))
+        versions = {**document["versions"], **versions}
+        for name, measures in document["functions"].items():
+            known = functions.setdefault(name, {})
+            for key, value in measures.items():
+                known[key] = (
+                    round(known.get(key, 0) + value, _DIGITS)
+                    if key in _SUMMED
+                    else max(known.get(key, 0), value)
+                )
+    run = of_processes(runs)
+    return Baseline(versions, functions, () if run is None else (run,))
+
+
+def from_runs(records: Sequence[Baseline]) -> Baseline:
+    """
+    Combine the *records* of several runs of one command.
+
+    What is counted is that of the first run; of measured seconds, the least is kept:
+    other processes only add to them.
+    """
+    first = records[0]
+    functions = {name: dict(measures) for name, measures in first.functions.items()}
+    for record in records:
+        for name, measures in functions.items():
+            seconds = record.functions.get(name, {}).get(COMPILE_SECONDS)
+            if seconds is not None and seconds < measures.get(COMPILE_SECONDS, seconds):
+                measures[COMPILE_SECONDS] = seconds
+    runs = tuple(run for record in records for run in record.runs)
+    return Baseline(first.versions, functions, runs)
+
+
+def write(record: Baseline, path: Path) -> None:
+    """
+    Write *record* to *path*, whole or not at all.
+
+    Raises:
+        BaselineError: it cannot be written there.
+    """
+    try:
+        # Of a lone surrogate that is the escape that JSON has for it.
+        whole_file.write(path, str(record).encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        msg = f"cannot write {path}: {error.strerror or error}"
+        raise BaselineError(msg) from error
+
+
+def check_writable(path: Path) -> None:
+    """
+    Check that *path* is writable.
+
+    Raises:
+        BaselineError: it is not.
+    """
+    reason = None
+    if path.exists() and not path.is_file():
+        reason = f"it is {kind(path.stat().st_mode)}"
+    elif not path.parent.is_dir():
+        reason = "its directory does not exist"
+    elif not os.access(path.parent, os.W_OK | os.X_OK):
+        reason = "its directory cannot be written to"
+    if reason is not None:
+        msg = f"cannot write {path}: {reason}"
+        raise BaselineError(msg)
+
+
+def read(path: Path) -> Baseline:
+    """
+    Return the record in the file *path*.
+
+    Raises:
+        BaselineError: it does not exist, is damaged, or was written by a later jaxmon.
+    """
+    try:
+        data = bounded_file.read(path, most=MOST_BYTES, pipe=True)
+    except ConfigFileError as error:
+        msg = f"{path}: {error}"
+        raise BaselineError(msg) from error
+    try:
+        return _record(json_text.parse(data))
+    except (ValueError, OverflowError) as error:
+        msg = (
+            f"{path} is not a baseline: {error}; create one with `jaxmon baseline "
+            "record`"
+        )
+        raise BaselineError(msg) from error
+
+
+def _record(document: Any) -> Baseline:
+    """
+    Return *document* as a record.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = require_object("the file", document)
+    schema.require(found, SCHEMA)
+    return checked(found)
+
+
+def checked(document: Any) -> Baseline:
+    """
+    Return the record in *document*, whatever its schema.
+
+    Raises:
+        ValueError: there is none.
+    """
+    found = require_object("the file", document)
+    versions = require_object("versions", found.get("versions"))
+    for name, value in versions.items():
+        if not isinstance(value, str):
+            msg = f"versions.{name} is {value!r:.40}, not a string"
+            raise ValueError(msg)  # noqa: TRY004 - the file is wrong, not the program
+    functions = {
+        name: _measures(name, require_object(name, measures))
+        for name, measures in require_object(
+            "functions", found.get("functions")
+        ).items()
+    }
+    runs = require_list("runs", found.get("runs", []))
+    return Baseline(versions, functions, tuple(map(timed_run, runs)))
+
+
+def _measures(function: str, found: Mapping[str, Any]) -> dict[str, float]:
+    """Return the known measures; a later jaxmon may have more."""
+    for name, value in found.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not math.isfinite(value) or value < 0:
+            msg = f"{function}: {name} is {value!r:.40}, not a number from 0"
+            raise ValueError(msg)
+    return {name: found[name] for name in MEASURES if name in found}

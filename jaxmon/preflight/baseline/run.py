@@ -1,0 +1,174 @@
+"""Runs a command under an agent that records its measures, as often as needed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from jaxmon.errors import BaselineError
+from jaxmon.host.bootstrap import environment
+from jaxmon.host.files import bounded as bounded_file
+from jaxmon.host.files import whole as scratch
+from jaxmon.host.formats import json_text
+from jaxmon.preflight.baseline.compare import CostComparison, compare, critical
+from jaxmon.preflight.baseline.record import (
+    MOST_BYTES,
+    Baseline,
+    Tolerance,
+    checked,
+    from_processes,
+    from_runs,
+    timed_run,
+)
+
+
+# The agent of a recorded process serves no endpoint, reads every program, and times
+# every call.
+_SETTINGS = {
+    "enabled": True,
+    "port": None,
+    "socket": False,
+    "calls": True,
+    "max_functions": 10_000,
+    "memory_interval": 0,
+    "memory_lines_interval": 0,
+    "programs": True,
+    "sample_rate": 0,
+    "history": False,
+    "transfers": False,
+    "nonfinite": False,
+    "shadow_interval": 0,
+    "report": False,
+    "summary_dir": None,
+}
+# What a compile takes is only seen where it happens.
+_WITHOUT_CACHE = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+
+Runner: TypeAlias = Callable[[int], Baseline]
+"""Runs a command and returns its measures; its argument counts the runs from 0."""
+
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """
+    Args:
+        code: exit code, as a shell reports it.
+        record: the measures; empty if no process wrote any.
+    """
+
+    code: int
+    record: Baseline
+
+
+def run(
+    command: Sequence[str], python: Sequence[str] = (sys.executable,)
+) -> RecordedRun:
+    """
+    Run *command* unchanged, and return its exit code and measures.
+
+    Args:
+        command: a program and its arguments; a script (``train.py``), ``-m`` or ``-c``
+            at the beginning are run by *python*.
+        python: interpreter and options.
+
+    Raises:
+        BaselineError: the program does not exist.
+        JaxmonError: there is no space for its records.
+    """
+    if command[0] in ("-m", "-c") or command[0].endswith(".py"):
+        command = [*python, *command]
+    program = shutil.which(command[0])
+    if program is None:
+        msg = f"program {command[0]!r} not found; give a script, -m, -c or a program"
+        raise BaselineError(msg)
+    with scratch.directory("jaxmon-baseline-") as directory:
+        settings = {**_SETTINGS, "figures_dir": str(directory)}
+        environ = {**environment(os.environ, settings), **_WITHOUT_CACHE}
+        process = subprocess.Popen(  # noqa: S603 - what we are asked to run
+            command, executable=program, env=environ
+        )
+        with _signals_of(process):
+            code = process.wait()
+        record = from_processes(_left_in(directory))
+    return RecordedRun(code if code >= 0 else 128 - code, record)
+
+
+@contextlib.contextmanager
+def _signals_of(process: subprocess.Popen[Any]) -> Iterator[None]:
+    """
+    Leave Ctrl-C to *process*, which receives it as well, and forward signals that only
+    we receive.
+
+    Call it after the start: ignored signals are inherited.
+    """
+    before = {signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN)}
+    for one in _FORWARDED:
+        before[one] = signal.signal(one, lambda number, _: process.send_signal(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _left_in(directory: Path) -> Iterator[dict[str, Any]]:
+    for path in sorted(directory.glob("*.json")):
+        try:
+            document: dict[str, Any] = json_text.parse(
+                bounded_file.read(path, most=MOST_BYTES)
+            )
+            checked(document)
+            if "times" in document:
+                timed_run(document["times"])
+        except (ValueError, OverflowError) as error:
+            msg = (
+                f"a process wrote an unreadable record: {error}; run the command again"
+            )
+            raise BaselineError(msg) from error
+        yield document
+
+
+def compare_runs(
+    old: Baseline | Runner,
+    new: Runner,
+    runs: int,
+    allowed: Mapping[str, Tolerance | None],
+) -> CostComparison:
+    """
+    Compare *new* with *old*, running them alternately if *old* is a command too.
+
+    Stops as soon as no further run could change that nothing is slower, mostly after
+    the first one, or if no number of runs could show it.
+
+    Args:
+        old: the baseline.
+        new: what to compare with it.
+        runs: how often a command runs at most, from 1.
+        allowed: tolerance by measure.
+
+    Raises:
+        BaselineError: the two are of different hardware.
+    """
+    before: list[Baseline] = []
+    after: list[Baseline] = []
+    while True:
+        if isinstance(old, Baseline):
+            known, planned = old, (len(old.runs), runs)
+        else:
+            before.append(old(len(before)))
+            known, planned = from_runs(before), (runs, runs)
+        after.append(new(len(after)))
+        found = compare(known, from_runs(after), allowed, runs=planned)
+        helps = found.slow_compiles or (found.unclear_times and critical(*planned) >= 0)
+        if len(after) >= runs or not helps:
+            return found

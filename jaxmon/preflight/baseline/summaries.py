@@ -1,0 +1,385 @@
+"""
+Compares the summaries of two runs: what takes longer, or needs more; for people and for
+programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from jaxmon.errors import BaselineError
+from jaxmon.facts.functions import Spread
+from jaxmon.host.formats.layout import (
+    INDENT,
+    amount,
+    clean,
+    counted,
+    duration,
+    share,
+    shortened,
+    size,
+    wrapped,
+)
+from jaxmon.limits import Limits
+from jaxmon.preflight.baseline.changes import (
+    FEW,
+    TIMES,
+    Judged,
+    Machine,
+    RunChange,
+    Subject,
+    What,
+    failures,
+    finished,
+    functions,
+    of_function,
+    peak,
+    times,
+)
+from jaxmon.preflight.baseline.compare import Verdict, differences
+from jaxmon.preflight.baseline.record import Tolerance
+from jaxmon.screens.programs import label
+from jaxmon.screens.runs.summary import Run
+
+
+SCHEMA = 1
+"""Version of what `as_json` returns."""
+
+_TITLES: tuple[tuple[Verdict, str], ...] = (
+    ("better", "BETTER"),
+    ("unclear", "UNCLEAR"),
+    ("worse", "WORSE"),
+)
+_DOES = {
+    "execution_seconds": "executing it takes",
+    "dispatch_seconds": "dispatching it takes",
+    "step_seconds": "a step takes",
+    "request_seconds": "a warm request takes",
+    "compile_seconds": "compiling a program of it takes",
+}
+_MOST = 20
+_MOST_UNJUDGED = 6
+_MANY = 10
+
+
+_SAME = ("platform", "device")
+_DEVICE_MEMORY = Tolerance(0.1, 16 << 20)
+_HOST_MEMORY = Tolerance(0.25, 64 << 20)
+_WORTH_BYTES = 1 << 20
+_MOST_LINES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    """
+    Args:
+        before: one run.
+        after: the other.
+        changes: all that was compared; what cost most first.
+        new: functions that only the run after compiled.
+        vanished: those that only the run before did.
+        differences: versions and flags that differ, as ``name: old → new``.
+        packages: the same of installed packages.
+        untimed: functions that both runs called, without times in one of them.
+    """
+
+    before: Run
+    after: Run
+    changes: tuple[RunChange, ...]
+    new: tuple[str, ...]
+    vanished: tuple[str, ...]
+    differences: tuple[str, ...]
+    packages: tuple[str, ...]
+    untimed: tuple[str, ...] = ()
+
+    def of(self, verdict: Judged) -> list[RunChange]:
+        """Return the changes with that *verdict*."""
+        return [one for one in self.changes if one.verdict == verdict]
+
+
+def compare(before: Run, after: Run, limits: Limits) -> RunComparison:
+    """
+    Compare two runs.
+
+    Args:
+        before: one of them.
+        after: the other.
+        limits: by which times and failures are judged.
+
+    Raises:
+        BaselineError: they ran on different hardware.
+    """
+    for name in _SAME:
+        old, new = before.versions.get(name), after.versions.get(name)
+        if old and new and old != new:
+            msg = f"runs on {name} {old!r} and {new!r} cannot be compared"
+            raise BaselineError(msg)
+    known = bool(before.packages and after.packages)
+    earlier, later = functions(before).keys(), functions(after).keys()
+    changes = tuple(sorted(_changes(before, after, limits), key=_order))
+    timed = {one.name for one in changes if one.measure in TIMES}
+    return RunComparison(
+        before,
+        after,
+        changes,
+        new=tuple(sorted(later - earlier)),
+        vanished=tuple(sorted(earlier - later)),
+        differences=differences(before.versions, after.versions),
+        packages=differences(before.packages, after.packages) if known else (),
+        untimed=tuple(sorted((earlier & later) - timed)),
+    )
+
+
+def _changes(before: Run, after: Run, limits: Limits) -> Iterator[RunChange]:
+    machine = Machine(before, after, limits)
+    earlier = functions(before)
+    for name, function in functions(after).items():
+        if name in earlier:
+            latest = [r for r in after.snapshot.recompiles if r.function == name]
+            yield from of_function(earlier[name], function, machine, tuple(latest))
+    old, new = before.snapshot.usual, after.snapshot.usual
+    steps = {one.name: one.steps for one in after.snapshot.steps}
+    yield from _marked("loop", "step_seconds", (old.steps, new.steps), steps, machine)
+    served = {one.name: finished(one) for one in after.snapshot.requests}
+    latencies = old.requests, new.requests
+    yield from _marked("route", "request_seconds", latencies, served, machine)
+    routes = {one.name: one for one in before.snapshot.requests}
+    for route in after.snapshot.requests:
+        if route.name in routes:
+            change = failures(routes[route.name], route, limits)
+            if change is not None:
+                yield change
+    yield from _memory(before, after)
+
+
+def _marked(
+    what: What,
+    measure: str,
+    sides: tuple[Mapping[str, Spread], Mapping[str, Spread]],
+    calls: Mapping[str, int],
+    machine: Machine,
+) -> Iterator[RunChange]:
+    old, new = sides
+    for name in old.keys() & new.keys():
+        found = old[name], new[name]
+        number = calls.get(name, 0)
+        of = Subject(what, name, measure)
+        yield from times(of, found, calls=number, machine=machine)
+
+
+def _memory(before: Run, after: Run) -> Iterator[RunChange]:
+    old, new = before.snapshot, after.snapshot
+    peaks = {one.device: one.peak for one in old.memory.devices}
+    for device in new.memory.devices:
+        was, now = peaks.get(device.device), device.peak
+        if was and now:
+            change = peak("device", device.device, (was, now), _DEVICE_MEMORY)
+            if change.verdict == "worse":
+                change = replace(change, evidence=tuple(_holders(before, after)))
+            yield change
+    was, now = old.usual.peak_resident_bytes, new.usual.peak_resident_bytes
+    if was and now:
+        yield peak("process", "the process", (was, now), _HOST_MEMORY)
+
+
+def _holders(before: Run, after: Run) -> Iterator[str]:
+    """Yield the source lines that hold more device memory than before."""
+    old = {one.place: one.bytes for one in before.snapshot.allocations.lines}
+    grown = [
+        (one.bytes - old.get(one.place, 0.0), one)
+        for one in after.snapshot.allocations.lines
+    ]
+    grown.sort(key=lambda item: -item[0])
+    for by, one in grown[:_MOST_LINES]:
+        if by >= _WORTH_BYTES:
+            yield f"{one.place} holds {size(one.bytes)}, {size(by)} more"
+
+
+def _order(change: RunChange) -> tuple[float, str, str, str]:
+    """Return what changes are sorted by: those that cost most first."""
+    return -change.lost, change.what, change.name, change.measure
+
+
+def lines(found: RunComparison, *, width: int) -> Iterator[str]:
+    """Yield the lines to print; what is worse comes last, where a log ends."""
+    yield shortened(f"before: {_run(found.before)}", width)
+    yield shortened(f"after:  {_run(found.after)}", width)
+    for changed in (*found.differences, *_few(found.packages)):
+        yield from wrapped(clean(changed), width, first="changed: ", rest=INDENT)
+    for title, names in (("new", found.new), ("vanished", found.vanished)):
+        for name in _few(names):
+            yield shortened(f"{title}: {clean(name)}", width)
+    for verdict, title in _TITLES:
+        changes = found.of(verdict)
+        if not changes:
+            continue
+        yield ""
+        yield title
+        shown = changes[:_MOST]
+        for number, change in enumerate(shown, 1):
+            yield from _change(number, change, width)
+        if left := len(changes) - len(shown):
+            yield f"{INDENT}and {left:,} more"
+    yield from _unjudged(found, width)
+    yield ""
+    yield from wrapped(clean(sentence(found)), width, rest=INDENT)
+
+
+def _unjudged(found: RunComparison, width: int) -> Iterator[str]:
+    """Yield what is not judged, why, and what is known of it."""
+    left = found.of("unjudged")
+    if not left and not found.untimed:
+        return
+    yield ""
+    yield "NOT JUDGED"
+    indent = INDENT * 2
+    if left:
+        yield from wrapped(f"{FEW}, one a second:", width, first=INDENT, rest=INDENT)
+    for one in left[:_MOST_UNJUDGED]:
+        yield from wrapped(clean(_ranged(one)), width, first=indent, rest=indent * 2)
+    if more := len(left) - _MOST_UNJUDGED:
+        yield from [f"{indent}{more} more"] if more > 0 else []
+    if found.untimed:
+        names = ", ".join(_few(found.untimed))
+        text = clean(f"without times in one of the runs: {names}")
+        yield from wrapped(text, width, first=INDENT, rest=indent)
+    text = (
+        "Runs of half a minute have enough; `jaxmon baseline` compares shorter ones. "
+        "All else was counted exactly, and is judged."
+    )
+    yield from wrapped(text, width, first=INDENT, rest=INDENT)
+
+
+def _ranged(one: RunChange) -> str:
+    """Return times with how they vary: of so few, a ratio would say too much."""
+    sides = [
+        f"{duration(middle)} ({duration(low)} to {duration(high)})"
+        for middle, (low, high) in zip((one.before, one.after), one.ranges, strict=True)
+    ]
+    of = " and ".join(f"{count:,}" for count in one.samples or ())
+    return f"{_named(one)}: {_DOES[one.measure]} {' → '.join(sides)}, {of} samples"
+
+
+def sentence(found: RunComparison) -> str:
+    """Return the outcome as a sentence without a full stop."""
+    compared = len({(one.what, one.name) for one in found.changes})
+    worse = found.of("worse")
+    if not compared:
+        return "nothing to compare: the runs have no function, loop or route in common"
+    if not worse:
+        judged = {(one.what, one.name) for one in found.changes if one.reason != FEW}
+        compared = len(judged)
+        unclear = len(found.of("unclear"))
+        more = f"; {counted(unclear, 'measure')} unclear" if unclear else ""
+        if left := len(found.of("unjudged")):
+            more += f"; {counted(left, 'time')} not judged"
+        return f"nothing worse among {counted(compared, 'thing')} compared{more}"
+    names = dict.fromkeys(_named(one) for one in worse)
+    first = ", ".join(list(names)[:3])
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""  # noqa: PLR2004
+    return f"worse than before: {first}{more}"
+
+
+def as_json(found: RunComparison) -> dict[str, Any]:
+    """Return the comparison in JSON types."""
+    return {
+        "schema": SCHEMA,
+        "worse": len(found.of("worse")),
+        "unclear": len(found.of("unclear")),
+        "unjudged": len(found.of("unjudged")),
+        "before": _identity(found.before),
+        "after": _identity(found.after),
+        "differences": list(found.differences),
+        "packages": list(found.packages),
+        "new": list(found.new),
+        "vanished": list(found.vanished),
+        "untimed": list(found.untimed),
+        "changes": [asdict(one) for one in found.changes],
+    }
+
+
+def _identity(run: Run) -> dict[str, Any]:
+    process = run.snapshot.process
+    return {
+        "program": process.program,
+        "host": run.host,
+        "pid": process.pid,
+        "written": run.written,
+        "observed_seconds": process.observed_seconds,
+        "state": run.state,
+    }
+
+
+def _run(run: Run) -> str:
+    process = run.snapshot.process
+    facts = [
+        label(process.program) or "a process",
+        _moment(run.written),
+        f"observed for {duration(process.observed_seconds)}",
+        f"JAX {process.jax}" if process.jax else "",
+    ]
+    return " · ".join(filter(None, facts))
+
+
+def _change(number: int, one: RunChange, width: int) -> Iterator[str]:
+    lead = f"{INDENT}{number}. "
+    indent = " " * len(lead)
+    place = f" ({one.place})" if one.place else ""
+    text = f"{_named(one)}{place}: {_said(one)}"
+    yield from wrapped(text, width, first=lead, rest=indent)
+    facts = []
+    if one.samples is not None:
+        old, new = (f"{count:,}" for count in one.samples)
+        facts.append(f"{old} and {new} {_counted(one)}")
+    if one.reason:
+        facts.append(f"cannot tell: {one.reason}")
+    for fact in (*facts, *one.evidence):
+        yield from wrapped(fact, width, first=f"{indent}{INDENT}", rest=indent * 2)
+
+
+def _counted(one: RunChange) -> str:
+    """Return what the samples are."""
+    if one.measure == "failed_requests":
+        return "requests"
+    return "programs" if one.measure == "compile_seconds" else "samples"
+
+
+def _named(one: RunChange) -> str:
+    if one.what in ("function", "process"):
+        return one.name
+    return f"{'requests to' if one.what == 'route' else one.what} {one.name}"
+
+
+def _said(one: RunChange) -> str:
+    before, after = one.before, one.after
+    if one.measure == "recompiles":
+        return f"recompiled {before:,.0f} → {after:,.0f} times"
+    if one.measure == "errors":
+        return f"failed {before:,.0f} → {after:,.0f} times"
+    if one.measure == "failed_requests":
+        return f"{share(before, 1)} → {share(after, 1)} failed"
+    if one.measure == "peak_bytes":
+        whose = "its program" if one.what == "function" else "it"
+        return f"{whose} needs {size(before)} → {size(after)} of memory at its peak"
+    if one.measure == "flops":
+        return f"its program computes {amount(before)} → {amount(after)} FLOP a call"
+    ratio = after / before if before else 0.0
+    times = f"{ratio:.1f} times as long" if ratio else "longer"
+    return f"{_DOES[one.measure]} {times}: {duration(before)} → {duration(after)}"
+
+
+def _few(names: tuple[str, ...]) -> Iterator[str]:
+    yield from names[:_MANY]
+    if (left := len(names) - _MANY) > 0:
+        yield f"{left} more"
+
+
+def _moment(time: float) -> str:
+    try:
+        moment = datetime.fromtimestamp(time, UTC)
+    except (OverflowError, ValueError, OSError):
+        return ""
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC" if time else ""

@@ -1,0 +1,372 @@
+"""The operations of a trace: the time of each, and where it comes from."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias
+
+from jaxmon.errors import WireError
+from jaxmon.host import sources
+from jaxmon.preflight.profile import origins as paths
+from jaxmon.preflight.profile.hlo import Frame, Program
+from jaxmon.preflight.profile.origins import NOWHERE, Origin, Origins, Place, place_in
+from jaxmon.preflight.profile.xspace import Event, Line, Plane, Space, Stated
+
+
+_OPS_LINE = "XLA Ops"
+_DEVICE = "/device:"
+_PS = 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """
+    One operation of one program.
+
+    Attributes:
+        program: XLA's name of the program, such as ``jit_step``.
+        name: XLA's name of the operation: a fusion, a kernel, a convolution.
+        count: how often it ran, on all devices.
+        seconds: spent in the operation itself, excluding nested operations.
+        origin: where it comes from.
+    """
+
+    program: str
+    name: str
+    count: int
+    seconds: float
+    origin: Origin = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """
+    What the devices did.
+
+    Attributes:
+        operations: the most time first. It is summed over devices and threads, so it
+            may exceed the time recorded.
+        recorded: seconds; `None` if unknown.
+        busy: seconds in which at least one operation ran, on average of the devices.
+        devices: how many ran operations.
+        without_programs: how many programs ran of which the trace has no code.
+    """
+
+    operations: tuple[Operation, ...]
+    recorded: float | None = None
+    busy: float = 0.0
+    devices: int = 0
+    without_programs: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """Of all operations."""
+        return sum(one.seconds for one in self.operations)
+
+    @property
+    def located(self) -> float:
+        """Seconds of those that come from lines of the program."""
+        return sum(
+            one.seconds
+            for one in self.operations
+            if one.origin.place is not None and one.origin.place.tier == sources.USER
+        )
+
+    @property
+    def without_lines(self) -> bool:
+        """Whether no line is known, for want of programs."""
+        return self.without_programs > 0 and all(
+            one.origin.place is None for one in self.operations
+        )
+
+
+def read(space: Space, *, seconds: float | None = None) -> Profile:
+    """
+    Return the operations of a trace. Programs that are malformed are ignored.
+
+    Args:
+        space: the trace.
+        seconds: how long it is; by default what the trace says, which is too much if
+            copying large programs to it took long.
+    """
+    spent = defaultdict[tuple[int | None, str, str], float](float)
+    counts = defaultdict[tuple[int | None, str, str], int](int)
+    stated: dict[tuple[int | None, str, str], Stated] = {}
+    busy = []
+    for plane in _devices(space.planes):
+        spans: list[tuple[int, int]] = []
+        for line in _with_operations(plane):
+            zero = line.timestamp * 1000
+            for event, own in _own_time(line):
+                key = event.program, event.module or "", event.op or event.name
+                spent[key] += own / _PS
+                counts[key] += 1
+                if event.stated is not None:
+                    stated[key] = event.stated
+                spans.append((zero + event.start, zero + _end(event)))
+        if spans:
+            busy.append(_union(spans) / _PS)
+    programs = _Programs(space)
+    found = [
+        Operation(
+            programs.name(number, module),
+            name,
+            counts[key],
+            own_seconds,
+            programs.origin(number, name, stated.get(key)),
+        )
+        for key, own_seconds in spent.items()
+        for number, module, name in (key,)
+    ]
+    found.sort(key=lambda one: (-one.seconds, one.program, one.name))
+    return Profile(
+        tuple(found),
+        space.seconds if seconds is None else seconds,
+        sum(busy) / len(busy) if busy else 0.0,
+        len(busy),
+        len({key[:2] for key in spent if not programs.has(key[0])}),
+    )
+
+
+class _Programs:
+    """The programs of a trace, each read when an operation of it is looked up."""
+
+    def __init__(self, space: Space) -> None:
+        self._protos = space.programs
+        self._read: dict[int, tuple[str, Origins] | None] = {}
+
+    def has(self, number: int | None) -> bool:
+        """Return whether the program *number* can be read."""
+        return self._program(number) is not None
+
+    def name(self, number: int | None, module: str) -> str:
+        """Return the name of a program, *module* if the trace says it."""
+        program = None if module else self._program(number)
+        return module if program is None else program[0]
+
+    def origin(self, number: int | None, name: str, stated: Stated | None) -> Origin:
+        """Return where the operation *name* of the program *number* comes from."""
+        origin, program = NOWHERE, self._program(number)
+        if program is not None:
+            try:
+                origin = program[1].of(name)
+            except WireError:
+                origin = NOWHERE
+        if origin.place is None and stated is not None:
+            return Origin(place_in(_frames(stated)), paths.read(stated.path))
+        return origin
+
+    def _program(self, number: int | None) -> tuple[str, Origins] | None:
+        if number is None or number not in self._protos:
+            return None
+        if number not in self._read:
+            try:
+                program = Program(self._protos[number])
+                self._read[number] = program.name, Origins(program)
+            except WireError:
+                self._read[number] = None
+        return self._read[number]
+
+
+def _devices(planes: Iterable[Plane]) -> list[Plane]:
+    """
+    Return the planes of devices, or of the host if none of them has operations: what
+    the host does for a device is no time of the device.
+    """
+    devices = [plane for plane in planes if plane.name.startswith(_DEVICE)]
+    if any(_own_time(line) for plane in devices for line in _with_operations(plane)):
+        return devices
+    return [plane for plane in planes if not plane.name.startswith(_DEVICE)]
+
+
+def _with_operations(plane: Plane) -> tuple[Line, ...]:
+    """
+    Return the lines that hold operations, each operation on one of them.
+
+    A TPU's plane repeats its operations on lines for steps, modules and scopes.
+    """
+    named = tuple(line for line in plane.lines if line.name == _OPS_LINE)
+    return named or plane.lines
+
+
+def _own_time(line: Line) -> list[tuple[Event, int]]:
+    """Return each operation with its duration less that of operations inside it."""
+    everything = line.name == _OPS_LINE
+    events = [event for event in line.events if everything or event.op is not None]
+    own = [event.duration for event in events]
+    open_: list[int] = []
+    for index, event in enumerate(events):
+        while open_ and _end(events[open_[-1]]) <= event.start:
+            open_.pop()
+        if open_ and _end(events[open_[-1]]) >= _end(event):
+            own[open_[-1]] -= event.duration
+        open_.append(index)
+    return list(zip(events, own, strict=True))
+
+
+def _end(event: Event) -> int:
+    return event.start + event.duration
+
+
+def _union(spans: Iterable[tuple[int, int]]) -> int:
+    """Return how much time *spans* cover together."""
+    covered = until = 0
+    for begin, end in sorted(spans):
+        covered += max(end - max(begin, until), 0)
+        until = max(until, end)
+    return covered
+
+
+def _frames(stated: Stated) -> list[Frame]:
+    """Return the stack that the trace states, innermost first."""
+    frames = list(_parsed(stated.stack.splitlines()))
+    innermost = list(_parsed([stated.source]))
+    # The innermost frame is stated for itself, and seen at either end of the stack.
+    if innermost and frames and frames[0][:2] != innermost[0][:2]:
+        frames.reverse()
+    return frames or innermost
+
+
+def _parsed(lines: Iterable[str]) -> Iterator[Frame]:
+    for line in lines:
+        parts = line.strip().split(":")
+        numbers = [part for part in parts[1:] if part.isdecimal()]
+        if parts[0] and numbers:
+            yield Frame(parts[0], int(numbers[0]), "")
+
+
+By: TypeAlias = Literal["line", "function", "scope", "op"]
+BY: tuple[By, ...] = ("line", "function", "scope", "op")
+
+# As many groups are enough as have so much of the time together, and those that have so
+# much each.
+_ENOUGH, _WORTH = 0.9, 0.01
+
+
+class Kind(NamedTuple):
+    """JAX's primitive, and the function of a library that it is in."""
+
+    primitive: str
+    library: str
+
+
+@dataclass
+class Group:
+    """
+    Operations, with the time of each.
+
+    Attributes:
+        scope: named scopes, or else the function of a library; ``""`` if none.
+        operation: XLA's name, if it is a single one.
+        count: how often they ran.
+        seconds: that they took.
+        backward: seconds of those in a backward pass.
+        recomputed: seconds of those that a backward pass computes again.
+        functions: seconds by jitted function.
+        kinds: seconds by what they do.
+        places: seconds by line.
+    """
+
+    scope: str = ""
+    operation: str = ""
+    count: int = 0
+    seconds: float = 0.0
+    backward: float = 0.0
+    recomputed: float = 0.0
+    functions: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    kinds: dict[Kind, float] = field(default_factory=lambda: defaultdict(float))
+    places: dict[Place | None, float] = field(
+        default_factory=lambda: defaultdict(float)
+    )
+
+    @property
+    def function(self) -> str:
+        """The jitted function that most of the time belongs to."""
+        return max(self.functions, key=self.functions.__getitem__, default="")
+
+    @property
+    def kind(self) -> Kind:
+        """What takes most of the time."""
+        return max(self.kinds, key=self.kinds.__getitem__, default=Kind("", ""))
+
+    @property
+    def place(self) -> Place | None:
+        """The line of most of the time, `None` if it is unknown."""
+        return max(self.places, key=self.places.__getitem__, default=None)
+
+    def add(self, operation: Operation, function: str) -> None:
+        """Add *operation*."""
+        origin = operation.origin
+        self.count += operation.count
+        self.seconds += operation.seconds
+        self.backward += operation.seconds if origin.path.backward else 0.0
+        self.recomputed += operation.seconds if origin.path.recomputed else 0.0
+        place = origin.place
+        self.places[place and place._replace(library="")] += operation.seconds
+        self.functions[function] += operation.seconds
+        kind = Kind(origin.path.primitive, _library(operation))
+        self.kinds[kind] += operation.seconds
+
+
+def grouped(
+    operations: Iterable[Operation], by: By, labels: Mapping[str, str]
+) -> list[Group]:
+    """
+    Return *operations* in groups, the one with the most time first.
+
+    Args:
+        operations: in order of their time.
+        by: what the operations of a group have in common.
+        labels: names of jitted functions by XLA's names of programs.
+    """
+    key_of = _KEYS[by]
+    found: dict[Hashable, Group] = {}
+    for one in operations:
+        function = labels.get(one.program, one.program)
+        key = key_of(one, function)
+        group = found.get(key)
+        if group is None:
+            group = found[key] = Group(
+                scope=scope_of(one), operation=one.name if by == "op" else ""
+            )
+        group.add(one, function)
+    return sorted(found.values(), key=lambda group: -group.seconds)
+
+
+def enough(groups: Sequence[Group], most: int) -> int:
+    """
+    Return how many of *groups* have nine tenths of the time, and more if each has a
+    hundredth; *most* at most.
+    """
+    total, seen = sum(group.seconds for group in groups), 0.0
+    for count, group in enumerate(groups[:most]):
+        if seen >= _ENOUGH * total and group.seconds < _WORTH * total:
+            return count
+        seen += group.seconds
+    return min(len(groups), most)
+
+
+def scope_of(operation: Operation) -> str:
+    """Return the named scopes of *operation*, or else its function of a library."""
+    return operation.origin.path.scope or _library(operation)
+
+
+def _library(operation: Operation) -> str:
+    place = operation.origin.place
+    return "" if place is None else place.library
+
+
+def _line(operation: Operation, function: str) -> Hashable:
+    del function
+    place = operation.origin.place
+    return None if place is None else (place.file, place.line)
+
+
+_KEYS: Mapping[By, Callable[[Operation, str], Hashable]] = {
+    "line": _line,
+    "function": lambda _, function: function,
+    "scope": lambda operation, _: scope_of(operation),
+    "op": lambda operation, _: (operation.program, operation.name),
+}

@@ -1,0 +1,414 @@
+"""
+Where an operation comes from: the line of the program, the scope, the primitive.
+
+XLA keeps with most instructions where they come from. An operation that it made of
+several instructions, a fusion, belongs to the line on which most of its work was
+written, by an estimate from the shapes: what XLA says of a fusion is said of its last
+instruction, which may be a mere addition. An operation about which XLA says nothing,
+such as a copy, belongs to the line that uses its result.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from jaxmon.host import sources
+from jaxmon.preflight.profile.hlo import Computation, Frame, Instruction, Program
+
+
+# JAX names a computation that it calls; scopes with these names are rare enough.
+_CONTROL = frozenset(
+    [
+        "body",
+        "body_fun",
+        "branch",
+        "checkpoint",
+        "closed_call",
+        "cond",
+        "cond_fun",
+        "core_call",
+        "custom_jvp_call",
+        "custom_jvp_call_jaxpr",
+        "custom_lin",
+        "custom_vjp_call",
+        "custom_vjp_call_jaxpr",
+        "fun",
+        "main",
+        "pallas_call",
+        "pjit",
+        "rematted_computation",
+        "remat",
+        "remat2",
+        "run_state",
+        "scan",
+        "shard_map",
+        "shmap_body",
+        "transpose",
+        "while",
+        "xla_call",
+        "xla_pmap",
+    ]
+)
+_BRANCH = r"branch_\d+_fun"
+_WRAPPED = r"(\w+)\((.*)\)"
+_FUNCTIONS = ("jit", "pjit", "pmap", "xla_call")
+# Computed again in the backward pass, to save memory.
+_RECOMPUTED = "rematted_computation"
+_MOST_PARTS = 100
+
+
+class Path(NamedTuple):
+    """
+    What a path says.
+
+    Attributes:
+        scope: named scopes and the functions jitted within the outermost one.
+        primitive: JAX's, such as ``dot_general``; ``""`` for an argument.
+        backward: whether it is part of a backward pass.
+        recomputed: whether a backward pass computes it again, by `jax.checkpoint`.
+    """
+
+    scope: str
+    primitive: str
+    backward: bool
+    recomputed: bool
+
+
+def read(path: str) -> Path:
+    """Return what *path* says. Of operations that XLA merged, the first counts."""
+    path = path.partition(";")[0].partition(":")[0]
+    parts = _split(path)[:_MOST_PARTS]
+    if len(parts) < 2:  # noqa: PLR2004 - an argument, such as x['weights']
+        return Path("", "", backward=False, recomputed=False)
+    recomputed = _RECOMPUTED in parts
+    return Path(
+        "/".join(scope for part in parts[1:-1] if (scope := _scope(part))),
+        "" if "(" in parts[-1] else parts[-1],
+        backward="transpose(" in path and not recomputed,
+        recomputed=recomputed,
+    )
+
+
+def _split(path: str) -> list[str]:
+    """Return the parts of *path*; a slash in parentheses or brackets is part of one."""
+    parts, depth, begin = [], 0, 0
+    for at, character in enumerate(path):
+        if character in "([":
+            depth += 1
+        elif character in ")]":
+            depth -= 1
+        elif character == "/" and depth <= 0:
+            parts.append(path[begin:at])
+            begin = at + 1
+    return [*parts, path[begin:]]
+
+
+def _scope(part: str) -> str:
+    """Return the scope that *part* stands for, ``""`` if it is none."""
+    while wrapped := re.fullmatch(_WRAPPED, part):
+        if wrapped[1] in _FUNCTIONS and wrapped[2].startswith("_"):
+            return ""  # a helper of JAX
+        part = wrapped[2]
+    if part in _CONTROL or re.fullmatch(_BRANCH, part):
+        return ""
+    return part
+
+
+# How far away an operation may be that another is attributed to, and how many are
+# inspected.
+_MOST_STEPS, _MOST_NEIGHBOURS = 6, 200
+_MOST_DEPTH, _MOST_LINES = 4, 20
+
+# Work for each element, roughly: what only names memory is free.
+_FREE = frozenset(
+    [
+        "after-all",
+        "bitcast",
+        "broadcast",
+        "constant",
+        "get-tuple-element",
+        "iota",
+        "parameter",
+        "partition-id",
+        "replica-id",
+        "reshape",
+        "tuple",
+    ]
+)
+_TRANSCENDENTAL = frozenset(
+    [
+        "atan2",
+        "cbrt",
+        "cosine",
+        "divide",
+        "erf",
+        "exponential",
+        "exponential-minus-one",
+        "log",
+        "log-plus-one",
+        "logistic",
+        "power",
+        "remainder",
+        "rsqrt",
+        "sine",
+        "sqrt",
+        "tan",
+        "tanh",
+    ]
+)
+_TRANSCENDENTAL_WORK = 8
+_OF_OPERAND = ("gather", "reduce", "reduce-window", "scatter", "sort")
+_PRODUCTS = ("convolution", "dot")
+
+
+class Place(NamedTuple):
+    """
+    A line.
+
+    Attributes:
+        file: as the process knows it.
+        line: counts from 1.
+        function: that contains it, with its class; ``""`` if unknown.
+        library: the function of a library that this line calls, and with that the
+            operation; ``""`` if none.
+        tier: whose line it is, as in `sources.tier`.
+    """
+
+    file: str
+    line: int
+    function: str
+    library: str
+    tier: int
+
+
+class Origin(NamedTuple):
+    """
+    Where an operation comes from.
+
+    Attributes:
+        place: its line, `None` if unknown.
+        path: its scope and primitive.
+        others: lines that have a smaller part in it, the largest first.
+        inferred: whether XLA does not say it: it is that of the operation that uses
+            the result, or of one that provides an operand.
+    """
+
+    place: Place | None
+    path: Path
+    others: tuple[Place, ...] = ()
+    inferred: bool = False
+
+
+NOWHERE = Origin(None, read(""))
+
+
+class Origins:
+    """
+    The origins of the operations of one program.
+
+    Args:
+        program: that has them.
+
+    Raises:
+        WireError: it is malformed. So do all methods.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._places: dict[int, Place | None] = {}
+        self._found: dict[str, Origin] = {}
+
+    def of(self, operation: str) -> Origin:
+        """Return where *operation* comes from."""
+        origin = self._found.get(operation)
+        if origin is None:
+            # Calls in a circle end here.
+            self._found[operation] = NOWHERE
+            origin = self._found[operation] = self._of(operation)
+        return origin
+
+    def _of(self, operation: str) -> Origin:
+        found = self._program.find(operation)
+        if found is None:
+            return NOWHERE
+        computation, key = found
+        instruction = computation.instructions[key]
+        origin = self._stated(instruction)
+        if origin.place is None:
+            origin = self._of_neighbours(computation, key) or origin
+        if origin.place is None and (caller := self._callers.get(computation.id)):
+            called_by = self.of(caller)
+            if called_by.place is not None:
+                return called_by._replace(others=(), inferred=True)
+        return origin
+
+    @cached_property
+    def _callers(self) -> dict[int, str]:
+        """The names of operations by the computations that they call."""
+        return {
+            called: instruction.name
+            for computation in self._program.computations()
+            for instruction in computation.instructions.values()
+            for called in instruction.called
+        }
+
+    def _stated(self, instruction: Instruction) -> Origin:
+        """Return what XLA says of *instruction*, or of those that it was made of."""
+        work = defaultdict[tuple[str, int], float](float)
+        heaviest: dict[tuple[str, int], tuple[float, Place, Instruction]] = {}
+        for inner, amount in self._parts(instruction, _MOST_DEPTH):
+            place = self._place(inner)
+            if place is None:
+                continue
+            line = place.file, place.line
+            work[line] += amount
+            if line not in heaviest or amount > heaviest[line][0]:
+                heaviest[line] = amount, place, inner
+        if not work:
+            return Origin(self._place(instruction), read(instruction.path))
+        # A line of the program has precedence over one of a library.
+        first, *others = sorted(
+            work, key=lambda line: (heaviest[line][1].tier, -work[line])
+        )
+        _, place, inner = heaviest[first]
+        return Origin(
+            place,
+            read(inner.path or instruction.path),
+            tuple(heaviest[line][1] for line in others[:_MOST_LINES]),
+        )
+
+    def _parts(
+        self, instruction: Instruction, depth: int
+    ) -> Iterator[tuple[Instruction, float]]:
+        """Yield the instructions that *instruction* was made of, with their work."""
+        if instruction.opcode not in ("fusion", "call") or not depth:
+            return
+        for computation in self._program.called(instruction):
+            for inner in computation.instructions.values():
+                if inner.opcode in ("fusion", "call"):
+                    yield from self._parts(inner, depth - 1)
+                else:
+                    yield inner, _work(computation, inner)
+
+    def _of_neighbours(self, computation: Computation, key: int) -> Origin | None:
+        """
+        Return the origin of the nearest operation that uses the result of another, or
+        else of one that provides its operands.
+        """
+        instructions = computation.instructions
+        users = defaultdict[int, list[int]](list)
+        for user, instruction in instructions.items():
+            for operand in instruction.operands:
+                users[operand].append(user)
+        for neighbours in (
+            lambda at: users[at],
+            lambda at: instructions[at].operands,
+        ):
+            seen, edge = {key}, [(key, key)]
+            for _ in range(_MOST_STEPS):
+                edge = [
+                    (at, one)
+                    for _, at in edge
+                    for one in neighbours(at)
+                    if one not in seen and one in instructions
+                ][:_MOST_NEIGHBOURS]
+                seen.update(one for _, one in edge)
+                for at, one in edge:
+                    origin = self._used_by(instructions, at, one)
+                    if origin.place is not None:
+                        return origin._replace(others=(), inferred=True)
+        return None
+
+    def _used_by(
+        self, instructions: dict[int, Instruction], key: int, user: int
+    ) -> Origin:
+        """
+        Return the origin of the instruction *user*; if it is a fusion that has *key* as
+        an operand, that of the part which uses it.
+        """
+        instruction = instructions[user]
+        if instruction.opcode == "fusion" and key in instruction.operands:
+            at = instruction.operands.index(key)
+            for computation in self._program.called(instruction):
+                for inner in _users_of_parameter(computation, at):
+                    if (place := self._place(inner)) is not None:
+                        return Origin(place, read(inner.path))
+        return self._stated(instruction)
+
+    def _place(self, instruction: Instruction) -> Place | None:
+        key = instruction.stack
+        if not key:
+            return place_in(self._program.stack(instruction))
+        if key not in self._places:
+            self._places[key] = place_in(self._program.stack(instruction))
+        return self._places[key]
+
+
+def place_in(stack: list[Frame]) -> Place | None:
+    """
+    Return the line in *stack*, innermost first, that is most useful: the innermost of
+    the program, or else of a library.
+    """
+    if not stack:
+        return None
+    tiers = [sources.tier(frame.file) for frame in stack]
+    least = min(tiers)
+    at = tiers.index(least)
+    frame, library = stack[at], ""
+    if at and least == sources.USER:
+        called = stack[at - 1]
+        package = sources.package_of(called.file) or ""
+        function = _short(called.function).removesuffix(".__call__")
+        library = f"{package} {function}".strip()
+    return Place(frame.file, frame.line, _short(frame.function), library, least)
+
+
+def _short(function: str) -> str:
+    """Return a qualified name without ``<locals>``."""
+    return function.replace("<locals>.", "")
+
+
+def _users_of_parameter(computation: Computation, at: int) -> Iterator[Instruction]:
+    """Yield the instructions of a fusion that use its operand number *at*."""
+    parameters = [
+        key
+        for key, one in computation.instructions.items()
+        if one.opcode == "parameter" and one.parameter == at
+    ]
+    for one in computation.instructions.values():
+        if not one.operands:
+            continue
+        if any(key in one.operands for key in parameters):
+            yield one
+
+
+def _work(computation: Computation, instruction: Instruction) -> float:
+    """
+    Return roughly how much work *instruction* is: operations for arithmetic, elements
+    for what moves memory.
+    """
+    opcode = instruction.opcode
+    if opcode in _FREE:
+        # Not zero: a fusion may consist of nothing else.
+        return 1e-9 * instruction.elements
+    sizes = [
+        operand.elements
+        for key in instruction.operands
+        if (operand := computation.instructions.get(key)) is not None
+    ]
+    if opcode in _PRODUCTS and len(sizes) > 1 and instruction.elements:
+        # m·k, k·n and m·n elements: k is the root of their ratio.
+        depth = math.sqrt(sizes[0] * sizes[1] / instruction.elements)
+        return 2.0 * instruction.elements * max(depth, 1.0)
+    if opcode == "dynamic-update-slice" and len(sizes) > 1:
+        return float(sizes[1])  # the rest stays where it is
+    if opcode in _OF_OPERAND and sizes:
+        return float(max(sizes[0], instruction.elements))
+    if opcode in _TRANSCENDENTAL:
+        return float(_TRANSCENDENTAL_WORK * instruction.elements)
+    return float(instruction.elements)

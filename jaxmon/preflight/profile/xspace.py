@@ -1,0 +1,318 @@
+"""
+XLA's trace format, XSpace: planes (devices, the host), their lines, and events.
+
+The parts of the schema that are read, from ``tsl/profiler/protobuf/xplane.proto``:
+
+    XSpace   planes=1
+    XPlane   name=2 lines=3 event_metadata=4 stat_metadata=5 stats=6
+    XLine    name=2 timestamp_ns=3 events=4 display_name=11
+    XEvent   metadata_id=1 offset_ps=2 duration_ps=3 stats=4
+    XStat    metadata_id=1 uint64=3 int64=4 str=5 bytes=6 ref=7
+    metadata entries   key=1 value=2
+    XEventMetadata     name=2 display_name=4 stats=5
+    XStatMetadata      name=2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from jaxmon.host.formats import protobuf as wire
+
+
+# The planes with the programs, and with when the recording began and ended.
+_PROGRAMS, _RECORDING = "/host:metadata", "Task Environment"
+
+# Names of stats that are read.
+_OP, _MODULE, _PROGRAM = "hlo_op", "hlo_module", "program_id"
+_OF_EVENTS = (_OP, _MODULE, _PROGRAM)
+_STATED = ("tf_op", "source", "source_stack")
+_HLO = "Hlo Proto"
+_STARTED, _STOPPED = "profile_start_time", "profile_stop_time"
+# On GPUs: nested operations, the innermost last.
+_NESTED = "::"
+
+_Stats: TypeAlias = "dict[str, int | str | memoryview]"
+
+
+class Stated(NamedTuple):
+    """
+    What the runtime of TPUs says of an operation.
+
+    Attributes:
+        path: its functions, scopes and primitive.
+        source: its line, as ``file:line``.
+        stack: a line of text for each frame, as ``file:line:column``.
+    """
+
+    path: str
+    source: str
+    stack: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """
+    Something that took time.
+
+    Attributes:
+        name: of the operation or the function.
+        start: picoseconds after its line's timestamp.
+        duration: in picoseconds.
+        op: XLA's name of the operation, if it is one.
+        module: XLA's name of the program, if the event belongs to one.
+        program: XLA's number of the program, if known.
+        stated: where the operation comes from, if the trace says it.
+    """
+
+    name: str
+    start: int
+    duration: int
+    op: str | None = None
+    module: str | None = None
+    program: int | None = None
+    stated: Stated | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """
+    A thread or a stream.
+
+    Attributes:
+        name: of the thread or stream.
+        timestamp: nanoseconds; zero of its events.
+        events: in order of their start.
+    """
+
+    name: str
+    timestamp: int
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """A device (``/device:GPU:0``) or the host (``/host:CPU``)."""
+
+    name: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """
+    A trace.
+
+    Attributes:
+        planes: of the devices and the host.
+        programs: an ``HloProto`` by XLA's number of the program.
+        seconds: how long was recorded, `None` if that is not known.
+    """
+
+    planes: tuple[Plane, ...]
+    programs: dict[int, memoryview] = field(default_factory=dict)
+    seconds: float | None = None
+
+
+def parse(space: bytes) -> Space:
+    """
+    Return the trace in *space*. About 3 µs for each event.
+
+    Raises:
+        WireError: *space* is not an XSpace.
+    """
+    planes: list[Plane] = []
+    programs: dict[int, memoryview] = {}
+    seconds = None
+    for message in _messages(space, 1):
+        plane = _Plane(message)
+        if plane.name == _PROGRAMS:
+            programs.update(plane.programs())
+        elif plane.name == _RECORDING:
+            seconds = plane.seconds()
+        else:
+            planes.append(Plane(plane.name, tuple(plane.lines())))
+    return Space(tuple(planes), programs, seconds)
+
+
+class _EventMetadata(NamedTuple):
+    """What events of one kind have in common."""
+
+    name: str
+    display_name: str
+    stats: tuple[memoryview, ...]
+
+
+class _Kind(NamedTuple):
+    """What is read of these."""
+
+    name: str
+    stats: _Stats
+    stated: Stated | None
+
+
+_NO_KIND = _Kind("", {}, None)
+
+
+class _Plane:
+    """Reads one plane."""
+
+    def __init__(self, message: memoryview) -> None:
+        self.name = ""
+        self._lines: list[memoryview] = []
+        self._stats: list[memoryview] = []
+        self._events: dict[int, _EventMetadata] = {}
+        self._texts: dict[int, str] = {}
+        for number, value in wire.fields(message):
+            if isinstance(value, int):
+                continue
+            if number == 2:  # noqa: PLR2004 - field numbers, here and below: see above
+                self.name = wire.text(value)
+            elif number == 3:  # noqa: PLR2004
+                self._lines.append(value)
+            elif number == 4:  # noqa: PLR2004
+                key, entry = _entry(value)
+                self._events[key] = _event_metadata(entry)
+            elif number == 5:  # noqa: PLR2004
+                key, entry = _entry(value)
+                self._texts[key] = _name(entry)
+            elif number == 6:  # noqa: PLR2004
+                self._stats.append(value)
+        self._of_events = self._ids(*_OF_EVENTS)
+
+    def programs(self) -> Iterator[tuple[int, memoryview]]:
+        """Yield number and ``HloProto`` of each program."""
+        wanted = self._ids(_HLO, _PROGRAM)
+        for key, metadata in self._events.items():
+            stats = self._read(metadata.stats, wanted)
+            number, proto = stats.get(_PROGRAM, key), stats.get(_HLO)
+            if isinstance(number, int) and isinstance(proto, memoryview):
+                yield number, proto
+
+    def seconds(self) -> float | None:
+        """Return how long was recorded."""
+        stats = self._read(self._stats, self._ids(_STARTED, _STOPPED))
+        started, stopped = stats.get(_STARTED), stats.get(_STOPPED)
+        if isinstance(started, int) and isinstance(stopped, int) and started < stopped:
+            return (stopped - started) / 1e9
+        return None
+
+    def lines(self) -> Iterator[Line]:
+        """Yield its lines."""
+        kinds = {key: self._kind(one) for key, one in self._events.items()}
+        for message in self._lines:
+            name, timestamp, events = "", 0, []
+            for number, value in wire.fields(message):
+                if number in (2, 11) and not (number == 2 and name):  # noqa: PLR2004
+                    name = wire.text(value) or name
+                elif number == 3 and isinstance(value, int):  # noqa: PLR2004
+                    timestamp = value
+                elif number == 4 and isinstance(value, memoryview):  # noqa: PLR2004
+                    events.append(self._event(value, kinds))
+            events.sort(key=lambda event: (event.start, -event.duration))
+            yield Line(name, timestamp, tuple(events))
+
+    def _kind(self, metadata: _EventMetadata) -> _Kind:
+        found = self._read(metadata.stats, self._ids(*_STATED))
+        return _Kind(
+            metadata.display_name or metadata.name,
+            self._read(metadata.stats, self._of_events),
+            Stated(*(_text(found, name) or "" for name in _STATED)) if found else None,
+        )
+
+    def _event(self, message: memoryview, kinds: dict[int, _Kind]) -> Event:
+        key = start = duration = 0
+        own: list[memoryview] = []
+        for number, value in wire.fields(message):
+            if number == 4 and isinstance(value, memoryview):  # noqa: PLR2004
+                own.append(value)
+            elif not isinstance(value, int):
+                continue
+            elif number == 1:
+                key = value
+            elif number == 2:  # noqa: PLR2004
+                start = value
+            elif number == 3:  # noqa: PLR2004
+                duration = value
+        name, common, stated = kinds.get(key, _NO_KIND)
+        stats = {**common, **self._read(own, self._of_events)}
+        program = stats.get(_PROGRAM)
+        op = _text(stats, _OP)
+        return Event(
+            name,
+            start,
+            duration,
+            op if op is None else op.rpartition(_NESTED)[2],
+            _text(stats, _MODULE),
+            program if isinstance(program, int) else None,
+            stated,
+        )
+
+    def _ids(self, *names: str) -> dict[int, str]:
+        """Return those *names* that stats here have, by their ids."""
+        return {key: name for key, name in self._texts.items() if name in names}
+
+    def _read(
+        self, stats: list[memoryview] | tuple[memoryview, ...], wanted: dict[int, str]
+    ) -> _Stats:
+        """Return those *stats* that are *wanted*, by name."""
+        found: _Stats = {}
+        for stat in stats:
+            name = None
+            for number, value in wire.fields(stat):
+                if number == 1 and isinstance(value, int):
+                    name = wanted.get(value)
+                if name is None:
+                    break
+                if number in (3, 4, 6):
+                    found[name] = value
+                elif number == 5:  # noqa: PLR2004
+                    found[name] = wire.text(value)
+                elif number == 7 and isinstance(value, int):  # noqa: PLR2004
+                    found[name] = self._texts.get(value, "")
+        return found
+
+
+def _event_metadata(message: memoryview) -> _EventMetadata:
+    name = display_name = ""
+    stats = []
+    for number, value in wire.fields(message):
+        if number == 2:  # noqa: PLR2004
+            name = wire.text(value)
+        elif number == 4:  # noqa: PLR2004
+            display_name = wire.text(value)
+        elif number == 5 and isinstance(value, memoryview):  # noqa: PLR2004
+            stats.append(value)
+    return _EventMetadata(name, display_name, tuple(stats))
+
+
+def _name(message: memoryview) -> str:
+    name = ""
+    for number, value in wire.fields(message):
+        if number == 2:  # noqa: PLR2004
+            name = wire.text(value)
+    return name
+
+
+def _entry(message: memoryview) -> tuple[int, memoryview]:
+    """Return key and value of a metadata entry."""
+    key, found = 0, memoryview(b"")
+    for number, value in wire.fields(message):
+        if number == 1 and isinstance(value, int):
+            key = value
+        elif number == 2 and isinstance(value, memoryview):  # noqa: PLR2004
+            found = value
+    return key, found
+
+
+def _messages(message: bytes | memoryview, number: int) -> Iterator[memoryview]:
+    for found, value in wire.fields(message):
+        if found == number and isinstance(value, memoryview):
+            yield value
+
+
+def _text(stats: _Stats, name: str) -> str | None:
+    value = stats.get(name)
+    return value if isinstance(value, str) and value else None

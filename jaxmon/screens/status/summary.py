@@ -1,0 +1,295 @@
+"""The status of a host, or of one process, out of its latest reading."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from jaxmon import catalog
+from jaxmon.facts.reading import Reading, in_order
+from jaxmon.facts.recent import YOUNG, Recent
+from jaxmon.facts.status import (
+    UNREAD,
+    AcceleratorSummary,
+    AgentSummary,
+    CollectorSummary,
+    DeviceSummary,
+    ErrorSummary,
+    FindingsSummary,
+    FunctionSummary,
+    HostFacts,
+    HostVerdict,
+    ProcessVerdict,
+    Summary,
+    Totals,
+)
+from jaxmon.facts.traffic import batches, queues, requests
+from jaxmon.limits import Limits
+from jaxmon.screens.status.training import loops
+from jaxmon.settings import RUNBOOKS
+from jaxmon.symptoms.answer import Onsets, answer
+
+
+_UNKNOWN = ProcessVerdict()
+MOST = 500
+"""Functions in a summary: two and a half processes of 200 that share none."""
+# What agents call JAX's own functions, one by one or all together.
+_OF_JAX = ("jax", "jaxlib")
+
+
+def summarise(  # noqa: PLR0913 - what a status consists of
+    now: Reading,
+    before: Reading | None = None,
+    *,
+    young: float = YOUNG,
+    version: str = "",
+    whole: bool = True,
+    run_dir: str = "",
+    verdict: HostVerdict = UNREAD,
+    collectors: Sequence[CollectorSummary] = (),
+    limits: Limits | None = None,
+    onsets: Onsets | None = None,
+) -> Summary:
+    """
+    Return the status as of *now*.
+
+    Args:
+        now: the latest reading.
+        before: the one to compare it with, of about a minute ago; without it, nothing
+            is known of the last minute of processes older than that.
+        young: age in seconds up to which all that a process did is recent.
+        version: of jaxmon.
+        whole: whether it is of all processes of a host.
+        run_dir: where the agents are.
+        verdict: the findings on them.
+        collectors: of the sidecar.
+        limits: by which it is judged; the defaults if `None`.
+        onsets: since when what is wrong is so, to be added to.
+    """
+    uptimes = now.of(catalog.UPTIME_SECONDS)
+    verdict = verdict.current({worker: value for (worker,), value in uptimes.items()})
+    recent = Recent(now, before, young=young)
+    every = functions(now)
+    facts = HostFacts(
+        now=now,
+        recent=recent,
+        requests=requests(now, recent),
+        loops=loops(now, recent),
+        agents=_processes(now, verdict.processes),
+        devices=_devices(now),
+        accelerators=_accelerators(now),
+        verdict=verdict,
+        limits=limits or Limits(),
+    )
+    return Summary(
+        version=version,
+        time=now.time,
+        whole=whole,
+        run_dir=run_dir,
+        limits=dict(facts.limits.changed),
+        answer=answer(facts, onsets),
+        requests=tuple(facts.requests),
+        queues=tuple(queues(now)),
+        batches=tuple(batches(now, recent)),
+        loops=tuple(facts.loops),
+        errors=tuple(errors(now)),
+        totals=totals(every),
+        functions=tuple(shown(every)),
+        functions_omitted=max(len(every) - MOST, 0),
+        agents=tuple(facts.agents),
+        findings=FindingsSummary(
+            tuple(verdict.shared), verdict.age, verdict.trouble, RUNBOOKS
+        ),
+        accelerators=tuple(facts.accelerators),
+        devices=tuple(facts.devices),
+        collectors=tuple(collectors),
+    )
+
+
+def _processes(
+    now: Reading, verdicts: Mapping[str, ProcessVerdict]
+) -> list[AgentSummary]:
+    """
+    Return the processes by slot.
+
+    A slot whose process ended without finishing in a loop is one as well, until another
+    takes it: what it ran is missing.
+    """
+    up = {worker: bool(value) for (worker,), value in now.of(catalog.AGENT_UP).items()}
+    died = {
+        worker
+        for (worker, loop), value in now.of(catalog.AGENT_DIED).items()
+        if value and (loop or worker in up)
+    }
+    runtimes = {row["worker"]: row for row, _ in now.rows(catalog.RUNTIME_INFO)}
+    resident = now.of(catalog.PROCESS_RESIDENT_MEMORY_BYTES)
+    compiling = now.of(catalog.COMPILES_IN_PROGRESS)
+    oldest = now.of(catalog.COMPILE_OLDEST_SECONDS)
+    found = []
+    for worker in in_order(up.keys() | died):
+        verdict = verdicts.get(worker, _UNKNOWN)
+        runtime = runtimes.get(worker, {})
+        started = now.started(worker)
+        found.append(
+            AgentSummary(
+                worker=worker,
+                up=up.get(worker, False),
+                died=worker in died,
+                jax=runtime.get("jax"),
+                platform=runtime.get("platform"),
+                started=started,
+                age=None if started is None else max(now.time - started, 0.0),
+                resident_bytes=resident.get((worker,)),
+                compiles_in_progress=compiling.get((worker,)),
+                compile_oldest=oldest.get((worker,)),
+                **verdict._asdict(),
+            )
+        )
+    return found
+
+
+def _accelerators(now: Reading) -> list[AcceleratorSummary]:
+    """Return the accelerators of the host, in the order of the driver."""
+    up = now.by(catalog.ACCELERATOR_UP, "uuid")
+    used = now.by(catalog.ACCELERATOR_MEMORY_USED_BYTES, "uuid")
+    size = now.by(catalog.ACCELERATOR_MEMORY_SIZE_BYTES, "uuid")
+    busy = now.by(catalog.ACCELERATOR_UTILIZATION_RATIO, "uuid")
+    power = now.by(catalog.ACCELERATOR_POWER_WATTS, "uuid")
+    limit = now.by(catalog.ACCELERATOR_POWER_LIMIT_WATTS, "uuid")
+    heat = now.by(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, "uuid", sensor="gpu")
+    return [
+        AcceleratorSummary(
+            uuid=row["uuid"],
+            index=row["index"],
+            model=row["model"],
+            up=_flag(up.get(key)),
+            utilization=busy.get(key),
+            memory_used=used.get(key),
+            memory_size=size.get(key),
+            temperature=heat.get(key),
+            power=power.get(key),
+            power_limit=limit.get(key),
+        )
+        for row, _ in now.rows(catalog.ACCELERATOR_INFO)
+        for key in [(row["uuid"],)]
+    ]
+
+
+def _devices(now: Reading) -> list[DeviceSummary]:
+    """Return the devices of each process."""
+    pair = ("worker", "device")
+    in_use = now.by(catalog.DEVICE_MEMORY_BYTES, *pair, kind="in_use")
+    limit = now.by(catalog.DEVICE_MEMORY_BYTES, *pair, kind="limit")
+    arrays = now.by(catalog.LIVE_ARRAYS, *pair)
+    array_bytes = now.by(catalog.LIVE_ARRAY_BYTES, *pair)
+    return [
+        DeviceSummary(
+            worker=row["worker"],
+            device=row["device"],
+            platform=row["platform"],
+            kind=row["device_kind"],
+            uuid=row["uuid"],
+            memory_in_use=in_use.get(key),
+            memory_limit=limit.get(key),
+            live_arrays=arrays.get(key),
+            live_array_bytes=array_bytes.get(key),
+        )
+        for row, _ in now.rows(catalog.DEVICE_INFO)
+        for key in [(row["worker"], row["device"])]
+    ]
+
+
+def _flag(value: float | None) -> bool | None:
+    return None if value is None else bool(value)
+
+
+def shown(found: Sequence[FunctionSummary]) -> list[FunctionSummary]:
+    """Return `MOST` of *found*: the program's before JAX's own, then in their order."""
+    return sorted(found, key=lambda one: one.internal)[:MOST]
+
+
+def functions(now: Reading) -> list[FunctionSummary]:
+    """Return the functions that did anything, by compile time."""
+    sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    causes: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for key, metric in (
+        ("calls", catalog.JIT_CALLS),
+        ("hits", catalog.JIT_CACHE_HITS),
+        ("misses", catalog.JIT_CACHE_MISSES),
+        ("recompiles", catalog.RECOMPILES),
+        ("errors", catalog.ERRORS),
+        ("seconds", catalog.COMPILE_SECONDS),
+    ):
+        for labels, value in now.of(metric).items():
+            if "cache_retrieval" not in labels[2:]:  # which is no compile
+                sums[labels[1]][key] += value
+    for (_, function, outcome), value in now.of(catalog.COMPILES).items():
+        sums[function][outcome] += value
+    for (_, function, cause), value in now.of(catalog.RECOMPILES).items():
+        if value:
+            causes[function][cause] += value
+    return [
+        FunctionSummary(
+            name=name,
+            internal=is_internal(name),
+            calls=of["calls"],
+            hits=of.get("hits"),
+            misses=of["misses"],
+            hit_rate=_rate(of.get("hits"), of["calls"]),
+            compiles=of["compiled"],
+            loads=of["cache_hit"],
+            failed_compiles=of["failed"],
+            recompiles=of["recompiles"],
+            compile_seconds=of["seconds"],
+            errors=of["errors"],
+            causes=dict(causes[name]),
+        )
+        for name, of in sorted(sums.items(), key=lambda item: -item[1]["seconds"])
+        if any(of.values())
+    ]
+
+
+def errors(now: Reading) -> list[ErrorSummary]:
+    """Return the errors by function and kind, the most frequent first."""
+    counts: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for (worker, function, kind), value in now.of(catalog.ERRORS).items():
+        if value:
+            counts[function, kind][worker] = value
+    found = [
+        ErrorSummary(
+            function=function,
+            kind=kind,
+            workers=in_order(of),
+            count=sum(of.values()),
+        )
+        for (function, kind), of in counts.items()
+    ]
+    return sorted(found, key=lambda one: (-one.count, one.function))
+
+
+def totals(found: Sequence[FunctionSummary]) -> Totals:
+    """Return the sums of *found*, JAX's own functions included."""
+    known = [function.hits for function in found if function.hits is not None]
+    hits = sum(known) if known else None
+    calls = sum(function.calls for function in found)
+    return Totals(
+        calls=calls,
+        hits=hits,
+        misses=sum(function.misses for function in found),
+        hit_rate=_rate(hits, calls),
+        compiles=sum(function.compiles for function in found),
+        loads=sum(function.loads for function in found),
+        failed_compiles=sum(function.failed_compiles for function in found),
+        recompiles=sum(function.recompiles for function in found),
+        compile_seconds=sum(function.compile_seconds for function in found),
+        errors=sum(function.errors for function in found),
+    )
+
+
+def is_internal(name: str) -> bool:
+    """Return whether *name*, as agents label functions, is of one of JAX's own."""
+    return name.partition(".")[0] in _OF_JAX
+
+
+def _rate(hits: float | None, calls: float) -> float | None:
+    return hits / calls if hits is not None and calls else None

@@ -1,0 +1,141 @@
+"""The section of a report on where the time goes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from jaxmon.facts.process import Snapshot
+from jaxmon.facts.walltime import Period
+from jaxmon.host.formats.layout import UNKNOWN, Column, duration, ending, share
+from jaxmon.screens.section import Section
+
+
+STATES = {
+    "compile": "compiling",
+    "data_wait": "waiting for data",
+    "device": "running jitted functions",
+    "fetch": "waiting for results",
+    "transfer": "copying to the device",
+    "eager": "operations outside of jit",
+    "python": "Python",
+    "startup": "starting up",
+    "gc": "collecting garbage",
+    "gil": "waiting for Python",
+    "blocked": "blocked outside of JAX",
+    "idle": "idle",
+}
+"""What is displayed for each state, in the order of equal times."""
+
+_TITLE = "WHERE THE TIME GOES"
+_WORTH = 0.005
+_MOST_ROWS = 9
+# An activity that takes more than this is what the program does.
+_MOST_OF_THE_TIME = 0.5
+
+
+def time_table(snapshot: Snapshot, *, most: int = _MOST_ROWS) -> Section:
+    """Return what the time goes into, most first."""
+    period = snapshot.time.period
+    if not period.settled:
+        return Section(_TITLE)
+    layout = [
+        Column("STATE", 27, right=False),
+        Column("TIME", 12),
+        Column("SHARE", 8),
+        Column("±", 6),
+        Column("", 2),
+        Column("MOSTLY AT", right=False, cut=ending),
+    ]
+    lately = period is snapshot.time.lately
+    about = f": {'the last ' if lately else ''}{duration(period.seconds)}"
+    if now := _now(snapshot):
+        about += f"; now {now}"
+    rows = [row for seconds, row in _rows(period) if seconds >= _WORTH * period.seconds]
+    return Section(_TITLE, about, layout, rows[:most])
+
+
+def time_parts(snapshot: Snapshot) -> list[float]:
+    """Return the parts of the time that the rows of the table are, from 0 to 1."""
+    period = snapshot.time.period
+    return [seconds / period.seconds for seconds, _ in _rows(period)]
+
+
+def _rows(period: Period) -> list[tuple[float, list[str]]]:
+    own = {
+        name: seconds
+        for name, seconds in period.activities.items()
+        if seconds < _MOST_OF_THE_TIME * period.seconds
+    }
+    found = [
+        (s, [n, duration(s), share(s, period.seconds), "", "", ""])
+        for n, s in own.items()
+    ]
+    for state, name in STATES.items():
+        places = [one for one in period.places if one.state == state]
+        elsewhere = sum(one.seconds for one in places if one.activity in own)
+        known = period.states.get(state)
+        if known is None:
+            continue
+        seconds = max(known.seconds - elsewhere, 0.0)
+        lines = [one for one in places if one.activity not in own]
+        top = max(lines, key=lambda one: one.seconds, default=None)
+        where = "" if top is None else top.place or top.function
+        error = share(known.error_seconds, period.seconds)
+        found.append(
+            (
+                seconds,
+                [
+                    name,
+                    duration(seconds),
+                    share(seconds, period.seconds),
+                    error,
+                    "",
+                    where or UNKNOWN,
+                ],
+            )
+        )
+    return sorted(found, key=lambda item: -item[0])
+
+
+def _now(snapshot: Snapshot) -> str:
+    now = snapshot.time.now
+    if now.state not in STATES:
+        return ""
+    text = STATES[now.state]
+    if now.seconds >= 1:
+        text += f" for {duration(now.seconds)}"
+    return text
+
+
+_WORTH_SAYING = 0.05
+_IDLE = "idle"
+
+
+def doing(snapshot: Snapshot) -> str:
+    """
+    Return which line takes a larger part of the last minute than of the whole time;
+    if there is none, which takes most. Empty if that is little, or unknown.
+    """
+    recent = snapshot.time.recent
+    if not recent.settled:
+        return ""
+    lately, usual = _parts(recent), _parts(snapshot.time.since_start)
+    if not lately:
+        return ""
+    growth = {key: part - usual.get(key, 0.0) for key, part in lately.items()}
+    (state, place), grown = max(growth.items(), key=lambda item: item[1])
+    if grown < _WORTH_SAYING:
+        state, place = max(lately, key=lambda key: lately[key])
+    if (part := lately[state, place]) < _WORTH_SAYING:
+        return ""
+    return f"Lately, {share(part, 1)} of the time goes to {place} ({STATES[state]})."
+
+
+def _parts(period: Period) -> dict[tuple[str, str], float]:
+    """Return the part of *period* that each line takes, by what it does there."""
+    found: dict[tuple[str, str], float] = defaultdict(float)
+    for one in period.places:
+        # What the program marks is expected.
+        if one.place and one.state in STATES and one.state != _IDLE:
+            found[one.state, one.place] += 0.0 if one.activity else one.seconds
+    return {key: seconds / period.seconds for key, seconds in found.items()}
