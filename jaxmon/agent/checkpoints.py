@@ -31,7 +31,7 @@ from jaxmon.indicators.activity_ages import FAILED, FINISHED
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.indicators.work import payers
-from jaxmon.otel.traces import conventions
+from jaxmon.otel.traces import spans as conventions
 from jaxmon.otel.traces.spans import Child, Payer
 from jaxmon.threads import RLock, get_ident
 
