@@ -30,7 +30,7 @@ from jaxmon.facts import marked
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.timeline import FAILED, FINISHED, Timeline
 from jaxmon.indicators.work import payers
-from jaxmon.otel.traces import conventions
+from jaxmon.otel.traces import spans as conventions
 from jaxmon.otel.traces.spans import Child, Payer
 from jaxmon.threads import RLock, get_ident
 

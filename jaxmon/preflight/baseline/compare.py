@@ -178,7 +178,7 @@ def compare(
     Args:
         before: the baseline.
         after: the record to compare.
-        allowed: tolerance by measure; see `jaxmon.preflight.baseline.record.tolerances`.
+        allowed: tolerance by measure; see `record.tolerances`.
         runs: how many runs before and after there will be, if there are more to come.
 
     Raises:

@@ -90,7 +90,7 @@ class Measure:
 
 
 RUN_SECONDS = "run_seconds"
-"""The one measure that several runs are needed for; see `jaxmon.preflight.baseline.compare`."""
+"""The one measure that several runs are needed for; see `compare`."""
 
 _COUNTED = "counted exactly"
 _SHAPES = "follows from the shapes of arguments and results"
