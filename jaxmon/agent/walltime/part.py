@@ -45,7 +45,7 @@ _AT_FIRST = 0.4
 _FIRST_SECONDS = 20.0
 # Of the time, at first and later, with what waking up takes; looks at deep stacks, such
 # as while JAX traces, are rarer.
-_MOST_AT_FIRST, _MOST = 0.006, 0.005
+_MOST_AT_FIRST, _MOST = 0.01, 0.005
 # How many looks the usual is a mean of, and how many times as long it may seem by a
 # single one.
 _LATEST, _LONGER = 4, 2
