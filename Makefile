@@ -166,7 +166,7 @@ smoke: build ## Install the wheel into a fresh environment and try it.
 	.cache/smoke/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
 	cd .cache/smoke && bin/jaxmon --help && bin/jaxmon --version && \
 	  bin/jaxmon runbook list && bin/jaxmon alerts check && \
-	  bin/python -I -c 'import jaxmon, jaxmon_exporter; print("imports", jaxmon.__version__)'
+	  bin/python -I -c 'import jaxmon, jaxmon_alerts, jaxmon_dashboards, jaxmon_exporter; print("imports", jaxmon.__version__)'
 
 .PHONY: clean
 clean: ## Remove everything that the other targets made.

@@ -34,7 +34,15 @@ from jaxmon.agent.jaxlink.names import NAMES
 ROOT = Path(__file__).resolve().parent.parent
 DOOR = "jaxmon/agent/jaxlink/"
 STRICT = "jaxmon/agent/"
-FOLDERS = ("jaxmon", "exporters", "tools", "benchmarks", "examples")
+FOLDERS = (
+    "jaxmon",
+    "alerts",
+    "dashboards",
+    "exporters",
+    "tools",
+    "benchmarks",
+    "examples",
+)
 
 _READS = frozenset(
     {

@@ -2,9 +2,9 @@
 What a sidecar knows of one process of a job: as it was last, and how it ended, by its
 own record (`jaxmon.facts.ending`) and from outside.
 
-An agent holds the file of its slot open (`jaxmon.facts.endings`). The kernel closes it when
-the process is gone, however it ended, and reports that by inotify, to the millisecond.
-Polls would only say within seconds which of two processes died first.
+An agent holds the file of its slot open (`jaxmon.facts.endings`). The kernel closes it
+when the process is gone, however it ended, and reports that by inotify, to the
+millisecond. Polls would only say within seconds which of two processes died first.
 """
 
 from __future__ import annotations

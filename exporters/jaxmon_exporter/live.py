@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from jaxmon.exposition.families import Family
-from jaxmon.facts.charts import ChartSamples
+from jaxmon.facts.charts import EVERY, ChartSamples
 from jaxmon.facts.reading import read
 from jaxmon.facts.recent import Window
 from jaxmon.facts.status import CollectorSummary
@@ -33,6 +33,9 @@ class Live:
         limits: by which they are judged.
         clock: Unix time.
     """
+
+    every = EVERY
+    """Seconds between two samples."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The sidecar's endpoints other than ``/metrics``; `jaxmon.screens.livepage` has the page."""
+"""The sidecar's endpoints besides ``/metrics``; `screens.livepage` has the page."""
 
 from __future__ import annotations
 

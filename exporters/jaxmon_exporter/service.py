@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from jaxmon.catalog import BUILD_INFO, DROPPED, INTERNAL_ERRORS, SCRAPE_SECONDS
 from jaxmon.errors import CommandError, JaxmonError
 from jaxmon.exposition.families import Family, Histogram, gauge, series
-from jaxmon.facts.charts import EVERY
 from jaxmon.facts.status import HostVerdict
 from jaxmon.host.http.routes import HostPolicy
 from jaxmon.host.http.server import Request, Server, metrics_handler
@@ -156,7 +155,7 @@ class Service:
         except (OSError, OverflowError) as error:
             msg = f"cannot listen on {host} port {wanted}: {_reason(error)}"
             raise CommandError(msg) from error
-        self._server.every(EVERY, self._live.sample)
+        self._server.every(self._live.every, self._live.sample)
         if self._ranks is not None:
             self._ranks.refresh()
             self._server.every(_RANKS_EVERY, self._ranks.refresh)

@@ -150,7 +150,7 @@ class EndWriter:
         descriptor = self._file.fileno()
         status = os.fstat(descriptor)
         require_own(status, self._path, self._mode)
-        # As in `jaxmon.host.files.descriptor`: others in the group may have the slot next.
+        # As in `jaxmon.host.files.descriptor`: others in the group may be next.
         try:
             os.fchmod(descriptor, self._mode)
         except PermissionError as error:

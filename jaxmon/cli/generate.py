@@ -16,7 +16,7 @@ OWNED: tuple[str, ...] = (
     "dashboards",
     "exporters/kubernetes/autoscaling",
 )
-"""Directories that contain only generated files."""
+"""Directories whose files are all generated, beside the packages that make them."""
 
 
 def render() -> dict[str, str]:
@@ -25,9 +25,8 @@ def render() -> dict[str, str]:
     from jaxmon.agent.jaxlink import names
     from jaxmon.cli import reference
     from jaxmon.cli.main import load, main
-    from jaxmon_alerts import autoscaling, slo
-    from jaxmon_alerts import rules as alerts
-    from jaxmon_dashboards import boards as dashboards
+    from jaxmon_alerts import autoscaling, rules, slo
+    from jaxmon_dashboards import boards
 
     return {
         "docs/cli.md": reference.commands(main, "jaxmon"),
@@ -36,8 +35,8 @@ def render() -> dict[str, str]:
         reference.OPTIONS: reference.options_module(),
         "docs/settings.md": reference.settings(load("exporter")),
         "alerts/slo.yaml": slo.default(),
-        **_in("alerts", alerts.render()),
-        **_in("dashboards", dashboards.render_all()),
+        **_in("alerts", rules.render()),
+        **_in("dashboards", boards.render_all()),
         **_in(autoscaling.PATH, autoscaling.render()),
     }
 
@@ -66,14 +65,14 @@ def command(out: Path, *, check: bool) -> None:
     They are generated from the catalogue of metrics, the settings, the commands, the
     objectives and the JAX internals in use.
     """
-    from jaxmon.host.files import generated as write
+    from jaxmon.host.files import generated
 
     artifacts = render()
     if not check:
-        for path in write.write(out, artifacts, owned=OWNED):
+        for path in generated.write(out, artifacts, owned=OWNED):
             output.line(path)
         return
-    reports = list(write.check(out, artifacts, owned=OWNED))
+    reports = list(generated.check(out, artifacts, owned=OWNED))
     for report in reports:
         output.lines(report)
     if reports:

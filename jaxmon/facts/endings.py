@@ -27,9 +27,10 @@ every count is in it once. Such a chain ends where the next process cannot know 
 predecessor counted: it was killed, or crashed, ended too long ago, or could not write.
 The next process then removes the counts, before it counts as a start of the slot.
 
-`jaxmon.agent.end_writer` writes it, and `jaxmon.facts.end_file` has its layout. Anyone who
-may write in the run directory may write anything here: what cannot be a record counts
-as none. If a cleaner removes the file, its holder or the next one starts another.
+`jaxmon.agent.end_writer` writes it, and `jaxmon.facts.end_file` has its layout. Anyone
+who may write in the run directory may write anything here: what cannot be a record
+counts as none. If a cleaner removes the file, its holder or the next one starts
+another.
 """
 
 from __future__ import annotations

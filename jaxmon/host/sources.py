@@ -69,9 +69,9 @@ LIBRARIES = frozenset(
 
 _JAX = ("jax", "jaxlib", "jaxmon")
 
-# Path prefixes of jaxmon and of the demo, whose programs are ordinary user programs.
-OURS = os.path.join(Path(__file__).parent, "")  # noqa: PTH118 - a prefix of files
-PROGRAMS = os.path.join(OURS, "demo", "")  # noqa: PTH118
+# A prefix of the files that run in a program. The demo's programs lie elsewhere, since
+# they are ordinary user programs.
+OURS = os.path.join(Path(__file__).parent.parent, "")  # noqa: PTH118 - a prefix of files
 
 _INSTALLED = ("site-packages", "dist-packages")
 _STANDARD_LIBRARY = r"/lib(?:64)?/python3(?:\.\d+)?/"
@@ -79,8 +79,6 @@ _STANDARD_LIBRARY = r"/lib(?:64)?/python3(?:\.\d+)?/"
 
 def tier(file: str) -> int:
     """Return how far *file* is from the user's own: 0 if it is one of these."""
-    if file.startswith(PROGRAMS):
-        return USER
     if not file or file.startswith(OURS):
         return JAX
     if file.startswith("<"):

@@ -1,6 +1,6 @@
 """
-Human-readable reports from agent data: parse, evaluate, format.
+What people read: text, pages, the live page, the summary of a run.
 
-Pure functions without JAX: `jaxmon explain` runs them in its own process, the exit
-report in the program.
+Pure functions without JAX of what agents and sidecars report, which is not trusted:
+`jaxmon explain` runs them in its own process, the exit report in the program.
 """

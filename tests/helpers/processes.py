@@ -34,6 +34,8 @@ from jaxmon.threads import DaemonThread
 T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[2]
+PRODUCT = ("alerts", "dashboards", "exporters", "jaxmon")
+"""Folders with code of the product."""
 # What is waited for comes at once, unless the machine has other work to do.
 DEADLINE_SECONDS = 90.0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 from tests.helpers.processes import ROOT, Result
 
@@ -79,7 +80,7 @@ def test_what_was_never_loaded_does_nothing_without_descriptors(
 
 
 def test_descriptors_of_the_program_are_its_own(
-    python_script: Callable[..., Result],
+    python_script: Callable[..., Result], run_dir: Path
 ) -> None:
     """
     Whoever closes numbers that jaxmon has, and opens files, sockets or pipes in their
@@ -89,8 +90,11 @@ def test_descriptors_of_the_program_are_its_own(
     source = "from tests.programs.closing import main; main()"
     # A thread of ours that reads a file at that moment closes its number, whosever it
     # is by then, in one of hundreds: then, two further runs must be in order.
-    for attempt in (0, 1, 1):
-        result = python_script(source, env={"PYTHONPATH": str(ROOT)}).ok()
+    for number, attempt in enumerate((0, 1, 1)):
+        (run_dir / str(number)).mkdir(mode=0o700)
+        places = {"PYTHONPATH": ROOT, "JAXMON_RUN_DIR": run_dir / str(number)}
+        environ = {name: str(place) for name, place in places.items()}
+        result = python_script(source, env=environ).ok()
         found = [json.loads(line) for line in result.out.splitlines()]
         damaged = any(one["damaged"] for one in found)
         if not attempt and not damaged:

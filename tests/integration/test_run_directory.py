@@ -40,7 +40,7 @@ from jaxmon.host.http.server import Response, Server
 name, every = sys.argv[2], float(sys.argv[3])
 if sys.argv[4:]:  # on another host: neither locks nor connections reach the others
     import fcntl
-    from jaxmon import rundir
+    from jaxmon.host import rundir
     fcntl.flock, rundir._answers = lambda *_: None, lambda _: False
 page = lambda _: Response(name.encode())
 server = Server({"/metrics": page, "/-/healthy": page})

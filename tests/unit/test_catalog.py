@@ -10,7 +10,7 @@ from importlib import import_module
 
 from jaxmon import catalog
 from jaxmon.catalog import METRICS, Metric
-from tests.helpers.processes import ROOT, each
+from tests.helpers.processes import PRODUCT, ROOT, each
 
 
 UNITS = ("seconds", "bytes", "ratio", "celsius", "watts", "joules", "hertz")
@@ -208,7 +208,7 @@ def test_no_other_module_spells_a_metric_name():
     """Code refers to constants: a renamed metric is renamed in one place."""
     spelled = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
-        for folder in ("jaxmon", "exporters")
+        for folder in PRODUCT
         for path in sorted((ROOT / folder).rglob("*.py"))
         if path.parent != ROOT / "jaxmon" / "catalog"
         for line, name in metric_names(path.read_text())
@@ -237,8 +237,8 @@ def test_a_spelled_metric_name_is_found():
 def metric_names(source):
     """Return line and name of what looks like a metric in the strings of *source*."""
     names = "|".join(metric.name for metric in METRICS)
-    # A package, and what pytest knows our mark and setting by.
-    others = "exporter|budget|report"
+    # Packages, and what pytest knows our mark and setting by.
+    others = "alerts|dashboards|exporter|budget|report"
     pattern = re.compile(rf"\b(?:jaxmon_(?!(?:{others})\b)\w+|(?:{names})\b)")
     if not pattern.search(source):
         return []

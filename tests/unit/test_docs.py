@@ -41,7 +41,8 @@ DOCUMENTS = sorted(
 
 # Not metrics, although they look like them.
 _OTHER_NAMES = {
-    *("jaxmon_exporter", "jaxmon_budget", "jaxmon_report"),
+    *("jaxmon_alerts", "jaxmon_dashboards", "jaxmon_exporter"),
+    *("jaxmon_budget", "jaxmon_report"),
     # Attributes of log records.
     *("jaxmon_kind", "jaxmon_function", "jaxmon_cause", "jaxmon_details"),
     "jaxmon_number",

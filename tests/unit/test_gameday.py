@@ -16,6 +16,9 @@ from jaxmon_dashboards import boards as dashboards
 from tests.helpers.processes import ROOT
 
 
+PROGRAMS = ROOT / "alerts" / "jaxmon_alerts" / "gameday" / "programs"
+
+
 ALERTS = {one.name for one in alerts.all_alerts()}
 GUIDE = {f"F{number}" for number in range(1, 9)}
 
@@ -60,7 +63,7 @@ def test_every_program_knows_its_fault() -> None:
     outside = {"thunder", "vanish", "freeze", "die"}
     for scenario in SCENARIOS:
         if scenario.program and scenario.name not in outside:
-            source = ROOT / "jaxmon" / "demo" / f"{scenario.program}.py"
+            source = PROGRAMS / f"{scenario.program}.py"
             assert f'suffers("{scenario.name}")' in source.read_text(), scenario.name
 
 

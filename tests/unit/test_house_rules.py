@@ -7,7 +7,7 @@ import builtins
 import re
 from collections import Counter
 
-from tests.helpers.processes import ROOT
+from tests.helpers.processes import PRODUCT, ROOT
 
 
 _OPENERS = (
@@ -42,14 +42,7 @@ def test_one_sentence_stands_on_one_line():
     """A docstring of one sentence takes one line where it fits."""
     tall = [
         f"{path.relative_to(ROOT)}:{line}"
-        for folder in (
-            "jaxmon",
-            "exporters",
-            "tests",
-            "tools",
-            "benchmarks",
-            "examples",
-        )
+        for folder in (*PRODUCT, "tests", "tools", "benchmarks", "examples")
         for path in sorted((ROOT / folder).rglob("*.py"))
         for line in tall_docstrings(path.read_text())
     ]
@@ -74,7 +67,7 @@ def test_only_limited_clients_connect():
     connects = rf"{connecting}|^ *(import|from) (requests|urllib3|httpx|aiohttp)\b"
     found = {
         path.relative_to(ROOT).as_posix()
-        for folder in ("jaxmon", "exporters")
+        for folder in PRODUCT
         for path in sorted((ROOT / folder).rglob("*.py"))
         if re.search(connects, path.read_text(), re.MULTILINE)
     }
@@ -257,14 +250,14 @@ def name_of(call):
 
 def test_no_descriptor_is_kept_unguarded():
     """
-    What stays open in the user's program is in `jaxmon.host.files.descriptor`, which notices
-    that the program has closed it: no attribute is a descriptor or what hides one.
+    What stays open in the user's program is in `jaxmon.host.files.descriptor`, which
+    notices that the program has closed it: no attribute is a descriptor, or hides one.
     """
     kept = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in sorted((ROOT / "jaxmon").rglob("*.py"))
         # Commands run alone.
-        if path.relative_to(ROOT).parts[1] not in ("cli", "signatures")
+        if path.relative_to(ROOT).parts[1] not in ("cli", "preflight")
         for line in kept_descriptors(path.read_text())
     ]
     assert kept == []
@@ -345,8 +338,8 @@ def test_foreign_threads_are_found():
 
 # Only commands use these.
 _COMMANDS = (
-    *("cli/", "doctor/", "demo/", "gameday/", "grafana/", "monitoring/"),
-    *("http/fetch.py", "signatures/", "subprocesses.py"),
+    *("cli/", "preflight/", "host/http/fetch.py", "host/http/session.py"),
+    *("host/subprocesses.py",),
 )
 _FOREIGN = {
     "threading": {
@@ -457,7 +450,7 @@ def test_no_more_classes_share_a_name():
     """A new class of the product has a name that no other has."""
     names = Counter(
         name
-        for folder in ("exporters", "jaxmon")
+        for folder in PRODUCT
         for path in sorted((ROOT / folder).rglob("*.py"))
         for name in re.findall(r"^ *class (\w+)[(:]", path.read_text(), re.MULTILINE)
     )
@@ -474,7 +467,7 @@ def with_text(pattern: str) -> list[str]:
     """Return the files of the product with text that matches *pattern*."""
     return [
         str(path.relative_to(ROOT))
-        for folder in ("exporters", "jaxmon")
+        for folder in PRODUCT
         for path in sorted((ROOT / folder).rglob("*.py"))
         if re.search(pattern, path.read_text())
     ]

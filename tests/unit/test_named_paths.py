@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.helpers.processes import ROOT, each
+from tests.helpers.processes import PRODUCT, ROOT, each
 
 
 FOLDERS = (
@@ -33,9 +33,13 @@ SOURCES = [
     str(path)
     for path in FILES
     if path.suffix == ".py"
-    and path.parts[0] in ("jaxmon", "exporters", "tools")
+    and path.parts[0] in (*PRODUCT, "tools")
     and path.name != "third_party.py"
 ]
+# Where a package is that does not lie at the root.
+PLACES = {
+    path.name: path.parent for one in PRODUCT for path in (ROOT / one).glob("jaxmon_*")
+}
 SPAN = re.compile(r"`{1,2}([\w./-]+)`{1,2}")
 PATH = re.compile(r"(?<![\w./-])[\w-]+(?:/[\w.-]+)*/[\w-]+\.(?:md|py|toml|yaml)\b")
 # Of programs that jaxmon observes, placeholders, and what was decided against.
@@ -65,14 +69,14 @@ def paths(text: str) -> Iterator[str]:
 def modules(text: str) -> Iterator[str]:
     """Yield the names of our modules, and of what is in them, in *text*."""
     for span in SPAN.findall(text):
-        ours = re.fullmatch(r"jaxmon(_exporter)?(\.\w+)+", span)
+        ours = re.fullmatch(r"jaxmon(_\w+)?(\.\w+)+", span)
         if ours and not EXAMPLES.fullmatch(span):
             yield span
 
 
 def exists(dotted: str) -> bool:
     """Return whether *dotted* is a module of ours, or a word in one."""
-    place = ROOT / "exporters" if dotted.startswith("jaxmon_exporter") else ROOT
+    place = PLACES.get(dotted.partition(".")[0], ROOT)
     for word in dotted.split("."):
         if (place / word).is_dir():
             place /= word

@@ -80,7 +80,11 @@ def record(pages: int = STEADY_PAGES) -> Recording:
         synthetic = [*sidecar, "--demo", "--run-dir", str(directory / "none")]
         commands = {"devices": synthetic, "host": sidecar}
         for name in PROGRAMS:
-            commands[name] = [sys.executable, "-m", f"jaxmon.demo.{name}"]
+            commands[name] = [
+                sys.executable,
+                "-m",
+                f"jaxmon_alerts.gameday.programs.{name}",
+            ]
         running = [
             stack.enter_context(_running(command, environ, directory / f"{name}.log"))
             for name, command in commands.items()

@@ -19,7 +19,10 @@ from pathlib import Path
 
 # From a checkout in which jaxmon is not installed.
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "exporters")]
+sys.path[:0] = [
+    str(ROOT),
+    *(str(ROOT / one) for one in ("alerts", "dashboards", "exporters")),
+]
 
 from tools.silicon import report, running  # noqa: E402
 from tools.silicon.checks import CHECKS  # noqa: E402

@@ -53,7 +53,9 @@ class Result(NamedTuple):
 def environment(run_dir: str = "") -> dict[str, str]:
     """Return the environment of all processes: this checkout comes first."""
     path = os.environ.get("PYTHONPATH", "")
-    ours = os.pathsep.join([str(ROOT), str(ROOT / "exporters")])
+    ours = os.pathsep.join(
+        [str(ROOT), *(str(ROOT / one) for one in ("alerts", "dashboards", "exporters"))]
+    )
     return {
         **os.environ,
         "PYTHONPATH": f"{ours}{os.pathsep}{path}" if path else ours,

@@ -1,4 +1,4 @@
-"""Child processes of a command: programs of `jaxmon.demo`, and the sidecar."""
+"""Child processes of a command: our `programs`, and the sidecar."""
 
 from __future__ import annotations
 
@@ -290,8 +290,8 @@ def start_program(
     name: str,
     environ: Mapping[str, str] | None = None,
 ) -> ChildProcess:
-    """Start a module of `jaxmon.demo`; it prints where its agent is, then that."""
-    command = [*_PYTHON, "-m", f"jaxmon.demo.{program}", *options]
+    """Start one of our `programs`; it prints where its agent is, then that."""
+    command = [*_PYTHON, "-m", f"jaxmon_alerts.gameday.programs.{program}", *options]
     return children.start(name, command, environ)
 
 

@@ -62,7 +62,7 @@ class Scenario:
         name: of the scenario, and of the fault that the program knows.
         guide: what breaks, by its number in the operator's guide; empty if it has none.
         summary: what happens, as a clause without a full stop.
-        program: the module of `jaxmon.demo` that breaks; empty for hardware.
+        program: the one of our `programs` that breaks; empty for hardware.
         alert: the name of the alert that must report it.
         severity: of that alert, if it has several and only one will do.
         follows: other alerts that are true as well, and may arrive.

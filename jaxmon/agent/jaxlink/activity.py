@@ -11,10 +11,10 @@ from types import CodeType, ModuleType
 from typing import NamedTuple
 
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, MAX_SITES, CallSites
+from jaxmon.agent.jaxlink.jit import directories
 from jaxmon.agent.jaxlink.other_threads import Position, Stack
-from jaxmon.agent.jaxlink.ownership import directories
 from jaxmon.agent.jaxlink.source_lines import AGENT, SourceLine, SourceLineFinder
-from jaxmon.host.sources import OURS, PROGRAMS, package_of
+from jaxmon.host.sources import OURS, package_of
 
 
 COMPILE = "compile"
@@ -263,7 +263,7 @@ def _imports(code: CodeType) -> bool:
 
 
 def _is_ours(file: str) -> bool:
-    return file.startswith((OURS, AGENT)) and not file.startswith(PROGRAMS)
+    return file.startswith((OURS, AGENT))
 
 
 def _line(at: Position) -> SourceLine:

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from types import FrameType, ModuleType
 from typing import NamedTuple
 
-from jaxmon.agent.jaxlink.ownership import directories
+from jaxmon.agent.jaxlink.jit import directories
 from jaxmon.host import sources
-from jaxmon.host.sources import OURS, PROGRAMS, display_path
+from jaxmon.host.sources import OURS, display_path
 
 
 AGENT = os.path.join(OURS, "agent", "")  # noqa: PTH118 - a prefix of files
@@ -140,7 +140,7 @@ class SourceLineFinder:
         return tier
 
     def _tier(self, file: str) -> int:
-        if file.startswith(self._jax) and not file.startswith(PROGRAMS):
+        if file.startswith(self._jax):
             return sources.JAX
         found = sources.tier(file)
         if found != sources.USER or sources.package_of(file):

@@ -8,9 +8,9 @@ from typing import Any, Literal, TypeAlias
 
 from jaxmon.agent.jaxlink.activity import FETCH, TRANSFER
 from jaxmon.agent.jaxlink.call_sites import CallSites
-from jaxmon.agent.jaxlink.ownership import directories
+from jaxmon.agent.jaxlink.jit import directories
 from jaxmon.agent.jaxlink.source_lines import AGENT, SourceLineFinder
-from jaxmon.host.sources import OURS, PROGRAMS
+from jaxmon.host.sources import OURS
 
 
 MAX_SITES = 10_000
@@ -194,7 +194,7 @@ class TransferSites:
         if file.startswith(AGENT):
             return _OURS
         if file.startswith(OURS):
-            return _USER if file.startswith(PROGRAMS) else _PLUMBING
+            return _PLUMBING
         # Frozen modules are the interpreter's own.
         if file.startswith("<frozen ") or self._libraries.is_library(file):
             return _PLUMBING

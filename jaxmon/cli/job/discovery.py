@@ -186,14 +186,14 @@ def _addresses(target: Target, resolve: Callable[..., Iterable[Any]]) -> list[st
 def _loaded(text: str, *, yaml: bool) -> Any:
     if not yaml:
         return json_text.parse(text)
-    from jaxmon.host.formats import yaml_file  # noqa: PLC0415 - seldom
+    from jaxmon.host.formats import yaml_file
 
     return _plain(yaml_file.compose(text))
 
 
 def _plain(node: Any) -> Any:
     """Return the *node* of a YAML document in JSON types; all scalars are texts."""
-    import yaml  # noqa: PLC0415 - seldom
+    import yaml
 
     if isinstance(node, yaml.SequenceNode):
         return [_plain(one) for one in node.value]

@@ -27,7 +27,8 @@ def write(root: Path, artifacts: Artifacts, *, owned: Iterable[str] = ()) -> lis
     Args:
         root: directory that the paths of *artifacts* are relative to.
         artifacts: text by POSIX path.
-        owned: directories whose every file is generated; others are deleted.
+        owned: directories whose files are all generated, aside from those of
+            directories in them; others are deleted.
     """
     changed = []
     for path, text in sorted(artifacts.items()):
@@ -57,11 +58,11 @@ def check(
 
 
 def extra(root: Path, artifacts: Artifacts, owned: Iterable[str]) -> list[str]:
-    """Return the files below the *owned* directories that are not artifacts."""
+    """Return the files in the *owned* directories that are not artifacts."""
     return sorted(
         relative
         for directory in owned
-        for path in (root / directory).rglob("*")
+        for path in (root / directory).glob("*")
         if path.is_file()
         and (relative := str(PurePosixPath(path.relative_to(root)))) not in artifacts
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jaxmon.errors import BaselineError, ConfigFileError
-from jaxmon.facts.spread import LEAST_SECONDS
+from jaxmon.facts.functions import LEAST_SECONDS
 from jaxmon.host.files import bounded as bounded_file
 from jaxmon.host.files import whole as whole_file
 from jaxmon.host.files.bounded import kind
@@ -90,7 +90,7 @@ class Measure:
 
 
 RUN_SECONDS = "run_seconds"
-"""The one measure that several runs are needed for; see `jaxmon.preflight.baseline.compare`."""
+"""The one measure that several runs are needed for; see `compare`."""
 
 _COUNTED = "counted exactly"
 _SHAPES = "follows from the shapes of arguments and results"

@@ -33,7 +33,7 @@ def main() -> None:
     print(f"metrics: {agent.url}", flush=True)
     restore(pace)
     # Only now: what crashes at once starts again at once.
-    import jax  # noqa: PLC0415
+    import jax
 
     step = jax.jit(lambda x: x * 0.99)
     x = step(1.0)

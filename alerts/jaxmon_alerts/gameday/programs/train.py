@@ -117,7 +117,7 @@ class OrbaxSaver:
     """Saves with Orbax, always over the checkpoint before."""
 
     def __init__(self) -> None:
-        import orbax.checkpoint  # noqa: PLC0415 - takes seconds
+        import orbax.checkpoint
 
         self._orbax: Any = orbax.checkpoint
         self._saver = orbax.checkpoint.Checkpointer(

@@ -5,8 +5,8 @@ All agents' metrics are combined, distinguished by the label ``worker``. A fault
 affects only itself: a killed process only has ``jaxmon_agent_up 0`` while its socket
 exists, and so does one that hangs, floods, or does not serve metrics. A process that
 exits cleanly removes its socket. What it counted stays for a while, and its successor
-adds to it (`jaxmon.facts.endings`). What else stays is of its slot: how many agents started
-in it, and how many of them did not finish.
+adds to it (`jaxmon.facts.endings`). What else stays is of its slot: how many agents
+started in it, and how many of them did not finish.
 """
 
 from __future__ import annotations

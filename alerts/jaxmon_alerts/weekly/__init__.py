@@ -1,0 +1,1 @@
+"""How the objectives fared in a week: `queries` to Prometheus, and the `report`."""

@@ -1,0 +1,1 @@
+"""Dashboards: `boards` makes them of the catalogue, `grafana` sends them."""

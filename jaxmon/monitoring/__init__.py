@@ -1,1 +1,0 @@
-"""Clients of the servers that a site monitors with: Prometheus, Alertmanager."""

@@ -1,1 +1,0 @@
-"""Signatures that a service was called with: a file, buckets, and warming up."""
