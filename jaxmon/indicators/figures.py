@@ -69,14 +69,16 @@ class Indicators:
             *self.invocations.collect(),
         ]
 
-    def explain_requests(self) -> tuple[marked.Route, ...]:
+    def explain_requests(self) -> tuple[marked.RouteFacts, ...]:
         """Return requests and batches, by route."""
         fills = self.batches.explain()
         found = [
             route.explain().replace(batches=fills.pop(route.name, marked.Batches()))
             for route in self.routes
         ]
-        rest = [marked.Route(name=name, batches=one) for name, one in fills.items()]
+        rest = [
+            marked.RouteFacts(name=name, batches=one) for name, one in fills.items()
+        ]
         return (*found, *rest)
 
     def overflow(self) -> dict[str, int]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from jaxmon import catalog, promql
-from jaxmon.facts.marked import Failure, Route
+from jaxmon.facts.marked import Failure, RouteFacts
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.status import HostFacts, Reason, RequestSummary
 from jaxmon.host.formats import durations
@@ -171,7 +171,7 @@ def hanging(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _usual(route: Route, limits: Limits) -> float | None:
+def _usual(route: RouteFacts, limits: Limits) -> float | None:
     """Return what 95 % of the warm requests take, `None` if they are few."""
     kind, least = ("success", "warm"), limits.requests_judged
     warm = (one for one in route.finished if (one.outcome, one.start) == kind)
@@ -289,11 +289,11 @@ def cold_requests(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def _cold(route: Route) -> int:
+def _cold(route: RouteFacts) -> int:
     return sum(one.count for one in route.finished if one.start == "cold")
 
 
-def _waited(route: Route) -> float:
+def _waited(route: RouteFacts) -> float:
     """Return how much longer cold requests took than warm ones, 0 if unknown."""
     usual = [
         one.p50_seconds

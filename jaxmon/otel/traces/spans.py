@@ -100,7 +100,7 @@ class Traces(Protocol):
         ...
 
 
-class Phase(NamedTuple):
+class CompilePhase(NamedTuple):
     """A phase of a compile; times on the performance counter."""
 
     name: str
@@ -130,7 +130,7 @@ class Compiled(NamedTuple):
     cause: str | None
     first: bool
     looked_up: bool
-    phases: Sequence[Phase]
+    phases: Sequence[CompilePhase]
 
 
 class Payer(NamedTuple):
@@ -162,4 +162,4 @@ class CompileSpan(NamedTuple):
     payer: Payer
     began: float
     first: bool
-    phases: list[Phase]
+    phases: list[CompilePhase]

@@ -6,7 +6,7 @@ from jaxmon import catalog, promql
 from jaxmon.promql import counter, eq, gauge, time
 from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
-from jaxmon_dashboards.boards.model import Line, Row, Target, line, row, timeseries
+from jaxmon_dashboards.boards.model import PanelLine, Row, Target, line, row, timeseries
 
 
 def debug() -> Row:
@@ -17,7 +17,7 @@ def debug() -> Row:
     return row(19, "Processes and hosts", *lines)
 
 
-def _processes() -> tuple[Line, ...]:
+def _processes() -> tuple[PanelLine, ...]:
     cpu = counter(catalog.PROCESS_CPU_SECONDS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
     resident = gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, *q.PROCESS)
     descriptors = promql.ratio(
@@ -81,7 +81,7 @@ def _processes() -> tuple[Line, ...]:
     )
 
 
-def _containers() -> Line:
+def _containers() -> PanelLine:
     used = gauge(catalog.CONTAINER_MEMORY_WORKING_SET_BYTES, *q.PROCESS)
     limit = gauge(catalog.CONTAINER_MEMORY_LIMIT_BYTES, *q.PROCESS)
     held = counter(catalog.CONTAINER_CPU_THROTTLED_SECONDS, *q.PROCESS).rate()
@@ -127,7 +127,7 @@ def _containers() -> Line:
     )
 
 
-def _hosts() -> tuple[Line, ...]:
+def _hosts() -> tuple[PanelLine, ...]:
     by = ("job", "instance")
     named = "{{job}} {{instance}}"
     some = eq("kind", "some")

@@ -8,8 +8,8 @@ from jaxmon.promql import Expr, Matcher, counter, eq, gauge, histogram, ne
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
-    Line,
     Link,
+    PanelLine,
     Row,
     Target,
     line,
@@ -35,7 +35,7 @@ def glance(slos: Slos, *, runbooks: str = "") -> Row:
     return row(33, "Services", _headline(slos, runbooks), _routes(slos))
 
 
-def _headline(slos: Slos, runbooks: str) -> Line:
+def _headline(slos: Slos, runbooks: str) -> PanelLine:
     current = now.oncall(slos, runbooks)
     in_progress = gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS)
     oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max()
@@ -90,7 +90,7 @@ def _headline(slos: Slos, runbooks: str) -> Line:
     )
 
 
-def _routes(slos: Slos) -> Line:
+def _routes(slos: Slos) -> PanelLine:
     warm = q.request_seconds("warm")
     oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max(*_BY)
     fill = histogram(catalog.BATCH_FILL_RATIO, *q.PROCESS)

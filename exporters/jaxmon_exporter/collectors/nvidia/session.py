@@ -29,7 +29,7 @@ _ADVICE = {
 }
 
 
-class Session:
+class NvmlSession:
     """
     A collector's use of NVML, which counts its users: each collector has its own.
 
